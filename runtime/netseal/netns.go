@@ -1,0 +1,76 @@
+package netseal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// inNamespace calls f on a thread of its own that has joined the network namespace. The thread is never given back: the goroutine ends
+// with the thread locked, which makes the Go runtime destroy it (runtime.LockOSThread), so no other goroutine ever runs in the jail's
+// namespace.
+func inNamespace(netns *os.File, f func() error) error {
+	if err := checkForeign(netns); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go onOwnThread(func() { done <- enter(netns, f) })
+	err := <-done
+	runtime.KeepAlive(netns)
+	return err
+}
+
+// onOwnThread runs f on a locked thread that is not the process's main one: that thread cannot be destroyed, and /proc/<pid>/ns/net
+// of the whole process would show the jail's namespace from then on.
+func onOwnThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the main thread is held above, so this is another one
+		f()
+	}()
+	<-done
+}
+
+func enter(netns *os.File, f func() error) error {
+	if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("join network namespace %s: %w", netns.Name(), err)
+	}
+	return f()
+}
+
+// errOwnNamespace guards the worst possible mistake: sealing the host.
+var errOwnNamespace = errors.New("refused: this is the network namespace of the host or of the caller, not a jail's")
+
+const initNamespace = "/proc/1/ns/net"
+
+// checkForeign refuses the namespace of the calling thread and the one of process 1.
+func checkForeign(netns *os.File) error {
+	var jail unix.Stat_t
+	if err := unix.Fstat(int(netns.Fd()), &jail); err != nil {
+		return fmt.Errorf("stat network namespace %s: %w", netns.Name(), err)
+	}
+	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/self/ns/net", initNamespace} {
+		var own unix.Stat_t
+		err := unix.Stat(path, &own)
+		if path == initNamespace && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) {
+			continue // process 1 has capabilities that we lack (ptrace(2), access mode checking)
+		}
+		if err != nil {
+			return fmt.Errorf("stat %s: %w", path, err)
+		}
+		if own.Dev == jail.Dev && own.Ino == jail.Ino {
+			return fmt.Errorf("%w (%s)", errOwnNamespace, path)
+		}
+	}
+	return nil
+}
