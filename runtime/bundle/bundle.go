@@ -1,0 +1,190 @@
+// Package bundle reads and writes OCI bundles. Input is hostile: sizes are
+// bounded, and what this version does not know is kept apart, so that it can be
+// written back as it was.
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// ConfigName is the spec's file name within a bundle (OCI runtime-spec,
+// bundle.md).
+const ConfigName = "config.json"
+
+// MaxConfig bounds config.json in bytes; engines write some tens of thousands.
+const MaxConfig = 8 << 20
+
+// maxDepth bounds the nesting of JSON values; the deepest field of the
+// specification lies below ten.
+const maxDepth = 64
+
+// Bundle is an OCI bundle with its spec.
+type Bundle struct {
+	Dir  string // absolute
+	Spec *specs.Spec
+	// Unknown holds the fields of config.json that the specification's Go types
+	// do not have; nil when there are none.
+	Unknown *Unknown
+}
+
+// Load reads DIR/config.json.
+func Load(dir string) (*Bundle, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %q: %w", dir, err)
+	}
+	data, err := ReadFile(filepath.Join(abs, ConfigName), MaxConfig)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("JSON specification file %s not found in bundle %s", ConfigName, abs)
+		}
+		return nil, err
+	}
+	b := &Bundle{Dir: abs, Spec: new(specs.Spec)}
+	if b.Unknown, err = Decode(data, b.Spec); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filepath.Join(abs, ConfigName), err)
+	}
+	return b, nil
+}
+
+// ReadFile reads a regular file of at most max bytes, not following a symbolic
+// link in the last component.
+func ReadFile(path string, max int64) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if st.Size > max {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, st.Size, max)
+	}
+	data := make([]byte, 0, st.Size+1)
+	buf := bytes.NewBuffer(data)
+	n, err := buf.ReadFrom(io.LimitReader(f, max+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if n > max {
+		return nil, fmt.Errorf("%s has more than the %d bytes that are read", path, max)
+	}
+	return buf.Bytes(), nil
+}
+
+// Decode reads one JSON document into v, which is a pointer to a struct, and
+// returns the fields that v's type does not have.
+func Decode(data []byte, v any) (*Unknown, error) {
+	// The decoder would replace broken text with U+FFFD, and the container
+	// would see another name than the one that was checked.
+	if !utf8.Valid(data) {
+		return nil, errors.New("not valid UTF-8")
+	}
+	if err := checkDepth(data); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return nil, jsonError(err)
+	}
+	return unknownFields(data, v)
+}
+
+// checkDepth refuses nesting before anything recursive sees it.
+func checkDepth(data []byte) error {
+	depth, inString, escaped := 0, false, false
+	for _, c := range data {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped = c == '\\'
+			if c == '"' {
+				inString = false
+			}
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("nested more than %d deep", maxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return nil
+}
+
+// jsonError names the field for wrong types, as the decoder's own text does
+// not always.
+func jsonError(err error) error {
+	var te *json.UnmarshalTypeError
+	if errors.As(err, &te) {
+		return fmt.Errorf("field %s cannot be a %s", te.Field, te.Value)
+	}
+	return err
+}
+
+// Encode is the JSON of v with the unknown fields put back. Where v's own JSON
+// has a field, that wins.
+func Encode(v any, unknown *Unknown) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil || unknown == nil {
+		return data, err
+	}
+	var out map[string]any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&out); err != nil {
+		return nil, err
+	}
+	unknown.mergeInto(out)
+	return json.Marshal(out)
+}
+
+// Save writes the spec to DIR/config.json with mode 0600, replacing it in one
+// step.
+func (b *Bundle) Save() error {
+	data, err := Encode(b.Spec, b.Unknown)
+	if err != nil {
+		return fmt.Errorf("encoding the spec: %w", err)
+	}
+	return WriteFile(filepath.Join(b.Dir, ConfigName), data, 0o600)
+}
+
+// WriteFile replaces path with data in one step; readers see the old or the
+// new content. There is no fsync: what is written here is void after a reboot.
+func WriteFile(path string, data []byte, mode os.FileMode) error {
+	tmp := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		os.Remove(tmp)
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}

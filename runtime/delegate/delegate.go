@@ -1,0 +1,211 @@
+// Package delegate finds and runs the OCI runtime that executes hardened
+// bundles: the host's runc or crun.
+package delegate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/opencontainers/runtime-spec/specs-go/features"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/policy"
+)
+
+// Runtime is an OCI runtime on this host.
+type Runtime struct {
+	Path string // absolute
+	Name string // "runc", "crun", or the file's name
+	stat unix.Stat_t
+}
+
+// candidates are the delegates that "auto" looks for, in this order, and the
+// folders where distributions and engines put them. $PATH is not asked: it
+// belongs to whoever started the engine.
+var (
+	candidates = []string{"runc", "crun"}
+	folders    = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+)
+
+// ErrNone says that there is no delegate to run jails with.
+var ErrNone = errors.New("no OCI runtime found")
+
+// Resolve finds the delegate that policy names. Every candidate is checked: an
+// executable that only root can have written, and not agentjail itself.
+func Resolve(want string) (*Runtime, error) {
+	if filepath.IsAbs(want) {
+		return open(want)
+	}
+	names := candidates
+	if want != "auto" {
+		names = []string{want}
+	}
+	var errs []error
+	for _, n := range names {
+		for _, dir := range folders {
+			r, err := open(filepath.Join(dir, n))
+			if err == nil {
+				return r, nil
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return nil, fmt.Errorf("%w: looked for %s in %s (remedy: install runc, or set delegate in %s): %w",
+		ErrNone, strings.Join(names, ", "), strings.Join(folders, ", "), policy.DefaultPath, errors.Join(errs...))
+}
+
+// All lists every usable candidate, for `agentjail check`.
+func All() []*Runtime {
+	var out []*Runtime
+	for _, n := range candidates {
+		for _, dir := range folders {
+			if r, err := open(filepath.Join(dir, n)); err == nil {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+func open(path string) (*Runtime, error) {
+	r := &Runtime{Path: path, Name: filepath.Base(path)}
+	if err := unix.Stat(path, &r.stat); err != nil {
+		return nil, &os.PathError{Op: "delegate", Path: path, Err: err}
+	}
+	if r.stat.Mode&unix.S_IFMT != unix.S_IFREG || r.stat.Mode&0o111 == 0 {
+		return nil, fmt.Errorf("delegate %s is not an executable file", path)
+	}
+	if err := policy.OwnedByRoot(path, &r.stat); err != nil {
+		return nil, fmt.Errorf("delegate: %w", err)
+	}
+	var self unix.Stat_t
+	if err := unix.Stat("/proc/self/exe", &self); err == nil && self.Dev == r.stat.Dev && self.Ino == r.stat.Ino {
+		return nil, fmt.Errorf("delegate %s is agentjail itself (remedy: name runc or crun in %s)", path, policy.DefaultPath)
+	}
+	return r, nil
+}
+
+// environment is what the delegate gets of ours. NOTIFY_SOCKET and LISTEN_*
+// would be passed into the jail (sd_notify(3), sd_listen_fds(3)); LD_* and
+// GODEBUG change what the delegate does.
+func environment() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		switch {
+		case name == "NOTIFY_SOCKET", strings.HasPrefix(name, "LISTEN_"), strings.HasPrefix(name, "LD_"), name == "GODEBUG":
+		default:
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// Caps is what of the OCI specification a delegate can do. Capabilities are
+// asked from the delegate once and kept until its file changes.
+type Caps struct {
+	Version    string   `json:"version"` // first line of --version
+	OCIMax     string   `json:"ociMax"`  // newest specification it knows; "" before runc 1.1
+	Namespaces []string `json:"namespaces"`
+	TimeNS     bool     `json:"timeNS"`
+}
+
+// fileID tells a binary from its successor after an upgrade.
+type fileID struct {
+	Dev, Ino    uint64
+	Mtime, Size int64
+}
+
+type capsRecord struct {
+	File fileID
+	Caps Caps
+}
+
+// Capabilities asks the delegate, or the record of an earlier answer in the
+// folder cacheDir.
+func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
+	rec := capsRecord{File: fileID{r.stat.Dev, r.stat.Ino, r.stat.Mtim.Nano(), r.stat.Size}}
+	cache := filepath.Join(cacheDir, "delegate-"+r.Name+".json")
+	if data, err := bundle.ReadFile(cache, 1<<16); err == nil {
+		var old capsRecord
+		if json.Unmarshal(data, &old) == nil && old.File == rec.File {
+			return old.Caps, nil
+		}
+	}
+	var err error
+	if rec.Caps, err = r.ask(); err != nil {
+		return rec.Caps, err
+	}
+	if data, err := json.Marshal(rec); err == nil {
+		// Only a shortcut for the next time: nothing is lost without it.
+		_ = os.Mkdir(cacheDir, 0o711)
+		_ = bundle.WriteFile(cache, data, 0o600)
+	}
+	return rec.Caps, nil
+}
+
+func (r *Runtime) ask() (Caps, error) {
+	var c Caps
+	out, err := r.Output("--version")
+	if err != nil {
+		return c, err
+	}
+	c.Version, _, _ = strings.Cut(string(out), "\n")
+	f, err := r.Features()
+	if err != nil {
+		return c, nil //nolint:nilerr // crun before 1.8.? has no `features`: then nothing beyond the basics is used
+	}
+	c.OCIMax = f.OCIVersionMax
+	if f.Linux != nil {
+		c.Namespaces = f.Linux.Namespaces
+	}
+	for _, ns := range c.Namespaces {
+		c.TimeNS = c.TimeNS || ns == "time"
+	}
+	return c, nil
+}
+
+// Features is the delegate's answer to `features` (OCI runtime-spec,
+// features.md).
+func (r *Runtime) Features() (*features.Features, error) {
+	out, err := r.Output("features")
+	if err != nil {
+		return nil, err
+	}
+	f := new(features.Features)
+	if err := json.Unmarshal(out, f); err != nil {
+		return nil, fmt.Errorf("reading `%s features`: %w", r.Path, err)
+	}
+	return f, nil
+}
+
+// Output runs the delegate and returns what it printed.
+func (r *Runtime) Output(args ...string) ([]byte, error) {
+	cmd := exec.Command(r.Path, args...)
+	cmd.Env = environment()
+	out, err := cmd.Output()
+	if err != nil {
+		var ee *exec.ExitError
+		if errors.As(err, &ee) && len(ee.Stderr) > 0 {
+			err = errors.New(strings.TrimSpace(string(ee.Stderr)))
+		}
+		return nil, fmt.Errorf("running %s %s: %w", r.Path, strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// Exec becomes the delegate: for verbs that need nothing of ours afterwards.
+// It returns only on failure.
+func (r *Runtime) Exec(args []string) error {
+	err := syscall.Exec(r.Path, append([]string{r.Path}, args...), environment())
+	return fmt.Errorf("running %s: %w", r.Path, err)
+}

@@ -1,0 +1,137 @@
+// Package host finds out what this host can do: control groups, security
+// modules, namespaces, clocks and sizes. Facts are read, not guessed from
+// version numbers, and cheap enough for every start; what can only be learnt by
+// trying is in package check.
+package host
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Facts is what hardening needs to know of the host. It is plain data, so that
+// hardening stays a pure function.
+type Facts struct {
+	Arch       string `json:"arch"` // GOARCH
+	CPUs       int    `json:"cpus"`
+	MemTotal   int64  `json:"memTotal"` // bytes
+	Cgroup     Cgroup `json:"cgroup"`
+	AppArmor   bool   `json:"appArmor"`
+	SELinux    bool   `json:"seLinux"`
+	TimeNS     bool   `json:"timeNS"`
+	CgroupNS   bool   `json:"cgroupNS"`
+	BootTime   int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
+	Monotonic  int64  `json:"monotonic"` // CLOCK_MONOTONIC, whole seconds
+	HardLimits Limits `json:"hardLimits"`
+}
+
+// Limits are this process's own hard limits, which without CAP_SYS_RESOURCE
+// cannot be raised for a child (setrlimit(2)). The key is the spec's name,
+// such as RLIMIT_NOFILE.
+type Limits map[string]uint64
+
+// Cgroup says which control group files exist.
+type Cgroup struct {
+	V2     bool `json:"v2"` // unified hierarchy
+	Pids   bool `json:"pids"`
+	Memory bool `json:"memory"`
+	Swap   bool `json:"swap"` // memory+swap accounting
+	CPU    bool `json:"cpu"`
+	IO     bool `json:"io"` // bandwidth throttling
+}
+
+// Rlimits maps the names of the OCI spec (config-linux.md, POSIX process) to
+// the kernel's numbers.
+var Rlimits = map[string]int{
+	"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU,
+	"RLIMIT_DATA": unix.RLIMIT_DATA, "RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS,
+	"RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_NICE": unix.RLIMIT_NICE,
+	"RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_RSS": unix.RLIMIT_RSS,
+	"RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO, "RLIMIT_RTTIME": unix.RLIMIT_RTTIME, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING,
+	"RLIMIT_STACK": unix.RLIMIT_STACK,
+}
+
+// Read gathers the facts. What cannot be read counts as absent.
+func Read() Facts {
+	f := Facts{
+		Arch:       runtime.GOARCH,
+		CPUs:       runtime.NumCPU(),
+		Cgroup:     readCgroup(),
+		AppArmor:   isY("/sys/module/apparmor/parameters/enabled"),
+		SELinux:    exists("/sys/fs/selinux/enforce"),
+		TimeNS:     exists("/proc/self/ns/time"),
+		CgroupNS:   exists("/proc/self/ns/cgroup"),
+		HardLimits: Limits{},
+	}
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) == nil {
+		f.MemTotal = int64(si.Totalram) * int64(si.Unit)
+	}
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) == nil {
+		f.BootTime = int64(ts.Sec)
+	}
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) == nil {
+		f.Monotonic = int64(ts.Sec)
+	}
+	for name, n := range Rlimits {
+		var l unix.Rlimit
+		if unix.Prlimit(0, n, nil, &l) == nil {
+			f.HardLimits[name] = l.Max
+		}
+	}
+	return f
+}
+
+// CgroupRoot is where the host has its control groups.
+const CgroupRoot = "/sys/fs/cgroup"
+
+func readCgroup() Cgroup {
+	var st unix.Statfs_t
+	if unix.Statfs(CgroupRoot, &st) == nil && int64(st.Type) == unix.CGROUP2_SUPER_MAGIC {
+		c := Cgroup{V2: true}
+		b, _ := os.ReadFile(CgroupRoot + "/cgroup.controllers")
+		for _, name := range strings.Fields(string(b)) {
+			switch name {
+			case "pids":
+				c.Pids = true
+			case "memory":
+				c.Memory, c.Swap = true, exists("/proc/swaps")
+			case "cpu":
+				c.CPU = true
+			case "io":
+				c.IO = true
+			}
+		}
+		return c
+	}
+	// Version 1: a root control group lacks pids.max, so ask for the
+	// controller's folder there.
+	return Cgroup{
+		Pids:   exists(CgroupRoot + "/pids/cgroup.procs"),
+		Memory: exists(CgroupRoot + "/memory/memory.limit_in_bytes"),
+		Swap:   exists(CgroupRoot + "/memory/memory.memsw.limit_in_bytes"),
+		CPU:    exists(CgroupRoot+"/cpu/cpu.cfs_quota_us") || exists(CgroupRoot+"/cpu/cgroup.procs"),
+		IO:     exists(CgroupRoot + "/blkio/blkio.throttle.write_bps_device"),
+	}
+}
+
+func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }
+
+func isY(path string) bool {
+	b, err := os.ReadFile(path)
+	return err == nil && bytes.HasPrefix(b, []byte("Y"))
+}
+
+// KernelRelease is uname -r.
+func KernelRelease() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

@@ -1,0 +1,86 @@
+// Package idmap is the mapping between a jail's ids and the host's.
+package idmap
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+)
+
+// Overflow is the host's nobody and nogroup (user_namespaces(7)).
+const Overflow = 65534
+
+// Map is how a jail's ids map to the host's.
+type Map struct {
+	// Block is the block of the pool, or -1 when the engine brought its own
+	// mapping (Given).
+	Block int                    `json:"block"`
+	Given bool                   `json:"given,omitempty"`
+	UIDs  []specs.LinuxIDMapping `json:"uids"`
+	GIDs  []specs.LinuxIDMapping `json:"gids"`
+}
+
+// ForBlock is the mapping for a block of the policy's pool.
+func ForBlock(p policy.Userns, block int) Map {
+	base := p.Pool.First + uint32(block)*policy.RangeSize
+	ms := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: policy.RangeSize}}
+	if p.Map == policy.MapNobody {
+		ms = []specs.LinuxIDMapping{
+			{ContainerID: 0, HostID: Overflow, Size: 1},
+			{ContainerID: 1, HostID: base + 1, Size: policy.RangeSize - 1},
+		}
+	}
+	return Map{Block: block, UIDs: ms, GIDs: ms}
+}
+
+// ForEngine takes over a mapping that the engine made (Docker's userns-remap,
+// Podman's --userns, the kubelet's). It is refused when it would give a
+// container a host id that people or services have.
+func ForEngine(uids, gids []specs.LinuxIDMapping) (Map, error) {
+	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
+	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
+		if _, ok := lookup(ms, 0); !ok {
+			return m, fmt.Errorf("id mapping %s has no container root", Text(ms))
+		}
+		for _, e := range ms {
+			end := uint64(e.HostID) + uint64(e.Size)
+			if e.Size == 0 || end > 1<<32 || uint64(e.ContainerID)+uint64(e.Size) > 1<<32 {
+				return m, fmt.Errorf("id mapping %s is out of bounds", Text(ms))
+			}
+			if e.HostID < policy.RangeSize && !(e.HostID == Overflow && e.Size == 1) {
+				return m, fmt.Errorf("id mapping %s reaches host ids below %d", Text(ms), policy.RangeSize)
+			}
+		}
+	}
+	return m, nil
+}
+
+// HostUID is the host's id for a container's user.
+func (m Map) HostUID(id uint32) (uint32, bool) { return lookup(m.UIDs, id) }
+
+// HostGID is the host's id for a container's group.
+func (m Map) HostGID(id uint32) (uint32, bool) { return lookup(m.GIDs, id) }
+
+func lookup(ms []specs.LinuxIDMapping, id uint32) (uint32, bool) {
+	for _, m := range ms {
+		if id >= m.ContainerID && uint64(id) < uint64(m.ContainerID)+uint64(m.Size) {
+			return m.HostID + (id - m.ContainerID), true
+		}
+	}
+	return 0, false
+}
+
+// Text is the mapping in the form of /proc/PID/uid_map (user_namespaces(7)).
+func Text(ms []specs.LinuxIDMapping) string {
+	var b strings.Builder
+	for _, m := range ms {
+		fmt.Fprintf(&b, "%d %d %d\n", m.ContainerID, m.HostID, m.Size)
+	}
+	return b.String()
+}
+
+// Equal compares two mappings.
+func Equal(a, b []specs.LinuxIDMapping) bool { return Text(a) == Text(b) }

@@ -1,0 +1,256 @@
+// Package fork starts processes in ways that os/exec cannot: as a member of a
+// time namespace, or alone in a new user namespace that only serves as a
+// mapping for idmapped mounts.
+//
+// os/exec clones with CLONE_VM. Such a child shares its parent's address space
+// until it execs, and a task that shares one may not change its time namespace
+// (time_namespaces(7); kernel/time/namespace.c timens_install). Here the child
+// is a plain copy. Between clone and exec it runs only raw system calls on
+// memory prepared beforehand, as the Go syscall package's own child does.
+package fork
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// These block signals around the clone and reset handlers in the child, so that
+// no Go signal handler runs in a process without a scheduler.
+
+//go:linkname beforeFork syscall.runtime_BeforeFork
+func beforeFork()
+
+//go:linkname afterFork syscall.runtime_AfterFork
+func afterFork()
+
+//go:linkname afterForkInChild syscall.runtime_AfterForkInChild
+func afterForkInChild()
+
+// Cmd is a program to start. It inherits the standard files and nothing else:
+// every other file of a Go program is close-on-exec, and CloseOnExec makes sure
+// of those that were inherited.
+type Cmd struct {
+	Path string
+	Args []string // with Args[0]
+	Env  []string
+	// JoinTime is the time namespace to run in, or nil.
+	JoinTime *os.File
+	// NewTime, if not empty, makes a new time namespace with these lines for
+	// /proc/self/timens_offsets and runs in it.
+	NewTime string
+	// DieWithParent sends SIGKILL when the calling thread ends. The caller
+	// locks its goroutine to the thread.
+	DieWithParent bool
+}
+
+// childArgs is all that the child touches.
+type childArgs struct {
+	path         *byte
+	argv, envv   **byte
+	joinTime     uintptr // fd or ^0
+	offsets      *byte
+	offsetsLen   uintptr
+	offsetsPath  *byte
+	childrenPath *byte
+	pdeathsig    bool
+	parent       int
+	failFD       uintptr
+}
+
+// Process is a started child.
+type Process struct {
+	Pid int
+}
+
+// Start starts c. An error of a step in the child is returned here, with the
+// step's name.
+func (c *Cmd) Start() (*Process, error) {
+	path, err := syscall.BytePtrFromString(c.Path)
+	if err != nil {
+		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+	}
+	argv, err := syscall.SlicePtrFromStrings(c.Args)
+	if err != nil {
+		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+	}
+	envv, err := syscall.SlicePtrFromStrings(c.Env)
+	if err != nil {
+		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+	}
+	a := &childArgs{
+		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0),
+		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: uintptr(pipe[1]),
+	}
+	if c.JoinTime != nil {
+		a.joinTime = c.JoinTime.Fd()
+	}
+	if c.NewTime != "" {
+		b := []byte(c.NewTime)
+		a.offsets, a.offsetsLen = &b[0], uintptr(len(b))
+		a.offsetsPath, _ = syscall.BytePtrFromString("/proc/self/timens_offsets")
+		a.childrenPath, _ = syscall.BytePtrFromString("/proc/self/ns/time_for_children")
+	}
+	syscall.ForkLock.Lock()
+	pid, errno := forkExec(a)
+	syscall.ForkLock.Unlock()
+	runtime.KeepAlive(a)
+	runtime.KeepAlive(c)
+	unix.Close(pipe[1])
+	defer unix.Close(pipe[0])
+	if errno != 0 {
+		return nil, fmt.Errorf("starting %q: clone: %w", c.Path, errno)
+	}
+	var fail [8]byte
+	n, _ := readFull(pipe[0], fail[:])
+	if n == len(fail) {
+		var ws syscall.WaitStatus
+		wait4(pid, &ws)
+		step, e := int(fail[0]), syscall.Errno(fail[4])|syscall.Errno(fail[5])<<8
+		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[step], e)
+	}
+	return &Process{Pid: pid}, nil
+}
+
+// Wait waits for the process to end.
+func (p *Process) Wait() (syscall.WaitStatus, error) {
+	var ws syscall.WaitStatus
+	err := wait4(p.Pid, &ws)
+	return ws, err
+}
+
+// The steps of the child, for messages.
+const (
+	stepDeath = iota
+	stepUnshare
+	stepOffsets
+	stepJoin
+	stepExec
+)
+
+var steps = [...]string{"setting the parent-death signal", "making a time namespace", "setting the time offsets", "joining the time namespace", "exec"}
+
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkExec(a *childArgs) (int, syscall.Errno) {
+	beforeFork()
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		afterFork()
+		return int(pid), errno
+	}
+	afterForkInChild()
+	var (
+		step, fd uintptr
+		fail     [8]byte
+	)
+	if a.pdeathsig {
+		step = stepDeath
+		if _, _, errno = syscall.RawSyscall6(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+		// The parent may have gone before the signal was set.
+		if ppid, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); int(ppid) != a.parent {
+			errno = syscall.ESRCH
+			goto failed
+		}
+	}
+	if a.offsets != nil {
+		step = stepUnshare
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_UNSHARE, unix.CLONE_NEWTIME, 0, 0); errno != 0 {
+			goto failed
+		}
+		step = stepOffsets
+		if fd, _, errno = syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.offsetsPath)), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(a.offsets)), a.offsetsLen); errno != 0 {
+			goto failed
+		}
+		// unshare only prepares the namespace for children. Entering it here
+		// makes this the same on every kernel: since Linux 6.3 exec would
+		// enter it, before that only the next fork.
+		step = stepJoin
+		if fd, _, errno = syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.childrenPath)), syscall.O_RDONLY|syscall.O_CLOEXEC, 0, 0, 0); errno != 0 {
+			goto failed
+		}
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETNS, fd, unix.CLONE_NEWTIME, 0); errno != 0 {
+			goto failed
+		}
+	}
+	if a.joinTime != ^uintptr(0) {
+		step = stepJoin
+		if _, _, errno = syscall.RawSyscall(unix.SYS_SETNS, a.joinTime, unix.CLONE_NEWTIME, 0); errno != 0 {
+			goto failed
+		}
+	}
+	step = stepExec
+	_, _, errno = syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envv)))
+failed:
+	fail[0] = byte(step)
+	fail[4] = byte(errno)
+	fail[5] = byte(errno >> 8)
+	syscall.RawSyscall(syscall.SYS_WRITE, a.failFD, uintptr(unsafe.Pointer(&fail[0])), 8)
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 253, 0, 0)
+	}
+}
+
+func readFull(fd int, b []byte) (int, error) {
+	n := 0
+	for n < len(b) {
+		m, err := unix.Read(fd, b[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || m == 0 {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+func wait4(pid int, ws *syscall.WaitStatus) error {
+	for {
+		_, err := syscall.Wait4(pid, ws, 0, nil)
+		if err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+// CloseOnExec marks every file above the standard ones, so that nothing that
+// the caller of this program left open reaches a delegate or a jail
+// (CVE-2024-21626 was such a file).
+func CloseOnExec() error {
+	err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	if err != unix.ENOSYS && err != unix.EINVAL { // before Linux 5.11
+		return err
+	}
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("listing open files: %w", err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("listing open files: %w", err)
+	}
+	for _, n := range names {
+		var fd int
+		if _, err := fmt.Sscan(n, &fd); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package fork
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes namespaces")
+	}
+}
+
+func TestUserNSKeepsItsMap(t *testing.T) {
+	needRoot(t)
+	f, err := UserNS("0 2013265920 65536\n", "0 2013265920 65536\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st, own unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Stat("/proc/self/ns/user", &own); err != nil {
+		t.Fatal(err)
+	}
+	if st.Ino == own.Ino {
+		t.Fatal("the namespace is our own")
+	}
+	if _, err := UserNS("bad", "bad"); err == nil {
+		t.Fatal("a broken map was taken")
+	}
+}
+
+func TestNewTimeStartsNearZero(t *testing.T) {
+	needRoot(t)
+	if _, err := os.Stat("/proc/self/ns/time"); err != nil {
+		t.Skip("this kernel has no time namespaces")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "cat /proc/uptime >" + out.Name()}, Env: os.Environ(),
+		NewTime: strings.Replace("boottime -N 0\n", "N", itoa(now.Sec), 1), DieWithParent: true}
+	p, err := c.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws, err := p.Wait()
+	if err != nil || ws.ExitStatus() != 0 {
+		t.Fatal(ws, err)
+	}
+	b, _ := os.ReadFile(out.Name())
+	if i := bytes.IndexByte(b, '.'); i != 1 {
+		t.Fatalf("uptime in the new time namespace is %q, not some seconds", b)
+	}
+}
+
+func itoa(n int64) string {
+	var b []byte
+	for ; n > 0; n /= 10 {
+		b = append([]byte{byte('0' + n%10)}, b...)
+	}
+	return string(b)
+}
+
+func TestStartNamesTheStep(t *testing.T) {
+	_, err := (&Cmd{Path: "/nonexistent/x", Args: []string{"x"}}).Start()
+	if err == nil || !strings.Contains(err.Error(), "exec") {
+		t.Fatal(err)
+	}
+}
+
+func TestManyForks(t *testing.T) {
+	// Forking from a busy multi-threaded program must neither hang nor crash.
+	done := make(chan error, 8)
+	for range 8 {
+		go func() {
+			for range 50 {
+				p, err := (&Cmd{Path: "/bin/true", Args: []string{"true"}}).Start()
+				if err == nil {
+					_, err = p.Wait()
+				}
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	for range 8 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := exec.Command("/bin/true").Output(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,97 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// AnnotationPrefix begins the annotations that agentjail understands. They can
+// come from whoever starts the container, so they only ever tighten.
+const AnnotationPrefix = "dev.agentjail."
+
+// An annotation lowers one value of the policy; apply returns false where the
+// asked value is not lower, and policy stays as it is.
+type annotation struct {
+	name  string
+	about string
+	apply func(*Policy, string) (bool, error)
+}
+
+var annotations = []annotation{
+	{"root.size", "size of the throw-away layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
+	{"root.inodes", "files in the throw-away layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
+	{"tmpfs.size", "size of every other tmpfs", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
+	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
+	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
+	{"seccomp.profile", "\"strict\" in place of \"default\"", func(p *Policy, v string) (bool, error) {
+		if v != "strict" || p.Seccomp.Profile != "default" {
+			return false, nil
+		}
+		p.Seccomp.Profile = v
+		return true, nil
+	}},
+	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
+		if v != LoosenRefuse {
+			return false, nil
+		}
+		p.OnLoosen = v
+		return true, nil
+	}},
+}
+
+// Ignored is an annotation in agentjail's name that had no effect.
+type Ignored struct{ Name, Value, Why string }
+
+// Tighten applies a bundle's annotations. It returns the policy for that bundle
+// and the annotations that were not followed, each with its reason.
+func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
+	var ignored []Ignored
+	for _, a := range annotations {
+		name := AnnotationPrefix + a.name
+		v, ok := ann[name]
+		if !ok {
+			continue
+		}
+		took, err := a.apply(&p, v)
+		if err != nil {
+			ignored = append(ignored, Ignored{name, v, err.Error()})
+		} else if !took {
+			ignored = append(ignored, Ignored{name, v, "annotations can only tighten"})
+		}
+	}
+	return p, ignored
+}
+
+// Annotations lists what Tighten understands, for help texts.
+func Annotations() [][2]string {
+	out := make([][2]string, 0, len(annotations))
+	for _, a := range annotations {
+		out = append(out, [2]string{AnnotationPrefix + a.name, a.about})
+	}
+	return out
+}
+
+func lowerSize(to *Size, v string) (bool, error) {
+	s, err := ParseSize(v)
+	if err != nil {
+		return false, err
+	}
+	// Zero would mean "no bound" to limits and to tmpfs alike.
+	if s <= 0 || (*to != 0 && s >= *to) {
+		return false, nil
+	}
+	*to = s
+	return true, nil
+}
+
+func lowerInt(to *int64, v string) (bool, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil {
+		return false, fmt.Errorf("%q is not a whole number", v)
+	}
+	if n <= 0 || (*to != 0 && n >= *to) {
+		return false, nil
+	}
+	*to = n
+	return true, nil
+}

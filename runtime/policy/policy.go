@@ -1,0 +1,342 @@
+// Package policy is what the host's owner allows a jail to have. It is read
+// from a root-owned TOML file; nothing that travels with a container can widen
+// it.
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/sys/unix"
+)
+
+// DefaultPath is where the host's policy lives. A missing file means Default.
+const DefaultPath = "/etc/agentjail/config.toml"
+
+// maxFile bounds the policy file, so that a wrong path (a device, a log)
+// cannot fill memory.
+const maxFile = 1 << 20
+
+// What happens when a bundle asks for more than policy gives.
+const (
+	LoosenStrip  = "strip"  // start without the grant and say so
+	LoosenRefuse = "refuse" // do not start
+)
+
+// How container ids map to the host's.
+const (
+	MapRange  = "range"  // 0..65535 to an exclusive range
+	MapNobody = "nobody" // 0 to the host's 65534, the rest to an exclusive range
+)
+
+// Policy is everything the host's owner can decide. Sizes are bytes.
+type Policy struct {
+	// Delegate is the runtime that executes the hardened bundle: "auto",
+	// "runc", "crun" or an absolute path.
+	Delegate string `toml:"delegate" json:"delegate"`
+	// OnLoosen is LoosenStrip or LoosenRefuse.
+	OnLoosen string   `toml:"on_loosen" json:"onLoosen"`
+	Userns   Userns   `toml:"userns" json:"userns"`
+	Root     Root     `toml:"root" json:"root"`
+	Tmpfs    Tmpfs    `toml:"tmpfs" json:"tmpfs"`
+	Limits   Limits   `toml:"limits" json:"limits"`
+	Binds    Binds    `toml:"binds" json:"binds"`
+	Devices  Devices  `toml:"devices" json:"devices"`
+	Seccomp  Seccomp  `toml:"seccomp" json:"seccomp"`
+	AppArmor AppArmor `toml:"apparmor" json:"apparmor"`
+	Network  Network  `toml:"network" json:"network"`
+}
+
+// Userns decides the id mapping.
+type Userns struct {
+	Map string `toml:"map" json:"map"` // MapRange or MapNobody
+	// Pool is FIRST:COUNT, the host ids from which each jail gets its own
+	// 65536. FIRST is a multiple of 65536.
+	Pool Pool `toml:"pool" json:"pool"`
+}
+
+// Root caps the throw-away layer over the image.
+type Root struct {
+	Size   Size  `toml:"size" json:"size"`
+	Inodes int64 `toml:"inodes" json:"inodes"`
+}
+
+// Tmpfs caps every other tmpfs, each on its own.
+type Tmpfs struct {
+	Size   Size  `toml:"size" json:"size"`
+	Inodes int64 `toml:"inodes" json:"inodes"`
+}
+
+// Limits are upper bounds; a bundle may ask for less. Zero means that policy
+// sets no bound.
+type Limits struct {
+	Pids    int64   `toml:"pids" json:"pids"`
+	Memory  Size    `toml:"memory" json:"memory"`
+	Swap    Size    `toml:"swap" json:"swap"` // beyond memory
+	CPUs    float64 `toml:"cpus" json:"cpus"`
+	IORead  Size    `toml:"io_read" json:"ioRead"` // bytes per second and device
+	IOWrite Size    `toml:"io_write" json:"ioWrite"`
+	NoFile  uint64  `toml:"nofile" json:"nofile"`
+	MemLock Size    `toml:"memlock" json:"memlock"`
+	Mounts  int     `toml:"mounts" json:"mounts"` // mounts in one bundle
+}
+
+// Binds widens the list of host paths that may be mounted.
+type Binds struct {
+	// Allow names host paths that may be mounted although they are refused by
+	// default; each covers what lies below it.
+	Allow []string `toml:"allow" json:"allow"`
+}
+
+// Devices lists device nodes beyond the standard ones.
+type Devices struct {
+	Allow []string `toml:"allow" json:"allow"`
+}
+
+// Seccomp picks the system call filter.
+type Seccomp struct {
+	Profile     string `toml:"profile" json:"profile"`
+	OnViolation string `toml:"on_violation" json:"onViolation"` // "errno" or "kill"
+}
+
+// AppArmor names the profile that is loaded and set.
+type AppArmor struct {
+	Profile string `toml:"profile" json:"profile"`
+	// Required refuses to start on a kernel that has neither AppArmor nor
+	// SELinux; otherwise the report names the wall as missing.
+	Required bool `toml:"required" json:"required"`
+}
+
+// Network decides what the jail's network namespace may hold.
+type Network struct {
+	// Mode is "none": nothing but lo.
+	Mode string `toml:"mode" json:"mode"`
+}
+
+// Default is the policy of a host without a config file.
+func Default() Policy {
+	return Policy{
+		Delegate: "auto",
+		OnLoosen: LoosenStrip,
+		// systemd's documentation calls 1879048192..2147483647 unused; this
+		// stays below its foreign range (0x7ffe0000).
+		Userns: Userns{Map: MapRange, Pool: Pool{First: 0x78000000, Count: 0x7fe0000}},
+		Root:   Root{Size: 1 << 30, Inodes: 1 << 18},
+		Tmpfs:  Tmpfs{Size: 64 << 20, Inodes: 1 << 14},
+		Limits: Limits{
+			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,
+			IORead: 400 << 20, IOWrite: 200 << 20,
+			NoFile: 65536, MemLock: 8 << 20, Mounts: 256,
+		},
+		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
+		AppArmor: AppArmor{Profile: "agentjail-default"},
+		Network:  Network{Mode: "none"},
+	}
+}
+
+// Load reads the policy at path for the profile of that name ("" for none). A
+// missing file gives Default; a file that others than root could have written
+// is an error, as is a key that this version does not know: a misspelt
+// protection must not be silently absent.
+func Load(path, profile string) (Policy, error) {
+	p := Default()
+	data, err := readTrusted(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if profile != "" {
+			return p, fmt.Errorf("policy profile %q is not defined: %s does not exist", profile, path)
+		}
+		return p, nil
+	}
+	if err != nil {
+		return p, err
+	}
+	return Parse(data, path, profile)
+}
+
+// Parse is Load for text already in memory; path serves messages only.
+func Parse(data []byte, path, profile string) (Policy, error) {
+	p := Default()
+	var file struct {
+		Policy
+		Profiles map[string]map[string]any `toml:"profiles"`
+	}
+	file.Policy = p
+	dec := toml.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&file); err != nil {
+		return p, fmt.Errorf("reading policy %s: %w", path, tomlError(err))
+	}
+	p = file.Policy
+	if profile != "" {
+		over, ok := file.Profiles[profile]
+		if !ok {
+			return p, fmt.Errorf("policy %s has no [profiles.%s]", path, profile)
+		}
+		text, err := toml.Marshal(over)
+		if err != nil {
+			return p, fmt.Errorf("reading [profiles.%s] of %s: %w", profile, path, err)
+		}
+		dec := toml.NewDecoder(bytes.NewReader(text))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&p); err != nil {
+			return p, fmt.Errorf("reading [profiles.%s] of %s: %w", profile, path, tomlError(err))
+		}
+	}
+	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// tomlError turns the decoder's errors into one line that names the place.
+func tomlError(err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		e := strict.Errors[0]
+		row, _ := e.Position()
+		return fmt.Errorf("line %d: unknown key %q", row, strings.Join(e.Key(), "."))
+	}
+	var de *toml.DecodeError
+	if errors.As(err, &de) {
+		row, col := de.Position()
+		return fmt.Errorf("line %d, column %d: %s", row, col, strings.TrimPrefix(de.Error(), "toml: "))
+	}
+	return err
+}
+
+// Validate refuses values that no jail could start with or that would mean
+// something else than they say.
+func (p Policy) Validate() error {
+	oneOf := func(key, v string, allowed ...string) error {
+		for _, a := range allowed {
+			if v == a {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s = %q: must be one of %s", key, v, strings.Join(allowed, ", "))
+	}
+	if p.Delegate != "auto" && p.Delegate != "runc" && p.Delegate != "crun" && !filepath.IsAbs(p.Delegate) {
+		return fmt.Errorf("delegate = %q: must be auto, runc, crun or an absolute path", p.Delegate)
+	}
+	for _, err := range []error{
+		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),
+		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
+		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
+		oneOf("network.mode", p.Network.Mode, "none"),
+		p.Userns.Pool.validate(),
+		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),
+		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes),
+		positive("limits.mounts", int64(p.Limits.Mounts)),
+		notNegative("limits.pids", p.Limits.Pids), notNegative("limits.memory", int64(p.Limits.Memory)),
+		notNegative("limits.swap", int64(p.Limits.Swap)),
+		notNegative("limits.io_read", int64(p.Limits.IORead)), notNegative("limits.io_write", int64(p.Limits.IOWrite)),
+		notNegative("limits.memlock", int64(p.Limits.MemLock)),
+		absolute("binds.allow", p.Binds.Allow), absolute("devices.allow", p.Devices.Allow),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if !(p.Limits.CPUs >= 0 && p.Limits.CPUs <= 1<<16) { // also catches NaN
+		return fmt.Errorf("limits.cpus = %v: must be between 0 and 65536", p.Limits.CPUs)
+	}
+	if p.Limits.NoFile > 1<<30 {
+		return fmt.Errorf("limits.nofile = %d: must be at most %d", p.Limits.NoFile, 1<<30)
+	}
+	if p.Seccomp.Profile == "" {
+		return errors.New("seccomp.profile is empty: there is no jail without a filter")
+	}
+	if strings.ContainsAny(p.AppArmor.Profile, " \t\n{}/\"") || p.AppArmor.Profile == "" || p.AppArmor.Profile == "unconfined" {
+		return fmt.Errorf("apparmor.profile = %q: not a profile name", p.AppArmor.Profile)
+	}
+	return nil
+}
+
+func positive(key string, v int64) error {
+	if v <= 0 {
+		return fmt.Errorf("%s = %d: must be greater than 0", key, v)
+	}
+	return nil
+}
+
+func notNegative(key string, v int64) error {
+	if v < 0 {
+		return fmt.Errorf("%s = %d: must not be negative", key, v)
+	}
+	return nil
+}
+
+func absolute(key string, paths []string) error {
+	for _, p := range paths {
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p {
+			return fmt.Errorf("%s: %q must be a clean absolute path", key, p)
+		}
+	}
+	return nil
+}
+
+// readTrusted reads a file that only root can have written: every folder on
+// the way and the file itself belong to root and are writable by nobody else.
+// A folder check makes the file's own check hold: who can write a folder can
+// replace what is in it.
+func readTrusted(path string) ([]byte, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("policy path %q must be absolute", path)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open policy", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("stat policy %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("policy %s is not a regular file", path)
+	}
+	if err := OwnedByRoot(path, &st); err != nil {
+		return nil, err
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		var ds unix.Stat_t
+		if err := unix.Stat(dir, &ds); err != nil {
+			return nil, fmt.Errorf("stat %s: %w", dir, err)
+		}
+		// A sticky folder such as /tmp lets nobody replace root's files.
+		if ds.Mode&unix.S_ISVTX == 0 || ds.Uid != 0 {
+			if err := OwnedByRoot(dir, &ds); err != nil {
+				return nil, err
+			}
+		}
+		if dir == "/" {
+			break
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w", path, err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("policy %s is larger than %d bytes", path, maxFile)
+	}
+	return data, nil
+}
+
+// OwnedByRoot refuses what others than root can change.
+func OwnedByRoot(path string, st *unix.Stat_t) error {
+	if st.Uid != 0 {
+		return fmt.Errorf("%s belongs to uid %d, not to root: run `chown root %s`", path, st.Uid, path)
+	}
+	if st.Mode&0o022 != 0 {
+		return fmt.Errorf("%s can be written by others than root: run `chmod go-w %s`", path, path)
+	}
+	return nil
+}

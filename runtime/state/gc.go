@@ -1,0 +1,122 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Dead says that nothing will ever delete this jail: it is of an earlier boot,
+// or its maker and its first process are gone and neither the delegate nor the
+// engine knows it any more.
+func (j *Jail) Dead() bool {
+	if j.BootID != BootID() {
+		return true
+	}
+	if j.CreatorAlive() || j.InitAlive() {
+		return false
+	}
+	if _, err := os.Lstat(j.DelegateState()); err == nil {
+		// The delegate still lists it; while the engine's bundle is there, a
+		// delete is to come.
+		_, err := os.Lstat(j.Bundle)
+		return errors.Is(err, os.ErrNotExist)
+	}
+	return true
+}
+
+// DelegateState is the folder that the delegate keeps for the container.
+func (j *Jail) DelegateState() string {
+	root := j.DelegateRoot
+	if root == "" {
+		root = filepath.Join("/run", filepath.Base(j.Delegate))
+	}
+	return filepath.Join(root, j.ID)
+}
+
+// Sweep finds what crashes left and hands each dead jail to reap, which undoes
+// and removes it. It looks at no more than max jails, starting at a random one
+// (a folder's order is); max < 0 means all.
+func (s Store) Sweep(max int, reap func(*Jail) error) (reaped []string, err error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	if max >= 0 && len(keys) > max {
+		// The folder's order is that of a hash. Beginning elsewhere each time
+		// reaches every jail in the end.
+		at := int(time.Now().UnixNano()) % len(keys)
+		keys = append(keys[at:], keys[:at]...)[:max]
+	}
+	var errs []error
+	for _, k := range keys {
+		j, err := s.Load(k)
+		if errors.Is(err, ErrNotFound) || strings.HasPrefix(k, newPrefix) {
+			if !makerAlive(k) {
+				errs = append(errs, s.Remove(k))
+				reaped = append(reaped, k)
+			}
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !j.Dead() {
+			continue
+		}
+		if err := reap(j); err != nil {
+			errs = append(errs, fmt.Errorf("reclaiming %s: %w", j.ID, err))
+			continue
+		}
+		reaped = append(reaped, j.Key)
+	}
+	if max < 0 {
+		errs = append(errs, s.sweepIDs())
+	}
+	return reaped, errors.Join(errs...)
+}
+
+// sweepIDs frees blocks whose users are gone.
+func (s Store) sweepIDs() error {
+	dir := filepath.Join(s.Root, "ids")
+	blocks, err := readNames(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, b := range blocks {
+		users, err := readNames(filepath.Join(dir, b))
+		if err != nil {
+			continue
+		}
+		for _, k := range users {
+			if _, err := os.Lstat(s.Dir(k)); errors.Is(err, os.ErrNotExist) {
+				if err := os.Remove(filepath.Join(dir, b, k)); err != nil && !errors.Is(err, os.ErrNotExist) {
+					errs = append(errs, err)
+				}
+			}
+		}
+		_ = os.Remove(filepath.Join(dir, b)) // only when empty
+	}
+	return errors.Join(errs...)
+}
+
+// makerAlive says whether a folder is just being made, by the pid in its name.
+func makerAlive(key string) bool {
+	rest, ok := strings.CutPrefix(key, newPrefix)
+	if !ok {
+		return false
+	}
+	pid, _, _ := strings.Cut(rest, "-")
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return false
+	}
+	_, st, err := StartTime(n)
+	return err == nil && st != 'Z'
+}

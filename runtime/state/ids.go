@@ -1,0 +1,82 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+)
+
+// ErrPoolFull says that every block of the pool is in use.
+var ErrPoolFull = errors.New("no free range of host ids")
+
+// Allocate takes a free block of the pool for the jail. A block is a folder
+// whose members are the jails that use it. It appears with its first member in
+// one rename that fails if another was quicker, so there is neither a lock to
+// hold nor a moment in which a crash would leave it without a member.
+//
+// The block is picked by chance: a range that a jail has just left is then
+// rarely the next one's.
+func (s Store) Allocate(p policy.Userns, key string) (idmap.Map, error) {
+	n := p.Pool.Blocks()
+	tmp := filepath.Join(s.Dir(key), "ids.new")
+	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.WriteFile(filepath.Join(tmp, key), nil, 0o600); err != nil {
+		return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
+	}
+	start := rand.IntN(n)
+	for i := range n {
+		block := (start + i) % n
+		err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, s.blockDir(p.Pool, block), unix.RENAME_NOREPLACE)
+		switch err {
+		case nil:
+			return idmap.ForBlock(p, block), nil
+		case unix.EEXIST, unix.ENOTEMPTY:
+		default:
+			return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
+		}
+	}
+	return idmap.Map{}, fmt.Errorf("%w: all %d blocks of userns.pool are taken (remedy: `agentjail gc`, or a larger pool)", ErrPoolFull, n)
+}
+
+// Share adds the jail to the users of another's block. It fails when the other
+// has just left it.
+func (s Store) Share(p policy.Userns, m idmap.Map, key string) error {
+	f, err := os.OpenFile(filepath.Join(s.blockDir(p.Pool, m.Block), key), os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("sharing host ids: %w", err)
+	}
+	return f.Close()
+}
+
+// Release gives the jail's block back; the last user's release frees it.
+func (s Store) Release(p policy.Userns, m idmap.Map, key string) error {
+	if m.Given || m.Block < 0 {
+		return nil
+	}
+	dir := s.blockDir(p.Pool, m.Block)
+	if err := os.Remove(filepath.Join(dir, key)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("releasing host ids: %w", err)
+	}
+	err := unix.Rmdir(dir)
+	if err != nil && err != unix.ENOENT && err != unix.ENOTEMPTY && err != unix.EEXIST {
+		return fmt.Errorf("releasing host ids: %w", err)
+	}
+	return nil
+}
+
+// blockDir is named by the first host id, so that two policies with different
+// pools cannot hand out the same ids.
+func (s Store) blockDir(p policy.Pool, block int) string {
+	return filepath.Join(s.Root, "ids", strconv.FormatUint(uint64(p.First)+uint64(block)*policy.RangeSize, 10))
+}

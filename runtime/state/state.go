@@ -1,0 +1,322 @@
+// Package state keeps what agentjail knows of each jail below one folder in
+// /run, so that a reboot clears it together with the jails, and the exclusive
+// ranges of host ids.
+//
+// Layout below Root:
+//
+//	jails/KEY/state.json   the record; KEY names the delegate's root and the id
+//	jails/KEY/report.json  what hardening changed
+//	jails/KEY/bundle/      the hardened bundle
+//	jails/KEY/root         empty; the jail's root is mounted here, but only in
+//	                       the mount namespace in which the delegate runs
+//	ids/N/KEY              jail KEY uses the Nth block of the id pool
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// DefaultRoot is where the state of all jails lives.
+const DefaultRoot = "/run/agentjail"
+
+// ErrNotFound says that there is no such jail.
+var ErrNotFound = errors.New("container does not exist")
+
+// ErrExists says that the id is taken.
+var ErrExists = errors.New("container with given ID already exists")
+
+// Jail is the record of one jail. It is written before each step whose effect
+// must be undone after a crash.
+type Jail struct {
+	ID           string `json:"id"`
+	Key          string `json:"key"`
+	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine gave it
+	Delegate     string `json:"delegate"`               // absolute path
+	Bundle       string `json:"bundle"`                 // the engine's
+	BootID       string `json:"bootID"`
+
+	CreatorPid   int    `json:"creatorPid"`
+	CreatorStart uint64 `json:"creatorStart"`
+	InitPid      int    `json:"initPid,omitempty"`
+	InitStart    uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
+
+	IDs idmap.Map `json:"ids"`
+	// EngineRoot is the engine's rootfs folder when the jail's root is mounted
+	// over it, and EngineRootDev that mount's device number.
+	EngineRoot    string `json:"engineRoot,omitempty"`
+	EngineRootDev uint64 `json:"engineRootDev,omitempty"`
+	CgroupsPath   string `json:"cgroupsPath,omitempty"`
+	SystemdCgroup bool   `json:"systemdCgroup,omitempty"`
+	// OwnTime says that the time namespace is ours to enter, since the
+	// delegate does not know of it.
+	OwnTime bool `json:"ownTime,omitempty"`
+	Started bool `json:"started,omitempty"`
+
+	Policy  policy.Policy         `json:"policy"`
+	Process *specs.Process        `json:"process,omitempty"` // hardened; what exec may at most have
+	Limits  *specs.LinuxResources `json:"resources,omitempty"`
+}
+
+// Store is the folder of all jails' state.
+type Store struct{ Root string }
+
+var idPattern = regexp.MustCompile(`^[\w+.-]+$`)
+
+// CheckID refuses ids that could not be a file's name, with runc's message.
+func CheckID(id string) error {
+	if id == "" {
+		return errors.New("container id cannot be empty")
+	}
+	if id == "." || id == ".." || len(id) > 1024 || !idPattern.MatchString(id) {
+		return fmt.Errorf("invalid container ID format: %q", id)
+	}
+	return nil
+}
+
+// Key names a jail: ids are unique within one delegate root only.
+func Key(delegateRoot, id string) string {
+	sum := sha256.Sum256([]byte(delegateRoot))
+	name := id
+	if len(name) > 200 {
+		s := sha256.Sum256([]byte(id))
+		name = id[:100] + "." + hex.EncodeToString(s[:16])
+	}
+	return hex.EncodeToString(sum[:4]) + "-" + name
+}
+
+// Dir is the jail's folder.
+func (s Store) Dir(key string) string { return filepath.Join(s.Root, "jails", key) }
+
+// init makes the folders. Container root, an unprivileged host user, must be
+// able to pass through to its root: hence 0711.
+func (s Store) init() error {
+	for _, d := range []string{s.Root, filepath.Join(s.Root, "jails"), filepath.Join(s.Root, "ids")} {
+		if err := os.Mkdir(d, 0o711); err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				err = os.MkdirAll(d, 0o711)
+			}
+			if err != nil && !errors.Is(err, os.ErrExist) {
+				return fmt.Errorf("making the state folder: %w", err)
+			}
+		}
+	}
+	// /run is writable by root only, but an operator may have made the folder.
+	var st unix.Stat_t
+	if err := unix.Lstat(s.Root, &st); err != nil {
+		return fmt.Errorf("state folder %s: %w", s.Root, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("state folder %s is not a folder", s.Root)
+	}
+	return policy.OwnedByRoot(s.Root, &st)
+}
+
+// newPrefix begins the name of a jail's folder until its record is written; the
+// maker's pid follows.
+const newPrefix = ".new-"
+
+// Create makes the jail's folder with its first record, in one step: a folder
+// without a record is always what an interrupted Remove left. ErrExists when
+// the jail exists.
+func (s Store) Create(j *Jail) error {
+	if err := s.init(); err != nil {
+		return err
+	}
+	tmp := s.Dir(newPrefix + strconv.Itoa(os.Getpid()) + "-" + j.Key)
+	if err := os.Mkdir(tmp, 0o711); err != nil {
+		return fmt.Errorf("making the jail's state: %w", err)
+	}
+	err := func() error {
+		for _, d := range []string{"bundle", "root", "layer"} {
+			if err := os.Mkdir(filepath.Join(tmp, d), 0o711); err != nil {
+				return err
+			}
+		}
+		data, err := json.Marshal(j)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, "state.json"), data, 0o600); err != nil {
+			return err
+		}
+		return unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, s.Dir(j.Key), unix.RENAME_NOREPLACE)
+	}()
+	if err != nil {
+		os.RemoveAll(tmp)
+		if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
+			return ErrExists
+		}
+		return fmt.Errorf("making the jail's state: %w", err)
+	}
+	return nil
+}
+
+// Save writes the record.
+func (s Store) Save(j *Jail) error {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("encoding the jail's state: %w", err)
+	}
+	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), "state.json"), data, 0o600)
+}
+
+// SaveReport keeps the report beside the record.
+func (s Store) SaveReport(j *Jail, r *report.Report) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
+}
+
+// Report reads what SaveReport wrote.
+func (s Store) Report(j *Jail) (*report.Report, error) {
+	data, err := bundle.ReadFile(filepath.Join(s.Dir(j.Key), "report.json"), bundle.MaxConfig)
+	if err != nil {
+		return nil, err
+	}
+	r := new(report.Report)
+	return r, json.Unmarshal(data, r)
+}
+
+// Load reads the record of a jail; ErrNotFound when there is none.
+func (s Store) Load(key string) (*Jail, error) {
+	path := filepath.Join(s.Dir(key), "state.json")
+	data, err := bundle.ReadFile(path, bundle.MaxConfig)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	j := new(Jail)
+	if err := json.Unmarshal(data, j); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return j, nil
+}
+
+// Keys lists the jails.
+func (s Store) Keys() ([]string, error) {
+	return readNames(filepath.Join(s.Root, "jails"))
+}
+
+// Find returns the jails with this id, or whose id begins so, in any delegate
+// root.
+func (s Store) Find(id string) ([]*Jail, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	var exact, prefix []*Jail
+	for _, k := range keys {
+		_, name, _ := strings.Cut(k, "-")
+		if strings.HasPrefix(k, newPrefix) || !strings.HasPrefix(name, id) {
+			continue
+		}
+		j, err := s.Load(k)
+		if err != nil {
+			continue // being made or removed
+		}
+		if j.ID == id {
+			exact = append(exact, j)
+		} else {
+			prefix = append(prefix, j)
+		}
+	}
+	if len(exact) > 0 {
+		return exact, nil
+	}
+	return prefix, nil
+}
+
+// Remove takes the jail's folder away. What was mounted inside it existed only
+// in a mount namespace that has ended.
+func (s Store) Remove(key string) error {
+	dir := s.Dir(key)
+	// The record goes last: while it is there, a crash leaves something to
+	// clean up by.
+	for _, d := range []string{"bundle", "root", "layer"} {
+		if err := os.RemoveAll(filepath.Join(dir, d)); err != nil {
+			return fmt.Errorf("removing the jail's state: %w", err)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the jail's state: %w", err)
+	}
+	return nil
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// StartTime is field 22 of /proc/PID/stat (proc_pid_stat(5)): clock ticks since
+// boot, which tell a process from a later one with the same number. The state
+// letter comes with it.
+func StartTime(pid int) (ticks uint64, state byte, err error) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	// The command's name may hold spaces and parentheses: cut after the last.
+	text := string(data)
+	i := strings.LastIndexByte(text, ')')
+	if i < 0 {
+		return 0, 0, fmt.Errorf("/proc/%d/stat: no command name", pid)
+	}
+	f := strings.Fields(text[i+1:])
+	if len(f) < 20 {
+		return 0, 0, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(f))
+	}
+	ticks, err = strconv.ParseUint(f[19], 10, 64)
+	return ticks, f[0][0], err
+}
+
+func alive(pid int, start uint64) bool {
+	if pid <= 0 {
+		return false
+	}
+	t, st, err := StartTime(pid)
+	return err == nil && t == start && st != 'Z' && st != 'X'
+}
+
+// InitAlive says whether the jail's first process runs.
+func (j *Jail) InitAlive() bool { return alive(j.InitPid, j.InitStart) }
+
+// CreatorAlive says whether the process that is making the jail still runs.
+func (j *Jail) CreatorAlive() bool { return alive(j.CreatorPid, j.CreatorStart) }
+
+// BootID tells one boot from the next (random(4)).
+func BootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
