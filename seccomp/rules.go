@@ -1,0 +1,351 @@
+package seccomp
+
+import (
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// cond is one comparison on one syscall argument, always on the low 32 bits:
+// the kernel truncates int arguments to 32 bits, so a 64-bit comparison could
+// be dodged by setting a high bit.
+type cond struct {
+	arg   uint
+	mask  uint32
+	value uint32
+}
+
+// verdict is what an argument rule answers where it refuses. errno 0 stands
+// for "no own answer": the profile's default action then decides.
+type verdict struct {
+	// conds of one refusing rule; empty means everything that no allowing
+	// rule matched.
+	conds []cond
+	errno uint
+}
+
+// argRule is a named argument rule: the call is allowed when all conditions
+// of one of allow hold. refuse picks the errno that programs expect where it
+// is refused; it never widens what allow says.
+type argRule struct {
+	text   string // for people: what passes
+	allow  [][]cond
+	refuse []verdict
+}
+
+// low compares all 32 low bits of an argument.
+func low(arg uint, value uint32) cond { return cond{arg, 0xffffffff, value} }
+
+// bits compares the bits of mask of an argument.
+func bits(arg uint, mask, value uint32) cond { return cond{arg, mask, value} }
+
+// Constants of the Linux ABI. They are the same on x86_64 and arm64 (checked
+// against the kernel's uapi headers; O_* with bits below 0o200000 and
+// __O_TMPFILE's own bit are equal on both) and are written out since the
+// filter for one architecture may be rendered on another.
+const (
+	setID = 0o6000 // S_ISUID | S_ISGID
+
+	openCreates = 0o100 | 0o20000000 // O_CREAT | __O_TMPFILE: only these make the kernel read mode
+
+	afUnix    = 1
+	afInet    = 2
+	afNetlink = 16
+
+	sockStream = 1
+	sockDgram  = 2
+	sockRaw    = 3
+
+	// SOCK_NONBLOCK and SOCK_CLOEXEC may be or-ed into a socket's type.
+	sockTypeMask = 0xffffffff &^ (0o4000 | 0o2000000)
+
+	protoTCP   = 6
+	protoUDP   = 17
+	protoMPTCP = 262
+
+	msgOOB = 1
+
+	solIP     = 0
+	solSocket = 1
+	solTCP    = 6
+	solIPv6   = 41
+
+	// newNamespaces is every CLONE_NEW* flag that clone accepts: NEWNS,
+	// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. CLONE_NEWTIME lies
+	// in clone's signal byte and exists only for clone3 and unshare.
+	newNamespaces = 0x7e020000
+)
+
+// Errno values of the generic Linux ABI (x86_64 and arm64 agree), written out
+// so that rendering does not depend on the building platform.
+const (
+	ePERM           = 1
+	eINVAL          = 22
+	eNOTTY          = 25
+	eNOSYS          = 38
+	eNOPROTOOPT     = 92
+	ePROTONOSUPPORT = 93
+	eOPNOTSUPP      = 95
+	eAFNOSUPPORT    = 97
+)
+
+// otherwise answers errno for everything that no allowing rule matched.
+func otherwise(errno uint) []verdict { return []verdict{{errno: errno}} }
+
+// ruleOf returns the named argument rule. It is a function and not a
+// map so that a program that never asks pays nothing at start.
+func ruleOf(name string) (argRule, bool) {
+	switch name {
+	case "open":
+		return openRule(1, 2), true
+	case "openat":
+		return openRule(2, 3), true
+	case "creat", "chmod", "fchmod":
+		return modeRule(1), true
+	case "fchmodat":
+		return modeRule(2), true
+	case "mknod":
+		return nodRule(1), true
+	case "mknodat":
+		return nodRule(2), true
+	case "clone":
+		return argRule{
+			text:   "no CLONE_NEW* flag",
+			allow:  [][]cond{{bits(0, newNamespaces, 0)}},
+			refuse: otherwise(ePERM),
+		}, true
+	case "socket":
+		return socketRule(), true
+	case "socketpair":
+		return argRule{
+			text: "AF_UNIX stream, datagram and seqpacket",
+			allow: [][]cond{
+				{low(0, afUnix), bits(1, sockTypeMask&^4, sockStream)}, // 1 and 5
+				{low(0, afUnix), bits(1, sockTypeMask, sockDgram)},
+			},
+			refuse: otherwise(eOPNOTSUPP),
+		}, true
+	case "setsockopt":
+		return setsockoptRule(), true
+	case "sendto", "recvfrom", "sendmmsg":
+		return oobRule(3), true
+	case "sendmsg", "recvmsg":
+		return oobRule(2), true
+	case "ioctl":
+		return ioctlRule(), true
+	case "fcntl":
+		return fcntlRule(), true
+	case "prctl":
+		return prctlRule(), true
+	}
+	return argRule{}, false
+}
+
+// openRule refuses set-id bits in the mode of a file that open creates.
+// Without O_CREAT or O_TMPFILE the kernel ignores mode, and callers that use
+// the raw syscall (sanitizers, jemalloc) leave a random register there.
+func openRule(flags, mode uint) argRule {
+	return argRule{
+		text: "no set-id bits in the mode of a new file",
+		allow: [][]cond{
+			{bits(mode, setID, 0)},
+			{bits(flags, openCreates, 0)},
+		},
+		refuse: otherwise(ePERM),
+	}
+}
+
+// modeRule refuses set-id bits: a set-id file left in a mounted folder would
+// run with the folder owner's ids on the host.
+func modeRule(mode uint) argRule {
+	return argRule{
+		text:   "no set-id bits in mode",
+		allow:  [][]cond{{bits(mode, setID, 0)}},
+		refuse: otherwise(ePERM),
+	}
+}
+
+// nodRule leaves regular files, fifos and sockets; devices and overlay
+// white-outs (character device 0:0, which needs no capability) go.
+func nodRule(mode uint) argRule {
+	const sIFMT, sIFIFO, sIFREG, sIFSOCK = 0o170000, 0o010000, 0o100000, 0o140000
+	return argRule{
+		text: "regular files, fifos, sockets; no set-id bits",
+		allow: [][]cond{
+			{bits(mode, sIFMT&^sIFREG|setID, 0)}, // S_IFREG, or 0 which means the same
+			{bits(mode, sIFMT|setID, sIFIFO)},
+			{bits(mode, sIFMT|setID, sIFSOCK)},
+		},
+		refuse: otherwise(ePERM),
+	}
+}
+
+// oobRule refuses MSG_OOB: urgent data on AF_UNIX was behind CVE-2025-38236
+// and earlier use-after-frees, and next to nothing sends it.
+func oobRule(flags uint) argRule {
+	return argRule{
+		text:   "no MSG_OOB",
+		allow:  [][]cond{{bits(flags, msgOOB, 0)}},
+		refuse: []verdict{{conds: []cond{bits(flags, msgOOB, msgOOB)}, errno: eOPNOTSUPP}},
+	}
+}
+
+func socketRule() argRule {
+	const afIPMask = 0xffffffff &^ 8 // AF_INET is 2, AF_INET6 is 10
+	return argRule{
+		text: "unix; TCP and UDP over IPv4 and IPv6; netlink ROUTE",
+		allow: [][]cond{
+			{low(0, afUnix), bits(1, sockTypeMask&^4, sockStream)}, // stream 1, seqpacket 5
+			{low(0, afUnix), bits(1, sockTypeMask, sockDgram)},
+			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockStream), low(2, 0)},
+			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockStream), low(2, protoTCP)},
+			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockDgram), low(2, 0)},
+			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockDgram), low(2, protoUDP)},
+			// getifaddrs in glibc, musl, node and go: datagram 2 or raw 3, protocol ROUTE.
+			{low(0, afNetlink), bits(1, sockTypeMask&^1, sockDgram), low(2, 0)},
+		},
+		refuse: []verdict{
+			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not there".
+			{conds: []cond{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT},
+			{conds: []cond{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockRaw)}, errno: ePERM},
+			{errno: eAFNOSUPPORT},
+		},
+	}
+}
+
+// setsockoptRule lists the options that ordinary clients and servers set.
+// Not in it: TCP_ULP (31) and SOL_TLS (282), multicast joins, IPV6_ADDRFORM,
+// IP_OPTIONS, socket filters (SO_ATTACH_*), SO_ZEROCOPY, SO_TXTIME.
+func setsockoptRule() argRule {
+	r := argRule{text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6", refuse: otherwise(eNOPROTOOPT)}
+	add := func(level uint32, masks ...cond) {
+		for _, m := range masks {
+			r.allow = append(r.allow, []cond{low(1, level), m})
+		}
+	}
+	add(solSocket,
+		bits(2, 0xffffffff&^15, 0), // 0-15: DEBUG .. REUSEPORT
+		low(2, 16),                 // PASSCRED
+		bits(2, 0xffffffff&^1, 18), // RCVLOWAT, SNDLOWAT
+		bits(2, 0xffffffff&^1, 20), // RCVTIMEO, SNDTIMEO
+		low(2, 29),                 // TIMESTAMP
+	)
+	add(solTCP,
+		bits(2, 0xffffffff&^7, 0),  // NODELAY, MAXSEG, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, SYNCNT
+		bits(2, 0xffffffff&^3, 8),  // LINGER2, DEFER_ACCEPT, WINDOW_CLAMP, INFO
+		bits(2, 0xffffffff&^1, 12), // QUICKACK, CONGESTION
+		low(2, 18),                 // USER_TIMEOUT
+		low(2, 23),                 // FASTOPEN
+		low(2, 25),                 // NOTSENT_LOWAT
+		low(2, 30),                 // FASTOPEN_CONNECT
+	)
+	add(solIP,
+		bits(2, 0xffffffff&^1, 0),  // TOS
+		low(2, 2),                  // TTL
+		low(2, 8),                  // PKTINFO
+		bits(2, 0xffffffff&^1, 10), // MTU_DISCOVER, RECVERR
+		bits(2, 0xffffffff&^1, 12), // RECVTTL, RECVTOS
+		low(2, 15),                 // FREEBIND
+		low(2, 24),                 // BIND_ADDRESS_NO_PORT
+	)
+	add(solIPv6,
+		low(2, 16),                 // UNICAST_HOPS
+		low(2, 23),                 // MTU_DISCOVER
+		low(2, 25),                 // RECVERR
+		low(2, 26),                 // V6ONLY
+		low(2, 49),                 // RECVPKTINFO
+		low(2, 51),                 // RECVHOPLIMIT
+		bits(2, 0xffffffff&^1, 66), // RECVTCLASS, TCLASS
+	)
+	return r
+}
+
+// ioctlRule is an allowlist of requests. Not in it, among others: TIOCSTI and
+// TIOCLINUX (typing into the terminal's input), TIOCSETD (line disciplines),
+// TIOCCONS, SIOCETHTOOL, FS_IOC_SETFLAGS, every device's own requests.
+func ioctlRule() argRule {
+	r := argRule{text: "terminal, pty, FIO*, interface look-ups, FICLONE, FS_IOC_GETFLAGS", refuse: otherwise(eNOTTY)}
+	for _, m := range []cond{
+		bits(1, 0xffffffff&^15, 0x5400),    // TCGETS .. TIOCGPGRP
+		bits(1, 0xffffffff&^1, 0x5410),     // TIOCSPGRP, TIOCOUTQ
+		low(1, 0x5413),                     // TIOCGWINSZ
+		low(1, 0x5414),                     // TIOCSWINSZ
+		low(1, 0x541b),                     // FIONREAD
+		bits(1, 0xffffffff&^1, 0x5420),     // TIOCPKT, FIONBIO
+		low(1, 0x5422),                     // TIOCNOTTY
+		bits(1, 0xffffffff&^1, 0x5424),     // TIOCGETD, TCSBRKP
+		low(1, 0x5429),                     // TIOCGSID
+		low(1, 0x802c542a),                 // TCGETS2
+		low(1, 0x402c542b),                 // TCSETS2
+		bits(1, 0xffffffff&^1, 0x402c542c), // TCSETSW2, TCSETSF2
+		low(1, 0x80045430),                 // TIOCGPTN
+		low(1, 0x40045431),                 // TIOCSPTLCK
+		low(1, 0x80045439),                 // TIOCGPTLCK
+		low(1, 0x5441),                     // TIOCGPTPEER
+		bits(1, 0xffffffff&^1, 0x5450),     // FIONCLEX, FIOCLEX
+		low(1, 0x5452),                     // FIOASYNC
+		low(1, 0x8910),                     // SIOCGIFNAME
+		bits(1, 0xffffffff&^1, 0x8912),     // SIOCGIFCONF, SIOCGIFFLAGS
+		low(1, 0x8915),                     // SIOCGIFADDR
+		low(1, 0x8919),                     // SIOCGIFBRDADDR
+		low(1, 0x891b),                     // SIOCGIFNETMASK
+		low(1, 0x8921),                     // SIOCGIFMTU
+		low(1, 0x8927),                     // SIOCGIFHWADDR
+		low(1, 0x8933),                     // SIOCGIFINDEX
+		low(1, 0x40049409),                 // FICLONE
+		low(1, 0x80086601),                 // FS_IOC_GETFLAGS
+	} {
+		r.allow = append(r.allow, []cond{m})
+	}
+	return r
+}
+
+func fcntlRule() argRule {
+	return argRule{
+		text: "descriptor flags, record locks, owners, pipe sizes, seals; no leases, no dnotify",
+		allow: [][]cond{
+			{bits(1, 0xffffffff&^7, 0)},    // DUPFD GETFD SETFD GETFL SETFL GETLK SETLK SETLKW
+			{bits(1, 0xffffffff&^3, 8)},    // SETOWN GETOWN SETSIG GETSIG
+			{bits(1, 0xffffffff&^3, 36)},   // OFD_GETLK OFD_SETLK OFD_SETLKW
+			{bits(1, 0xffffffff&^1, 1030)}, // DUPFD_CLOEXEC, SETPIPE_SZ
+			{bits(1, 0xffffffff&^3, 1032)}, // GETPIPE_SZ ADD_SEALS GET_SEALS
+		},
+		refuse: otherwise(eINVAL),
+	}
+}
+
+// prctlRule leaves what libc, runtimes and inner sandboxes use. Not in it:
+// PR_SET_MM, PR_SET_SECUREBITS, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_PTRACER,
+// PR_CAP_AMBIENT, speculation and core scheduling controls.
+func prctlRule() argRule {
+	r := argRule{text: "names, death signal, dumpable, keepcaps, seccomp, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: otherwise(eINVAL)}
+	for _, m := range []cond{
+		low(0, 1),                  // SET_PDEATHSIG
+		bits(0, 0xffffffff&^1, 2),  // GET_PDEATHSIG, GET_DUMPABLE
+		low(0, 4),                  // SET_DUMPABLE
+		low(0, 7),                  // GET_KEEPCAPS
+		low(0, 8),                  // SET_KEEPCAPS
+		low(0, 15),                 // SET_NAME
+		low(0, 16),                 // GET_NAME
+		low(0, 21),                 // GET_SECCOMP
+		bits(0, 0xffffffff&^1, 22), // SET_SECCOMP, CAPBSET_READ
+		low(0, 29),                 // SET_TIMERSLACK
+		low(0, 30),                 // GET_TIMERSLACK
+		bits(0, 0xffffffff&^3, 36), // SET_CHILD_SUBREAPER, GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS
+		low(0, 41),                 // SET_THP_DISABLE
+		low(0, 42),                 // GET_THP_DISABLE
+		low(0, 65),                 // SET_MDWE
+		low(0, 66),                 // GET_MDWE
+	} {
+		r.allow = append(r.allow, []cond{m})
+	}
+	return r
+}
+
+// oci renders one comparison as OCI JSON.
+func (c cond) oci() specs.LinuxSeccompArg {
+	return specs.LinuxSeccompArg{
+		Index:    c.arg,
+		Value:    uint64(c.mask),
+		ValueTwo: uint64(c.value),
+		Op:       specs.OpMaskedEqual,
+	}
+}
