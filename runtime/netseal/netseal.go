@@ -149,7 +149,7 @@ func sealSysctls(links []Link) error {
 	return errors.Join(errs...)
 }
 
-// opening decides which missing walls leave a way out: the links must be closed, and either the filter stands or all of routing does.
+// opening decides which missing walls leave a way out: lo must work, the links must be closed, and either the filter stands or all of routing does.
 // (Routing alone leaves an opening only after an interface was plugged in later, and only for a program that binds its socket to that
 // interface. The report names the missing filter; whether that is fatal is policy.)
 func opening(walls []Finding) error {
@@ -157,7 +157,7 @@ func opening(walls []Finding) error {
 	for _, f := range walls {
 		ok[f.Name] = f.OK
 	}
-	fatal := !ok[WallLinks] || !ok[WallFilter] && !(ok[WallRules4] && ok[WallRules6] && ok[WallResolver])
+	fatal := !ok[WallLoopback] || !ok[WallLinks] || !ok[WallFilter] && !(ok[WallRules4] && ok[WallRules6] && ok[WallResolver])
 	if !fatal {
 		return nil
 	}

@@ -172,13 +172,13 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 func sealFilter() error {
 	c, err := dial(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return fmt.Errorf("no netfilter in this kernel: %w", err)
+		return fmt.Errorf("%w: %w", errNoFilter, err)
 	}
 	defer c.close()
 	// Look first: a transaction that fails makes the kernel wait for a grace period of several milliseconds.
 	err = verifyChains(c)
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errNoFilter) {
+		return err
 	}
 	var msgs []message
 	if !errors.Is(err, errNoTable) {
@@ -187,6 +187,9 @@ func sealFilter() error {
 	msgs = append(msgs, nftTableMessage(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|unix.NLM_F_EXCL))
 	return c.transaction(append(msgs, tableContent()...))
 }
+
+// errNoFilter says that the kernel was built without nf_tables or cannot load its module.
+var errNoFilter = errors.New("nf_tables cannot be used")
 
 // errNoTable says that there is nothing to replace.
 var errNoTable = errors.New("there is no table inet " + nftTable)
@@ -259,7 +262,7 @@ func (c *conn) transaction(msgs []message) error {
 func verifyFilter() error {
 	c, err := dial(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return fmt.Errorf("no netfilter in this kernel: %w", err)
+		return fmt.Errorf("%w: %w", errNoFilter, err)
 	}
 	defer c.close()
 	return verifyChains(c)
@@ -281,7 +284,7 @@ func verifyChains(c *conn) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read nftables: %w", err)
+		return fmt.Errorf("%w: %w", errNoFilter, err)
 	}
 	if len(flags) == 0 {
 		return errNoTable

@@ -1,0 +1,668 @@
+package netseal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func findings(t testing.TB, s *space) map[string]Finding {
+	t.Helper()
+	list, err := Verify(s.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Finding{}
+	for _, f := range list {
+		out[f.Name] = f
+	}
+	return out
+}
+
+func TestSealIsIdempotentAndVerified(t *testing.T) {
+	s := newSpace(t)
+	for _, name := range []string{WallLoopback, WallRules4, WallRules6, WallFilter, WallResolver, WallSysctls} {
+		if findings(t, s)[name].OK {
+			t.Errorf("%s holds in a fresh namespace", name)
+		}
+	}
+	var state string
+	for round := range 3 {
+		r := mustSeal(t, s)
+		for name, f := range findings(t, s) {
+			if !f.OK {
+				t.Errorf("round %d: %s: %s", round, name, f.Detail)
+			}
+		}
+		var names []string
+		for _, f := range r.Walls {
+			names = append(names, f.Name)
+		}
+		if want := []string{WallRules4, WallRules6, WallFilter, WallResolver, WallLoopback, WallLinks, WallSysctls}; !slices.Equal(names, want) {
+			t.Errorf("round %d: walls %v, want %v", round, names, want)
+		}
+		now := dumpState(t, s)
+		if round > 0 && now != state {
+			t.Errorf("round %d changed\n%s\nto\n%s", round, state, now)
+		}
+		state = now
+	}
+}
+
+// dumpState is what ip(8) and nft(8) see.
+func dumpState(t *testing.T, s *space) string {
+	t.Helper()
+	var b strings.Builder
+	s.do(func() {
+		for _, c := range []string{"ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "ip address", "nft list ruleset"} {
+			args := strings.Fields(c)
+			out, _ := exec.Command(args[0], args[1:]...).Output() // a missing tool adds nothing
+			fmt.Fprintf(&b, "# %s\n%s", c, out)
+		}
+	})
+	return b.String()
+}
+
+// TestVerifyNamesTheBrokenWall breaks one wall at a time. Seal then repairs it.
+func TestVerifyNamesTheBrokenWall(t *testing.T) {
+	nft := func(args ...string) func(s *space) error {
+		return func(s *space) error {
+			var err error
+			s.do(func() {
+				var out []byte
+				if out, err = exec.Command("nft", args...).CombinedOutput(); err != nil {
+					err = fmt.Errorf("nft %v: %w: %s", args, err, out)
+				}
+			})
+			return err
+		}
+	}
+	ip := func(args ...string) func(s *space) error {
+		return func(s *space) error { return s.ip(args...) }
+	}
+	for _, tt := range []struct {
+		name string
+		do   func(s *space) error
+		wall string
+	}{
+		{"lo down", ip("link", "set", "lo", "down"), WallLoopback},
+		{"address on lo", ip("addr", "add", "10.1.2.3/32", "dev", "lo"), WallLoopback},
+		{"first rule gone", ip("rule", "del", "pref", "0"), WallRules4},
+		{"last rule gone", ip("rule", "del", "pref", "0", "unreachable"), WallRules4},
+		{"IPv6 rule gone", ip("-6", "rule", "del", "pref", "0", "oif", "lo"), WallRules6},
+		{"all rules gone", func(s *space) error {
+			return errors.Join(s.ip("rule", "del", "pref", "0"), s.ip("rule", "del", "pref", "0"), s.ip("rule", "del", "pref", "0"))
+		}, WallRules4},
+		{"rules in another order", func(s *space) error {
+			return errors.Join(s.ip("rule", "del", "pref", "0"), s.ip("rule", "add", "pref", "0", "iif", "lo", "to", "127.0.0.0/8", "lookup", "local"))
+		}, WallRules4},
+		{"resolver reachable", ip("route", "del", "unreachable", "127.0.0.11", "table", "local"), WallResolver},
+		{"resolver on lo", ip("route", "replace", "local", "127.0.0.11", "dev", "lo", "table", "local"), WallResolver},
+		{"forwarding", func(s *space) error {
+			var err error
+			s.do(func() { err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
+			return err
+		}, WallSysctls},
+		{"table gone", nft("delete", "table", "inet", nftTable), WallFilter},
+		{"chain gone", nft("flush chain inet agentjail leave; delete chain inet agentjail leave"), WallFilter},
+		{"rules of a chain gone", nft("flush", "chain", "inet", nftTable, "out"), WallFilter},
+		{"policy accept", nft("chain inet agentjail in { policy accept; }"), WallFilter},
+		{"rule added", nft("insert", "rule", "inet", nftTable, "out", "accept"), WallFilter},
+		{"other address", nft("flush chain inet agentjail out; add rule inet agentjail out ip daddr 127.0.0.12 drop; add rule inet agentjail out oif 1 accept"), WallFilter},
+		{"dormant", nft("add table inet agentjail { flags dormant; }"), WallFilter},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newSpace(t)
+			mustSeal(t, s)
+			if err := tt.do(s); err != nil {
+				if errors.Is(err, exec.ErrNotFound) {
+					t.Skip(err)
+				}
+				t.Fatal(err)
+			}
+			for name, f := range findings(t, s) {
+				// Without lo, its routes and the sysctls of IPv6 go as well: only the named wall counts there.
+				if f.OK == (name == tt.wall) && tt.wall != WallLoopback {
+					t.Errorf("%s: OK %v (%s)", name, f.OK, f.Detail)
+				}
+				if name == tt.wall && f.OK {
+					t.Errorf("%s holds", name)
+				}
+			}
+			mustSeal(t, s)
+			for name, f := range findings(t, s) {
+				if !f.OK {
+					t.Errorf("sealed again: %s: %s", name, f.Detail)
+				}
+			}
+		})
+	}
+}
+
+// TestNothingComesBeforeTheRules adds rules in every way that ip(8) offers: none is consulted before the seal's.
+func TestNothingComesBeforeTheRules(t *testing.T) {
+	s := newSpace(t)
+	mustSeal(t, s)
+	for _, family := range []string{"-4", "-6"} {
+		for _, args := range [][]string{
+			{"from", "all", "lookup", "101"}, // without a priority
+			{"pref", "0", "from", "all", "lookup", "102"},
+			{"pref", "1", "from", "all", "lookup", "103"},
+		} {
+			s.mustIP(t, slices.Concat([]string{family, "rule", "add"}, args)...)
+		}
+	}
+	for name, f := range findings(t, s) {
+		if !f.OK {
+			t.Errorf("%s: %s", name, f.Detail)
+		}
+	}
+	// And what was there before the seal is taken away from the front.
+	s = newSpace(t)
+	s.mustIP(t, "rule", "add", "pref", "0", "from", "10.0.0.0/8", "fwmark", "7", "lookup", "123")
+	s.mustIP(t, "-6", "rule", "add", "pref", "0", "unreachable")
+	mustSeal(t, s)
+}
+
+// TestPlugLater: an interface that comes later is reported and harmless, and taken down by the next Seal, without being deleted.
+func TestPlugLater(t *testing.T) {
+	l := newLab(t)
+	mustSeal(t, l.jail)
+	if f := findings(t, l.jail)[WallLinks]; !f.OK || f.Detail != "only lo" {
+		t.Errorf("before: %+v", f)
+	}
+	l.plugIn(t)
+	f := findings(t, l.jail)[WallLinks]
+	if !f.OK || !strings.Contains(f.Detail, "eth7 is up (plugged in later") {
+		t.Errorf("plugged in: %+v", f)
+	}
+	l.jail.mustIP(t, "rule", "del", "pref", "0")
+	if f := findings(t, l.jail)[WallLinks]; f.OK {
+		t.Errorf("plugged in and a wall broken: %+v", f)
+	}
+	mustSeal(t, l.jail)
+	if f := findings(t, l.jail)[WallLinks]; !f.OK || f.Detail != "down: eth7" {
+		t.Errorf("sealed again: %+v", f)
+	}
+	var routes string
+	l.jail.do(func() {
+		b, _ := exec.Command("sh", "-c", "ip route; ip -6 route").Output()
+		routes = string(b)
+	})
+	if strings.Contains(routes, "eth7") || strings.Contains(routes, "default") {
+		t.Errorf("routes left:\n%s", routes)
+	}
+}
+
+// TestGatewayRefused: an engine's ordinary default route is refused after Seal, so `docker network connect` says what is the matter.
+func TestGatewayRefused(t *testing.T) {
+	l := newLab(t)
+	mustSeal(t, l.jail)
+	l.plugIn(t)
+	if err := l.jail.ip("route", "replace", "default", "via", l.hostIP4.String(), "dev", l.plug); err == nil {
+		t.Error("the gateway was accepted")
+	}
+}
+
+// TestPluggingInIsSilent looks at what the kernel itself sends: duplicate address detection, multicast reports, router solicitations,
+// ARP and neighbour answers.
+func TestPluggingInIsSilent(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
+			l := newLab(t)
+			if sealed {
+				mustSeal(t, l.jail)
+			}
+			l.plugIn(t)
+			l.jail.mustIP(t, "addr", "add", "10.99.0.7/24", "dev", l.plug)
+			watchDAD(t, l, func() { l.jail.mustIP(t, "addr", "add", "fd99::7/64", "dev", l.plug) })
+			// The host asks who has the new addresses.
+			for _, a := range []string{"10.99.0.7", "fd99::7"} {
+				addr := netip.MustParseAddr(a)
+				c := -1
+				l.host.do(func() {
+					family := unix.AF_INET6
+					if addr.Is4() {
+						family = unix.AF_INET
+					}
+					c, _ = socket(family, unix.SOCK_DGRAM)
+					_ = unix.Sendto(c, []byte(payload), 0, sockaddr(addr, probePort, 0))
+				})
+				unix.Close(c)
+			}
+			asked := map[uint16]bool{}
+			for _, f := range l.atJail(t) {
+				asked[binary.BigEndian.Uint16(f[12:])] = true
+			}
+			if !asked[unix.ETH_P_ARP] || !asked[unix.ETH_P_IPV6] {
+				t.Errorf("no questions came: %v", asked)
+			}
+			got := map[uint16]int{}
+			frames := l.atHost(t)
+			for _, f := range frames {
+				got[binary.BigEndian.Uint16(f[12:])]++
+			}
+			if sealed && len(frames) > 0 {
+				t.Errorf("frames sent:\n%s", describe(frames))
+			}
+			if !sealed && (got[unix.ETH_P_ARP] == 0 || got[unix.ETH_P_IPV6] < 2) {
+				t.Errorf("expected an ARP answer, a neighbour answer and detection, got %v", got)
+			}
+		})
+	}
+}
+
+// watchDAD runs add and waits for the kernel's word that the new address is no longer tentative: the detection's packets were sent.
+func watchDAD(t *testing.T, l *lab, add func()) {
+	t.Helper()
+	fd := -1
+	var err error
+	l.jail.do(func() {
+		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+l.plug+"/accept_dad", []byte("1"), 0)
+		fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+		if err == nil {
+			err = unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.RTNLGRP_IPV6_IFADDR - 1)})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30})
+	add()
+	c := &conn{fd: fd, in: make([]byte, recvBuffer)}
+	for settled := false; !settled; {
+		err := c.receive(0, func(h unix.NlMsghdr, body []byte) error {
+			if h.Type == unix.RTM_NEWADDR && body[2]&unix.IFA_F_TENTATIVE == 0 {
+				settled = true
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("wait for duplicate address detection: %v", err)
+		}
+	}
+}
+
+// TestLoopbackWorks: a jail's own servers are reached over lo.
+func TestLoopbackWorks(t *testing.T) {
+	s := newSpace(t)
+	mustSeal(t, s)
+	for _, tt := range []struct{ network, listen, dial string }{
+		{"tcp", "127.0.0.1:0", ""},
+		{"tcp", "[::1]:0", ""},
+		{"tcp", "0.0.0.0:0", "127.0.0.1"},
+		{"tcp", "0.0.0.0:0", "127.9.8.7"},
+		{"tcp", "0.0.0.0:0", "0.0.0.0"},
+		{"tcp", "[::]:0", "::1"},
+		{"tcp", "[::]:0", "127.0.0.1"},
+		{"udp", "127.0.0.1:0", ""},
+		{"udp", "[::1]:0", ""},
+	} {
+		s.do(func() { // the net package makes its sockets on the calling thread
+			if err := echo(tt.network, tt.listen, tt.dial); err != nil {
+				t.Errorf("%s %s from %s: %v", tt.network, tt.listen, tt.dial, err)
+			}
+		})
+	}
+	s.do(func() {
+		for _, a := range []string{"127.0.0.1:9", "[::1]:9"} {
+			if _, err := net.Dial("tcp", a); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("%s: %v, want connection refused", a, err)
+			}
+		}
+		for _, a := range []string{"192.0.2.1:9", "[2001:db8::1]:9", "10.0.0.1:9"} {
+			if _, err := net.Dial("tcp", a); !errors.Is(err, unix.ENETUNREACH) {
+				t.Errorf("%s: %v, want network unreachable, as in an empty namespace", a, err)
+			}
+		}
+		if err := loMulticast(); err != nil {
+			t.Errorf("multicast on lo: %v", err)
+		}
+	})
+}
+
+// echo sends a message larger than most buffers to a server of its own.
+func echo(network, listen, to string) error {
+	if network == "udp" {
+		server, err := net.ListenPacket(network, listen)
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		client, err := net.Dial(network, server.LocalAddr().String())
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		if _, err := client.Write(make([]byte, 60000)); err != nil {
+			return err
+		}
+		n, _, err := server.ReadFrom(make([]byte, 1<<16))
+		if err == nil && n != 60000 {
+			err = fmt.Errorf("%d bytes received", n)
+		}
+		return err
+	}
+	server, err := net.Listen(network, listen)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	addr := server.Addr().String()
+	if to != "" {
+		_, port, _ := net.SplitHostPort(addr)
+		addr = net.JoinHostPort(to, port)
+	}
+	client, err := net.Dial(network, addr)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	peer, err := server.Accept()
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	if _, err := client.Write([]byte("hello")); err != nil {
+		return err
+	}
+	b := make([]byte, 16)
+	n, err := peer.Read(b)
+	if err == nil && string(b[:n]) != "hello" {
+		err = fmt.Errorf("%q received", b[:n])
+	}
+	return err
+}
+
+// loMulticast sends to a group that the program itself has joined on lo.
+func loMulticast() error {
+	for _, group := range []string{"239.9.9.9", "ff02::9"} {
+		g := netip.MustParseAddr(group)
+		family := unix.AF_INET6
+		if g.Is4() {
+			family = unix.AF_INET
+		}
+		fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if family == unix.AF_INET6 {
+			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
+		}
+		_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
+		if family == unix.AF_INET {
+			lo := unix.IPMreqn{Multiaddr: g.As4(), Ifindex: loopback}
+			err = errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: probePort}),
+				unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: loopback}),
+				unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &lo))
+		} else {
+			err = errors.Join(unix.Bind(fd, &unix.SockaddrInet6{Port: probePort}),
+				unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: g.As16(), Interface: loopback}))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", group, err)
+		}
+		if err := unix.Sendto(fd, []byte(payload), 0, sockaddr(g, probePort, loopback)); err != nil {
+			return fmt.Errorf("send to %s: %w", group, err)
+		}
+		if _, _, err := unix.Recvfrom(fd, make([]byte, 64), 0); err != nil {
+			return fmt.Errorf("receive on %s: %w", group, err)
+		}
+	}
+	return nil
+}
+
+// TestResolverIsDead starts a server on Docker's resolver address before the seal, as Docker does, and tries to reach it afterwards.
+func TestResolverIsDead(t *testing.T) {
+	address := resolver.Addr()
+	for _, sealed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
+			s := newSpace(t)
+			s.mustIP(t, "link", "set", "lo", "up")
+			var udp, tcp int
+			var err error
+			s.do(func() {
+				udp, err = socket(unix.AF_INET, unix.SOCK_DGRAM)
+				tcp, _ = socket(unix.AF_INET, unix.SOCK_STREAM)
+				err = errors.Join(err, unix.Bind(udp, sockaddr(address, 53, 0)), unix.Bind(tcp, sockaddr(address, 53, 0)), unix.Listen(tcp, 8))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(udp)
+			defer unix.Close(tcp)
+			if sealed {
+				mustSeal(t, s)
+			}
+			for name, steps := range map[string][]func(fd int) error{
+				"plain":                nil,
+				"bound to lo":          {func(fd int) error { return unix.BindToDevice(fd, "lo") }},
+				"from another address": {func(fd int) error { return unix.Bind(fd, sockaddr(netip.MustParseAddr("127.0.0.5"), 0, 0)) }},
+				"with IP_UNICAST_IF": {func(fd int) error {
+					return unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_UNICAST_IF, int(htonl(loopback)))
+				}},
+			} {
+				var tcpErr error
+				got, accepted := false, false
+				s.do(func() {
+					u, _ := socket(unix.AF_INET, unix.SOCK_DGRAM)
+					defer unix.Close(u)
+					c, _ := socket(unix.AF_INET, unix.SOCK_STREAM)
+					defer unix.Close(c)
+					for _, step := range steps {
+						tcpErr = errors.Join(tcpErr, step(u), step(c))
+					}
+					_ = unix.Sendto(u, []byte(payload), 0, sockaddr(address, 53, 0))
+					_, _, err := unix.Recvfrom(udp, make([]byte, 64), 0)
+					got = err == nil
+					if e := unix.Connect(c, sockaddr(address, 53, 0)); e != unix.EINPROGRESS {
+						tcpErr = errors.Join(tcpErr, e)
+					}
+					p, _, err := unix.Accept(tcp)
+					if accepted = err == nil; accepted {
+						unix.Close(p)
+					}
+				})
+				if got == sealed || accepted == sealed {
+					t.Errorf("%s: udp received %v, tcp accepted %v (%v)", name, got, accepted, tcpErr)
+				}
+			}
+			s.do(func() {
+				fd, _ := socket(unix.AF_INET, unix.SOCK_DGRAM)
+				defer unix.Close(fd)
+				err = unix.Bind(fd, sockaddr(address, 54, 0))
+			})
+			if (err != nil) != sealed {
+				t.Errorf("bind to %s: %v", address, err)
+			}
+		})
+	}
+}
+
+// TestOldEngineDisabledIPv6: Docker 20.10 turns IPv6 off everywhere, lo included; the jail has ::1 nevertheless.
+func TestOldEngineDisabledIPv6(t *testing.T) {
+	s := newSpace(t)
+	s.mustIP(t, "link", "set", "lo", "up")
+	var err error
+	s.do(func() { err = os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0) })
+	if err != nil {
+		t.Skip(err)
+	}
+	mustSeal(t, s)
+	s.do(func() { err = echo("tcp", "[::1]:0", "") })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: joins network namespaces")
+	}
+	regular := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(regular, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, own := range map[string]bool{"/proc/self/ns/net": true, "/proc/self/ns/uts": false, regular: false, "/": false} {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, call := range map[string]func() error{
+			"Seal":   func() error { _, err := Seal(f); return err },
+			"Verify": func() error { _, err := Verify(f); return err },
+		} {
+			if err := call(); err == nil || errors.Is(err, errOwnNamespace) != own {
+				t.Errorf("%s(%s): %v", what, path, err)
+			}
+		}
+		f.Close()
+	}
+}
+
+// TestThreadsStayOut: no thread of the process is left in the jail's namespace.
+func TestThreadsStayOut(t *testing.T) {
+	s := newSpace(t)
+	mustSeal(t, s)
+	jail, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The thread is destroyed shortly after Seal has returned: look until it is.
+	for {
+		var inside []string
+		tasks, _ := filepath.Glob("/proc/self/task/*/ns/net")
+		for _, task := range tasks {
+			if link, err := os.Readlink(task); err == nil && link == jail && !strings.Contains(task, fmt.Sprintf("/%d/", s.tid)) {
+				inside = append(inside, task)
+			}
+		}
+		if len(inside) == 0 {
+			return
+		}
+	}
+}
+
+// TestTooMany: a dump stops at its bound.
+func TestTooMany(t *testing.T) {
+	s := newSpace(t)
+	for i := range 4 {
+		s.mustIP(t, "link", "add", fmt.Sprintf("v%d", i), "type", "veth")
+	}
+	sealPart(t, s, func(c *conn) error {
+		m := message{typ: unix.RTM_GETLINK, body: make([]byte, unix.SizeofIfInfomsg)}
+		if err := c.dump(m, 2, func() {}, func([]byte) error { return nil }); !errors.Is(err, errTooMany) {
+			t.Errorf("dump: %v", err)
+		}
+		return nil
+	})
+	r := mustSeal(t, s)
+	if len(r.Links) < 8 {
+		t.Errorf("%d links reported", len(r.Links))
+	}
+}
+
+// TestOpening says which missing walls are an error.
+func TestOpening(t *testing.T) {
+	all := []string{WallLoopback, WallLinks, WallRules4, WallRules6, WallFilter, WallResolver, WallSysctls}
+	for _, tt := range []struct {
+		missing []string
+		fatal   bool
+	}{
+		{nil, false},
+		{[]string{WallFilter}, false},
+		{[]string{WallRules4, WallRules6}, false},
+		{[]string{WallSysctls}, false},
+		{[]string{WallLinks}, true},
+		{[]string{WallLoopback}, true},
+		{[]string{WallFilter, WallRules4}, true},
+		{[]string{WallFilter, WallRules6}, true},
+		{[]string{WallFilter, WallResolver}, true},
+		{all, true},
+	} {
+		var list []Finding
+		for _, name := range all {
+			list = append(list, Finding{Name: name, OK: !slices.Contains(tt.missing, name), Detail: "why"})
+		}
+		err := opening(list)
+		if (err != nil) != tt.fatal || err != nil && !errors.Is(err, ErrNotSealed) {
+			t.Errorf("missing %v: %v", tt.missing, err)
+		}
+	}
+	if opening(nil) == nil {
+		t.Error("no walls at all are fine")
+	}
+}
+
+func FuzzParsers(f *testing.F) {
+	f.Add([]byte{8, 0, 1, 0, 1, 2, 3, 4})
+	f.Add(make([]byte, 64))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		attributes(b)
+		_, _ = parseRule(b)
+		decodeExpr(b)
+		_ = ackError(unix.NlMsghdr{Flags: 0x200}, b)
+	})
+}
+
+// BenchmarkSeal seals fresh namespaces, as start does for a jail without an engine's network.
+func BenchmarkSeal(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root")
+	}
+	for b.Loop() {
+		b.StopTimer()
+		file := freshNetns(b)
+		b.StartTimer()
+		if _, err := Seal(file); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		file.Close()
+		b.StartTimer()
+	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root")
+	}
+	file := freshNetns(b)
+	defer file.Close()
+	if _, err := Seal(file); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Verify(file); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func freshNetns(b *testing.B) *os.File {
+	var file *os.File
+	done := make(chan error)
+	go onOwnThread(func() {
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			file, err = os.Open("/proc/thread-self/ns/net")
+		}
+		done <- err
+	})
+	if err := <-done; err != nil {
+		b.Skip(err)
+	}
+	return file
+}
