@@ -11,7 +11,9 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -136,29 +138,26 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	if err != nil {
 		return nil, err
 	}
-	nosys := uint(eNOSYS)
-	out := &specs.LinuxSeccomp{
-		DefaultAction:   specs.ActErrno,
-		DefaultErrnoRet: &nosys,
-		Architectures:   []specs.Arch{arch},
-	}
+	f := &filter{arches: []specs.Arch{arch}, def: answer{specs.ActErrno, eNOSYS}}
 	if o.Kill {
-		out.DefaultAction, out.DefaultErrnoRet = specs.ActKillProcess, nil
+		f.def = answer{action: specs.ActKillProcess}
 	}
-	var plain []string
 	for _, g := range p.Allow {
 		if g.Arch != "" && g.Arch != o.Arch {
 			continue
 		}
-		if g.Rule == "" {
-			plain = append(plain, g.Names...)
-			continue
+		c := call{allow: []args{{}}}
+		if g.Rule != "" {
+			r, ok := ruleOf(g.Rule)
+			if !ok {
+				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", o.Profile, g.Rule)
+			}
+			c = r.call(o.Kill)
 		}
-		r, ok := ruleOf(g.Rule)
-		if !ok {
-			return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", o.Profile, g.Rule)
+		for _, n := range g.Names {
+			c.name = n
+			f.calls = append(f.calls, c)
 		}
-		out.Syscalls = append(out.Syscalls, r.oci(g.Names, o.Kill)...)
 	}
 	for _, g := range p.Refuse {
 		if g.Arch != "" && g.Arch != o.Arch {
@@ -168,47 +167,42 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 		if err != nil {
 			return nil, fmt.Errorf("seccomp profile %q: %w", o.Profile, err)
 		}
-		if errno == eNOSYS && !o.Kill {
-			continue // the default already
+		c := call{refuse: []refusal{{answer: answer{specs.ActErrno, errno}}}}
+		if c.refuse[0].answer == f.def {
+			continue
 		}
-		out.Syscalls = append(out.Syscalls, specs.LinuxSyscall{Names: g.Names, Action: specs.ActErrno, ErrnoRet: &errno})
+		for _, n := range g.Names {
+			c.name = n
+			f.calls = append(f.calls, c)
+		}
 	}
-	sort.Strings(plain)
-	out.Syscalls = append(out.Syscalls, specs.LinuxSyscall{Names: plain, Action: specs.ActAllow})
-	return out, nil
+	slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
+	return f.oci(), nil
 }
 
-// oci renders an argument rule for the named calls.
-func (r argRule) oci(names []string, kill bool) []specs.LinuxSyscall {
-	out := make([]specs.LinuxSyscall, 0, len(r.allow)+len(r.refuse))
+// call brings an argument rule into canonical form. With kill, what the rule
+// refuses is left to the default action, which ends the process.
+func (r argRule) call(kill bool) call {
+	var c call
 	for _, conds := range r.allow {
-		args := make([]specs.LinuxSeccompArg, len(conds))
-		for i, c := range conds {
-			args[i] = c.oci()
-		}
-		out = append(out, specs.LinuxSyscall{Names: names, Action: specs.ActAllow, Args: args})
+		c.allow = append(c.allow, argsOf(conds))
 	}
-	if kill {
-		return out
-	}
-	for _, v := range r.refuse {
-		errno := v.errno
-		s := specs.LinuxSyscall{Names: names, Action: specs.ActErrno, ErrnoRet: &errno}
-		for _, c := range v.conds {
-			s.Args = append(s.Args, c.oci())
+	if !kill {
+		for _, v := range r.refuse {
+			c.refuse = append(c.refuse, refusal{args: argsOf(v.conds), answer: answer{specs.ActErrno, v.errno}, rest: len(v.conds) == 0})
 		}
-		if len(v.conds) == 0 {
-			s.Args = []specs.LinuxSeccompArg{anything}
-		}
-		out = append(out, s)
 	}
-	return out
+	c.sort()
+	return c
 }
 
-// anything is always true. libseccomp tests >= after every equality, and the
-// lowest argument last, so a refusing rule with it answers what no allowing
-// rule matched; were the order different, it could only refuse more.
-var anything = specs.LinuxSeccompArg{Index: 0, Value: 0, Op: specs.OpGreaterEqual}
+func argsOf(conds []cond) args {
+	var a args
+	for _, c := range conds {
+		a[c.arg] = set{masked, uint64(c.mask), uint64(c.value)}
+	}
+	return a
+}
 
 // Entries lists a profile with reasons, sorted by name: allowed calls, and
 // calls refused in their own way. Errors: an unknown profile or architecture.

@@ -1,9 +1,5 @@
 package seccomp
 
-import (
-	"github.com/opencontainers/runtime-spec/specs-go"
-)
-
 // cond is one comparison on one syscall argument, always on the low 32 bits:
 // the kernel truncates int arguments to 32 bits, so a 64-bit comparison could
 // be dodged by setting a high bit.
@@ -34,8 +30,8 @@ type argRule struct {
 // low compares all 32 low bits of an argument.
 func low(arg uint, value uint32) cond { return cond{arg, 0xffffffff, value} }
 
-// bits compares the bits of mask of an argument.
-func bits(arg uint, mask, value uint32) cond { return cond{arg, mask, value} }
+// field compares the bits of mask of an argument.
+func field(arg uint, mask, value uint32) cond { return cond{arg, mask, value} }
 
 // Constants of the Linux ABI. They are the same on x86_64 and arm64 (checked
 // against the kernel's uapi headers; O_* with bits below 0o200000 and
@@ -109,7 +105,7 @@ func ruleOf(name string) (argRule, bool) {
 	case "clone":
 		return argRule{
 			text:   "no CLONE_NEW* flag",
-			allow:  [][]cond{{bits(0, newNamespaces, 0)}},
+			allow:  [][]cond{{field(0, newNamespaces, 0)}},
 			refuse: otherwise(ePERM),
 		}, true
 	case "socket":
@@ -118,8 +114,8 @@ func ruleOf(name string) (argRule, bool) {
 		return argRule{
 			text: "AF_UNIX stream, datagram and seqpacket",
 			allow: [][]cond{
-				{low(0, afUnix), bits(1, sockTypeMask&^4, sockStream)}, // 1 and 5
-				{low(0, afUnix), bits(1, sockTypeMask, sockDgram)},
+				{low(0, afUnix), field(1, sockTypeMask&^4, sockStream)}, // 1 and 5
+				{low(0, afUnix), field(1, sockTypeMask, sockDgram)},
 			},
 			refuse: otherwise(eOPNOTSUPP),
 		}, true
@@ -146,8 +142,8 @@ func openRule(flags, mode uint) argRule {
 	return argRule{
 		text: "no set-id bits in the mode of a new file",
 		allow: [][]cond{
-			{bits(mode, setID, 0)},
-			{bits(flags, openCreates, 0)},
+			{field(mode, setID, 0)},
+			{field(flags, openCreates, 0)},
 		},
 		refuse: otherwise(ePERM),
 	}
@@ -158,7 +154,7 @@ func openRule(flags, mode uint) argRule {
 func modeRule(mode uint) argRule {
 	return argRule{
 		text:   "no set-id bits in mode",
-		allow:  [][]cond{{bits(mode, setID, 0)}},
+		allow:  [][]cond{{field(mode, setID, 0)}},
 		refuse: otherwise(ePERM),
 	}
 }
@@ -170,9 +166,9 @@ func nodRule(mode uint) argRule {
 	return argRule{
 		text: "regular files, fifos, sockets; no set-id bits",
 		allow: [][]cond{
-			{bits(mode, sIFMT&^sIFREG|setID, 0)}, // S_IFREG, or 0 which means the same
-			{bits(mode, sIFMT|setID, sIFIFO)},
-			{bits(mode, sIFMT|setID, sIFSOCK)},
+			{field(mode, sIFMT&^sIFREG|setID, 0)}, // S_IFREG, or 0 which means the same
+			{field(mode, sIFMT|setID, sIFIFO)},
+			{field(mode, sIFMT|setID, sIFSOCK)},
 		},
 		refuse: otherwise(ePERM),
 	}
@@ -183,8 +179,8 @@ func nodRule(mode uint) argRule {
 func oobRule(flags uint) argRule {
 	return argRule{
 		text:   "no MSG_OOB",
-		allow:  [][]cond{{bits(flags, msgOOB, 0)}},
-		refuse: []verdict{{conds: []cond{bits(flags, msgOOB, msgOOB)}, errno: eOPNOTSUPP}},
+		allow:  [][]cond{{field(flags, msgOOB, 0)}},
+		refuse: []verdict{{conds: []cond{field(flags, msgOOB, msgOOB)}, errno: eOPNOTSUPP}},
 	}
 }
 
@@ -193,19 +189,19 @@ func socketRule() argRule {
 	return argRule{
 		text: "unix; TCP and UDP over IPv4 and IPv6; netlink ROUTE",
 		allow: [][]cond{
-			{low(0, afUnix), bits(1, sockTypeMask&^4, sockStream)}, // stream 1, seqpacket 5
-			{low(0, afUnix), bits(1, sockTypeMask, sockDgram)},
-			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockStream), low(2, 0)},
-			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockStream), low(2, protoTCP)},
-			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockDgram), low(2, 0)},
-			{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockDgram), low(2, protoUDP)},
+			{low(0, afUnix), field(1, sockTypeMask&^4, sockStream)}, // stream 1, seqpacket 5
+			{low(0, afUnix), field(1, sockTypeMask, sockDgram)},
+			{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, 0)},
+			{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoTCP)},
+			{field(0, afIPMask, afInet), field(1, sockTypeMask, sockDgram), low(2, 0)},
+			{field(0, afIPMask, afInet), field(1, sockTypeMask, sockDgram), low(2, protoUDP)},
 			// getifaddrs in glibc, musl, node and go: datagram 2 or raw 3, protocol ROUTE.
-			{low(0, afNetlink), bits(1, sockTypeMask&^1, sockDgram), low(2, 0)},
+			{low(0, afNetlink), field(1, sockTypeMask&^1, sockDgram), low(2, 0)},
 		},
 		refuse: []verdict{
 			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not there".
-			{conds: []cond{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT},
-			{conds: []cond{bits(0, afIPMask, afInet), bits(1, sockTypeMask, sockRaw)}, errno: ePERM},
+			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT},
+			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockRaw)}, errno: ePERM},
 			{errno: eAFNOSUPPORT},
 		},
 	}
@@ -222,38 +218,38 @@ func setsockoptRule() argRule {
 		}
 	}
 	add(solSocket,
-		bits(2, 0xffffffff&^15, 0), // 0-15: DEBUG .. REUSEPORT
-		low(2, 16),                 // PASSCRED
-		bits(2, 0xffffffff&^1, 18), // RCVLOWAT, SNDLOWAT
-		bits(2, 0xffffffff&^1, 20), // RCVTIMEO, SNDTIMEO
-		low(2, 29),                 // TIMESTAMP
+		field(2, 0xffffffff&^15, 0), // 0-15: DEBUG .. REUSEPORT
+		low(2, 16),                  // PASSCRED
+		field(2, 0xffffffff&^1, 18), // RCVLOWAT, SNDLOWAT
+		field(2, 0xffffffff&^1, 20), // RCVTIMEO, SNDTIMEO
+		low(2, 29),                  // TIMESTAMP
 	)
 	add(solTCP,
-		bits(2, 0xffffffff&^7, 0),  // NODELAY, MAXSEG, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, SYNCNT
-		bits(2, 0xffffffff&^3, 8),  // LINGER2, DEFER_ACCEPT, WINDOW_CLAMP, INFO
-		bits(2, 0xffffffff&^1, 12), // QUICKACK, CONGESTION
-		low(2, 18),                 // USER_TIMEOUT
-		low(2, 23),                 // FASTOPEN
-		low(2, 25),                 // NOTSENT_LOWAT
-		low(2, 30),                 // FASTOPEN_CONNECT
+		field(2, 0xffffffff&^7, 0),  // NODELAY, MAXSEG, CORK, KEEPIDLE, KEEPINTVL, KEEPCNT, SYNCNT
+		field(2, 0xffffffff&^3, 8),  // LINGER2, DEFER_ACCEPT, WINDOW_CLAMP, INFO
+		field(2, 0xffffffff&^1, 12), // QUICKACK, CONGESTION
+		low(2, 18),                  // USER_TIMEOUT
+		low(2, 23),                  // FASTOPEN
+		low(2, 25),                  // NOTSENT_LOWAT
+		low(2, 30),                  // FASTOPEN_CONNECT
 	)
 	add(solIP,
-		bits(2, 0xffffffff&^1, 0),  // TOS
-		low(2, 2),                  // TTL
-		low(2, 8),                  // PKTINFO
-		bits(2, 0xffffffff&^1, 10), // MTU_DISCOVER, RECVERR
-		bits(2, 0xffffffff&^1, 12), // RECVTTL, RECVTOS
-		low(2, 15),                 // FREEBIND
-		low(2, 24),                 // BIND_ADDRESS_NO_PORT
+		field(2, 0xffffffff&^1, 0),  // TOS
+		low(2, 2),                   // TTL
+		low(2, 8),                   // PKTINFO
+		field(2, 0xffffffff&^1, 10), // MTU_DISCOVER, RECVERR
+		field(2, 0xffffffff&^1, 12), // RECVTTL, RECVTOS
+		low(2, 15),                  // FREEBIND
+		low(2, 24),                  // BIND_ADDRESS_NO_PORT
 	)
 	add(solIPv6,
-		low(2, 16),                 // UNICAST_HOPS
-		low(2, 23),                 // MTU_DISCOVER
-		low(2, 25),                 // RECVERR
-		low(2, 26),                 // V6ONLY
-		low(2, 49),                 // RECVPKTINFO
-		low(2, 51),                 // RECVHOPLIMIT
-		bits(2, 0xffffffff&^1, 66), // RECVTCLASS, TCLASS
+		low(2, 16),                  // UNICAST_HOPS
+		low(2, 23),                  // MTU_DISCOVER
+		low(2, 25),                  // RECVERR
+		low(2, 26),                  // V6ONLY
+		low(2, 49),                  // RECVPKTINFO
+		low(2, 51),                  // RECVHOPLIMIT
+		field(2, 0xffffffff&^1, 66), // RECVTCLASS, TCLASS
 	)
 	return r
 }
@@ -264,34 +260,34 @@ func setsockoptRule() argRule {
 func ioctlRule() argRule {
 	r := argRule{text: "terminal, pty, FIO*, interface look-ups, FICLONE, FS_IOC_GETFLAGS", refuse: otherwise(eNOTTY)}
 	for _, m := range []cond{
-		bits(1, 0xffffffff&^15, 0x5400),    // TCGETS .. TIOCGPGRP
-		bits(1, 0xffffffff&^1, 0x5410),     // TIOCSPGRP, TIOCOUTQ
-		low(1, 0x5413),                     // TIOCGWINSZ
-		low(1, 0x5414),                     // TIOCSWINSZ
-		low(1, 0x541b),                     // FIONREAD
-		bits(1, 0xffffffff&^1, 0x5420),     // TIOCPKT, FIONBIO
-		low(1, 0x5422),                     // TIOCNOTTY
-		bits(1, 0xffffffff&^1, 0x5424),     // TIOCGETD, TCSBRKP
-		low(1, 0x5429),                     // TIOCGSID
-		low(1, 0x802c542a),                 // TCGETS2
-		low(1, 0x402c542b),                 // TCSETS2
-		bits(1, 0xffffffff&^1, 0x402c542c), // TCSETSW2, TCSETSF2
-		low(1, 0x80045430),                 // TIOCGPTN
-		low(1, 0x40045431),                 // TIOCSPTLCK
-		low(1, 0x80045439),                 // TIOCGPTLCK
-		low(1, 0x5441),                     // TIOCGPTPEER
-		bits(1, 0xffffffff&^1, 0x5450),     // FIONCLEX, FIOCLEX
-		low(1, 0x5452),                     // FIOASYNC
-		low(1, 0x8910),                     // SIOCGIFNAME
-		bits(1, 0xffffffff&^1, 0x8912),     // SIOCGIFCONF, SIOCGIFFLAGS
-		low(1, 0x8915),                     // SIOCGIFADDR
-		low(1, 0x8919),                     // SIOCGIFBRDADDR
-		low(1, 0x891b),                     // SIOCGIFNETMASK
-		low(1, 0x8921),                     // SIOCGIFMTU
-		low(1, 0x8927),                     // SIOCGIFHWADDR
-		low(1, 0x8933),                     // SIOCGIFINDEX
-		low(1, 0x40049409),                 // FICLONE
-		low(1, 0x80086601),                 // FS_IOC_GETFLAGS
+		field(1, 0xffffffff&^15, 0x5400),    // TCGETS .. TIOCGPGRP
+		field(1, 0xffffffff&^1, 0x5410),     // TIOCSPGRP, TIOCOUTQ
+		low(1, 0x5413),                      // TIOCGWINSZ
+		low(1, 0x5414),                      // TIOCSWINSZ
+		low(1, 0x541b),                      // FIONREAD
+		field(1, 0xffffffff&^1, 0x5420),     // TIOCPKT, FIONBIO
+		low(1, 0x5422),                      // TIOCNOTTY
+		field(1, 0xffffffff&^1, 0x5424),     // TIOCGETD, TCSBRKP
+		low(1, 0x5429),                      // TIOCGSID
+		low(1, 0x802c542a),                  // TCGETS2
+		low(1, 0x402c542b),                  // TCSETS2
+		field(1, 0xffffffff&^1, 0x402c542c), // TCSETSW2, TCSETSF2
+		low(1, 0x80045430),                  // TIOCGPTN
+		low(1, 0x40045431),                  // TIOCSPTLCK
+		low(1, 0x80045439),                  // TIOCGPTLCK
+		low(1, 0x5441),                      // TIOCGPTPEER
+		field(1, 0xffffffff&^1, 0x5450),     // FIONCLEX, FIOCLEX
+		low(1, 0x5452),                      // FIOASYNC
+		low(1, 0x8910),                      // SIOCGIFNAME
+		field(1, 0xffffffff&^1, 0x8912),     // SIOCGIFCONF, SIOCGIFFLAGS
+		low(1, 0x8915),                      // SIOCGIFADDR
+		low(1, 0x8919),                      // SIOCGIFBRDADDR
+		low(1, 0x891b),                      // SIOCGIFNETMASK
+		low(1, 0x8921),                      // SIOCGIFMTU
+		low(1, 0x8927),                      // SIOCGIFHWADDR
+		low(1, 0x8933),                      // SIOCGIFINDEX
+		low(1, 0x40049409),                  // FICLONE
+		low(1, 0x80086601),                  // FS_IOC_GETFLAGS
 	} {
 		r.allow = append(r.allow, []cond{m})
 	}
@@ -302,11 +298,11 @@ func fcntlRule() argRule {
 	return argRule{
 		text: "descriptor flags, record locks, owners, pipe sizes, seals; no leases, no dnotify",
 		allow: [][]cond{
-			{bits(1, 0xffffffff&^7, 0)},    // DUPFD GETFD SETFD GETFL SETFL GETLK SETLK SETLKW
-			{bits(1, 0xffffffff&^3, 8)},    // SETOWN GETOWN SETSIG GETSIG
-			{bits(1, 0xffffffff&^3, 36)},   // OFD_GETLK OFD_SETLK OFD_SETLKW
-			{bits(1, 0xffffffff&^1, 1030)}, // DUPFD_CLOEXEC, SETPIPE_SZ
-			{bits(1, 0xffffffff&^3, 1032)}, // GETPIPE_SZ ADD_SEALS GET_SEALS
+			{field(1, 0xffffffff&^7, 0)},    // DUPFD GETFD SETFD GETFL SETFL GETLK SETLK SETLKW
+			{field(1, 0xffffffff&^3, 8)},    // SETOWN GETOWN SETSIG GETSIG
+			{field(1, 0xffffffff&^3, 36)},   // OFD_GETLK OFD_SETLK OFD_SETLKW
+			{field(1, 0xffffffff&^1, 1030)}, // DUPFD_CLOEXEC, SETPIPE_SZ
+			{field(1, 0xffffffff&^3, 1032)}, // GETPIPE_SZ ADD_SEALS GET_SEALS
 		},
 		refuse: otherwise(eINVAL),
 	}
@@ -318,34 +314,24 @@ func fcntlRule() argRule {
 func prctlRule() argRule {
 	r := argRule{text: "names, death signal, dumpable, keepcaps, seccomp, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: otherwise(eINVAL)}
 	for _, m := range []cond{
-		low(0, 1),                  // SET_PDEATHSIG
-		bits(0, 0xffffffff&^1, 2),  // GET_PDEATHSIG, GET_DUMPABLE
-		low(0, 4),                  // SET_DUMPABLE
-		low(0, 7),                  // GET_KEEPCAPS
-		low(0, 8),                  // SET_KEEPCAPS
-		low(0, 15),                 // SET_NAME
-		low(0, 16),                 // GET_NAME
-		low(0, 21),                 // GET_SECCOMP
-		bits(0, 0xffffffff&^1, 22), // SET_SECCOMP, CAPBSET_READ
-		low(0, 29),                 // SET_TIMERSLACK
-		low(0, 30),                 // GET_TIMERSLACK
-		bits(0, 0xffffffff&^3, 36), // SET_CHILD_SUBREAPER, GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS
-		low(0, 41),                 // SET_THP_DISABLE
-		low(0, 42),                 // GET_THP_DISABLE
-		low(0, 65),                 // SET_MDWE
-		low(0, 66),                 // GET_MDWE
+		low(0, 1),                   // SET_PDEATHSIG
+		field(0, 0xffffffff&^1, 2),  // GET_PDEATHSIG, GET_DUMPABLE
+		low(0, 4),                   // SET_DUMPABLE
+		low(0, 7),                   // GET_KEEPCAPS
+		low(0, 8),                   // SET_KEEPCAPS
+		low(0, 15),                  // SET_NAME
+		low(0, 16),                  // GET_NAME
+		low(0, 21),                  // GET_SECCOMP
+		field(0, 0xffffffff&^1, 22), // SET_SECCOMP, CAPBSET_READ
+		low(0, 29),                  // SET_TIMERSLACK
+		low(0, 30),                  // GET_TIMERSLACK
+		field(0, 0xffffffff&^3, 36), // SET_CHILD_SUBREAPER, GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS
+		low(0, 41),                  // SET_THP_DISABLE
+		low(0, 42),                  // GET_THP_DISABLE
+		low(0, 65),                  // SET_MDWE
+		low(0, 66),                  // GET_MDWE
 	} {
 		r.allow = append(r.allow, []cond{m})
 	}
 	return r
-}
-
-// oci renders one comparison as OCI JSON.
-func (c cond) oci() specs.LinuxSeccompArg {
-	return specs.LinuxSeccompArg{
-		Index:    c.arg,
-		Value:    uint64(c.mask),
-		ValueTwo: uint64(c.value),
-		Op:       specs.OpMaskedEqual,
-	}
 }

@@ -1,0 +1,212 @@
+package seccomp
+
+import (
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// region is what a filter says about one call: the arguments that it allows
+// for certain, and what it answers to the others.
+type region struct {
+	allow  []args
+	refuse []refusal
+	def    answer // to what neither allow nor refuse matches
+	whole  bool   // refuse has a rule without conditions
+	vague  bool   // the allowed part had to be narrowed: no rule says it exactly
+}
+
+// neverKills is true when no arguments end the process.
+func (r *region) neverKills() bool {
+	if slices.ContainsFunc(r.refuse, func(x refusal) bool { return x.kills() }) {
+		return false
+	}
+	return r.whole || !r.def.kills() || slices.ContainsFunc(r.refuse, func(x refusal) bool { return x.rest }) ||
+		slices.Contains(r.allow, args{})
+}
+
+// spec is a seccomp section read rule by rule.
+type spec struct {
+	def    answer
+	rules  map[string]*rules
+	notify bool // a rule hands calls to a listener
+}
+
+type rules struct {
+	allow  []args
+	refuse []refusal
+}
+
+// errnoDefault is what runc and crun answer for ERRNO without a number.
+const errnoDefault = ePERM
+
+// answerOf reads an action. What is neither an ALLOW nor one of the killing
+// actions refuses: TRACE and NOTIFY need a tracer or listener that a jail does
+// not have, and an unknown word must not allow anything.
+func answerOf(a specs.LinuxSeccompAction, errno *uint) answer {
+	switch a {
+	case specs.ActAllow, specs.ActLog:
+		return answer{action: specs.ActAllow}
+	case specs.ActKillProcess, specs.ActTrap:
+		return answer{action: a}
+	case specs.ActKill, specs.ActKillThread:
+		return answer{action: specs.ActKillThread}
+	}
+	if a == specs.ActErrno && errno != nil {
+		return answer{specs.ActErrno, *errno}
+	}
+	return answer{specs.ActErrno, errnoDefault}
+}
+
+// read takes a seccomp section apart.
+func read(s *specs.LinuxSeccomp) *spec {
+	out := &spec{def: answerOf(s.DefaultAction, s.DefaultErrnoRet), rules: make(map[string]*rules, 512)}
+	for i := range s.Syscalls {
+		sc := &s.Syscalls[i]
+		a := answerOf(sc.Action, sc.ErrnoRet)
+		out.notify = out.notify || sc.Action == specs.ActNotify
+		conds, rest := conditions(sc.Args, a.rank() == 0)
+		if len(conds) == 0 {
+			continue
+		}
+		for _, name := range sc.Names {
+			r := out.rules[name]
+			if r == nil {
+				r = &rules{}
+				out.rules[name] = r
+			}
+			if a.rank() == 0 {
+				r.allow = append(r.allow, conds...)
+				continue
+			}
+			for _, c := range conds {
+				r.refuse = append(r.refuse, refusal{args: c, answer: a, rest: rest})
+			}
+		}
+	}
+	return out
+}
+
+// conditions reads the arguments of one OCI rule. Several conditions on one
+// argument make runc and crun add one rule for each, so that any of them is
+// enough. What cannot be read makes an allowing rule match nothing and a
+// refusing rule match everything. rest is set for a refusal of all that no
+// other rule matches (see refusal.rest).
+func conditions(in []specs.LinuxSeccompArg, allows bool) (out []args, rest bool) {
+	if !allows && len(in) == 1 && in[0].Index == 0 && in[0].Op == specs.OpGreaterEqual && in[0].Value == 0 {
+		return []args{{}}, true
+	}
+	var all args
+	var seen [6]bool
+	twice, none := false, false
+	for _, a := range in {
+		s, empty, ok := toSet(a.Op, a.Value, a.ValueTwo)
+		switch {
+		case (!ok || a.Index >= uint(len(all))) && allows:
+			return nil, false
+		case !ok || a.Index >= uint(len(all)):
+			return []args{{}}, false
+		}
+		// libseccomp cuts the value of a masked comparison to the mask, so
+		// that "matches nothing" would match: never take that to allow.
+		none = none || empty && (allows || a.Op != specs.OpMaskedEqual)
+		twice = twice || seen[a.Index]
+		seen[a.Index] = true
+		all[a.Index] = s
+	}
+	if !twice {
+		if none {
+			return nil, false
+		}
+		return []args{all}, false
+	}
+	for _, a := range in {
+		s, empty, _ := toSet(a.Op, a.Value, a.ValueTwo)
+		if empty && (allows || a.Op != specs.OpMaskedEqual) {
+			continue
+		}
+		var one args
+		one[a.Index] = s
+		out = append(out, one)
+	}
+	return out, false
+}
+
+// region says what the filter does with one call.
+func (s *spec) region(name string) region {
+	out := region{def: s.def}
+	r := s.rules[name]
+	if r == nil {
+		r = &rules{}
+	}
+	out.refuse = r.refuse
+	for _, x := range r.refuse {
+		out.whole = out.whole || !x.rest && x.args == args{}
+	}
+	allow := r.allow
+	if s.def.rank() == 0 {
+		allow = []args{{}}
+	}
+	if out.whole || len(allow) == 0 {
+		return out
+	}
+	if len(r.refuse) == 0 {
+		out.allow = maximal(slices.Clone(allow))
+		return out
+	}
+	for _, a := range allow {
+		rest, exact := subtract(a, r.refuse)
+		out.vague = out.vague || !exact
+		out.allow = append(out.allow, rest...)
+	}
+	out.allow = maximal(out.allow)
+	return out
+}
+
+// subtract takes the refusals out of an allowing rule. Where that is not
+// itself a rule, the whole allowing rule goes and exact is false.
+func subtract(a args, refuse []refusal) (out []args, exact bool) {
+	out = []args{a}
+	for _, r := range refuse {
+		if r.rest {
+			// Comes last, except beside comparisons of its own kind on
+			// the same argument, and beside a rule without conditions.
+			if a == (args{}) || a.runs(0) {
+				return nil, false
+			}
+			continue
+		}
+		var next []args
+		for _, b := range out {
+			if b.apart(r.args) {
+				next = append(next, b)
+				continue
+			}
+			if b.within(r.args) {
+				continue
+			}
+			// Beyond r in exactly one argument: exclude r there.
+			axis, many := -1, false
+			for i := range b {
+				if !b[i].within(r.args[i]) {
+					many = many || axis >= 0
+					axis = i
+				}
+			}
+			n, ok := r.args[axis].not()
+			if many || !ok {
+				return nil, false
+			}
+			s, empty, ok := b[axis].meet(n)
+			if !ok {
+				return nil, false
+			}
+			if !empty {
+				b[axis] = s
+				next = append(next, b)
+			}
+		}
+		out = next
+	}
+	return out, true
+}
