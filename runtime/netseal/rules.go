@@ -25,7 +25,7 @@ import (
 // rule is the part of a policy rule that sealing uses. Any rule that has something else never compares equal (other is set).
 type rule struct {
 	dst      netip.Prefix // invalid: any
-	iif, oif string       // "": any. iif "lo" means: made by this namespace's own sockets.
+	iif      string       // "": any; "lo": made by this namespace's own sockets, too
 	notted   bool         // the selector is inverted
 	action   uint8        // unix.FR_ACT_*
 	table    uint32       // for FR_ACT_TO_TBL
@@ -42,7 +42,6 @@ var sealedRules = map[uint8][]rule{
 	},
 	unix.AF_INET6: {
 		{iif: "lo", dst: netip.MustParsePrefix("::1/128"), action: unix.FR_ACT_TO_TBL, table: unix.RT_TABLE_LOCAL},
-		{iif: "lo", oif: "lo", action: unix.FR_ACT_TO_TBL, table: unix.RT_TABLE_LOCAL}, // multicast on lo
 		{iif: "lo", notted: true, action: unix.FR_ACT_BLACKHOLE},
 		{action: unix.FR_ACT_UNREACHABLE},
 	},
@@ -65,9 +64,6 @@ func (r rule) request(family uint8) message {
 	if r.iif != "" {
 		m.attrString(unix.FRA_IIFNAME, r.iif)
 	}
-	if r.oif != "" {
-		m.attrString(unix.FRA_OIFNAME, r.oif)
-	}
 	return m
 }
 
@@ -87,8 +83,6 @@ func parseRule(body []byte) (rule, error) {
 			r.table = nativeU32(a.data)
 		case unix.FRA_IIFNAME:
 			r.iif = cString(a.data)
-		case unix.FRA_OIFNAME:
-			r.oif = cString(a.data)
 		case unix.FRA_DST:
 			ip, ok := netip.AddrFromSlice(a.data)
 			if !ok {

@@ -99,7 +99,7 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 		{"address on lo", ip("addr", "add", "10.1.2.3/32", "dev", "lo"), WallLoopback},
 		{"first rule gone", ip("rule", "del", "pref", "0"), WallRules4},
 		{"last rule gone", ip("rule", "del", "pref", "0", "unreachable"), WallRules4},
-		{"IPv6 rule gone", ip("-6", "rule", "del", "pref", "0", "oif", "lo"), WallRules6},
+		{"IPv6 rule gone", ip("-6", "rule", "del", "pref", "0", "blackhole"), WallRules6},
 		{"all rules gone", func(s *space) error {
 			return errors.Join(s.ip("rule", "del", "pref", "0"), s.ip("rule", "del", "pref", "0"), s.ip("rule", "del", "pref", "0"))
 		}, WallRules4},
@@ -385,41 +385,25 @@ func echo(network, listen, to string) error {
 	return err
 }
 
-// loMulticast sends to a group that the program itself has joined on lo.
+// loMulticast sends to a group that the program itself has joined on lo. (IPv6 has no multicast on lo, sealed or not.)
 func loMulticast() error {
-	for _, group := range []string{"239.9.9.9", "ff02::9"} {
-		g := netip.MustParseAddr(group)
-		family := unix.AF_INET6
-		if g.Is4() {
-			family = unix.AF_INET
-		}
-		fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		if family == unix.AF_INET6 {
-			_ = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1)
-		}
-		_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
-		if family == unix.AF_INET {
-			lo := unix.IPMreqn{Multiaddr: g.As4(), Ifindex: loopback}
-			err = errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: probePort}),
-				unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: loopback}),
-				unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &lo))
-		} else {
-			err = errors.Join(unix.Bind(fd, &unix.SockaddrInet6{Port: probePort}),
-				unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &unix.IPv6Mreq{Multiaddr: g.As16(), Interface: loopback}))
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", group, err)
-		}
-		if err := unix.Sendto(fd, []byte(payload), 0, sockaddr(g, probePort, loopback)); err != nil {
-			return fmt.Errorf("send to %s: %w", group, err)
-		}
-		if _, _, err := unix.Recvfrom(fd, make([]byte, 64), 0); err != nil {
-			return fmt.Errorf("receive on %s: %w", group, err)
-		}
+	group := netip.MustParseAddr("239.9.9.9")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
+	if err := errors.Join(unix.Bind(fd, sockaddr(netip.IPv4Unspecified(), probePort, 0)),
+		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF, &unix.IPMreqn{Ifindex: loopback}),
+		unix.SetsockoptIPMreqn(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreqn{Multiaddr: group.As4(), Ifindex: loopback})); err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	if err := unix.Sendto(fd, []byte(payload), 0, sockaddr(group, probePort, 0)); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if _, _, err := unix.Recvfrom(fd, make([]byte, 64), 0); err != nil {
+		return fmt.Errorf("receive: %w", err)
 	}
 	return nil
 }
