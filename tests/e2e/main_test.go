@@ -1,0 +1,19 @@
+// Package e2e tries agentjail on a real Docker: what has to work in a jail, and what must not.
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// docker is the engine that all tests of the package share.
+var docker *engine.Engine
+
+func TestMain(m *testing.M) {
+	os.Exit(engine.Main(m, func(e *engine.Engine) error {
+		docker = e
+		return e.ImportBusybox()
+	}))
+}

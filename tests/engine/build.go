@@ -1,0 +1,93 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// CacheDir is where tests keep what is slow to make, outside the checkout.
+const CacheDir = "/var/cache/agentjail-tests"
+
+// ModuleRoot returns the directory of the module that the working directory lies in.
+func ModuleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for d := dir; d != "/"; d = filepath.Dir(d) {
+		if text, err := os.ReadFile(filepath.Join(d, "go.mod")); err == nil && strings.HasPrefix(string(text), "module agentjail.dev\n") {
+			return d, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
+}
+
+// Build compiles a package of this module into a static binary at out. Go's own cache makes a second call quick.
+func Build(pkg, out string, flags ...string) error {
+	root, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+		return err
+	}
+	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, flags...)
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+	}
+	return nil
+}
+
+// binDir is a directory for binaries that belongs to root all the way up: runtimes refuse to be run from, or to
+// delegate into, places that others can write.
+func binDir() string { return filepath.Join(CacheDir, fmt.Sprintf("bin-%d", os.Getpid())) }
+
+var underTest = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(RuntimeEnv); path != "" {
+		return filepath.EvalSymlinks(path)
+	}
+	removeStaleBins()
+	out := filepath.Join(binDir(), "agentjail")
+	return out, Build("./cmd/agentjail", out)
+})
+
+// removeStaleBins removes what processes that are gone built for themselves.
+func removeStaleBins() {
+	old, _ := filepath.Glob(filepath.Join(CacheDir, "bin-*"))
+	for _, dir := range old {
+		_, pid, _ := strings.Cut(filepath.Base(dir), "-")
+		if _, err := os.Stat("/proc/" + pid); os.IsNotExist(err) {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// UnderTest returns the path of the runtime under test, building it the first time.
+func UnderTest() (string, error) { return underTest() }
+
+// RemoveBuilt removes what UnderTest built.
+func RemoveBuilt() error { return os.RemoveAll(binDir()) }
+
+// UnderTestIsAgentjail tells whether the runtime under test is agentjail and not another one named by RuntimeEnv.
+func UnderTestIsAgentjail() bool {
+	path, err := UnderTest()
+	if err != nil {
+		return false
+	}
+	out, err := exec.Command(path, "--version").Output()
+	return err == nil && strings.HasPrefix(string(out), "agentjail")
+}
+
+// Versions tells which engine this is, in one line.
+func (e *Engine) Versions() string {
+	r := e.Docker(context.Background(), "version", "--format", "docker {{.Server.Version}}{{range .Server.Components}}{{if ne .Name \"Engine\"}}, {{.Name}} {{.Version}}{{end}}{{end}}")
+	return strings.TrimSpace(r.Stdout)
+}

@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// CommandWait bounds one docker command in a test.
+const CommandWait = 3 * time.Minute
+
+// A Result is what a docker command left behind.
+type Result struct {
+	Args           []string
+	Stdout, Stderr string
+	Code           int // the exit code; -1 when the command was killed or did not start
+	Took           time.Duration
+}
+
+// String shows the command and everything it said, for failure messages.
+func (r Result) String() string {
+	return fmt.Sprintf("docker %s\n  exit code %d after %v\n  stdout: %s\n  stderr: %s",
+		strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), cut(r.Stdout), cut(r.Stderr))
+}
+
+// cut shortens s to what a failure message can hold.
+func cut(s string) string {
+	const most = 4000
+	s = strings.TrimRight(s, "\n")
+	if len(s) > most {
+		s = s[:most/2] + "\n[...]\n" + s[len(s)-most/2:]
+	}
+	return s
+}
+
+// Command prepares a docker command for this engine. It is killed when this process dies.
+func (e *Engine) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, e.cli, args...)
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+e.Socket(), "DOCKER_CONFIG="+e.path("cli"), "DOCKER_CONTEXT=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// Docker runs a docker command and waits for it.
+func (e *Engine) Docker(ctx context.Context, args ...string) Result {
+	return e.DockerInput(ctx, nil, args...)
+}
+
+// DockerInput runs a docker command that reads from stdin.
+func (e *Engine) DockerInput(ctx context.Context, stdin io.Reader, args ...string) Result {
+	var out, errOut bytes.Buffer
+	cmd := e.Command(ctx, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
+	start := time.Now()
+	err := cmd.Run()
+	r := Result{Args: args, Stdout: out.String(), Stderr: errOut.String(), Took: time.Since(start)}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		r.Code = -1
+		r.Stderr += err.Error()
+	}
+	if ctx.Err() != nil {
+		r.Code = -1
+		r.Stderr += fmt.Sprintf("\n(killed after %v: %v)", r.Took.Round(time.Millisecond), ctx.Err())
+	}
+	return r
+}
+
+// A T is an engine in the hands of one test: commands that hang fail the test, and what it starts is removed at its end.
+type T struct {
+	testing.TB
+	*Engine
+}
+
+// For gives the engine to a test. When the test fails, the daemons' last log lines are printed with it.
+func (e *Engine) For(t testing.TB) *T {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("daemon logs:\n%s", e.Logs(15))
+		}
+	})
+	return &T{t, e}
+}
+
+// Docker runs a docker command and fails the test when it does not end in time.
+func (t *T) Docker(args ...string) Result {
+	t.Helper()
+	return t.DockerIn(nil, args...)
+}
+
+// DockerIn is Docker with standard input.
+func (t *T) DockerIn(stdin io.Reader, args ...string) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	defer cancel()
+	r := t.Engine.DockerInput(ctx, stdin, args...)
+	if ctx.Err() != nil {
+		t.Fatalf("hangs: %s", r)
+	}
+	return r
+}
+
+// Must runs a docker command that has to succeed, and returns its trimmed standard output.
+func (t *T) Must(args ...string) string {
+	t.Helper()
+	r := t.Docker(args...)
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	return strings.TrimSpace(r.Stdout)
+}
+
+// Detached starts a container with docker run -d and removes it at the test's end. args follow "run -d". It returns the
+// container's id.
+func (t *T) Detached(args ...string) string {
+	t.Helper()
+	r := t.Docker(append([]string{"run", "-d"}, args...)...)
+	id := lastLine(r.Stdout)
+	if id != "" {
+		t.Cleanup(func() { t.Remove(id) })
+	}
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	return id
+}
+
+// Created makes a container with docker create and removes it at the test's end.
+func (t *T) Created(args ...string) string {
+	t.Helper()
+	id := lastLine(t.Must(append([]string{"create"}, args...)...))
+	t.Cleanup(func() { t.Remove(id) })
+	return id
+}
+
+// Remove removes a container by force; one that is gone already is fine.
+func (t *T) Remove(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	defer cancel()
+	if r := t.Engine.Docker(ctx, "rm", "-f", "-v", id); r.Code != 0 && !strings.Contains(r.Stderr, "No such container") {
+		t.Errorf("remove the container: %s", r)
+	}
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// Eventually polls until ok returns true, and fails the test after CommandWait. It is for states that an engine reaches
+// on its own and reports only when asked.
+func (t *T) Eventually(what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(CommandWait)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(20 * time.Millisecond) // between two polls; nothing relies on its length
+	}
+}

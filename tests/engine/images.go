@@ -1,0 +1,252 @@
+package engine
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The images' names.
+const (
+	// Busybox is a small image: busybox, the probe, the users root and app (1000).
+	Busybox = "busybox"
+	// NonRoot is Busybox with USER 1000 and an entrypoint that only this user may execute.
+	NonRoot = "nonroot"
+	// Work is a Debian with the tools an agent uses: git, python, node, gcc, go.
+	Work = "work"
+)
+
+// ProbePath is where the images have the probe (tests/probe).
+const ProbePath = "/usr/local/bin/probe"
+
+// workWait bounds how long making the work image may take on a slow line.
+const workWait = 20 * time.Minute
+
+// passwd and group of the small images.
+const (
+	passwd = "root:x:0:0:root:/root:/bin/sh\nbin:x:1:1:bin:/bin:/bin/false\napp:x:1000:1000:app:/home/app:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+	group  = "root:x:0:\nbin:x:1:\napp:x:1000:\nextra:x:2000:app\nnogroup:x:65534:\n"
+)
+
+// A file of an image made here.
+type file struct {
+	name     string
+	mode     int64
+	uid, gid int
+	link     string // target of a symbolic link
+	data     []byte
+}
+
+// tree writes files as a tar archive. Names that end in a slash are directories.
+func tree(w io.Writer, files []file) error {
+	tw := tar.NewWriter(w)
+	for _, f := range files {
+		h := &tar.Header{
+			Name: f.name, Mode: f.mode, Uid: f.uid, Gid: f.gid, Size: int64(len(f.data)),
+			Typeflag: tar.TypeReg, ModTime: time.Unix(1700000000, 0), Format: tar.FormatPAX,
+		}
+		switch {
+		case f.link != "":
+			h.Typeflag, h.Linkname = tar.TypeSymlink, f.link
+		case strings.HasSuffix(f.name, "/"):
+			h.Typeflag = tar.TypeDir
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := tw.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return tw.Close()
+}
+
+// BusyboxTree writes the file system of the busybox image as a tar archive. extra files come last.
+func BusyboxTree(w io.Writer) error { return busyboxTree(w) }
+
+func busyboxTree(w io.Writer, extra ...file) error {
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		return fmt.Errorf("no busybox (hack/deps.sh installs it): %w", err)
+	}
+	list, err := exec.Command("/bin/busybox", "--list").Output()
+	if err != nil {
+		return fmt.Errorf("ask busybox for its commands: %w", err)
+	}
+	probe, err := probeBinary()
+	if err != nil {
+		return err
+	}
+	files := []file{
+		{name: "bin/", mode: 0o755}, {name: "sbin/", mode: 0o755}, {name: "etc/", mode: 0o755},
+		{name: "usr/", mode: 0o755}, {name: "usr/bin/", mode: 0o755}, {name: "usr/local/", mode: 0o755}, {name: "usr/local/bin/", mode: 0o755},
+		{name: "root/", mode: 0o700}, {name: "home/", mode: 0o755}, {name: "home/app/", mode: 0o755, uid: 1000, gid: 1000},
+		{name: "tmp/", mode: 0o1777}, {name: "var/", mode: 0o755}, {name: "var/tmp/", mode: 0o1777},
+		{name: "proc/", mode: 0o555}, {name: "sys/", mode: 0o555}, {name: "dev/", mode: 0o755},
+		{name: "etc/passwd", mode: 0o644, data: []byte(passwd)},
+		{name: "etc/group", mode: 0o644, data: []byte(group)},
+		{name: "etc/image-secret", mode: 0o600, data: []byte("only for root of the image\n")},
+		{name: "bin/busybox", mode: 0o755, data: busybox},
+		{name: ProbePath[1:], mode: 0o755, data: probe},
+		{name: "usr/bin/env", mode: 0o755, link: "/bin/busybox"},
+		{name: "etc/not-executable", mode: 0o644, data: []byte("no program\n")},
+		// A set-user-id program: must give nobody another identity.
+		{name: "usr/local/bin/setuid-probe", mode: 0o4755, data: probe},
+	}
+	applets := strings.Fields(string(list))
+	sort.Strings(applets)
+	for _, a := range applets {
+		if a != "busybox" {
+			files = append(files, file{name: "bin/" + a, mode: 0o777, link: "busybox"})
+		}
+	}
+	return tree(w, append(files, extra...))
+}
+
+var probeBinary = sync.OnceValues(func() ([]byte, error) {
+	out := filepath.Join(binDir(), "probe")
+	if err := Build("./tests/probe", out); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(out)
+})
+
+// ImportBusybox makes the images Busybox and NonRoot.
+func (e *Engine) ImportBusybox() error {
+	var b bytes.Buffer
+	if err := busyboxTree(&b); err != nil {
+		return err
+	}
+	if err := e.importTar(&b, Busybox, "CMD [\"/bin/sh\"]", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin"); err != nil {
+		return err
+	}
+	b.Reset()
+	entry := file{name: "entry", mode: 0o500, uid: 1000, gid: 1000, data: []byte("#!/bin/sh\necho entry runs as $(id -u):$(id -g) in $(pwd)\nexec \"$@\"\n")}
+	if err := busyboxTree(&b, entry); err != nil {
+		return err
+	}
+	return e.importTar(&b, NonRoot, "USER 1000:1000", "WORKDIR /home/app", "ENTRYPOINT [\"/entry\"]", "CMD [\"/bin/true\"]",
+		"ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")
+}
+
+// importTar makes an image from a tar archive.
+func (e *Engine) importTar(r io.Reader, name string, changes ...string) error {
+	args := []string{"import"}
+	for _, c := range changes {
+		args = append(args, "--change", c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), workWait)
+	defer cancel()
+	if res := e.DockerInput(ctx, r, append(args, "-", name)...); res.Code != 0 {
+		return fmt.Errorf("make image %s: %s", name, res)
+	}
+	return nil
+}
+
+//go:embed images/work.sh
+var workRecipe []byte
+
+// WorkTar returns the path of the work image's tar archive. It is made once, with debootstrap, and kept in CacheDir
+// under the hash of its recipe; a second caller, also in another process, waits for the first.
+func WorkTar() (string, error) {
+	sum := sha256.Sum256(workRecipe)
+	out := filepath.Join(CacheDir, "work-"+hex.EncodeToString(sum[:8])+".tar")
+	if err := os.MkdirAll(CacheDir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(out+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		return out, nil
+	}
+	if err := buildWork(out); err != nil {
+		return "", err
+	}
+	removeOldWork(out)
+	return out, nil
+}
+
+// buildWork runs the recipe.
+func buildWork(out string) error {
+	fmt.Fprintf(os.Stderr, "engine: making the work image with debootstrap (minutes, once): %s\n", out)
+	script, err := os.CreateTemp("", "agentjail-work-*.sh")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(script.Name())
+	_, err = script.Write(workRecipe)
+	if cerr := script.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), workWait)
+	defer cancel()
+	// Pdeathsig is bound to the thread that forks (prctl(2)).
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, "sh", script.Name(), out)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	// The group, so that debootstrap's children go too; SIGTERM, so that the script takes its mount down.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = stopWait
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("make the work image: %w\n%s", err, cut(log.String()))
+	}
+	return nil
+}
+
+// removeOldWork removes the archives of other recipes.
+func removeOldWork(keep string) {
+	old, _ := filepath.Glob(filepath.Join(CacheDir, "work-*.tar*"))
+	for _, p := range old {
+		if !strings.HasPrefix(p, keep) {
+			_ = os.RemoveAll(p)
+		}
+	}
+}
+
+// ImportWork makes the Work image in this engine, the first time it is called.
+func (e *Engine) ImportWork() error {
+	e.workOnce.Do(func() {
+		path, err := WorkTar()
+		if err != nil {
+			e.workErr = err
+			return
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			e.workErr = err
+			return
+		}
+		defer f.Close()
+		e.workErr = e.importTar(f, Work, "CMD [\"/bin/bash\"]",
+			"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV LC_ALL=C.UTF-8")
+	})
+	return e.workErr
+}
