@@ -1,0 +1,66 @@
+# agentjail's tasks. `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+
+GO ?= go
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# The way through the bundle is pure Go; only packages that link libseccomp need cgo, and say so with a build tag.
+export CGO_ENABLED ?= 0
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+OUT := dist
+
+# What needs root (a Docker of the tests' own, namespaces, mounts) gets it from sudo when make has it not.
+ROOT := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$(PATH)" "GOFLAGS=$(GOFLAGS)" "GOPROXY=$(shell $(GO) env GOPROXY)" "CGO_ENABLED=$(CGO_ENABLED)")
+
+# How long a fuzz target runs, how many cycles the leak test makes, how many rounds a benchmark has.
+FUZZTIME ?= 30s
+LEAK_CYCLES ?= 1000
+BENCH_ROUNDS ?= 40
+
+.PHONY: help build demo test test-unit test-e2e bench fuzz lint deps clean
+
+help: ## list the tasks
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## compile agentjail into bin/
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+demo: deps build ## install what is missing, then show a jail on a real Docker
+	$(GO) build -trimpath -o $(OUT)/demo ./hack/demo
+	$(ROOT) hack/with-cgroups.sh $(OUT)/demo
+
+deps: ## install what tests and demo need (Debian packages)
+	hack/deps.sh
+
+test: deps lint test-unit test-e2e ## everything that must pass: lint, unit and end-to-end tests
+
+test-unit: ## tests without a container engine
+	$(ROOT) $(GO) test $$($(GO) list ./... | grep -v '^agentjail.dev/tests/')
+
+test-e2e: ## tests against a real Docker, and the runtime by itself
+	@mkdir -p $(OUT)
+	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) hack/with-cgroups.sh \
+		$(GO) test -v -count=1 -p 1 -timeout 22m ./tests/... 2>&1 | tee $(OUT)/e2e.log
+	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
+
+bench: deps build ## compare agentjail with the runtime it delegates to
+	$(GO) build -trimpath -o $(OUT)/bench ./hack/bench
+	$(ROOT) hack/with-cgroups.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json
+
+fuzz: ## run every fuzz target for FUZZTIME (default 30s)
+	@for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+lint: ## gofmt, go vet, staticcheck
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+clean: ## remove what was built
+	rm -rf bin $(OUT)
