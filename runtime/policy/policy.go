@@ -128,7 +128,7 @@ func Default() Policy {
 		// stays below its foreign range (0x7ffe0000).
 		Userns: Userns{Map: MapRange, Pool: Pool{First: 0x78000000, Count: 0x7fe0000}},
 		Root:   Root{Size: 1 << 30, Inodes: 1 << 18},
-		Tmpfs:  Tmpfs{Size: 64 << 20, Inodes: 1 << 14},
+		Tmpfs:  Tmpfs{Size: 256 << 20, Inodes: 1 << 14},
 		Limits: Limits{
 			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,
 			IORead: 400 << 20, IOWrite: 200 << 20,

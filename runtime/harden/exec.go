@@ -1,0 +1,77 @@
+package harden
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// Process hardens a further process of a running jail: the same demands as at
+// create. Engines pass their own capabilities and profile here, and with
+// `docker exec --privileged` every capability there is.
+func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *report.Report, error) {
+	p := &pass{
+		spec: &specs.Spec{Process: cloneProcess(in), Linux: &specs.Linux{}},
+		pol:  pol, f: f, rep: new(report.Report),
+	}
+	if len(in.Args) == 0 && in.CommandLine == "" {
+		p.refuse("the process has no args")
+	}
+	for _, run := range []func(*pass){process, capabilities, lsm} {
+		run(p)
+	}
+	if err := p.err(); err != nil {
+		return nil, p.rep, err
+	}
+	return p.spec.Process, p.rep, nil
+}
+
+// Resources hardens an update. What it leaves out stays as it is in the running
+// jail; what it names is held to policy.
+func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.LinuxResources, *report.Report, error) {
+	p := &pass{spec: &specs.Spec{}, pol: pol, f: f, rep: new(report.Report), update: true}
+	r := cloneResources(in)
+	clampResources(p, r)
+	r.Devices = nil
+	// Throttles could be taken off the disks behind writable mounts.
+	if b := r.BlockIO; b != nil {
+		b.ThrottleReadBpsDevice = capRates(b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
+		b.ThrottleWriteBpsDevice = capRates(b.ThrottleWriteBpsDevice, uint64(pol.Limits.IOWrite))
+	}
+	if err := p.err(); err != nil {
+		return nil, p.rep, err
+	}
+	return r, p.rep, nil
+}
+
+func capRates(ts []specs.LinuxThrottleDevice, rate uint64) []specs.LinuxThrottleDevice {
+	for i := range ts {
+		if rate > 0 && (ts[i].Rate == 0 || ts[i].Rate > rate) {
+			ts[i].Rate = rate
+		}
+	}
+	return ts
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Summary names the lost grants in one line, for the log.
+func Summary(r *report.Report) string {
+	var fields []string
+	for _, c := range r.Of(report.Lost) {
+		fields = append(fields, fmt.Sprintf("%s (%s)", c.Field, c.Was))
+	}
+	return strings.Join(fields, ", ")
+}

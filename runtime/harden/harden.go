@@ -1,0 +1,226 @@
+// Package harden turns an OCI spec into an agent-hardened one. It is a pure
+// function of the spec, the policy and facts gathered beforehand: it opens
+// nothing, asks nothing and changes nothing outside its result, so that what
+// must always hold (only tighter, same twice, no say for the container) can be
+// tested over any spec.
+package harden
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
+)
+
+// Facts is what hardening is told about the world.
+type Facts struct {
+	ID   string // the container's
+	Host host.Facts
+	IDs  idmap.Map
+	// Sources describes what each bind mount of the incoming spec would mount,
+	// by index in Spec.Mounts; nil for other mounts.
+	Sources []*source.Fact
+	// Joins describes the namespaces that the incoming spec joins by path.
+	Joins map[specs.LinuxNamespaceType]Join
+	// Unknown lists fields of config.json that this version does not know, and
+	// DelegateKnowsMore says that the delegate may understand them, being made
+	// for a newer specification.
+	Unknown           []string
+	DelegateKnowsMore bool
+}
+
+// Join is a namespace that a spec asks to join.
+type Join struct {
+	// Jail is the id of the agentjail jail that owns the namespace's user
+	// namespace, or "".
+	Jail string
+	// UserNS is the path of that user namespace.
+	UserNS string
+}
+
+// Plan is what the other stations do for the hardened spec.
+type Plan struct {
+	IDs   idmap.Map `json:"ids"`
+	Binds []Bind    `json:"binds,omitempty"`
+	// Nodes are device nodes to make in the jail, beyond the standard ones.
+	Nodes []specs.LinuxDevice `json:"nodes,omitempty"`
+	Root  policy.Root         `json:"root"`
+	// Shifted says that the image's files already carry the jail's host ids.
+	Shifted bool `json:"shifted,omitempty"`
+	// OwnNetwork says that the jail has a network namespace of its own to seal.
+	OwnNetwork bool `json:"ownNetwork"`
+}
+
+// Bind is how one bind mount is to be staged.
+type Bind struct {
+	Index    int    `json:"index"` // in the hardened Spec.Mounts
+	ReadOnly bool   `json:"readOnly"`
+	NoExec   bool   `json:"noExec"`
+	Flat     bool   `json:"flat"` // without what is mounted below it
+	Owner    Owner  `json:"owner"`
+	Source   string `json:"source"`
+}
+
+// Owner says whose files of a bind mount the jail may own.
+type Owner string
+
+// The mappings of a bind mount's owners.
+const (
+	// OwnerFolder maps the folder's owner on the host to the jail's process
+	// user, and nobody else.
+	OwnerFolder Owner = "folder"
+	// OwnerSame maps each id to the same number in the jail: an engine's
+	// volume, which images fill with their own ids.
+	OwnerSame Owner = "same"
+	// OwnerNone maps nobody: files are there to be read by mode.
+	OwnerNone Owner = "none"
+)
+
+// Result is a hardened spec and what is to be done for it.
+type Result struct {
+	Spec *specs.Spec
+	Plan Plan
+}
+
+// A step hardens one subject of the spec.
+type step struct {
+	name string
+	run  func(*pass)
+}
+
+// steps is the whole of hardening, in order. Steps are independent but for
+// namespaces, whose joins decide what the others may assume, and binds, which
+// limits reads.
+var steps = []step{
+	{"shape", shape},
+	{"namespaces", namespaces},
+	{"ids", ids},
+	{"process", process},
+	{"capabilities", capabilities},
+	{"lsm", lsm},
+	{"seccomp", filter},
+	{"root", root},
+	{"mounts", mounts},
+	{"devices", devices},
+	{"paths", paths},
+	{"limits", limits},
+	{"sysctl", sysctls},
+	{"hooks", hooks},
+	{"annotations", annotations},
+}
+
+// Harden returns the hardened form of a spec and the report of every change.
+// The spec is not changed. An error means that no jail may be started from it;
+// it names all the reasons at once.
+func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report, error) {
+	pol, ignored := pol.Tighten(in.Annotations)
+	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: Plan{IDs: f.IDs, Root: pol.Root, Shifted: f.IDs.Given}}
+	for _, i := range ignored {
+		p.change(report.Access, report.Dropped, "annotations["+i.Name+"]", i.Value, "", i.Why)
+	}
+	for _, s := range steps {
+		s.run(p)
+		if p.stop {
+			break
+		}
+	}
+	if err := p.err(); err != nil {
+		return nil, p.rep, err
+	}
+	return &Result{Spec: p.spec, Plan: p.plan}, p.rep, nil
+}
+
+// pass is one run over a spec.
+type pass struct {
+	spec    *specs.Spec
+	pol     policy.Policy
+	f       Facts
+	rep     *report.Report
+	plan    Plan
+	refused []string
+	stop    bool
+	update  bool // what is not named stays as it is in the running jail
+}
+
+func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string) {
+	p.rep.Add(report.Change{Ring: r, Kind: k, Field: field, Was: was, Now: now, Why: why})
+}
+
+// lost reports a grant that was asked for and is not given. Policy can turn it
+// into a refusal.
+func (p *pass) lost(r report.Ring, field, was, now, why string) {
+	p.change(r, report.Lost, field, was, now, why)
+	if p.pol.OnLoosen == policy.LoosenRefuse {
+		p.refuse("%s: %s is more than policy gives: %s (on_loosen = \"refuse\")", field, was, why)
+	}
+}
+
+// missing reports a protection that the host cannot give.
+func (p *pass) missing(r report.Ring, field, why string) {
+	p.change(r, report.Missing, field, "", "", why)
+}
+
+// refuse stops the start once all steps have had their say.
+func (p *pass) refuse(format string, args ...any) {
+	p.refused = append(p.refused, fmt.Sprintf(format, args...))
+}
+
+// fatal is refuse where later steps could not run.
+func (p *pass) fatal(format string, args ...any) {
+	p.refuse(format, args...)
+	p.stop = true
+}
+
+// ErrRefused is the kind of error that Harden returns.
+var ErrRefused = errors.New("refused")
+
+func (p *pass) err() error {
+	if len(p.refused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.refused, "; "))
+}
+
+// shape refuses specs that are not a Linux container, and makes the objects
+// that the other steps write into.
+func shape(p *pass) {
+	s := p.spec
+	switch {
+	case s.Process == nil:
+		p.fatal("config.json has no process")
+	case s.Root == nil || s.Root.Path == "":
+		p.fatal("config.json has no root")
+	case len(s.Process.Args) == 0:
+		p.fatal("config.json has no process.args")
+	case s.Windows != nil || s.Solaris != nil || s.VM != nil || s.ZOS != nil || s.FreeBSD != nil:
+		p.fatal("config.json is not for a Linux container")
+	}
+	if p.stop {
+		return
+	}
+	if s.Linux == nil {
+		s.Linux = &specs.Linux{}
+	}
+	if s.Linux.Resources == nil {
+		s.Linux.Resources = &specs.LinuxResources{}
+	}
+	if s.Domainname != "" && len(s.Domainname) > 64 || len(s.Hostname) > 64 {
+		p.refuse("hostname and domainname have at most 64 characters (sethostname(2))")
+	}
+	if p.f.DelegateKnowsMore {
+		for _, u := range p.f.Unknown {
+			top, _, _ := strings.Cut(u, ".")
+			switch strings.TrimSuffix(top, "[]") {
+			case "linux", "process", "mounts", "root", "hooks":
+				p.refuse("config.json: %s is unknown to this version of agentjail, but may mean something to the delegate (remedy: a newer agentjail)", u)
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package harden
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// process is what create and exec demand of a process alike.
+func process(p *pass) {
+	pr := p.spec.Process
+	if _, ok := p.f.IDs.HostUID(pr.User.UID); !ok {
+		p.refuse("process.user.uid %d is outside the jail's ids (0 to %d)", pr.User.UID, policy.RangeSize-1)
+	}
+	if _, ok := p.f.IDs.HostGID(pr.User.GID); !ok {
+		p.refuse("process.user.gid %d is outside the jail's ids (0 to %d)", pr.User.GID, policy.RangeSize-1)
+	}
+	groups := pr.User.AdditionalGids[:0:0]
+	for _, g := range pr.User.AdditionalGids {
+		if _, ok := p.f.IDs.HostGID(g); ok {
+			groups = append(groups, g)
+		} else {
+			p.change(report.Access, report.Dropped, "process.user.additionalGids", fmt.Sprint(g), "", "outside the jail's ids")
+		}
+	}
+	if pr.User.AdditionalGids != nil {
+		pr.User.AdditionalGids = groups
+	}
+	checkCwd(p, pr.Cwd)
+	if !pr.NoNewPrivileges {
+		pr.NoNewPrivileges = true
+		p.change(report.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities give nothing")
+	}
+	if pr.OOMScoreAdj != nil && *pr.OOMScoreAdj < 0 {
+		p.lost(report.Resources, "process.oomScoreAdj", fmt.Sprint(*pr.OOMScoreAdj), "0", "a jail is not spared before the host's own processes")
+		zero := 0
+		pr.OOMScoreAdj = &zero
+	}
+	if pr.Scheduler != nil && pr.Scheduler.Policy != specs.SchedOther && pr.Scheduler.Policy != specs.SchedBatch && pr.Scheduler.Policy != specs.SchedIdle {
+		p.lost(report.Resources, "process.scheduler", string(pr.Scheduler.Policy), "", "real-time scheduling can starve the host")
+		pr.Scheduler = nil
+	} else if pr.Scheduler != nil && pr.Scheduler.Nice < 0 {
+		p.lost(report.Resources, "process.scheduler", fmt.Sprintf("nice %d", pr.Scheduler.Nice), "", "a jail does not go before the host's own processes")
+		pr.Scheduler = nil
+	}
+	if pr.IOPriority != nil && pr.IOPriority.Class == specs.IOPRIO_CLASS_RT {
+		p.lost(report.Resources, "process.ioPriority", string(pr.IOPriority.Class), "", "real-time I/O can starve the host")
+		pr.IOPriority = nil
+	}
+	rlimits(p)
+}
+
+// checkCwd refuses working directories by which a file that the delegate left
+// open becomes a way out (CVE-2024-21626). Symbolic links to the same end are
+// the stage's to find: this sees the name only.
+func checkCwd(p *pass, cwd string) {
+	switch clean := path.Clean(cwd); {
+	case cwd == "" || !path.IsAbs(cwd):
+		p.refuse("process.cwd %q is not an absolute path", cwd)
+	case clean == "/proc" || strings.HasPrefix(clean, "/proc/"):
+		p.refuse("process.cwd %q is in /proc, whose links can lead out of the jail (CVE-2024-21626)", cwd)
+	case strings.ContainsRune(cwd, 0):
+		p.refuse("process.cwd contains a NUL byte")
+	}
+}
+
+// A rlimit's bound; value reads it from policy, and ok says whether there is
+// one.
+var rlimitBounds = []struct {
+	name  string
+	why   string
+	value func(policy.Limits) (v uint64, ok bool)
+}{
+	{"RLIMIT_CORE", "a crash writes no memory image into a workspace", func(policy.Limits) (uint64, bool) { return 0, true }},
+	{"RLIMIT_MEMLOCK", "locked memory cannot be reclaimed", func(l policy.Limits) (uint64, bool) { return uint64(l.MemLock), l.MemLock > 0 }},
+	{"RLIMIT_MSGQUEUE", "message queues are kernel memory", func(policy.Limits) (uint64, bool) { return 819200, true }},
+	{"RLIMIT_NICE", "a jail does not go before the host's own processes", func(policy.Limits) (uint64, bool) { return 0, true }},
+	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }},
+	{"RLIMIT_NPROC", "a second wall behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids), l.Pids > 0 }},
+	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", func(policy.Limits) (uint64, bool) { return 0, true }},
+	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", func(policy.Limits) (uint64, bool) { return 4096, true }},
+}
+
+func rlimits(p *pass) {
+	pr := p.spec.Process
+	seen := map[string]bool{}
+	out := pr.Rlimits[:0:0]
+	for _, r := range pr.Rlimits {
+		if _, known := host.Rlimits[r.Type]; !known {
+			p.refuse("process.rlimits: unknown type %q", r.Type)
+			continue
+		}
+		if seen[r.Type] {
+			p.refuse("process.rlimits lists %s twice", r.Type)
+			continue
+		}
+		seen[r.Type] = true
+		out = append(out, r)
+	}
+	for _, b := range rlimitBounds {
+		v, ok := b.value(p.pol.Limits)
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.name })
+		if i < 0 {
+			// Below the bound that this process itself has: a child's cannot be
+			// raised without CAP_SYS_RESOURCE.
+			if h, ok := p.f.Host.HardLimits[b.name]; ok && h < v {
+				v = h
+			}
+			p.change(report.Resources, report.Set, "process.rlimits["+b.name+"]", "", fmt.Sprint(v), b.why)
+			out = append(out, specs.POSIXRlimit{Type: b.name, Hard: v, Soft: v})
+			continue
+		}
+		if out[i].Hard > v {
+			p.change(report.Resources, report.Lowered, "process.rlimits["+b.name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.why)
+			out[i].Hard = v
+		}
+	}
+	for i := range out {
+		if h, ok := p.f.Host.HardLimits[out[i].Type]; ok && out[i].Hard > h {
+			p.change(report.Resources, report.Lowered, "process.rlimits["+out[i].Type+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(h), "the engine's own bound")
+			out[i].Hard = h
+		}
+		out[i].Soft = min(out[i].Soft, out[i].Hard)
+	}
+	pr.Rlimits = out
+}
+
+// defaultCaps are what engines give every container without being asked
+// (moby oci/caps/defaults.go; containerd and Podman give these or fewer). Only
+// what goes beyond them is a grant that somebody asked for.
+var defaultCaps = []string{
+	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+	"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+}
+
+// capabilities empties all five sets (capabilities(7)). An absent object would
+// leave the delegate's own.
+func capabilities(p *pass) {
+	pr := p.spec.Process
+	if c := pr.Capabilities; c != nil {
+		all := slices.Concat(c.Bounding, c.Effective, c.Permitted, c.Inheritable, c.Ambient)
+		slices.Sort(all)
+		all = slices.Compact(all)
+		extra := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(defaultCaps, s) })
+		if len(extra) > 0 {
+			p.lost(report.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
+		} else if len(all) > 0 {
+			p.change(report.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none", "a jail has no capability at all")
+		}
+	} else {
+		p.change(report.Access, report.Set, "process.capabilities", "", "none", "a jail has no capability at all")
+	}
+	pr.Capabilities = &specs.LinuxCapabilities{}
+}
+
+// list is a short enumeration.
+func list(s []string) string {
+	if len(s) > 6 {
+		return fmt.Sprintf("%s and %d more", strings.Join(s[:5], ", "), len(s)-5)
+	}
+	return strings.Join(s, ", ")
+}

@@ -1,0 +1,384 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/stage"
+	"agentjail.dev/runtime/state"
+)
+
+// CreateOptions are the options of create and run.
+type CreateOptions struct {
+	ID     string
+	Bundle string
+	// Run starts the jail at once and, unless Detach, waits for its end.
+	Run, Detach   bool
+	PidFile       string
+	ConsoleSocket string
+	PidfdSocket   string
+	NoSubreaper   bool
+	Keep          bool
+	// PlainRoot says that the root's files keep their host owners: the host's
+	// own file tree, where what is root's alone must stay unreadable.
+	PlainRoot bool
+}
+
+// pidFile is the delegate's pid file in the jail's state folder.
+const pidFile = "init.pid"
+
+// prepared is a bundle on its way, up to what the delegate is started with.
+type prepared struct {
+	b       *bundle.Bundle
+	facts   harden.Facts
+	sources []*source.Source
+	rootfs  *os.File
+	engine  source.Engine
+	res     *harden.Result
+	rep     *report.Report
+}
+
+func (p *prepared) close() {
+	for _, s := range p.sources {
+		if s != nil {
+			s.File.Close()
+		}
+	}
+	if p.rootfs != nil {
+		p.rootfs.Close()
+	}
+}
+
+// Create makes a jail from a bundle, and with Run starts it.
+func (w *Way) Create(ctx context.Context, o CreateOptions) error {
+	if err := state.CheckID(o.ID); err != nil {
+		return err
+	}
+	// This thread gets a mount namespace of its own and lends it to the
+	// delegate, which dies with the thread. It is never given back.
+	runtime.LockOSThread()
+
+	done := w.station("sweep")
+	// A few jails each time, so that crashes are cleaned up after without
+	// anybody asking; whatever fails here is `agentjail gc`'s to tell.
+	_, _ = w.GC(ctx, 4)
+	done()
+
+	done = w.station("delegate")
+	d, err := delegate.Resolve(w.Policy.Delegate)
+	if err != nil {
+		return err
+	}
+	caps, err := d.Capabilities(w.Store.Root)
+	if err != nil {
+		return err
+	}
+	done()
+
+	j, err := w.newRecord(o, d)
+	if err != nil {
+		return err
+	}
+	if err := w.claim(j); err != nil {
+		return err
+	}
+	crash.Point("create.claimed")
+	if err := w.create(o, j, d, caps); err != nil {
+		if rerr := w.release(j); rerr != nil {
+			w.Log.Warnf("cleaning up after a failed create: %v", rerr)
+		}
+		return err
+	}
+	return nil
+}
+
+// newRecord begins the jail's record.
+func (w *Way) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
+	abs, err := filepath.Abs(o.Bundle)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %q: %w", o.Bundle, err)
+	}
+	start, _, err := state.StartTime(os.Getpid())
+	if err != nil {
+		return nil, fmt.Errorf("reading this process's start time: %w", err)
+	}
+	return &state.Jail{
+		ID: o.ID, Key: state.Key(w.Globals.Root, o.ID), DelegateRoot: w.Globals.Root, Delegate: d.Path,
+		Bundle: abs, BootID: state.BootID(), CreatorPid: os.Getpid(), CreatorStart: start,
+		SystemdCgroup: w.Globals.SystemdCgroup, Policy: w.Policy, IDs: idmap.Map{Block: -1},
+	}, nil
+}
+
+// claim takes the id, also from a dead jail that nobody deleted.
+func (w *Way) claim(j *state.Jail) error {
+	err := w.Store.Create(j)
+	if !errors.Is(err, state.ErrExists) {
+		return err
+	}
+	old, lerr := w.Store.Load(j.Key)
+	if lerr == nil && !w.complete(old).Dead() {
+		return err
+	}
+	if lerr == nil {
+		if rerr := w.release(old); rerr != nil {
+			return rerr
+		}
+	}
+	return w.Store.Create(j)
+}
+
+func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps delegate.Caps) error {
+	done := w.station("load")
+	p, err := w.load(o.ID, j.Bundle)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	done()
+
+	done = w.station("harden")
+	if err := w.assignIDs(j, p); err != nil {
+		return err
+	}
+	crash.Point("create.ids")
+	p.facts.IDs = j.IDs
+	p.facts.DelegateKnowsMore = knowsMore(caps.OCIMax)
+	p.res, p.rep, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
+	w.tell(p.rep)
+	if err != nil {
+		return err
+	}
+	spec := p.res.Spec
+	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
+	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)
+	done()
+
+	if err := ensureLSM(p.facts.Host, j.Policy); err != nil {
+		return err
+	}
+
+	done = w.station("stage")
+	p.res.Plan.Shifted = p.res.Plan.Shifted || o.PlainRoot
+	st, err := stage.Stage(stage.Request{
+		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs,
+	})
+	if err != nil {
+		return err
+	}
+	defer st.Root.Close()
+	for _, n := range st.Notes {
+		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
+	}
+	crash.Point("create.staged")
+	if !o.PlainRoot {
+		j.EngineRoot, j.EngineRootDev = p.b.Spec.Root.Path, st.Dev
+	}
+	done()
+
+	done = w.station("write")
+	timeNS := dialect(spec, caps, j)
+	if err := w.Store.SaveReport(j, p.rep); err != nil {
+		return err
+	}
+	if err := w.Store.Save(j); err != nil {
+		return err
+	}
+	hardened := &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec, Unknown: p.b.Unknown}
+	if err := hardened.Save(); err != nil {
+		return err
+	}
+	if j.EngineRoot != "" {
+		if err := onHostThread(func() error { return stage.Attach(st.Root, p.rootfs) }); err != nil {
+			return err
+		}
+	}
+	crash.Point("create.attached")
+	done()
+
+	done = w.station("delegate create")
+	if uid, ok := j.IDs.HostUID(spec.Process.User.UID); ok && !spec.Process.Terminal {
+		gid, _ := j.IDs.HostGID(spec.Process.User.GID)
+		ownStdio(uid, gid)
+	}
+	code, err := d.Run(append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS)
+	done()
+	crash.Point("create.delegated")
+	if o.Run && !o.Detach {
+		// The delegate has waited for the jail and deleted it.
+		if rerr := w.release(j); rerr != nil {
+			w.Log.Warnf("cleaning up: %v", rerr)
+		}
+		return exitError(code, err)
+	}
+	if err := exitError(code, err); err != nil {
+		return err
+	}
+	defer w.station("settle")()
+	if err := w.settle(o, j); err != nil {
+		w.abandon(d, j)
+		return err
+	}
+	return nil
+}
+
+// createArgs are the delegate's arguments. Options of the engine that would
+// loosen the jail are not among them: --no-pivot leaves the host's root
+// mounted, --no-new-keyring shares the caller's keys, --preserve-fds hands
+// files of the host in.
+func (w *Way) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
+	verb := "create"
+	if o.Run {
+		verb = "run"
+	}
+	args := []string{verb, "--bundle", dir, "--pid-file", filepath.Join(w.Store.Dir(j.Key), pidFile)}
+	if o.ConsoleSocket != "" {
+		args = append(args, "--console-socket", o.ConsoleSocket)
+	}
+	if o.PidfdSocket != "" {
+		args = append(args, "--pidfd-socket", o.PidfdSocket)
+	}
+	if o.Run && o.Detach {
+		args = append(args, "--detach")
+	}
+	return append(args, o.ID)
+}
+
+// settle records the jail's first process and looks at it from outside before
+// anything of the image has run.
+func (w *Way) settle(o CreateOptions, j *state.Jail) error {
+	pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile))
+	if err != nil {
+		return fmt.Errorf("the delegate left no pid: %w", err)
+	}
+	start, _, err := state.StartTime(pid)
+	if err != nil && !o.Run {
+		return fmt.Errorf("the jail's first process: %w", err)
+	}
+	j.InitPid, j.InitStart = pid, start
+	j.Started = o.Run
+	if err := w.Store.Save(j); err != nil {
+		return err
+	}
+	if !o.Run {
+		if err := settleMounts(pid, j.Policy.Tmpfs); err != nil {
+			return err
+		}
+		if err := checkCwdInside(pid); err != nil {
+			return err
+		}
+	}
+	if o.PidFile != "" {
+		if err := bundle.WriteFile(o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
+			return fmt.Errorf("writing the pid file: %w", err)
+		}
+	}
+	crash.Point("create.settled")
+	return nil
+}
+
+// abandon removes a container that the delegate has made and that may not
+// start.
+func (w *Way) abandon(d *delegate.Runtime, j *state.Jail) {
+	t, err := w.inTime(j)
+	if err == nil {
+		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
+	}
+	if err != nil {
+		w.Log.Warnf("removing a container that may not start: %v", err)
+	}
+}
+
+// load reads the bundle and gathers what hardening needs to know.
+func (w *Way) load(id, dir string) (_ *prepared, err error) {
+	p := &prepared{}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.b, err = bundle.Load(dir); err != nil {
+		return p, err
+	}
+	s := p.b.Spec
+	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: p.b.Unknown.Paths()}
+	if s.Root == nil || s.Root.Path == "" {
+		return p, errors.New("config.json has no root")
+	}
+	// containerd's CRI gives a path relative to the bundle.
+	if !filepath.IsAbs(s.Root.Path) {
+		s.Root.Path = filepath.Join(p.b.Dir, s.Root.Path)
+	}
+	s.Root.Path = filepath.Clean(s.Root.Path)
+	if p.rootfs, err = stage.OpenDir(s.Root.Path); err != nil {
+		return p, fmt.Errorf("rootfs: %w", err)
+	}
+	p.engine = source.Engine{ID: id, Storage: engineStorage(s.Root.Path, p.b.Dir)}
+	if len(s.Mounts) > w.Policy.Limits.Mounts {
+		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
+	}
+	p.sources = make([]*source.Source, len(s.Mounts))
+	p.facts.Sources = make([]*source.Fact, len(s.Mounts))
+	for i, m := range s.Mounts {
+		if !harden.IsBind(m) {
+			continue
+		}
+		from := m.Source
+		if !filepath.IsAbs(from) {
+			from = filepath.Join(p.b.Dir, from) // OCI: relative to the bundle
+		}
+		if p.sources[i], err = source.Open(from, p.engine); err != nil {
+			return p, fmt.Errorf("mount at %s: %w", m.Destination, err)
+		}
+		p.facts.Sources[i] = &p.sources[i].Fact
+	}
+	if p.facts.Joins, err = w.joins(s); err != nil {
+		return p, err
+	}
+	return p, nil
+}
+
+// tell logs what the caller asked for and did not get.
+func (w *Way) tell(r *report.Report) {
+	if r == nil {
+		return
+	}
+	for _, c := range r.Of(report.Lost) {
+		w.Log.Warnf("agentjail: not granted: %s", c)
+	}
+	for _, c := range r.Of(report.Missing) {
+		w.Log.Warnf("agentjail: this host cannot hold: %s", c)
+	}
+}
+
+// dialect takes from the spec what this delegate would stumble over, to be done
+// by ourselves.
+func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
+	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
+	if i < 0 || caps.TimeNS {
+		return delegate.Time{}
+	}
+	var text string
+	for _, clock := range []string{"boottime", "monotonic"} {
+		o := s.Linux.TimeOffsets[clock]
+		text += fmt.Sprintf("%s %d %d\n", clock, o.Secs, o.Nanosecs)
+	}
+	s.Linux.Namespaces = slices.Delete(s.Linux.Namespaces, i, i+1)
+	s.Linux.TimeOffsets = nil
+	j.OwnTime = true
+	return delegate.Time{Offsets: text}
+}

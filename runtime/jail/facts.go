@@ -1,0 +1,236 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/state"
+)
+
+// assignIDs gives the jail its host ids: its own block of the pool, that of the
+// jail whose namespaces it joins, or the engine's mapping.
+func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
+	l := p.b.Spec.Linux
+	for _, join := range p.facts.Joins {
+		if join.Jail == "" {
+			continue
+		}
+		other, err := w.Store.Load(state.Key(w.Globals.Root, join.Jail))
+		if err != nil {
+			return fmt.Errorf("joining jail %s: %w", join.Jail, err)
+		}
+		j.IDs = other.IDs
+		j.Policy.Userns = other.Policy.Userns
+		if !other.IDs.Given {
+			if err := w.Store.Share(j.Policy.Userns, j.IDs, j.Key); err != nil {
+				return err
+			}
+		}
+		return w.Store.Save(j)
+	}
+	if l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 {
+		m, err := idmap.ForEngine(l.UIDMappings, l.GIDMappings)
+		if err != nil {
+			return err
+		}
+		j.IDs = m
+		return nil
+	}
+	m, err := w.Store.Allocate(w.Policy.Userns, j.Key)
+	if err != nil {
+		return err
+	}
+	j.IDs = m
+	return w.Store.Save(j)
+}
+
+// joins looks at the namespaces that the spec wants to join. Only one whose
+// user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)).
+func (w *Way) joins(s *specs.Spec) (map[specs.LinuxNamespaceType]harden.Join, error) {
+	out := map[specs.LinuxNamespaceType]harden.Join{}
+	if s.Linux == nil {
+		return out, nil
+	}
+	for _, ns := range s.Linux.Namespaces {
+		if ns.Path == "" {
+			continue
+		}
+		if !filepath.IsAbs(ns.Path) {
+			return nil, fmt.Errorf("linux.namespaces[%s].path %q is not an absolute path", ns.Type, ns.Path)
+		}
+		ino, err := ownerOf(ns)
+		if err != nil {
+			return nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
+		}
+		if ino == 0 {
+			continue
+		}
+		j, err := w.jailOf(ino)
+		if err != nil {
+			return nil, err
+		}
+		if j != nil {
+			out[ns.Type] = harden.Join{Jail: j.ID, UserNS: fmt.Sprintf("/proc/%d/ns/user", j.InitPid)}
+		}
+	}
+	return out, nil
+}
+
+// ownerOf returns the inode of the user namespace that owns the namespace at a
+// path: of the namespace itself where it is one.
+func ownerOf(ns specs.LinuxNamespace) (uint64, error) {
+	fd, err := unix.Open(ns.Path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return 0, err
+	}
+	if fs.Type != unix.NSFS_MAGIC {
+		return 0, fmt.Errorf("not a namespace")
+	}
+	owner := fd
+	if ns.Type != specs.UserNamespace {
+		const nsGetUserns = 0xb701
+		o, err := unix.IoctlRetInt(fd, nsGetUserns)
+		if err == unix.EPERM {
+			return 0, nil // an ancestor of ours: certainly no jail's
+		}
+		if err != nil {
+			return 0, err
+		}
+		owner = o
+		defer unix.Close(owner)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(owner, &st); err != nil {
+		return 0, err
+	}
+	return st.Ino, nil
+}
+
+// jailOf finds the live jail with this user namespace.
+func (w *Way) jailOf(userns uint64) (*state.Jail, error) {
+	keys, err := w.Store.Keys()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		j, err := w.Store.Load(k)
+		if err != nil || j.DelegateRoot != w.Globals.Root || !j.InitAlive() {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat("/proc/"+strconv.Itoa(j.InitPid)+"/ns/user", &st) == nil && st.Ino == userns {
+			return j, nil
+		}
+	}
+	return nil, nil
+}
+
+// Where engines mount a container's root, as patterns of path elements below
+// their storage folder; * is one element.
+var rootPatterns = []string{
+	"overlay2/*/merged",  // Docker, overlay2 driver
+	"overlay/*/merged",   // containers/storage
+	"vfs/dir/*",          // Docker, vfs driver
+	"btrfs/subvolumes/*", // Docker, btrfs driver
+	"rootfs/*/*",         // Docker, containerd image store
+	"io.containerd.runtime.v2.task/*/*/rootfs", // containerd
+}
+
+// engineStorage guesses the engine's storage folder from the place of the root,
+// since it can be configured; the well-known ones are refused anyway.
+func engineStorage(root, bundleDir string) []string {
+	var out []string
+	for _, path := range []string{root, filepath.Join(bundleDir, "rootfs")} {
+		parts := strings.Split(path, "/")
+		for _, pat := range rootPatterns {
+			want := strings.Split(pat, "/")
+			if len(parts) <= len(want)+1 {
+				continue
+			}
+			tail := parts[len(parts)-len(want):]
+			match := true
+			for i := range want {
+				match = match && (want[i] == "*" || want[i] == tail[i])
+			}
+			if match {
+				out = append(out, strings.Join(parts[:len(parts)-len(want)], "/"))
+			}
+		}
+	}
+	return out
+}
+
+// knowsMore compares the delegate's newest specification with the one that this
+// program's types are of.
+func knowsMore(ociMax string) bool {
+	var have, ours [2]int
+	if n, _ := fmt.Sscanf(ociMax, "%d.%d", &have[0], &have[1]); n != 2 {
+		return false // before `features` was invented
+	}
+	_, _ = fmt.Sscanf(specs.Version, "%d.%d", &ours[0], &ours[1])
+	return have[0] > ours[0] || have[0] == ours[0] && have[1] > ours[1]
+}
+
+// onHostThread runs f on a thread that is still in the host's mount namespace:
+// the one of Create is not.
+func onHostThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- f()
+	}()
+	return <-done
+}
+
+// removeCgroups takes away control groups that a killed delegate left empty.
+// The delegate removes them on every other way.
+func removeCgroups(j *state.Jail) error {
+	if j.CgroupsPath == "" || strings.Contains(j.CgroupsPath, ":") || filepath.Clean(j.CgroupsPath) == "/" {
+		return nil // systemd's, which ends its own
+	}
+	path := filepath.Clean("/" + j.CgroupsPath)
+	roots, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
+	if err != nil {
+		return err
+	}
+	for _, r := range append(roots, "/sys/fs/cgroup/cgroup.procs") {
+		_ = removeTree(filepath.Join(filepath.Dir(r), path))
+	}
+	return nil
+}
+
+// removeTree removes a control group and those below it; a group with a living
+// process stays.
+func removeTree(dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || err == unix.ENOENT || err == unix.ENOTDIR {
+		return nil
+	}
+	entries, rerr := os.ReadDir(dir)
+	if rerr != nil {
+		return rerr
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return unix.Rmdir(dir)
+}

@@ -1,0 +1,235 @@
+// Package jail is the way of a bundle: load, policy, harden, stage, delegate,
+// start. The command line and the shim both go it; an entry that did not would
+// be a hole.
+package jail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/stage"
+	"agentjail.dev/runtime/state"
+)
+
+// Globals are runc's global options, as the engine gave them.
+type Globals struct {
+	Root          string // --root, "" for the delegate's own default
+	Log           string
+	LogFormat     string
+	Debug         bool
+	SystemdCgroup bool
+	Rootless      string
+}
+
+// Args are the options for the delegate.
+func (g Globals) Args() []string {
+	var out []string
+	if g.Root != "" {
+		out = append(out, "--root", g.Root)
+	}
+	if g.Debug {
+		out = append(out, "--debug")
+	}
+	if g.Log != "" {
+		out = append(out, "--log", g.Log)
+	}
+	if g.LogFormat != "" {
+		out = append(out, "--log-format", g.LogFormat)
+	}
+	if g.SystemdCgroup {
+		out = append(out, "--systemd-cgroup")
+	}
+	if g.Rootless != "" {
+		out = append(out, "--rootless", g.Rootless)
+	}
+	return out
+}
+
+// Way carries what the stations share.
+type Way struct {
+	Store   state.Store
+	Policy  policy.Policy
+	Globals Globals
+	Log     *logrus.Logger
+	// Trace, if not nil, is told how long each station took.
+	Trace func(station string, d time.Duration)
+}
+
+// ExitError asks the command line to exit with the delegate's status: the
+// delegate has told its error itself.
+type ExitError struct{ Code int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
+
+func exitError(code int, err error) error {
+	if err != nil || code == 0 {
+		return err
+	}
+	return &ExitError{code}
+}
+
+// station times a part of the way.
+func (w *Way) station(name string) func() {
+	if w.Trace == nil {
+		return func() {}
+	}
+	start := time.Now()
+	return func() { w.Trace(name, time.Since(start)) }
+}
+
+// find loads the jail's record, or nil for a container that is not ours.
+func (w *Way) find(id string) (*state.Jail, error) {
+	if err := state.CheckID(id); err != nil {
+		return nil, err
+	}
+	j, err := w.Store.Load(state.Key(w.Globals.Root, id))
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.complete(j), nil
+}
+
+// complete adds what a crash kept from being recorded: the first process, from
+// the delegate's pid file.
+func (w *Way) complete(j *state.Jail) *state.Jail {
+	if j.InitPid == 0 {
+		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
+			if start, _, err := state.StartTime(pid); err == nil {
+				j.InitPid, j.InitStart = pid, start
+			}
+		}
+	}
+	return j
+}
+
+// delegateFor is the delegate that made the jail, or the policy's for one that
+// is not known.
+func (w *Way) delegateFor(j *state.Jail) (*delegate.Runtime, error) {
+	if j != nil {
+		return delegate.Resolve(j.Delegate)
+	}
+	return delegate.Resolve(w.Policy.Delegate)
+}
+
+// Pass hands a verb to the delegate as it is. Where the delegate needs nothing
+// afterwards it takes this process's place.
+func (w *Way) Pass(id string, args []string) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	args = append(w.Globals.Args(), args...)
+	t, err := w.inTime(j)
+	if err != nil {
+		return err
+	}
+	if t.Join == nil {
+		return d.Exec(args)
+	}
+	defer t.Join.Close()
+	return exitError(d.Run(args, t))
+}
+
+// inTime opens the jail's time namespace for a delegate that has to be in it.
+func (w *Way) inTime(j *state.Jail) (delegate.Time, error) {
+	if j == nil || !j.OwnTime || !j.InitAlive() {
+		return delegate.Time{}, nil
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/time", j.InitPid))
+	if err != nil {
+		if !j.InitAlive() {
+			return delegate.Time{}, nil
+		}
+		return delegate.Time{}, fmt.Errorf("opening the jail's time namespace: %w", err)
+	}
+	return delegate.Time{Join: f}, nil
+}
+
+// release undoes all that was made for a jail. It is idempotent and goes as far
+// as it can.
+func (w *Way) release(j *state.Jail) error {
+	var errs []error
+	if j.EngineRoot != "" && j.EngineRootDev != 0 {
+		errs = append(errs, stage.Detach(j.EngineRoot, j.EngineRootDev))
+	}
+	errs = append(errs, removeCgroups(j))
+	if err := errors.Join(errs...); err != nil {
+		return err // keep the record: the next attempt needs it
+	}
+	if err := w.Store.Remove(j.Key); err != nil {
+		return err
+	}
+	// The range goes last: it must not serve another while anything of this
+	// jail is left.
+	return w.Store.Release(j.Policy.Userns, j.IDs, j.Key)
+}
+
+// GC reclaims what crashes left. max bounds the jails looked at; below 0 means
+// all.
+func (w *Way) GC(_ context.Context, max int) ([]string, error) {
+	return w.Store.Sweep(max, func(j *state.Jail) error {
+		w.complete(j)
+		if !j.Dead() {
+			return nil
+		}
+		if j.BootID == state.BootID() {
+			// The delegate may still know it.
+			if _, err := os.Lstat(j.DelegateState()); err == nil {
+				if d, err := delegate.Resolve(j.Delegate); err == nil {
+					g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
+					if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
+						return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
+					}
+				}
+			}
+		} else {
+			j.EngineRoot, j.CgroupsPath = "", "" // gone with that boot
+		}
+		return w.release(j)
+	})
+}
+
+// readPid reads a delegate's pid file.
+func readPid(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(data), &pid); err != nil || pid <= 1 {
+		return 0, fmt.Errorf("%s holds no process id", path)
+	}
+	return pid, nil
+}
+
+// ownStdio gives pipes among the standard files to the jail's user, as whoever
+// opens /dev/stdout there must own them. Files, terminals and /dev/null keep
+// their owners.
+func ownStdio(uid, gid uint32) {
+	for fd := range 3 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) != nil {
+			continue
+		}
+		if t := st.Mode & unix.S_IFMT; t == unix.S_IFIFO || t == unix.S_IFSOCK {
+			// A failure only costs the reopening.
+			_ = unix.Fchown(fd, int(uid), int(gid))
+		}
+	}
+}

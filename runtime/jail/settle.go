@@ -1,0 +1,109 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/policy"
+)
+
+// checkCwdInside refuses a first process whose working directory is on a mount
+// that its mount namespace does not have: it got there through a file that the
+// delegate left open (CVE-2024-21626). The process waits for `start`, and its
+// directory is already set.
+func checkCwdInside(pid int) error {
+	var stx unix.Statx_t
+	cwd := fmt.Sprintf("/proc/%d/cwd", pid)
+	if err := unix.Statx(unix.AT_FDCWD, cwd, 0, unix.STATX_MNT_ID, &stx); err != nil {
+		return fmt.Errorf("the jail's working directory: %w", err)
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return fmt.Errorf("the jail's mounts: %w", err)
+	}
+	id := strconv.FormatUint(stx.Mnt_id, 10) + " "
+	if text := string(data); strings.HasPrefix(text, id) || strings.Contains(text, "\n"+id) {
+		return nil
+	}
+	return errors.New("refused: the working directory leads out of the jail (CVE-2024-21626)")
+}
+
+// settleMounts caps, in the waiting jail's mount namespace, what its delegate
+// mounted there by itself without a size: the tmpfs that holds the control
+// groups of version 1, which is the jail's own in its user namespace.
+func settleMounts(pid int, caps policy.Tmpfs) error {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return fmt.Errorf("the jail's mounts: %w", err)
+	}
+	if !strings.Contains(string(data), " /sys/fs/cgroup ") {
+		return nil
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 10 || f[4] != "/sys/fs/cgroup" {
+			continue
+		}
+		if i := strings.Index(line, " - tmpfs "); i < 0 {
+			return nil
+		}
+		return inMountNS(pid, func() error {
+			return capTmpfs("/sys/fs/cgroup")
+		})
+	}
+	return nil
+}
+
+// capTmpfs gives the tmpfs at path hardly any room and makes it read-only.
+// Reconfiguration by fspick(2) keeps what is in it.
+func capTmpfs(path string) error {
+	fs, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("capping %s: %w", path, err)
+	}
+	defer unix.Close(fs)
+	for _, o := range [][2]string{{"size", "65536"}, {"nr_inodes", "128"}} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return fmt.Errorf("capping %s: %w", path, err)
+		}
+	}
+	if err := unix.FsconfigReconfigure(fs); err != nil {
+		return fmt.Errorf("capping %s: %w", path, err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
+		return fmt.Errorf("making %s read-only: %w", path, err)
+	}
+	return nil
+}
+
+// inMountNS runs f on a thread in the mount namespace of pid. The thread ends
+// with it.
+func inMountNS(pid int, f func() error) error {
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	if err != nil {
+		return fmt.Errorf("opening the jail's mount namespace: %w", err)
+	}
+	defer ns.Close()
+	done := make(chan error, 1)
+	go func() {
+		// Not unlocked: a thread in another namespace serves nobody else.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			done <- fmt.Errorf("leaving the shared file system attributes: %w", err)
+			return
+		}
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
+			done <- fmt.Errorf("entering the jail's mount namespace: %w", err)
+			return
+		}
+		done <- f()
+	}()
+	return <-done
+}

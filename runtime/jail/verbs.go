@@ -1,0 +1,263 @@
+package jail
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/state"
+)
+
+// errNotOurs is the answer for a container that agentjail did not make: what
+// could loosen it is refused.
+func errNotOurs(id string) error {
+	return fmt.Errorf("container %q does not exist", id)
+}
+
+// Start seals the jail's network and lets its first process go. Engines put
+// interfaces into the namespace between create and start.
+func (w *Way) Start(id string) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return errNotOurs(id)
+	}
+	if j.InitAlive() {
+		if err := w.seal(j); err != nil {
+			return fmt.Errorf("sealing the jail's network: %w", err)
+		}
+	}
+	crash.Point("start.sealed")
+	if !j.Started {
+		j.Started = true
+		if err := w.Store.Save(j); err != nil {
+			return err
+		}
+	}
+	return w.Pass(id, []string{"start", id})
+}
+
+func (w *Way) seal(j *state.Jail) error {
+	defer w.station("seal")()
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	rep, err := netseal.Seal(ns)
+	if err != nil {
+		return err
+	}
+	_ = rep
+	return nil
+}
+
+// ExecOptions are the options of exec. Process is nil when the process comes as
+// flags, which then change the jail's own.
+type ExecOptions struct {
+	ID            string
+	ProcessFile   string
+	Change        func(*specs.Process)
+	Detach        bool
+	PidFile       string
+	ConsoleSocket string
+	PidfdSocket   string
+	Cgroup        string
+	IgnorePaused  bool
+}
+
+// Exec runs a further process in a jail, hardened like the first.
+func (w *Way) Exec(o ExecOptions) error {
+	j, err := w.find(o.ID)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return errNotOurs(o.ID)
+	}
+	if o.Cgroup != "" {
+		return errors.New("exec --cgroup is refused: a jail's processes share its limits")
+	}
+	var p specs.Process
+	if o.ProcessFile != "" {
+		data, err := bundle.ReadFile(o.ProcessFile, bundle.MaxConfig)
+		if err != nil {
+			return err
+		}
+		if _, err := bundle.Decode(data, &p); err != nil {
+			return fmt.Errorf("reading %s: %w", o.ProcessFile, err)
+		}
+	} else if j.Process != nil {
+		p = *j.Process
+	}
+	if o.Change != nil {
+		o.Change(&p)
+	}
+	h, rep, err := harden.Process(&p, j.Policy, harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs})
+	w.tell(rep)
+	if err != nil {
+		return err
+	}
+	// The label and profile are the jail's, not the caller's choice.
+	if j.Process != nil {
+		h.SelinuxLabel = j.Process.SelinuxLabel
+	}
+	if err := checkExecCwd(j, h.Cwd); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	data, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encoding the process: %w", err)
+	}
+	file := filepath.Join(w.Store.Dir(j.Key), fmt.Sprintf("exec-%d.json", os.Getpid()))
+	if err := bundle.WriteFile(file, data, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(file)
+	crash.Point("exec.written")
+	if !h.Terminal {
+		uid, _ := j.IDs.HostUID(h.User.UID)
+		gid, _ := j.IDs.HostGID(h.User.GID)
+		ownStdio(uid, gid)
+	}
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	args := append(w.Globals.Args(), "exec", "--process", file)
+	if o.Detach {
+		args = append(args, "--detach")
+	}
+	if o.IgnorePaused {
+		args = append(args, "--ignore-paused")
+	}
+	for _, f := range [][2]string{{"--pid-file", o.PidFile}, {"--console-socket", o.ConsoleSocket}, {"--pidfd-socket", o.PidfdSocket}} {
+		if f[1] != "" {
+			args = append(args, f[0], f[1])
+		}
+	}
+	t, err := w.inTime(j)
+	if err != nil {
+		return err
+	}
+	return exitError(d.Run(append(args, o.ID), t))
+}
+
+// Update changes a running jail's limits, within policy.
+func (w *Way) Update(id string, in *specs.LinuxResources) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return errNotOurs(id)
+	}
+	r, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: host.Read(), IDs: j.IDs})
+	if err != nil {
+		return err
+	}
+	w.tell(rep)
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding the limits: %w", err)
+	}
+	runtime.LockOSThread()
+	file := filepath.Join(w.Store.Dir(j.Key), fmt.Sprintf("update-%d.json", os.Getpid()))
+	if err := bundle.WriteFile(file, data, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(file)
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	t, err := w.inTime(j)
+	if err != nil {
+		return err
+	}
+	return exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t))
+}
+
+// ReadResources reads limits in the form of `update --resources`; "-" is
+// standard input.
+func ReadResources(path string) (*specs.LinuxResources, error) {
+	var data []byte
+	var err error
+	if path == "-" {
+		data, err = io.ReadAll(io.LimitReader(os.Stdin, bundle.MaxConfig))
+	} else {
+		data, err = bundle.ReadFile(path, bundle.MaxConfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading limits: %w", err)
+	}
+	r := new(specs.LinuxResources)
+	if _, err := bundle.Decode(data, r); err != nil {
+		return nil, fmt.Errorf("reading limits: %w", err)
+	}
+	return r, nil
+}
+
+// Delete removes a container and all that was made for it. With force a missing
+// one is no error, as with runc.
+func (w *Way) Delete(id string, force bool) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	args := append(w.Globals.Args(), "delete")
+	if force {
+		args = append(args, "--force")
+	}
+	args = append(args, id)
+	if j == nil {
+		return d.Exec(args)
+	}
+	// The jail may have been made with the systemd driver while the engine's
+	// clean-up does not say so.
+	if j.SystemdCgroup && !w.Globals.SystemdCgroup {
+		args = append([]string{"--systemd-cgroup"}, args...)
+	}
+	runtime.LockOSThread()
+	t, err := w.inTime(j)
+	if err != nil {
+		return err
+	}
+	code, err := d.Run(args, t)
+	crash.Point("delete.delegated")
+	if err != nil {
+		return err
+	}
+	if _, serr := os.Lstat(j.DelegateState()); serr == nil && code != 0 {
+		return &ExitError{code} // it runs, or could not be removed
+	}
+	if j.InitAlive() && !force {
+		return exitError(code, nil)
+	}
+	if err := w.release(j); err != nil {
+		return err
+	}
+	crash.Point("delete.released")
+	if force {
+		return nil
+	}
+	return exitError(code, nil)
+}

@@ -1,0 +1,372 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// layers is what the engine's root is made of.
+type layers struct {
+	// parent is a folder that holds all layers; names are relative to it, the
+	// topmost layer first. One idmapped clone of the parent then serves all.
+	parent string
+	names  []string
+}
+
+// makeRoot mounts the jail's root: the engine's layers, all of them read-only
+// and idmapped, below the throw-away layer. The engine's own upper layer is the
+// topmost of them: what the engine put there before the start (docker cp,
+// mount points) shows, and nothing is written there.
+func (s *stager) makeRoot() error {
+	l, err := findLayers(s.Rootfs, s.Spec.Root.Path)
+	if err != nil {
+		return err
+	}
+	low := filepath.Join(s.layer, "low")
+	if s.Plan.Shifted {
+		if err := unix.Mount(l.parent, low, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mounting the layers: %w", err)
+		}
+		return s.mountOverlay(low, l.names, "")
+	}
+	err = s.idmapLayers(l, low)
+	if err == nil {
+		if err = s.mountOverlay(low, l.names, ""); err == nil {
+			return nil
+		}
+		// Overlay over idmapped layers needs Linux 5.19.
+		_ = unix.Unmount(low, unix.MNT_DETACH)
+	}
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))
+	return s.copyUp(l, low)
+}
+
+func (s *stager) idmapLayers(l layers, at string) error {
+	ns, err := s.namespace(s.Plan.IDs.UIDs, s.Plan.IDs.GIDs)
+	if err != nil {
+		return err
+	}
+	parent, err := OpenDir(l.parent)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	fd, err := cloneTree(parent, false, &unix.MountAttr{
+		Attr_set:    unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the layers: %w", err)
+	}
+	return nil
+}
+
+// mountOverlay mounts the jail's root over lower folders below dir. Relative
+// names from the layers' parent keep the options within the page that mount(2)
+// reads. This thread's working directory is its own since it has its own mount
+// namespace.
+func (s *stager) mountOverlay(dir string, names []string, extra string) error {
+	upper := filepath.Join(s.layer, "upper")
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(dir, names[0]), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = unix.Stat(filepath.Join(dir, names[0]), &st)
+		if err != nil {
+			return fmt.Errorf("layer %s: %w", names[0], err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("layer %s: %w", names[0], err)
+	}
+	// The root folder itself: its owner shows already mapped.
+	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
+		return err
+	}
+	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777)); err != nil {
+		return err
+	}
+	if err := unix.Chdir(dir); err != nil {
+		return fmt.Errorf("entering the layers: %w", err)
+	}
+	defer func() { _ = unix.Chdir("/") }()
+	escaped := make([]string, len(names))
+	for i, n := range names {
+		escaped[i] = escapeLower(n)
+	}
+	opts := "index=off,metacopy=off" + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
+	if extra != "" {
+		opts = strings.Replace(opts, "metacopy=off,", "", 1)
+	}
+	if len(opts) >= os.Getpagesize() {
+		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
+	}
+	if err := unix.Mount("agentjail", s.root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
+		return fmt.Errorf("mounting the layers as overlay: %w", err)
+	}
+	if err := unix.Stat(s.root, &st); err != nil {
+		return err
+	}
+	s.dev = st.Dev
+	return nil
+}
+
+// copyUp is the way for kernels before 5.19 and for file systems that cannot be
+// idmapped: overlayfs copies only a file's metadata when its owner changes
+// (metacopy, Linux 4.19), so that every file can be given to the jail's ids.
+func (s *stager) copyUp(l layers, low string) error {
+	if err := unix.Mount(l.parent, low, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting the layers: %w", err)
+	}
+	if err := s.mountOverlay(low, l.names, ",metacopy=on,redirect_dir=on"); err != nil {
+		return err
+	}
+	root, err := OpenDir(s.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	err = s.chownTree(int(root.Fd()))
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("the image has more files than the layer's %d (remedy: raise root.inodes, or keep the image on ext4, xfs or btrfs): %w", s.Plan.Root.Inodes, err)
+	}
+	return err
+}
+
+// chownTree gives a folder and all below to the jail's ids, without following
+// links.
+func (s *stager) chownTree(dir int) error {
+	if err := s.chownAt(dir, ""); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	names, err := f.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		if !e.IsDir() {
+			if err := s.chownAt(fd, e.Name()); err != nil {
+				return fmt.Errorf("%s: %w", e.Name(), err)
+			}
+			continue
+		}
+		sub, err := unix.Openat(fd, e.Name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		err = s.chownTree(sub)
+		unix.Close(sub)
+		if err != nil {
+			return fmt.Errorf("%s/%w", e.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (s *stager) chownAt(dir int, name string) error {
+	flags := unix.AT_SYMLINK_NOFOLLOW
+	if name == "" {
+		flags = unix.AT_EMPTY_PATH
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, flags); err != nil {
+		return err
+	}
+	u, ok1 := s.Plan.IDs.HostUID(st.Uid)
+	g, ok2 := s.Plan.IDs.HostGID(st.Gid)
+	if !ok1 || !ok2 {
+		return nil // nobody's in the jail
+	}
+	return unix.Fchownat(dir, name, int(u), int(g), flags)
+}
+
+// findLayers finds what the engine's root consists of: an overlay's layers, or
+// the folder itself.
+func findLayers(root *os.File, path string) (layers, error) {
+	plain := layers{parent: path, names: []string{"."}}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
+		return plain, fmt.Errorf("%s: %w", path, err)
+	}
+	if int64(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
+		return plain, nil
+	}
+	var stx unix.Statx_t
+	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
+		return plain, fmt.Errorf("%s: %w", path, err)
+	}
+	if stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+		return plain, nil // a folder within an overlay: cannot be idmapped, is copied up
+	}
+	opts, err := superOptions(stx.Mnt_id)
+	if err != nil {
+		return plain, err
+	}
+	dirs := overlayDirs(opts)
+	if len(dirs) == 0 {
+		return plain, nil
+	}
+	return commonParent(dirs)
+}
+
+// superOptions returns the file system options of a mount, from mountinfo
+// (proc_pid_mountinfo(5)).
+func superOptions(id uint64) (string, error) {
+	data, err := os.ReadFile("/proc/thread-self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	prefix := fmt.Sprintf("%d ", id)
+	text := string(data)
+	for len(text) > 0 {
+		line := text
+		if i := strings.IndexByte(text, '\n'); i >= 0 {
+			line, text = text[:i], text[i+1:]
+		} else {
+			text = ""
+		}
+		if !strings.HasPrefix(line, prefix) {
+			continue
+		}
+		if i := strings.LastIndexByte(line, ' '); i >= 0 {
+			return unoctal(line[i+1:]), nil
+		}
+	}
+	return "", fmt.Errorf("mount %d is not in mountinfo", id)
+}
+
+// unoctal resolves the \ooo escapes of mountinfo.
+func unoctal(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && isOctal(s[i+1]) && isOctal(s[i+2]) && isOctal(s[i+3]) {
+			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
+			i += 3
+			continue
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func isOctal(c byte) bool { return c >= '0' && c <= '7' }
+
+// overlayDirs returns an overlay's layers, the topmost first: its upper layer,
+// then the lower ones (Documentation/filesystems/overlayfs.rst). Since Linux
+// 6.5 lower layers may be listed one by one as lowerdir+.
+func overlayDirs(opts string) []string {
+	var upper string
+	var lowers []string
+	for _, o := range splitEscaped(opts, ',') {
+		k, v, _ := strings.Cut(o, "=")
+		switch k {
+		case "upperdir":
+			upper = unescape(v)
+		case "lowerdir":
+			for _, l := range splitEscaped(v, ':') {
+				if l != "" {
+					lowers = append(lowers, unescape(l))
+				}
+			}
+		case "lowerdir+":
+			lowers = append(lowers, unescape(v))
+		}
+	}
+	if upper != "" {
+		lowers = append([]string{upper}, lowers...)
+	}
+	return lowers
+}
+
+// splitEscaped splits at sep unless a backslash stands before it.
+func splitEscaped(s string, sep byte) []string {
+	var out []string
+	start := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case sep:
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
+}
+
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func escapeLower(s string) string {
+	return strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`).Replace(s)
+}
+
+// commonParent finds the deepest folder that holds all layers. Engines that
+// changed into that folder to mount show relative names; those are taken from
+// the upper layer's grandparent and up.
+func commonParent(dirs []string) (layers, error) {
+	base := ""
+	for i, d := range dirs {
+		if filepath.IsAbs(d) {
+			continue
+		}
+		abs := ""
+		for at := filepath.Dir(dirs[0]); filepath.IsAbs(dirs[0]) && at != "/"; at = filepath.Dir(at) {
+			if fi, err := os.Stat(filepath.Join(at, d)); err == nil && fi.IsDir() {
+				abs = filepath.Join(at, d)
+				break
+			}
+		}
+		if abs == "" {
+			return layers{}, fmt.Errorf("the engine's layer %q is a relative path whose folder is not known", d)
+		}
+		dirs[i] = abs
+	}
+	for i, d := range dirs {
+		d = filepath.Clean(d)
+		if i == 0 {
+			base = filepath.Dir(d)
+		}
+		for !strings.HasPrefix(d, base+"/") && base != "/" {
+			base = filepath.Dir(base)
+		}
+	}
+	l := layers{parent: base}
+	for _, d := range dirs {
+		rel, err := filepath.Rel(base, d)
+		if err != nil {
+			return l, err
+		}
+		l.names = append(l.names, rel)
+	}
+	return l, nil
+}

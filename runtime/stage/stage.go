@@ -1,0 +1,275 @@
+// Package stage builds what a hardened spec stands on: the jail's root (the
+// image, idmapped, under a throw-away layer), its bind mounts with the right
+// owners, and device nodes. All of it is mounted in a mount namespace of the
+// calling thread, in which the delegate is then started: when jail and delegate
+// are gone, so are the mounts, whatever happened to agentjail.
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/source"
+)
+
+// Request says what to stage. Spec is changed: its root and its bind sources
+// become the staged ones.
+type Request struct {
+	Dir     string // the jail's state folder, absolute
+	Spec    *specs.Spec
+	Plan    harden.Plan
+	Sources []*source.Source // by index of the incoming mounts
+	Rootfs  *os.File         // the engine's root, O_PATH
+}
+
+// Staged is the result.
+type Staged struct {
+	// Root is the jail's root as a detached clone, to be attached over the
+	// engine's own.
+	Root *os.File
+	// Dev is the root file system's device number.
+	Dev uint64
+	// Notes says what was done in another way than usual, and why.
+	Notes []string
+}
+
+// Names below the state folder.
+const (
+	layerDir = "layer" // tmpfs: the throw-away layer and mount points
+	rootDir  = "root"  // the jail's root
+)
+
+// Stage builds the jail's file tree. The calling goroutine must be locked to
+// its thread, which afterwards lives in a mount namespace of its own and must
+// not be given back to the Go scheduler.
+func Stage(r Request) (_ *Staged, err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return nil, fmt.Errorf("making a mount namespace: %w", err)
+	}
+	// Receive the host's mounts and unmounts (an unmounted disk must not stay
+	// busy because of us), send none.
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return nil, fmt.Errorf("making the mount namespace private: %w", err)
+	}
+	s := &stager{Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
+	defer s.close()
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"preparing the throw-away layer", s.makeLayer},
+		{"preparing the root file system", s.makeRoot},
+		{"preparing bind mounts", s.makeBinds},
+		{"preparing device nodes", s.makeNodes},
+	} {
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, s.root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cloning the jail's root: %w", err)
+	}
+	r.Spec.Root.Path = s.root
+	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Notes: s.notes}, nil
+}
+
+type stager struct {
+	Request
+	layer, root string
+	dev         uint64
+	notes       []string
+	userns      map[string]*os.File // by id map text
+}
+
+func (s *stager) close() {
+	for _, f := range s.userns {
+		f.Close()
+	}
+}
+
+// namespace returns a user namespace with these maps, for idmapped mounts.
+func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
+	u, g := idmap.Text(uids), idmap.Text(gids)
+	if f, ok := s.userns[u+"/"+g]; ok {
+		return f, nil
+	}
+	f, err := fork.UserNS(u, g)
+	if err == nil {
+		s.userns[u+"/"+g] = f
+	}
+	return f, err
+}
+
+// makeLayer mounts the tmpfs that all of the jail's own files are in.
+func (s *stager) makeLayer() error {
+	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
+	if err := unix.Mount("agentjail", s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts); err != nil {
+		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
+	}
+	for _, d := range []string{"upper", "work", "low", "m"} {
+		if err := os.Mkdir(filepath.Join(s.layer, d), 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeBinds clones each bind source with its owners mapped, and points the spec
+// to the clone.
+func (s *stager) makeBinds() error {
+	for _, b := range s.Plan.Binds {
+		if b.Index >= len(s.Sources) || s.Sources[b.Index] == nil {
+			return fmt.Errorf("bind mount %d has no source", b.Index)
+		}
+		m := &s.Spec.Mounts[b.Index]
+		if err := s.makeBind(b, m, s.Sources[b.Index]); err != nil {
+			return fmt.Errorf("%s at %s: %w", b.Source, m.Destination, err)
+		}
+	}
+	return s.makeNested()
+}
+
+func (s *stager) makeBind(b harden.Bind, m *specs.Mount, src *source.Source) error {
+	at := filepath.Join(s.layer, "m", strconv.Itoa(b.Index))
+	if src.Kind == source.Dir {
+		if err := os.Mkdir(at, 0o711); err != nil {
+			return err
+		}
+	} else if err := os.WriteFile(at, nil, 0o600); err != nil {
+		return err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if b.ReadOnly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if b.NoExec {
+		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
+	}
+	if uids, gids, ok := s.ownerMaps(b.Owner, src.Fact); ok {
+		ns, err := s.namespace(uids, gids)
+		if err != nil {
+			return err
+		}
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(ns.Fd())
+	}
+	mnt, err := cloneTree(src.File, !b.Flat, &attr)
+	if err != nil && !b.Flat && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+		// Something mounted below cannot be idmapped (proc, a network share):
+		// take the folder alone.
+		if flat, ferr := cloneTree(src.File, false, &attr); ferr == nil {
+			s.notes = append(s.notes, fmt.Sprintf("bind mount of %s is without what is mounted below it: that cannot be idmapped", b.Source))
+			mnt, err = flat, nil
+		}
+	}
+	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
+		return fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the folder to ext4, xfs, btrfs or tmpfs, or mount it read-only", FSName(src.File))
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mnt)
+	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the clone: %w", err)
+	}
+	m.Source = at
+	return nil
+}
+
+// ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
+// the host's ids of the jail; ok is false where nothing is to be mapped.
+func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
+	switch o {
+	case harden.OwnerSame:
+		return s.Plan.IDs.UIDs, s.Plan.IDs.GIDs, true
+	case harden.OwnerFolder:
+		u, ok1 := s.Plan.IDs.HostUID(s.Spec.Process.User.UID)
+		g, ok2 := s.Plan.IDs.HostGID(s.Spec.Process.User.GID)
+		if !ok1 || !ok2 {
+			return nil, nil, false
+		}
+		return []specs.LinuxIDMapping{{ContainerID: f.UID, HostID: u, Size: 1}},
+			[]specs.LinuxIDMapping{{ContainerID: f.GID, HostID: g, Size: 1}}, true
+	}
+	return nil, nil, false
+}
+
+// makeNested makes mount points for mounts below writable bind mounts: the
+// delegate would make them as container root, whom the folder's file system
+// does not know.
+func (s *stager) makeNested() error {
+	for _, b := range s.Plan.Binds {
+		if b.ReadOnly || s.Sources[b.Index].Kind != source.Dir {
+			continue
+		}
+		outer := filepath.Clean(s.Spec.Mounts[b.Index].Destination)
+		for i, m := range s.Spec.Mounts {
+			rel, err := filepath.Rel(outer, filepath.Clean(m.Destination))
+			if err != nil || i <= b.Index || rel == "." || rel == ".." || len(rel) > 2 && rel[:3] == "../" {
+				continue
+			}
+			file := false
+			if j := slices.IndexFunc(s.Plan.Binds, func(x harden.Bind) bool { return x.Index == i }); j >= 0 {
+				file = s.Sources[i].Kind != source.Dir
+			}
+			src := s.Sources[b.Index]
+			if err := makePoint(src.File, rel, file, int(src.UID), int(src.GID)); err != nil {
+				return fmt.Errorf("mount point %s: %w", m.Destination, err)
+			}
+		}
+	}
+	return nil
+}
+
+// makeNodes makes the device nodes that policy allows on the layer's tmpfs,
+// owned as the spec says, and binds them into the jail.
+func (s *stager) makeNodes() error {
+	for i, d := range s.Plan.Nodes {
+		at := filepath.Join(s.layer, "m", "dev"+strconv.Itoa(i))
+		mode, owner, group := uint32(0o600), uint32(0), uint32(0)
+		if d.FileMode != nil {
+			mode = uint32(d.FileMode.Perm())
+		}
+		if d.UID != nil {
+			owner = *d.UID
+		}
+		if d.GID != nil {
+			group = *d.GID
+		}
+		typ := uint32(unix.S_IFCHR)
+		if d.Type == "b" {
+			typ = unix.S_IFBLK
+		}
+		if err := unix.Mknod(at, typ|mode, int(unix.Mkdev(uint32(d.Major), uint32(d.Minor)))); err != nil {
+			return fmt.Errorf("%s: %w", d.Path, err)
+		}
+		u, ok1 := s.Plan.IDs.HostUID(owner)
+		g, ok2 := s.Plan.IDs.HostGID(group)
+		if !ok1 || !ok2 {
+			u, _ = s.Plan.IDs.HostUID(0)
+			g, _ = s.Plan.IDs.HostGID(0)
+		}
+		if err := os.Lchown(at, int(u), int(g)); err != nil {
+			return err
+		}
+		if err := os.Chmod(at, os.FileMode(mode)); err != nil { // past the umask
+			return err
+		}
+		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+			Destination: d.Path, Type: "bind", Source: at, Options: []string{"bind", "nosuid", "noexec", "rprivate"},
+		})
+	}
+	s.Spec.Linux.Devices = nil
+	return nil
+}
