@@ -3,6 +3,7 @@ module agentjail.dev
 go 1.26.0
 
 require (
+	github.com/containerd/console v1.0.5 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/moby/sys/mountinfo v0.7.3 // indirect
 	github.com/opencontainers/runtime-spec v1.3.0 // indirect

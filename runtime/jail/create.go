@@ -99,7 +99,13 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	}
 	crash.Point("create.claimed")
 	if err := w.create(o, j, d, caps); err != nil {
-		if rerr := w.release(j); rerr != nil {
+		var ended *ExitError
+		if o.Run && errors.As(err, &ended) && j.Started {
+			return err // it ran, and was cleaned up after
+		}
+		// From the host's mount namespace: in this thread's own, the jail's
+		// root is busy.
+		if rerr := onHostThread(func() error { return w.release(j) }); rerr != nil {
 			w.Log.Warnf("cleaning up after a failed create: %v", rerr)
 		}
 		return err
@@ -215,23 +221,39 @@ func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps d
 		gid, _ := j.IDs.HostGID(spec.Process.User.GID)
 		ownStdio(uid, gid)
 	}
-	code, err := d.Run(append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS)
-	done()
-	crash.Point("create.delegated")
+	var tty *terminal
 	if o.Run && !o.Detach {
-		// The delegate has waited for the jail and deleted it.
-		if rerr := w.release(j); rerr != nil {
-			w.Log.Warnf("cleaning up: %v", rerr)
+		if err := becomeReaper(); err != nil {
+			return err
 		}
-		return exitError(code, err)
+		if spec.Process.Terminal && o.ConsoleSocket == "" {
+			if tty, err = newTerminal(w.Store.Dir(j.Key)); err != nil {
+				return err
+			}
+			defer tty.close()
+			o.ConsoleSocket = tty.path
+		}
 	}
+	code, err := d.Run(append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS)
 	if err := exitError(code, err); err != nil {
 		return err
 	}
-	defer w.station("settle")()
-	if err := w.settle(o, j); err != nil {
+	done()
+	crash.Point("create.delegated")
+	done = w.station("settle")
+	if tty != nil {
+		err = tty.receive()
+	}
+	if err == nil {
+		err = w.settle(o, j)
+	}
+	if err != nil {
 		w.abandon(d, j)
 		return err
+	}
+	done()
+	if o.Run {
+		return w.finishRun(o, j, d, tty)
 	}
 	return nil
 }
@@ -241,19 +263,12 @@ func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps d
 // mounted, --no-new-keyring shares the caller's keys, --preserve-fds hands
 // files of the host in.
 func (w *Way) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
-	verb := "create"
-	if o.Run {
-		verb = "run"
-	}
-	args := []string{verb, "--bundle", dir, "--pid-file", filepath.Join(w.Store.Dir(j.Key), pidFile)}
+	args := []string{"create", "--bundle", dir, "--pid-file", filepath.Join(w.Store.Dir(j.Key), pidFile)}
 	if o.ConsoleSocket != "" {
 		args = append(args, "--console-socket", o.ConsoleSocket)
 	}
 	if o.PidfdSocket != "" {
 		args = append(args, "--pidfd-socket", o.PidfdSocket)
-	}
-	if o.Run && o.Detach {
-		args = append(args, "--detach")
 	}
 	return append(args, o.ID)
 }
@@ -266,21 +281,18 @@ func (w *Way) settle(o CreateOptions, j *state.Jail) error {
 		return fmt.Errorf("the delegate left no pid: %w", err)
 	}
 	start, _, err := state.StartTime(pid)
-	if err != nil && !o.Run {
+	if err != nil {
 		return fmt.Errorf("the jail's first process: %w", err)
 	}
 	j.InitPid, j.InitStart = pid, start
-	j.Started = o.Run
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	if !o.Run {
-		if err := settleMounts(pid, j.Policy.Tmpfs); err != nil {
-			return err
-		}
-		if err := checkCwdInside(pid); err != nil {
-			return err
-		}
+	if err := settleMounts(pid); err != nil {
+		return err
+	}
+	if err := checkCwdInside(pid); err != nil {
+		return err
 	}
 	if o.PidFile != "" {
 		if err := bundle.WriteFile(o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {

@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/policy"
 )
 
 // checkCwdInside refuses a first process whose working directory is on a mount
@@ -37,7 +35,7 @@ func checkCwdInside(pid int) error {
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
 // mounted there by itself without a size: the tmpfs that holds the control
 // groups of version 1, which is the jail's own in its user namespace.
-func settleMounts(pid int, caps policy.Tmpfs) error {
+func settleMounts(pid int) error {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
 		return fmt.Errorf("the jail's mounts: %w", err)

@@ -18,43 +18,17 @@ type layers struct {
 	names  []string
 }
 
-// makeRoot mounts the jail's root: the engine's layers, all of them read-only
-// and idmapped, below the throw-away layer. The engine's own upper layer is the
-// topmost of them: what the engine put there before the start (docker cp,
-// mount points) shows, and nothing is written there.
-func (s *stager) makeRoot() error {
-	l, err := findLayers(s.Rootfs, s.Spec.Root.Path)
-	if err != nil {
+// cloneLayers finds the engine's layers and clones their folder, idmapped. A
+// file system that cannot be idmapped leaves no clone: then files are copied up.
+func (s *stager) cloneLayers() (err error) {
+	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path); err != nil || s.Plan.Shifted {
 		return err
 	}
-	low := filepath.Join(s.layer, "low")
-	if s.Plan.Shifted {
-		if err := unix.Mount(l.parent, low, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("mounting the layers: %w", err)
-		}
-		return s.mountOverlay(low, l.names, "")
-	}
-	err = s.idmapLayers(l, low)
-	if err == nil {
-		if err = s.mountOverlay(low, l.names, ""); err == nil {
-			return nil
-		}
-		// Overlay over idmapped layers needs Linux 5.19.
-		_ = unix.Unmount(low, unix.MNT_DETACH)
-	}
-	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) {
-		return err
-	}
-	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))
-	return s.copyUp(l, low)
-}
-
-func (s *stager) idmapLayers(l layers, at string) error {
 	ns, err := s.namespace(s.Plan.IDs.UIDs, s.Plan.IDs.GIDs)
 	if err != nil {
 		return err
 	}
-	parent, err := OpenDir(l.parent)
+	parent, err := OpenDir(s.layers.parent)
 	if err != nil {
 		return err
 	}
@@ -63,21 +37,60 @@ func (s *stager) idmapLayers(l layers, at string) error {
 		Attr_set:    unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
 		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.lower = os.NewFile(uintptr(fd), s.layers.parent)
+		return nil
 	}
-	defer unix.Close(fd)
-	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("attaching the layers: %w", err)
+	return unlessUnsupported(err)
+}
+
+// unlessUnsupported drops the errors of a kernel or file system that has no
+// idmapped mounts (mount_setattr(2)).
+func unlessUnsupported(err error) error {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
 	}
-	return nil
+	return err
+}
+
+// makeRoot mounts the jail's root: the engine's layers, all of them read-only
+// and idmapped, below the throw-away layer. The engine's own upper layer is the
+// topmost of them: what the engine put there before the start (docker cp,
+// mount points) shows, and nothing is written there.
+func (s *stager) makeRoot() error {
+	low := filepath.Join(s.layer, "low")
+	if s.lower != nil {
+		if err := unix.MoveMount(int(s.lower.Fd()), "", unix.AT_FDCWD, low, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("attaching the layers: %w", err)
+		}
+		err := s.mountOverlay(low, "metacopy=off")
+		if err == nil {
+			return nil
+		}
+		// Overlay over idmapped layers needs Linux 5.19.
+		if unlessUnsupported(err) != nil {
+			return err
+		}
+		if err := unix.Unmount(low, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("detaching the layers: %w", err)
+		}
+	}
+	if err := unix.Mount(s.layers.parent, low, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting the layers: %w", err)
+	}
+	if s.Plan.Shifted {
+		return s.mountOverlay(low, "metacopy=off")
+	}
+	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))
+	return s.copyUp(low)
 }
 
 // mountOverlay mounts the jail's root over lower folders below dir. Relative
 // names from the layers' parent keep the options within the page that mount(2)
 // reads. This thread's working directory is its own since it has its own mount
 // namespace.
-func (s *stager) mountOverlay(dir string, names []string, extra string) error {
+func (s *stager) mountOverlay(dir, extra string) error {
+	names := s.layers.names
 	upper := filepath.Join(s.layer, "upper")
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(dir, names[0]), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
@@ -103,10 +116,7 @@ func (s *stager) mountOverlay(dir string, names []string, extra string) error {
 	for i, n := range names {
 		escaped[i] = escapeLower(n)
 	}
-	opts := "index=off,metacopy=off" + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
-	if extra != "" {
-		opts = strings.Replace(opts, "metacopy=off,", "", 1)
-	}
+	opts := "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
 	}
@@ -123,11 +133,8 @@ func (s *stager) mountOverlay(dir string, names []string, extra string) error {
 // copyUp is the way for kernels before 5.19 and for file systems that cannot be
 // idmapped: overlayfs copies only a file's metadata when its owner changes
 // (metacopy, Linux 4.19), so that every file can be given to the jail's ids.
-func (s *stager) copyUp(l layers, low string) error {
-	if err := unix.Mount(l.parent, low, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mounting the layers: %w", err)
-	}
-	if err := s.mountOverlay(low, l.names, ",metacopy=on,redirect_dir=on"); err != nil {
+func (s *stager) copyUp(low string) error {
+	if err := s.mountOverlay(low, "metacopy=on,redirect_dir=on"); err != nil {
 		return err
 	}
 	root, err := OpenDir(s.root)

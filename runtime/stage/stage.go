@@ -53,23 +53,20 @@ const (
 // its thread, which afterwards lives in a mount namespace of its own and must
 // not be given back to the Go scheduler.
 func Stage(r Request) (_ *Staged, err error) {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return nil, fmt.Errorf("making a mount namespace: %w", err)
-	}
-	// Receive the host's mounts and unmounts (an unmounted disk must not stay
-	// busy because of us), send none.
-	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
-		return nil, fmt.Errorf("making the mount namespace private: %w", err)
-	}
 	s := &stager{Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
 	defer s.close()
+	// Trees are cloned where they were opened, in the host's mount namespace,
+	// and attached in the jail's: a clone belongs to none until then.
 	for _, step := range []struct {
 		what string
 		do   func() error
 	}{
+		{"preparing the image's layers", s.cloneLayers},
+		{"preparing bind mounts", s.cloneBinds},
+		{"entering a mount namespace", isolate},
 		{"preparing the throw-away layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
-		{"preparing bind mounts", s.makeBinds},
+		{"attaching bind mounts", s.attachBinds},
 		{"preparing device nodes", s.makeNodes},
 	} {
 		if err := step.do(); err != nil {
@@ -84,15 +81,37 @@ func Stage(r Request) (_ *Staged, err error) {
 	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Notes: s.notes}, nil
 }
 
+// isolate gives the thread a mount namespace of its own. It receives the host's
+// mounts and unmounts (a disk that is unmounted there must not stay busy
+// because of a jail) and sends none.
+func isolate() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("ending propagation: %w", err)
+	}
+	return nil
+}
+
 type stager struct {
 	Request
 	layer, root string
 	dev         uint64
 	notes       []string
 	userns      map[string]*os.File // by id map text
+	layers      layers
+	lower       *os.File         // detached clone of the layers, or nil
+	binds       map[int]*os.File // detached clones by mount index
 }
 
 func (s *stager) close() {
+	if s.lower != nil {
+		s.lower.Close()
+	}
+	for _, f := range s.binds {
+		f.Close()
+	}
 	for _, f := range s.userns {
 		f.Close()
 	}
@@ -125,30 +144,45 @@ func (s *stager) makeLayer() error {
 	return nil
 }
 
-// makeBinds clones each bind source with its owners mapped, and points the spec
-// to the clone.
-func (s *stager) makeBinds() error {
+// cloneBinds clones each bind source with its owners mapped.
+func (s *stager) cloneBinds() error {
+	s.binds = map[int]*os.File{}
 	for _, b := range s.Plan.Binds {
 		if b.Index >= len(s.Sources) || s.Sources[b.Index] == nil {
 			return fmt.Errorf("bind mount %d has no source", b.Index)
 		}
-		m := &s.Spec.Mounts[b.Index]
-		if err := s.makeBind(b, m, s.Sources[b.Index]); err != nil {
-			return fmt.Errorf("%s at %s: %w", b.Source, m.Destination, err)
+		f, err := s.cloneBind(b, s.Sources[b.Index])
+		if err != nil {
+			return fmt.Errorf("%s at %s: %w", b.Source, s.Spec.Mounts[b.Index].Destination, err)
 		}
+		s.binds[b.Index] = f
 	}
 	return s.makeNested()
 }
 
-func (s *stager) makeBind(b harden.Bind, m *specs.Mount, src *source.Source) error {
-	at := filepath.Join(s.layer, "m", strconv.Itoa(b.Index))
-	if src.Kind == source.Dir {
-		if err := os.Mkdir(at, 0o711); err != nil {
+// attachBinds mounts the clones where the delegate finds them, and points the
+// spec there.
+func (s *stager) attachBinds() error {
+	for _, b := range s.Plan.Binds {
+		at := filepath.Join(s.layer, "m", strconv.Itoa(b.Index))
+		var err error
+		if s.Sources[b.Index].Kind == source.Dir {
+			err = os.Mkdir(at, 0o711)
+		} else {
+			err = os.WriteFile(at, nil, 0o600)
+		}
+		if err != nil {
 			return err
 		}
-	} else if err := os.WriteFile(at, nil, 0o600); err != nil {
-		return err
+		if err := unix.MoveMount(int(s.binds[b.Index].Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("%s: %w", b.Source, err)
+		}
+		s.Spec.Mounts[b.Index].Source = at
 	}
+	return nil
+}
+
+func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if b.ReadOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
@@ -159,7 +193,7 @@ func (s *stager) makeBind(b harden.Bind, m *specs.Mount, src *source.Source) err
 	if uids, gids, ok := s.ownerMaps(b.Owner, src.Fact); ok {
 		ns, err := s.namespace(uids, gids)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ns.Fd())
@@ -174,17 +208,12 @@ func (s *stager) makeBind(b harden.Bind, m *specs.Mount, src *source.Source) err
 		}
 	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
-		return fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the folder to ext4, xfs, btrfs or tmpfs, or mount it read-only", FSName(src.File))
+		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the folder to ext4, xfs, btrfs or tmpfs, or mount it read-only", FSName(src.File))
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer unix.Close(mnt)
-	if err := unix.MoveMount(mnt, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("attaching the clone: %w", err)
-	}
-	m.Source = at
-	return nil
+	return os.NewFile(uintptr(mnt), b.Source), nil
 }
 
 // ownerMaps is the mapping of a bind mount's owners, from ids on the disk to

@@ -1,0 +1,31 @@
+// Command agentjail is an OCI runtime with runc's command line. It rewrites
+// every bundle into a jail and has the host's runc or crun execute it.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jail"
+)
+
+func main() {
+	// A start makes little garbage and is soon over.
+	debug.SetGCPercent(400)
+	// Files of the state folder get the modes that are written in the code.
+	unix.Umask(0o022)
+	if err := jail.CloseInherited(); err != nil {
+		fatal(fmt.Errorf("closing inherited files: %w", err))
+	}
+	if err := newApp().Run(os.Args); err != nil {
+		var ee *jail.ExitError
+		if errors.As(err, &ee) {
+			os.Exit(ee.Code)
+		}
+		fatal(err)
+	}
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+)
+
+// ownCommands are agentjail's own, beyond runc's.
+func ownCommands() []*cli.Command {
+	return []*cli.Command{gcCommand()}
+}
+
+func gcCommand() *cli.Command {
+	return &cli.Command{
+		Name: "gc", Usage: "reclaim what a crash left",
+		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails.",
+		Action: func(c *cli.Context) error {
+			w, err := newWay(c)
+			if err != nil {
+				return err
+			}
+			reaped, err := w.GC(c.Context, -1)
+			for _, k := range reaped {
+				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
+			}
+			return err
+		},
+	}
+}

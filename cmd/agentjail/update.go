@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/policy"
+)
+
+// An updateFlag is one of runc's flags for update and the field that it sets.
+type updateFlag struct {
+	name, usage string
+	set         func(*specs.LinuxResources, string) error
+}
+
+var updateFlags = []updateFlag{
+	{"memory", "memory limit in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v })},
+	{"memory-reservation", "soft memory limit in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Reservation = &v })},
+	{"memory-swap", "memory and swap in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
+	{"cpu-period", "period of the quota in microseconds", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Period = &u })},
+	{"cpu-quota", "processor time per period in microseconds", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Quota = &v })},
+	{"cpu-share", "weight against other groups", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Shares = &u })},
+	{"cpu-idle", "1: only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
+	{"cpuset-cpus", "processors to use", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
+	{"cpuset-mems", "memory nodes to use", func(r *specs.LinuxResources, v string) error { cpu(r).Mems = v; return nil }},
+	{"pids-limit", "processes and threads", intInto(func(r *specs.LinuxResources, v int64) { r.Pids = &specs.LinuxPids{Limit: &v} })},
+	{"blkio-weight", "weight against other groups, 10 to 1000", intInto(func(r *specs.LinuxResources, v int64) {
+		w := uint16(v)
+		r.BlockIO = &specs.LinuxBlockIO{Weight: &w}
+	})},
+	{"cpu-rt-period", "not granted", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).RealtimePeriod = &u })},
+	{"cpu-rt-runtime", "not granted", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).RealtimeRuntime = &v })},
+	{"kernel-memory", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
+	{"kernel-memory-tcp", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
+}
+
+func mem(r *specs.LinuxResources) *specs.LinuxMemory {
+	if r.Memory == nil {
+		r.Memory = &specs.LinuxMemory{}
+	}
+	return r.Memory
+}
+
+func cpu(r *specs.LinuxResources) *specs.LinuxCPU {
+	if r.CPU == nil {
+		r.CPU = &specs.LinuxCPU{}
+	}
+	return r.CPU
+}
+
+func intInto(set func(*specs.LinuxResources, int64)) func(*specs.LinuxResources, string) error {
+	return func(r *specs.LinuxResources, s string) error {
+		v, err := strconv.ParseInt(s, 10, 64)
+		if err != nil {
+			size, serr := policy.ParseSize(s) // runc takes 100M for memory
+			if serr != nil {
+				return fmt.Errorf("%q is not a number", s)
+			}
+			v = int64(size)
+		}
+		set(r, v)
+		return nil
+	}
+}
+
+func updateCommand() *cli.Command {
+	flags := []cli.Flag{&cli.StringFlag{Name: "resources", Aliases: []string{"r"}, Usage: "limits as JSON, from `FILE`; - is standard input"}}
+	for _, f := range updateFlags {
+		flags = append(flags, &cli.StringFlag{Name: f.name, Usage: f.usage})
+	}
+	return &cli.Command{
+		Name: "update", Usage: "change a jail's limits, within policy", ArgsUsage: "CONTAINER", Flags: flags,
+		Action: func(c *cli.Context) error {
+			id, err := oneID(c)
+			if err != nil {
+				return err
+			}
+			w, err := newWay(c)
+			if err != nil {
+				return err
+			}
+			r := new(specs.LinuxResources)
+			if path := c.String("resources"); path != "" {
+				if r, err = jail.ReadResources(path); err != nil {
+					return err
+				}
+			}
+			for _, f := range updateFlags {
+				if v := c.String(f.name); v != "" {
+					if err := f.set(r, v); err != nil {
+						return fmt.Errorf("--%s: %w", f.name, err)
+					}
+				}
+			}
+			return w.Update(id, r)
+		},
+	}
+}

@@ -1,0 +1,184 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/containerd/console"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/state"
+)
+
+// finishRun goes on where create has ended: it starts the jail and, unless
+// detached, waits for its end and removes it. The delegate's own `run` would
+// start the process before anyone could look at it.
+func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty *terminal) error {
+	if err := w.seal(j); err != nil {
+		w.abandon(d, j)
+		return fmt.Errorf("sealing the jail's network: %w", err)
+	}
+	j.Started = true
+	if err := w.Store.Save(j); err != nil {
+		w.abandon(d, j)
+		return err
+	}
+	t, err := w.inTime(j)
+	if err != nil {
+		w.abandon(d, j)
+		return err
+	}
+	stop := func() {}
+	if !o.Detach {
+		stop = forwardSignals(j.InitPid, tty)
+	}
+	defer stop()
+	code, err := d.Run(append(w.Globals.Args(), "start", o.ID), t)
+	if err := exitError(code, err); err != nil {
+		w.abandon(d, j)
+		return err
+	}
+	if o.Detach {
+		return nil
+	}
+	var ws syscall.WaitStatus
+	for {
+		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); err != syscall.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for the jail: %w", err)
+	}
+	tty.drain()
+	if code, err := d.Run(append(w.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}); err != nil || code != 0 {
+		w.Log.Warnf("deleting the ended container: status %d: %v", code, err)
+	}
+	if err := onHostThread(func() error { return w.release(j) }); err != nil {
+		w.Log.Warnf("cleaning up: %v", err)
+	}
+	if ws.Signaled() {
+		return &ExitError{128 + int(ws.Signal())}
+	}
+	return exitError(ws.ExitStatus(), nil)
+}
+
+// becomeReaper makes the jail's first process our child when the delegate that
+// started it ends, so that it can be waited for.
+func becomeReaper() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("becoming a child subreaper: %w", err)
+	}
+	return nil
+}
+
+// forwardSignals passes on what is meant for the jail.
+func forwardSignals(pid int, tty *terminal) (stop func()) {
+	ch := make(chan os.Signal, 64)
+	signal.Notify(ch, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
+	go func() {
+		for s := range ch {
+			if s == unix.SIGWINCH {
+				tty.resize()
+			} else if sig, ok := s.(unix.Signal); ok {
+				_ = unix.Kill(pid, sig)
+			}
+		}
+	}()
+	return func() { signal.Stop(ch); close(ch) }
+}
+
+// terminal connects a jail's terminal with ours.
+type terminal struct {
+	socket *net.UnixListener
+	path   string
+	ours   console.Console
+	theirs *os.File
+	copied chan struct{}
+}
+
+// newTerminal listens for the terminal that the delegate makes; its path is for
+// --console-socket (runc docs/terminals.md).
+func newTerminal(dir string) (*terminal, error) {
+	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if c, err := console.ConsoleFromFile(f); err == nil {
+			t := &terminal{ours: c, path: filepath.Join(dir, "tty.sock"), copied: make(chan struct{})}
+			if t.socket, err = net.ListenUnix("unix", &net.UnixAddr{Name: t.path, Net: "unix"}); err != nil {
+				return nil, fmt.Errorf("listening for the jail's terminal: %w", err)
+			}
+			return t, nil
+		}
+	}
+	return nil, errors.New("process.terminal is set, but none of our standard files is a terminal")
+}
+
+// receive takes the terminal and starts copying.
+func (t *terminal) receive() error {
+	conn, err := t.socket.AcceptUnix()
+	if err != nil {
+		return fmt.Errorf("receiving the jail's terminal: %w", err)
+	}
+	defer conn.Close()
+	name, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.ReadMsgUnix(name, oob)
+	if err != nil {
+		return fmt.Errorf("receiving the jail's terminal: %w", err)
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(msgs) != 1 {
+		return errors.New("receiving the jail's terminal: no file came with the message")
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return errors.New("receiving the jail's terminal: no file came with the message")
+	}
+	unix.CloseOnExec(fds[0])
+	// Non-blocking, so that Go's poller serves it and a close ends the copies.
+	_ = unix.SetNonblock(fds[0], true)
+	t.theirs = os.NewFile(uintptr(fds[0]), "jail terminal")
+	t.resize()
+	if err := t.ours.SetRaw(); err != nil {
+		return fmt.Errorf("setting the terminal raw: %w", err)
+	}
+	go func() { _, _ = io.Copy(t.theirs, os.Stdin) }()
+	go func() { _, _ = io.Copy(os.Stdout, t.theirs); close(t.copied) }()
+	return nil
+}
+
+func (t *terminal) resize() {
+	if t == nil || t.theirs == nil {
+		return
+	}
+	if size, err := t.ours.Size(); err == nil {
+		ws := &unix.Winsize{Row: size.Height, Col: size.Width}
+		_ = unix.IoctlSetWinsize(int(t.theirs.Fd()), unix.TIOCSWINSZ, ws)
+		_ = unix.SetNonblock(int(t.theirs.Fd()), true) // Fd made it blocking
+	}
+}
+
+// drain waits for the jail's last output: the read fails once its end of the
+// terminal is closed.
+func (t *terminal) drain() {
+	if t != nil && t.theirs != nil {
+		<-t.copied
+	}
+}
+
+func (t *terminal) close() {
+	if t == nil {
+		return
+	}
+	if t.theirs != nil {
+		_ = t.ours.Reset()
+		t.theirs.Close()
+	}
+	t.socket.Close()
+	os.Remove(t.path)
+}
