@@ -45,6 +45,9 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return err
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // String is the size with the largest unit that leaves a whole number.
 func (s Size) String() string {
 	for _, u := range units[:4] {
@@ -75,6 +78,11 @@ func (p *Pool) UnmarshalText(text []byte) error {
 	}
 	*p = Pool{First: uint32(f), Count: uint32(c)}
 	return nil
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Pool) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%d:%d", p.First, p.Count), nil
 }
 
 // Blocks is how many jails the pool serves at once.

@@ -1,0 +1,143 @@
+package state
+
+import (
+	"errors"
+	"os"
+	"reflect"
+	"testing"
+
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+)
+
+func record(id string) *Jail {
+	start, _, _ := StartTime(os.Getpid())
+	p := policy.Default()
+	return &Jail{ID: id, Key: Key("", id), Delegate: "/usr/bin/runc", BootID: BootID(), Bundle: "/nonexistent",
+		CreatorPid: os.Getpid(), CreatorStart: start, Policy: p, IDs: idmap.Map{Block: -1}}
+}
+
+func TestRecordSurvives(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state folder belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	j := record("a")
+	if err := s.Create(j); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if j.IDs, err = s.Allocate(j.Policy.Userns, j.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Save(j); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Load(j.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, j) {
+		t.Fatalf("read back\n%+v\nwrote\n%+v", got, j)
+	}
+	if err := s.Create(record("a")); !errors.Is(err, ErrExists) {
+		t.Fatalf("a second jail of that id: %v", err)
+	}
+}
+
+func TestRangesAreExclusiveAndComeBack(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state folder belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	u := policy.Userns{Map: policy.MapRange, Pool: policy.Pool{First: 0x78000000, Count: 4 * policy.RangeSize}}
+	seen := map[uint32]bool{}
+	var maps []idmap.Map
+	for _, id := range []string{"a", "b", "c", "d"} {
+		j := record(id)
+		if err := s.Create(j); err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.Allocate(u, j.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[m.UIDs[0].HostID] {
+			t.Fatalf("range %d is given out twice", m.UIDs[0].HostID)
+		}
+		seen[m.UIDs[0].HostID] = true
+		maps = append(maps, m)
+	}
+	e := record("e")
+	if err := s.Create(e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Allocate(u, e.Key); !errors.Is(err, ErrPoolFull) {
+		t.Fatalf("a full pool gave a range: %v", err)
+	}
+	// A range that two jails use is free when both have left.
+	if err := s.Share(u, maps[0], e.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(u, maps[0], Key("", "a")); err != nil {
+		t.Fatal(err)
+	}
+	f := record("f")
+	if err := s.Create(f); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Allocate(u, f.Key); !errors.Is(err, ErrPoolFull) {
+		t.Fatalf("a range in use was given out: %v", err)
+	}
+	if err := s.Release(u, maps[0], e.Key); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := s.Allocate(u, f.Key); err != nil || m.Block != maps[0].Block {
+		t.Fatal(m, err)
+	}
+}
+
+func TestSweepTakesOnlyTheDead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state folder belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	alive, dead := record("alive"), record("dead")
+	dead.CreatorStart++ // another process had that pid
+	for _, j := range []*Jail{alive, dead} {
+		if err := s.Create(j); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Allocate(j.Policy.Userns, j.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	half := s.Dir("0-cut-short")
+	if err := os.MkdirAll(half, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	reaped, err := s.Sweep(-1, func(j *Jail) error { return s.Remove(j.Key) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(reaped) != 2 {
+		t.Fatalf("reaped %v", reaped)
+	}
+	if _, err := s.Load(alive.Key); err != nil {
+		t.Fatal("the living jail is gone")
+	}
+	blocks, _ := readNames(s.Root + "/ids")
+	if len(blocks) != 1 {
+		t.Fatalf("id blocks %v: the dead jail's should be free", blocks)
+	}
+}
+
+func TestCheckID(t *testing.T) {
+	for id, ok := range map[string]bool{
+		"a": true, "A-b_c.d+e": true, "": false, ".": false, "..": false, "a/b": false, "a b": false, "a\x00": false, "ä": false,
+	} {
+		if err := CheckID(id); (err == nil) != ok {
+			t.Errorf("CheckID(%q) = %v", id, err)
+		}
+	}
+}
