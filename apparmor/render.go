@@ -1,0 +1,92 @@
+package apparmor
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// DefaultName is the profile that every jail gets unless its policy names another one.
+const DefaultName = "agentjail-default"
+
+// Params is what can be chosen about a profile.
+type Params struct {
+	// Name of the profile, at most 64 characters from A-Z a-z 0-9 . _ -, beginning with a letter or digit.
+	Name string
+	// ABI is the AppArmor feature ABI that the profile is written for: "4.0" (knows user namespaces and io_uring), "3.0", or "" for
+	// parsers older than 3.0. Pinning it keeps the meaning of the rules on later kernels (from ABI 5 on "network" no longer includes
+	// unix sockets). Ensure fills it in for the host; see HostABI.
+	ABI string
+	// Peers are further profiles from which signals are accepted, for engines that are confined themselves. Unconfined processes and
+	// profiles called runc and crun (Ubuntu 24.04 has them) always are.
+	Peers []string
+}
+
+// abis are the feature ABIs that Render knows, oldest first.
+var abis = []string{"", "3.0", "4.0"}
+
+var (
+	validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	// validPeer allows paths (profiles without a name of their own) but none of the characters that mean something in a pattern.
+	validPeer = regexp.MustCompile(`^[A-Za-z0-9/][A-Za-z0-9._/@+-]{0,255}$`)
+)
+
+func (p Params) peers() []string {
+	out := append([]string{"unconfined", "runc", "crun"}, p.Peers...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (p Params) validate() error {
+	if !validName.MatchString(p.Name) {
+		return fmt.Errorf("apparmor profile name %q: at most 64 letters, digits, dots, underscores and dashes are allowed", p.Name)
+	}
+	if p.Name == "unconfined" {
+		return errors.New("apparmor profile name: unconfined is the absence of a profile")
+	}
+	if !slices.Contains(abis, p.ABI) {
+		return fmt.Errorf("apparmor ABI %q is unknown", p.ABI)
+	}
+	for _, peer := range p.Peers {
+		if !validPeer.MatchString(peer) {
+			return fmt.Errorf("apparmor peer %q is not a plain profile name", peer)
+		}
+	}
+	return nil
+}
+
+// Render returns the profile's text for apparmor_parser(8). The same parameters give the same text. It includes no file but the ABI,
+// so it does not depend on the host's tunables and abstractions.
+func Render(p Params) (string, error) {
+	if err := p.validate(); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("# Made by agentjail. Changes are lost: it loads its own text when that differs.\n")
+	if p.ABI != "" {
+		fmt.Fprintf(&b, "abi <abi/%s>,\n", p.ABI)
+	}
+	// attach_disconnected: file descriptors from outside of the jail's mount namespace (its standard streams) have no path in it.
+	// mediate_deleted: deleted files are mediated by the path that they had.
+	fmt.Fprintf(&b, "profile %s flags=(attach_disconnected,mediate_deleted) {\n", p.Name)
+	for i, s := range sections(p) {
+		if slices.Index(abis, s.abi) > slices.Index(abis, p.ABI) {
+			continue
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "  # %s\n", s.title)
+		for _, r := range s.rules {
+			fmt.Fprintf(&b, "  %s,", r.text)
+			if r.why != "" {
+				fmt.Fprintf(&b, " # %s", r.why)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	b.WriteString("}\n")
+	return b.String(), nil
+}
