@@ -191,3 +191,12 @@ func oneID(c *cli.Context) (string, error) {
 	}
 	return c.Args().First(), nil
 }
+
+// quieter keeps warnings off the terminal of a command that somebody works in,
+// unless asked for: explain and inspect tell the same.
+func quieter(c *cli.Context) logrus.Level {
+	if c.Bool("debug") || logPath != "" {
+		return log.GetLevel()
+	}
+	return logrus.ErrorLevel
+}

@@ -54,6 +54,9 @@ type Plan struct {
 	Root  policy.Root         `json:"root"`
 	// Shifted says that the image's files already carry the jail's host ids.
 	Shifted bool `json:"shifted,omitempty"`
+	// Plain says that the root is a folder whose files keep their owners on the
+	// host, so that only what everybody may read can be read.
+	Plain bool `json:"plain,omitempty"`
 	// OwnNetwork says that the jail has a network namespace of its own to seal.
 	OwnNetwork bool `json:"ownNetwork"`
 }

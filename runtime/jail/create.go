@@ -150,7 +150,7 @@ func (w *Way) claim(j *state.Jail) error {
 
 func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps delegate.Caps) error {
 	done := w.station("load")
-	p, err := w.load(o.ID, j.Bundle)
+	p, err := w.load(o.ID, j.Bundle, o.PlainRoot)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps d
 	}
 
 	done = w.station("stage")
-	p.res.Plan.Shifted = p.res.Plan.Shifted || o.PlainRoot
+	p.res.Plan.Plain = o.PlainRoot
 	st, err := stage.Stage(stage.Request{
 		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs,
 	})
@@ -316,7 +316,7 @@ func (w *Way) abandon(d *delegate.Runtime, j *state.Jail) {
 }
 
 // load reads the bundle and gathers what hardening needs to know.
-func (w *Way) load(id, dir string) (_ *prepared, err error) {
+func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	p := &prepared{}
 	defer func() {
 		if err != nil {
@@ -355,6 +355,9 @@ func (w *Way) load(id, dir string) (_ *prepared, err error) {
 		}
 		if p.sources[i], err = source.Open(from, p.engine); err != nil {
 			return p, fmt.Errorf("mount at %s: %w", m.Destination, err)
+		}
+		if plainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
+			p.sources[i].Role = source.Injected // a part of the root, on a file system of its own
 		}
 		p.facts.Sources[i] = &p.sources[i].Fact
 	}

@@ -21,6 +21,10 @@ type layers struct {
 // cloneLayers finds the engine's layers and clones their folder, idmapped. A
 // file system that cannot be idmapped leaves no clone: then files are copied up.
 func (s *stager) cloneLayers() (err error) {
+	if s.Plan.Plain {
+		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
+		return nil
+	}
 	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path); err != nil || s.Plan.Shifted {
 		return err
 	}
@@ -78,7 +82,7 @@ func (s *stager) makeRoot() error {
 	if err := unix.Mount(s.layers.parent, low, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mounting the layers: %w", err)
 	}
-	if s.Plan.Shifted {
+	if s.Plan.Shifted || s.Plan.Plain {
 		return s.mountOverlay(low, "metacopy=off")
 	}
 	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/console"
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/sandbox"
+)
+
+func sandboxCommand() *cli.Command {
+	return &cli.Command{
+		Name: "sandbox", Usage: "run a command in a jail over this machine's own file tree", ArgsUsage: "[--] COMMAND [ARG...]",
+		Description: `Runs COMMAND in the same jail as a container's, without an engine or an image:
+this machine's root file system read-only under a throw-away layer, no network
+but lo, no capability, the system call filter, the limits of the policy. Files
+that only root can read stay unreadable; /home, /root, /tmp and /run are empty.
+
+With --workspace DIR that folder can be written, at the same path: what the
+command makes there belongs to the folder's owner. The command runs as that
+owner's name, with nothing of the owner's power elsewhere. Environment variables
+are not passed on, other than by --env.
+
+   agentjail sandbox --workspace . -- make test
+   agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "let `DIR` be written"},
+			&cli.BoolFlag{Name: "read-only", Usage: "the workspace can only be read"},
+			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
+			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
+			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
+		},
+		Action: runSandbox,
+	}
+}
+
+func tightenKeys() string {
+	var out []string
+	for _, a := range policy.Annotations() {
+		out = append(out, strings.TrimPrefix(a[0], policy.AnnotationPrefix))
+	}
+	return strings.Join(out, ", ")
+}
+
+func runSandbox(c *cli.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
+	}
+	o, err := sandboxOptions(c)
+	if err != nil {
+		return err
+	}
+	w, err := newWay(c)
+	if err != nil {
+		return err
+	}
+	spec, err := sandbox.Spec(o, func(p string) bool {
+		fi, err := os.Stat(p)
+		return err == nil && fi.IsDir()
+	})
+	if err != nil {
+		return err
+	}
+	// Below the state folder, so that a crash leaves it where gc looks.
+	base := filepath.Join(w.Store.Root, "sandbox")
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return fmt.Errorf("making the sandbox's bundle: %w", err)
+	}
+	dir := filepath.Join(base, o.ID)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("making the sandbox's bundle: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	b := &bundle.Bundle{Dir: dir, Spec: spec}
+	if err := b.Save(); err != nil {
+		return err
+	}
+	if w.Globals.Root == "" {
+		w.Globals.Root = filepath.Join(base, "delegate")
+	}
+	log.SetLevel(quieter(c))
+	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Bundle: dir, Run: true, PlainRoot: true})
+}
+
+func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
+	var o sandbox.Options
+	id := make([]byte, 6)
+	if _, err := rand.Read(id); err != nil {
+		return o, err
+	}
+	o.ID = "sandbox-" + hex.EncodeToString(id)
+	o.Term = os.Getenv("TERM")
+	o.Terminal = !c.Bool("no-tty") && isTerminal(os.Stdin) && isTerminal(os.Stdout)
+	o.ReadOnly = c.Bool("read-only")
+
+	if dir := c.String("workspace"); dir != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return o, fmt.Errorf("workspace %q: %w", dir, err)
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(abs, &st); err != nil {
+			return o, fmt.Errorf("workspace %s: %w", abs, err)
+		}
+		o.Workspace, o.UID, o.GID = abs, st.Uid, st.Gid
+	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 16); err == nil {
+		gid, _ := strconv.ParseUint(os.Getenv("SUDO_GID"), 10, 16)
+		o.UID, o.GID = uint32(uid), uint32(gid)
+	}
+	o.User, o.Home = "agent", "/tmp/home"
+	if u, err := user.LookupId(strconv.FormatUint(uint64(o.UID), 10)); err == nil {
+		o.User = u.Username
+		if h := filepath.Clean(u.HomeDir); strings.HasPrefix(h, "/home/") || h == "/root" {
+			o.Home = h
+		}
+	}
+	args := c.Args().Slice()
+	if len(args) == 0 {
+		args = []string{"/bin/sh"}
+	}
+	path, err := lookPath(args[0], o.Workspace)
+	if err != nil {
+		return o, err
+	}
+	o.Args = append([]string{path}, args[1:]...)
+	for _, e := range c.StringSlice("env") {
+		if !strings.Contains(e, "=") {
+			v, ok := os.LookupEnv(e)
+			if !ok {
+				continue
+			}
+			e += "=" + v
+		}
+		o.Env = append(o.Env, e)
+	}
+	o.Tighten = map[string]string{}
+	for _, t := range c.StringSlice("tighten") {
+		k, v, ok := strings.Cut(t, "=")
+		if !ok {
+			return o, fmt.Errorf("--tighten %q: must be KEY=VALUE", t)
+		}
+		name := policy.AnnotationPrefix + k
+		known := false
+		for _, a := range policy.Annotations() {
+			known = known || a[0] == name
+		}
+		if !known {
+			return o, fmt.Errorf("--tighten %q: unknown key; known are %s", k, tightenKeys())
+		}
+		o.Tighten[name] = v
+	}
+	o.Folders = programFolders()
+	return o, nil
+}
+
+// lookPath finds the command as a shell would, with a shell's exit codes.
+func lookPath(name, workspace string) (string, error) {
+	try := []string{name}
+	switch {
+	case filepath.IsAbs(name):
+	case strings.Contains(name, "/"):
+		try = []string{filepath.Join(workspace, name)}
+	default:
+		try = nil
+		for _, d := range []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/go/bin"} {
+			try = append(try, filepath.Join(d, name))
+		}
+	}
+	found := ""
+	for _, p := range try {
+		fi, err := os.Stat(p)
+		if err != nil || fi.IsDir() {
+			continue
+		}
+		if fi.Mode()&0o111 != 0 {
+			return p, nil
+		}
+		found = p
+	}
+	if found != "" {
+		fmt.Fprintf(os.Stderr, "agentjail: %s: permission denied\n", found)
+		return "", &jail.ExitError{Code: 126}
+	}
+	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", oneLine(name))
+	return "", &jail.ExitError{Code: 127}
+}
+
+// programFolders are those folders with programs that are file systems of their
+// own: the root file system alone would show them empty.
+func programFolders() []string {
+	var root unix.Stat_t
+	if unix.Stat("/", &root) != nil {
+		return nil
+	}
+	var out []string
+	for _, d := range []string{"/usr", "/usr/local", "/opt", "/nix"} {
+		var st unix.Stat_t
+		if unix.Lstat(d, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Dev != root.Dev {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := console.ConsoleFromFile(f)
+	return err == nil
+}
