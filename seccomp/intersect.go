@@ -42,18 +42,11 @@ func Intersect(ours, incoming *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []strin
 	}
 	for _, name := range names(a, b) {
 		ra, rb := a.region(name), b.region(name)
-		c := call{name: name}
-		if !strings.HasPrefix(name, "io_uring_") {
-			c.allow = meet(ra.allow, rb.allow, &n, name)
-		}
-		c.answer(out.def, &ra, &rb, &n)
-		if len(c.allow)+len(c.refuse) == 0 {
-			n.compare(&c, &ra, &rb)
-			continue
-		}
-		c.sort()
+		c := combine(name, out.def, &ra, &rb, &n)
 		n.compare(&c, &ra, &rb)
-		out.calls = append(out.calls, c)
+		if len(c.allow)+len(c.refuse) > 0 {
+			out.calls = append(out.calls, c)
+		}
 	}
 	return out.oci(), n.list()
 }
@@ -71,6 +64,9 @@ func stricter(ours, incoming answer) answer {
 // never is one; this keeps the result right whatever comes in.
 func (f *filter) both(a, b *spec) {
 	all := names(a, b)
+	defer func() {
+		slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
+	}()
 	for _, n := range []string{"io_uring_setup", "io_uring_enter", "io_uring_register"} {
 		if !slices.Contains(all, n) {
 			all = append(all, n)
@@ -89,15 +85,13 @@ func (f *filter) both(a, b *spec) {
 		if len(c.refuse) == 0 {
 			continue
 		}
-		worst, whole := c.refuse[0].answer, false
-		for _, r := range c.refuse {
-			worst = stricter(worst, r.answer)
-			whole = whole || r.args == args{}
-		}
-		if whole || slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.answer != worst }) {
-			c.refuse = []refusal{{answer: worst}}
+		if worst := c.worst(); slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.args == (args{}) || r.answer != worst }) {
+			c.refuseWhole()
 		}
 		c.sort()
+		if len(c.refuse) > 1 && slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.tangles() }) {
+			c.refuseWhole()
+		}
 		f.calls = append(f.calls, c)
 	}
 }
@@ -117,9 +111,44 @@ func names(a, b *spec) []string {
 	return out
 }
 
-// meet is what two lists of allowing rules both let through. It is repeated on
-// its own result until that stays the same, so that intersecting again changes
-// nothing.
+// combine is the rules for one call in a filter with default action def. What
+// it returns is a fixed point: combining it with ours again changes nothing.
+func combine(name string, def answer, ours, incoming *region, n *notes) call {
+	c := combineOnce(name, def, ours, incoming, n)
+	if c.plain() || len(c.allow)+len(c.refuse) == 0 {
+		return c
+	}
+	for range 4 {
+		r := regionOf(c.allow, c.refuse, def)
+		next := combineOnce(name, def, ours, &r, n)
+		if slices.Equal(next.allow, c.allow) && slices.Equal(next.refuse, c.refuse) {
+			return c
+		}
+		c = next
+	}
+	// It would take longer to settle: refuse. No real filter comes here.
+	n.inexact = append(n.inexact, name)
+	c.allow = nil
+	if len(c.refuse) > 0 && c.worst().kills() {
+		c.refuseWhole()
+	} else {
+		c.refuse = nil
+	}
+	return c
+}
+
+func combineOnce(name string, def answer, ours, incoming *region, n *notes) call {
+	c := call{name: name}
+	if !strings.HasPrefix(name, "io_uring_") {
+		c.allow = meet(ours.allow, incoming.allow, n, name)
+	}
+	c.answer(def, ours, incoming, n)
+	c.untangle(n)
+	c.sort()
+	return c
+}
+
+// meet is what two lists of allowing rules both let through.
 func meet(ours, incoming []args, n *notes, name string) []args {
 	switch {
 	case len(ours) == 0 || len(incoming) == 0:
@@ -132,13 +161,6 @@ func meet(ours, incoming []args, n *notes, name string) []args {
 	out, exact := meetOnce(ours, incoming)
 	if !exact {
 		n.inexact = append(n.inexact, name)
-	}
-	for range 4 {
-		next, _ := meetOnce(ours, out)
-		if slices.Equal(next, out) {
-			break
-		}
-		out = next
 	}
 	return out
 }
@@ -272,23 +294,24 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 			c.refuse = append(c.refuse, r)
 		}
 	}
-	if len(c.refuse) > 0 {
-		n.killed = append(n.killed, c.name)
-	}
 	for _, r := range ours.refuse {
 		if r.kills() && r.rank() > def.rank() {
 			c.refuse = append(c.refuse, r)
 		}
 	}
 	if slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.args == args{} && !r.rest }) {
-		// Refused whatever the arguments.
-		c.allow = nil
-		c.refuse = slices.DeleteFunc(c.refuse, func(r refusal) bool { return r.args != args{} || r.rest })
+		c.refuseWhole()
 		return
 	}
 	if len(c.refuse) > 0 {
-		// Only some arguments kill. Other answers beside them could win
-		// over the kill, so the default answers the rest.
+		// Only some arguments kill. Where such rules overlap libseccomp's
+		// tree picks one of them, and other answers beside them could win
+		// over the kill: all give the strictest, and the default answers
+		// the rest.
+		worst := c.worst()
+		for i := range c.refuse {
+			c.refuse[i].answer = worst
+		}
 		c.settle()
 		return
 	}
@@ -313,6 +336,21 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 		}
 		c.settle()
 	}
+}
+
+// worst is the strictest answer among the call's refusals.
+func (c *call) worst() answer {
+	worst := c.refuse[0].answer
+	for _, r := range c.refuse {
+		worst = stricter(worst, r.answer)
+	}
+	return worst
+}
+
+// refuseWhole gives the strictest of the call's refusals to all arguments.
+func (c *call) refuseWhole() {
+	c.refuse = []refusal{{answer: c.worst()}}
+	c.allow = nil
 }
 
 // errno is the plain refusal of a call that neither filter kills.
@@ -353,13 +391,28 @@ func (c *call) settle() {
 	}
 	for _, r := range c.refuse {
 		if clash(r) && r.kills() {
-			// Not sayable beside the allowing rules: the whole call.
-			c.allow = nil
-			c.refuse = []refusal{{answer: r.answer}}
+			c.refuseWhole() // not sayable beside the allowing rules
 			return
 		}
 	}
 	c.refuse = slices.DeleteFunc(c.refuse, clash)
+}
+
+// untangle drops the rules that libseccomp may not get over beside others.
+func (c *call) untangle(n *notes) {
+	if len(c.allow)+len(c.refuse) < 2 {
+		return
+	}
+	before := len(c.allow)
+	c.allow = slices.DeleteFunc(slices.Clone(c.allow), args.tangles)
+	if len(c.allow) < before {
+		n.inexact = append(n.inexact, c.name)
+	}
+	if slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.kills() && r.tangles() }) {
+		c.refuseWhole()
+		return
+	}
+	c.refuse = slices.DeleteFunc(c.refuse, func(r refusal) bool { return r.tangles() })
 }
 
 // notes collects what to tell about an intersection.
@@ -375,7 +428,11 @@ func (n *notes) add(format string, a ...any) { n.lines = append(n.lines, fmt.Spr
 
 // compare notes how the result for one call differs from ours.
 func (n *notes) compare(c *call, ours, incoming *region) {
-	if incoming.vague && len(ours.allow) > 0 {
+	if slices.ContainsFunc(incoming.refuse, func(r refusal) bool { return r.kills() }) &&
+		slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.kills() }) {
+		n.killed = append(n.killed, c.name)
+	}
+	if ours.vague || incoming.vague && len(ours.allow) > 0 {
 		n.inexact = append(n.inexact, c.name)
 	}
 	switch {

@@ -117,7 +117,7 @@ func errnoOf(name string) (uint, error) {
 		return eINVAL, nil
 	case "ENOSYS":
 		return eNOSYS, nil
-	case "EOPNOTSUPP":
+	case "EOPNOTSUPP", "ENOTSUP":
 		return eOPNOTSUPP, nil
 	}
 	return 0, fmt.Errorf("errno %q is not known here", name)

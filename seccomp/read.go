@@ -134,28 +134,30 @@ func conditions(in []specs.LinuxSeccompArg, allows bool) (out []args, rest bool)
 
 // region says what the filter does with one call.
 func (s *spec) region(name string) region {
-	out := region{def: s.def}
-	r := s.rules[name]
-	if r == nil {
-		r = &rules{}
+	if r := s.rules[name]; r != nil {
+		return regionOf(r.allow, r.refuse, s.def)
 	}
-	out.refuse = r.refuse
-	for _, x := range r.refuse {
+	return regionOf(nil, nil, s.def)
+}
+
+// regionOf judges one call's rules under a default action.
+func regionOf(allow []args, refuse []refusal, def answer) region {
+	out := region{def: def, refuse: refuse}
+	for _, x := range refuse {
 		out.whole = out.whole || !x.rest && x.args == args{}
 	}
-	allow := r.allow
-	if s.def.rank() == 0 {
+	if def.rank() == 0 {
 		allow = []args{{}}
 	}
 	if out.whole || len(allow) == 0 {
 		return out
 	}
-	if len(r.refuse) == 0 {
+	if len(refuse) == 0 {
 		out.allow = maximal(slices.Clone(allow))
 		return out
 	}
 	for _, a := range allow {
-		rest, exact := subtract(a, r.refuse)
+		rest, exact := subtract(a, refuse)
 		out.vague = out.vague || !exact
 		out.allow = append(out.allow, rest...)
 	}

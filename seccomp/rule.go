@@ -47,6 +47,21 @@ func (a args) meet(b args) (m args, empty, exact bool) {
 // runs says whether argument i is compared with < or >=.
 func (a args) runs(i int) bool { return a[i].kind == below || a[i].kind == atLeast }
 
+// tangles says whether a comparison other than for equality is followed by a
+// condition on a higher argument. libseccomp hangs such a continuation into its
+// tree at two places; a second rule for the same call can then make a ring of
+// it that libseccomp never leaves (seen with 2.5.4).
+func (a args) tangles() bool {
+	unequal := false
+	for _, s := range a {
+		if unequal && s.kind != everything {
+			return true
+		}
+		unequal = unequal || s.kind != everything && s.kind != masked
+	}
+	return false
+}
+
 // oci renders the conditions, lowest argument first.
 func (a args) oci() []specs.LinuxSeccompArg {
 	var out []specs.LinuxSeccompArg

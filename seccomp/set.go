@@ -36,8 +36,8 @@ func toSet(op specs.LinuxSeccompOperator, value, two uint64) (s set, none, ok bo
 	case specs.OpEqualTo:
 		return equals(value), false, true
 	case specs.OpMaskedEqual:
-		if value == 0 && two == 0 {
-			return set{}, false, true
+		if value == 0 {
+			return set{}, two != 0, true
 		}
 		return set{masked, value, two & value}, two&^value != 0, true
 	case specs.OpNotEqual:
