@@ -75,9 +75,7 @@ func (f *filter) both(a, b *spec) {
 	for _, name := range all {
 		c := call{name: name}
 		for _, s := range []*spec{a, b} {
-			if r := s.rules[name]; r != nil {
-				c.refuse = append(c.refuse, r.refuse...)
-			}
+			c.refuse = append(c.refuse, s.rules[name].refuse...)
 		}
 		if strings.HasPrefix(name, "io_uring_") {
 			c.refuse = append(c.refuse, refusal{answer: answer{specs.ActErrno, eNOSYS}})
@@ -103,7 +101,7 @@ func names(a, b *spec) []string {
 		out = append(out, n)
 	}
 	for n := range b.rules {
-		if a.rules[n] == nil {
+		if _, ok := a.rules[n]; !ok {
 			out = append(out, n)
 		}
 	}
@@ -116,6 +114,9 @@ func names(a, b *spec) []string {
 func combine(name string, def answer, ours, incoming *region, n *notes) call {
 	c := combineOnce(name, def, ours, incoming, n)
 	if c.plain() || len(c.allow)+len(c.refuse) == 0 {
+		return c
+	}
+	if incoming.def == def && slices.Equal(c.allow, incoming.allow) && slices.Equal(c.refuse, incoming.refuse) {
 		return c
 	}
 	for range 4 {
@@ -153,9 +154,9 @@ func meet(ours, incoming []args, n *notes, name string) []args {
 	switch {
 	case len(ours) == 0 || len(incoming) == 0:
 		return nil
-	case len(ours) == 1 && ours[0] == args{}:
+	case unconditional(ours):
 		return incoming
-	case len(incoming) == 1 && incoming[0] == args{}:
+	case unconditional(incoming) || slices.Equal(ours, incoming):
 		return ours
 	}
 	out, exact := meetOnce(ours, incoming)
@@ -318,7 +319,7 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 	if def.kills() && !(ours.neverKills() && incoming.neverKills()) {
 		return // what is not allowed, the default kills
 	}
-	if len(c.allow) == 1 && c.allow[0] == (args{}) {
+	if unconditional(c.allow) {
 		return
 	}
 	rest := ours.errno(incoming)

@@ -138,7 +138,7 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &filter{arches: []specs.Arch{arch}, def: answer{specs.ActErrno, eNOSYS}}
+	f := &filter{calls: make([]call, 0, 256), arches: []specs.Arch{arch}, def: answer{specs.ActErrno, eNOSYS}}
 	if o.Kill {
 		f.def = answer{action: specs.ActKillProcess}
 	}
@@ -146,7 +146,7 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 		if g.Arch != "" && g.Arch != o.Arch {
 			continue
 		}
-		c := call{allow: []args{{}}}
+		c := call{allow: always}
 		if g.Rule != "" {
 			r, ok := ruleOf(g.Rule)
 			if !ok {

@@ -28,10 +28,11 @@ func (r *region) neverKills() bool {
 // spec is a seccomp section read rule by rule.
 type spec struct {
 	def    answer
-	rules  map[string]*rules
+	rules  map[string]rules
 	notify bool // a rule hands calls to a listener
 }
 
+// rules are the rules for one call.
 type rules struct {
 	allow  []args
 	refuse []refusal
@@ -60,7 +61,7 @@ func answerOf(a specs.LinuxSeccompAction, errno *uint) answer {
 
 // read takes a seccomp section apart.
 func read(s *specs.LinuxSeccomp) *spec {
-	out := &spec{def: answerOf(s.DefaultAction, s.DefaultErrnoRet), rules: make(map[string]*rules, 512)}
+	out := &spec{def: answerOf(s.DefaultAction, s.DefaultErrnoRet), rules: make(map[string]rules, 512)}
 	for i := range s.Syscalls {
 		sc := &s.Syscalls[i]
 		a := answerOf(sc.Action, sc.ErrnoRet)
@@ -69,22 +70,29 @@ func read(s *specs.LinuxSeccomp) *spec {
 		if len(conds) == 0 {
 			continue
 		}
+		var refuse []refusal
+		if a.rank() > 0 {
+			for _, c := range conds {
+				refuse = append(refuse, refusal{args: c, answer: a, rest: rest})
+			}
+			conds = nil
+		}
 		for _, name := range sc.Names {
 			r := out.rules[name]
-			if r == nil {
-				r = &rules{}
-				out.rules[name] = r
-			}
-			if a.rank() == 0 {
-				r.allow = append(r.allow, conds...)
-				continue
-			}
-			for _, c := range conds {
-				r.refuse = append(r.refuse, refusal{args: c, answer: a, rest: rest})
-			}
+			r.allow, r.refuse = join(r.allow, conds), join(r.refuse, refuse)
+			out.rules[name] = r
 		}
 	}
 	return out
+}
+
+// join appends. The first slice a call gets is shared between calls and has no
+// room, so that what is appended to it never shows at another call.
+func join[T any](a, b []T) []T {
+	if len(a) == 0 {
+		return slices.Clip(b)
+	}
+	return append(a, b...)
 }
 
 // conditions reads the arguments of one OCI rule. Several conditions on one
@@ -134,10 +142,8 @@ func conditions(in []specs.LinuxSeccompArg, allows bool) (out []args, rest bool)
 
 // region says what the filter does with one call.
 func (s *spec) region(name string) region {
-	if r := s.rules[name]; r != nil {
-		return regionOf(r.allow, r.refuse, s.def)
-	}
-	return regionOf(nil, nil, s.def)
+	r := s.rules[name]
+	return regionOf(r.allow, r.refuse, s.def)
 }
 
 // regionOf judges one call's rules under a default action.
@@ -147,13 +153,17 @@ func regionOf(allow []args, refuse []refusal, def answer) region {
 		out.whole = out.whole || !x.rest && x.args == args{}
 	}
 	if def.rank() == 0 {
-		allow = []args{{}}
+		allow = always
 	}
 	if out.whole || len(allow) == 0 {
 		return out
 	}
 	if len(refuse) == 0 {
-		out.allow = maximal(slices.Clone(allow))
+		out.allow = maximal(allow)
+		return out
+	}
+	if !slices.ContainsFunc(allow, func(a args) bool { return overlaps(a, refuse) }) {
+		out.allow = maximal(allow)
 		return out
 	}
 	for _, a := range allow {
@@ -165,14 +175,24 @@ func regionOf(allow []args, refuse []refusal, def answer) region {
 	return out
 }
 
+// overlaps says whether a rule that allows and one that refuses contradict
+// each other. The refusal of the rest comes last, except beside comparisons of
+// its own kind on the same argument, and beside a rule without conditions.
+func overlaps(a args, refuse []refusal) bool {
+	for _, r := range refuse {
+		if r.rest && (a == (args{}) || a.runs(0)) || !r.rest && !a.apart(r.args) {
+			return true
+		}
+	}
+	return false
+}
+
 // subtract takes the refusals out of an allowing rule. Where that is not
 // itself a rule, the whole allowing rule goes and exact is false.
 func subtract(a args, refuse []refusal) (out []args, exact bool) {
 	out = []args{a}
 	for _, r := range refuse {
 		if r.rest {
-			// Comes last, except beside comparisons of its own kind on
-			// the same argument, and beside a rule without conditions.
 			if a == (args{}) || a.runs(0) {
 				return nil, false
 			}

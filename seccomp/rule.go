@@ -10,6 +10,12 @@ import (
 // args is one rule's condition: every argument must be in its set.
 type args [6]set
 
+// always is the allowing rule without conditions. Never written to.
+var always = []args{{}}
+
+// unconditional says whether rules allow every call.
+func unconditional(rules []args) bool { return len(rules) == 1 && rules[0] == args{} }
+
 // within says whether a's calls are all among b's.
 func (a args) within(b args) bool {
 	for i := range a {
@@ -129,6 +135,9 @@ type call struct {
 // contain.
 func (c *call) sort() {
 	c.allow = maximal(c.allow)
+	if len(c.refuse) < 2 {
+		return
+	}
 	slices.SortFunc(c.refuse, func(a, b refusal) int {
 		return cmp.Or(compareArgs(a.args, b.args), -cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.errno, b.errno), cmpBool(a.rest, b.rest))
 	})
@@ -145,11 +154,13 @@ func cmpBool(a, b bool) int {
 	return 1
 }
 
-// maximal drops what another member contains, and sorts.
+// maximal drops what another member contains, and sorts. It does not write to
+// its argument.
 func maximal(in []args) []args {
 	if len(in) < 2 {
 		return in
 	}
+	in = slices.Clone(in)
 	slices.SortFunc(in, compareArgs)
 	in = slices.Compact(in)
 	out := make([]args, 0, len(in))
@@ -162,7 +173,7 @@ func maximal(in []args) []args {
 }
 
 // plain says whether the call is allowed whatever its arguments.
-func (c *call) plain() bool { return len(c.allow) == 1 && c.allow[0] == args{} && len(c.refuse) == 0 }
+func (c *call) plain() bool { return len(c.refuse) == 0 && unconditional(c.allow) }
 
 // filter is a whole seccomp section in canonical form.
 type filter struct {
