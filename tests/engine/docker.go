@@ -89,7 +89,7 @@ func (e *Engine) For(t testing.TB) *T {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("daemon logs:\n%s", e.Logs(15))
+			t.Logf("daemon logs:\n%s", e.Logs(5))
 		}
 	})
 	return &T{t, e}

@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -344,7 +345,7 @@ func (e *Engine) InNetns(f func() error) error { return e.spawn.do(f) }
 // CgroupParent is the name of the cgroup below which every container's lies.
 func (e *Engine) CgroupParent() string { return cgroupParent(e.Dir) }
 
-// Logs returns the last n lines of each daemon's log.
+// Logs returns the last n lines of each daemon's log that are not mere information.
 func (e *Engine) Logs(n int) string {
 	var b strings.Builder
 	for _, d := range []*daemon{e.containerd, e.dockerd} {
@@ -355,7 +356,10 @@ func (e *Engine) Logs(n int) string {
 		if err != nil {
 			continue
 		}
-		lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+		lines := slices.DeleteFunc(strings.Split(strings.TrimRight(string(text), "\n"), "\n"), func(line string) bool {
+			// containerd 1.6 warns of every container that ends.
+			return strings.Contains(line, "level=info") && !strings.Contains(line, "level=error") || strings.Contains(line, "cleaning up after shim disconnected")
+		})
 		if len(lines) > n {
 			lines = lines[len(lines)-n:]
 		}

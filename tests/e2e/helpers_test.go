@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// jail is what docker run and docker create need to make a jail.
+const jail = "--runtime=" + engine.Name
+
+// d gives the shared engine to a test and lets it run beside others.
+func d(t *testing.T) *engine.T {
+	t.Helper()
+	t.Parallel()
+	return docker.For(t)
+}
+
+// run runs a jail of the busybox image to its end. args are docker's options, the image and the command.
+func run(d *engine.T, args ...string) engine.Result {
+	d.Helper()
+	return d.Docker(append([]string{"run", "--rm", jail}, args...)...)
+}
+
+// mustRun is run for what has to succeed, and returns the trimmed standard output.
+func mustRun(d *engine.T, args ...string) string {
+	d.Helper()
+	return d.Must(append([]string{"run", "--rm", jail}, args...)...)
+}
+
+// start starts a jail in the background that is removed with the test, and waits until it runs.
+func start(d *engine.T, args ...string) string {
+	d.Helper()
+	return d.Detached(append([]string{jail}, args...)...)
+}
+
+// sleeper starts a jail that does nothing until it is stopped.
+func sleeper(d *engine.T, args ...string) string {
+	d.Helper()
+	return start(d, append(args, engine.Busybox, "sleep", "3600")...)
+}
+
+// sh runs a shell command in a running container; it has to succeed.
+func sh(d *engine.T, id, script string) string {
+	d.Helper()
+	return d.Must("exec", id, "sh", "-c", script)
+}
+
+// probe runs the probe in a new jail and decodes its answer. options come before the image.
+func probe[A any](d *engine.T, options []string, args ...string) A {
+	d.Helper()
+	return decode[A](d, mustRun(d, append(append(options, engine.Busybox, "probe"), args...)...))
+}
+
+// probeIn runs the probe in a running container and decodes its answer. options are docker exec's.
+func probeIn[A any](d *engine.T, options []string, id string, args ...string) A {
+	d.Helper()
+	return decode[A](d, d.Must(append(append([]string{"exec"}, options...), append([]string{id, "probe"}, args...)...)...))
+}
+
+func decode[A any](d *engine.T, text string) A {
+	d.Helper()
+	var a A
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		d.Fatalf("the probe said no JSON: %v\n%s", err, text)
+	}
+	return a
+}
+
+// outcome is the probe's word on one attempt: the error's name, "" when it went through.
+type outcome struct {
+	Errno string `json:"errno"`
+	Note  string `json:"note"`
+	Text  string `json:"text"`
+}
+
+// inspect asks docker inspect for one value.
+func inspect(d *engine.T, id, format string) string {
+	d.Helper()
+	return d.Must("inspect", "--format", format, id)
+}
+
+// folder makes a directory that belongs to uid, with the file "hello" in it.
+func folder(t testing.TB, uid int) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Below the test's directory, so that this one is what the container sees and nothing above it.
+	dir = filepath.Join(dir, "folder")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "hello"), "hello from the host\n", 0o644, uid)
+	chown(t, dir, uid)
+	return dir
+}
+
+// put writes a file that belongs to uid.
+func put(t testing.TB, path, text string, mode os.FileMode, uid int) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	chown(t, path, uid)
+}
+
+func chown(t testing.TB, path string, uid int) {
+	t.Helper()
+	if err := os.Lchown(path, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// owner tells whose a file is on the host, "uid:gid", and its mode.
+func owner(t testing.TB, path string) (string, os.FileMode) {
+	t.Helper()
+	st, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := st.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d", s.Uid, s.Gid), st.Mode()
+}
+
+// content reads a file of the host.
+func content(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// eq compares.
+func eq[V comparable](t testing.TB, what string, got, want V) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+// has tests that text contains part.
+func has(t testing.TB, what, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%s: got %q, want it to contain %q", what, text, part)
+	}
+}
+
+// needAgentjail skips a test of something that only agentjail has when another runtime is tried.
+func needAgentjail(t testing.TB) {
+	t.Helper()
+	if !engine.UnderTestIsAgentjail() {
+		t.Skip("the runtime under test is not agentjail")
+	}
+}

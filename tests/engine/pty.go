@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Terminal is a docker command that runs on a pseudo-terminal, as a person would have it.
+type Terminal struct {
+	t      *T
+	cmd    *exec.Cmd
+	master *os.File
+	cancel context.CancelFunc
+
+	mu   sync.Mutex
+	said bytes.Buffer
+	gone chan struct{} // closed when the command's side of the terminal is closed
+}
+
+// Terminal starts a docker command on a new pseudo-terminal of the given size. It is ended with the test at the latest.
+func (t *T) Terminal(rows, cols int, args ...string) *Terminal {
+	t.Helper()
+	master, slave, err := openPty()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	term := &Terminal{t: t, master: master, cancel: cancel, gone: make(chan struct{})}
+	term.Resize(rows, cols)
+	term.cmd = t.Command(ctx, args...)
+	term.cmd.Env = append(term.cmd.Env, "TERM=xterm")
+	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = slave, slave, slave
+	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := term.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go term.listen()
+	t.Cleanup(func() {
+		cancel()
+		_ = term.cmd.Wait()
+		master.Close()
+	})
+	return term
+}
+
+// openPty opens a new pseudo-terminal. The slave is opened through the master (TIOCGPTPEER, Linux 4.13), since its name
+// means something else where several devpts are mounted.
+func openPty() (master, slave *os.File, err error) {
+	m, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a pseudo-terminal: %w", err)
+	}
+	if err := unix.IoctlSetPointerInt(int(m.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		m.Close()
+		return nil, nil, fmt.Errorf("unlock the pseudo-terminal: %w", err)
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, m.Fd(), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		m.Close()
+		return nil, nil, fmt.Errorf("open the other side of the pseudo-terminal: %w", errno)
+	}
+	return m, os.NewFile(fd, "pty"), nil
+}
+
+// listen collects what the terminal shows.
+func (term *Terminal) listen() {
+	defer close(term.gone)
+	buf := make([]byte, 4096)
+	for {
+		n, err := term.master.Read(buf)
+		term.mu.Lock()
+		term.said.Write(buf[:n])
+		term.mu.Unlock()
+		if err != nil { // EIO when nobody has the other side open any more
+			return
+		}
+	}
+}
+
+// Said is everything the terminal has shown so far.
+func (term *Terminal) Said() string {
+	term.mu.Lock()
+	defer term.mu.Unlock()
+	return term.said.String()
+}
+
+// Type types text; a newline is the return key, which sends a carriage return.
+func (term *Terminal) Type(text string) {
+	term.t.Helper()
+	if _, err := term.master.WriteString(strings.ReplaceAll(text, "\n", "\r")); err != nil {
+		term.t.Fatalf("type %q: %v", text, err)
+	}
+}
+
+// Expect waits until the terminal has shown text.
+func (term *Terminal) Expect(text string) {
+	term.t.Helper()
+	term.t.Eventually(fmt.Sprintf("%q on the terminal", text), func() bool {
+		if strings.Contains(term.Said(), text) {
+			return true
+		}
+		select {
+		case <-term.gone:
+			if strings.Contains(term.Said(), text) {
+				return true
+			}
+			term.t.Fatalf("the command ended without showing %q; it showed: %s", text, cut(term.Said()))
+		default:
+		}
+		return false
+	})
+}
+
+// Resize gives the terminal another size; the command gets SIGWINCH.
+func (term *Terminal) Resize(rows, cols int) {
+	term.t.Helper()
+	ws := unix.Winsize{Row: uint16(rows), Col: uint16(cols)}
+	if err := unix.IoctlSetWinsize(int(term.master.Fd()), unix.TIOCSWINSZ, &ws); err != nil {
+		term.t.Fatalf("resize the terminal: %v", err)
+	}
+}
+
+// Wait waits for the command's end and returns its exit code.
+func (term *Terminal) Wait() int {
+	term.t.Helper()
+	<-term.gone // at the latest when the command is killed for taking too long
+	err := term.cmd.Wait()
+	if term.cmd.ProcessState == nil {
+		term.t.Fatalf("wait for the command: %v", err)
+	}
+	return term.cmd.ProcessState.ExitCode()
+}
