@@ -97,6 +97,12 @@ func load(name string) (*profile, error) {
 	return &p, nil
 }
 
+// allows says whether the profile lists a call as allowed on any architecture:
+// what a profile allows is not refused because the one it extends refuses it.
+func (p *profile) allows(name string) bool {
+	return slices.ContainsFunc(p.Allow, func(g group) bool { return slices.Contains(g.Names, name) })
+}
+
 // archOf maps a GOARCH to its OCI name.
 func archOf(goarch string) (specs.Arch, error) {
 	switch goarch {
@@ -172,6 +178,9 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 			continue
 		}
 		for _, n := range g.Names {
+			if p.allows(n) {
+				continue
+			}
 			c.name = n
 			f.calls = append(f.calls, c)
 		}
@@ -180,15 +189,15 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	return f.oci(), nil
 }
 
-// call brings an argument rule into canonical form. With kill, what the rule
-// refuses is left to the default action, which ends the process.
+// call brings an argument rule into canonical form. With kill, the default
+// action ends the process on what the rule refuses, except softly.
 func (r argRule) call(kill bool) call {
 	var c call
 	for _, conds := range r.allow {
 		c.allow = append(c.allow, argsOf(conds))
 	}
-	if !kill {
-		for _, v := range r.refuse {
+	for _, v := range r.refuse {
+		if v.soft || !kill {
 			c.refuse = append(c.refuse, refusal{args: argsOf(v.conds), answer: answer{specs.ActErrno, v.errno}, rest: len(v.conds) == 0})
 		}
 	}
@@ -229,6 +238,9 @@ func Entries(name, arch string) ([]Entry, error) {
 				e.Rule = r.text
 			}
 			for _, n := range g.Names {
+				if g.Errno != "" && p.allows(n) {
+					continue
+				}
 				e.Name = n
 				out = append(out, e)
 			}

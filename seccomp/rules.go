@@ -16,6 +16,9 @@ type verdict struct {
 	// rule matched.
 	conds []cond
 	errno uint
+	// soft refusals are such as ordinary programs meet on probing: they are
+	// answered even where violations end the process.
+	soft bool
 }
 
 // argRule is a named argument rule: the call is allowed when all conditions
@@ -85,6 +88,9 @@ const (
 
 // otherwise answers errno for everything that no allowing rule matched.
 func otherwise(errno uint) []verdict { return []verdict{{errno: errno}} }
+
+// softly is otherwise for calls that programs probe with.
+func softly(errno uint) []verdict { return []verdict{{errno: errno, soft: true}} }
 
 // ruleOf returns the named argument rule. It is a function and not a
 // map so that a program that never asks pays nothing at start.
@@ -200,7 +206,7 @@ func socketRule() argRule {
 		},
 		refuse: []verdict{
 			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not there".
-			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT},
+			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT, soft: true},
 			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockRaw)}, errno: ePERM},
 			{errno: eAFNOSUPPORT},
 		},
@@ -211,7 +217,7 @@ func socketRule() argRule {
 // Not in it: TCP_ULP (31) and SOL_TLS (282), multicast joins, IPV6_ADDRFORM,
 // IP_OPTIONS, socket filters (SO_ATTACH_*), SO_ZEROCOPY, SO_TXTIME.
 func setsockoptRule() argRule {
-	r := argRule{text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6", refuse: otherwise(eNOPROTOOPT)}
+	r := argRule{text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6", refuse: softly(eNOPROTOOPT)}
 	add := func(level uint32, masks ...cond) {
 		for _, m := range masks {
 			r.allow = append(r.allow, []cond{low(1, level), m})
@@ -258,7 +264,7 @@ func setsockoptRule() argRule {
 // TIOCLINUX (typing into the terminal's input), TIOCSETD (line disciplines),
 // TIOCCONS, SIOCETHTOOL, FS_IOC_SETFLAGS, every device's own requests.
 func ioctlRule() argRule {
-	r := argRule{text: "terminal, pty, FIO*, interface look-ups, FICLONE, FS_IOC_GETFLAGS", refuse: otherwise(eNOTTY)}
+	r := argRule{text: "terminal, pty, FIO*, interface look-ups, FICLONE, FS_IOC_GETFLAGS", refuse: softly(eNOTTY)}
 	for _, m := range []cond{
 		field(1, 0xffffffff&^15, 0x5400),    // TCGETS .. TIOCGPGRP
 		field(1, 0xffffffff&^1, 0x5410),     // TIOCSPGRP, TIOCOUTQ
@@ -304,7 +310,7 @@ func fcntlRule() argRule {
 			{field(1, 0xffffffff&^1, 1030)}, // DUPFD_CLOEXEC, SETPIPE_SZ
 			{field(1, 0xffffffff&^3, 1032)}, // GETPIPE_SZ ADD_SEALS GET_SEALS
 		},
-		refuse: otherwise(eINVAL),
+		refuse: softly(eINVAL),
 	}
 }
 
@@ -312,7 +318,7 @@ func fcntlRule() argRule {
 // PR_SET_MM, PR_SET_SECUREBITS, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_PTRACER,
 // PR_CAP_AMBIENT, speculation and core scheduling controls.
 func prctlRule() argRule {
-	r := argRule{text: "names, death signal, dumpable, keepcaps, seccomp, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: otherwise(eINVAL)}
+	r := argRule{text: "names, death signal, dumpable, keepcaps, seccomp, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: softly(eINVAL)}
 	for _, m := range []cond{
 		low(0, 1),                   // SET_PDEATHSIG
 		field(0, 0xffffffff&^1, 2),  // GET_PDEATHSIG, GET_DUMPABLE
