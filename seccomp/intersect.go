@@ -317,7 +317,15 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 		return
 	}
 	if def.kills() && !(ours.neverKills() && incoming.neverKills()) {
-		return // what is not allowed, the default kills
+		// What is not allowed the default kills, except where ours refuses
+		// softly and the incoming filter does not kill either.
+		for _, r := range ours.refuse {
+			if !r.kills() && !r.rest && ours.spares(r.args) && incoming.spares(r.args) {
+				c.refuse = append(c.refuse, r)
+			}
+		}
+		c.settle()
+		return
 	}
 	if unconditional(c.allow) {
 		return

@@ -25,6 +25,21 @@ func (r *region) neverKills() bool {
 		slices.Contains(r.allow, args{})
 }
 
+// spares is true when no call that a matches ends the process.
+func (r *region) spares(a args) bool {
+	if r.neverKills() || slices.ContainsFunc(r.allow, a.within) {
+		return true
+	}
+	softly := false
+	for _, x := range r.refuse {
+		if x.kills() && !x.apart(a) {
+			return false
+		}
+		softly = softly || !x.kills() && (x.rest || a.within(x.args))
+	}
+	return softly
+}
+
 // spec is a seccomp section read rule by rule.
 type spec struct {
 	def    answer
