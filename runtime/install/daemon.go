@@ -1,0 +1,232 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// daemon is a running dockerd, held by a descriptor so that its number cannot come to mean another process.
+type daemon struct {
+	pid   int
+	pidfd int
+	args  []string
+	why   string // why there is none
+}
+
+func (d *daemon) running() bool { return d.pid != 0 }
+
+func (d *daemon) close() {
+	if d.running() {
+		unix.Close(d.pidfd)
+	}
+}
+
+// findDaemon reads the pidfile and makes sure that the process is a dockerd. A missing or stale pidfile means that none runs.
+func findDaemon(o DockerOptions) (*daemon, error) {
+	b, err := os.ReadFile(o.PIDFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return &daemon{why: "no daemon is running (there is no " + o.PIDFile + ")"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 1 {
+		return nil, fmt.Errorf("%s does not hold a process id", o.PIDFile)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return &daemon{why: fmt.Sprintf("no daemon is running (process %d of %s is gone)", pid, o.PIDFile)}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	d := &daemon{pid: pid, pidfd: fd}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		d.close()
+		return nil, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	// A package upgrade replaces the file under a running daemon.
+	if filepath.Base(strings.TrimSuffix(exe, " (deleted)")) != "dockerd" {
+		d.close()
+		return &daemon{why: fmt.Sprintf("no daemon is running (process %d of %s is %s)", pid, o.PIDFile, exe)}, nil
+	}
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		d.close()
+		return nil, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	d.args = strings.Split(strings.TrimSuffix(string(args), "\x00"), "\x00")
+	return d, nil
+}
+
+// flag returns the values with which the daemon's command line gives a flag (pflag's forms: --name value, --name=value).
+func (d *daemon) flag(name string) []string {
+	var out []string
+	for i, a := range d.args {
+		if v, ok := strings.CutPrefix(a, "--"+name+"="); ok {
+			out = append(out, v)
+		} else if a == "--"+name && i+1 < len(d.args) {
+			out = append(out, d.args[i+1])
+		}
+	}
+	return out
+}
+
+// checkFlags refuses what would leave the change without effect, or the daemon unable to start: it wants every setting either as a
+// flag or in the file, not both.
+func (d *daemon) checkFlags(o DockerOptions) error {
+	file := DefaultConfig
+	if v := d.flag("config-file"); len(v) > 0 {
+		file = v[len(v)-1]
+	}
+	if !filepath.IsAbs(file) {
+		return fmt.Errorf("the daemon (process %d) was started with the relative --config-file %s", d.pid, file)
+	}
+	// Seen from the daemon's own root folder; /var/run and /run are the same.
+	if seen := filepath.Join(fmt.Sprintf("/proc/%d/root", d.pid), file); !sameFile(seen, o.Config) {
+		return fmt.Errorf("the daemon (process %d) reads %s, not %s", d.pid, file, o.Config)
+	}
+	if len(d.flag("add-runtime")) > 0 {
+		return fmt.Errorf("the daemon (process %d) was started with --add-runtime, and then refuses \"runtimes\" in %s: move those flags there", d.pid, o.Config)
+	}
+	if o.Default != "" && len(d.flag("default-runtime")) > 0 {
+		return fmt.Errorf("the daemon (process %d) was started with --default-runtime, and then refuses \"default-runtime\" in %s: move the flag there", d.pid, o.Config)
+	}
+	return nil
+}
+
+// sameFile says whether two paths name the same entry of the same folder; the file need not exist.
+func sameFile(a, b string) bool {
+	if filepath.Base(a) != filepath.Base(b) {
+		return false
+	}
+	x, err1 := os.Stat(filepath.Dir(a))
+	y, err2 := os.Stat(filepath.Dir(b))
+	return errors.Is(err1, os.ErrNotExist) && errors.Is(err2, os.ErrNotExist) || err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// settle has the daemon read its file, unless it shows the wanted state already, and waits until it does.
+func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
+	client := apiClient(p.options.Socket)
+	defer client.CloseIdleConnections()
+	wrong, err := d.ask(ctx, client, p)
+	if err != nil {
+		// A daemon whose API cannot be asked is still told; that it understood is not known then.
+		out.Detail = fmt.Sprintf("the daemon's API cannot be asked: %v", err)
+	} else if wrong == "" {
+		out.Confirmed = true
+		return nil
+	}
+	if !p.Changed() && p.undo {
+		// The file has nothing to tell the daemon any more: Docker forgets what is not in it only at a restart.
+		out.Detail = wrong + " until it is restarted"
+		return nil
+	}
+	if err := unix.PidfdSendSignal(d.pidfd, unix.SIGHUP, nil, 0); err != nil {
+		return fmt.Errorf("signal the daemon (process %d): %w", d.pid, err)
+	}
+	out.Reloaded = true
+	if err != nil {
+		return nil
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		wrong, err = d.ask(ctx, client, p)
+		if err == nil && wrong == "" {
+			out.Confirmed = true
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				wrong = err.Error()
+			}
+			return fmt.Errorf("the daemon (process %d) did not take the change in time: %s; see its log", d.pid, wrong)
+		case <-tick.C:
+		}
+	}
+}
+
+// apiClient speaks to the daemon's socket only.
+func apiClient(socket string) *http.Client {
+	var dialer net.Dialer
+	return &http.Client{
+		Timeout: 5 * time.Second,
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", socket)
+			},
+		},
+	}
+}
+
+// info is the part of the answer to GET /info that matters here.
+type info struct {
+	Runtimes       map[string]entry
+	DefaultRuntime string
+}
+
+// ask compares what the daemon says with the plan; wrong is what differs, "" if nothing does.
+func (d *daemon) ask(ctx context.Context, client *http.Client, p *Plan) (wrong string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/info", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	const most = 8 << 20
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	if err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("GET /info: %s: %s", resp.Status, bytes.TrimSpace(body[:min(len(body), 200)]))
+	}
+	var i info
+	if err := json.Unmarshal(body, &i); err != nil {
+		return "", fmt.Errorf("GET /info: %w", err)
+	}
+	return i.compare(p), nil
+}
+
+func (i info) compare(p *Plan) string {
+	o := p.options
+	for _, r := range o.Runtimes {
+		e, known := i.Runtimes[r.Name]
+		switch {
+		case p.undo && known:
+			return fmt.Sprintf("it still knows the runtime %s", r.Name)
+		case !p.undo && !known:
+			return fmt.Sprintf("it does not know the runtime %s", r.Name)
+		case !p.undo && !e.is(r):
+			return fmt.Sprintf("its runtime %s leads to %s", r.Name, e)
+		}
+	}
+	switch {
+	case p.undo && slices.ContainsFunc(o.Runtimes, func(r Runtime) bool { return r.Name == i.DefaultRuntime }):
+		return fmt.Sprintf("its default runtime is still %s", i.DefaultRuntime)
+	case !p.undo && o.Default != "" && i.DefaultRuntime != o.Default:
+		return fmt.Sprintf("its default runtime is %s", i.DefaultRuntime)
+	}
+	return ""
+}
