@@ -378,9 +378,7 @@ func TestDiff(t *testing.T) {
 	}
 	long := strings.Repeat("line\n", 20)
 	texts := []string{"", "a\n", "a", "b\n", "\n", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\n", "a\nB\nc\nd\ne\nf\ng\nh\ni\nj\nK\nl", long, "x\n" + long, long + "x", "x\n" + long + "x\n" + long + "y\n"}
-	for _, text := range awkward {
-		texts = append(texts, text)
-	}
+	texts = append(texts, awkward...)
 	for i, from := range texts {
 		for j, to := range texts {
 			d := unifiedDiff("f", "f", []byte(from), []byte(to))
