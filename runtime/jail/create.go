@@ -191,7 +191,9 @@ func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps d
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
 	crash.Point("create.staged")
-	if !o.PlainRoot {
+	// An engine's own folder for this container shows the jail's root. A plain
+	// folder of somebody's may serve several containers, and stays as it is.
+	if !o.PlainRoot && (len(p.engine.Storage) > 0 || stage.IsMount(p.rootfs)) {
 		j.EngineRoot, j.EngineRootDev = p.b.Spec.Root.Path, st.Dev
 	}
 	done()

@@ -153,8 +153,8 @@ func (w *Way) inTime(j *state.Jail) (delegate.Time, error) {
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/time", j.InitPid))
 	if err != nil {
-		if !j.InitAlive() {
-			return delegate.Time{}, nil
+		if errors.Is(err, os.ErrNotExist) || !j.InitAlive() {
+			return delegate.Time{}, nil // an exiting process has no namespaces left
 		}
 		return delegate.Time{}, fmt.Errorf("opening the jail's time namespace: %w", err)
 	}

@@ -124,7 +124,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
 	}
-	if err := unix.Mount("agentjail", s.root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
+	if err := unix.Mount(mountSource, s.root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
 		return fmt.Errorf("mounting the layers as overlay: %w", err)
 	}
 	if err := unix.Stat(s.root, &st); err != nil {
@@ -224,9 +224,12 @@ func findLayers(root *os.File, path string) (layers, error) {
 	if stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		return plain, nil // a folder within an overlay: cannot be idmapped, is copied up
 	}
-	opts, err := superOptions(stx.Mnt_id)
+	fsSource, opts, err := superOptions(stx.Mnt_id)
 	if err != nil {
 		return plain, err
+	}
+	if fsSource == mountSource {
+		return plain, fmt.Errorf("another jail's root is mounted at %s (remedy: delete that container first, or `agentjail gc` if it is gone)", path)
 	}
 	dirs := overlayDirs(opts)
 	if len(dirs) == 0 {
@@ -235,12 +238,19 @@ func findLayers(root *os.File, path string) (layers, error) {
 	return commonParent(dirs)
 }
 
-// superOptions returns the file system options of a mount, from mountinfo
-// (proc_pid_mountinfo(5)).
-func superOptions(id uint64) (string, error) {
+// IsMount says whether a folder is where something is mounted.
+func IsMount(f *os.File) bool {
+	var stx unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, 0, &stx)
+	return err == nil && stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// superOptions returns the source and the file system options of a mount, from
+// mountinfo (proc_pid_mountinfo(5)).
+func superOptions(id uint64) (source, opts string, err error) {
 	data, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	prefix := fmt.Sprintf("%d ", id)
 	text := string(data)
@@ -254,11 +264,13 @@ func superOptions(id uint64) (string, error) {
 		if !strings.HasPrefix(line, prefix) {
 			continue
 		}
-		if i := strings.LastIndexByte(line, ' '); i >= 0 {
-			return unoctal(line[i+1:]), nil
+		if _, tail, ok := strings.Cut(line, " - "); ok {
+			if f := strings.Split(tail, " "); len(f) == 3 { // type, source, options
+				return unoctal(f[1]), unoctal(f[2]), nil
+			}
 		}
 	}
-	return "", fmt.Errorf("mount %d is not in mountinfo", id)
+	return "", "", fmt.Errorf("mount %d is not in mountinfo", id)
 }
 
 // unoctal resolves the \ooo escapes of mountinfo.

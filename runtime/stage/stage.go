@@ -43,6 +43,9 @@ type Staged struct {
 	Notes []string
 }
 
+// mountSource is what mount tables show as the source of our mounts.
+const mountSource = "agentjail"
+
 // Names below the state folder.
 const (
 	layerDir = "layer" // tmpfs: the throw-away layer and mount points
@@ -133,7 +136,7 @@ func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) 
 // makeLayer mounts the tmpfs that all of the jail's own files are in.
 func (s *stager) makeLayer() error {
 	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
-	if err := unix.Mount("agentjail", s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts); err != nil {
+	if err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts); err != nil {
 		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
 	}
 	for _, d := range []string{"upper", "work", "low", "m"} {
