@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+func TestLogsFollow(t *testing.T) {
+	d := d(t)
+	id := start(d, engine.Busybox, "sh", "-c", "for i in $(seq 1 2000); do echo line $i; done; echo last >&2; exit 3")
+	r := d.Docker("logs", "-f", id) // ends with the container
+	eq(t, "lines", strings.Count(r.Stdout, "\n"), 2000)
+	eq(t, "stderr", r.Stderr, "last\n")
+	eq(t, "tail", d.Must("logs", "--tail", "1", id), "line 2000")
+}
+
+func TestAttach(t *testing.T) {
+	d := d(t)
+	id := d.Created(jail, "-i", engine.Busybox, "cat")
+	r := d.DockerIn(strings.NewReader("through and back\n"), "start", "-a", "-i", id)
+	eq(t, "stdout", r.Stdout, "through and back\n")
+}
+
+func TestStats(t *testing.T) {
+	d := d(t)
+	id := sleeper(d, "-m", "256m")
+	fields := strings.Split(d.Must("stats", "--no-stream", "--format", "{{.ID}}|{{.MemUsage}}|{{.PIDs}}|{{.CPUPerc}}|{{.NetIO}}", id), "|")
+	if len(fields) != 5 || strings.HasPrefix(fields[1], "0B") || !strings.Contains(fields[1], "256MiB") || fields[2] == "0" || fields[2] == "--" {
+		t.Errorf("docker stats: %q", fields)
+	}
+}
+
+func TestTop(t *testing.T) {
+	d := d(t)
+	id := sleeper(d)
+	out := d.Must("top", id)
+	has(t, "docker top", out, "sleep 3600")
+	has(t, "docker top with options", d.Must("top", id, "-o", "pid,args"), "sleep 3600")
+}
+
+func TestPause(t *testing.T) {
+	d := d(t)
+	id := start(d, engine.Busybox, "sh", "-c", "while :; do echo tick; sleep 0.01; done")
+	d.Must("pause", id)
+	eq(t, "state", inspect(d, id, "{{.State.Status}} {{.State.Paused}}"), "paused true")
+	before := d.Must("logs", id)
+	if r := d.Docker("exec", id, "true"); r.Code == 0 {
+		t.Errorf("exec into a paused container works: %s", r)
+	}
+	eq(t, "log while paused", d.Must("logs", id), before)
+	d.Must("unpause", id)
+	d.Eventually("the container goes on", func() bool { return len(d.Must("logs", id)) > len(before) })
+	eq(t, "state", inspect(d, id, "{{.State.Status}}"), "running")
+}
+
+func TestStop(t *testing.T) {
+	d := d(t)
+	polite := start(d, engine.Busybox, "sh", "-c", "trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 0.05; done")
+	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", polite), "ready") })
+	d.Must("stop", polite)
+	eq(t, "polite", inspect(d, polite, "{{.State.ExitCode}}"), "5")
+	has(t, "log", d.Must("logs", polite), "bye")
+
+	deaf := start(d, engine.Busybox, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
+	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", deaf), "ready") })
+	d.Must("stop", "-t", "1", deaf)
+	eq(t, "deaf", inspect(d, deaf, "{{.State.ExitCode}}"), "137")
+}
+
+func TestKillSignal(t *testing.T) {
+	d := d(t)
+	id := start(d, engine.Busybox, "sh", "-c", "trap 'echo got-usr1' USR1; echo ready; while :; do sleep 0.05; done")
+	d.Eventually("ready", func() bool { return strings.Contains(d.Must("logs", id), "ready") })
+	d.Must("kill", "-s", "USR1", id)
+	d.Eventually("the trap", func() bool { return strings.Contains(d.Must("logs", id), "got-usr1") })
+	eq(t, "state", inspect(d, id, "{{.State.Running}}"), "true")
+	d.Must("kill", id)
+	eq(t, "exit code", d.Must("wait", id), "137")
+}
+
+func TestRestart(t *testing.T) {
+	d := d(t)
+	dir := folder(t, 1000)
+	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo started >> /w/log; trap 'exit 0' TERM; while :; do sleep 0.05; done")
+	d.Eventually("first start", func() bool { b, _ := os.ReadFile(dir + "/log"); return len(b) > 0 })
+	first := inspect(d, id, "{{.State.Pid}}")
+	d.Must("restart", id)
+	d.Eventually("second start", func() bool { return content(t, dir+"/log") == "started\nstarted\n" })
+	if second := inspect(d, id, "{{.State.Pid}}"); second == first || second == "0" {
+		t.Errorf("pid %s after %s", second, first)
+	}
+	d.Must("stop", id)
+	d.Must("start", id)
+	d.Eventually("third start", func() bool { return content(t, dir+"/log") == "started\nstarted\nstarted\n" })
+	eq(t, "works", sh(d, id, "id -u"), "0")
+}
+
+func TestWait(t *testing.T) {
+	d := d(t)
+	id := start(d, engine.Busybox, "sh", "-c", "sleep 0.2; exit 17")
+	eq(t, "docker wait", d.Must("wait", id), "17")
+}
+
+func TestRename(t *testing.T) {
+	d := d(t)
+	id := sleeper(d, "--name", "e2e-old-name")
+	d.Must("rename", "e2e-old-name", "e2e-new-name")
+	eq(t, "exec by the new name", d.Must("exec", "e2e-new-name", "echo", "yes"), "yes")
+	_ = id
+}
+
+func TestInspect(t *testing.T) {
+	d := d(t)
+	id := sleeper(d, "-e", "A=B", "--label", "l=v", "-m", "100m")
+	eq(t, "fields", inspect(d, id, `{{.HostConfig.Runtime}} {{.State.Running}} {{index .Config.Labels "l"}} {{.HostConfig.Memory}} {{.Config.Image}}`),
+		engine.Name+" true v 104857600 "+engine.Busybox)
+	pid, err := strconv.Atoi(inspect(d, id, "{{.State.Pid}}"))
+	if err != nil || pid <= 1 {
+		t.Fatalf("pid %d: %v", pid, err)
+	}
+}
+
+func TestHealthcheck(t *testing.T) {
+	d := d(t)
+	health := []string{"--health-interval", "200ms", "--health-retries", "2", "--health-timeout", "10s"}
+	good := sleeper(d, append(health, "--health-cmd", "test -e /etc/passwd && id -u")...)
+	bad := sleeper(d, append(health, "--health-cmd", "echo broken; exit 1")...)
+	d.Eventually("healthy", func() bool { return inspect(d, good, "{{.State.Health.Status}}") == "healthy" })
+	d.Eventually("unhealthy", func() bool { return inspect(d, bad, "{{.State.Health.Status}}") == "unhealthy" })
+	has(t, "the check's output", inspect(d, bad, "{{range .State.Health.Log}}{{.Output}}{{end}}"), "broken")
+}
+
+func TestRestartPolicy(t *testing.T) {
+	t.Run("on-failure", func(t *testing.T) {
+		d := d(t)
+		id := start(d, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo try; exit 3")
+		d.Eventually("the last try", func() bool {
+			return inspect(d, id, "{{.RestartCount}} {{.State.Status}}") == "2 exited"
+		})
+		eq(t, "exit code", inspect(d, id, "{{.State.ExitCode}}"), "3")
+		eq(t, "log", d.Must("logs", id), "try\ntry\ntry")
+	})
+	t.Run("always", func(t *testing.T) {
+		d := d(t)
+		id := start(d, "--restart", "always", engine.Busybox, "sh", "-c", "echo try; sleep 0.1")
+		d.Eventually("restarts", func() bool { n, _ := strconv.Atoi(inspect(d, id, "{{.RestartCount}}")); return n >= 2 })
+		d.Must("stop", id)
+		eq(t, "state", inspect(d, id, "{{.State.Running}} {{.State.Restarting}}"), "false false")
+	})
+}
+
+// TestLiveRestore: jails outlive a dockerd that stops or crashes, and are under its control again after.
+func TestLiveRestore(t *testing.T) {
+	t.Parallel()
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.Start(engine.Options{Runtimes: map[string]string{engine.Name: under}, LiveRestore: true, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.ImportBusybox(); err != nil {
+		t.Fatal(err)
+	}
+	d := e.For(t)
+	id := sleeper(d)
+	ends := start(d, engine.Busybox, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.05; done; exit 6")
+	pid := inspect(d, id, "{{.State.Pid}}")
+	for _, c := range []struct {
+		name string
+		down func() error
+	}{{"stop", e.StopDockerd}, {"crash", e.KillDockerd}} {
+		if err := c.down(); err != nil {
+			t.Fatal(c.name, err)
+		}
+		if _, err := os.Stat("/proc/" + pid + "/ns"); err != nil {
+			t.Fatalf("after dockerd's %s the jail is gone: %v", c.name, err)
+		}
+		if err := e.StartDockerd(); err != nil {
+			t.Fatal(c.name, err)
+		}
+		eq(t, "pid after "+c.name, inspect(d, id, "{{.State.Pid}}"), pid)
+		eq(t, "exec after "+c.name, sh(d, id, "id -u"), "0")
+	}
+	sh(d, ends, "touch /tmp/end")
+	eq(t, "exit code", d.Must("wait", ends), "6")
+	d.Must("stop", "-t", "1", id)
+	d.Must("start", id)
+	eq(t, "exec after a new start", sh(d, id, "id -u"), "0")
+}
