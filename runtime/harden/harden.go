@@ -27,6 +27,9 @@ type Facts struct {
 	// Sources describes what each bind mount of the incoming spec would mount,
 	// by index in Spec.Mounts; nil for other mounts.
 	Sources []*source.Fact
+	// NoAppArmor says why the kernel's AppArmor cannot be used, where Host says
+	// that there is none to use.
+	NoAppArmor string
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
 	// Unknown lists fields of config.json that this version does not know, and

@@ -37,5 +37,9 @@ func lsm(p *pass) {
 		p.refuse("policy requires AppArmor or SELinux, and this kernel confines with neither (remedy: boot with lsm=...,apparmor, or set apparmor.required = false)")
 		return
 	}
-	p.missing(report.Access, "process.apparmorProfile", "this kernel confines with neither AppArmor nor SELinux; the other walls of ring 1 stand")
+	why := "this kernel confines with neither AppArmor nor SELinux"
+	if p.f.NoAppArmor != "" {
+		why = p.f.NoAppArmor
+	}
+	p.missing(report.Access, "process.apparmorProfile", why+"; the other walls of ring 1 stand")
 }

@@ -98,7 +98,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 		return err
 	}
 	crash.Point("create.claimed")
-	if err := w.create(o, j, d, caps); err != nil {
+	if err := w.create(ctx, o, j, d, caps); err != nil {
 		var ended *ExitError
 		if o.Run && errors.As(err, &ended) && j.Started {
 			return err // it ran, and was cleaned up after
@@ -148,7 +148,7 @@ func (w *Way) claim(j *state.Jail) error {
 	return w.Store.Create(j)
 }
 
-func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps delegate.Caps) error {
+func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *delegate.Runtime, caps delegate.Caps) error {
 	done := w.station("load")
 	p, err := w.load(o.ID, j.Bundle, o.PlainRoot)
 	if err != nil {
@@ -163,6 +163,9 @@ func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps d
 	}
 	crash.Point("create.ids")
 	p.facts.IDs = j.IDs
+	if err := ensureLSM(ctx, &p.facts, w.Policy); err != nil {
+		return err
+	}
 	p.facts.DelegateKnowsMore = knowsMore(caps.OCIMax)
 	p.res, p.rep, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
 	w.tell(p.rep)
@@ -173,10 +176,6 @@ func (w *Way) create(o CreateOptions, j *state.Jail, d *delegate.Runtime, caps d
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
 	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)
 	done()
-
-	if err := ensureLSM(p.facts.Host, j.Policy); err != nil {
-		return err
-	}
 
 	done = w.station("stage")
 	p.res.Plan.Plain = o.PlainRoot

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
 )
 
@@ -57,12 +58,30 @@ func (w *Way) seal(j *state.Jail) error {
 		return err
 	}
 	defer ns.Close()
-	rep, err := netseal.Seal(ns)
+	sealed, err := netseal.Seal(ns)
 	if err != nil {
 		return err
 	}
-	_ = rep
-	return nil
+	return w.reportSeal(j, sealed)
+}
+
+// reportSeal adds what was found in the network namespace to the jail's report.
+func (w *Way) reportSeal(j *state.Jail, sealed netseal.Report) error {
+	missing := sealed.Missing()
+	if len(sealed.Links) == 0 && len(missing) == 0 {
+		return nil
+	}
+	rep, err := w.Store.Report(j)
+	if err != nil {
+		return err
+	}
+	for _, l := range sealed.Links {
+		rep.Add(report.Change{Ring: report.Resources, Kind: report.Lost, Field: "network interface " + l.Name, Was: "up", Now: "down", Why: "the jail's network is empty"})
+	}
+	for _, m := range missing {
+		rep.Add(report.Change{Ring: report.Resources, Kind: report.Missing, Field: "network seal: " + m.Name, Why: m.Detail})
+	}
+	return w.Store.SaveReport(j, rep)
 }
 
 // ExecOptions are the options of exec. Process is nil when the process comes as
@@ -106,7 +125,11 @@ func (w *Way) Exec(o ExecOptions) error {
 	if o.Change != nil {
 		o.Change(&p)
 	}
-	h, rep, err := harden.Process(&p, j.Policy, harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs})
+	facts := harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs}
+	if j.Process != nil && j.Process.ApparmorProfile == "" {
+		facts.Host.AppArmor = false // the jail itself had to do without
+	}
+	h, rep, err := harden.Process(&p, j.Policy, facts)
 	w.tell(rep)
 	if err != nil {
 		return err
