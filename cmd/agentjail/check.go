@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/check"
+	"agentjail.dev/runtime/jail"
+)
+
+func checkCommand() *cli.Command {
+	return &cli.Command{
+		Name: "check", Usage: "say whether this host can hold each ring",
+		Description: "One line for each feature, found by trying it: ok, warning (jails start, with\nless than there could be) or missing (no jail starts), the ring, what was found,\nand what can be done. Exit status 0 when a jail can start. Leaves nothing behind.",
+		Flags:       []cli.Flag{jsonFlag},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			r := check.Run(check.Options{PolicyPath: c.String("config"), Profile: profileName(os.Args[0])})
+			var err error
+			if c.Bool("json") {
+				err = printJSON(c, r)
+			} else {
+				err = r.Text(c.App.Writer)
+			}
+			if err == nil && !r.CanStart {
+				err = &jail.ExitError{Code: 1}
+			}
+			return err
+		},
+	}
+}
+
+// jsonFlag is of every command that people and programs read.
+var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON"}
+
+func printJSON(c *cli.Context, v any) error {
+	enc := json.NewEncoder(c.App.Writer)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func noArguments(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return fmt.Errorf("%q takes no argument (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+// Package check finds out whether this host can hold the three rings. It tries
+// rather than compares version numbers: distributions take features back to old
+// kernels, and switch them off in new ones.
+//
+// What a probe makes (mounts, namespaces, filters) it makes on a thread of its
+// own or in a process that ends with it, so that nothing is left when it is
+// killed. Nothing is written to the host's file systems, nor to the files that
+// the way of a bundle keeps.
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/state"
+)
+
+// Status is the answer of a probe.
+type Status string
+
+// The answers. Missing stops every jail from starting; with a warning jails
+// start, with less than there could be, or with a risk that is named.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning"
+	Missing Status = "missing"
+)
+
+// Rings as they are printed: what is of no single ring is of all.
+const (
+	ringAll       = "all"
+	ringResources = "2"
+	ringAccess    = "1"
+	ringKernel    = "0"
+)
+
+// Result is what one probe found out.
+type Result struct {
+	Name   string `json:"name"` // stable, for programs
+	Status Status `json:"status"`
+	Ring   string `json:"ring"`             // "2", "1", "0" or "all"
+	What   string `json:"what"`             // the feature
+	Detail string `json:"detail"`           // what was found, or why not
+	Remedy string `json:"remedy,omitempty"` // what the host's owner can do
+}
+
+// Report is the result of all probes, from ring 2 inwards.
+type Report struct {
+	// CanStart says that no probe answered Missing.
+	CanStart bool     `json:"canStart"`
+	Results  []Result `json:"results"`
+}
+
+// answer is a probe's own word; how grave a failure is, the table says.
+type answer struct {
+	ok     bool
+	warn   bool // a failure that stops nothing, even where the probe is required
+	detail string
+	remedy string
+}
+
+func ok(format string, args ...any) answer {
+	return answer{ok: true, detail: fmt.Sprintf(format, args...)}
+}
+
+func fail(remedy, format string, args ...any) answer {
+	return answer{remedy: remedy, detail: fmt.Sprintf(format, args...)}
+}
+
+func warn(remedy, format string, args ...any) answer {
+	return answer{warn: true, remedy: remedy, detail: fmt.Sprintf(format, args...)}
+}
+
+// probe is one line of the table.
+type probe struct {
+	name, ring, what string
+	required         func(policy.Policy) bool // whether no jail starts without it
+	run              func(*env) answer
+}
+
+func always(policy.Policy) bool { return true }
+func never(policy.Policy) bool  { return false }
+
+// namePrivileges is the probe without which the others say little.
+const namePrivileges = "privileges"
+
+// Options says which policy and state folder the check is for.
+type Options struct {
+	PolicyPath string // policy.DefaultPath if empty
+	Profile    string // [profiles.NAME] of it, or ""
+	StateRoot  string // state.DefaultRoot if empty
+}
+
+// env is what the probes look at. Tests put folders of their own in place.
+type env struct {
+	opts   Options
+	etc    string // /etc
+	run    string // /run
+	dpkg   string // /var/lib/dpkg
+	doc    string // /usr/share/doc
+	cgroup string // /sys/fs/cgroup
+	store  state.Store
+
+	policy    policy.Policy // Default when it cannot be read
+	policyErr error
+	host      host.Facts
+}
+
+func newEnv(o Options) *env {
+	if o.PolicyPath == "" {
+		o.PolicyPath = policy.DefaultPath
+	}
+	if o.StateRoot == "" {
+		o.StateRoot = state.DefaultRoot
+	}
+	e := &env{
+		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot,
+		store: state.Store{Root: o.StateRoot}, host: host.Read(),
+	}
+	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.Profile); e.policyErr != nil {
+		e.policy = policy.Default()
+	}
+	return e
+}
+
+// patience bounds one probe. They take milliseconds; a delegate on a dead
+// network share would take forever.
+const patience = 5 * time.Second
+
+// Run runs all probes. It takes some tenths of a second and needs root: without
+// it the probes say so.
+func Run(o Options) *Report { return runProbes(newEnv(o), probes, patience) }
+
+func runProbes(e *env, table []probe, patience time.Duration) *Report {
+	r := &Report{CanStart: true}
+	privileged := true
+	for _, p := range table {
+		res := p.result(e, patience)
+		if res.Status == Missing {
+			r.CanStart = false
+			privileged = privileged && p.name != namePrivileges
+		}
+		if !privileged && res.Status != OK && p.name != namePrivileges {
+			res.Remedy = "first as for privileges" // the rest follows from that
+		}
+		r.Results = append(r.Results, res)
+	}
+	return r
+}
+
+func (p probe) result(e *env, patience time.Duration) Result {
+	done := make(chan answer, 1)
+	go func() { done <- p.run(e) }()
+	var a answer
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case a = <-done:
+	case <-timer.C:
+		a = fail("look at the kernel's log and at hanging file systems", "no answer within %v", patience)
+	}
+	r := Result{Name: p.name, Status: OK, Ring: p.ring, What: p.what, Detail: a.detail, Remedy: a.remedy}
+	switch {
+	case a.ok:
+	case !a.warn && p.required(e.policy):
+		r.Status = Missing
+	default:
+		r.Status = Warning
+	}
+	return r
+}

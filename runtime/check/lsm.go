@@ -1,0 +1,90 @@
+package check
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/apparmor"
+)
+
+// parsers are where distributions put the program that compiles AppArmor
+// profiles.
+var parsers = []string{"/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"}
+
+// lsmConfines says whether a security module can confine jails.
+func lsmConfines(e *env) answer {
+	name := e.policy.AppArmor.Profile
+	switch {
+	case apparmor.Enabled():
+		loaded, err := apparmor.Loaded(name)
+		parser := slices.ContainsFunc(parsers, func(p string) bool { return unix.Access(p, unix.X_OK) == nil })
+		switch {
+		case err == nil && loaded:
+			return ok("AppArmor, profile %s is loaded", name)
+		case !parser:
+			return fail("install the package apparmor", "AppArmor is on, but apparmor_parser is missing and profile %s is not loaded", name)
+		case err != nil:
+			return fail("mount securityfs", "AppArmor is on, but %v", err)
+		}
+		return ok("AppArmor, profile %s is loaded with the first jail", name)
+	case e.host.SELinux:
+		return ok("SELinux: jails keep the label that the engine gives (Docker: selinux-enabled)")
+	}
+	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other walls of ring 1 stand alone")
+}
+
+// landlock asks for the ABI (landlock_create_ruleset(2)).
+func landlock(*env) answer {
+	const versionFlag = 1 // LANDLOCK_CREATE_RULESET_VERSION
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
+	switch errno {
+	case 0:
+		return ok("ABI %d", abi)
+	case unix.EOPNOTSUPP:
+		return fail("boot with lsm=...,landlock", "built into the kernel, but off")
+	}
+	return fail("boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK and lsm=...,landlock", "%v", errno)
+}
+
+// bpfLSM looks for the module in the kernel's list, and for the types that
+// portable programs are matched with.
+func bpfLSM(*env) answer {
+	mods, err := modules()
+	if err != nil {
+		return warn("mount securityfs", "the kernel's security modules are not known: %v", err)
+	}
+	if !slices.Contains(mods, "bpf") {
+		return fail("boot with lsm=...,bpf on a kernel with CONFIG_BPF_LSM", "not among the kernel's security modules (%s)", strings.Join(mods, ", "))
+	}
+	if unix.Access("/sys/kernel/btf/vmlinux", unix.R_OK) != nil {
+		return fail("boot a kernel with CONFIG_DEBUG_INFO_BTF", "there, but the kernel does not describe its types (BTF)")
+	}
+	return ok("there, with BTF (modules: %s)", strings.Join(mods, ", "))
+}
+
+// modules lists the active security modules, from securityfs mounted where
+// nobody else sees it.
+func modules() ([]string, error) {
+	var list string
+	err := inMounts(func(dir string) error {
+		at := filepath.Join(dir, "security")
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return err
+		}
+		if err := unix.Mount("agentjail-check", at, "securityfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(at, "lsm"))
+		list = strings.TrimSpace(string(b))
+		return err
+	})
+	if err == nil && list == "" {
+		err = errors.New("the list is empty")
+	}
+	return strings.Split(list, ","), err
+}

@@ -1,0 +1,38 @@
+package check
+
+import "agentjail.dev/runtime/policy"
+
+// probes is all that is looked at, in the order of the output. A ring's probes
+// stand together, the outermost ring first.
+var probes = []probe{
+	{namePrivileges, ringAll, "privileges", always, privileges},
+	{"policy", ringAll, "policy file", always, policyFile},
+	{"delegate", ringAll, "delegate", always, delegateFound},
+	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
+	{"state", ringAll, "state folder", always, stateFolder},
+
+	{"namespaces", ringResources, "namespaces", always, plainNamespaces},
+	{"cgroup-namespace", ringResources, "cgroup namespace", always, cgroupNamespace},
+	{"time-namespace", ringResources, "time namespace", never, timeNamespace},
+	{"mount-api", ringResources, "mount calls by file", always, mountAPI},
+	{"tmpfs", ringResources, "capped tmpfs", always, cappedTmpfs},
+	{"overlay", ringResources, "throw-away layer", always, plainOverlay},
+	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
+	{"network-seal", ringResources, "network seal", always, networkSeal},
+	{"cgroup", ringResources, "control groups", never, cgroups},
+	{"cgroup-pids", ringResources, "limit on processes", never, limitOn("pids")},
+	{"cgroup-memory", ringResources, "limit on memory", never, limitOn("memory")},
+	{"cgroup-swap", ringResources, "limit on swap", never, limitOn("swap")},
+	{"cgroup-cpu", ringResources, "limit on processors", never, limitOn("cpu")},
+	{"cgroup-io", ringResources, "limit on disk I/O", never, limitOn("io")},
+
+	{"user-namespace", ringAccess, "user namespace", always, userNamespace},
+	{"id-pool", ringAccess, "host ids for jails", always, idPool},
+	{"idmapped-mounts", ringAccess, "owner mapping of mounts", never, idmappedMounts},
+	{"lsm", ringAccess, "AppArmor or SELinux", func(p policy.Policy) bool { return p.AppArmor.Required }, lsmConfines},
+	{"landlock", ringAccess, "Landlock", never, landlock},
+
+	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
+	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},
+	{"bpf-lsm", ringKernel, "eBPF LSM", never, bpfLSM},
+}
