@@ -174,6 +174,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	spec := p.res.Spec
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
+	j.CgroupDirs = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup)
 	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)
 	done()
 

@@ -2,7 +2,6 @@ package jail
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -195,42 +194,4 @@ func onHostThread(f func() error) error {
 		done <- f()
 	}()
 	return <-done
-}
-
-// removeCgroups takes away control groups that a killed delegate left empty.
-// The delegate removes them on every other way.
-func removeCgroups(j *state.Jail) error {
-	if j.CgroupsPath == "" || strings.Contains(j.CgroupsPath, ":") || filepath.Clean(j.CgroupsPath) == "/" {
-		return nil // systemd's, which ends its own
-	}
-	path := filepath.Clean("/" + j.CgroupsPath)
-	roots, err := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs")
-	if err != nil {
-		return err
-	}
-	for _, r := range append(roots, "/sys/fs/cgroup/cgroup.procs") {
-		_ = removeTree(filepath.Join(filepath.Dir(r), path))
-	}
-	return nil
-}
-
-// removeTree removes a control group and those below it; a group with a living
-// process stays.
-func removeTree(dir string) error {
-	err := unix.Rmdir(dir)
-	if err == nil || err == unix.ENOENT || err == unix.ENOTDIR {
-		return nil
-	}
-	entries, rerr := os.ReadDir(dir)
-	if rerr != nil {
-		return rerr
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return unix.Rmdir(dir)
 }

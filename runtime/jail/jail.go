@@ -199,7 +199,7 @@ func (w *Way) GC(_ context.Context, max int) ([]string, error) {
 				}
 			}
 		} else {
-			j.EngineRoot, j.CgroupsPath = "", "" // gone with that boot
+			j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
 		}
 		return w.release(j)
 	})

@@ -63,7 +63,10 @@ type Jail struct {
 	EngineRoot    string `json:"engineRoot,omitempty"`
 	EngineRootDev uint64 `json:"engineRootDev,omitempty"`
 	CgroupsPath   string `json:"cgroupsPath,omitempty"`
-	SystemdCgroup bool   `json:"systemdCgroup,omitempty"`
+	// CgroupDirs are the control group folders that did not exist before the
+	// jail.
+	CgroupDirs    []string `json:"cgroupDirs,omitempty"`
+	SystemdCgroup bool     `json:"systemdCgroup,omitempty"`
 	// OwnTime says that the time namespace is ours to enter, since the
 	// delegate does not know of it.
 	OwnTime bool `json:"ownTime,omitempty"`

@@ -1,0 +1,123 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/state"
+)
+
+// cgroupDirs are the control group folders that the delegate will make for a
+// container: only those that do not exist yet, since what was there before is
+// not the jail's to remove. The systemd driver's are systemd's to end.
+func cgroupDirs(cgroupsPath, id string, systemd bool) []string {
+	if systemd || strings.Contains(cgroupsPath, ":") {
+		return nil
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil
+	}
+	// An empty path is the id, below the caller's own group (runc
+	// libcontainer/specconv).
+	rel := cgroupsPath
+	if rel == "" {
+		rel = id
+	}
+	var out []string
+	for _, line := range strings.Split(strings.TrimSpace(string(own)), "\n") {
+		f := strings.SplitN(line, ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		for _, root := range hierarchyRoots(f[1]) {
+			dir := filepath.Join(root, filepath.Clean("/"+rel))
+			if !filepath.IsAbs(rel) {
+				dir = filepath.Join(root, f[2], filepath.Clean("/"+rel))
+			}
+			if dir == root {
+				continue
+			}
+			if _, err := os.Lstat(root); err != nil {
+				continue
+			}
+			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+				out = append(out, dir)
+			}
+		}
+	}
+	return out
+}
+
+// hierarchyRoots is where a line of /proc/self/cgroup (cgroups(7)) is mounted.
+func hierarchyRoots(controllers string) []string {
+	if controllers == "" { // version 2, alone or beside version 1
+		return []string{host.CgroupRoot, filepath.Join(host.CgroupRoot, "unified")}
+	}
+	return []string{filepath.Join(host.CgroupRoot, strings.TrimPrefix(controllers, "name="))}
+}
+
+// cgroupPatience is how long a killed process may take to leave its group.
+const cgroupPatience = 2 * time.Second
+
+// removeCgroups ends what a killed delegate left in the jail's control groups,
+// and removes them. On every other way the delegate has done so.
+func removeCgroups(j *state.Jail) error {
+	var errs []error
+	deadline := time.Now().Add(cgroupPatience)
+	for _, dir := range j.CgroupDirs {
+		for {
+			err := removeGroup(dir)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+				errs = append(errs, fmt.Errorf("removing control group %s: %w", dir, err))
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeGroup kills what is in a group and removes it with those below it.
+func removeGroup(dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || err == unix.ENOENT || err == unix.ENOTDIR {
+		return nil
+	}
+	if procs, rerr := os.ReadFile(filepath.Join(dir, "cgroup.procs")); rerr == nil {
+		for _, p := range strings.Fields(string(procs)) {
+			if pid, perr := strconv.Atoi(p); perr == nil && pid > 1 && pid != os.Getpid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}
+	entries, rerr := os.ReadDir(dir)
+	if rerr != nil {
+		if errors.Is(rerr, os.ErrNotExist) {
+			return nil
+		}
+		return rerr
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeGroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+		return err
+	}
+	return nil
+}
