@@ -148,16 +148,15 @@ func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		wrong, err = d.ask(ctx, client, p)
-		if err == nil && wrong == "" {
+		switch answer, err := d.ask(ctx, client, p); {
+		case err == nil && answer == "":
 			out.Confirmed = true
 			return nil
+		case err == nil:
+			wrong = answer // the last one that it gave is the reason if there is no other in time
 		}
 		select {
 		case <-ctx.Done():
-			if err != nil {
-				wrong = err.Error()
-			}
 			return fmt.Errorf("the daemon (process %d) did not take the change in time: %s; see its log", d.pid, wrong)
 		case <-tick.C:
 		}

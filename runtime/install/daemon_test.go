@@ -205,7 +205,7 @@ func TestRealDockerMissedReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := p.Apply(context.Background()); err == nil || !strings.Contains(err.Error(), "does not know the runtime another") {
+	if r, err := p.Apply(context.Background()); err == nil || !strings.Contains(err.Error(), "did not take the change in time: it does not know the runtime another") {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
