@@ -11,6 +11,10 @@
 //   - resolver: 127.0.0.11, through which Docker forwards names to the outside, is unreachable;
 //   - sysctls: no forwarding, no ARP answers, no IPv6 on interfaces to come, reverse path checked.
 //
+// What an engine notices: its interfaces are there and countable, and a further network can be connected and disconnected. Only when it
+// wants to set a default route after the seal is it told that the network is unreachable (tried with Docker 20.10), since the gateway
+// is looked up by the same rules.
+//
 // What the walls stop: the workload's sockets of the families inet and inet6 without capabilities over the namespace. Packet sockets
 // (CAP_NET_RAW), other families (vsock, TIPC) and changes to the walls (CAP_NET_ADMIN) are the business of the capability and seccomp
 // rings.
