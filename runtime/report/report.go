@@ -8,6 +8,8 @@ import (
 	"io"
 	"sort"
 	"strings"
+
+	"agentjail.dev/runtime/internal/printable"
 )
 
 // Ring is one of the three walls. The numbers count inwards: ring 0 is the
@@ -110,7 +112,8 @@ func (r *Report) Text(w io.Writer) error {
 			fmt.Fprintln(w, "  nothing to change")
 		}
 		for _, c := range cs {
-			if _, err := fmt.Fprintf(w, "  %-8s %s\n", c.Kind, c); err != nil {
+			// Parts of a change come from the bundle.
+			if _, err := fmt.Fprintf(w, "  %-8s %s\n", c.Kind, printable.Line(c.String(), 0)); err != nil {
 				return err
 			}
 		}
