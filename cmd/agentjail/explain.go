@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/report"
+)
+
+func explainCommand() *cli.Command {
+	return &cli.Command{
+		Name: "explain", Usage: "say what would change in a bundle, and why", ArgsUsage: "BUNDLE",
+		Description: "Hardens the bundle as create would and prints every change by ring: lost (asked\nfor and not granted), lowered, set, dropped, and missing (what this host cannot\ngive). Changes nothing. Exit status 1 when the bundle would be refused.",
+		Flags:       []cli.Flag{jsonFlag},
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return fmt.Errorf("%q requires exactly 1 argument, a bundle's folder (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
+			}
+			w, err := newWay(c)
+			if err != nil {
+				return err
+			}
+			x, refused := w.Explain(c.Args().First())
+			if c.Bool("json") {
+				return explainJSON(c, x, refused)
+			}
+			if x.Report != nil {
+				if err := x.Report.Text(c.App.Writer); err != nil {
+					return err
+				}
+			}
+			if refused == nil {
+				fmt.Fprintf(c.App.Writer, "%d changes, %d of them grants lost; the host ids stand for those that the jail will get\n",
+					len(x.Report.Changes), len(x.Report.Of(report.Lost)))
+			}
+			return refused
+		},
+	}
+}
+
+// explanation is what programs get.
+type explanation struct {
+	Refused string          `json:"refused,omitempty"` // why no jail would start
+	Report  *report.Report  `json:"report,omitempty"`
+	Spec    json.RawMessage `json:"spec,omitempty"` // the hardened config.json
+	Plan    *harden.Plan    `json:"plan,omitempty"` // what staging would do
+}
+
+func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
+	out := explanation{Report: x.Report}
+	if refused != nil {
+		out.Refused = refused.Error()
+	} else {
+		spec, err := bundle.Encode(x.Result.Spec, x.Unknown)
+		if err != nil {
+			return fmt.Errorf("encoding the hardened spec: %w", err)
+		}
+		out.Spec, out.Plan = spec, &x.Result.Plan
+	}
+	if err := printJSON(c, out); err != nil {
+		return err
+	}
+	if refused != nil {
+		return &jail.ExitError{Code: 1}
+	}
+	return nil
+}

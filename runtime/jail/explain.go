@@ -1,0 +1,81 @@
+package jail
+
+import (
+	"path/filepath"
+	"strings"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/state"
+)
+
+// Explained is what would become of a bundle.
+type Explained struct {
+	Result *harden.Result // nil where it would be refused
+	Report *report.Report // as far as hardening got; nil where the bundle cannot be read
+	// Unknown holds the bundle's fields that are kept without being understood.
+	Unknown *bundle.Unknown
+}
+
+// Explain hardens the bundle in dir and changes nothing: no state is written,
+// no ids are taken (the first block of the pool stands for the jail's), nothing
+// is mounted or loaded. The error says why the bundle would be refused; what
+// was found out until then comes with it.
+func (w *Way) Explain(dir string) (*Explained, error) {
+	p, err := w.load(bundleID(dir), dir, false)
+	if err != nil {
+		return &Explained{}, err
+	}
+	defer p.close()
+	out := &Explained{Unknown: p.b.Unknown}
+	if p.facts.IDs, err = w.exampleIDs(p); err != nil {
+		return out, err
+	}
+	// Asked directly: the answers that are kept for create stay as they are.
+	d, err := delegate.Resolve(w.Policy.Delegate)
+	if err != nil {
+		return out, err
+	}
+	if f, err := d.Features(); err == nil {
+		p.facts.DelegateKnowsMore = knowsMore(f.OCIVersionMax)
+	}
+	out.Result, out.Report, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
+	return out, err
+}
+
+// exampleIDs is assignIDs without taking any.
+func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
+	for _, join := range p.facts.Joins {
+		if join.Jail == "" {
+			continue
+		}
+		other, err := w.Store.Load(state.Key(w.Globals.Root, join.Jail))
+		if err != nil {
+			return idmap.Map{}, err
+		}
+		return other.IDs, nil
+	}
+	if l := p.b.Spec.Linux; l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 {
+		return idmap.ForEngine(l.UIDMappings, l.GIDMappings)
+	}
+	return idmap.ForBlock(w.Policy.Userns, 0), nil
+}
+
+// bundleID is the container's id as far as the bundle's place tells it: engines
+// name the folder by it, or one above (Podman's ID/userdata).
+func bundleID(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		abs = dir
+	}
+	parts := strings.Split(filepath.Clean(abs), "/")
+	for i := len(parts) - 1; i >= 0; i-- {
+		if len(parts[i]) == 64 && strings.Trim(parts[i], "0123456789abcdef") == "" {
+			return parts[i]
+		}
+	}
+	return parts[len(parts)-1]
+}
