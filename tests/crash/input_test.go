@@ -1,0 +1,140 @@
+package crash
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// change reads the good spec and lets f change it.
+func change(t *testing.T, f func(map[string]any)) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(bundle, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s map[string]any
+	if err := json.Unmarshal(text, &s); err != nil {
+		t.Fatal(err)
+	}
+	f(s)
+	if text, err = json.Marshal(s); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestBadInput: one clear line, status 1, nothing left.
+func TestBadInput(t *testing.T) {
+	good := change(t, func(s map[string]any) {
+		s["root"].(map[string]any)["path"] = filepath.Join(bundle, "rootfs")
+	})
+	linked := filepath.Join(t.TempDir(), "rootfs")
+	if err := os.Symlink(filepath.Join(bundle, "rootfs"), linked); err != nil {
+		t.Fatal(err)
+	}
+	with := func(f func(map[string]any)) []byte {
+		var s map[string]any
+		if err := json.Unmarshal(good, &s); err != nil {
+			t.Fatal(err)
+		}
+		f(s)
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	rootPath := func(p string) []byte {
+		return with(func(s map[string]any) { s["root"].(map[string]any)["path"] = p })
+	}
+	for name, c := range map[string]struct {
+		config []byte
+		says   string // a part of the message
+	}{
+		"missing":          {nil, "not found"},
+		"empty":            {[]byte{}, "unexpected end"},
+		"truncated":        {good[:len(good)/2], "unexpected end"},
+		"huge":             {append([]byte(`{"x":"`), []byte(strings.Repeat("a", 9<<20)+`"}`)...), "more than"},
+		"deep":             {[]byte(strings.Repeat(`{"a":`, 100000) + "1" + strings.Repeat("}", 100000)), "deep"},
+		"deep list":        {[]byte(`{"mounts":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}"), "deep"},
+		"wrong type":       {with(func(s map[string]any) { s["process"] = "x" }), "process"},
+		"wrong list":       {with(func(s map[string]any) { s["mounts"] = map[string]any{} }), "mounts"},
+		"not UTF-8":        {append(append([]byte(`{"hostname":"`), 0xff, 0xfe), []byte(`"}`)...), "UTF-8"},
+		"null":             {[]byte("null"), "root"},
+		"trailing garbage": {append(append([]byte{}, good...), []byte("{}")...), "after"},
+		"no process":       {with(func(s map[string]any) { delete(s, "process") }), "process"},
+		"no root":          {with(func(s map[string]any) { delete(s, "root") }), "root"},
+		"missing rootfs":   {rootPath("/nonexistent/rootfs"), "no such file"},
+		"symlinked rootfs": {rootPath(linked), "rootfs"},
+		"rootfs is a file": {rootPath("/etc/passwd"), "rootfs"},
+		"thousands of mounts": {with(func(s map[string]any) {
+			var ms []any
+			for i := range 5000 {
+				ms = append(ms, map[string]any{"destination": fmt.Sprintf("/m%d", i), "type": "tmpfs", "source": "tmpfs"})
+			}
+			s["mounts"] = ms
+		}), "mounts"},
+		"relative cwd": {with(func(s map[string]any) { s["process"].(map[string]any)["cwd"] = "x" }), "cwd"},
+		"cwd in proc":  {with(func(s map[string]any) { s["process"].(map[string]any)["cwd"] = "/proc/self/fd/7" }), "CVE-2024-21626"},
+		"unknown rlimit": {with(func(s map[string]any) {
+			s["process"].(map[string]any)["rlimits"] = []any{map[string]any{"type": "RLIMIT_X"}}
+		}), "RLIMIT_X"},
+		"disk mounted": {with(func(s map[string]any) {
+			s["mounts"] = append(s["mounts"].([]any), map[string]any{"destination": "/x", "type": "ext4", "source": "/dev/vda"})
+		}), "ext4"},
+		"newline in a name": {with(func(s map[string]any) {
+			s["mounts"] = append(s["mounts"].([]any), map[string]any{"destination": "/x", "type": "a\nb\x1b[31m", "source": "y"})
+		}), "not for jails"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Chmod(dir, 0o711); err != nil {
+				t.Fatal(err)
+			}
+			if c.config != nil {
+				if err := os.WriteFile(filepath.Join(dir, "config.json"), c.config, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			id := fmt.Sprintf("crash%d-bad", os.Getpid())
+			log := filepath.Join(t.TempDir(), "log.json")
+			code, text := agentjail(t, nil, "--log", log, "--log-format", "json", "create", "--bundle", dir, id)
+			if code != 1 {
+				t.Fatalf("status %d\n%s", code, text)
+			}
+			lines := strings.Split(strings.TrimSpace(text), "\n")
+			if len(lines) != 1 || !strings.HasPrefix(lines[0], "agentjail: ") || strings.ContainsAny(lines[0], "\x1b\x00") {
+				t.Errorf("not one clean line:\n%q", text)
+			}
+			if !strings.Contains(text, c.says) {
+				t.Errorf("the message does not say %q:\n%s", c.says, text)
+			}
+			// The engine's log ends with the same as JSON.
+			raw, _ := os.ReadFile(log)
+			entries := strings.Split(strings.TrimSpace(string(raw)), "\n")
+			var last struct{ Level, Msg string }
+			if err := json.Unmarshal([]byte(entries[len(entries)-1]), &last); err != nil || last.Level != "error" || !strings.Contains(last.Msg, c.says) {
+				t.Errorf("the log's last entry: %v: %q", err, entries[len(entries)-1])
+			}
+			if l := left(id); len(l) > 0 {
+				t.Errorf("left on the host:\n%s", strings.Join(l, "\n"))
+			}
+		})
+	}
+}
+
+func TestUnknownWordsAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{"frobnicate"}, {"create", "--frob", "x"}, {"--frob", "list"}, {"start"}, {"start", "a", "b"}, {"checkpoint", "x"},
+		{"restore", "x"}, {"exec", "x"}, {"create", "--bundle", "/nonexistent", "../x"}, {"--log-format", "xml", "list"},
+	} {
+		code, text := agentjail(t, nil, args...)
+		if code != 1 || len(strings.Split(strings.TrimSpace(text), "\n")) != 1 {
+			t.Errorf("%v: status %d, said %q", args, code, text)
+		}
+	}
+}

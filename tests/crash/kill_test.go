@@ -1,0 +1,163 @@
+package crash
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// points are the named steps of each verb, in order.
+var points = []struct{ verb, point string }{
+	{"create", "create.claimed"},
+	{"create", "create.ids"},
+	{"create", "create.staged"},
+	{"create", "create.attached"},
+	{"create", "create.delegated"},
+	{"create", "create.settled"},
+	{"start", "start.sealed"},
+	{"exec", "exec.written"},
+	{"delete", "delete.delegated"},
+	{"delete", "delete.released"},
+}
+
+// TestKilledAtEveryStep kills each verb at each of its steps, cleans up as
+// engines do (`delete --force`), and looks.
+func TestKilledAtEveryStep(t *testing.T) {
+	for i, p := range points {
+		t.Run(p.point, func(t *testing.T) {
+			id := fmt.Sprintf("crash%d-%d", os.Getpid(), i)
+			defer agentjail(t, nil, "delete", "--force", id)
+			for _, v := range verbs(id) {
+				env := []string(nil)
+				if v[0] == p.verb {
+					env = []string{"AGENTJAIL_TEST_CRASH=" + p.point}
+				}
+				code, text := agentjail(t, env, v...)
+				if v[0] == p.verb {
+					if code != -1 {
+						t.Fatalf("%s was not killed at %s: status %d\n%s", v[0], p.point, code, text)
+					}
+					break
+				}
+				if code != 0 {
+					t.Fatalf("%v: status %d\n%s", v, code, text)
+				}
+			}
+			cleanUp(t, id)
+		})
+	}
+}
+
+// verbs is a container's life.
+func verbs(id string) [][]string {
+	return [][]string{
+		{"create", "--bundle", bundle, id},
+		{"start", id},
+		{"exec", id, "true"},
+		{"delete", "--force", id},
+	}
+}
+
+// cleanUp does what an engine and an operator do after a crash.
+func cleanUp(t *testing.T, id string) {
+	t.Helper()
+	if code, text := agentjail(t, nil, "delete", "--force", id); code != 0 {
+		t.Errorf("delete --force: status %d\n%s", code, text)
+	}
+	if code, text := agentjail(t, nil, "gc"); code != 0 {
+		t.Errorf("gc: status %d\n%s", code, text)
+	}
+	waitGone(t, id)
+}
+
+// TestKilledAnywhere kills create at moments that no name is given to.
+func TestKilledAnywhere(t *testing.T) {
+	n := 40
+	if testing.Short() {
+		n = 8
+	}
+	for i := range n {
+		id := fmt.Sprintf("crash%d-any%d", os.Getpid(), i)
+		cmd := command(nil, "create", "--bundle", bundle, id)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(60000)) * time.Microsecond) // any moment will do
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		cleanUp(t, id)
+		if t.Failed() {
+			t.Fatalf("after kill %d", i)
+		}
+	}
+}
+
+// TestGCAlone reclaims a jail whose engine never cleans up: its bundle and the
+// delegate's state are gone with it.
+func TestGCAlone(t *testing.T) {
+	for _, point := range []string{"create.claimed", "create.staged", "create.attached"} {
+		id := fmt.Sprintf("crash%d-gc-%s", os.Getpid(), strings.TrimPrefix(point, "create."))
+		if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, "create", "--bundle", bundle, id); code != -1 {
+			t.Fatalf("not killed: status %d\n%s", code, text)
+		}
+		if len(left(id)) == 0 {
+			t.Fatalf("killed at %s, and nothing is left: the test looks in the wrong places", point)
+		}
+		if code, text := agentjail(t, nil, "gc"); code != 0 {
+			t.Fatalf("gc: status %d\n%s", code, text)
+		}
+		waitGone(t, id)
+	}
+}
+
+// TestGCLeavesTheLiving alone.
+func TestGCLeavesTheLiving(t *testing.T) {
+	id := fmt.Sprintf("crash%d-living", os.Getpid())
+	defer cleanUp(t, id)
+	for _, v := range verbs(id)[:2] {
+		if code, text := agentjail(t, nil, v...); code != 0 {
+			t.Fatalf("%v: status %d\n%s", v, code, text)
+		}
+	}
+	if code, text := agentjail(t, nil, "gc"); code != 0 {
+		t.Fatalf("gc: status %d\n%s", code, text)
+	}
+	if code, text := agentjail(t, nil, "exec", id, "true"); code != 0 {
+		t.Fatalf("the living jail is gone: exec: status %d\n%s", code, text)
+	}
+}
+
+func TestDeleteIsIdempotent(t *testing.T) {
+	id := fmt.Sprintf("crash%d-twice", os.Getpid())
+	if code, text := agentjail(t, nil, verbs(id)[0]...); code != 0 {
+		t.Fatalf("create: status %d\n%s", code, text)
+	}
+	for i := range 3 {
+		if code, text := agentjail(t, nil, "delete", "--force", id); code != 0 {
+			t.Fatalf("delete --force, time %d: status %d\n%s", i+1, code, text)
+		}
+	}
+	code, text := agentjail(t, nil, "delete", id)
+	if code != 1 || !strings.Contains(text, "does not exist") {
+		t.Fatalf("delete of a missing container: status %d\n%s", code, text)
+	}
+	waitGone(t, id)
+}
+
+func TestSameIDTwice(t *testing.T) {
+	id := fmt.Sprintf("crash%d-same", os.Getpid())
+	defer cleanUp(t, id)
+	if code, text := agentjail(t, nil, verbs(id)[0]...); code != 0 {
+		t.Fatalf("create: status %d\n%s", code, text)
+	}
+	code, text := agentjail(t, nil, verbs(id)[0]...)
+	if code != 1 || !strings.Contains(text, "already exists") {
+		t.Fatalf("a second create: status %d\n%s", code, text)
+	}
+	if code, text := agentjail(t, nil, "start", id); code != 0 {
+		t.Fatalf("the first is broken: start: status %d\n%s", code, text)
+	}
+}

@@ -1,0 +1,221 @@
+// Package crash kills agentjail in the middle of its work, at every step that
+// can be named and at times that cannot, and looks at what is left on the host
+// once the engine has cleaned up in its usual way. Bad input is a crash of
+// another kind: it too must leave nothing.
+package crash
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var (
+	bin    string // agentjail built with named crash points
+	root   string // the delegate's --root
+	bundle string // a busybox bundle whose process sleeps
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if os.Geteuid() != 0 {
+			fmt.Println("skipping tests/crash: needs root")
+			return 0
+		}
+		if _, err := exec.LookPath("runc"); err != nil {
+			fmt.Println("skipping tests/crash: needs runc")
+			return 0
+		}
+		dir, err := os.MkdirTemp("/var/lib", "agentjail-crash-")
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		if err := setUp(dir); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func setUp(dir string) error {
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return err
+	}
+	bin = filepath.Join(dir, "agentjail")
+	root = filepath.Join(dir, "root")
+	bundle = filepath.Join(dir, "bundle")
+	if err := engine.Build("./cmd/agentjail", bin, "-tags=crashtest"); err != nil {
+		return err
+	}
+	if err := unpack(filepath.Join(bundle, "rootfs")); err != nil {
+		return err
+	}
+	spec, err := exec.Command("sh", "-c", "cd "+bundle+" && runc spec && cat config.json").Output()
+	if err != nil {
+		return fmt.Errorf("runc spec: %w", err)
+	}
+	var s map[string]any
+	if err := json.Unmarshal(spec, &s); err != nil {
+		return err
+	}
+	p := s["process"].(map[string]any)
+	p["terminal"] = false
+	p["args"] = []string{"sleep", "1000"}
+	return writeSpec(bundle, s)
+}
+
+func writeSpec(dir string, s any) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600)
+}
+
+// unpack makes a busybox tree.
+func unpack(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	if err := engine.BusyboxTree(&buf); err != nil {
+		return err
+	}
+	for r := tar.NewReader(&buf); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at := filepath.Join(dir, h.Name)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(at, os.FileMode(h.Mode)&0o777)
+		case tar.TypeSymlink:
+			err = os.Symlink(h.Linkname, at)
+		case tar.TypeLink:
+			err = os.Link(filepath.Join(dir, h.Linkname), at)
+		case tar.TypeReg:
+			var text []byte
+			if text, err = io.ReadAll(r); err == nil {
+				err = os.WriteFile(at, text, os.FileMode(h.Mode)&0o777)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// agentjail runs the binary under test and returns its exit status and what it
+// wrote to standard error.
+func agentjail(t *testing.T, env []string, args ...string) (int, string) {
+	t.Helper()
+	cmd := command(env, args...)
+	var errb bytes.Buffer
+	cmd.Stderr = &errb
+	// The jail keeps our standard error: without a file of its own the test
+	// would wait for the jail's end.
+	f, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd.Stderr = f
+	err = cmd.Run()
+	text, _ := os.ReadFile(f.Name())
+	var ee *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, string(text)
+	case errors.As(err, &ee):
+		return ee.ExitCode(), string(text)
+	}
+	t.Fatal(err)
+	return -1, ""
+}
+
+func command(env []string, args ...string) *exec.Cmd {
+	cmd := exec.Command(bin, append([]string{"--root", root}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// left lists what on the host still speaks of the container.
+func left(id string) []string {
+	var out []string
+	info, _ := os.ReadFile("/proc/self/mountinfo")
+	for _, line := range strings.Split(string(info), "\n") {
+		if strings.Contains(line, "-"+id+"/") || strings.Contains(line, bundle) {
+			out = append(out, "mount: "+line)
+		}
+	}
+	for _, glob := range []string{
+		"/run/agentjail/jails/*" + id + "*", "/run/agentjail/ids/*/*" + id + "*", "/run/agentjail/sandbox/" + id,
+		"/sys/fs/cgroup/" + id, "/sys/fs/cgroup/*/" + id, "/sys/fs/cgroup/*/*/" + id, "/sys/fs/cgroup/*/*/*/" + id,
+		root + "/" + id,
+	} {
+		m, _ := filepath.Glob(glob)
+		out = append(out, m...)
+	}
+	out = append(out, processes(id)...)
+	return out
+}
+
+// processes finds those that belong to a container: by its control group, its
+// mounts or its arguments.
+func processes(id string) []string {
+	var out []string
+	procs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range procs {
+		if filepath.Base(p) == fmt.Sprint(os.Getpid()) {
+			continue
+		}
+		stat, _ := os.ReadFile(p + "/stat")
+		if i := bytes.LastIndexByte(stat, ')'); i < 0 || i+2 >= len(stat) || stat[i+2] == 'Z' || stat[i+2] == 'X' {
+			continue
+		}
+		cg, _ := os.ReadFile(p + "/cgroup")
+		args, _ := os.ReadFile(p + "/cmdline")
+		mi, _ := os.ReadFile(p + "/mountinfo")
+		if bytes.Contains(cg, []byte("/"+id+"\n")) || bytes.Contains(args, []byte("\x00"+id+"\x00")) || bytes.Contains(mi, []byte("-"+id+"/layer")) {
+			out = append(out, "process: "+p+" "+string(bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
+		}
+	}
+	return out
+}
+
+// waitGone polls, as killed processes take a moment to end.
+func waitGone(t *testing.T, id string) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		l := left(id)
+		if len(l) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left on the host:\n%s", strings.Join(l, "\n"))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
