@@ -1,0 +1,111 @@
+package seccomp
+
+// realWork is what agents do all day, in small. The scripts print only what
+// does not change from run to run.
+var realWork = []work{
+	{
+		name: "shell", needs: []string{"bash"},
+		script: `set -eu; mkdir -p a/b; for i in $(seq 1 50); do echo "line $i" >> a/b/f; done
+			sort -r a/b/f | head -3; wc -l < a/b/f; grep -c 1 a/b/f; sed -n 5p a/b/f; cut -d' ' -f2 a/b/f | paste -sd+ | cut -c1-20
+			(exit 3) || echo "status $?"; echo x | tee t | cat; test -w t && echo writable; readlink -f a/../a/b
+			mv t u; cp u v; cmp u v && echo same; chmod 640 u; stat -c '%a %s %F' u; ln -s u w; ls -l w | cut -c1; rm -r a; pwd; umask
+			bash -c 'trap "echo got term" TERM; kill -TERM $$; wait'; bash -c 'set -m; sleep 0.1 & wait; echo job done'; echo "$(uname -s) $(id -u)"`,
+	},
+	{
+		name: "coreutils", needs: []string{"bash", "timeout", "mkfifo", "split"},
+		script: `set -eu; head -c 300000 /dev/zero > z; cp --reflink=auto z y; cp -a z x; cmp x y; split -b 100000 z p.; ls p.*; cat p.* | sha256sum
+			mkfifo f; (echo through > f &); cat f; timeout 0.2 sleep 5 || echo "timeout $?"; nice -n 3 nice; touch -d '2001-02-03 04:05:06 UTC' z; stat -c %Y z
+			truncate -s 5 z; stat -c %s z; dd if=x of=w bs=1k count=7 conv=fsync 2>&1 | head -2; ln x h; stat -c %h x; install -m 755 x i; stat -c %a i
+			du -b x | cut -f1; df . > /dev/null && echo df; env -i A=1 env; seq 3 | xargs -P3 -I{} sh -c 'exit 0'; find . -name 'p.*' -newer h | wc -l
+			date -d @0 -u +%F; sleep 0.01; nproc > /dev/null; sync x || true; shuf -i 1-9 | sort | tr -d '\n'; echo; ls -l i | cut -c1-10; mktemp -d | cut -c1-9; yes | head -2; tail -n1 i | wc -c`,
+	},
+	{
+		name: "set-id bits", needs: []string{"bash"},
+		script: `touch f; chmod 644 f; stat -c %a f; chmod 1777 . ; stat -c %a .`,
+	},
+	{
+		name: "git", needs: []string{"git"},
+		script: `set -eu; export GIT_AUTHOR_DATE='2001-01-01T00:00:00Z' GIT_COMMITTER_DATE='2001-01-01T00:00:00Z' GIT_CONFIG_GLOBAL=/tmp/gc
+			git config --global user.email a@example.org; git config --global user.name A; git config --global init.defaultBranch main; git config --global protocol.file.allow always
+			git init -q r; cd r; echo one > f; git add f; git commit -qm one; git branch side; echo two >> f; git commit -qam two; git checkout -q side; echo three > g; git add g; git commit -qm three
+			git merge -q --no-edit main; git log --oneline | cat; git diff HEAD~1 --stat | cat; git rebase -q main 2>&1; git gc -q; git fsck 2>&1; git stash list; cd ..; git clone -q r c; cd c; git log --format=%H | head -1
+			echo x > f; git stash -q; git stash pop -q; git status --short; git worktree add -q ../w; git grep -n two HEAD; git bundle create -q ../b HEAD; git daemon --base-path=/tmp --export-all --reuseaddr --listen=127.0.0.1 --port=9419 >/dev/null 2>&1 & p=$!
+			for i in 1 2 3 4 5 6 7 8 9 10; do git ls-remote git://127.0.0.1:9419/r 2>/dev/null && break; sleep 0.2; done; kill $p`,
+	},
+	{
+		name: "archives", needs: []string{"tar", "gzip", "xz", "bzip2"},
+		script: `set -eu; mkdir d; seq 20000 > d/n; ln -s n d/l; ln d/n d/h; mkfifo d/p; chmod 750 d; for z in z j J; do tar c${z}f a.$z d; mkdir o$z; tar x${z}pf a.$z -C o$z; ls -l o$z/d | awk '{print $1,$2,$5,$9}'; sha256sum < o$z/d/n; done
+			gzip -kf d/n; gzip -dc d/n.gz | md5sum; xz -T2 -k d/n; xz -dc d/n.xz | md5sum; tar tf a.z; cat d/h | cksum`,
+	},
+	{
+		name: "python", needs: []string{"python3"},
+		script: pythonCore,
+	},
+	{
+		name: "strict shell", needs: []string{"bash"}, strict: true,
+		script: `set -eu; mkdir -p a/b; for i in $(seq 1 50); do echo "line $i" >> a/b/f; done; sort -r a/b/f | head -3; wc -l < a/b/f; grep -c 1 a/b/f; sed -n 5p a/b/f; cut -d' ' -f2 a/b/f | paste -sd+ | cut -c1-20
+			(exit 3) || echo "status $?"; echo x | tee t | cat; test -w t && echo writable; readlink -f a/../a/b; mv t u; cp u v; cmp u v && echo same; chmod 640 u; stat -c '%a %s %F' u; ls -l u | cut -c1-10; touch -d @5 u; stat -c %Y u; rm -r a; pwd; umask; cat < /dev/null; sleep 0.01
+			bash -c 'trap "echo got term" TERM; kill -TERM $$; wait'; bash -c 'sleep 0.1 & wait; echo job done'; echo "$(uname -s) $(id -u)"; find . -type f | sort; printf '%s\n' a b | xargs -n1 echo; awk 'BEGIN{print 6*7}'; date -u -d @0 +%F; env | grep -c PATH; timeout 1 sleep 3 || echo "timeout $?"`,
+	},
+	{
+		name: "strict python", needs: []string{"python3"}, strict: true,
+		script: pythonStrict,
+	},
+	{
+		name: "strict static binaries", needs: []string{"go", "gcc"}, strict: true,
+		script: `set -eu; export GOPATH=/tmp/gp CGO_ENABLED=0; if ! [ -e /cache/x-static ]; then mkdir m; cd m; printf 'module m\n\ngo 1.20\n' > go.mod; printf 'package main\nimport ("fmt"; "os"; "strings"; "time")\nfunc main() { b, err := os.ReadFile("/etc/hostname"); c := make(chan int); go func() { time.Sleep(time.Millisecond); c <- len(strings.TrimSpace(string(b))) }(); fmt.Println(<-c > 0, err, os.WriteFile("/tmp/o", b, 0o600), len(os.Args)) }\n' > main.go; go build -o /cache/x-static .
+			printf '#include <stdio.h>\n#include <stdlib.h>\nint main(void){FILE*f=fopen("/tmp/c","w");fputs("c\\n",f);fclose(f);void*p=malloc(9000000);free(p);puts("static c");return system("echo from system");}\n' > s.c; gcc -static s.c -o /cache/c-static; fi; /cache/x-static; /cache/c-static; if command -v busybox > /dev/null; then busybox sh -c 'cd /tmp; busybox echo b > b; busybox cat b; busybox wc -l < b; busybox ls b; busybox grep -c b b; busybox sleep 0.01; busybox seq 3 | busybox tail -n1; busybox mkdir -p q/r; busybox rm -r q; busybox mv b d; busybox stat -c %s d; busybox id -u'; fi`,
+	},
+	{
+		name: "python with sockets and sqlite", needs: []string{"python3"},
+		script: pythonNet,
+	},
+	{
+		name: "python venv and pip", needs: []string{"python3"},
+		script: `set -eu; python3 -m venv v 2>&1; v/bin/python -c 'import sys; print(sys.prefix)'; mkdir -p p/pkg; echo 'def f(): return 42' > p/pkg/__init__.py
+			printf '[build-system]\nrequires=[]\nbuild-backend="b"\nbackend-path=["."]\n[project]\nname="pkg"\nversion="1"\n' > p/pyproject.toml
+			v/bin/python -m pip --version | cut -d' ' -f1; v/bin/python -m pip list 2>/dev/null | grep -c pip`,
+	},
+	{
+		name: "python extension module", needs: []string{"python3", "gcc"},
+		script: `set -eu; printf '#include <Python.h>\nstatic PyObject*f(PyObject*s,PyObject*a){return PyLong_FromLong(42);}\nstatic PyMethodDef m[]={{"f",f,METH_NOARGS,0},{0}};\nstatic struct PyModuleDef d={PyModuleDef_HEAD_INIT,"ext",0,-1,m};\nPyMODINIT_FUNC PyInit_ext(void){return PyModule_Create(&d);}\n' > ext.c
+			inc=$(python3 -c 'import sysconfig;print(sysconfig.get_paths()["include"])'); if [ -f $inc/Python.h ]; then gcc -shared -fPIC -I$inc ext.c -o ext.so && python3 -c 'import ext; print(ext.f())'; else echo no headers; fi`,
+	},
+	{
+		name: "perl", needs: []string{"perl"},
+		script: `perl -e 'use Socket; use POSIX; $SIG{ALRM}=sub{print "alarm\n"}; alarm 1; select(undef,undef,undef,1.3); pipe(R,W); if(!fork){print W "child\n"; exit 0} wait; close W; print <R>; socketpair(A,B,AF_UNIX,SOCK_STREAM,PF_UNSPEC); syswrite A,"x\n"; sysread B,$b,9; print $b;
+			socket(S,PF_INET,SOCK_STREAM,6); setsockopt(S,SOL_SOCKET,SO_REUSEADDR,1); bind(S,sockaddr_in(7711,INADDR_LOOPBACK)) or print "bind $!\n"; listen(S,5); if(!fork){socket(C,PF_INET,SOCK_STREAM,6); connect(C,sockaddr_in(7711,INADDR_LOOPBACK)); print C "tcp\n"; exit} accept(X,S); print <X>; wait; print POSIX::strftime("%Y\n", gmtime 0); system("echo sys"); print -e "/proc/self/exe" ? "exe\n" : "none\n"; utime 1,1,"/tmp/x"; open F,">/tmp/q"; flock F,2; print F "1"; close F; print -s "/tmp/q","\n"'`,
+	},
+	{
+		name: "node", needs: []string{"node"},
+		script: nodeWork,
+	},
+	{
+		name: "npm", needs: []string{"node", "npm"},
+		script: `set -eu; mkdir p q; cd p; npm init -y > /dev/null; node -e 'const p=require("./package.json"); p.scripts={test:"node -e \"console.log(6*7)\""}; p.bin={"hi":"./hi.js"}; require("fs").writeFileSync("package.json",JSON.stringify(p))'; printf '#!/usr/bin/env node\nconsole.log("hi")\n' > hi.js
+			npm test --silent; npm pack --silent; cd ../q; npm init -y > /dev/null; npm install --silent --no-audit --no-fund --offline ../p/p-1.0.0.tgz; ls node_modules; node_modules/.bin/hi`,
+	},
+	{
+		name: "C", needs: []string{"gcc", "make"},
+		script: `set -eu; printf '#include <stdio.h>\n#include <pthread.h>\nstatic void*w(void*a){return a;}\nint main(void){pthread_t t;pthread_create(&t,0,w,(void*)7);void*r;pthread_join(t,&r);printf("%%ld\\n",(long)r);return 0;}\n' > t.c
+			printf 'all: t u\nt: t.c\n\tgcc -O2 -g -pthread -o $@ $<\nu: t.c\n\tgcc -static -pthread -pipe -o $@ $<\n' > Makefile; make -j2 -s; ./t; ./u; ar rc l.a t.c; nm -D t | grep -c pthread; strip u; ./u
+			printf '#include <iostream>\n#include <thread>\nint main(){std::thread([]{std::cout<<"c++\\n";}).join();}\n' > x.cc; g++ -pthread x.cc -o x && ./x; gcc -fsanitize=undefined t.c -o v -pthread && ./v`,
+	},
+	{
+		name: "go", needs: []string{"go"},
+		script: goWork,
+	},
+	{
+		name: "curl and python's http.server", needs: []string{"curl", "python3"},
+		script: `set -eu; mkdir s; echo served > s/f; python3 -m http.server --bind 127.0.0.1 -d s 8123 > /dev/null 2>&1 & p=$!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -s http://127.0.0.1:8123/f && break; sleep 0.3; done
+			curl -s http://localhost:8123/f; curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8123/none; curl -s file:///tmp/s/f; curl -s --max-time 2 http://192.0.2.1/ || echo "curl $?"; kill $p`,
+	},
+	{
+		name: "terminals", needs: []string{"script", "bash"},
+		script: `script -qec 'tty -s && echo terminal; stty size; stty -echo; stty sane; stty -a | head -1 | cut -d" " -f1; bash -ic "echo interactive" 2>/dev/null' /dev/null < /dev/null | tr -d '\r' | grep -v '^$'`,
+	},
+	{
+		name: "processes", needs: []string{"bash", "ps"},
+		script: `bash -c 'sleep 30 & p=$!; ps -o comm= -p $p; kill -STOP $p; sleep 0.1; ps -o stat= -p $p | cut -c1; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
+	},
+}

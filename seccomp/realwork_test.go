@@ -1,0 +1,180 @@
+package seccomp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// work is one piece of real work: a shell script whose output must be the same
+// with and without the filter.
+type work struct {
+	name   string
+	needs  []string // programs of the host; without them the work is skipped
+	script string
+	// strict marks work that the strict profile is for.
+	strict bool
+	// server marks work that needs the server profile.
+	server bool
+}
+
+// TestRealWork runs the host's own toolchains under runc with the host's root
+// read-only, once without any filter and once with ours and nothing else, and
+// compares what they print.
+func TestRealWork(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to run containers")
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		t.Skip("needs runc: ", err)
+	}
+	dir := t.TempDir()
+	if out, err := startIn(runc, dir, "true", nil); err != nil {
+		t.Skipf("runc does not run containers here: %v: %s", err, out)
+	}
+	for _, w := range realWork {
+		t.Run(w.name, func(t *testing.T) {
+			for _, n := range w.needs {
+				if _, err := exec.LookPath(n); err != nil {
+					t.Skip("needs ", err)
+				}
+			}
+			want, err := startIn(runc, dir, w.script, nil)
+			if err != nil {
+				t.Fatalf("without a filter: %v\n%s", err, want)
+			}
+			profiles := []string{"default"}
+			if w.server {
+				profiles = []string{"server"}
+			}
+			if w.strict {
+				profiles = append(profiles, "strict")
+			}
+			for _, p := range profiles {
+				filter, err := OCI(Options{Profile: p, Arch: "amd64"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, err := startIn(runc, dir, w.script, filter)
+				if err != nil || got != want {
+					t.Errorf("with profile %s: %v\n%s", p, err, diffLines(want, got))
+				}
+			}
+		})
+	}
+}
+
+// diffLines shows the lines that differ.
+func diffLines(want, got string) string {
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	var out strings.Builder
+	for i := range max(len(a), len(b)) {
+		var x, y string
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if x != y {
+			fmt.Fprintf(&out, "line %d: without %q, with %q\n", i+1, x, y)
+		}
+	}
+	return out.String()
+}
+
+var containers int
+
+// goCache is kept between runs: compiling go's library takes most of a minute.
+func goCache() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = os.TempDir()
+	}
+	dir = filepath.Join(dir, "agentjail-realwork")
+	return dir, os.MkdirAll(dir, 0o755)
+}
+
+// startIn runs a script in a container: the host's root directories read-only,
+// a fresh tmpfs at /tmp, a network of its own with only lo.
+func startIn(runc, dir, script string, filter *specs.LinuxSeccomp) (string, error) {
+	containers++
+	id := fmt.Sprintf("agentjail-realwork-%d-%d", os.Getpid(), containers)
+	bundle := filepath.Join(dir, id)
+	rootfs := filepath.Join(bundle, "rootfs")
+	if err := os.MkdirAll(rootfs, 0o755); err != nil {
+		return "", err
+	}
+	cache, err := goCache()
+	if err != nil {
+		return "", err
+	}
+	spec := &specs.Spec{
+		Version:  specs.Version,
+		Hostname: "work",
+		Root:     &specs.Root{Path: rootfs},
+		Process: &specs.Process{
+			Args: []string{"/bin/sh", "-c", script},
+			Cwd:  "/tmp",
+			Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=/tmp", "TMPDIR=/tmp", "LC_ALL=C.UTF-8", "GOFLAGS=-mod=mod", "GOPROXY=off",
+				"GOTOOLCHAIN=local", "GOCACHE=/cache", "PYENV_ROOT=" + os.Getenv("PYENV_ROOT"), "PYTHONDONTWRITEBYTECODE=1"},
+			NoNewPrivileges: true,
+		},
+		Mounts: []specs.Mount{
+			{Destination: "/proc", Type: "proc", Source: "proc"},
+			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "mode=755"}},
+			{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"}},
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "nodev", "mode=1777"}},
+			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=1777"}},
+			{Destination: "/cache", Type: "bind", Source: cache, Options: []string{"rbind", "rw"}},
+			{Destination: "/run", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=755"}},
+		},
+		Linux: &specs.Linux{
+			Namespaces: []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}},
+			Seccomp:    filter,
+		},
+	}
+	for _, d := range []string{"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/root", "/var"} {
+		fi, err := os.Lstat(d)
+		switch {
+		case err != nil:
+		case fi.Mode()&os.ModeSymlink != 0:
+			to, err := os.Readlink(d)
+			if err != nil {
+				return "", err
+			}
+			if err := os.Symlink(to, rootfs+d); err != nil {
+				return "", err
+			}
+		default:
+			spec.Mounts = append(spec.Mounts, specs.Mount{Destination: d, Type: "bind", Source: d, Options: []string{"rbind", "ro"}})
+		}
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(bundle, "config.json"), data, 0o644); err != nil {
+		return "", err
+	}
+	var out bytes.Buffer
+	c := exec.Command(runc, "run", "--bundle", bundle, id)
+	c.Stdout, c.Stderr = &out, &out
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("exit status %d", exit.ExitCode())
+	}
+	return out.String(), err
+}
