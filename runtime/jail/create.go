@@ -341,7 +341,13 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if p.rootfs, err = stage.OpenDir(s.Root.Path); err != nil {
 		return p, fmt.Errorf("rootfs: %w", err)
 	}
-	p.engine = source.Engine{ID: id, Storage: engineStorage(s.Root.Path, p.b.Dir)}
+	if p.facts.Joins, err = w.joins(s); err != nil {
+		return p, err
+	}
+	p.engine = source.Engine{IDs: []string{id}, Storage: engineStorage(s.Root.Path, p.b.Dir)}
+	for _, j := range p.facts.Joins {
+		p.engine.IDs = append(p.engine.IDs, j.Jail)
+	}
 	if len(s.Mounts) > w.Policy.Limits.Mounts {
 		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
 	}
@@ -362,9 +368,6 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 			p.sources[i].Role = source.Injected // a part of the root, on a file system of its own
 		}
 		p.facts.Sources[i] = &p.sources[i].Fact
-	}
-	if p.facts.Joins, err = w.joins(s); err != nil {
-		return p, err
 	}
 	return p, nil
 }

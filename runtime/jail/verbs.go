@@ -62,7 +62,15 @@ func (w *Way) seal(j *state.Jail) error {
 	if err != nil {
 		return err
 	}
-	return w.reportSeal(j, sealed)
+	if err := w.reportSeal(j, sealed); err != nil {
+		return err
+	}
+	for _, m := range sealed.Missing() {
+		if m.Name == netseal.WallFilter && j.Policy.Network.Filter == "required" {
+			return fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
+		}
+	}
+	return nil
 }
 
 // reportSeal adds what was found in the network namespace to the jail's report.

@@ -117,6 +117,10 @@ type AppArmor struct {
 type Network struct {
 	// Mode is "none": nothing but lo.
 	Mode string `toml:"mode" json:"mode"`
+	// Filter is "required" or "optional": whether a kernel without nf_tables
+	// may run jails. Without it, an interface that is plugged in later is only
+	// held by routing rules, which a program that binds to it can go around.
+	Filter string `toml:"filter" json:"filter"`
 }
 
 // Default is the policy of a host without a config file.
@@ -136,7 +140,7 @@ func Default() Policy {
 		},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
-		Network:  Network{Mode: "none"},
+		Network:  Network{Mode: "none", Filter: "required"},
 	}
 }
 
@@ -229,6 +233,7 @@ func (p Policy) Validate() error {
 		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
 		oneOf("network.mode", p.Network.Mode, "none"),
+		oneOf("network.filter", p.Network.Filter, "required", "optional"),
 		p.Userns.Pool.validate(),
 		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),
 		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes),

@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -90,12 +91,12 @@ func Refusal(f Fact, readOnly bool, allow []string) string {
 // injectedFiles are the files that an engine makes for each container and
 // mounts at these names.
 var injectedFiles = map[string]bool{
-	"hosts": true, "hostname": true, "resolv.conf": true, "shm": true, ".containerenv": true, "run": false,
+	"hosts": true, "hostname": true, "resolv.conf": true, "shm": true, ".containerenv": true,
 }
 
 // role recognises the engine's own sources. An injected file lies in a folder
-// named by the container's own id within the engine's storage, so that nobody
-// can name another container's.
+// named by the container's own id within the engine's storage, or by that of a jail
+// whose namespaces it joins, so that nobody can name another container's.
 func role(f Fact, e Engine) Role {
 	for _, dir := range append(e.Storage, storage...) {
 		rest, ok := strings.CutPrefix(f.Path, dir+"/")
@@ -110,11 +111,9 @@ func role(f Fact, e Engine) Role {
 				return Volume
 			}
 		}
-		if e.ID == "" || len(e.ID) < 12 {
-			continue
-		}
 		for _, p := range parts[:len(parts)-1] {
-			if p == e.ID && injectedFiles[filepath.Base(f.Path)] {
+			// Ids are long and random; a short name could be a folder's.
+			if len(p) >= 12 && slices.Contains(e.IDs, p) && injectedFiles[filepath.Base(f.Path)] {
 				return Injected
 			}
 		}

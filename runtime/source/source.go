@@ -60,7 +60,7 @@ type Source struct {
 
 // Engine is what is known of the engine that made the bundle.
 type Engine struct {
-	ID      string   // the container's id
+	IDs     []string // the container's id, and those of jails that it joins
 	Storage []string // its storage folders
 }
 

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/install"
+)
+
+func installCommand() *cli.Command {
+	return &cli.Command{
+		Name: "install", Usage: "register agentjail with an engine",
+		Subcommands: []*cli.Command{dockerCommand("docker", "register with Docker", install.Docker, true)},
+	}
+}
+
+func uninstallCommand() *cli.Command {
+	return &cli.Command{
+		Name: "uninstall", Usage: "take agentjail out of an engine's configuration",
+		Subcommands: []*cli.Command{dockerCommand("docker", "take out of Docker's configuration", install.UndoDocker, false)},
+	}
+}
+
+func dockerCommand(name, usage string, plan func(install.DockerOptions) (*install.Plan, error), register bool) *cli.Command {
+	flags := []cli.Flag{
+		&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, and change nothing"},
+		&cli.StringSliceFlag{Name: "name", Usage: "name of the runtime; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName)},
+		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: this one); agentjail-NAME is looked for beside it"},
+		&cli.StringFlag{Name: "daemon-config", Usage: "Docker's configuration `FILE`", Value: install.DefaultConfig},
+		&cli.StringFlag{Name: "pidfile", Usage: "Docker's process id `FILE`", Value: install.DefaultPIDFile},
+		&cli.StringFlag{Name: "socket", Usage: "Docker's API `SOCKET`", Value: install.DefaultSocket},
+	}
+	if register {
+		flags = append(flags,
+			&cli.BoolFlag{Name: "default", Usage: "make it Docker's default runtime: every container becomes a jail"},
+			&cli.BoolFlag{Name: "force", Usage: "replace a runtime of that name that leads elsewhere"})
+	}
+	return &cli.Command{
+		Name: name, Usage: usage, Flags: flags,
+		Description: `Edits Docker's configuration file, keeping everything else in it and a backup
+beside it, has a running daemon read it again, and waits until it has. A second
+run changes nothing.`,
+		Action: func(c *cli.Context) error {
+			o, err := dockerOptions(c, register)
+			if err != nil {
+				return err
+			}
+			p, err := plan(o)
+			if err != nil {
+				return err
+			}
+			out := c.App.Writer
+			if c.Bool("dry-run") {
+				if !p.Changed() {
+					fmt.Fprintf(out, "%s: nothing to change\n", p.File)
+				}
+				_, err := io.WriteString(out, p.Diff)
+				return err
+			}
+			if register {
+				if err := loadProfile(c); err != nil {
+					return err
+				}
+			}
+			return applyPlan(c.Context, out, p)
+		},
+	}
+}
+
+func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error) {
+	o := install.DockerOptions{
+		Config: c.String("daemon-config"), PIDFile: c.String("pidfile"), Socket: c.String("socket"), Force: c.Bool("force"),
+	}
+	self := c.String("path")
+	if self == "" {
+		exe, err := os.Executable()
+		if err != nil {
+			return o, fmt.Errorf("finding this program: %w", err)
+		}
+		if self, err = filepath.EvalSymlinks(exe); err != nil {
+			return o, fmt.Errorf("finding this program: %w", err)
+		}
+	}
+	for _, n := range c.StringSlice("name") {
+		path := self
+		if profileName(n) != "" {
+			path = filepath.Join(filepath.Dir(self), n)
+			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
+				return o, fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
+			}
+		}
+		o.Runtimes = append(o.Runtimes, install.Runtime{Name: n, Path: path})
+	}
+	if c.Bool("default") && len(o.Runtimes) > 0 {
+		o.Default = o.Runtimes[0].Name
+	}
+	return o, nil
+}
+
+// loadProfile loads the AppArmor profile now, so that a host on which that is
+// impossible is known before the first jail.
+func loadProfile(c *cli.Context) error {
+	if !apparmor.Enabled() {
+		return nil
+	}
+	w, err := newWay(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, time.Minute)
+	defer cancel()
+	changed, err := apparmor.Ensure(ctx, apparmor.Params{Name: w.Policy.AppArmor.Profile})
+	switch {
+	case err != nil && w.Policy.AppArmor.Required:
+		return err
+	case err != nil:
+		fmt.Fprintf(c.App.ErrWriter, "AppArmor profile %s is not loaded, jails will be without it: %v\n", w.Policy.AppArmor.Profile, err)
+	case changed:
+		fmt.Fprintf(c.App.Writer, "AppArmor profile %s loaded\n", w.Policy.AppArmor.Profile)
+	}
+	return nil
+}
+
+func applyPlan(ctx context.Context, out io.Writer, p *install.Plan) error {
+	if !p.Changed() {
+		fmt.Fprintf(out, "%s: nothing to change\n", p.File)
+	}
+	r, err := p.Apply(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Changed {
+		fmt.Fprintf(out, "%s: changed", p.File)
+		if r.Backup != "" {
+			fmt.Fprintf(out, " (before: %s)", r.Backup)
+		}
+		fmt.Fprintln(out)
+	}
+	switch d := r.Daemon; {
+	case !d.Running:
+		fmt.Fprintln(out, "Docker is not running: it will read the file when it starts")
+	case d.Confirmed:
+		fmt.Fprintln(out, "Docker knows of it")
+	case d.Reloaded:
+		fmt.Fprintln(out, "Docker was told to read it")
+	}
+	if r.Daemon.Detail != "" {
+		fmt.Fprintln(out, r.Daemon.Detail)
+	}
+	return nil
+}
