@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -120,7 +121,11 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	for i, n := range names {
 		escaped[i] = escapeLower(n)
 	}
-	opts := "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
+	label, err := contextOption(s.Spec)
+	if err != nil {
+		return err
+	}
+	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
 	}
@@ -133,6 +138,25 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	s.dev = st.Dev
 	return nil
 }
+
+// contextOption gives every file of the jail's root the engine's SELinux label
+// (selinux(8), mount(8)): the layers carry labels that the image's files share
+// among containers, and the throw-away layer that of whoever mounted it.
+func contextOption(spec *specs.Spec) (string, error) {
+	if spec.Linux == nil || spec.Linux.MountLabel == "" {
+		return "", nil
+	}
+	label := spec.Linux.MountLabel
+	if strings.Trim(label, labelChars) != "" {
+		return "", fmt.Errorf("linux.mountLabel %q is not an SELinux label", label)
+	}
+	// A category pair has a comma in it.
+	return `context="` + label + `",`, nil
+}
+
+// labelChars are what SELinux labels consist of: anything else could end the
+// quotes and begin another mount option.
+const labelChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,-"
 
 // copyUp is the way for kernels before 5.19 and for file systems that cannot be
 // idmapped: overlayfs copies only a file's metadata when its owner changes
