@@ -133,8 +133,11 @@ func passCommand(name, usage, args string, flags ...cli.Flag) *cli.Command {
 				out = append(out, "--"+n, c.String(n))
 			}
 			out = append(out, c.Args().Slice()...)
-			if name == "list" {
+			switch name {
+			case "list":
 				return w.PassAny(out)
+			case "state":
+				return w.State(c.Args().First())
 			}
 			return w.Pass(c.Args().First(), out)
 		},

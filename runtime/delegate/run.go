@@ -23,12 +23,15 @@ type Time struct {
 // Run runs the delegate to its end with our standard files and returns its exit
 // status. The goroutine must be locked to its thread: the delegate dies with
 // it, and starts in the thread's mount namespace.
-func (r *Runtime) Run(args []string, t Time) (int, error) {
+func (r *Runtime) Run(args []string, t Time) (int, error) { return r.RunTo(nil, args, t) }
+
+// RunTo is Run with another standard output; nil is our own.
+func (r *Runtime) RunTo(stdout *os.File, args []string, t Time) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := fork.Cmd{
 		Path: r.Path, Args: append([]string{r.Path}, args...), Env: environment(),
-		JoinTime: t.Join, NewTime: t.Offsets, DieWithParent: true,
+		JoinTime: t.Join, NewTime: t.Offsets, DieWithParent: true, Stdout: stdout,
 	}
 	p, err := c.Start()
 	if err != nil {

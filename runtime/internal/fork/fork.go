@@ -43,6 +43,8 @@ type Cmd struct {
 	// NewTime, if not empty, makes a new time namespace with these lines for
 	// /proc/self/timens_offsets and runs in it.
 	NewTime string
+	// Stdout takes the place of our standard output, unless nil.
+	Stdout *os.File
 	// DieWithParent sends SIGKILL when the calling thread ends. The caller
 	// locks its goroutine to the thread.
 	DieWithParent bool
@@ -57,6 +59,7 @@ type childArgs struct {
 	offsetsLen   uintptr
 	offsetsPath  *byte
 	childrenPath *byte
+	stdout       uintptr // fd or ^0
 	pdeathsig    bool
 	parent       int
 	failFD       uintptr
@@ -87,11 +90,14 @@ func (c *Cmd) Start() (*Process, error) {
 		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
 	}
 	a := &childArgs{
-		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0),
+		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0), stdout: ^uintptr(0),
 		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: uintptr(pipe[1]),
 	}
 	if c.JoinTime != nil {
 		a.joinTime = c.JoinTime.Fd()
+	}
+	if c.Stdout != nil {
+		a.stdout = c.Stdout.Fd()
 	}
 	if c.NewTime != "" {
 		b := []byte(c.NewTime)
@@ -130,13 +136,14 @@ func (p *Process) Wait() (syscall.WaitStatus, error) {
 // The steps of the child, for messages.
 const (
 	stepDeath = iota
+	stepStdout
 	stepUnshare
 	stepOffsets
 	stepJoin
 	stepExec
 )
 
-var steps = [...]string{"setting the parent-death signal", "making a time namespace", "setting the time offsets", "joining the time namespace", "exec"}
+var steps = [...]string{"setting the parent-death signal", "setting standard output", "making a time namespace", "setting the time offsets", "joining the time namespace", "exec"}
 
 //go:noinline
 //go:norace
@@ -161,6 +168,12 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 		// The parent may have gone before the signal was set.
 		if ppid, _, _ := syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); int(ppid) != a.parent {
 			errno = syscall.ESRCH
+			goto failed
+		}
+	}
+	if a.stdout != ^uintptr(0) {
+		step = stepStdout
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_DUP3, a.stdout, 1, 0); errno != 0 {
 			goto failed
 		}
 	}
