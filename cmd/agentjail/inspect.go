@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/state"
+)
+
+func inspectCommand() *cli.Command {
+	return &cli.Command{
+		Name: "inspect", Usage: "hold a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
+		Description: "CONTAINER is an id or the unique beginning of one. Each wall holds, is BROKEN, or\nis missing where this host cannot give it and policy does not insist. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
+		Flags:       []cli.Flag{jsonFlag},
+		Action: func(c *cli.Context) error {
+			id, err := oneID(c)
+			if err != nil {
+				return err
+			}
+			// Not the policy file: what the jail was made with is in its record,
+			// and a broken file must not keep anyone from looking.
+			store := state.Store{Root: state.DefaultRoot}
+			j, err := inspect.Find(store, id)
+			if err != nil {
+				return err
+			}
+			r, err := inspect.Jail(store, j)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				err = printJSON(c, r)
+			} else {
+				err = r.Text(c.App.Writer)
+			}
+			if err == nil && !r.Holds {
+				err = &jail.ExitError{Code: 1}
+			}
+			return err
+		},
+	}
+}

@@ -1,0 +1,165 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroupState is what the jail's control groups say.
+type cgroupState struct {
+	v2      bool
+	paths   map[string]string // by controller, as /proc/PID/cgroup has them
+	files   map[string]string // contents, by file name
+	members []int             // processes in the groups, as far as they were read
+	// programs is the number of device programs on the group (version 2), or -1
+	// where the kernel does not tell.
+	programs int
+}
+
+// cgroupFiles are what is read, by controller: version 1, then version 2.
+var cgroupFiles = map[string][]string{
+	"pids":    {"pids.max"},
+	"memory":  {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
+	"cpu":     {"cpu.cfs_quota_us", "cpu.cfs_period_us"},
+	"blkio":   {"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"},
+	"devices": {"devices.list"},
+	"":        {"pids.max", "memory.max", "memory.swap.max", "cpu.max", "io.max"},
+}
+
+// limiting are the controllers of version 1 that bound a jail: all of its
+// processes must be in their groups.
+var limiting = []string{"pids", "memory", "cpu", "blkio", "devices"}
+
+// look reads the groups that the first process is in.
+func (c *cgroupState) look(paths map[string]string) error {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	mounts, err := parseMounts(string(text))
+	if err != nil {
+		return err
+	}
+	c.paths, c.files, c.programs = paths, map[string]string{}, -1
+	pids := map[int]bool{}
+	for controller, path := range paths {
+		dir := groupDir(mounts, controller, path)
+		if dir == "" {
+			continue
+		}
+		if controller == "" {
+			// In the mixed layout, version 2 has hardly a controller.
+			if b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")); err == nil {
+				f := strings.Fields(string(b))
+				c.v2 = slices.Contains(f, "memory") || slices.Contains(f, "pids")
+			}
+		}
+		for _, name := range cgroupFiles[controller] {
+			if controller == "" && !c.v2 {
+				continue
+			}
+			f, err := os.Open(filepath.Join(dir, name))
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			c.files[name], err = readBounded(f, maxSmall)
+			f.Close()
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		if controller == "" && c.v2 {
+			c.programs = devicePrograms(dir)
+		}
+		// The host's root group holds every process there is.
+		if path != "/" && (controller == "pids" || controller == "memory" || controller == "") {
+			readMembers(dir, pids, 0)
+		}
+	}
+	for pid := range pids {
+		c.members = append(c.members, pid)
+	}
+	slices.Sort(c.members)
+	return nil
+}
+
+// groupDir is the folder of a group: below where its hierarchy is mounted here.
+func groupDir(mounts []mount, controller, path string) string {
+	for _, m := range mounts {
+		switch {
+		case controller == "" && m.fs == "cgroup2":
+		case controller != "" && m.fs == "cgroup" && slices.Contains(m.super, controller):
+		default:
+			continue
+		}
+		rel, ok := strings.CutPrefix(path, strings.TrimSuffix(m.root, "/"))
+		if !ok || rel != "" && rel[0] != '/' {
+			continue
+		}
+		return filepath.Join(m.point, rel)
+	}
+	return ""
+}
+
+// readMembers lists the processes of a group and those below it.
+func readMembers(dir string, into map[int]bool, depth int) {
+	if depth > 8 || len(into) > 4*maxProcesses {
+		return
+	}
+	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	text, _ := readBounded(f, 1<<20)
+	f.Close()
+	for _, n := range strings.Fields(text) {
+		if pid, err := strconv.Atoi(n); err == nil && pid > 0 {
+			into[pid] = true
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			readMembers(filepath.Join(dir, e.Name()), into, depth+1)
+		}
+	}
+}
+
+// devicePrograms counts the programs that decide on devices for a group of
+// version 2 (bpf(2), BPF_PROG_QUERY); -1 where that is not told.
+func devicePrograms(dir string) int {
+	d, err := os.Open(dir)
+	if err != nil {
+		return -1
+	}
+	defer d.Close()
+	const (
+		progQuery    = 16 // BPF_PROG_QUERY
+		cgroupDevice = 6  // BPF_CGROUP_DEVICE
+	)
+	// The part of union bpf_attr that a query takes. Without a list for the
+	// programs' numbers, the kernel only counts.
+	attr := struct {
+		target, kind, query, attach uint32
+		ids                         uint64
+		count, _                    uint32
+	}{target: uint32(d.Fd()), kind: cgroupDevice}
+	if _, _, errno := unix.Syscall(unix.SYS_BPF, progQuery, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)); errno != 0 {
+		return -1
+	}
+	return int(attr.count)
+}

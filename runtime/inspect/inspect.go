@@ -1,0 +1,210 @@
+// Package inspect looks at a running jail as the kernel sees it and holds what
+// it finds against the policy in the jail's record. It trusts neither the
+// hardened spec nor the delegate: what counts is in /proc, in the control
+// groups, and in the jail's namespaces.
+//
+// What a jail can influence (names of processes, paths of mounts, contents of
+// files) is hostile: it is read with bounds, never followed out of the jail,
+// and escaped in the output.
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/state"
+)
+
+// Verdict says whether a wall holds.
+type Verdict string
+
+// The verdicts. Missing is what this host cannot give and policy does not
+// insist on.
+const (
+	Holds   Verdict = "holds"
+	Broken  Verdict = "BROKEN"
+	Missing Verdict = "missing"
+)
+
+// Finding is one wall of the jail.
+type Finding struct {
+	Ring    report.Ring `json:"ring"`
+	Name    string      `json:"name"`
+	Verdict Verdict     `json:"verdict"`
+	Seen    string      `json:"seen"`           // what the kernel says
+	Want    string      `json:"want,omitempty"` // what should be, unless it holds
+}
+
+// Result is what was found out about a jail.
+type Result struct {
+	ID        string `json:"id"`
+	Pid       int    `json:"pid"`
+	Delegate  string `json:"delegate"`
+	Processes int    `json:"processes"`
+	// Holds says that no finding is Broken.
+	Holds    bool      `json:"holds"`
+	Findings []Finding `json:"findings"`
+	// Namespaces are inode numbers by kind, the jail's and the host's.
+	Namespaces map[string]Namespace `json:"namespaces"`
+	// Lost are the grants that the bundle asked for and did not get.
+	Lost []report.Change `json:"lost,omitempty"`
+	// SameAsHost names what the jail can read that is the host's own.
+	SameAsHost []string `json:"sameAsHost,omitempty"`
+}
+
+// ErrNotRunning says that there is no process to look at.
+var ErrNotRunning = errors.New("jail is not running")
+
+// ErrNotStarted says that the first process still waits for start: the network
+// is sealed and the filter set only then.
+var ErrNotStarted = errors.New("jail waits for start")
+
+// Find returns the jail with this container id or unique beginning of one.
+func Find(s state.Store, id string) (*state.Jail, error) {
+	if err := state.CheckID(id); err != nil {
+		return nil, err
+	}
+	found, err := s.Find(id)
+	if err != nil {
+		return nil, fmt.Errorf("looking for jail %s: %w", id, err)
+	}
+	switch len(found) {
+	case 0:
+		return nil, fmt.Errorf("no jail has the id %s: names are the engine's (remedy: the id that `docker inspect --format {{.Id}} NAME` prints)", id)
+	case 1:
+		return found[0], nil
+	}
+	var ids []string
+	for _, j := range found {
+		ids = append(ids, j.ID)
+	}
+	slices.Sort(ids)
+	if len(ids) > 5 {
+		ids = append(ids[:5], "...")
+	}
+	return nil, fmt.Errorf("%d jails have an id that begins with %s: %s", len(found), id, strings.Join(ids, ", "))
+}
+
+// What an exec is making has the delegate's own rights for a moment, until it
+// has become a process of the jail: a wall that seems broken is looked at again.
+const (
+	looks    = 4
+	lookWait = 100 * time.Millisecond
+)
+
+// Jail inspects a running jail. ErrNotRunning and ErrNotStarted are in the
+// error's chain where there is nothing to look at yet or any more.
+func Jail(s state.Store, j *state.Jail) (*Result, error) {
+	switch {
+	case j.InitPid == 0 && j.CreatorAlive():
+		return nil, fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
+	case !j.InitAlive():
+		return nil, fmt.Errorf("%s: %w: its processes have ended, and with them every wall (its report is in %s)", j.ID, ErrNotRunning, filepath.Join(s.Dir(j.Key), "report.json"))
+	case !j.Started:
+		return nil, fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, ErrNotStarted)
+	}
+	d := demandsOf(s, j)
+	var r *Result
+	for i := range looks {
+		if i > 0 {
+			time.Sleep(lookWait)
+		}
+		seen, err := look(j, d)
+		if err != nil {
+			if !j.InitAlive() {
+				err = fmt.Errorf("%w: it ended while it was looked at", ErrNotRunning)
+			}
+			return nil, fmt.Errorf("%s: %w", j.ID, err)
+		}
+		if r = judge(d, seen); r.Holds {
+			break
+		}
+	}
+	return r, nil
+}
+
+// demands is what the jail is held against.
+type demands struct {
+	jail   *state.Jail
+	layer  string // folder of the throw-away layer on the host
+	report *report.Report
+	spec   *specs.Spec // the hardened one, or nil
+	host   host.Facts
+}
+
+func demandsOf(s state.Store, j *state.Jail) *demands {
+	d := &demands{jail: j, layer: filepath.Join(s.Dir(j.Key), "layer"), host: host.Read()}
+	// Neither is needed to judge: without them there is only less to say.
+	if d.report, _ = s.Report(j); d.report == nil {
+		d.report = new(report.Report)
+	}
+	if b, err := bundle.Load(filepath.Join(s.Dir(j.Key), "bundle")); err == nil {
+		d.spec = b.Spec
+	}
+	return d
+}
+
+// missing says whether the report names a field as one that the host could not
+// give, and why.
+func (d *demands) missing(field string) (why string, ok bool) {
+	for _, c := range d.report.Of(report.Missing) {
+		if c.Field == field {
+			return c.Why, true
+		}
+	}
+	return "", false
+}
+
+// judge runs all checks.
+func judge(d *demands, s *seen) *Result {
+	r := &Result{
+		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, Processes: len(s.processes) + s.more, Holds: true,
+		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), SameAsHost: s.sameAsHost,
+	}
+	for _, c := range checks {
+		o := c.run(d, s)
+		f := Finding{Ring: c.ring, Name: c.name, Verdict: o.verdict, Seen: o.seen}
+		if o.verdict != Holds {
+			f.Want = o.want
+		}
+		r.Holds = r.Holds && o.verdict != Broken
+		r.Findings = append(r.Findings, f)
+	}
+	return r
+}
+
+// outcome is what one check says.
+type outcome struct {
+	verdict    Verdict
+	seen, want string
+}
+
+func holds(format string, args ...any) outcome {
+	return outcome{verdict: Holds, seen: fmt.Sprintf(format, args...)}
+}
+
+func broken(want, format string, args ...any) outcome {
+	return outcome{verdict: Broken, want: want, seen: fmt.Sprintf(format, args...)}
+}
+
+func lacking(want, format string, args ...any) outcome {
+	return outcome{verdict: Missing, want: want, seen: fmt.Sprintf(format, args...)}
+}
+
+// brokenList is broken with the first of several offences.
+func brokenList(want string, bad []string) outcome {
+	const most = 4
+	if len(bad) > most {
+		bad = append(slices.Clone(bad[:most]), fmt.Sprintf("and %d more", len(bad)-most))
+	}
+	return broken(want, "%s", strings.Join(bad, "; "))
+}

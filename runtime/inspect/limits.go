@@ -1,0 +1,208 @@
+package inspect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// unlimited is what "max" and -1 mean.
+const unlimited = math.MaxUint64
+
+// number reads a control group's value; ok is false when the file is not there
+// or is no number.
+func (c *cgroupState) number(file string) (v uint64, ok bool) {
+	text, there := c.files[file]
+	text = strings.TrimSpace(text)
+	switch {
+	case !there:
+		return 0, false
+	case text == "max" || text == "-1":
+		return unlimited, true
+	}
+	v, err := strconv.ParseUint(text, 10, 64)
+	return v, err == nil
+}
+
+// within compares a limit with policy's bound.
+func within(have uint64, there bool, bound uint64, hostHas bool, unit func(uint64) string) outcome {
+	switch {
+	case bound == 0:
+		return holds("policy sets no bound")
+	case !there && !hostHas:
+		return lacking("at most "+unit(bound), "this host cannot limit it")
+	case !there:
+		return broken("at most "+unit(bound), "the jail's group has no limit")
+	case have > bound:
+		text := unit(have)
+		// Version 1 says "no limit" as the largest number of pages.
+		if have >= math.MaxInt64>>16 {
+			text = "unlimited"
+		}
+		return broken("at most "+unit(bound), "%s", text)
+	}
+	return holds("at most %s; policy %s", unit(have), unit(bound))
+}
+
+func plain(n uint64) string { return fmt.Sprint(n) }
+
+func pidsLimit(d *demands, s *seen) outcome {
+	v, ok := s.cgroup.number("pids.max")
+	return within(v, ok, uint64(d.jail.Policy.Limits.Pids), d.host.Cgroup.Pids, plain)
+}
+
+func memoryLimit(d *demands, s *seen) outcome {
+	file := "memory.limit_in_bytes"
+	if s.cgroup.v2 {
+		file = "memory.max"
+	}
+	v, ok := s.cgroup.number(file)
+	return within(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, size)
+}
+
+// swapLimit: version 1 limits memory and swap together, version 2 swap alone.
+func swapLimit(d *demands, s *seen) outcome {
+	pol := d.jail.Policy.Limits
+	if pol.Memory == 0 {
+		return holds("policy sets no bound")
+	}
+	if !s.cgroup.v2 {
+		v, ok := s.cgroup.number("memory.memsw.limit_in_bytes")
+		return within(v, ok, uint64(pol.Memory+pol.Swap), d.host.Cgroup.Swap, func(n uint64) string { return size(n) + " with memory" })
+	}
+	v, ok := s.cgroup.number("memory.swap.max")
+	want := "at most " + pol.Swap.String()
+	switch {
+	case !ok: // the controller can be there without swap accounting
+		return lacking(want, "this host does not account swap")
+	case v == unlimited:
+		return broken(want, "unlimited")
+	case v > uint64(pol.Swap):
+		return broken(want, "%s", size(v))
+	}
+	return holds("at most %s; policy %s", size(v), pol.Swap)
+}
+
+func cpuLimit(d *demands, s *seen) outcome {
+	bound := d.jail.Policy.Limits.CPUs
+	have, ok := s.cgroup.cpus()
+	unit := func(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+	switch {
+	case bound == 0:
+		return holds("policy sets no bound")
+	case !ok && !d.host.Cgroup.CPU:
+		return lacking("at most "+unit(bound), "this host cannot limit it")
+	case !ok:
+		return broken("at most "+unit(bound), "the jail's group has no limit")
+	case math.IsInf(have, 1):
+		return broken("at most "+unit(bound), "unlimited")
+	case have > bound*1.001: // quotas are whole microseconds
+		return broken("at most "+unit(bound), "%s", unit(have))
+	}
+	return holds("at most %s; policy %s", unit(have), unit(bound))
+}
+
+// cpus is the number of processors that the quota comes to.
+func (c *cgroupState) cpus() (float64, bool) {
+	var quota, period uint64
+	var ok1, ok2 bool
+	if c.v2 {
+		f := strings.Fields(c.files["cpu.max"]) // "QUOTA PERIOD"
+		if len(f) != 2 {
+			return 0, false
+		}
+		sub := cgroupState{files: map[string]string{"q": f[0], "p": f[1]}}
+		quota, ok1 = sub.number("q")
+		period, ok2 = sub.number("p")
+	} else {
+		quota, ok1 = c.number("cpu.cfs_quota_us")
+		period, ok2 = c.number("cpu.cfs_period_us")
+	}
+	switch {
+	case !ok1 || !ok2 || period == 0:
+		return 0, false
+	case quota == unlimited:
+		return math.Inf(1), true
+	}
+	return float64(quota) / float64(period), true
+}
+
+// ioLimit: every disk that the record throttles is throttled, and no faster
+// than policy. Which disks those are, hardening knew from the bind mounts.
+func ioLimit(d *demands, s *seen) outcome {
+	pol := d.jail.Policy.Limits
+	type bound struct {
+		what  string
+		rate  uint64
+		disks []string
+		have  map[string]uint64
+	}
+	bounds := []bound{
+		{what: "reading", rate: uint64(pol.IORead), have: s.cgroup.rates("blkio.throttle.read_bps_device", "rbps")},
+		{what: "writing", rate: uint64(pol.IOWrite), have: s.cgroup.rates("blkio.throttle.write_bps_device", "wbps")},
+	}
+	if r := d.jail.Limits; r != nil && r.BlockIO != nil {
+		for _, t := range r.BlockIO.ThrottleReadBpsDevice {
+			bounds[0].disks = append(bounds[0].disks, fmt.Sprintf("%d:%d", t.Major, t.Minor))
+		}
+		for _, t := range r.BlockIO.ThrottleWriteBpsDevice {
+			bounds[1].disks = append(bounds[1].disks, fmt.Sprintf("%d:%d", t.Major, t.Minor))
+		}
+	}
+	var good, bad []string
+	for _, b := range bounds {
+		for _, disk := range b.disks {
+			have, ok := b.have[disk]
+			switch {
+			case b.rate == 0:
+			case !ok:
+				bad = append(bad, fmt.Sprintf("%s %s is not throttled", b.what, disk))
+			case have > b.rate:
+				bad = append(bad, fmt.Sprintf("%s %s at %s/s", b.what, disk, size(have)))
+			default:
+				good = append(good, fmt.Sprintf("%s %s at %s/s", b.what, disk, size(have)))
+			}
+		}
+	}
+	want := fmt.Sprintf("reading at most %s/s, writing %s/s", pol.IORead, pol.IOWrite)
+	if why, ok := d.missing("linux.resources.blockIO"); ok {
+		return lacking(want, "%s", why)
+	}
+	switch {
+	case len(bad) > 0:
+		return brokenList(want, bad)
+	case len(good) == 0:
+		return holds("no disk behind a writable mount")
+	}
+	return holds("%s", strings.Join(good, ", "))
+}
+
+// rates reads bytes per second by disk: of version 1 "MAJOR:MINOR RATE", of
+// version 2 "MAJOR:MINOR rbps=RATE wbps=RATE ...".
+func (c *cgroupState) rates(v1, v2 string) map[string]uint64 {
+	out := map[string]uint64{}
+	file := v1
+	if c.v2 {
+		file = "io.max"
+	}
+	for _, line := range strings.Split(c.files[file], "\n") {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		text := f[1]
+		if c.v2 {
+			i := slices.IndexFunc(f, func(x string) bool { return strings.HasPrefix(x, v2+"=") })
+			if i < 0 {
+				continue
+			}
+			text = strings.TrimPrefix(f[i], v2+"=")
+		}
+		if v, err := strconv.ParseUint(text, 10, 64); err == nil {
+			out[f[0]] = v
+		}
+	}
+	return out
+}

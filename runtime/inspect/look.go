@@ -1,0 +1,487 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/state"
+)
+
+// kinds are the namespaces, by their names in /proc/PID/ns, in the order of the
+// output.
+var kinds = []string{"user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time"}
+
+// Namespace is one namespace of the jail's first process, by inode numbers.
+type Namespace struct {
+	Jail uint64 `json:"jail"`
+	Host uint64 `json:"host"` // 0 where the kernel has no such kind
+	// Owner is the user namespace that it belongs to; 0 where that is the
+	// host's or was not asked.
+	Owner uint64 `json:"owner,omitempty"`
+}
+
+// seen is all that was seen of a jail. Judging it needs nothing else, so that
+// it can be tested without jails.
+type seen struct {
+	pid        int
+	processes  []*process // processes[0] is the first
+	more       int        // processes that were not looked at
+	strangers  []string   // processes of others with the jail's ids
+	uidMap     []specs.LinuxIDMapping
+	gidMap     []specs.LinuxIDMapping
+	namespaces map[string]Namespace
+	offsets    map[string]int64 // of the clocks, in seconds
+	seal       []netseal.Finding
+	mounts     []mount
+	hostDevs   map[string]bool // file systems that the host has mounted
+	rootSize   uint64          // of the file system at the root, in bytes
+	rootFiles  uint64
+	paths      map[string]pathState // masked and read-only paths
+	cgroup     cgroupState
+	sameAsHost []string
+}
+
+// maxProcesses bounds how many processes are looked at; policy's limit on them
+// is well below.
+const maxProcesses = 4096
+
+// look gathers everything.
+func look(j *state.Jail, d *demands) (*seen, error) {
+	p, err := openProc(j.InitPid)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	// The folder is open: if it is the right process now, it stays the right one.
+	if !j.InitAlive() {
+		return nil, ErrNotRunning
+	}
+	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}}
+	first, err := readProcess(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"id maps", func() error { return s.lookIDs(p) }},
+		{"namespaces", func() error { return s.lookNamespaces(p) }},
+		{"network", func() error { return s.lookNetwork(p) }},
+		{"mounts", func() error { return s.lookMounts(p) }},
+		{"paths", func() error { return s.lookPaths(p, d) }},
+		{"control groups", func() error { return s.cgroup.look(first.cgroups) }},
+		{"processes", func() error { return s.lookProcesses(first) }},
+		{"what is the host's", func() error { return s.lookHost(p) }},
+	} {
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return s, nil
+}
+
+func (s *seen) lookIDs(p *proc) error {
+	for name, to := range map[string]*[]specs.LinuxIDMapping{"uid_map": &s.uidMap, "gid_map": &s.gidMap} {
+		text, err := p.read(name, maxSmall)
+		if err != nil {
+			return err
+		}
+		if *to, err = parseIDMap(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *seen) lookNamespaces(p *proc) error {
+	s.namespaces = map[string]Namespace{}
+	for _, k := range kinds {
+		var n Namespace
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/self/ns/"+k, &st); errors.Is(err, unix.ENOENT) {
+			continue // the kernel has no such kind
+		} else if err != nil {
+			return err
+		}
+		n.Host = st.Ino
+		var err error
+		if n.Jail, err = p.inode(k); err != nil {
+			return err
+		}
+		if k != "user" {
+			if n.Owner, err = s.ownerOf(p, k); err != nil {
+				return err
+			}
+		}
+		s.namespaces[k] = n
+	}
+	text, err := p.read("timens_offsets", maxSmall)
+	if err == nil {
+		s.offsets = parseOffsets(text)
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ownerOf asks for the user namespace that a namespace belongs to
+// (ioctl_nsfs(2), NS_GET_USERNS). 0 is the host's own.
+func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
+	f, err := p.open("ns/"+kind, unix.O_RDONLY)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	const nsGetUserns = 0xb701
+	fd, err := unix.IoctlRetInt(int(f.Fd()), nsGetUserns)
+	if errors.Is(err, unix.EPERM) {
+		return 0, nil // out of our sight: an ancestor's
+	}
+	if err != nil {
+		return 0, fmt.Errorf("owner of the %s namespace: %w", kind, err)
+	}
+	defer unix.Close(fd)
+	var st, own unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0, err
+	}
+	if err := unix.Stat("/proc/self/ns/user", &own); err != nil {
+		return 0, err
+	}
+	if st.Ino == own.Ino {
+		return 0, nil
+	}
+	return st.Ino, nil
+}
+
+// lookNetwork asks the network namespace for its walls. One that is the host's
+// has none, and is not entered.
+func (s *seen) lookNetwork(p *proc) error {
+	n := s.namespaces["net"]
+	if n.Jail == n.Host {
+		s.seal = []netseal.Finding{{Name: netseal.WallLinks, Detail: "the network is the host's"}}
+		return nil
+	}
+	f, err := p.open("ns/net", unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s.seal, err = netseal.Verify(f)
+	return err
+}
+
+func (s *seen) lookMounts(p *proc) error {
+	text, err := p.read("mountinfo", maxMounts)
+	if err != nil {
+		return err
+	}
+	if s.mounts, err = parseMounts(text); err != nil {
+		return err
+	}
+	self, err := openProc(os.Getpid())
+	if err != nil {
+		return err
+	}
+	defer self.close()
+	if text, err = self.read("mountinfo", 4*maxMounts); err != nil {
+		return err
+	}
+	own, err := parseMounts(text)
+	if err != nil {
+		return err
+	}
+	for _, m := range own {
+		s.hostDevs[m.dev] = true
+	}
+	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
+		return err
+	}
+	s.rootSize, s.rootFiles = fs.Blocks*uint64(fs.Bsize), fs.Files
+	for i := range s.mounts {
+		s.mounts[i].device = nodeAt(root, s.mounts[i].point)
+	}
+	return nil
+}
+
+// openIn opens a path of the jail, without following a link or leaving its
+// root.
+func openIn(root *os.File, name string, flags uint64) (*os.File, error) {
+	fd, err := unix.Openat2(int(root.Fd()), name, &unix.OpenHow{
+		Flags:   flags | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// nodeAt is the device node at a path, or "".
+func nodeAt(root *os.File, name string) string {
+	f, err := openIn(root, name, unix.O_PATH)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return ""
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFCHR:
+		return fmt.Sprintf("c %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	case unix.S_IFBLK:
+		return fmt.Sprintf("b %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	}
+	return ""
+}
+
+// pathState is what is at a path that should be masked or read-only.
+type pathState struct {
+	exists   bool
+	readOnly bool
+	// empty: nothing can be learnt there, as it is the null device or a tmpfs
+	// without entries.
+	empty bool
+}
+
+func (s *seen) lookPaths(p *proc, d *demands) error {
+	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	s.paths = map[string]pathState{}
+	for _, name := range append(d.masked(), d.readOnly()...) {
+		if s.paths[name], err = stateOf(root, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stateOf(root *os.File, name string) (pathState, error) {
+	f, err := openIn(root, path.Clean("/"+name), unix.O_PATH)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return pathState{}, nil
+	case errors.Is(err, unix.ELOOP):
+		// A link: what it leads to has a path of its own.
+		return pathState{exists: true}, nil
+	case err != nil:
+		return pathState{}, fmt.Errorf("%s: %w", name, err)
+	}
+	defer f.Close()
+	out := pathState{exists: true}
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(int(f.Fd()), &fs), unix.Fstat(int(f.Fd()), &st)); err != nil {
+		return out, fmt.Errorf("%s: %w", name, err)
+	}
+	out.readOnly = fs.Flags&unix.ST_RDONLY != 0
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFCHR:
+		out.empty = st.Rdev == unix.Mkdev(1, 3)
+	case unix.S_IFDIR:
+		if int64(fs.Type) == unix.TMPFS_MAGIC {
+			entries, err := entriesOf(root, name)
+			out.empty = err == nil && entries == 0
+		}
+	case unix.S_IFREG:
+		out.empty = int64(fs.Type) == unix.TMPFS_MAGIC && st.Size == 0
+	}
+	return out, nil
+}
+
+// entriesOf counts a folder's entries, up to one.
+func entriesOf(root *os.File, name string) (int, error) {
+	f, err := openIn(root, path.Clean("/"+name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1)
+	return len(names), nil
+}
+
+// lookProcesses finds the jail's processes: those in its mount namespace, which
+// no process in the jail can leave, and those in its control groups.
+func (s *seen) lookProcesses(first *process) error {
+	s.processes = []*process{first}
+	members := map[int]bool{first.pid: true}
+	grouped := map[int]bool{}
+	for _, pid := range s.cgroup.members {
+		grouped[pid] = true
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		pid, err := strconv.Atoi(n)
+		if err != nil || members[pid] {
+			continue
+		}
+		s.lookProcess(pid, first, grouped[pid])
+	}
+	return nil
+}
+
+// lookProcess adds one process if it is the jail's, or notes that it has the
+// jail's ids without being in its user namespace. A process that ends meanwhile
+// is none.
+func (s *seen) lookProcess(pid int, first *process, grouped bool) {
+	p, err := openProc(pid)
+	if err != nil {
+		return
+	}
+	defer p.close()
+	mnt, err := p.inode("mnt")
+	if err != nil {
+		return
+	}
+	if !grouped && mnt != first.mntNS {
+		s.lookStranger(p, first)
+		return
+	}
+	if len(s.processes) == maxProcesses {
+		s.more++
+		return
+	}
+	if x, err := readProcess(p); err == nil {
+		s.processes = append(s.processes, x)
+	}
+}
+
+// lookStranger notes a process outside the jail that has one of its ids. A jail
+// that shares the user namespace shares the ids.
+func (s *seen) lookStranger(p *proc, first *process) {
+	user, err := p.inode("user")
+	if err != nil || user == first.userNS {
+		return
+	}
+	text, err := p.read("status", maxSmall)
+	if err != nil {
+		return
+	}
+	x, err := parseStatus(text)
+	if err != nil {
+		return
+	}
+	x.pid = p.pid
+	for _, id := range x.uids {
+		// The host's nobody is mapped where policy says so, and is shared.
+		if id != overflow && mapped(s.uidMap, id) {
+			s.strangers = append(s.strangers, x.who())
+			return
+		}
+	}
+}
+
+// overflow is the host's nobody (user_namespaces(7)).
+const overflow = 65534
+
+// mapped says whether a host id belongs to the mapping.
+func mapped(ms []specs.LinuxIDMapping, id uint32) bool {
+	for _, m := range ms {
+		if id >= m.HostID && uint64(id) < uint64(m.HostID)+uint64(m.Size) {
+			return true
+		}
+	}
+	return false
+}
+
+// A hostFact is something about the host that a jail may be able to read.
+type hostFact struct {
+	name, path string
+	// line is the part that counts, by its beginning; "" is all of it.
+	line string
+}
+
+var hostFacts = []hostFact{
+	{"boot id", "/proc/sys/kernel/random/boot_id", ""},
+	{"kernel version", "/proc/version", ""},
+	{"kernel command line", "/proc/cmdline", ""},
+	{"processor model", "/proc/cpuinfo", "model name"},
+	{"amount of memory", "/proc/meminfo", "MemTotal"},
+	{"disks", "/proc/partitions", ""},
+	{"drivers", "/proc/devices", ""},
+}
+
+// lookHost compares what the jail reads with what the host does.
+func (s *seen) lookHost(p *proc) error {
+	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, h := range hostFacts {
+		host, err := os.Open(h.path)
+		if err != nil {
+			continue
+		}
+		ours, err1 := readBounded(host, 1<<20)
+		host.Close()
+		theirs, err2 := readIn(root, h.path)
+		if err1 != nil || err2 != nil {
+			continue
+		}
+		if x := h.part(theirs); x != "" && x == h.part(ours) {
+			s.sameAsHost = append(s.sameAsHost, h.name)
+		}
+	}
+	for _, m := range s.mounts {
+		if strings.HasPrefix(m.value("upperdir"), "/") {
+			s.sameAsHost = append(s.sameAsHost, "path of the layer on the host (in /proc/mounts)")
+			break
+		}
+	}
+	return nil
+}
+
+// readIn reads a regular file of the jail; the image or the jail may have put
+// anything there.
+func readIn(root *os.File, name string) (string, error) {
+	f, err := openIn(root, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return "", errors.New("not a file")
+	}
+	return readBounded(f, 1<<20)
+}
+
+func (h hostFact) part(text string) string {
+	if h.line == "" {
+		return text
+	}
+	for _, l := range strings.Split(text, "\n") {
+		if strings.HasPrefix(l, h.line) {
+			return l
+		}
+	}
+	return ""
+}

@@ -1,0 +1,291 @@
+package inspect
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentjail.dev/runtime/harden"
+)
+
+// class is what a mount is to the jail.
+type class int
+
+const (
+	rootMount   class = iota // the jail's root
+	ownTmpfs                 // a tmpfs that was made for the jail
+	kernelMount              // files that the kernel makes up
+	deviceMount              // a device node
+	hostMount                // something of the host's
+)
+
+// kernelFS are the file systems that the kernel makes up.
+var kernelFS = []string{"proc", "sysfs", "cgroup", "cgroup2", "mqueue", "devpts"}
+
+func (s *seen) classOf(m *mount) class {
+	switch {
+	case path.Clean(m.point) == "/":
+		return rootMount
+	case m.device != "":
+		return deviceMount
+	case slices.Contains(kernelFS, m.fs):
+		return kernelMount
+	case m.fs == "tmpfs" && !s.hostDevs[m.dev]:
+		return ownTmpfs
+	}
+	return hostMount
+}
+
+// of returns the mounts of one class.
+func (s *seen) of(c class) []*mount {
+	var out []*mount
+	for i := range s.mounts {
+		if s.classOf(&s.mounts[i]) == c {
+			out = append(out, &s.mounts[i])
+		}
+	}
+	return out
+}
+
+// rootLayer: what is written to the root goes to the throw-away layer, an
+// overlay's upper folder in the jail's own state, which has a size and a number
+// of files.
+func rootLayer(d *demands, s *seen) outcome {
+	pol := d.jail.Policy.Root
+	want := fmt.Sprintf("a layer of at most %s and %d files over a read-only image", pol.Size, pol.Inodes)
+	roots := s.of(rootMount)
+	if len(roots) == 0 {
+		return broken(want, "no root is mounted")
+	}
+	m := roots[len(roots)-1] // the topmost
+	upper := m.value("upperdir")
+	switch {
+	case m.fs != "overlay":
+		return broken(want, "%s of the host's, %s", m.fs, m.root)
+	case upper != path.Join(d.layer, "upper"):
+		return broken(want, "writes go to %s", orNone(upper))
+	}
+	if l := m.lacks("nosuid", "nodev"); len(l) > 0 {
+		return broken(want+", nosuid and nodev", "without %s", strings.Join(l, " and "))
+	}
+	if s.rootSize == 0 || s.rootSize > uint64(pol.Size) || s.rootFiles == 0 || s.rootFiles > uint64(pol.Inodes) {
+		return broken(want, "a layer of %s and %d files (0: unlimited)", size(s.rootSize), s.rootFiles)
+	}
+	how := "writable"
+	if !m.writable() {
+		how = "read-only"
+	}
+	return holds("%s, layer of %s and %d files over the image", how, size(s.rootSize), s.rootFiles)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "nowhere known"
+	}
+	return s
+}
+
+// tmpfsCaps: every tmpfs that can be written to has a size and a number of
+// files, neither above policy's. The kernel does not print what was not set.
+func tmpfsCaps(d *demands, s *seen) outcome {
+	pol := d.jail.Policy.Tmpfs
+	want := fmt.Sprintf("size of at most %s, at most %d files, nosuid, nodev", pol.Size, pol.Inodes)
+	var bad []string
+	n := 0
+	for _, m := range s.of(ownTmpfs) {
+		if !m.writable() {
+			continue
+		}
+		n++
+		bytes, err := tmpfsSize(m.value("size"))
+		files, err2 := strconv.ParseUint(m.value("nr_inodes"), 10, 64)
+		switch {
+		case m.value("size") == "":
+			bad = append(bad, m.point+" has no size")
+		case m.value("nr_inodes") == "":
+			bad = append(bad, m.point+" has no number of files")
+		case err != nil || bytes == 0 || bytes > uint64(pol.Size):
+			bad = append(bad, fmt.Sprintf("%s has size=%s", m.point, m.value("size")))
+		case err2 != nil || files == 0 || files > uint64(pol.Inodes):
+			bad = append(bad, fmt.Sprintf("%s has nr_inodes=%s", m.point, m.value("nr_inodes")))
+		}
+		need := []string{"nosuid", "nodev"}
+		if path.Clean(m.point) == "/dev" {
+			need = need[:1]
+		}
+		if l := m.lacks(need...); len(l) > 0 {
+			bad = append(bad, fmt.Sprintf("%s is without %s", m.point, strings.Join(l, " and ")))
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("%d writable, each with a size and a number of files", n)
+}
+
+// tmpfsSize reads size= as the kernel prints it: 65536k (mm/shmem.c).
+func tmpfsSize(s string) (uint64, error) {
+	k, ok := strings.CutSuffix(s, "k")
+	n, err := strconv.ParseUint(k, 10, 54)
+	if ok {
+		n <<= 10
+	}
+	return n, err
+}
+
+// bindMounts: what is the host's has no effect by set-id bits and devices, and
+// what can be written there has its owners mapped.
+func bindMounts(d *demands, s *seen) outcome {
+	const want = "nosuid and nodev, and owners mapped where writable"
+	var bad []string
+	mapped, readOnly := 0, 0
+	for _, m := range s.of(hostMount) {
+		if m.fs == "devtmpfs" {
+			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.point, m.root))
+			continue
+		}
+		if l := m.lacks("nosuid", "nodev"); len(l) > 0 {
+			bad = append(bad, fmt.Sprintf("%s is without %s", m.point, strings.Join(l, " and ")))
+		}
+		switch {
+		case !m.writable():
+			readOnly++
+		case m.has("idmapped"):
+			mapped++
+		default:
+			bad = append(bad, fmt.Sprintf("%s (%s %s of the host) can be written as the host's own ids", m.point, m.fs, m.root))
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		return brokenList(want, bad)
+	case mapped+readOnly == 0:
+		return holds("nothing of the host's is mounted")
+	}
+	return holds("%d writable with owners mapped, %d read-only; nosuid, nodev", mapped, readOnly)
+}
+
+// A kernelRule says how one of the kernel's own file systems may be mounted.
+type kernelRule struct {
+	options []string
+	at      []string // where; empty for anywhere
+	// shared: the host has the same file system, so that only parts of it may
+	// be seen.
+	part func(s *seen, m *mount) bool
+}
+
+var kernelRules = map[string]kernelRule{
+	"proc":    {options: []string{"nosuid", "nodev", "noexec"}},
+	"sysfs":   {options: []string{"nosuid", "nodev", "noexec", "ro"}, part: processorsOnly},
+	"cgroup":  {options: []string{"nosuid", "nodev", "noexec", "ro"}, part: ownGroup},
+	"cgroup2": {options: []string{"nosuid", "nodev", "noexec", "ro"}, part: ownGroup},
+	"mqueue":  {options: []string{"nosuid", "nodev", "noexec"}},
+	"devpts":  {options: []string{"nosuid", "noexec"}},
+}
+
+// processorsOnly: of the host's device tree, programs count processors.
+func processorsOnly(_ *seen, m *mount) bool {
+	return m.root == "/devices/system/cpu" && m.point == "/sys/devices/system/cpu"
+}
+
+// ownGroup: the hierarchy is one for all, and the jail sees its own group.
+func ownGroup(s *seen, m *mount) bool {
+	if m.root == "/" {
+		return false
+	}
+	for c, p := range s.cgroup.paths {
+		if (c == "" && m.fs == "cgroup2" || c != "" && slices.Contains(m.super, c)) && p == m.root {
+			return true
+		}
+	}
+	return false
+}
+
+// kernelFiles: /proc, /sys and the like are the jail's own, and what steers the
+// kernel through them cannot be written.
+func kernelFiles(_ *demands, s *seen) outcome {
+	const want = "the jail's own, and what is not read-only"
+	var bad []string
+	fs := map[string]bool{}
+	for _, m := range s.of(kernelMount) {
+		rule := kernelRules[m.fs]
+		fs[m.fs] = true
+		if s.hostDevs[m.dev] && (rule.part == nil || !rule.part(s, m)) {
+			bad = append(bad, fmt.Sprintf("%s is the host's %s%s", m.point, m.fs, part(m.root)))
+		}
+		for _, o := range rule.options {
+			if o == "ro" && !m.writable() {
+				continue
+			}
+			if !m.has(o) {
+				bad = append(bad, fmt.Sprintf("%s is without %s", m.point, o))
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	var names []string
+	for n := range fs {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return holds("its own: %s", strings.Join(names, ", "))
+}
+
+func part(root string) string {
+	if root == "/" {
+		return ""
+	}
+	return " " + root
+}
+
+// deviceNodes: the nodes that are mounted are the standard ones or policy's.
+// None can be made in the jail's user namespace (mknod(2)).
+func deviceNodes(d *demands, s *seen) outcome {
+	const want = "the standard nodes and those of policy"
+	var bad []string
+	names := map[string]bool{}
+	for _, m := range s.of(deviceMount) {
+		if m.fs == "devpts" && !s.hostDevs[m.dev] {
+			continue // /dev/console is one of the jail's own terminals
+		}
+		if slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(m.point)) || standardNode(m.device) {
+			names[m.device] = true
+			continue
+		}
+		bad = append(bad, fmt.Sprintf("%s is device %s", m.point, m.device))
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("%s, all standard or policy's", count(len(names), "device"))
+}
+
+// standardNode reads "c MAJOR:MINOR".
+func standardNode(dev string) bool {
+	var major, minor int64
+	if n, err := fmt.Sscanf(dev, "c %d:%d", &major, &minor); err != nil || n != 2 {
+		return false
+	}
+	return harden.StandardDevice(major, minor)
+}
+
+// propagation: no mount of the jail travels, neither in nor out
+// (mount_namespaces(7)).
+func propagation(_ *demands, s *seen) outcome {
+	var bad []string
+	for i := range s.mounts {
+		for _, t := range s.mounts[i].tags {
+			if strings.HasPrefix(t, "shared:") || strings.HasPrefix(t, "master:") {
+				bad = append(bad, s.mounts[i].point+" is "+t)
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList("all mounts private", bad)
+	}
+	return holds("all %d mounts private", len(s.mounts))
+}

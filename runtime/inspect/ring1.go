@@ -1,0 +1,290 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+)
+
+func userIDs(d *demands, s *seen) outcome  { return idMap("user", s.uidMap, d.jail.IDs.UIDs, d) }
+func groupIDs(d *demands, s *seen) outcome { return idMap("group", s.gidMap, d.jail.IDs.GIDs, d) }
+
+// idMap: the kernel's mapping is the recorded one, and gives nobody's ids away.
+func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outcome {
+	want := "map " + mapText(recorded)
+	if len(recorded) == 0 {
+		want = "a map of the jail's own"
+	}
+	text := "map " + mapText(have)
+	if len(recorded) == 0 || !sameMap(have, recorded) {
+		return broken(want, "%s", text)
+	}
+	for _, m := range have {
+		switch {
+		case m.HostID == overflow && m.Size == 1:
+		case m.HostID < policy.RangeSize:
+			return broken("host ids above "+fmt.Sprint(policy.RangeSize-1), "%s", text)
+		case !d.jail.IDs.Given && !inPool(m, d.jail.Policy.Userns.Pool):
+			return broken("host ids of the pool", "%s", text)
+		}
+	}
+	root := uint32(0)
+	for _, m := range have {
+		if m.ContainerID == 0 {
+			root = m.HostID
+		}
+	}
+	var n uint32
+	for _, m := range have {
+		n += m.Size
+	}
+	return holds("root is %s %d of the host; %d ids", what, root, n)
+}
+
+func inPool(m specs.LinuxIDMapping, p policy.Pool) bool {
+	return m.HostID >= p.First && uint64(m.HostID)+uint64(m.Size) <= uint64(p.First)+uint64(p.Count)
+}
+
+func mapText(ms []specs.LinuxIDMapping) string {
+	return strings.Join(strings.Split(strings.TrimSpace(idmap.Text(ms)), "\n"), ", ")
+}
+
+// sameMap compares mappings whatever the order of their lines.
+func sameMap(a, b []specs.LinuxIDMapping) bool {
+	order := func(ms []specs.LinuxIDMapping) []specs.LinuxIDMapping {
+		out := slices.Clone(ms)
+		slices.SortFunc(out, func(x, y specs.LinuxIDMapping) int { return int(x.ContainerID) - int(y.ContainerID) })
+		return out
+	}
+	return idmap.Equal(order(a), order(b))
+}
+
+// idsInUse: the jail's processes have the jail's ids, and nobody else has.
+func idsInUse(_ *demands, s *seen) outcome {
+	const want = "the jail's ids for its processes, and for nobody else's"
+	var bad []string
+	for _, p := range s.processes {
+		for _, id := range p.uids {
+			if !mapped(s.uidMap, id) {
+				bad = append(bad, fmt.Sprintf("%s is uid %d of the host", p.who(), id))
+				break
+			}
+		}
+		for _, id := range slices.Concat(p.gids, p.groups) {
+			if !mapped(s.gidMap, id) {
+				bad = append(bad, fmt.Sprintf("%s is in group %d of the host", p.who(), id))
+				break
+			}
+		}
+	}
+	for _, x := range s.strangers {
+		bad = append(bad, x+" outside the jail has its ids")
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("by %s, and by nobody else", count(len(s.processes), "process"))
+}
+
+// capSets are the five sets of capabilities(7), by their names in status.
+var capSets = []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}
+
+func capabilities(_ *demands, s *seen) outcome {
+	var bad []string
+	for _, p := range s.processes {
+		var sets []string
+		for _, c := range capSets {
+			if p.caps[c] != 0 {
+				sets = append(sets, fmt.Sprintf("%s=%x", c, p.caps[c]))
+			}
+		}
+		if len(sets) > 0 {
+			bad = append(bad, p.who()+" has "+strings.Join(sets, " "))
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList("none, in all five sets", bad)
+	}
+	return holds("none in Inh, Prm, Eff, Bnd, Amb of %s", count(len(s.processes), "process"))
+}
+
+func noNewPrivs(_ *demands, s *seen) outcome {
+	var bad []string
+	for _, p := range s.processes {
+		if !p.noNewPrivs {
+			bad = append(bad, p.who()+" can gain privileges")
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList("set for all", bad)
+	}
+	return holds("set for %s", count(len(s.processes), "process"))
+}
+
+// label: every process is confined by the jail's profile or label.
+func label(d *demands, s *seen) outcome {
+	pol := d.jail.Policy.AppArmor
+	var profile, selinux string
+	if p := d.jail.Process; p != nil {
+		profile, selinux = p.ApparmorProfile, p.SelinuxLabel
+	}
+	var want string
+	var confined func(string) bool
+	switch {
+	case d.host.AppArmor && (profile != "" || pol.Required):
+		if profile == "" {
+			profile = pol.Profile
+		}
+		want = profile + " (enforce)"
+		confined = func(l string) bool { return enforced(l, profile) }
+	case d.host.SELinux && selinux != "":
+		want = selinux
+		confined = func(l string) bool { return l == selinux }
+	case pol.Required:
+		return broken("AppArmor or SELinux, which policy requires", "the jail has neither")
+	default:
+		why, ok := d.missing("process.apparmorProfile")
+		if !ok {
+			why, ok = d.missing("process.selinuxLabel")
+		}
+		if !ok && (d.host.AppArmor || d.host.SELinux) {
+			return broken("a profile or label", "the record has none, without a reason")
+		}
+		if !ok {
+			why = "this kernel confines with neither AppArmor nor SELinux"
+		}
+		return lacking("AppArmor or SELinux", "%s", why)
+	}
+	var bad []string
+	for _, p := range s.processes {
+		if !confined(p.label) {
+			bad = append(bad, fmt.Sprintf("%s has %q", p.who(), p.label))
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("%s", s.processes[0].label)
+}
+
+// enforced says whether an AppArmor label names the profile in a mode that
+// enforces it. A label can be a stack, "a//&b (enforce)": each of its profiles
+// confines.
+func enforced(label, profile string) bool {
+	i := strings.LastIndex(label, " (")
+	if i < 0 {
+		return false
+	}
+	mode := strings.TrimSuffix(label[i+2:], ")")
+	return (mode == "enforce" || mode == "kill") && slices.Contains(strings.Split(label[:i], "//&"), profile)
+}
+
+func maskedPaths(d *demands, s *seen) outcome {
+	var bad []string
+	there := 0
+	paths := d.masked()
+	for _, p := range paths {
+		st := s.paths[p]
+		switch {
+		case !st.exists:
+		case !st.empty:
+			bad = append(bad, p)
+		default:
+			there++
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(fmt.Sprintf("all %d hidden", len(paths)), bad)
+	}
+	return holds("%d hidden, %d not there", there, len(paths)-there)
+}
+
+func readOnlyPaths(d *demands, s *seen) outcome {
+	var bad []string
+	there := 0
+	paths := d.readOnly()
+	for _, p := range paths {
+		st := s.paths[p]
+		switch {
+		case !st.exists:
+		case !st.readOnly && !st.empty:
+			bad = append(bad, p)
+		default:
+			there++
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(fmt.Sprintf("all %d read-only", len(paths)), bad)
+	}
+	return holds("%d read-only, %d not there", there, len(paths)-there)
+}
+
+// delegateDevices are what runc 1.1 lets every container use beside the
+// standard nodes (libcontainer/specconv, AllowedDevices): /dev/net/tun. There
+// is no such node in a jail, and none can be made.
+var delegateDevices = []string{"c 10:200"}
+
+// deviceRules: the control group's own list (version 1), or that there is a
+// program that decides (version 2), whose content the kernel does not tell.
+func deviceRules(d *demands, s *seen) outcome {
+	const want = "the standard devices and those of policy"
+	list, ok := s.cgroup.files["devices.list"]
+	switch {
+	case s.cgroup.v2 && s.cgroup.programs > 0:
+		return holds("%s decides", count(s.cgroup.programs, "program"))
+	case s.cgroup.v2 && s.cgroup.programs == 0:
+		return broken(want, "no program decides on devices")
+	case !ok:
+		return lacking(want, "the kernel does not tell")
+	}
+	allowed := map[string]bool{}
+	if r := d.jail.Limits; r != nil {
+		for _, x := range r.Devices {
+			if x.Allow && x.Major != nil && x.Minor != nil {
+				allowed[fmt.Sprintf("%s %d:%d", x.Type, *x.Major, *x.Minor)] = len(d.jail.Policy.Devices.Allow) > 0
+			}
+		}
+	}
+	var bad []string
+	n := 0
+	for _, line := range strings.Split(strings.TrimSpace(list), "\n") {
+		f := strings.Fields(line) // TYPE MAJOR:MINOR ACCESS
+		if len(f) != 3 || f[2] == "m" {
+			continue // making a node takes CAP_MKNOD outside of user namespaces
+		}
+		dev := f[0] + " " + f[1]
+		if !ruleStandard(dev) && !slices.Contains(delegateDevices, dev) && !allowed[dev] {
+			bad = append(bad, line)
+			continue
+		}
+		n++
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	return holds("%s, all others denied", count(n, "device"))
+}
+
+// ruleStandard reads "c MAJOR:MINOR", where the minor may be "*".
+func ruleStandard(dev string) bool {
+	nums, ok := strings.CutPrefix(dev, "c ")
+	major, minor, ok2 := strings.Cut(nums, ":")
+	ma, err := strconv.ParseInt(major, 10, 64)
+	if !ok || !ok2 || err != nil {
+		return false
+	}
+	mi := int64(-2) // "*": only where all are standard
+	if minor != "*" {
+		if mi, err = strconv.ParseInt(minor, 10, 64); err != nil {
+			return false
+		}
+	}
+	return harden.StandardDevice(ma, mi)
+}

@@ -1,0 +1,255 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/policy"
+)
+
+// namespaces: none of the jail's is the host's, and all of its processes are in
+// the same ones.
+func namespaces(d *demands, s *seen) outcome {
+	const want = "namespaces of its own"
+	var shared, own, absent []string
+	for _, k := range kinds {
+		n, ok := s.namespaces[k]
+		switch {
+		case !ok:
+			absent = append(absent, k)
+		case n.Jail == n.Host:
+			shared = append(shared, k)
+		default:
+			own = append(own, k)
+		}
+	}
+	var why string
+	if slices.Contains(shared, "time") && slices.Equal(shared, []string{"time"}) {
+		// Policy leaves it to the host whether there are time namespaces.
+		if w, ok := d.missing("linux.namespaces[time]"); ok {
+			why, shared, absent = w, nil, append(absent, "time")
+		}
+	}
+	if len(shared) > 0 {
+		return broken(want, "the host's: %s", strings.Join(shared, ", "))
+	}
+	var bad []string
+	for _, p := range s.processes {
+		for kind, have := range map[string]uint64{"user": p.userNS, "pid": p.pidNS, "mnt": p.mntNS} {
+			if have != s.namespaces[kind].Jail {
+				bad = append(bad, fmt.Sprintf("%s is in another %s namespace", p.who(), kind))
+			}
+		}
+	}
+	if len(bad) > 0 {
+		slices.Sort(bad)
+		return brokenList(want, bad)
+	}
+	if len(absent) > 0 {
+		if why == "" {
+			why = "this kernel has none"
+		}
+		return lacking(strings.Join(absent, ", ")+" too", "its own: %s; %s", strings.Join(own, ", "), why)
+	}
+	return holds("its own: %s", strings.Join(own, ", "))
+}
+
+// namespaceOwner: what belongs to the host's user namespace can be changed by
+// nobody in the jail, but it would be the host's to begin with. The time
+// namespace is made before the user namespace.
+func namespaceOwner(_ *demands, s *seen) outcome {
+	user := s.namespaces["user"].Jail
+	var bad []string
+	for _, k := range kinds {
+		n, ok := s.namespaces[k]
+		if !ok || k == "user" || k == "time" || n.Jail == n.Host {
+			continue
+		}
+		if n.Owner != user {
+			bad = append(bad, k)
+		}
+	}
+	if len(bad) > 0 {
+		return broken("owned by its user namespace", "of another user namespace: %s", strings.Join(bad, ", "))
+	}
+	return holds("its user namespace")
+}
+
+// clocks: the time since boot that the jail sees began with it.
+func clocks(d *demands, s *seen) outcome {
+	n, ok := s.namespaces["time"]
+	if !ok || n.Jail == n.Host {
+		why, told := d.missing("linux.namespaces[time]")
+		if !ok {
+			why, told = "this kernel has no time namespaces", true
+		}
+		if told {
+			return lacking("clocks that begin near zero", "%s", why)
+		}
+		return broken("clocks that begin near zero", "the host's uptime shows")
+	}
+	// The offsets were taken when the jail was made, so they are no larger
+	// than the host's clocks are now.
+	now := map[string]int64{"boottime": d.host.BootTime, "monotonic": d.host.Monotonic}
+	var up int64
+	for clock, host := range now {
+		off := s.offsets[clock]
+		if off >= 0 && host > 0 || off < -host {
+			return broken("clocks that begin near zero", "%s is %d s away from the host's", clock, off)
+		}
+		up = max(up, host+off)
+	}
+	return holds("up %d s; the host %d s", up, d.host.BootTime)
+}
+
+// network: the seal's walls, as read inside the namespace.
+func network(d *demands, s *seen) outcome {
+	const want = "nothing but lo"
+	var bad, less []string
+	detail := ""
+	for _, f := range s.seal {
+		if f.OK {
+			if f.Name == "links" {
+				detail = f.Detail
+			}
+			continue
+		}
+		text := f.Name + ": " + f.Detail
+		if _, ok := d.missing("network seal: " + f.Name); ok {
+			less = append(less, text)
+			continue
+		}
+		bad = append(bad, text)
+	}
+	switch {
+	case len(s.seal) == 0:
+		return broken(want, "not sealed")
+	case len(bad) > 0:
+		return brokenList(want, bad)
+	case len(less) > 0:
+		return lacking("all walls", "%d of %d walls; without %s", len(s.seal)-len(less), len(s.seal), strings.Join(less, "; "))
+	}
+	if detail == "" {
+		detail = want
+	}
+	return holds("%s; %d walls", detail, len(s.seal))
+}
+
+// membership: every process is in the groups that bound the first one, and
+// those are not the host's own.
+func membership(_ *demands, s *seen) outcome {
+	const want = "all processes in the jail's own groups"
+	controllers := limiting
+	if s.cgroup.v2 {
+		controllers = []string{""}
+	}
+	var bad []string
+	dir := ""
+	for _, c := range controllers {
+		path, ok := s.cgroup.paths[c]
+		if !ok {
+			continue
+		}
+		name := c
+		if c == "" {
+			name = "the unified group"
+		}
+		if path == "/" {
+			bad = append(bad, name+" is the host's root group")
+			continue
+		}
+		if dir == "" || len(path) < len(dir) {
+			dir = path
+		}
+		for _, p := range s.processes {
+			if have := p.cgroups[c]; have != path && !strings.HasPrefix(have, path+"/") {
+				bad = append(bad, fmt.Sprintf("%s is in %s of %s", p.who(), have, name))
+			}
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList(want, bad)
+	}
+	if dir == "" {
+		return lacking(want, "this host has no control groups")
+	}
+	note := ""
+	if s.more > 0 {
+		note = fmt.Sprintf(", %d not looked at", s.more)
+	}
+	return holds("%s in %s%s", count(len(s.processes), "process"), dir, note)
+}
+
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	if strings.HasSuffix(thing, "s") {
+		thing += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// rlimits: no hard limit above the bounds of every jail, nor, for the first
+// process, above its bundle's.
+func rlimits(d *demands, s *seen) outcome {
+	bounds := harden.RlimitBounds(d.jail.Policy.Limits)
+	const want = "hard limits of policy"
+	var bad []string
+	for i, p := range s.processes {
+		limits := bounds
+		if i == 0 && d.jail.Process != nil {
+			limits = map[string]uint64{}
+			for n, v := range bounds {
+				limits[n] = v
+			}
+			for _, r := range d.jail.Process.Rlimits {
+				if v, ok := limits[r.Type]; !ok || r.Hard < v {
+					limits[r.Type] = r.Hard
+				}
+			}
+		}
+		for name, bound := range limits {
+			have, ok := p.limits[name]
+			if !ok {
+				bad = append(bad, fmt.Sprintf("%s: %s is not told", p.who(), name))
+			} else if have.hard > bound {
+				bad = append(bad, fmt.Sprintf("%s: %s is %s, policy %d", p.who(), name, limitText(have.hard), bound))
+			}
+		}
+	}
+	if len(bad) > 0 {
+		slices.Sort(bad)
+		return brokenList(want, bad)
+	}
+	first := s.processes[0].limits
+	return holds("%d bounds; open files %s, processes %s, core %s", len(bounds),
+		limitText(first["RLIMIT_NOFILE"].hard), limitText(first["RLIMIT_NPROC"].hard), limitText(first["RLIMIT_CORE"].hard))
+}
+
+func limitText(v uint64) string {
+	if v == ^uint64(0) {
+		return "unlimited"
+	}
+	return fmt.Sprint(v)
+}
+
+// oomScore: no process of a jail is spared before the host's own.
+func oomScore(_ *demands, s *seen) outcome {
+	var bad []string
+	lowest := s.processes[0].oomAdj
+	for _, p := range s.processes {
+		lowest = min(lowest, p.oomAdj)
+		if p.oomAdj < 0 {
+			bad = append(bad, fmt.Sprintf("%s has %d", p.who(), p.oomAdj))
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList("oom_score_adj of 0 or more", bad)
+	}
+	return holds("oom_score_adj %d", lowest)
+}
+
+func size(n uint64) string { return policy.Size(n).String() }

@@ -1,0 +1,69 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"agentjail.dev/runtime/internal/printable"
+	"agentjail.dev/runtime/report"
+)
+
+// maxValue bounds what one line shows of a value.
+const maxValue = 400
+
+// Text writes the result for people, ring by ring from the outside in.
+func (r *Result) Text(w io.Writer) error {
+	p := &printer{w: w}
+	p.line("jail %s: process %d, %s, made by %s", r.ID, r.Pid, count(r.Processes, "process"), r.Delegate)
+	wide := 0
+	for _, f := range r.Findings {
+		wide = max(wide, len(f.Name))
+	}
+	tally := map[Verdict]int{}
+	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
+		p.line("%s", ring)
+		for _, f := range r.Findings {
+			if f.Ring != ring {
+				continue
+			}
+			tally[f.Verdict]++
+			text := f.Seen
+			if f.Want != "" {
+				text += " (should be: " + f.Want + ")"
+			}
+			p.line("  %-7s  %-*s  %s", f.Verdict, wide, f.Name, text)
+		}
+	}
+	if len(r.Lost) > 0 {
+		p.line("asked for and not granted")
+		for _, c := range r.Lost {
+			p.line("  %s", c)
+		}
+	}
+	if len(r.SameAsHost) > 0 {
+		p.line("of the host, the jail can read")
+		p.line("  %s", strings.Join(r.SameAsHost, ", "))
+	}
+	switch {
+	case tally[Broken] > 0:
+		p.line("BROKEN: %d of %d walls", tally[Broken], len(r.Findings))
+	case tally[Missing] > 0:
+		p.line("%d walls hold, %d missing on this host", tally[Holds], tally[Missing])
+	default:
+		p.line("all %d walls hold", tally[Holds])
+	}
+	return p.err
+}
+
+// printer keeps the first error, and every line one line.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.w, printable.Line(fmt.Sprintf(format, args...), maxValue))
+	}
+}
