@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,6 +32,9 @@ type work struct {
 // read-only, once without any filter and once with ours and nothing else, and
 // compares what they print.
 func TestRealWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute: not with -short")
+	}
 	if os.Getuid() != 0 {
 		t.Skip("needs root to run containers")
 	}
@@ -61,7 +65,7 @@ func TestRealWork(t *testing.T) {
 				profiles = append(profiles, "strict")
 			}
 			for _, p := range profiles {
-				filter, err := OCI(Options{Profile: p, Arch: "amd64"})
+				filter, err := OCI(Options{Profile: p, Arch: runtime.GOARCH})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -40,6 +40,8 @@ var (
 	}
 )
 
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
 func pick[T any](g gen, from []T) T { return from[g.IntN(len(from))] }
 
 func (g gen) value() uint64 {
@@ -306,7 +308,7 @@ func embedded(t testing.TB, profile string, kill bool) *specs.LinuxSeccomp {
 
 func TestIntersectRandom(t *testing.T) {
 	for seed := range uint64(4000) {
-		g := gen{rand.New(rand.NewPCG(seed, 1))}
+		g := gen{newRand(seed)}
 		ours := embedded(t, pick(g, seccomp.Profiles()), g.IntN(3) == 0)
 		random := seed%2 == 0
 		if random {
