@@ -163,13 +163,14 @@ func newWay(c *cli.Context) (*jail.Way, error) {
 		if err != nil {
 			return nil, fmt.Errorf("opening the trace: %w", err)
 		}
-		w.Trace = tracer(f, strings.Join(c.Lineage()[0].Args().Slice(), " "))
+		w.Trace = tracer(f, c.Command.Name)
 	}
 	return w, nil
 }
 
+// tracer writes one line per station; each is one write, so that the lines of
+// several processes do not mix.
 func tracer(out io.Writer, verb string) func(string, time.Duration) {
-	verb, _, _ = strings.Cut(verb, " ")
 	return func(station string, d time.Duration) {
 		fmt.Fprintf(out, "{\"verb\":%q,\"station\":%q,\"us\":%d}\n", verb, station, d.Microseconds())
 	}

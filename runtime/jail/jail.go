@@ -134,6 +134,7 @@ func (w *Way) Pass(id string, args []string) error {
 	if err != nil {
 		return err
 	}
+	verb := args[0]
 	args = append(w.Globals.Args(), args...)
 	t, err := w.inTime(j)
 	if err != nil {
@@ -143,6 +144,7 @@ func (w *Way) Pass(id string, args []string) error {
 		return d.Exec(args)
 	}
 	defer t.Join.Close()
+	defer w.station("delegate " + verb)()
 	return exitError(d.Run(args, t))
 }
 

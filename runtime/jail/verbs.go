@@ -133,6 +133,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if o.Change != nil {
 		o.Change(&p)
 	}
+	done := w.station("harden")
 	facts := harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs}
 	if j.Process != nil && j.Process.ApparmorProfile == "" {
 		facts.Host.AppArmor = false // the jail itself had to do without
@@ -149,6 +150,8 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err := checkExecCwd(j, h.Cwd); err != nil {
 		return err
 	}
+	done()
+	done = w.station("write")
 	runtime.LockOSThread()
 	data, err := json.Marshal(h)
 	if err != nil {
@@ -185,6 +188,8 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return err
 	}
+	done()
+	defer w.station("delegate exec")()
 	return exitError(d.Run(append(args, o.ID), t))
 }
 
@@ -272,7 +277,9 @@ func (w *Way) Delete(id string, force bool) error {
 	if err != nil {
 		return err
 	}
+	done := w.station("delegate delete")
 	code, err := d.Run(args, t)
+	done()
 	crash.Point("delete.delegated")
 	if err != nil {
 		return err
@@ -283,9 +290,11 @@ func (w *Way) Delete(id string, force bool) error {
 	if j.InitAlive() && !force {
 		return exitError(code, nil)
 	}
+	done = w.station("release")
 	if err := w.release(j); err != nil {
 		return err
 	}
+	done()
 	crash.Point("delete.released")
 	if force {
 		return nil
