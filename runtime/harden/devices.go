@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -33,34 +34,9 @@ var standardDevices = []struct {
 // namespace the delegate could only bind the host's, with the wrong owner.
 func devices(p *pass) {
 	l := p.spec.Linux
-	var lostPaths []string
+	asked := l.Resources.Devices
+	var gone []string
 	var keep []specs.LinuxDevice
-	for _, d := range l.Devices {
-		switch {
-		case isStandard(d):
-			// The delegate makes these in any case.
-		case slices.Contains(p.pol.Devices.Allow, path.Clean(d.Path)) && (d.Type == "c" || d.Type == "b" || d.Type == "u"):
-			keep = append(keep, d)
-		default:
-			lostPaths = append(lostPaths, d.Path)
-		}
-	}
-	if len(lostPaths) > 0 {
-		p.lost(report.Access, "linux.devices", list(lostPaths), "none", "device drivers are kernel surface (policy: devices.allow)")
-	}
-	l.Devices = keep
-	p.plan.Nodes = keep
-	if len(l.NetDevices) > 0 {
-		p.lost(report.Resources, "linux.netDevices", fmt.Sprintf("%d", len(l.NetDevices)), "none", "the jail's network is empty")
-		l.NetDevices = nil
-	}
-
-	for _, r := range l.Resources.Devices {
-		if r.Allow && r.Type == "a" || r.Allow && r.Major == nil && r.Minor == nil && r.Access != "m" {
-			p.lost(report.Access, "linux.resources.devices", "all devices", "the standard ones", "device drivers are kernel surface")
-			break
-		}
-	}
 	rules := []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
 	for _, d := range standardDevices {
 		r := specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr(d.major), Access: "rw"}
@@ -69,14 +45,61 @@ func devices(p *pass) {
 		}
 		rules = append(rules, r)
 	}
-	for _, d := range keep {
-		typ := d.Type
-		if typ == "u" {
-			typ = "c"
+	for _, d := range l.Devices {
+		if isStandard(d) {
+			continue // the delegate makes these in any case
 		}
-		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: typ, Major: ptr(d.Major), Minor: ptr(d.Minor), Access: "rw"})
+		if !slices.Contains(p.pol.Devices.Allow, path.Clean(d.Path)) {
+			gone = append(gone, d.Path)
+			continue
+		}
+		if why := notThatOne(p, d); why != "" {
+			p.lost(report.Access, "linux.devices["+short(d.Path)+"]", fmt.Sprintf("%s %d:%d", d.Type, d.Major, d.Minor), "none", why)
+			continue
+		}
+		access := accessOf(asked, kindOf(d), d.Major, d.Minor)
+		if access == "" {
+			gone = append(gone, d.Path) // a node that the bundle itself gives no access to
+			continue
+		}
+		keep = append(keep, d)
+		rules = append(rules, specs.LinuxDeviceCgroup{Allow: true, Type: kindOf(d), Major: ptr(d.Major), Minor: ptr(d.Minor), Access: access})
 	}
+	if len(gone) > 0 {
+		p.lost(report.Access, "linux.devices", list(gone), "none", "device drivers are kernel surface (policy: devices.allow)")
+	}
+	if len(l.NetDevices) > 0 {
+		p.lost(report.Resources, "linux.netDevices", list(sortedKeys(l.NetDevices)), "none", "the jail's network is empty")
+		l.NetDevices = nil
+	}
+	if more := beyond(asked, rules); len(more) > 0 {
+		p.lost(report.Access, "linux.resources.devices", list(more), "the standard ones", "device drivers are kernel surface")
+	}
+	l.Devices, p.plan.Nodes = keep, keep
 	l.Resources.Devices = rules
+}
+
+// notThatOne says why a device of a name that policy lists is not given. The
+// numbers decide what a node is, not its name, and they come from whoever
+// starts the container: they have to be those that the host's own node has.
+func notThatOne(p *pass, d specs.LinuxDevice) string {
+	at := path.Clean(d.Path)
+	n, ok := p.f.Nodes[at]
+	if !ok || n.Type != kindOf(d) || n.Major != d.Major || n.Minor != d.Minor {
+		return "it is not the host's device of that name"
+	}
+	if !strings.HasPrefix(at, "/dev/") || reserved(at) != "" {
+		return "its place is the jail's own"
+	}
+	return ""
+}
+
+// kindOf is a device's type for control groups; u is an unbuffered c (mknod(1)).
+func kindOf(d specs.LinuxDevice) string {
+	if d.Type == "u" {
+		return "c"
+	}
+	return d.Type
 }
 
 func isStandard(d specs.LinuxDevice) bool {
@@ -86,6 +109,58 @@ func isStandard(d specs.LinuxDevice) bool {
 		}
 	}
 	return false
+}
+
+// covers says whether a rule is about a device. Type a, or none, is all
+// (config-linux.md, Allowed Device list).
+func covers(r specs.LinuxDeviceCgroup, kind string, major, minor int64) bool {
+	return (r.Type == "" || r.Type == "a" || r.Type == kind) &&
+		(r.Type == "a" || r.Major == nil || *r.Major == -1 || *r.Major == major) &&
+		(r.Type == "a" || r.Minor == nil || *r.Minor == -1 || *r.Minor == minor)
+}
+
+// accessOf is what a list of rules grants on a device, of r and w; later rules
+// win. Making nodes is not for jails.
+func accessOf(rules []specs.LinuxDeviceCgroup, kind string, major, minor int64) string {
+	out := ""
+	for _, a := range []string{"r", "w"} {
+		granted := false
+		for _, r := range rules {
+			if covers(r, kind, major, minor) && (r.Access == "" || strings.Contains(r.Access, a)) {
+				granted = r.Allow
+			}
+		}
+		if granted {
+			out += a
+		}
+	}
+	return out
+}
+
+// beyond lists the rules that grant reading or writing of something that the
+// hardened ones do not grant.
+func beyond(asked, now []specs.LinuxDeviceCgroup) []string {
+	var out []string
+	for _, r := range asked {
+		if !r.Allow || r.Access != "" && !strings.ContainsAny(r.Access, "rw") {
+			continue
+		}
+		if r.Type == "a" || r.Type == "" || r.Major == nil || *r.Major == -1 {
+			out = append(out, "all devices")
+			continue
+		}
+		granted := slices.ContainsFunc(now, func(n specs.LinuxDeviceCgroup) bool {
+			return n.Allow && n.Type == r.Type && *n.Major == *r.Major && (n.Minor == nil || r.Minor != nil && *n.Minor == *r.Minor)
+		})
+		if !granted {
+			minor := "*"
+			if r.Minor != nil && *r.Minor != -1 {
+				minor = fmt.Sprint(*r.Minor)
+			}
+			out = append(out, fmt.Sprintf("%s %d:%s", r.Type, *r.Major, minor))
+		}
+	}
+	return slices.Compact(out)
 }
 
 func ptr[T any](v T) *T { return &v }

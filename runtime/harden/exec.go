@@ -19,7 +19,7 @@ func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *re
 		spec: &specs.Spec{Process: cloneProcess(in), Linux: &specs.Linux{}},
 		pol:  pol, f: f, rep: new(report.Report),
 	}
-	if len(in.Args) == 0 && in.CommandLine == "" {
+	if len(in.Args) == 0 {
 		p.refuse("the process has no args")
 	}
 	for _, run := range []func(*pass){process, capabilities, lsm} {
@@ -32,30 +32,36 @@ func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *re
 }
 
 // Resources hardens an update. What it leaves out stays as it is in the running
-// jail; what it names is held to policy.
+// jail; what it names is held to policy. Zero leaves out too, as with runc.
 func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.LinuxResources, *report.Report, error) {
 	p := &pass{spec: &specs.Spec{}, pol: pol, f: f, rep: new(report.Report), update: true}
+	if in == nil {
+		return &specs.LinuxResources{}, p.rep, nil
+	}
 	r := cloneResources(in)
 	clampResources(p, r)
-	r.Devices = nil
+	const fixed = "a running jail's stay as they are"
+	if len(r.Devices) > 0 {
+		p.change(report.Access, report.Dropped, resources+"devices", fmt.Sprint(len(r.Devices)), "", fixed)
+		r.Devices = nil
+	}
+	if len(r.HugepageLimits) > 0 {
+		p.change(report.Resources, report.Dropped, resources+"hugepageLimits", fmt.Sprint(len(r.HugepageLimits)), "", fixed)
+		r.HugepageLimits = nil
+	}
+	if len(r.Rdma) > 0 {
+		p.change(report.Resources, report.Dropped, resources+"rdma", fmt.Sprint(len(r.Rdma)), "", fixed)
+		r.Rdma = nil
+	}
 	// Throttles could be taken off the disks behind writable mounts.
 	if b := r.BlockIO; b != nil {
-		b.ThrottleReadBpsDevice = capRates(b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
-		b.ThrottleWriteBpsDevice = capRates(b.ThrottleWriteBpsDevice, uint64(pol.Limits.IOWrite))
+		capRates(b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
+		capRates(b.ThrottleWriteBpsDevice, uint64(pol.Limits.IOWrite))
 	}
 	if err := p.err(); err != nil {
 		return nil, p.rep, err
 	}
 	return r, p.rep, nil
-}
-
-func capRates(ts []specs.LinuxThrottleDevice, rate uint64) []specs.LinuxThrottleDevice {
-	for i := range ts {
-		if rate > 0 && (ts[i].Rate == 0 || ts[i].Rate > rate) {
-			ts[i].Rate = rate
-		}
-	}
-	return ts
 }
 
 func sortedKeys[V any](m map[string]V) []string {

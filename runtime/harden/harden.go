@@ -8,6 +8,8 @@ package harden
 import (
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -30,6 +32,8 @@ type Facts struct {
 	// NoAppArmor says why the kernel's AppArmor cannot be used, where Host says
 	// that there is none to use.
 	NoAppArmor string
+	// Nodes are the host's own device nodes at the paths that policy allows.
+	Nodes map[string]Node
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
 	// Unknown lists fields of config.json that this version does not know, and
@@ -37,6 +41,12 @@ type Facts struct {
 	// for a newer specification.
 	Unknown           []string
 	DelegateKnowsMore bool
+}
+
+// Node is a device node as the host has it.
+type Node struct {
+	Type         string // "c" or "b"
+	Major, Minor int64
 }
 
 // Join is a namespace that a spec asks to join.
@@ -220,13 +230,28 @@ func shape(p *pass) {
 	if s.Domainname != "" && len(s.Domainname) > 64 || len(s.Hostname) > 64 {
 		p.refuse("hostname and domainname have at most 64 characters (sethostname(2))")
 	}
+	checkCgroupsPath(p, s.Linux.CgroupsPath)
 	if p.f.DelegateKnowsMore {
 		for _, u := range p.f.Unknown {
-			top, _, _ := strings.Cut(u, ".")
-			switch strings.TrimSuffix(top, "[]") {
-			case "linux", "process", "mounts", "root", "hooks":
-				p.refuse("config.json: %s is unknown to this version of agentjail, but may mean something to the delegate (remedy: a newer agentjail)", u)
-			}
+			p.refuse("config.json: %s is unknown to this version of agentjail, but may mean something to the delegate (remedy: a newer agentjail)", u)
 		}
+	}
+}
+
+// checkCgroupsPath refuses a path that leaves the place it is relative to, or
+// that is the root group, which cannot be limited.
+func checkCgroupsPath(p *pass, s string) {
+	if s == "" {
+		return
+	}
+	// The systemd driver's form is slice:prefix:name.
+	for _, part := range strings.Split(s, ":") {
+		if slices.Contains(strings.Split(part, "/"), "..") {
+			p.refuse("linux.cgroupsPath %q leaves its place", s)
+			return
+		}
+	}
+	if !strings.Contains(s, ":") && path.Clean("/"+s) == "/" {
+		p.refuse("linux.cgroupsPath %q is the root group, which has no limits", s)
 	}
 }

@@ -1,36 +1,31 @@
 package harden
 
 import (
+	"slices"
+	"strings"
+
 	"agentjail.dev/runtime/report"
 )
 
-// lsm sets the AppArmor profile, or keeps the SELinux label that the engine
+// stack joins AppArmor profiles that hold together (apparmor(7), stacking).
+const stack = "//&"
+
+// engineProfiles are those that engines give every container: agentjail's own
+// takes their place. Any other was made for this container, and stays in force
+// beside ours.
+var engineProfiles = []string{"docker-default", "containers-default-", "crio-default", "cri-containerd.apparmor.d"}
+
+// lsm sets the AppArmor profile, and keeps the SELinux label that the engine
 // made: a container type with a category pair of its own.
 func lsm(p *pass) {
-	pr := p.spec.Process
-	prof := p.pol.AppArmor.Profile
-	switch {
-	case p.f.Host.AppArmor:
-		if pr.ApparmorProfile == "unconfined" {
-			p.lost(report.Access, "process.apparmorProfile", "unconfined", prof, "every jail is confined")
-		} else if pr.ApparmorProfile != prof {
-			p.change(report.Access, report.Set, "process.apparmorProfile", pr.ApparmorProfile, prof, "every jail is confined")
-		}
-		pr.ApparmorProfile = prof
-	case pr.ApparmorProfile != "":
+	if p.f.Host.AppArmor {
+		apparmor(p)
+	} else if pr := p.spec.Process; pr.ApparmorProfile != "" {
 		p.change(report.Access, report.Dropped, "process.apparmorProfile", pr.ApparmorProfile, "", "this kernel has no AppArmor")
 		pr.ApparmorProfile = ""
 	}
-	if !p.f.Host.SELinux {
-		// A label without SELinux stops the delegate, or means nothing.
-		if pr.SelinuxLabel != "" || p.spec.Linux.MountLabel != "" {
-			p.change(report.Access, report.Dropped, "process.selinuxLabel", pr.SelinuxLabel, "", "this kernel has no SELinux")
-		}
-		pr.SelinuxLabel, p.spec.Linux.MountLabel = "", ""
-	} else if pr.SelinuxLabel == "" {
-		p.missing(report.Access, "process.selinuxLabel", "the engine set no label: start it with SELinux on (Docker: selinux-enabled)")
-	}
-	if p.f.Host.AppArmor || (p.f.Host.SELinux && pr.SelinuxLabel != "") {
+	selinux(p)
+	if p.f.Host.AppArmor || (p.f.Host.SELinux && p.spec.Process.SelinuxLabel != "") {
 		return
 	}
 	if p.pol.AppArmor.Required {
@@ -42,4 +37,58 @@ func lsm(p *pass) {
 		why = p.f.NoAppArmor
 	}
 	p.missing(report.Access, "process.apparmorProfile", why+"; the other walls of ring 1 stand")
+}
+
+func apparmor(p *pass) {
+	pr, ours := p.spec.Process, p.pol.AppArmor.Profile
+	was := pr.ApparmorProfile
+	parts := strings.Split(was, stack)
+	switch {
+	case was == "unconfined":
+		p.lost(report.Access, "process.apparmorProfile", was, ours, "every jail is confined")
+	case slices.Contains(parts, ours):
+		return // ours is in force already, alone or beside another
+	case was != "" && !slices.ContainsFunc(engineProfiles, func(e string) bool { return strings.HasPrefix(was, e) }):
+		p.change(report.Access, report.Set, "process.apparmorProfile", was, ours+stack+was, "both hold")
+		pr.ApparmorProfile = ours + stack + was
+		return
+	default:
+		p.change(report.Access, report.Set, "process.apparmorProfile", was, ours, "every jail is confined")
+	}
+	pr.ApparmorProfile = ours
+}
+
+// containerTypes are the domains of container-selinux that confine a container
+// to its own files (container_selinux(8)). spc_t, which engines set for
+// --privileged and label=type:spc_t, confines to nothing.
+var containerTypes = []string{"container_t", "svirt_lxc_net_t", "container_init_t", "container_userns_t", "container_kvm_t"}
+
+func selinux(p *pass) {
+	pr, l := p.spec.Process, p.spec.Linux
+	if !p.f.Host.SELinux {
+		// A label without SELinux stops the delegate, or means nothing.
+		if pr.SelinuxLabel != "" || l.MountLabel != "" {
+			p.change(report.Access, report.Dropped, "process.selinuxLabel", pr.SelinuxLabel, "", "this kernel has no SELinux")
+		}
+		pr.SelinuxLabel, l.MountLabel = "", ""
+		return
+	}
+	if pr.SelinuxLabel == "" {
+		p.missing(report.Access, "process.selinuxLabel", "the engine set no label: start it with SELinux on (Docker: selinux-enabled), and the container without label=disable")
+		return
+	}
+	// user:role:type:level, where the level may hold further colons.
+	f := strings.SplitN(pr.SelinuxLabel, ":", 4)
+	if len(f) != 4 {
+		p.refuse("process.selinuxLabel %q is not of the form user:role:type:level", pr.SelinuxLabel)
+		return
+	}
+	if !slices.Contains(containerTypes, f[2]) {
+		now := strings.Join([]string{"system_u", "system_r", "container_t", f[3]}, ":")
+		p.lost(report.Access, "process.selinuxLabel", pr.SelinuxLabel, now, "that type does not confine a container")
+		pr.SelinuxLabel = now
+		if l.MountLabel == "" {
+			l.MountLabel = strings.Join([]string{"system_u", "object_r", "container_file_t", f[3]}, ":")
+		}
+	}
 }

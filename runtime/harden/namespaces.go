@@ -70,7 +70,8 @@ func namespaces(p *pass) {
 		case path != "":
 			p.lost(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
 			path = ""
-		case !has[n.kind] && n.usual:
+		case !has[n.kind] && (n.usual || n.kind == specs.CgroupNamespace && p.f.Host.Cgroup.V2):
+			// Engines give a cgroup namespace with version 2 only.
 			p.lost(report.Resources, field, "the host's", "fresh", "a jail shares no namespace with the host")
 		case !has[n.kind]:
 			p.change(report.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
@@ -122,6 +123,9 @@ func ids(p *pass) {
 			was = short(idmap.Text(l.UIDMappings))
 		}
 		p.change(report.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is nobody on the host, and no other jail has its ids")
+	}
+	if p.f.IDs.Given {
+		p.missing(report.Access, "linux.uidMappings", "the engine's own mapping: whatever else it gives these ids to can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
 	}
 	l.UIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.UIDs...)
 	l.GIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.GIDs...)

@@ -38,22 +38,7 @@ func process(p *pass) {
 		pr.NoNewPrivileges = true
 		p.change(report.Access, report.Set, "process.noNewPrivileges", "", "true", "set-id programs and file capabilities give nothing")
 	}
-	if pr.OOMScoreAdj != nil && *pr.OOMScoreAdj < 0 {
-		p.lost(report.Resources, "process.oomScoreAdj", fmt.Sprint(*pr.OOMScoreAdj), "0", "a jail is not spared before the host's own processes")
-		zero := 0
-		pr.OOMScoreAdj = &zero
-	}
-	if pr.Scheduler != nil && pr.Scheduler.Policy != specs.SchedOther && pr.Scheduler.Policy != specs.SchedBatch && pr.Scheduler.Policy != specs.SchedIdle {
-		p.lost(report.Resources, "process.scheduler", string(pr.Scheduler.Policy), "", "real-time scheduling can starve the host")
-		pr.Scheduler = nil
-	} else if pr.Scheduler != nil && pr.Scheduler.Nice < 0 {
-		p.lost(report.Resources, "process.scheduler", fmt.Sprintf("nice %d", pr.Scheduler.Nice), "", "a jail does not go before the host's own processes")
-		pr.Scheduler = nil
-	}
-	if pr.IOPriority != nil && pr.IOPriority.Class == specs.IOPRIO_CLASS_RT {
-		p.lost(report.Resources, "process.ioPriority", string(pr.IOPriority.Class), "", "real-time I/O can starve the host")
-		pr.IOPriority = nil
-	}
+	priorities(p)
 	rlimits(p)
 }
 

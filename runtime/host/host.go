@@ -7,7 +7,9 @@ package host
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +29,12 @@ type Facts struct {
 	BootTime   int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
 	Monotonic  int64  `json:"monotonic"` // CLOCK_MONOTONIC, whole seconds
 	HardLimits Limits `json:"hardLimits"`
+	// OOMScoreAdj is this process's own, which a child inherits
+	// (proc_pid_oom_score_adj(5)).
+	OOMScoreAdj int `json:"oomScoreAdj"`
+	// Telling are files of the kernel that tell of the host's load, under names
+	// that depend on its hardware.
+	Telling []string `json:"telling,omitempty"`
 }
 
 // Limits are this process's own hard limits, which without CAP_SYS_RESOURCE
@@ -58,14 +66,25 @@ var Rlimits = map[string]int{
 // Read gathers the facts. What cannot be read counts as absent.
 func Read() Facts {
 	f := Facts{
-		Arch:       runtime.GOARCH,
-		CPUs:       runtime.NumCPU(),
-		Cgroup:     readCgroup(),
-		AppArmor:   isY("/sys/module/apparmor/parameters/enabled"),
-		SELinux:    exists("/sys/fs/selinux/enforce"),
+		Arch:     runtime.GOARCH,
+		CPUs:     runtime.NumCPU(),
+		Cgroup:   readCgroup(),
+		AppArmor: isY("/sys/module/apparmor/parameters/enabled"),
+		// The mount point is there if the kernel was booted with SELinux. What is in
+		// it must not be asked for: a confined engine may not look (refpolicy's
+		// dockerd_t), and taking that for absence would drop the container's label.
+		SELinux:    exists("/sys/fs/selinux"),
 		TimeNS:     exists("/proc/self/ns/time"),
 		CgroupNS:   exists("/proc/self/ns/cgroup"),
 		HardLimits: Limits{},
+	}
+	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+		f.OOMScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	// Counters per processor, as moby and CRI-O mask them (moby advisory
+	// GHSA-6fw5-f8r9-fgfm); virtual machines have none.
+	if exists("/sys/devices/system/cpu/cpu0/thermal_throttle") {
+		f.Telling, _ = filepath.Glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle")
 	}
 	var si unix.Sysinfo_t
 	if unix.Sysinfo(&si) == nil {

@@ -341,6 +341,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if p.rootfs, err = stage.OpenDir(s.Root.Path); err != nil {
 		return p, fmt.Errorf("rootfs: %w", err)
 	}
+	p.facts.Nodes = nodes(w.Policy.Devices.Allow)
 	if p.facts.Joins, err = w.joins(s); err != nil {
 		return p, err
 	}

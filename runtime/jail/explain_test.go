@@ -21,7 +21,7 @@ const explainConfig = `{
 	"process": {"args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0},
 		"capabilities": {"bounding": ["CAP_SYS_ADMIN"]}},
 	"root": {"path": "rootfs"},
-	"mounts": [MOUNTS],
+	"mounts": [{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}, MOUNTS],
 	"linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}, {"type": "ipc"}, {"type": "uts"}]},
 	"futureField": {"kept": true}
 }`

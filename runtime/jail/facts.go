@@ -52,6 +52,28 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 	return w.Store.Save(j)
 }
 
+// nodes looks at the host's own device nodes of the names that policy allows.
+func nodes(names []string) map[string]harden.Node {
+	out := map[string]harden.Node{}
+	for _, name := range names {
+		var st unix.Stat_t
+		if unix.Stat(name, &st) != nil {
+			continue // then there is nothing to allow
+		}
+		n := harden.Node{Major: int64(unix.Major(st.Rdev)), Minor: int64(unix.Minor(st.Rdev))}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFCHR:
+			n.Type = "c"
+		case unix.S_IFBLK:
+			n.Type = "b"
+		default:
+			continue
+		}
+		out[name] = n
+	}
+	return out
+}
+
 // joins looks at the namespaces that the spec wants to join. Only one whose
 // user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)).
 func (w *Way) joins(s *specs.Spec) (map[specs.LinuxNamespaceType]harden.Join, error) {

@@ -2,7 +2,6 @@ package source
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -24,18 +23,34 @@ var places = []place{
 	{"/sys", true, false, "it steers the host's kernel"},
 	{"/dev", true, false, "it holds the host's devices"},
 	{"/boot", true, false, "it holds the host's kernel"},
+	{"/efi", true, false, "it holds the host's boot loader"},
 	{"/root", true, false, "it is the host root's home"},
 	{"/run", true, false, "it holds the sockets of the host's services"},
 	{"/var/run", true, false, "it holds the sockets of the host's services"},
+	{"/tmp/.X11-unix", true, false, "it holds the sockets of users' screens"},
 	{"/var", false, false, "it holds the host's own state"},
+	{"/var/backups", true, false, "it holds copies of the host's secrets"},
+	{"/var/crash", true, false, "it holds memory images of the host's programs"},
 	{"/var/lib", false, false, "it holds the state of the host's services"},
+	{"/var/lib/NetworkManager", true, false, "it holds the state of the host's services"},
+	{"/var/lib/private", true, false, "it holds the state of the host's services"},
+	{"/var/lib/sss", true, false, "it holds the state of the host's services"},
+	{"/var/lib/systemd", true, false, "it holds the state of the host's services"},
+	{"/var/log", true, false, "it holds the host's logs"},
+	{"/var/mail", true, false, "it holds every user's mail"},
 	{"/var/spool", true, false, "it holds jobs that the host's services run"},
+	{"/ostree", true, false, "it holds the host's system"},
+	{"/sysroot", true, false, "it holds the host's system"},
 	{"/usr", true, true, "the host runs programs from it"},
 	{"/bin", true, true, "the host runs programs from it"},
 	{"/sbin", true, true, "the host runs programs from it"},
 	{"/lib", true, true, "the host runs programs from it"},
 	{"/lib32", true, true, "the host runs programs from it"},
 	{"/lib64", true, true, "the host runs programs from it"},
+	{"/nix", true, true, "the host runs programs from it"},
+	{"/snap", true, true, "the host runs programs from it"},
+	{"/var/lib/dpkg", true, true, "the host's package manager keeps its records in it"},
+	{"/var/lib/rpm", true, true, "the host's package manager keeps its records in it"},
 	{"/home", false, false, "it holds every user's home"},
 	{"/tmp", false, false, "every user of the host shares it"},
 	{"/var/tmp", false, false, "every user of the host shares it"},
@@ -45,8 +60,10 @@ var places = []place{
 // own state; a custom folder is found by the bundle's place in it.
 var storage = []string{
 	"/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",
-	"/var/lib/agentjail", "/run/agentjail",
+	"/run/containers", "/run/containerd", "/var/lib/agentjail", "/run/agentjail",
 }
+
+const remedy = " (policy: binds.allow)"
 
 // Refusal says why a source may not be mounted; "" when it may.
 func Refusal(f Fact, readOnly bool, allow []string) string {
@@ -55,7 +72,6 @@ func Refusal(f Fact, readOnly bool, allow []string) string {
 			return ""
 		}
 	}
-	const remedy = " (policy: binds.allow)"
 	switch f.Kind {
 	case Dir, File:
 	case Socket:
@@ -66,57 +82,102 @@ func Refusal(f Fact, readOnly bool, allow []string) string {
 	if f.Link != "" {
 		return fmt.Sprintf("refused: the symbolic link %s leads out of its folder, to %s (name the real path, if it is meant)", f.Link, f.Path)
 	}
+	for _, also := range f.Also {
+		why := forbidden(also, readOnly)
+		for _, dir := range storage {
+			if why == "" && (within(also, dir) || within(dir, also)) {
+				why = "an engine keeps its containers in " + dir
+			}
+		}
+		if why != "" {
+			return fmt.Sprintf("refused: the volume is %s, and %s%s", also, why, remedy)
+		}
+	}
 	if f.Role != Plain {
 		return ""
 	}
-	if f.Storage != "" {
-		return "refused: an engine keeps its containers in " + f.Storage + remedy
+	why := forbidden(f.Path, readOnly)
+	switch {
+	case why == "" && f.Storage != "":
+		why = "an engine keeps its containers in " + f.Storage
+	case why == "":
+		return ""
 	}
+	return "refused: " + why + remedy
+}
+
+// forbidden says what a path of the host is that no jail may have.
+func forbidden(path string, readOnly bool) string {
 	for _, p := range places {
-		if f.Path != p.path && !(p.tree && within(f.Path, p.path)) {
+		if path != p.path && !(p.tree && within(path, p.path)) || p.writable && readOnly {
 			continue
 		}
-		if p.writable && readOnly {
-			continue
-		}
-		how := "refused: "
 		if p.writable {
-			how = "refused to be writable: "
+			return p.why + ": it can be mounted read-only"
 		}
-		return how + p.why + remedy
+		return p.why
 	}
 	return ""
 }
 
-// injectedFiles are the files that an engine makes for each container and
-// mounts at these names.
-var injectedFiles = map[string]bool{
-	"hosts": true, "hostname": true, "resolv.conf": true, "shm": true, ".containerenv": true,
+// system says whether a path is in a part of the host that may only be read.
+func system(path string) bool {
+	for _, p := range places {
+		if p.writable && within(path, p.path) {
+			return true
+		}
+	}
+	return false
+}
+
+// injected are the files that an engine makes for each container, below a
+// folder that is named by the container's id: Docker's, then Podman's. A name
+// that ends in a slash stands for what is below.
+var injected = []string{
+	"hosts", "hostname", "resolv.conf", "mounts/shm", "mounts/secrets/",
+	"userdata/hosts", "userdata/hostname", "userdata/resolv.conf", "userdata/shm", "userdata/.containerenv",
+	"userdata/passwd", "userdata/group", "userdata/run/secrets", "userdata/run/secrets/",
+	"shm",
 }
 
 // role recognises the engine's own sources. An injected file lies in a folder
 // named by the container's own id within the engine's storage, or by that of a jail
 // whose namespaces it joins, so that nobody can name another container's.
-func role(f Fact, e Engine) Role {
-	for _, dir := range append(e.Storage, storage...) {
-		rest, ok := strings.CutPrefix(f.Path, dir+"/")
+func role(path string, e Engine) Role {
+	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
+		rest, ok := strings.CutPrefix(path, dir+"/")
 		if !ok {
 			continue
 		}
-		parts := strings.Split(rest, "/")
-		// DOCKER/volumes/NAME/_data, CONTAINERS/storage/volumes/NAME/_data and
-		// what lies below.
-		for i, p := range parts {
-			if p == "volumes" && i <= 1 && len(parts) > i+2 && parts[i+2] == "_data" {
-				return Volume
-			}
+		if isVolume(strings.Split(rest, "/")) {
+			return Volume
 		}
-		for _, p := range parts[:len(parts)-1] {
-			// Ids are long and random; a short name could be a folder's.
-			if len(p) >= 12 && slices.Contains(e.IDs, p) && injectedFiles[filepath.Base(f.Path)] {
+		for _, id := range e.IDs {
+			if isInjected("/"+rest, id) {
 				return Injected
 			}
 		}
 	}
 	return Plain
+}
+
+// isInjected recognises an engine's own file for the container of that id. Ids
+// are long and random; a short one could be a folder's name.
+func isInjected(path, id string) bool {
+	_, below, ok := strings.Cut(path, "/"+id+"/")
+	if !ok || len(id) < 12 {
+		return false
+	}
+	return slices.ContainsFunc(injected, func(name string) bool {
+		return below == name || strings.HasSuffix(name, "/") && strings.HasPrefix(below, name)
+	})
+}
+
+// isVolume recognises DOCKER/volumes/NAME/_data and
+// CONTAINERS/storage/volumes/NAME/_data, and what lies below.
+func isVolume(parts []string) bool {
+	if len(parts) > 0 && parts[0] == "storage" {
+		parts = parts[1:]
+	}
+	return len(parts) > 2 && parts[0] == "volumes" && parts[2] == "_data"
 }

@@ -4,7 +4,6 @@
 package source
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -50,6 +49,13 @@ type Fact struct {
 	Link string `json:"link,omitempty"`
 	// Storage says that the path is, holds, or lies in an engine's storage.
 	Storage string `json:"storage,omitempty"`
+	// Also are other places of the host's file tree that show the same as a
+	// volume: an engine's volume can be any folder of the host, mounted there.
+	Also []string `json:"also,omitempty"`
+	// System says that it is a part of the host that may only be read.
+	System bool `json:"system,omitempty"`
+	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
+	Room int64 `json:"room,omitempty"`
 }
 
 // Source is an opened source.
@@ -69,25 +75,23 @@ func Open(path string, e Engine) (*Source, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("bind source %q is not an absolute path", path)
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, link, err := walk(path)
 	if err != nil {
-		return nil, &os.PathError{Op: "bind source", Path: path, Err: err}
-	}
-	s := &Source{File: os.NewFile(uintptr(fd), path)}
-	if err := s.look(path, e); err != nil {
-		s.File.Close()
 		return nil, err
+	}
+	s := &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Link: link}}
+	if err := s.look(e); err != nil {
+		s.File.Close()
+		return nil, fmt.Errorf("bind source %s: %w", path, err)
 	}
 	return s, nil
 }
 
-func (s *Source) look(path string, e Engine) error {
+func (s *Source) look(e Engine) error {
+	fd := int(s.File.Fd())
 	var st unix.Stat_t
-	if err := unix.Fstat(int(s.File.Fd()), &st); err != nil {
-		return fmt.Errorf("bind source %s: %w", path, err)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
@@ -105,18 +109,24 @@ func (s *Source) look(path string, e Engine) error {
 	if maj := unix.Major(st.Dev); maj != 0 {
 		s.DiskMajor, s.DiskMinor = wholeDisk(maj, unix.Minor(st.Dev))
 	}
-	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(s.File.Fd())))
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
+		s.Room = int64(fs.Blocks) * fs.Bsize
+	}
+	// The kernel's own name for what is open, whatever was renamed since.
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
-		return fmt.Errorf("bind source %s: %w", path, err)
+		return err
 	}
 	s.Path = real
-	if s.Path != filepath.Clean(path) {
-		if s.Link, err = leavingLink(path); err != nil {
-			return fmt.Errorf("bind source %s: %w", path, err)
+	s.Role = role(s.Path, e)
+	s.System = system(s.Path)
+	if s.Role == Volume {
+		if s.Also, err = elsewhere(fd, s.Path); err != nil {
+			return err
 		}
 	}
-	s.Role = role(s.Fact, e)
-	for _, dir := range append(e.Storage, storage...) {
+	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
 		if s.Role == Plain && (within(s.Path, dir) || within(dir, s.Path)) {
 			s.Storage = dir
 			break
@@ -142,53 +152,6 @@ func wholeDisk(major, minor uint32) (uint32, uint32) {
 		return major, minor
 	}
 	return uint32(m1), uint32(m2)
-}
-
-// systemLinkFolders are folders whose symbolic links are the system's layout
-// (/bin, /var/run), made by nobody but root and not shared with any jail.
-var systemLinkFolders = map[string]bool{"/": true, "/var": true}
-
-// leavingLink walks path and returns the first symbolic link that leads out of
-// the folder that holds it: an agent with a writable folder can make one and
-// wait for it to be mounted. "" when there is none.
-func leavingLink(path string) (string, error) {
-	rest := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
-	cur := "/"
-	for hops := 0; len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			cur = filepath.Dir(cur)
-			continue
-		}
-		next := filepath.Join(cur, name)
-		target, err := os.Readlink(next)
-		if errors.Is(err, unix.EINVAL) {
-			cur = next // not a link
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		if hops++; hops > 40 {
-			return "", unix.ELOOP
-		}
-		to := target
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(cur, to)
-		}
-		if !systemLinkFolders[cur] && !within(filepath.Clean(to), cur) {
-			return next, nil
-		}
-		if filepath.IsAbs(target) {
-			cur = "/"
-		}
-		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
-	}
-	return "", nil
 }
 
 // within says whether path is dir or lies below it, by name.

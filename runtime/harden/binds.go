@@ -1,0 +1,154 @@
+package harden
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
+)
+
+// bind decides on one bind mount.
+func bind(p *pass, i int, m *specs.Mount) {
+	if isCPUs(m) {
+		*m = cpuMount()
+		return
+	}
+	var f *source.Fact
+	if i < len(p.f.Sources) {
+		f = p.f.Sources[i]
+	}
+	if f == nil {
+		p.refuse("mount at %s: nothing is known of its source %q", m.Destination, m.Source)
+		return
+	}
+	if fresh(p, m, f) {
+		filesystem(p, m)
+		return
+	}
+	if why := reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
+		p.refuse("mount of %s at %s: %s", m.Source, m.Destination, why)
+		return
+	}
+	readOnly := has(m.Options, "ro", "rro")
+	if why := source.Refusal(*f, readOnly, p.pol.Binds.Allow); why != "" {
+		name := m.Source
+		if f.Path != path.Clean(name) {
+			name += " (" + f.Path + ")"
+		}
+		p.refuse("mount of %s at %s: %s", name, m.Destination, why)
+		return
+	}
+	b := Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path}
+	switch {
+	case f.Role == source.Injected:
+		// The engine's resolv.conf, hosts and hostname: to be read.
+		b.Owner = OwnerNone
+		if f.Kind == source.File && !readOnly {
+			readOnly = true
+			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
+		}
+	case f.System:
+		// What every user of the host can read, and nothing else of root's.
+		b.Owner = OwnerNone
+	case f.Role == source.Volume && f.UID == p.spec.Process.User.UID:
+		b.Owner = OwnerSame
+	default:
+		b.Owner = OwnerFolder
+	}
+	if has(m.Options, "shared", "rshared") {
+		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
+	}
+	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
+	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
+		p.change(report.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
+	}
+	if readOnly {
+		opts = add(opts, "ro")
+	}
+	opts = add(opts, "nosuid", "nodev")
+	if !has(opts, "bind", "rbind") {
+		opts = add(opts, "bind")
+	}
+	if !has(opts, "private", "rprivate") {
+		opts = add(opts, "rprivate")
+	}
+	m.Type, m.Options = "bind", opts
+	b.ReadOnly = readOnly
+	p.plan.Binds = append(p.plan.Binds, b)
+}
+
+// hostOnes are what engines mount from the host at the same place when a
+// container is to share the host's namespace (--ipc=host, --pid=host,
+// --net=host), as the mounts that a container with its own has.
+var hostOnes = map[string]specs.Mount{
+	"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+	"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	"/dev/pts":       {Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+	"/dev/shm":       {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
+	"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+}
+
+// fresh puts the jail's own file system in place of the host's, and a capped
+// one in place of a shared memory folder that the engine made larger than
+// policy allows.
+func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
+	at := path.Clean(m.Destination)
+	own, ok := hostOnes[at]
+	switch {
+	case !ok:
+		return false
+	case path.Clean(m.Source) == at, f.Path == at:
+		p.lost(report.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
+	case at == "/dev/shm" && f.Role == source.Injected && f.Room > int64(p.pol.Tmpfs.Size):
+		p.change(report.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
+	default:
+		return false
+	}
+	own.Options = slices.Clone(own.Options)
+	if has(m.Options, "ro", "rro") {
+		own.Options = add(own.Options, "ro")
+	}
+	own.UIDMappings, own.GIDMappings = nil, nil
+	*m = own
+	return true
+}
+
+// devNodes are the names in /dev that the delegate makes or relies on: with one
+// of them replaced it would mask paths with, or hand out, something else
+// (CVE-2025-31133, CVE-2025-52565).
+var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout", "stderr", "core"}
+
+// reserved says why nothing may be mounted at a place; "" where it may.
+func reserved(at string) string {
+	for _, dir := range []string{"/proc", "/sys"} {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			return "refused: only the jail's own kernel file system is mounted in " + dir
+		}
+	}
+	if at == "/dev" {
+		return "refused: the jail's device nodes are in /dev"
+	}
+	if rest, ok := strings.CutPrefix(at, "/dev/"); ok {
+		if first, _, _ := strings.Cut(rest, "/"); slices.Contains(devNodes, first) {
+			return "refused: /dev/" + first + " is the jail's own"
+		}
+	}
+	return ""
+}
+
+// likeLXCFS allows single files over those of /proc that only tell of load and
+// sizes, as lxcfs provides them; runc allows these and a few more
+// (checkProcMount).
+func likeLXCFS(m *specs.Mount, f *source.Fact) bool {
+	switch path.Clean(m.Destination) {
+	case "/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo":
+		return f.Kind == source.File
+	}
+	return false
+}

@@ -1,0 +1,65 @@
+package harden
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/report"
+)
+
+// usualIOPriority is the middle of the best-effort class, which a process has
+// that never asked (ioprio_set(2)).
+const usualIOPriority = 4
+
+// priorities keep a jail behind the host's own processes: in what the kernel
+// kills when memory runs out, and in what it runs and serves first. A spec that
+// is silent gets the engine's own values, and engines protect themselves.
+func priorities(p *pass) {
+	pr := p.spec.Process
+	const spared = "a jail is not spared before the host's own processes"
+	switch {
+	case pr.OOMScoreAdj != nil && *pr.OOMScoreAdj < 0:
+		p.lost(report.Resources, "process.oomScoreAdj", fmt.Sprint(*pr.OOMScoreAdj), "0", spared)
+		pr.OOMScoreAdj = ptr(0)
+	case pr.OOMScoreAdj == nil && p.f.Host.OOMScoreAdj < 0:
+		p.change(report.Resources, report.Set, "process.oomScoreAdj", "", "0", spared)
+		pr.OOMScoreAdj = ptr(0)
+	}
+
+	if s := pr.Scheduler; s != nil {
+		why := ""
+		switch {
+		case s.Policy != specs.SchedOther && s.Policy != specs.SchedBatch && s.Policy != specs.SchedIdle:
+			why = "real-time scheduling can starve the host"
+		case s.Priority != 0 || s.Runtime != 0 || s.Deadline != 0 || s.Period != 0 || len(s.Flags) > 0:
+			why = "these are for real-time scheduling, which can starve the host"
+		case s.Nice < 0:
+			why = "a jail does not go before the host's own processes"
+		}
+		if why != "" {
+			p.lost(report.Resources, "process.scheduler", fmt.Sprintf("%s, nice %d", s.Policy, s.Nice), "", why)
+			pr.Scheduler = nil
+		}
+	}
+
+	if io := pr.IOPriority; io != nil {
+		why := ""
+		switch {
+		case io.Class == specs.IOPRIO_CLASS_IDLE:
+		case io.Class != specs.IOPRIO_CLASS_BE:
+			why = "real-time I/O can starve the host"
+		case io.Priority < usualIOPriority:
+			why = "a jail does not go before the host's own processes"
+		}
+		if why != "" {
+			p.lost(report.Resources, "process.ioPriority", fmt.Sprintf("%s, %d", io.Class, io.Priority), "", why)
+			pr.IOPriority = nil
+		}
+	}
+
+	if pr.ExecCPUAffinity != nil {
+		p.change(report.Resources, report.Dropped, "process.execCPUAffinity", "set", "", "a jail's processors are its control group's")
+		pr.ExecCPUAffinity = nil
+	}
+}

@@ -1,0 +1,69 @@
+package harden
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/report"
+)
+
+// A sysctlRule is about kernel settings that belong to a namespace: a key that
+// ends in a dot or an underscore is the beginning of many.
+type sysctlRule struct {
+	key string
+	ns  specs.LinuxNamespaceType
+}
+
+// ownSysctls may be set where the namespace is the jail's own (OCI
+// runtime-spec, config-linux.md, Sysctl). Of the network's, those that servers
+// on lo can use: the others are about interfaces, routes and forwarding, and
+// the jail has none.
+var ownSysctls = []sysctlRule{
+	{"fs.mqueue.", specs.IPCNamespace},
+	{"kernel.msgmax", specs.IPCNamespace},
+	{"kernel.msgmnb", specs.IPCNamespace},
+	{"kernel.msgmni", specs.IPCNamespace},
+	{"kernel.sem", specs.IPCNamespace},
+	{"kernel.shmall", specs.IPCNamespace},
+	{"kernel.shmmax", specs.IPCNamespace},
+	{"kernel.shmmni", specs.IPCNamespace},
+	{"kernel.shm_rmid_forced", specs.IPCNamespace},
+	{"kernel.domainname", specs.UTSNamespace},
+	{"net.core.somaxconn", specs.NetworkNamespace},
+	{"net.unix.max_dgram_qlen", specs.NetworkNamespace},
+	{"net.ipv4.ip_unprivileged_port_start", specs.NetworkNamespace},
+	{"net.ipv4.ip_local_port_range", specs.NetworkNamespace},
+	{"net.ipv4.ip_local_reserved_ports", specs.NetworkNamespace},
+	{"net.ipv4.tcp_", specs.NetworkNamespace},
+}
+
+func sysctls(p *pass) {
+	fresh := map[specs.LinuxNamespaceType]bool{}
+	for _, ns := range p.spec.Linux.Namespaces {
+		fresh[ns.Type] = ns.Path == ""
+	}
+	s := p.spec.Linux.Sysctl
+	for _, k := range sortedKeys(s) {
+		// Both separators are in use (sysctl.d(5)).
+		dotted := strings.ReplaceAll(k, "/", ".")
+		i := slices.IndexFunc(ownSysctls, func(r sysctlRule) bool {
+			return dotted == r.key || strings.HasPrefix(dotted, r.key) && strings.ContainsAny(r.key[len(r.key)-1:], "._")
+		})
+		switch {
+		case strings.Contains(dotted, "..") || strings.ContainsAny(k, "\x00\n"):
+			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
+		case i >= 0 && fresh[ownSysctls[i].ns]:
+			continue
+		case i >= 0:
+			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
+		case strings.HasPrefix(dotted, "net."):
+			// Engines set some for every container, such as ping_group_range.
+			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the jail's network is empty")
+		default:
+			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
+		}
+		delete(s, k)
+	}
+}

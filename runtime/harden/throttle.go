@@ -1,0 +1,87 @@
+package harden
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// disk is a block device, by its numbers.
+type disk struct{ major, minor int64 }
+
+// throttles bounds, in bytes per second, what the jail reads and writes on the
+// disks behind its writable bind mounts.
+func throttles(p *pass, r *specs.LinuxResources) {
+	rd, wr := uint64(p.pol.Limits.IORead), uint64(p.pol.Limits.IOWrite)
+	if rd == 0 && wr == 0 {
+		return
+	}
+	var disks []disk
+	writable := false
+	for _, b := range p.plan.Binds {
+		if b.ReadOnly {
+			continue
+		}
+		writable = true
+		f := p.f.Sources[b.Index]
+		d := disk{int64(f.DiskMajor), int64(f.DiskMinor)}
+		if d.major != 0 && !slices.Contains(disks, d) {
+			disks = append(disks, d)
+		}
+	}
+	switch {
+	case !writable || len(disks) == 0:
+		return
+	case !p.f.Host.Cgroup.IO:
+		p.missing(report.Resources, resources+"blockIO", "the host cannot throttle disks: writable mounts are as fast as the disk")
+		return
+	}
+	if r.BlockIO == nil {
+		r.BlockIO = &specs.LinuxBlockIO{}
+	}
+	for _, d := range disks {
+		if rd > 0 {
+			throttle(p, "throttleReadBpsDevice", &r.BlockIO.ThrottleReadBpsDevice, d, rd)
+		}
+		if wr > 0 {
+			throttle(p, "throttleWriteBpsDevice", &r.BlockIO.ThrottleWriteBpsDevice, d, wr)
+		}
+	}
+}
+
+// throttle holds one disk to a rate; every entry of that disk, since the last
+// one counts.
+func throttle(p *pass, name string, list *[]specs.LinuxThrottleDevice, d disk, rate uint64) {
+	found := false
+	for i := range *list {
+		t := &(*list)[i]
+		if t.Major != d.major || t.Minor != d.minor {
+			continue
+		}
+		found = true
+		if t.Rate == 0 || t.Rate > rate {
+			p.bound(resources+"blockIO."+name, fmt.Sprint(t.Rate), fmt.Sprint(rate), "the disk behind a writable mount stays usable")
+			t.Rate = rate
+		}
+	}
+	if !found {
+		t := specs.LinuxThrottleDevice{Rate: rate}
+		t.Major, t.Minor = d.major, d.minor
+		*list = append(*list, t)
+		p.bound(resources+"blockIO."+name, "", fmt.Sprintf("%s/s on %d:%d", policy.Size(rate), d.major, d.minor), "the disk behind a writable mount stays usable")
+	}
+}
+
+// capRates holds an update's rates to policy's: a rate of 0 would take the
+// throttle off.
+func capRates(ts []specs.LinuxThrottleDevice, rate uint64) {
+	for i := range ts {
+		if rate > 0 && (ts[i].Rate == 0 || ts[i].Rate > rate) {
+			ts[i].Rate = rate
+		}
+	}
+}
