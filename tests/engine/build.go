@@ -50,6 +50,10 @@ func Build(pkg, out string, flags ...string) error {
 // delegate into, places that others can write.
 func binDir() string { return filepath.Join(CacheDir, fmt.Sprintf("bin-%d", os.Getpid())) }
 
+// BinDir makes the directory that UnderTest builds into, where a policy or a delegate of the tests' own may lie too, and
+// returns its path. RemoveBuilt removes it.
+func BinDir() (string, error) { return binDir(), os.MkdirAll(binDir(), 0o755) }
+
 var underTest = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(RuntimeEnv); path != "" {
 		return filepath.EvalSymlinks(path)
