@@ -8,7 +8,8 @@
 # DIR.partial first, so that DIR is there whole or not at all. Takes two to four minutes. Needs root, debootstrap, mkfs.ext4.
 #
 # The tests, and the program that runs them inside, are not in here: they come on a second disk, so that this is made
-# once. hack/vm keeps it under the hash of this file and of guest/early.
+# once. hack/vm keeps it under the hash of this file, guest/early and
+# guest/agentjail.cil.
 set -euo pipefail
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive PATH=$PATH:/usr/sbin:/sbin
 
@@ -107,6 +108,13 @@ done
 cp "$here/guest/early" "$ram/init"
 chmod 755 "$ram/init"
 (cd "$ram" && find . | "$root/bin/busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$part/initrd"
+
+say "adding agentjail's SELinux module"
+cp "$here/guest/agentjail.cil" "$root/tmp/agentjail.cil"
+mount -t proc proc "$root/proc"
+chroot "$root" semodule -n -i /tmp/agentjail.cil >>"$part/apt.log" 2>&1 || { tail -n 20 "$part/apt.log"; exit 1; }
+umount "$root/proc"
+rm "$root/tmp/agentjail.cil"
 
 # Labels for lsm=selinux. Setting them needs no SELinux on this machine: without it security.* is any xattr.
 say "labelling for SELinux"

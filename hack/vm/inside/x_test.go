@@ -1,0 +1,3 @@
+package inside
+import "testing"
+func TestX(t *testing.T) {}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// memory of the machine, in MiB. Images and layers are on its disk; the throw-away layers of jails are in memory.
+const memory = 4096
+
+// resultsSize bounds what steps may say and leave, in bytes.
+const resultsSize = 256 << 20
+
+// kvmWait bounds how long a machine with hardware virtualisation may take to come up; emulation takes 5 to 20 seconds.
+const kvmWait = time.Minute
+
+// A machine is a virtual machine on its way from disks to results.
+type machine struct {
+	guest string // folder with the root file system and kernel
+	dir   string // folder for this run's disks
+	cache string
+	lsm   string
+}
+
+// kernelLine are the kernel's parameters for each security module. No journal of the kernel's chatter on the console;
+// a panic ends the machine.
+var kernelLine = map[string]string{
+	"apparmor": "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,apparmor,bpf",
+	"selinux":  "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,selinux,bpf enforcing=1",
+}
+
+func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
+
+// makeDisks makes the work disk from its folder, and an empty one for results.
+func (m machine) makeDisks(ctx context.Context) error {
+	work := m.path("work.img")
+	size, err := treeSize(m.path("work"))
+	if err != nil {
+		return err
+	}
+	for name, bytes := range map[string]int64{work: size + size/4 + 64<<20, m.path("results.img"): resultsSize} {
+		f, err := os.Create(name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Truncate(bytes), f.Close()); err != nil {
+			return err
+		}
+	}
+	cmd := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-F", "-L", "work", "-m", "0", "-E", "root_owner=0:0", "-d", m.path("work"), work)
+	cmd.Env = append(os.Environ(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make the work disk: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func treeSize(dir string) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			sum += info.Size() + 4096
+		}
+		return err
+	})
+	return sum, err
+}
+
+// errNoKVM says that hardware virtualisation is there by name only.
+var errNoKVM = errors.New("the machine does not come up with KVM")
+
+// boot runs the machine until it switches itself off. With "auto" it tries KVM where /dev/kvm can be opened, and falls
+// back to emulation: there are hosts whose KVM runs no ordinary kernel. That verdict is kept until the host's next boot.
+func (m machine) boot(ctx context.Context, accel string) error {
+	if accel != "auto" {
+		return m.bootWith(ctx, accel)
+	}
+	verdict := filepath.Join(m.cache, "no-kvm-"+bootID())
+	if _, err := os.Stat(verdict); err == nil {
+		return m.bootWith(ctx, "tcg")
+	}
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return m.bootWith(ctx, "tcg")
+	}
+	f.Close()
+	err = m.bootWith(ctx, "kvm")
+	if !errors.Is(err, errNoKVM) {
+		return err
+	}
+	say("%v: emulating", err)
+	if err := os.WriteFile(verdict, nil, 0o644); err != nil {
+		return err
+	}
+	return m.bootWith(ctx, "tcg")
+}
+
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// bootWith runs the machine with one accelerator.
+func (m machine) bootWith(ctx context.Context, accel string) error {
+	// What the guest writes to its root goes into an overlay: the cached image stays as it was made.
+	overlay := m.path("root.qcow2")
+	if out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw",
+		"-b", filepath.Join(m.guest, "root.img"), overlay).CombinedOutput(); err != nil {
+		return fmt.Errorf("make the overlay disk: %w\n%s", err, out)
+	}
+	cpu := []string{"-accel", "tcg,thread=multi", "-cpu", "max"}
+	if accel == "kvm" {
+		cpu = []string{"-accel", "kvm", "-cpu", "host"}
+	}
+	args := append([]string{"-n", "5", "qemu-system-x86_64"}, cpu...)
+	args = append(args,
+		"-smp", "2", "-m", fmt.Sprint(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-serial", "stdio", "-nic", "none",
+		"-kernel", filepath.Join(m.guest, "vmlinuz"), "-initrd", filepath.Join(m.guest, "initrd"), "-append", kernelLine[m.lsm],
+		// In this order they are vda, vdb and vdc. Nothing has to survive the host's power failure.
+		"-drive", "if=virtio,cache=unsafe,format=qcow2,file="+overlay,
+		"-drive", "if=virtio,cache=unsafe,format=raw,readonly=on,file="+m.path("work.img"),
+		"-drive", "if=virtio,cache=unsafe,format=raw,file="+m.path("results.img"),
+	)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Pdeathsig belongs to the thread that forks (prctl(2)): this goroutine must keep it until QEMU's end.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "nice", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second
+	console, stdout, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	cmd.Stdout, cmd.Stderr = stdout, stdout
+	say("booting with %s, %s", m.lsm, accel)
+	if err := cmd.Start(); err != nil {
+		stdout.Close()
+		return fmt.Errorf("start QEMU: %w", err)
+	}
+	stdout.Close()
+	watch := watcher{accel: accel, cancel: cancel}
+	watched := make(chan error, 1)
+	go func() { watched <- watch.read(console, m.path("console")) }()
+	werr := cmd.Wait()
+	cerr := <-watched
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errNoKVM):
+		return cause
+	case errors.Is(cause, context.DeadlineExceeded):
+		return fmt.Errorf("the machine took too long and was stopped; the end of its console:\n%s", watch.tail())
+	case cause != nil:
+		return cause
+	case werr != nil:
+		return fmt.Errorf("QEMU: %w; the end of the console:\n%s", werr, watch.tail())
+	case cerr != nil:
+		return fmt.Errorf("read the console: %w", cerr)
+	case !watch.off:
+		return fmt.Errorf("the machine went down before it was done; the end of its console:\n%s", watch.tail())
+	}
+	return nil
+}
+
+// A watcher reads the console, shows how things go on, and notices a KVM that does not work.
+type watcher struct {
+	accel  string
+	cancel context.CancelCauseFunc
+	last   []string
+	off    bool // the guest said that it was done
+}
+
+// progress are the console's lines that are shown while the machine runs.
+var progress = regexp.MustCompile(`^(vm: |--- (PASS|FAIL|SKIP)|panic: |.*Kernel panic)`)
+
+func (w *watcher) read(console io.Reader, logPath string) error {
+	log, err := os.Create(logPath)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if w.accel == "kvm" {
+		late := time.AfterFunc(kvmWait, func() { w.cancel(errNoKVM) })
+		defer late.Stop()
+		return w.lines(console, log, late)
+	}
+	return w.lines(console, log, nil)
+}
+
+func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) error {
+	in := bufio.NewReader(console)
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			line = strings.TrimRight(line, "\r\n")
+			if _, err := fmt.Fprintln(log, line); err != nil {
+				return err
+			}
+			w.last = append(w.last, line)
+			if len(w.last) > 60 {
+				w.last = w.last[1:]
+			}
+			switch {
+			case strings.HasPrefix(line, "vm: up") && late != nil:
+				late.Stop()
+			case strings.HasPrefix(line, "vm: off"):
+				w.off = true
+			case strings.HasPrefix(line, "KVM internal error"):
+				w.cancel(errNoKVM)
+			}
+			if progress.MatchString(line) {
+				fmt.Println(line)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// tail is the console's end. Only after read has returned.
+func (w *watcher) tail() string { return strings.Join(w.last, "\n") }

@@ -1,0 +1,147 @@
+// Command vm runs tests in a virtual machine: a Debian 13 with Linux 6.12, Docker 26, control groups version 2 and
+// AppArmor or SELinux, whatever the machine at hand has. It needs no hardware virtualisation and no registry, only root,
+// a Debian mirror for the first time, and what deps.sh installs.
+//
+//	vm [options]                  run every suite that is made for the security module
+//	vm [options] SUITE...         run only these
+//	vm -table LOG=NAME... DIR...  tell which test ran where
+//
+// The exit status is 0 when every step passed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// options are the command line's.
+type options struct {
+	lsm     string        // security module: apparmor or selinux
+	out     string        // where results go
+	cache   string        // where the root file system is kept
+	accel   string        // auto, kvm or tcg
+	timeout time.Duration // for everything but the first building of the root
+	run     string        // -test.run for every test binary
+	script  string        // a shell command to run instead of suites
+	suites  []string
+}
+
+func main() {
+	var o options
+	var rootOnly, table bool
+	flag.StringVar(&o.lsm, "lsm", "apparmor", "security `module` to boot with: apparmor or selinux")
+	flag.StringVar(&o.out, "out", "", "`folder` for the results (default dist/vm-MODULE)")
+	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`folder` that keeps the root file system")
+	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
+	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "limit for the machine's whole life")
+	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
+	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
+	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")
+	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of `go test -v` (NAME=FILE) and result folders")
+	flag.Parse()
+	o.suites = flag.Args()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	switch {
+	case table:
+		err = printTable(os.Stdout, flag.Args())
+	case rootOnly:
+		_, err = ensureRoot(ctx, o.cache)
+	default:
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run does everything from building to the verdict.
+func run(ctx context.Context, o options) error {
+	if o.lsm != "apparmor" && o.lsm != "selinux" {
+		return fmt.Errorf("-lsm %q: must be apparmor or selinux", o.lsm)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("needs root: it makes disks with files of other owners")
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	if o.out == "" {
+		o.out = filepath.Join(root, "dist", "vm-"+o.lsm)
+	}
+	guest, err := ensureRoot(ctx, o.cache)
+	if err != nil {
+		return err
+	}
+	steps, err := plan(o)
+	if err != nil {
+		return err
+	}
+
+	// Not the temporary directory, which is often a tmpfs: disks are large.
+	dir, err := os.MkdirTemp("/var/tmp", "agentjail-vm-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	say("compiling the tests of %d steps", len(steps))
+	if err := makeWork(ctx, root, filepath.Join(dir, "work"), steps); err != nil {
+		return err
+	}
+	m := machine{guest: guest, dir: dir, cache: o.cache, lsm: o.lsm}
+	if err := m.makeDisks(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	start := time.Now()
+	booted := m.boot(ctx, o.accel)
+	results, err := m.results(o.out, steps)
+	if err != nil {
+		if booted != nil {
+			return booted
+		}
+		return err
+	}
+	failed := report(os.Stdout, o, results)
+	say("%v in the machine; what every step said is in %s", time.Since(start).Round(time.Second), o.out)
+	if booted != nil {
+		return booted
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d steps failed", failed, len(results))
+	}
+	return nil
+}
+
+// say prints a progress line.
+func say(format string, args ...any) {
+	fmt.Printf("vm: "+format+"\n", args...)
+}
+
+// moduleRoot returns the directory of agentjail's module, above the working directory.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for d := dir; d != "/"; d = filepath.Dir(d) {
+		if text, err := os.ReadFile(filepath.Join(d, "go.mod")); err == nil && strings.HasPrefix(string(text), "module agentjail.dev\n") {
+			return d, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A result is what became of a step.
+type result struct {
+	step   step
+	status int // the exit status; 124 after its time was up, -1 when the step was not reached
+	took   time.Duration
+	output string
+	tests  []verdict
+}
+
+// A verdict is what `go test -v` says of one test.
+type verdict struct {
+	test   string
+	word   string // PASS, FAIL or SKIP
+	reason string // of a skip: the last line that the test said
+}
+
+// results unpacks the results disk into out and reads it.
+func (m machine) results(out string, steps []step) ([]result, error) {
+	if err := os.RemoveAll(out); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, err
+	}
+	// What the steps said as they went, also when the machine did not come to its end.
+	if err := copyFile(m.path("console"), filepath.Join(out, "console"), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err := untar(m.path("results.img"), out); err != nil {
+		return nil, fmt.Errorf("read the results disk: %w", err)
+	}
+	var all []result
+	for _, s := range steps {
+		r := result{step: s, status: -1}
+		if text, err := os.ReadFile(filepath.Join(out, s.name+".status")); err == nil {
+			if r.status, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+				r.status = -1
+			}
+		}
+		if text, err := os.ReadFile(filepath.Join(out, s.name+".ms")); err == nil {
+			ms, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+			r.took = time.Duration(ms) * time.Millisecond
+		}
+		text, err := os.ReadFile(filepath.Join(out, s.name+".out"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		r.output = string(text)
+		r.tests = verdicts(r.output)
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// untar unpacks the plain files of a tar archive. An empty disk is an empty archive.
+func untar(disk, dir string) error {
+	f, err := os.Open(disk)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	tr := tar.NewReader(f)
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		// The guest runs hostile programs: nothing that it writes decides where files go.
+		out, err := os.Create(filepath.Join(dir, filepath.Base(h.Name)))
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, tr)
+		if err := errors.Join(err, out.Close()); err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+	reasonLine  = regexp.MustCompile(`^\s+\S+_test\.go:\d+: (.*)`)
+)
+
+// verdicts reads the output of `go test -v`.
+func verdicts(output string) []verdict {
+	var all []verdict
+	// A skip's reason stands before its verdict or, under a parent test, after it.
+	lines := strings.Split(output, "\n")
+	for i, line := range lines {
+		m := verdictLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		v := verdict{test: m[2], word: m[1]}
+		if v.word == "SKIP" {
+			for _, j := range []int{i + 1, i - 1} {
+				if j >= 0 && j < len(lines) {
+					if r := reasonLine.FindStringSubmatch(lines[j]); r != nil {
+						v.reason = r[1]
+						break
+					}
+				}
+			}
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func count(tests []verdict, word string) int {
+	n := 0
+	for _, t := range tests {
+		if t.word == word {
+			n++
+		}
+	}
+	return n
+}
+
+// report prints the failed steps' output and a table, and returns how many steps failed.
+func report(w io.Writer, o options, results []result) (failed int) {
+	for _, r := range results {
+		if r.status == 0 && o.script == "" {
+			continue
+		}
+		fmt.Fprintf(w, "\n=== step %s, exit status %d\n%s\n", r.step.name, r.status, relevant(r.output))
+	}
+	fmt.Fprintln(w)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "in the machine (%s)\tpassed\tfailed\tskipped\ttime\tverdict\n", o.lsm)
+	for _, r := range results {
+		verdict := "ok"
+		switch {
+		case r.status == -1:
+			verdict = "not reached"
+		case r.status == 124:
+			verdict = "took too long"
+		case r.status != 0:
+			verdict = fmt.Sprintf("failed (exit status %d)", r.status)
+		case r.step.pkg != "" && len(r.tests) == 0:
+			// A binary that runs nothing is no success.
+			verdict = "ran no test"
+		}
+		if verdict != "ok" {
+			failed++
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%v\t%s\n", r.step.name, count(r.tests, "PASS"), count(r.tests, "FAIL"), count(r.tests, "SKIP"),
+			r.took.Round(time.Second), verdict)
+	}
+	t.Flush()
+	return failed
+}
+
+// relevant shortens the output of a step to what a reader needs: no lines of tests that pass.
+func relevant(output string) string {
+	const most = 60000
+	var keep []string
+	for _, line := range strings.Split(output, "\n") {
+		trimmed := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(trimmed, "=== "), strings.HasPrefix(trimmed, "--- PASS"):
+		default:
+			keep = append(keep, line)
+		}
+	}
+	text := strings.Join(keep, "\n")
+	if len(text) > most {
+		text = "[...]\n" + text[len(text)-most:]
+	}
+	return text
+}

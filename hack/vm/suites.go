@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A suite is a group of steps that serve one purpose.
+type suite struct {
+	name  string
+	what  string
+	lsms  []string // the security modules that it is run with
+	steps []step
+}
+
+// A step is one thing that the machine runs: a package's tests.
+type step struct {
+	name  string
+	limit time.Duration // in the guest, under emulation
+	// pkg is a package of this module, relative to its root. Its tests are compiled here and run there.
+	pkg  string
+	args []string // further arguments of the test binary
+	// script is a shell command; set instead of pkg.
+	script string
+}
+
+// suites lists what there is, in the order in which it is run.
+var suites = []suite{
+	{
+		name: "unit", what: "packages whose tests ask the kernel, on Linux 6.12 with the security module on",
+		lsms: []string{"apparmor"},
+		steps: []step{
+			tests("apparmor", 3*time.Minute),
+			tests("runtime/host", time.Minute),
+			tests("runtime/stage", time.Minute),
+			tests("runtime/state", time.Minute),
+			tests("runtime/netseal", 3*time.Minute),
+			tests("runtime/internal/fork", time.Minute),
+		},
+	},
+	{
+		name: "inside", what: "what only a kernel with this security module and control groups version 2 can show",
+		lsms:  []string{"apparmor", "selinux"},
+		steps: []step{tests("hack/vm/inside", 8*time.Minute)},
+	},
+	{
+		name: "e2e", what: "the end-to-end tests on Docker 26",
+		lsms:  []string{"apparmor"},
+		steps: []step{tests("tests/e2e", 12*time.Minute)},
+	},
+}
+
+func tests(pkg string, limit time.Duration, args ...string) step {
+	return step{name: strings.ReplaceAll(pkg, "/", "-"), limit: limit, pkg: pkg, args: args}
+}
+
+// prebuilt are the programs that tests build for themselves where there is a Go tool: package, build flags.
+var prebuilt = []struct{ pkg, flags string }{
+	{"./cmd/agentjail", ""},
+	{"./cmd/agentjail", "-tags=crashtest"},
+	{"./tests/probe", ""},
+}
+
+// prebuiltName is what the guest's stand-in for the Go tool (guest/go) looks for.
+func prebuiltName(pkg, flags string) string { return path.Base(pkg) + flags }
+
+// plan picks the steps to run.
+func plan(o options) ([]step, error) {
+	if o.script != "" {
+		return []step{{name: "script", limit: o.timeout, script: o.script}}, nil
+	}
+	var steps []step
+	known := map[string]bool{}
+	for _, s := range suites {
+		known[s.name] = true
+		if len(o.suites) > 0 && !slices.Contains(o.suites, s.name) || len(o.suites) == 0 && !slices.Contains(s.lsms, o.lsm) {
+			continue
+		}
+		steps = append(steps, s.steps...)
+	}
+	for _, name := range o.suites {
+		if known[name] {
+			continue
+		}
+		// A package by its path.
+		steps = append(steps, tests(strings.TrimPrefix(path.Clean(name), "./"), o.timeout))
+	}
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("nothing to run with %s", o.lsm)
+	}
+	if o.run != "" {
+		for i := range steps {
+			steps[i].args = append(slices.Clone(steps[i].args), "-test.run="+o.run)
+		}
+	}
+	return steps, nil
+}
