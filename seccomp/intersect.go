@@ -141,7 +141,13 @@ func combine(name string, def answer, ours, incoming *region, n *notes) call {
 func combineOnce(name string, def answer, ours, incoming *region, n *notes) call {
 	c := call{name: name}
 	if !strings.HasPrefix(name, "io_uring_") {
-		c.allow = meet(ours.allow, incoming.allow, n, name)
+		met, exact := meet(ours.allow, incoming.allow)
+		met, exact2 := without(met, incoming.refuse)
+		met, exact3 := without(met, ours.refuse)
+		if !exact || !exact2 || !exact3 {
+			n.inexact = append(n.inexact, name)
+		}
+		c.allow = met
 	}
 	c.answer(def, ours, incoming, n)
 	c.untangle(n)
@@ -149,24 +155,21 @@ func combineOnce(name string, def answer, ours, incoming *region, n *notes) call
 	return c
 }
 
-// meet is what two lists of allowing rules both let through.
-func meet(ours, incoming []args, n *notes, name string) []args {
+// meet is what two lists of allowing rules both let through. exact is false
+// when some of it cannot be said in rules and is left out.
+func meet(ours, incoming []args) (out []args, exact bool) {
 	switch {
 	case len(ours) == 0 || len(incoming) == 0:
-		return nil
+		return nil, true
 	case unconditional(ours):
-		return incoming
+		return incoming, true
 	case unconditional(incoming) || slices.Equal(ours, incoming):
-		return ours
+		return ours, true
 	}
-	out, exact := meetOnce(ours, incoming)
-	if !exact {
-		n.inexact = append(n.inexact, name)
-	}
-	return out
+	return meetEach(ours, incoming)
 }
 
-func meetOnce(ours, incoming []args) (out []args, exact bool) {
+func meetEach(ours, incoming []args) (out []args, exact bool) {
 	var lost []args
 	for _, a := range ours {
 		if covered(a, incoming) {
@@ -444,8 +447,9 @@ func (n *notes) compare(c *call, ours, incoming *region) {
 	if ours.vague || incoming.vague && len(ours.allow) > 0 {
 		n.inexact = append(n.inexact, c.name)
 	}
+	before, _ := without(ours.allow, ours.refuse)
 	switch {
-	case len(ours.allow) == 0 || slices.Equal(c.allow, ours.allow):
+	case len(before) == 0 || slices.Equal(c.allow, before):
 	case len(c.allow) == 0:
 		n.refused = append(n.refused, c.name)
 	default:

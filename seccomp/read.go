@@ -6,14 +6,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// region is what a filter says about one call: the arguments that it allows
-// for certain, and what it answers to the others.
+// region is what a filter says about one call: what it allows where refuse
+// does not say otherwise, and what it answers to the rest.
 type region struct {
 	allow  []args
 	refuse []refusal
 	def    answer // to what neither allow nor refuse matches
 	whole  bool   // refuse has a rule without conditions
-	vague  bool   // the allowed part had to be narrowed: no rule says it exactly
+	vague  bool   // the rules contradict each other, and some of allow went for it
 }
 
 // neverKills is true when no arguments end the process.
@@ -27,17 +27,11 @@ func (r *region) neverKills() bool {
 
 // spares is true when no call that a matches ends the process.
 func (r *region) spares(a args) bool {
-	if r.neverKills() || slices.ContainsFunc(r.allow, a.within) {
-		return true
+	if slices.ContainsFunc(r.refuse, func(x refusal) bool { return x.kills() && !x.apart(a) }) {
+		return false
 	}
-	softly := false
-	for _, x := range r.refuse {
-		if x.kills() && !x.apart(a) {
-			return false
-		}
-		softly = softly || !x.kills() && (x.rest || a.within(x.args))
-	}
-	return softly
+	return r.neverKills() || slices.ContainsFunc(r.allow, a.within) ||
+		slices.ContainsFunc(r.refuse, func(x refusal) bool { return !x.kills() && (x.rest || a.within(x.args)) })
 }
 
 // spec is a seccomp section read rule by rule.
@@ -164,53 +158,62 @@ func (s *spec) region(name string) region {
 // regionOf judges one call's rules under a default action.
 func regionOf(allow []args, refuse []refusal, def answer) region {
 	out := region{def: def, refuse: refuse}
+	rest := false
 	for _, x := range refuse {
 		out.whole = out.whole || !x.rest && x.args == args{}
+		rest = rest || x.rest
 	}
 	if def.rank() == 0 {
 		allow = always
 	}
-	if out.whole || len(allow) == 0 {
+	if out.whole {
 		return out
 	}
-	if len(refuse) == 0 {
-		out.allow = maximal(allow)
-		return out
+	if rest {
+		// The refusal of the rest comes last, except beside comparisons of
+		// its own kind on the same argument, and beside a rule without
+		// conditions. There it wins.
+		clash := func(a args) bool { return a == (args{}) || a.runs(0) }
+		if slices.ContainsFunc(allow, clash) {
+			allow = slices.DeleteFunc(slices.Clone(allow), clash)
+			out.vague = len(allow) > 0
+		}
 	}
-	if !slices.ContainsFunc(allow, func(a args) bool { return overlaps(a, refuse) }) {
-		out.allow = maximal(allow)
-		return out
-	}
-	for _, a := range allow {
-		rest, exact := subtract(a, refuse)
-		out.vague = out.vague || !exact
-		out.allow = append(out.allow, rest...)
-	}
-	out.allow = maximal(out.allow)
+	out.allow = maximal(allow)
 	return out
 }
 
+// without takes refusals out of allowing rules. Where what is left is not
+// itself a rule, the whole allowing rule goes and exact is false.
+func without(allow []args, refuse []refusal) (out []args, exact bool) {
+	if !slices.ContainsFunc(allow, func(a args) bool { return overlaps(a, refuse) }) {
+		return allow, true
+	}
+	exact = true
+	for _, a := range allow {
+		rest, ok := subtract(a, refuse)
+		exact = exact && ok
+		out = append(out, rest...)
+	}
+	return maximal(out), exact
+}
+
 // overlaps says whether a rule that allows and one that refuses contradict
-// each other. The refusal of the rest comes last, except beside comparisons of
-// its own kind on the same argument, and beside a rule without conditions.
+// each other.
 func overlaps(a args, refuse []refusal) bool {
 	for _, r := range refuse {
-		if r.rest && (a == (args{}) || a.runs(0)) || !r.rest && !a.apart(r.args) {
+		if !r.rest && !a.apart(r.args) {
 			return true
 		}
 	}
 	return false
 }
 
-// subtract takes the refusals out of an allowing rule. Where that is not
-// itself a rule, the whole allowing rule goes and exact is false.
+// subtract takes refusals out of one allowing rule; see without.
 func subtract(a args, refuse []refusal) (out []args, exact bool) {
 	out = []args{a}
 	for _, r := range refuse {
 		if r.rest {
-			if a == (args{}) || a.runs(0) {
-				return nil, false
-			}
 			continue
 		}
 		var next []args
