@@ -170,9 +170,8 @@ func bindMounts(d *demands, s *seen) outcome {
 // A kernelRule says how one of the kernel's own file systems may be mounted.
 type kernelRule struct {
 	options []string
-	at      []string // where; empty for anywhere
-	// shared: the host has the same file system, so that only parts of it may
-	// be seen.
+	// part says which mounts of the host's own file system are still right; nil
+	// for none.
 	part func(s *seen, m *mount) bool
 }
 
@@ -206,7 +205,7 @@ func ownGroup(s *seen, m *mount) bool {
 // kernelFiles: /proc, /sys and the like are the jail's own, and what steers the
 // kernel through them cannot be written.
 func kernelFiles(_ *demands, s *seen) outcome {
-	const want = "the jail's own, and what is not read-only"
+	const want = "the jail's own, nosuid, nodev and noexec, and read-only but for /proc"
 	var bad []string
 	fs := map[string]bool{}
 	for _, m := range s.of(kernelMount) {
