@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"unicode/utf8"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -23,10 +22,6 @@ const ConfigName = "config.json"
 
 // MaxConfig bounds config.json in bytes; engines write some tens of thousands.
 const MaxConfig = 8 << 20
-
-// maxDepth bounds the nesting of JSON values; the deepest field of the
-// specification lies below ten.
-const maxDepth = 64
 
 // Bundle is an OCI bundle with its spec.
 type Bundle struct {
@@ -91,12 +86,7 @@ func ReadFile(path string, max int64) ([]byte, error) {
 // Decode reads one JSON document into v, which is a pointer to a struct, and
 // returns the fields that v's type does not have.
 func Decode(data []byte, v any) (*Unknown, error) {
-	// The decoder would replace broken text with U+FFFD, and the container
-	// would see another name than the one that was checked.
-	if !utf8.Valid(data) {
-		return nil, errors.New("not valid UTF-8")
-	}
-	if err := checkDepth(data); err != nil {
+	if err := scan(data); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
@@ -105,37 +95,19 @@ func Decode(data []byte, v any) (*Unknown, error) {
 	return unknownFields(data, v)
 }
 
-// checkDepth refuses nesting before anything recursive sees it.
-func checkDepth(data []byte) error {
-	depth, inString, escaped := 0, false, false
-	for _, c := range data {
-		switch {
-		case escaped:
-			escaped = false
-		case inString:
-			escaped = c == '\\'
-			if c == '"' {
-				inString = false
-			}
-		case c == '"':
-			inString = true
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return fmt.Errorf("nested more than %d deep", maxDepth)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return nil
-}
-
-// jsonError names the field for wrong types, as the decoder's own text does
-// not always.
+// jsonError names the field for wrong types and the place for everything else,
+// as the decoder's own text does not always.
 func jsonError(err error) error {
 	var te *json.UnmarshalTypeError
 	if errors.As(err, &te) {
-		return fmt.Errorf("field %s cannot be a %s", te.Field, te.Value)
+		if te.Field == "" {
+			return fmt.Errorf("is a JSON %s, not an object", te.Value)
+		}
+		return fmt.Errorf("field %s cannot be a %s", clip(te.Field), clip(te.Value))
+	}
+	var se *json.SyntaxError
+	if errors.As(err, &se) {
+		return fmt.Errorf("not JSON at byte %d: %w", se.Offset, err)
 	}
 	return err
 }

@@ -3,7 +3,9 @@ package bundle
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -17,10 +19,12 @@ type Unknown struct {
 }
 
 // elem is an element of a list, found again by its identity after hardening
-// has dropped or added others.
+// has dropped or added others; one that has none by its place, if the list is
+// as long as it was.
 type elem struct {
-	id map[string]string
-	u  *Unknown
+	id     map[string]string
+	at, of int
+	u      *Unknown
 }
 
 // elemKeys make up an element's identity; they are the specification's own
@@ -48,29 +52,7 @@ func (u *Unknown) Paths() []string {
 			}
 		}
 	}
-	return out
-}
-
-// Without returns a copy that has nothing below the top-level fields named.
-func (u *Unknown) Without(names ...string) *Unknown {
-	if u == nil {
-		return nil
-	}
-	out := &Unknown{fields: u.fields, below: map[string]*Unknown{}, elems: map[string][]elem{}}
-	drop := map[string]bool{}
-	for _, n := range names {
-		drop[n] = true
-	}
-	for k, v := range u.below {
-		if !drop[k] {
-			out.below[k] = v
-		}
-	}
-	for k, v := range u.elems {
-		if !drop[k] {
-			out.elems[k] = v
-		}
-	}
+	slices.Sort(out)
 	return out
 }
 
@@ -82,11 +64,11 @@ func unknownFields(data []byte, v any) (*Unknown, error) {
 	if err := dec.Decode(&raw); err != nil {
 		return nil, err
 	}
-	return diff(raw, reflect.TypeOf(v)), nil
+	return diff(raw, reflect.TypeOf(v))
 }
 
 // diff walks raw beside the type that it was decoded into.
-func diff(raw map[string]any, t reflect.Type) *Unknown {
+func diff(raw map[string]any, t reflect.Type) (*Unknown, error) {
 	t = deref(t)
 	var u *Unknown
 	get := func() *Unknown {
@@ -101,46 +83,57 @@ func diff(raw map[string]any, t reflect.Type) *Unknown {
 		fields = fieldsOf(t)
 	case reflect.Map:
 	default:
-		return nil
+		return nil, nil
 	}
+	seen := map[string]string{}
 	for k, v := range raw {
-		ft := t
+		name, ft := k, t
 		if fields != nil {
 			// encoding/json matches names without regard to case, and so does
 			// runc's decoder: a "Process" beside "process" is the same field,
 			// and must not come back behind the hardened one.
-			known, ok := fields[strings.ToLower(k)]
+			known, ok := fields[fold(k)]
 			if !ok {
 				get().fields[k] = v
 				continue
 			}
-			ft = deref(known)
+			if other, twice := seen[known.name]; twice {
+				return nil, fmt.Errorf("has the field %s twice, as %q and %q", known.name, min(k, other), max(k, other))
+			}
+			seen[known.name] = k
+			name, ft = known.name, deref(known.t)
 		} else {
 			ft = deref(t.Elem())
 		}
 		switch v := v.(type) {
 		case map[string]any:
-			if d := diff(v, ft); d != nil {
-				get().below[k] = d
+			d, err := diff(v, ft)
+			if err != nil {
+				return nil, err
+			}
+			if d != nil {
+				get().below[name] = d
 			}
 		case []any:
 			if ft.Kind() != reflect.Slice {
 				continue
 			}
-			for _, e := range v {
+			for i, e := range v {
 				m, ok := e.(map[string]any)
 				if !ok {
 					continue
 				}
-				if d := diff(m, ft.Elem()); d != nil {
-					if id := identity(m); id != nil {
-						get().elems[k] = append(get().elems[k], elem{id, d})
-					}
+				d, err := diff(m, ft.Elem())
+				if err != nil {
+					return nil, err
+				}
+				if d != nil {
+					get().elems[name] = append(get().elems[name], elem{identity(m), i, len(v), d})
 				}
 			}
 		}
 	}
-	return u
+	return u, nil
 }
 
 func deref(t reflect.Type) reflect.Type {
@@ -178,10 +171,13 @@ func (u *Unknown) mergeInto(out map[string]any) {
 	}
 	for k, es := range u.elems {
 		list, _ := out[k].([]any)
+		used := map[int]bool{}
 		for _, e := range es {
-			for _, h := range list {
-				if m, ok := h.(map[string]any); ok && sameElem(m, e.id) {
+			for i, h := range list {
+				m, ok := h.(map[string]any)
+				if ok && !used[i] && (e.id != nil && sameElem(m, e.id) || e.id == nil && i == e.at && len(list) == e.of) {
 					e.u.mergeInto(m)
+					used[i] = true
 					break
 				}
 			}
@@ -198,11 +194,17 @@ func sameElem(m map[string]any, id map[string]string) bool {
 	return true
 }
 
-type fieldMap map[string]reflect.Type
+// fieldMap has a struct's fields by their folded names.
+type fieldMap map[string]field
+
+type field struct {
+	name string // as the specification writes it
+	t    reflect.Type
+}
 
 var fieldCache sync.Map // reflect.Type -> fieldMap
 
-// fieldsOf lists a struct's JSON names in lower case.
+// fieldsOf lists the JSON names of a struct.
 func fieldsOf(t reflect.Type) fieldMap {
 	if f, ok := fieldCache.Load(t); ok {
 		return f.(fieldMap)
@@ -223,7 +225,7 @@ func fieldsOf(t reflect.Type) fieldMap {
 		if name == "" {
 			name = f.Name
 		}
-		out[strings.ToLower(name)] = f.Type
+		out[fold(name)] = field{name, f.Type}
 	}
 	fieldCache.Store(t, out)
 	return out
