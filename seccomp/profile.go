@@ -8,8 +8,6 @@
 package seccomp
 
 import (
-	"embed"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sort"
@@ -18,8 +16,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-//go:embed profiles/*.json
-var profileFiles embed.FS
+//go:generate go run profiles/generate.go
 
 // Options picks a profile and how violations are answered.
 type Options struct {
@@ -46,61 +43,67 @@ type Entry struct {
 	Errno string `json:"errno,omitempty"`
 }
 
-// profile mirrors one file in profiles/.
+// profile is one file of profiles/, as a table (see profiles_gen.go).
 type profile struct {
-	About   string  `json:"about"`
-	Extends string  `json:"extends"`
-	Allow   []group `json:"allow"`
-	Refuse  []group `json:"refuse"`
+	name    string
+	about   string
+	extends string // a profile whose entries this one has too
+	allow   []group
+	refuse  []group
 }
 
 // group is a set of syscalls that are there for one reason.
 type group struct {
-	Names []string `json:"names"`
-	Arch  string   `json:"arch"`  // GOARCH that has them; empty for both
-	Rule  string   `json:"rule"`  // name of an argument rule
-	Errno string   `json:"errno"` // of a refused call
-	Why   string   `json:"why"`
+	names []string
+	arch  string // GOARCH that has them; empty for both
+	rule  string // name of an argument rule
+	errno string // of a refused call
+	why   string
 }
 
 // Profiles lists the embedded profiles by name.
-func Profiles() []string { return []string{"default", "server", "strict"} }
+func Profiles() []string {
+	out := make([]string, len(profiles))
+	for i := range profiles {
+		out[i] = profiles[i].name
+	}
+	return out
+}
 
-// load reads an embedded profile and what it extends.
+// About says in a sentence what a profile is for; empty for an unknown one.
+func About(profile string) string {
+	p, err := load(profile)
+	if err != nil {
+		return ""
+	}
+	return p.about
+}
+
+// load finds an embedded profile and adds what it extends.
 func load(name string) (*profile, error) {
 	if name == "" {
 		name = "default"
 	}
-	known := false
-	for _, p := range Profiles() {
-		known = known || p == name
-	}
-	if !known {
+	i := slices.IndexFunc(profiles[:], func(p profile) bool { return p.name == name })
+	if i < 0 {
 		return nil, fmt.Errorf("seccomp profile %q: not one of %v", name, Profiles())
 	}
-	data, err := profileFiles.ReadFile("profiles/" + name + ".json")
-	if err != nil {
-		return nil, fmt.Errorf("seccomp profile %q: %w", name, err)
-	}
-	var p profile
-	if err := json.Unmarshal(data, &p); err != nil {
-		return nil, fmt.Errorf("seccomp profile %q: %w", name, err)
-	}
-	if p.Extends != "" {
-		base, err := load(p.Extends)
+	p := profiles[i]
+	if p.extends != "" {
+		base, err := load(p.extends)
 		if err != nil {
 			return nil, err
 		}
-		p.Allow = append(base.Allow, p.Allow...)
-		p.Refuse = append(base.Refuse, p.Refuse...)
+		p.allow = slices.Concat(base.allow, p.allow)
+		p.refuse = slices.Concat(base.refuse, p.refuse)
 	}
 	return &p, nil
 }
 
-// allows says whether the profile lists a call as allowed on any architecture:
-// what a profile allows is not refused because the one it extends refuses it.
-func (p *profile) allows(name string) bool {
-	return slices.ContainsFunc(p.Allow, func(g group) bool { return slices.Contains(g.Names, name) })
+// overrides says whether the profile allows a call that the one it extends
+// refuses.
+func (p *profile) overrides(name string) bool {
+	return p.extends != "" && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, name) })
 }
 
 // archOf maps a GOARCH to its OCI name.
@@ -148,28 +151,28 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	if o.Kill {
 		f.def = answer{action: specs.ActKillProcess}
 	}
-	for _, g := range p.Allow {
-		if g.Arch != "" && g.Arch != o.Arch {
+	for _, g := range p.allow {
+		if g.arch != "" && g.arch != o.Arch {
 			continue
 		}
 		c := call{allow: always}
-		if g.Rule != "" {
-			r, ok := ruleOf(g.Rule)
+		if g.rule != "" {
+			r, ok := ruleOf(g.rule)
 			if !ok {
-				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", o.Profile, g.Rule)
+				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", o.Profile, g.rule)
 			}
 			c = r.call(o.Kill)
 		}
-		for _, n := range g.Names {
+		for _, n := range g.names {
 			c.name = n
 			f.calls = append(f.calls, c)
 		}
 	}
-	for _, g := range p.Refuse {
-		if g.Arch != "" && g.Arch != o.Arch {
+	for _, g := range p.refuse {
+		if g.arch != "" && g.arch != o.Arch {
 			continue
 		}
-		errno, err := errnoOf(g.Errno)
+		errno, err := errnoOf(g.errno)
 		if err != nil {
 			return nil, fmt.Errorf("seccomp profile %q: %w", o.Profile, err)
 		}
@@ -177,8 +180,8 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 		if c.refuse[0].answer == f.def {
 			continue
 		}
-		for _, n := range g.Names {
-			if p.allows(n) {
+		for _, n := range g.names {
+			if p.overrides(n) {
 				continue
 			}
 			c.name = n
@@ -226,19 +229,19 @@ func Entries(name, arch string) ([]Entry, error) {
 	var out []Entry
 	add := func(groups []group) error {
 		for _, g := range groups {
-			if g.Arch != "" && g.Arch != arch {
+			if g.arch != "" && g.arch != arch {
 				continue
 			}
-			e := Entry{Why: g.Why, Errno: g.Errno}
-			if g.Rule != "" {
-				r, ok := ruleOf(g.Rule)
+			e := Entry{Why: g.why, Errno: g.errno}
+			if g.rule != "" {
+				r, ok := ruleOf(g.rule)
 				if !ok {
-					return fmt.Errorf("seccomp profile %q: no argument rule %q", name, g.Rule)
+					return fmt.Errorf("seccomp profile %q: no argument rule %q", name, g.rule)
 				}
 				e.Rule = r.text
 			}
-			for _, n := range g.Names {
-				if g.Errno != "" && p.allows(n) {
+			for _, n := range g.names {
+				if g.errno != "" && p.overrides(n) {
 					continue
 				}
 				e.Name = n
@@ -247,10 +250,10 @@ func Entries(name, arch string) ([]Entry, error) {
 		}
 		return nil
 	}
-	if err := add(p.Allow); err != nil {
+	if err := add(p.allow); err != nil {
 		return nil, err
 	}
-	if err := add(p.Refuse); err != nil {
+	if err := add(p.refuse); err != nil {
 		return nil, err
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
