@@ -160,7 +160,7 @@ func TestLiveRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Start(engine.Options{Runtimes: map[string]string{engine.Name: under}, LiveRestore: true, Log: t.Logf})
+	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true, Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,18 @@ func baseDir() string { return "/var/tmp" }
 
 // Options say what kind of engine to start. The zero value serves.
 type Options struct {
-	// Runtimes are registered with dockerd: the name that docker run --runtime takes, and the binary's absolute path.
-	Runtimes map[string]string
+	// Runtimes are registered with dockerd, by the name that docker run --runtime takes.
+	Runtimes map[string]Runtime
 	// LiveRestore keeps containers running while dockerd is away (dockerd(8)).
 	LiveRestore bool
 	// Log gets a line about each thing that had to be done differently than asked; nil discards them.
 	Log func(format string, args ...any)
+}
+
+// A Runtime is an entry of dockerd's table of runtimes.
+type Runtime struct {
+	Path string   `json:"path"`                  // absolute
+	Args []string `json:"runtimeArgs,omitempty"` // put before those of containerd
 }
 
 // An Engine is a running dockerd with its containerd.
@@ -207,14 +213,9 @@ func (e *Engine) writeContainerdConfig() error {
 
 // writeDockerdConfig writes the daemon.json that registers the runtimes.
 func (e *Engine) writeDockerdConfig() error {
-	type runtime struct {
-		Path string `json:"path"`
-	}
-	runtimes := map[string]runtime{}
-	for name, path := range e.opts.Runtimes {
-		if name != "runc" { // dockerd refuses to have its own runtime redefined: it takes the one in its PATH
-			runtimes[name] = runtime{path}
-		}
+	runtimes := e.opts.Runtimes
+	if runtimes == nil {
+		runtimes = map[string]Runtime{}
 	}
 	conf, err := json.MarshalIndent(map[string]any{
 		"runtimes":      runtimes,
@@ -345,6 +346,9 @@ func (e *Engine) InNetns(f func() error) error { return e.spawn.do(f) }
 // CgroupParent is the name of the cgroup below which every container's lies.
 func (e *Engine) CgroupParent() string { return cgroupParent(e.Dir) }
 
+// logNoise is what containerd 1.6 and dockerd 20.10 warn of whenever a container ends.
+var logNoise = []string{"cleaning up after shim disconnected", "copy shim log", "stream copy error", "cleanup: failed to delete container from containerd"}
+
 // Logs returns the last n lines of each daemon's log that are not mere information.
 func (e *Engine) Logs(n int) string {
 	var b strings.Builder
@@ -357,8 +361,7 @@ func (e *Engine) Logs(n int) string {
 			continue
 		}
 		lines := slices.DeleteFunc(strings.Split(strings.TrimRight(string(text), "\n"), "\n"), func(line string) bool {
-			// containerd 1.6 warns of every container that ends.
-			return strings.Contains(line, "level=info") && !strings.Contains(line, "level=error") || strings.Contains(line, "cleaning up after shim disconnected")
+			return strings.Contains(line, "level=info") && !strings.Contains(line, "level=error") || slices.ContainsFunc(logNoise, func(n string) bool { return strings.Contains(line, n) })
 		})
 		if len(lines) > n {
 			lines = lines[len(lines)-n:]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -15,6 +16,14 @@ const RuntimeEnv = "AGENTJAIL_RUNTIME_UNDER_TEST"
 
 // Name is what the runtime under test is registered as.
 const Name = "agentjail"
+
+// Policies are further policies to test, by the name of the runtime that has them. They are registered when the runtime
+// under test is agentjail.
+var Policies = map[string]string{
+	"agentjail-nobody": "[userns]\nmap = \"nobody\"\n",
+	"agentjail-refuse": "on_loosen = \"refuse\"\n",
+	"agentjail-small":  "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n",
+}
 
 // Main runs a package's tests with one engine shared by all of them and returns the exit code. before is called once
 // the engine is there, to make images and keep the pointer.
@@ -56,8 +65,26 @@ func startForTests() (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	runtimes := map[string]Runtime{Name: {Path: under}}
+	if UnderTestIsAgentjail() {
+		// The host's owner can decide some things differently: the same program with other policies. A policy counts
+		// only where nobody but root can write.
+		if err := os.MkdirAll(binDir(), 0o755); err != nil {
+			return nil, err
+		}
+		for name, policy := range Policies {
+			file := filepath.Join(binDir(), name+".toml")
+			if err := os.WriteFile(file, []byte(policy), 0o644); err != nil {
+				return nil, err
+			}
+			runtimes[name] = Runtime{Path: under, Args: []string{"--config", file}}
+		}
+		if _, err := os.Stat("/etc/agentjail/config.toml"); err == nil {
+			fmt.Fprintln(os.Stderr, "engine: /etc/agentjail/config.toml is there: the tests expect the default policy")
+		}
+	}
 	e, err := Start(Options{
-		Runtimes: map[string]string{Name: under},
+		Runtimes: runtimes,
 		Log:      func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {

@@ -46,9 +46,15 @@ func attack([]string) (any, error) {
 			broke["open "+path] = "for writing" // and no more: it may be the machine's disk
 			continue
 		}
+		// What the runtime masks is the null device: it takes anything.
+		var st unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3) {
+			f.Close()
+			continue
+		}
 		// An open that works is not yet a write that does: write back what is there.
 		old, rerr := os.ReadFile(path)
-		if rerr == nil && len(old) > 0 {
+		if rerr == nil && len(old) > 0 && !strings.HasPrefix(path, "/proc/self/") {
 			text = string(old)
 		}
 		if _, err := f.WriteString(text); err == nil {

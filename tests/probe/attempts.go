@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"sort"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -128,7 +130,15 @@ var tries = map[string]func() error{
 	},
 
 	// Other processes.
-	"ptrace_traceme": func() error { return sys(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0, 0, 0, 0) },
+	"ptrace_attach": func() error {
+		// A process of its own.
+		cmd := exec.Command("/proc/self/exe", "pause")
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+		return unix.PtraceSeize(cmd.Process.Pid)
+	},
 	"ptrace_parent": func() error {
 		return unix.PtraceSeize(os.Getppid())
 	},
@@ -210,6 +220,9 @@ var tries = map[string]func() error{
 	},
 }
 
+// attemptWait bounds one try.
+const attemptWait = 20 * time.Second
+
 // attempts makes every try in a process of its own, since some change the process and a filter may kill it. With
 // arguments only those.
 func attempts(names []string) (any, error) {
@@ -226,12 +239,17 @@ func attempts(names []string) (any, error) {
 	all := map[string]outcome{}
 	for _, n := range names {
 		var out bytes.Buffer
-		cmd := exec.Command(self, "attempt", n)
+		ctx, cancel := context.WithTimeout(context.Background(), attemptWait)
+		cmd := exec.CommandContext(ctx, self, "attempt", n)
 		cmd.Stdin, cmd.Stdout = os.Stdin, &out
 		err := cmd.Run()
+		slow := ctx.Err() != nil
+		cancel()
 		var o outcome
 		var exit *exec.ExitError
 		switch {
+		case slow:
+			o.Note = "went through and never came back"
 		case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled():
 			o.Errno = unix.SignalName(exit.Sys().(syscall.WaitStatus).Signal())
 		case err != nil:
@@ -246,13 +264,34 @@ func attempts(names []string) (any, error) {
 	return all, nil
 }
 
-// attempt makes one try.
+func init() {
+	// The first thread stays with main: a try runs on another one, which a filter may kill (see attempt).
+	runtime.LockOSThread()
+}
+
+// attempt makes one try. Where a filter kills the thread and not the process, nobody would hear of it: the answer is
+// SIGSYS then, as it is when the process is killed.
 func attempt(args []string) (any, error) {
 	if len(args) != 1 || tries[args[0]] == nil {
 		return nil, errors.New("usage: attempt NAME")
 	}
-	runtime.LockOSThread()
-	return outcomeOf(tries[args[0]]()), nil
+	tid, done := make(chan int, 1), make(chan outcome, 1)
+	go func() {
+		runtime.LockOSThread()
+		tid <- unix.Gettid()
+		done <- outcomeOf(tries[args[0]]())
+	}()
+	task := fmt.Sprintf("/proc/self/task/%d", <-tid)
+	for {
+		select {
+		case o := <-done:
+			return o, nil
+		case <-time.After(10 * time.Millisecond):
+			if _, err := os.Stat(task); errors.Is(err, os.ErrNotExist) && len(done) == 0 {
+				return outcome{Errno: "SIGSYS", Note: "the thread was killed"}, nil
+			}
+		}
+	}
 }
 
 // sys makes a system call and returns its error. The result is of no interest.

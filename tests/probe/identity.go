@@ -5,7 +5,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -91,30 +90,6 @@ func namespaces() map[string]string {
 		all[e.Name()] = linkText("/proc/self/ns/" + e.Name())
 	}
 	return all
-}
-
-// fds lists the open file descriptors and what they lead to.
-func fds([]string) (any, error) {
-	dir, err := os.Open("/proc/self/fd")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	open := map[string]string{}
-	for _, n := range names {
-		fd, _ := strconv.Atoi(n)
-		to, err := os.Readlink("/proc/self/fd/" + n)
-		// Go's own poller and the directory that is being read do not count.
-		if err != nil || uintptr(fd) == dir.Fd() || strings.HasPrefix(to, "anon_inode:[event") {
-			continue
-		}
-		open[n] = to
-	}
-	return open, nil
 }
 
 // interfaces lists the network interfaces with their flags, addresses and the size of the route table.

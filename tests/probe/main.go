@@ -23,7 +23,6 @@ var commands map[string]func(args []string) (any, error)
 func init() {
 	commands = map[string]func([]string) (any, error){
 		"identity":    identity,
-		"fds":         fds,
 		"interfaces":  interfaces,
 		"clocks":      clocks,
 		"attempts":    attempts,
