@@ -177,6 +177,9 @@ var damages = []damage{
 	{"namespaces", "time of the host, without a reason", func(_ *demands, s *seen) { n := s.namespaces["time"]; n.Jail = n.Host; s.namespaces["time"] = n }, Broken, "time"},
 	{"namespaces", "no time namespaces", func(_ *demands, s *seen) { delete(s.namespaces, "time") }, Missing, "none"},
 	{"namespaces", "a process elsewhere", second(func(p *process) { p.userNS = 101 }), Broken, "process 4243 (sh) is in another user namespace"},
+	{"namespaces", "another jail's joined", func(d *demands, _ *seen) {
+		d.spec = &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace, Path: "/proc/1/ns/net"}}}}
+	}, Holds, "another jail's too: net"},
 	{"namespace owner", "net of the host's user namespace", func(_ *demands, s *seen) { n := s.namespaces["net"]; n.Owner = 0; s.namespaces["net"] = n }, Broken, "net"},
 	{"namespace owner", "ipc of another's", func(_ *demands, s *seen) { n := s.namespaces["ipc"]; n.Owner = 999; s.namespaces["ipc"] = n }, Broken, "ipc"},
 	{"clocks", "no offset", func(_ *demands, s *seen) { s.offsets = nil }, Broken, "0 s away"},

@@ -158,13 +158,20 @@ func bindMounts(d *demands, s *seen) outcome {
 			bad = append(bad, fmt.Sprintf("%s (%s %s of the host) can be written as the host's own ids", m.point, m.fs, m.root))
 		}
 	}
+	var how []string
+	if mapped > 0 {
+		how = append(how, fmt.Sprintf("%d writable with owners mapped", mapped))
+	}
+	if readOnly > 0 {
+		how = append(how, fmt.Sprintf("%d read-only", readOnly))
+	}
 	switch {
 	case len(bad) > 0:
 		return brokenList(want, bad)
-	case mapped+readOnly == 0:
+	case len(how) == 0:
 		return holds("nothing of the host's is mounted")
 	}
-	return holds("%d writable with owners mapped, %d read-only; nosuid, nodev", mapped, readOnly)
+	return holds("%s; nosuid, nodev", strings.Join(how, ", "))
 }
 
 // A kernelRule says how one of the kernel's own file systems may be mounted.

@@ -238,7 +238,7 @@ func deviceRules(d *demands, s *seen) outcome {
 	list, ok := s.cgroup.files["devices.list"]
 	switch {
 	case s.cgroup.v2 && s.cgroup.programs > 0:
-		return holds("%s decides", count(s.cgroup.programs, "program"))
+		return holds("%s, whose rules cannot be read", count(s.cgroup.programs, "device program"))
 	case s.cgroup.v2 && s.cgroup.programs == 0:
 		return broken(want, "no program decides on devices")
 	case !ok:

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/policy"
 )
@@ -53,7 +55,34 @@ func namespaces(d *demands, s *seen) outcome {
 		}
 		return lacking(strings.Join(absent, ", ")+" too", "its own: %s; %s", strings.Join(own, ", "), why)
 	}
+	joined := d.joined()
+	own = slices.DeleteFunc(own, func(k string) bool { return slices.Contains(joined, k) })
+	if len(joined) > 0 {
+		return holds("its own: %s; another jail's too: %s", strings.Join(own, ", "), strings.Join(joined, ", "))
+	}
 	return holds("its own: %s", strings.Join(own, ", "))
+}
+
+// specKinds are the namespaces whose names in specs are not those in /proc.
+var specKinds = map[specs.LinuxNamespaceType]string{specs.MountNamespace: "mnt", specs.NetworkNamespace: "net"}
+
+// joined lists the namespaces that the jail shares with another one.
+func (d *demands) joined() []string {
+	var out []string
+	if d.spec == nil || d.spec.Linux == nil {
+		return nil
+	}
+	for _, n := range d.spec.Linux.Namespaces {
+		if n.Path == "" {
+			continue
+		}
+		k, ok := specKinds[n.Type]
+		if !ok {
+			k = string(n.Type)
+		}
+		out = append(out, k)
+	}
+	return out
 }
 
 // namespaceOwner: what belongs to the host's user namespace can be changed by
