@@ -83,7 +83,10 @@ func debianVersion(path, name string) string {
 	return ""
 }
 
-var cvePattern = regexp.MustCompile(`CVE-\d{4}-\d{4,7}`)
+var (
+	cvePattern = regexp.MustCompile(`CVE-\d{4}-\d{4,7}`)
+	rebuild    = regexp.MustCompile(`\+b\d+$`)
+)
 
 // changelogFixes lists the CVE numbers in a Debian changelog, provided that it
 // is that version's: its first entry names it (deb-changelog(5)).
@@ -102,7 +105,8 @@ func changelogFixes(path, version string) []string {
 		return nil
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
-	if !strings.Contains(first, "("+version+")") {
+	// A rebuild without changes ("+b4") has the changelog of what was rebuilt.
+	if !strings.Contains(first, "("+rebuild.ReplaceAllString(version, "")+")") {
 		return nil
 	}
 	return cvePattern.FindAllString(string(text), -1)

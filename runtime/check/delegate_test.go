@@ -211,6 +211,12 @@ func TestDebianOwner(t *testing.T) {
 	if p := debianOwner(e, "/usr/bin/none", "none"); p != nil {
 		t.Errorf("no package, but %+v", p)
 	}
+	// A rebuild by the distribution's machines has the same changelog.
+	write("dpkg/status", strings.Replace(status, version, version+"+b4", 1), false)
+	if p := debianOwner(e, "/usr/sbin/runc", "runc"); p == nil || p.version != version+"+b4" || len(p.fixes) != 2 {
+		t.Errorf("package of a rebuild is %+v", p)
+	}
+	write("dpkg/status", status, false)
 	// A changelog of another version proves nothing of this one.
 	write("doc/runc/changelog.Debian.gz", strings.Replace(log, version, "1.1.5+ds1-2", 1), true)
 	if p := debianOwner(e, "/usr/sbin/runc", "runc"); p == nil || len(p.fixes) != 0 {
