@@ -2,7 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // AnnotationPrefix begins the annotations that agentjail understands. They can
@@ -58,6 +60,17 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 		} else if !took {
 			ignored = append(ignored, Ignored{name, v, "annotations can only tighten"})
 		}
+	}
+	var unknown []string
+	for name := range ann {
+		short, ours := strings.CutPrefix(name, AnnotationPrefix)
+		if ours && !slices.ContainsFunc(annotations, func(a annotation) bool { return a.name == short }) {
+			unknown = append(unknown, name)
+		}
+	}
+	slices.Sort(unknown)
+	for _, name := range unknown {
+		ignored = append(ignored, Ignored{name, ann[name], "unknown to this version"})
 	}
 	return p, ignored
 }

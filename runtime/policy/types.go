@@ -27,7 +27,11 @@ func ParseSize(s string) (Size, error) {
 		if !ok {
 			continue
 		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
+		num = strings.TrimSpace(num)
+		if u.factor == 1 && strings.ContainsAny(num, ".eE") {
+			break // surely a unit is missing
+		}
+		v, err := strconv.ParseFloat(num, 64)
 		if err != nil || math.IsNaN(v) || v < 0 || v*u.factor >= math.MaxInt64 {
 			break
 		}

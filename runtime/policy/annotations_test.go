@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestAnnotations(t *testing.T) {
+	lax := Default()
+	lax.Limits.Pids, lax.Limits.Memory = 0, 0 // no bound
+	for _, c := range []struct {
+		name, value string
+		took        func(Policy) bool // nil where the annotation must be ignored
+	}{
+		{"root.size", "1MiB", func(p Policy) bool { return p.Root.Size == 1<<20 }},
+		{"root.size", "1GiB", nil}, // the same is not less
+		{"root.size", "2GiB", nil},
+		{"root.size", "0", nil}, // no cap
+		{"root.size", "-1", nil},
+		{"root.size", "lots", nil},
+		{"root.size", "", nil},
+		{"root.size", "inf", nil},
+		{"root.inodes", "5", func(p Policy) bool { return p.Root.Inodes == 5 }},
+		{"root.inodes", "99999999", nil},
+		{"root.inodes", "0", nil},
+		{"root.inodes", "-5", nil},
+		{"root.inodes", "5.5", nil},
+		{"root.inodes", "99999999999999999999", nil},
+		{"tmpfs.size", "4096", func(p Policy) bool { return p.Tmpfs.Size == 4096 }},
+		{"tmpfs.size", "1G", nil},
+		{"limits.pids", "10", func(p Policy) bool { return p.Limits.Pids == 10 }},
+		{"limits.pids", "99999", func(p Policy) bool { return p.Limits.Pids == 99999 }}, // where policy has no bound
+		{"limits.pids", "0", nil},
+		{"limits.memory", "1T", func(p Policy) bool { return p.Limits.Memory == 1<<40 }},
+		{"seccomp.profile", "strict", func(p Policy) bool { return p.Seccomp.Profile == "strict" }},
+		{"seccomp.profile", "default", nil},
+		{"seccomp.profile", "unconfined", nil},
+		{"seccomp.profile", "", nil},
+		{"on_loosen", "refuse", func(p Policy) bool { return p.OnLoosen == LoosenRefuse }},
+		{"on_loosen", "strip", nil},
+		{"limits.cpus", "64", nil},
+		{"binds.allow", "/etc", nil},
+		{"devices.allow", "/dev/kvm", nil},
+		{"apparmor.required", "false", nil},
+		{"userns.map", "nobody", nil},
+		{"Root.Size", "1", nil}, // names are exact
+		{"", "", nil},
+	} {
+		p, ignored := lax.Tighten(map[string]string{AnnotationPrefix + c.name: c.value})
+		if c.took != nil {
+			if !c.took(p) || len(ignored) > 0 {
+				t.Errorf("%s=%s: %+v, ignored %v", c.name, c.value, p, ignored)
+			}
+			continue
+		}
+		if !reflect.DeepEqual(p, lax) {
+			t.Errorf("%s=%s has an effect: %+v", c.name, c.value, p)
+		}
+		if len(ignored) != 1 || ignored[0].Name != AnnotationPrefix+c.name || ignored[0].Value != c.value || ignored[0].Why == "" {
+			t.Errorf("%s=%s: ignored without a word: %v", c.name, c.value, ignored)
+		}
+	}
+	if p, ignored := lax.Tighten(map[string]string{"root.size": "1", "dev.agentjail": "x", "DEV.AGENTJAIL.root.size": "1", "io.x": "y"}); !reflect.DeepEqual(p, lax) || ignored != nil {
+		t.Errorf("others' annotations: %+v, %v", p, ignored)
+	}
+}
+
+// strict already is as tight as can be; the annotation for it changes nothing.
+func TestAnnotationStaysStrict(t *testing.T) {
+	p := Default()
+	p.Seccomp.Profile, p.OnLoosen = "strict", LoosenRefuse
+	for _, ann := range []map[string]string{
+		{AnnotationPrefix + "seccomp.profile": "default", AnnotationPrefix + "on_loosen": "strip"},
+		{AnnotationPrefix + "seccomp.profile": "strict", AnnotationPrefix + "on_loosen": "refuse"},
+	} {
+		if got, _ := p.Tighten(ann); !reflect.DeepEqual(got, p) {
+			t.Errorf("%v: %+v", ann, got)
+		}
+	}
+	// A profile of the host's own is not the caller's to leave.
+	p.Seccomp.Profile = "mine"
+	if got, _ := p.Tighten(map[string]string{AnnotationPrefix + "seccomp.profile": "strict"}); got.Seccomp.Profile != "mine" {
+		t.Errorf("left for %s", got.Seccomp.Profile)
+	}
+}
+
+// TestAnnotationsOnlyTighten tries random annotations on random policies: no
+// value is ever looser after, and applying them again changes nothing.
+func TestAnnotationsOnlyTighten(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١"}
+	for range 20000 {
+		p := Default()
+		for _, v := range []*int64{&p.Root.Inodes, &p.Tmpfs.Inodes, &p.Limits.Pids, (*int64)(&p.Root.Size), (*int64)(&p.Tmpfs.Size), (*int64)(&p.Limits.Memory)} {
+			*v = r.Int64N(1 << (1 + r.UintN(40)))
+		}
+		if r.IntN(2) == 0 {
+			p.Seccomp.Profile = "strict"
+		}
+		ann := map[string]string{}
+		for range r.IntN(6) {
+			ann[AnnotationPrefix+annotations[r.IntN(len(annotations))].name] = values[r.IntN(len(values))]
+		}
+		got, _ := p.Tighten(ann)
+		if why := looser(got, p); why != "" {
+			t.Fatalf("%v loosens %s: %+v from %+v", ann, why, got, p)
+		}
+		if again, _ := got.Tighten(ann); !reflect.DeepEqual(again, got) {
+			t.Fatalf("%v applied twice: %+v, then %+v", ann, got, again)
+		}
+	}
+}
+
+// looser compares what annotations may change; all else has to be the same.
+func looser(a, b Policy) string {
+	bound := func(v int64) int64 {
+		if v == 0 {
+			return math.MaxInt64
+		}
+		return v
+	}
+	for _, c := range []struct {
+		name string
+		a, b int64
+	}{
+		{"root.size", int64(a.Root.Size), int64(b.Root.Size)},
+		{"root.inodes", a.Root.Inodes, b.Root.Inodes},
+		{"tmpfs.size", int64(a.Tmpfs.Size), int64(b.Tmpfs.Size)},
+		{"limits.pids", a.Limits.Pids, b.Limits.Pids},
+		{"limits.memory", int64(a.Limits.Memory), int64(b.Limits.Memory)},
+	} {
+		if bound(c.a) > bound(c.b) || c.a < 0 {
+			return fmt.Sprintf("%s from %d to %d", c.name, c.b, c.a)
+		}
+	}
+	if b.Seccomp.Profile == "strict" && a.Seccomp.Profile != "strict" || b.OnLoosen == LoosenRefuse && a.OnLoosen != LoosenRefuse {
+		return "profile or on_loosen"
+	}
+	a.Root.Size, a.Root.Inodes, a.Tmpfs.Size, a.Limits.Pids, a.Limits.Memory = b.Root.Size, b.Root.Inodes, b.Tmpfs.Size, b.Limits.Pids, b.Limits.Memory
+	a.Seccomp.Profile, a.OnLoosen = b.Seccomp.Profile, b.OnLoosen
+	if !reflect.DeepEqual(a, b) {
+		return "something that no annotation is for"
+	}
+	return ""
+}
+
+func TestAnnotationsListed(t *testing.T) {
+	for _, a := range Annotations() {
+		if !strings.HasPrefix(a[0], AnnotationPrefix) || a[1] == "" {
+			t.Errorf("%v", a)
+		}
+	}
+}

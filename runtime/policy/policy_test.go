@@ -1,0 +1,391 @@
+package policy
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+	if p, err := Parse(nil, "empty", ""); err != nil || !reflect.DeepEqual(p, Default()) {
+		t.Errorf("an empty file: %+v, %v", p, err)
+	}
+}
+
+// others gives every key of the policy a value that is not the default.
+var others = map[string]struct {
+	text string
+	want any
+}{
+	"delegate":             {`"/opt/runc"`, "/opt/runc"},
+	"on_loosen":            {`"refuse"`, "refuse"},
+	"userns.map":           {`"nobody"`, "nobody"},
+	"userns.pool":          {`"65536:131072"`, Pool{65536, 131072}},
+	"root.size":            {`"512MiB"`, Size(512 << 20)},
+	"root.inodes":          {`7`, int64(7)},
+	"tmpfs.size":           {`"1.5M"`, Size(3 << 19)},
+	"tmpfs.inodes":         {`8`, int64(8)},
+	"limits.pids":          {`9`, int64(9)},
+	"limits.memory":        {`"2G"`, Size(2 << 30)},
+	"limits.swap":          {`"1T"`, Size(1 << 40)},
+	"limits.cpus":          {`0.5`, 0.5},
+	"limits.io_read":       {`"1K"`, Size(1 << 10)},
+	"limits.io_write":      {`4096`, Size(4096)},
+	"limits.nofile":        {`10`, uint64(10)},
+	"limits.memlock":       {`"0"`, Size(0)},
+	"limits.mounts":        {`11`, 11},
+	"binds.allow":          {`["/a", "/b/c"]`, []string{"/a", "/b/c"}},
+	"devices.allow":        {`["/dev/kvm"]`, []string{"/dev/kvm"}},
+	"seccomp.profile":      {`"strict"`, "strict"},
+	"seccomp.on_violation": {`"kill"`, "kill"},
+	"apparmor.profile":     {`"mine"`, "mine"},
+	"apparmor.required":    {`true`, true},
+	"network.filter":       {`"optional"`, "optional"},
+	"network.mode":         {`"none"`, "none"}, // there is no other yet
+}
+
+// get reads a key's value.
+func get(t *testing.T, p Policy, key string) any {
+	t.Helper()
+	v := reflect.ValueOf(p)
+	for part := range strings.SplitSeq(key, ".") {
+		found := false
+		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("toml") == part {
+				v, found = v.Field(i), true
+				break
+			}
+		}
+		if !found {
+			t.Fatalf("no key %s", key)
+		}
+	}
+	return v.Interface()
+}
+
+// TestEveryKey sets each key, in the file and in a profile, and finds its value
+// and nothing else changed.
+func TestEveryKey(t *testing.T) {
+	all := keys("", reflect.TypeFor[Policy]())
+	if len(all) != len(others) {
+		t.Errorf("%d keys, and %d in the test", len(all), len(others))
+	}
+	for _, key := range all {
+		o, ok := others[key]
+		if !ok {
+			t.Errorf("no value for %s", key)
+			continue
+		}
+		if reflect.DeepEqual(get(t, Default(), key), o.want) && key != "network.mode" {
+			t.Errorf("%s: the test's value is the default", key)
+		}
+		for name, text := range map[string]string{
+			"file":    key + " = " + o.text,
+			"profile": "profiles.p." + key + " = " + o.text,
+		} {
+			profile := ""
+			if name == "profile" {
+				profile = "p"
+			}
+			p, err := Parse([]byte(text), "f", profile)
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+				continue
+			}
+			if got := get(t, p, key); !reflect.DeepEqual(got, o.want) {
+				t.Errorf("%s: is %v", text, got)
+			}
+			for _, k := range all {
+				if k != key && !reflect.DeepEqual(get(t, p, k), get(t, Default(), k)) {
+					t.Errorf("%s: changes %s to %v", text, k, get(t, p, k))
+				}
+			}
+		}
+		// A profile that is not picked has no effect.
+		if p, err := Parse([]byte("profiles.p."+key+" = "+o.text), "f", ""); err != nil || !reflect.DeepEqual(p, Default()) {
+			t.Errorf("%s in another profile: %+v, %v", key, p, err)
+		}
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for _, c := range []struct{ text, says string }{
+		{`delegat = "runc"`, `line 1: unknown key "delegat"`},
+		{"[limits]\npid = 5", `line 2: unknown key "limits.pid"`},
+		{"[profiles.p.limits]\npid = 5", `unknown key "limits.pid"`},
+		{"[profiles.p.profiles.q]\nx = 5", `unknown key`},
+		{"[profiles.q]", "no [profiles.p]"},
+		{`delegate = "docker"`, "must be auto, runc, crun or an absolute path"},
+		{`delegate = "./runc"`, "must be auto, runc, crun or an absolute path"},
+		{`on_loosen = "allow"`, "on_loosen"},
+		{`on_loosen = true`, "line 1"},
+		{`userns.map = "host"`, "userns.map"},
+		{`userns.pool = "0:65536"`, "belong to the host"},
+		{`userns.pool = "65537:65536"`, "not a multiple"},
+		{`userns.pool = "65536:1"`, "needs at least"},
+		{`userns.pool = "2147418112:131072"`, "must end below"},
+		{`userns.pool = "4294901760:65536"`, "must end below"},
+		{`userns.pool = "65536"`, "not an id pool"},
+		{`userns.pool = "-65536:65536"`, "not an id pool"},
+		{`root.size = "0"`, "root.size = 0: must be greater"},
+		{`root.size = -1`, "root.size"},
+		{`root.size = "1 gigabyte"`, "not a size"},
+		{`root.size = "1e99G"`, "not a size"},
+		{`root.size = "inf"`, "not a size"},
+		{`root.size = "NaN"`, "not a size"},
+		{`root.size = "1.5"`, "not a size"},
+		{`root.size = 1.5`, "not a size"},
+		{`root.size = "4096T"`, ""},
+		{`root.size = "4194304T"`, "must be at most"},
+		{`root.inodes = 0`, "root.inodes = 0"},
+		{`tmpfs.size = "0"`, "tmpfs.size = 0"},
+		{`tmpfs.inodes = -5`, "tmpfs.inodes = -5"},
+		{`limits.pids = -1`, "limits.pids = -1"},
+		{`limits.pids = "many"`, "line 1"},
+		{`limits.pids = 99999999999999999999`, "line 1"},
+		{`limits.memory = -1`, "limits.memory"},
+		{`limits.memory = "9223372036854775807"`, "not a size"},
+		{`limits.swap = 9000000000000000000`, "limits.swap"},
+		{`limits.cpus = -1`, "limits.cpus"},
+		{`limits.cpus = nan`, "limits.cpus"},
+		{`limits.cpus = inf`, "limits.cpus"},
+		{`limits.cpus = 65537`, "limits.cpus"},
+		{`limits.io_read = -1`, "limits.io_read"},
+		{`limits.io_write = -1`, "limits.io_write"},
+		{`limits.nofile = -1`, "line 1"},
+		{`limits.nofile = 2000000000`, "limits.nofile"},
+		{`limits.memlock = -1`, "limits.memlock"},
+		{`limits.mounts = 0`, "limits.mounts"},
+		{`binds.allow = "/a"`, "line 1"},
+		{`binds.allow = ["a"]`, "clean absolute path"},
+		{`binds.allow = ["/a/"]`, "clean absolute path"},
+		{`binds.allow = ["/a/../b"]`, "clean absolute path"},
+		{`binds.allow = ["/"]`, "would allow everything"},
+		{`devices.allow = ["/dev"]`, "is not below /dev/"},
+		{`devices.allow = ["/etc/passwd"]`, "is not below /dev/"},
+		{`devices.allow = ["/dev/../sda"]`, "clean absolute path"},
+		{`seccomp.profile = ""`, "seccomp.profile is empty"},
+		{`seccomp.on_violation = "log"`, "seccomp.on_violation"},
+		{`apparmor.profile = "unconfined"`, "apparmor.profile"},
+		{`apparmor.profile = ""`, "apparmor.profile"},
+		{`apparmor.profile = "a//&unconfined"`, "apparmor.profile"},
+		{`apparmor.profile = "a b"`, "apparmor.profile"},
+		{`apparmor.required = "yes"`, "line 1"},
+		{`network.mode = "host"`, "network.mode"},
+		{`network.filter = "no"`, "network.filter"},
+		{"delegate = \"runc\"\ndelegate = \"crun\"", "line 2"},
+		{`delegate =`, "line 1"},
+		{"\xff", "line 1"},
+	} {
+		text, profile := c.text, ""
+		if strings.Contains(text, "profiles.") {
+			profile = "p"
+		}
+		_, err := Parse([]byte(text), "/etc/f", profile)
+		if c.says == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.text, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "/etc/f") {
+			t.Errorf("%s: says %v, not %q", c.text, err, c.says)
+		} else if strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "struct") {
+			t.Errorf("%s: not a clear line: %v", c.text, err)
+		}
+		if profile != "" || strings.Contains(c.text, "\n") {
+			continue
+		}
+		// The same in a profile.
+		if _, err := Parse([]byte("profiles.p."+c.text), "/etc/f", "p"); err == nil {
+			t.Errorf("%s: passes in a profile", c.text)
+		}
+	}
+}
+
+// A profile's list takes the place of the file's: it can be shorter.
+func TestProfileLists(t *testing.T) {
+	p, err := Parse([]byte("binds.allow = [\"/a\", \"/b\"]\nlimits.pids = 5\n[profiles.p.binds]\nallow = [\"/c\"]\n[profiles.q.binds]\nallow = []\n"), "f", "p")
+	if err != nil || !reflect.DeepEqual(p.Binds.Allow, []string{"/c"}) || p.Limits.Pids != 5 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	p, err = Parse([]byte("binds.allow = [\"/a\", \"/b\"]\n[profiles.q.binds]\nallow = []\n"), "f", "q")
+	if err != nil || len(p.Binds.Allow) != 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func TestLoadMissing(t *testing.T) {
+	if p, err := Load("/nonexistent/agentjail/config.toml", ""); err != nil || !reflect.DeepEqual(p, Default()) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := Load("/nonexistent/agentjail/config.toml", "strict"); err == nil || !strings.Contains(err.Error(), `"strict" is not defined`) {
+		t.Errorf("a profile without a file: %v", err)
+	}
+	if _, err := Load("config.toml", ""); err == nil || !strings.Contains(err.Error(), "must be absolute") {
+		t.Errorf("a relative path: %v", err)
+	}
+}
+
+// TestLoadTrust holds that nothing is read that others than root can have
+// written, or can replace.
+func TestLoadTrust(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to give files away")
+	}
+	const mine = "limits.pids = 5\n"
+	for _, c := range []struct {
+		name string
+		make func(dir, file string) error
+		says string // "" where the file may be read
+	}{
+		{"root's own", func(dir, file string) error { return nil }, ""},
+		{"file of another user", func(dir, file string) error { return os.Chown(file, 1000, 0) }, "belongs to uid 1000"},
+		{"group-writable file", func(dir, file string) error { return os.Chmod(file, 0o664) }, "can be written by others"},
+		{"world-writable file", func(dir, file string) error { return os.Chmod(file, 0o646) }, "can be written by others"},
+		{"folder of another user", func(dir, file string) error { return os.Chown(dir, 1000, 0) }, "belongs to uid 1000"},
+		{"group-writable folder", func(dir, file string) error { return os.Chmod(dir, 0o775) }, "can be written by others"},
+		{"group of root only counts too", func(dir, file string) error { return os.Chmod(dir, 0o770) }, "can be written by others"},
+		{"sticky folder of root", func(dir, file string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, ""},
+		{"sticky folder of another user", func(dir, file string) error {
+			if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+				return err
+			}
+			return os.Chown(dir, 1000, 0)
+		}, "belongs to uid 1000"},
+		{"folder above of another user", func(dir, file string) error { return os.Chown(filepath.Dir(dir), 1000, 0) }, "belongs to uid 1000"},
+		{"a link in place of the file", func(dir, file string) error {
+			if err := os.Rename(file, file+".real"); err != nil {
+				return err
+			}
+			return os.Symlink(file+".real", file)
+		}, "too many levels of symbolic links"},
+		{"root's link in place of the folder", func(dir, file string) error {
+			if err := os.Rename(dir, dir+".real"); err != nil {
+				return err
+			}
+			return os.Symlink(dir+".real", dir)
+		}, ""},
+		{"root's relative link in place of the folder", func(dir, file string) error {
+			if err := os.Rename(dir, dir+".real"); err != nil {
+				return err
+			}
+			return os.Symlink("../"+filepath.Base(filepath.Dir(dir))+"/./etc.real", dir)
+		}, ""},
+		{"another user's link in place of the folder", func(dir, file string) error {
+			if err := os.Rename(dir, dir+".real"); err != nil {
+				return err
+			}
+			if err := os.Symlink(dir+".real", dir); err != nil {
+				return err
+			}
+			return os.Lchown(dir, 1000, 0)
+		}, "chown -h root"},
+		{"root's link into another user's folder", func(dir, file string) error {
+			home := filepath.Join(filepath.Dir(dir), "home")
+			if err := os.Mkdir(home, 0o755); err != nil {
+				return err
+			}
+			if err := os.Rename(dir, home+"/etc"); err != nil {
+				return err
+			}
+			if err := os.Symlink(home+"/etc", dir); err != nil {
+				return err
+			}
+			return os.Chown(home, 1000, 0)
+		}, "belongs to uid 1000"},
+		{"a ring of links", func(dir, file string) error {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+			if err := os.Symlink(dir+"2", dir); err != nil {
+				return err
+			}
+			return os.Symlink(dir, dir+"2")
+		}, "too many levels of symbolic links"},
+		{"a folder in place of the file", func(dir, file string) error {
+			os.Remove(file)
+			return os.Mkdir(file, 0o755)
+		}, "not a regular file"},
+		{"a pipe in place of the file", func(dir, file string) error {
+			os.Remove(file)
+			return unix.Mkfifo(file, 0o600)
+		}, "not a regular file"},
+		{"a device in place of the file", func(dir, file string) error {
+			os.Remove(file)
+			return unix.Mknod(file, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5)))
+		}, "not a regular file"},
+		{"a huge file", func(dir, file string) error { return os.Truncate(file, maxFile+1) }, "larger than"},
+		{"a file in place of the folder", func(dir, file string) error {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+			return os.WriteFile(dir, nil, 0o600)
+		}, "not a directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			top := filepath.Join(t.TempDir(), "top")
+			dir := filepath.Join(top, "etc")
+			file := filepath.Join(dir, "config.toml")
+			for _, d := range []string{top, dir} {
+				if err := os.Mkdir(d, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(file, []byte(mine), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.make(dir, file); err != nil {
+				t.Fatal(err)
+			}
+			p, err := Load(file, "")
+			switch {
+			case c.says == "" && (err != nil || p.Limits.Pids != 5):
+				t.Errorf("not read: %v", err)
+			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("says %v, not %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1, "1B": 1, "1K": 1 << 10, "1KiB": 1 << 10, "2M": 2 << 20, "2 MiB": 2 << 20, " 3GiB ": 3 << 30, "1.5G": 3 << 29, "1TiB": 1 << 40, "+1": 1,
+	} {
+		if s, err := ParseSize(text); err != nil || int64(s) != want {
+			t.Errorf("%q: %d, %v", text, s, err)
+		}
+	}
+	for _, text := range []string{"", "K", "-1", "1X", "1k", "1MB", "1mib", "0x10", "1e3", "1,5G", "NaNG", "8388608T", "1 1"} {
+		if s, err := ParseSize(text); err == nil {
+			t.Errorf("%q: is %d", text, s)
+		}
+	}
+	for _, s := range []Size{0, 1, 1023, 1024, 1025, 1 << 20, 3 << 29, 1<<40 + 1} {
+		if back, err := ParseSize(s.String()); err != nil || back != s {
+			t.Errorf("%d is written %q and read %d, %v", s, s, back, err)
+		}
+	}
+}
+
+func TestPool(t *testing.T) {
+	var p Pool
+	if err := p.UnmarshalText([]byte("2013265920:134086656")); err != nil || p != Default().Userns.Pool || p.Blocks() != 2046 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if text, _ := p.MarshalText(); string(text) != "2013265920:134086656" {
+		t.Errorf("%s", text)
+	}
+	if fmt.Sprint(p.validate()) != "<nil>" {
+		t.Error(p.validate())
+	}
+}
