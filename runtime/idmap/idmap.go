@@ -2,6 +2,7 @@
 package idmap
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -38,24 +39,58 @@ func ForBlock(p policy.Userns, block int) Map {
 
 // ForEngine takes over a mapping that the engine made (Docker's userns-remap,
 // Podman's --userns, the kubelet's). It is refused when it would give a
-// container a host id that people or services have.
-func ForEngine(uids, gids []specs.LinuxIDMapping) (Map, error) {
+// container a host id that people or services have, or one of the pool's, which
+// another jail may have.
+func ForEngine(p policy.Userns, uids, gids []specs.LinuxIDMapping) (Map, error) {
 	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
 	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
-		if _, ok := lookup(ms, 0); !ok {
-			return m, fmt.Errorf("id mapping %s has no container root", Text(ms))
-		}
-		for _, e := range ms {
-			end := uint64(e.HostID) + uint64(e.Size)
-			if e.Size == 0 || end > 1<<32 || uint64(e.ContainerID)+uint64(e.Size) > 1<<32 {
-				return m, fmt.Errorf("id mapping %s is out of bounds", Text(ms))
-			}
-			if e.HostID < policy.RangeSize && !(e.HostID == Overflow && e.Size == 1) {
-				return m, fmt.Errorf("id mapping %s reaches host ids below %d", Text(ms), policy.RangeSize)
-			}
+		if err := checkEngines(p.Pool, ms); err != nil {
+			return m, fmt.Errorf("id mapping %s %w", oneLine(ms), err)
 		}
 	}
 	return m, nil
+}
+
+// maxExtents is the kernel's bound (user_namespaces(7)).
+const maxExtents = 340
+
+func checkEngines(pool policy.Pool, ms []specs.LinuxIDMapping) error {
+	if len(ms) > maxExtents {
+		return fmt.Errorf("has more than %d ranges", maxExtents)
+	}
+	if _, ok := lookup(ms, 0); !ok {
+		return errors.New("has no container root")
+	}
+	for i, e := range ms {
+		if e.Size == 0 || uint64(e.HostID)+uint64(e.Size) > 1<<32 || uint64(e.ContainerID)+uint64(e.Size) > 1<<32 {
+			return errors.New("is out of bounds")
+		}
+		if e.HostID < policy.RangeSize && !(e.HostID == Overflow && e.Size == 1) {
+			return fmt.Errorf("reaches host ids below %d", policy.RangeSize)
+		}
+		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
+			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
+		}
+		for _, o := range ms[:i] {
+			if overlap(e.HostID, e.Size, o.HostID, o.Size) || overlap(e.ContainerID, e.Size, o.ContainerID, o.Size) {
+				return errors.New("maps an id twice")
+			}
+		}
+	}
+	return nil
+}
+
+func overlap(a, na, b, nb uint32) bool {
+	return uint64(a) < uint64(b)+uint64(nb) && uint64(b) < uint64(a)+uint64(na)
+}
+
+// oneLine is a mapping for messages.
+func oneLine(ms []specs.LinuxIDMapping) string {
+	s := strings.ReplaceAll(strings.TrimSpace(Text(ms)), "\n", ", ")
+	if len(s) > 80 {
+		s = s[:77] + "..."
+	}
+	return s
 }
 
 // HostUID is the host's id for a container's user.

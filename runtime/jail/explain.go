@@ -59,7 +59,7 @@ func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
 		return other.IDs, nil
 	}
 	if l := p.b.Spec.Linux; l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 {
-		return idmap.ForEngine(l.UIDMappings, l.GIDMappings)
+		return idmap.ForEngine(w.Policy.Userns, l.UIDMappings, l.GIDMappings)
 	}
 	return idmap.ForBlock(w.Policy.Userns, 0), nil
 }

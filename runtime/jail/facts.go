@@ -37,7 +37,7 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 		return w.Store.Save(j)
 	}
 	if l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 {
-		m, err := idmap.ForEngine(l.UIDMappings, l.GIDMappings)
+		m, err := idmap.ForEngine(w.Policy.Userns, l.UIDMappings, l.GIDMappings)
 		if err != nil {
 			return err
 		}
