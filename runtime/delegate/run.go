@@ -23,10 +23,17 @@ type Time struct {
 // Run runs the delegate to its end with our standard files and returns its exit
 // status. The goroutine must be locked to its thread: the delegate dies with
 // it, and starts in the thread's mount namespace.
-func (r *Runtime) Run(args []string, t Time) (int, error) { return r.RunTo(nil, args, t) }
+func (r *Runtime) Run(args []string, t Time) (int, error) { return r.run(nil, args, t, false) }
 
-// RunTo is Run with another standard output; nil is our own.
+// RunTo is Run with another standard output.
 func (r *Runtime) RunTo(stdout *os.File, args []string, t Time) (int, error) {
+	return r.run(stdout, args, t, false)
+}
+
+// RunForeground is Run for a delegate that passes signals on to its container.
+func (r *Runtime) RunForeground(args []string, t Time) (int, error) { return r.run(nil, args, t, true) }
+
+func (r *Runtime) run(stdout *os.File, args []string, t Time, signals bool) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c := fork.Cmd{
@@ -37,8 +44,9 @@ func (r *Runtime) RunTo(stdout *os.File, args []string, t Time) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	stop := forward(p.Pid)
-	defer stop()
+	if signals {
+		defer forward(p.Pid)()
+	}
 	ws, err := p.Wait()
 	if err != nil {
 		return -1, fmt.Errorf("waiting for %s: %w", r.Path, err)
@@ -49,8 +57,8 @@ func (r *Runtime) RunTo(stdout *os.File, args []string, t Time) (int, error) {
 	return ws.ExitStatus(), nil
 }
 
-// forward sends on what `run` and foreground `exec` are expected to pass to
-// their container. Terminal signals reach the whole foreground group anyway.
+// forward sends on what a foreground exec is expected to pass to its container.
+// Terminal signals reach the whole foreground group anyway.
 func forward(pid int) (stop func()) {
 	ch := make(chan os.Signal, 64)
 	signal.Notify(ch, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)

@@ -190,7 +190,11 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	done()
 	defer w.station("delegate exec")()
-	return exitError(d.Run(append(args, o.ID), t))
+	run := d.RunForeground
+	if o.Detach {
+		run = d.Run
+	}
+	return exitError(run(append(args, o.ID), t))
 }
 
 // Update changes a running jail's limits, within policy.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +19,6 @@ type Terminal struct {
 	t      *T
 	cmd    *exec.Cmd
 	master *os.File
-	cancel context.CancelFunc
 
 	mu   sync.Mutex
 	said bytes.Buffer
@@ -28,25 +28,36 @@ type Terminal struct {
 // Terminal starts a docker command on a new pseudo-terminal of the given size. It is ended with the test at the latest.
 func (t *T) Terminal(rows, cols int, args ...string) *Terminal {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	t.Cleanup(cancel)
+	return OnTerminal(t.TB, rows, cols, t.Command(ctx, args...))
+}
+
+// OnTerminal starts any command on a new pseudo-terminal. It is ended with the test at the latest.
+func OnTerminal(t testing.TB, rows, cols int, cmd *exec.Cmd) *Terminal {
+	t.Helper()
 	master, slave, err := openPty()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slave.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
-	term := &Terminal{t: t, master: master, cancel: cancel, gone: make(chan struct{})}
+	term := &Terminal{t: &T{TB: t}, cmd: cmd, master: master, gone: make(chan struct{})}
 	term.Resize(rows, cols)
-	term.cmd = t.Command(ctx, args...)
-	term.cmd.Env = append(term.cmd.Env, "TERM=xterm")
-	term.cmd.Stdin, term.cmd.Stdout, term.cmd.Stderr = slave, slave, slave
-	term.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := term.cmd.Start(); err != nil {
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go term.listen()
 	t.Cleanup(func() {
-		cancel()
-		_ = term.cmd.Wait()
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
 		master.Close()
 	})
 	return term

@@ -1,0 +1,235 @@
+// Package sandbox tries `agentjail sandbox`: the jail without an engine.
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if os.Geteuid() != 0 {
+			fmt.Println("skipping tests/sandbox: needs root")
+			return 0
+		}
+		var err error
+		if bin, err = engine.UnderTest(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		defer engine.RemoveBuilt()
+		return m.Run()
+	}())
+}
+
+// workspace is a folder of uid 1000.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "agentjail-sandbox-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chown(dir, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func sandbox(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	err := cmd.Run()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errb.String()
+}
+
+func sh(t *testing.T, script string) string {
+	t.Helper()
+	code, out, errs := sandbox(t, "--", "sh", "-c", script)
+	if code != 0 {
+		t.Fatalf("%s: status %d\n%s%s", script, code, out, errs)
+	}
+	return out
+}
+
+func TestExitStatus(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"true"}, 0},
+		{[]string{"sh", "-c", "exit 7"}, 7},
+		{[]string{"no-such-command"}, 127},
+		{[]string{"/etc/passwd"}, 126},
+		{[]string{"sh", "-c", "sh -c 'kill -TERM $$'"}, 143},
+	} {
+		if code, out, errs := sandbox(t, append([]string{"--"}, c.args...)...); code != c.code {
+			t.Errorf("%v: status %d, want %d\n%s%s", c.args, code, c.code, out, errs)
+		}
+	}
+}
+
+func TestOutputIsTheCommandsOwn(t *testing.T) {
+	code, out, errs := sandbox(t, "--", "sh", "-c", "echo out; echo err >&2; exit 3")
+	if code != 3 || out != "out\n" || errs != "err\n" {
+		t.Errorf("status %d, output %q, error %q", code, out, errs)
+	}
+}
+
+func TestWorkspaceBelongsToItsOwner(t *testing.T) {
+	dir := workspace(t)
+	code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-c", "pwd; id -u; echo made >made && mkdir sub && cat made")
+	if code != 0 || out != dir+"\n1000\nmade\n" {
+		t.Fatalf("status %d, output %q, error %q", code, out, errs)
+	}
+	for _, name := range []string{"made", "sub"} {
+		var st unix.Stat_t
+		if err := unix.Lstat(filepath.Join(dir, name), &st); err != nil || st.Uid != 1000 || st.Gid != 1000 {
+			t.Errorf("%s belongs to %d:%d (%v), want 1000:1000", name, st.Uid, st.Gid, err)
+		}
+	}
+	if code, _, _ := sandbox(t, "--read-only", "--workspace", dir, "--", "touch", "made"); code == 0 {
+		t.Error("a read-only workspace was written")
+	}
+}
+
+func TestHostStaysOut(t *testing.T) {
+	// Readable for root alone, in a folder that the sandbox does show.
+	secret := "/etc/agentjail-test-secret"
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(secret)
+	for _, try := range []string{
+		"cat " + secret, "cat /etc/shadow", "touch /etc/x", "touch /usr/x", "touch /x", "chown 1 /tmp", "mount -t tmpfs x /mnt",
+		"kill -9 " + fmt.Sprint(os.Getpid()), "cat /proc/1/environ | grep .; false", "echo x >/proc/sys/vm/swappiness",
+	} {
+		if code, out, _ := sandbox(t, "--", "sh", "-c", try); code == 0 {
+			t.Errorf("%s worked: %s", try, out)
+		}
+	}
+	if out := sh(t, "ls -A /home /tmp /run | grep -v : | grep -v '^$' || true"); strings.Contains(out, "agentjail-") {
+		t.Errorf("the host's folders show: %q", out)
+	}
+	if out := sh(t, "tail -n +3 /proc/net/dev | grep -v ' lo:' || true"); out != "" {
+		t.Errorf("an interface: %q", out)
+	}
+}
+
+func TestNoVariableIsPassedOn(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+	t.Setenv("WANTED", "yes")
+	if out := sh(t, "env"); strings.Contains(out, "hunter2") {
+		t.Errorf("the environment was passed on:\n%s", out)
+	}
+	_, out, _ := sandbox(t, "--env", "WANTED", "--env", "SET=x", "--", "sh", "-c", "echo $WANTED $SET")
+	if out != "yes x\n" {
+		t.Errorf("--env gave %q", out)
+	}
+}
+
+func TestTighten(t *testing.T) {
+	code, out, errs := sandbox(t, "--tighten", "root.size=4MiB", "--tighten", "tmpfs.size=1MiB", "--", "sh", "-c",
+		"head -c 3000000 /dev/zero >/tmp/f; wc -c </tmp/f")
+	if code != 0 || strings.TrimSpace(out) != "1048576" {
+		t.Errorf("status %d, %q %q: the tightened tmpfs should hold 1 MiB", code, out, errs)
+	}
+	if code, _, errs := sandbox(t, "--tighten", "nonsense=1", "--", "true"); code != 1 || !strings.Contains(errs, "root.size") {
+		t.Errorf("an unknown key: status %d, %q", code, errs)
+	}
+}
+
+func TestSignalsReachTheCommand(t *testing.T) {
+	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "trap 'echo got; exit 9' TERM; echo ready; while :; do sleep 0.1; done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	buf := make([]byte, 6)
+	if _, err := out.Read(buf); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var rest bytes.Buffer
+	_, _ = rest.ReadFrom(out)
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 9 || !strings.Contains(rest.String(), "got") {
+		t.Errorf("status %d, said %q", code, rest.String())
+	}
+}
+
+func TestTerminal(t *testing.T) {
+	cmd := exec.Command(bin, "sandbox", "--", "sh", "-c", "tty; stty size; while read x; do stty size; [ $x = go ] || exit 5; done")
+	term := engine.OnTerminal(t, 31, 97, cmd)
+	term.Expect("/dev/pts/0")
+	term.Expect("31 97")
+	term.Resize(41, 83)
+	(&engine.T{TB: t}).Eventually("the new size inside", func() bool {
+		term.Type("go\n")
+		return strings.Contains(term.Said(), "41 83")
+	})
+	term.Type("end\n")
+	if code := term.Wait(); code != 5 {
+		t.Errorf("status %d, want 5", code)
+	}
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	before := snapshot(t)
+	for range 5 {
+		if code, _, errs := sandbox(t, "--", "true"); code != 0 {
+			t.Fatal(errs)
+		}
+	}
+	if after := snapshot(t); before != after {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+}
+
+func snapshot(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, g := range []string{"/run/agentjail/jails/*sandbox-*", "/run/agentjail/sandbox/*", "/sys/fs/cgroup/*/agentjail-sandbox-*", "/sys/fs/cgroup/agentjail-sandbox-*"} {
+		m, err := filepath.Glob(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m...)
+	}
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range strings.Split(string(info), "\n") {
+		if strings.Contains(l, "sandbox-") {
+			all = append(all, l)
+		}
+	}
+	return strings.Join(all, "\n")
+}
