@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries are things that a jail refuses. Each returns nil when the kernel let it through, and otherwise the kernel's error.
+// tries are things that a jail refuses. None does harm where nothing refuses it: the tests are also run without the
+// protection, to see them fail. Each returns nil when the kernel let it through, and otherwise the kernel's error.
 // Arguments are such that the call would work, or fail with EFAULT, EINVAL or EBADF after the kernel's code for it was
 // reached, if nothing refused it first.
 var tries = map[string]func() error{
