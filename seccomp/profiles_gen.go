@@ -79,8 +79,8 @@ var profiles = [...]profile{
 			{names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}, errno: "ENOSYS", why: "a large part of kernel exploits; node and others fall back to epoll"},
 			{names: []string{"openat2", "faccessat2", "fchmodat2", "renameat2"}, errno: "ENOSYS", why: "libc and runtimes fall back to the older call; the flags of openat2 lie in memory"},
 			{names: []string{"epoll_pwait2", "preadv2", "pwritev2", "rseq", "membarrier", "pidfd_open", "pidfd_send_signal", "sched_getattr", "sched_setscheduler", "sched_setaffinity"}, errno: "ENOSYS", why: "probed by libc and runtimes, which do without"},
-			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "ioprio_get", "pkey_alloc", "times", "utimes", "personality"}, arch: "amd64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
-			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "ioprio_get", "pkey_alloc", "times", "personality"}, arch: "arm64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
+			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "set_mempolicy", "ioprio_get", "pkey_alloc", "times", "utimes", "personality"}, arch: "amd64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
+			{names: []string{"fadvise64", "sync_file_range", "mlock", "munlock", "get_mempolicy", "set_mempolicy", "ioprio_get", "pkey_alloc", "times", "personality"}, arch: "arm64", errno: "ENOSYS", why: "hints and look-ups that programs try and do without"},
 		},
 	},
 	{
@@ -132,8 +132,8 @@ var profiles = [...]profile{
 		refuse: []group{
 			{names: []string{"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"}, errno: "EOPNOTSUPP", why: "python's copystat and ls take that for a file system without attributes"},
 			{names: []string{"sendfile", "splice"}, errno: "EINVAL", why: "programs fall back to read and write on EINVAL"},
-			{names: []string{"clone3", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "ftruncate", "fsync"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
-			{names: []string{"getpgrp"}, arch: "amd64", errno: "ENOSYS", why: "asked by bash, which does without"},
+			{names: []string{"clone3", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "ftruncate", "fsync", "fchmod", "fchown", "setsid", "socket", "connect", "getpeername", "timer_settime", "linkat", "symlinkat", "pwrite64"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
+			{names: []string{"getpgrp", "alarm", "symlink", "link"}, arch: "amd64", errno: "ENOSYS", why: "asked by bash, which does without"},
 		},
 	},
 }

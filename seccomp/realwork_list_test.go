@@ -106,6 +106,6 @@ var realWork = []work{
 	},
 	{
 		name: "processes", needs: []string{"bash", "ps"},
-		script: `bash -c 'sleep 30 & p=$!; ps -o comm= -p $p; kill -STOP $p; sleep 0.1; ps -o stat= -p $p | cut -c1; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
+		script: `bash -c 'sleep 30 & p=$!; ps -o comm= -p $p; kill -STOP $p; sleep 0.1; ps -o stat= -p $p | cut -c1; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
 	},
 }

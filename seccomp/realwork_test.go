@@ -57,21 +57,22 @@ func TestRealWork(t *testing.T) {
 			if err != nil {
 				t.Fatalf("without a filter: %v\n%s", err, want)
 			}
-			profiles := []string{"default"}
+			variants := []Options{{Profile: "default"}, {Profile: "default", Kill: true}}
 			if w.server {
-				profiles = []string{"server"}
+				variants = []Options{{Profile: "server"}}
 			}
 			if w.strict {
-				profiles = append(profiles, "strict")
+				variants = append(variants, Options{Profile: "strict"}, Options{Profile: "strict", Kill: true})
 			}
-			for _, p := range profiles {
-				filter, err := OCI(Options{Profile: p, Arch: runtime.GOARCH})
+			for _, o := range variants {
+				o.Arch = runtime.GOARCH
+				filter, err := OCI(o)
 				if err != nil {
 					t.Fatal(err)
 				}
 				got, err := startIn(runc, dir, w.script, filter)
 				if err != nil || got != want {
-					t.Errorf("with profile %s: %v\n%s", p, err, diffLines(want, got))
+					t.Errorf("with %+v: %v\n%s", o, err, diffLines(want, got))
 				}
 			}
 		})
