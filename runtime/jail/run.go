@@ -43,6 +43,7 @@ func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty
 	code, err := d.Run(append(w.Globals.Args(), "start", o.ID), t)
 	if err := exitError(code, err); err != nil {
 		w.abandon(d, j)
+		j.Started = false // create cleans up
 		return err
 	}
 	if o.Detach {
