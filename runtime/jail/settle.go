@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,33 +34,58 @@ func checkCwdInside(pid int) error {
 }
 
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
-// mounted there by itself without a size: the tmpfs that holds the control
-// groups of version 1, which is the jail's own in its user namespace.
+// mounted there by itself without a size.
 func settleMounts(pid int) error {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
 		return fmt.Errorf("the jail's mounts: %w", err)
 	}
-	if !strings.Contains(string(data), " /sys/fs/cgroup ") {
+	paths := uncapped(string(data))
+	if len(paths) == 0 {
 		return nil
 	}
-	for _, line := range strings.Split(string(data), "\n") {
-		f := strings.Fields(line)
-		if len(f) < 10 || f[4] != "/sys/fs/cgroup" {
-			continue
+	return inMountNS(pid, func() error {
+		for _, p := range paths {
+			if p == cgroupFolder {
+				if err := capTmpfs(p); err != nil {
+					return err
+				}
+			}
+			if err := makeReadOnly(p); err != nil {
+				return err
+			}
 		}
-		if i := strings.Index(line, " - tmpfs "); i < 0 {
-			return nil
-		}
-		return inMountNS(pid, func() error {
-			return capTmpfs("/sys/fs/cgroup")
-		})
-	}
-	return nil
+		return nil
+	})
 }
 
-// capTmpfs gives the tmpfs at path hardly any room and makes it read-only.
-// Reconfiguration by fspick(2) keeps what is in it.
+// cgroupFolder is where a jail sees its control groups.
+const cgroupFolder = "/sys/fs/cgroup"
+
+// uncapped finds, in mountinfo, each tmpfs that a delegate mounts by itself and
+// that can be written to: the one that holds the control groups of version 1,
+// which is the jail's own in its user namespace, and masks. crun puts masks
+// below a read-only path ("/proc/sys/dev") before it binds that path onto
+// itself, and the copies of the masks are writable; their size of 0 means
+// unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
+// written there.
+func uncapped(mountinfo string) []string {
+	var out []string
+	for _, line := range strings.Split(mountinfo, "\n") {
+		f := strings.Fields(line)
+		if len(f) < 10 || !strings.Contains(line, " - tmpfs ") {
+			continue
+		}
+		mask := strings.HasPrefix(f[4], "/proc/") && !slices.Contains(strings.Split(f[5], ","), "ro")
+		if (f[4] == cgroupFolder || mask) && !slices.Contains(out, f[4]) {
+			out = append(out, f[4])
+		}
+	}
+	return out
+}
+
+// capTmpfs gives the tmpfs at path hardly any room. Reconfiguration by
+// fspick(2) keeps what is in it.
 func capTmpfs(path string) error {
 	fs, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -74,6 +100,11 @@ func capTmpfs(path string) error {
 	if err := unix.FsconfigReconfigure(fs); err != nil {
 		return fmt.Errorf("capping %s: %w", path, err)
 	}
+	return nil
+}
+
+// makeReadOnly lets nobody write through the mount at path.
+func makeReadOnly(path string) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
 	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
 		return fmt.Errorf("making %s read-only: %w", path, err)

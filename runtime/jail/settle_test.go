@@ -1,0 +1,33 @@
+package jail
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestUncapped(t *testing.T) {
+	const runc = `1 0 0:46 / / ro,nosuid,nodev - overlay agentjail rw
+2 1 0:79 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs rw,mode=755
+3 2 0:29 /j /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu
+4 1 0:80 / /proc/acpi ro,relatime - tmpfs tmpfs ro
+5 1 0:81 / /tmp rw,nosuid - tmpfs tmpfs rw,size=10k,nr_inodes=5
+`
+	const crun = `1 0 0:40 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw
+131 75 0:46 / /proc/sys/dev ro,relatime - tmpfs tmpfs rw,size=0k
+145 75 0:34 /sys /proc/sys ro,nosuid - proc proc rw
+146 145 0:46 / /proc/sys/dev rw,relatime - tmpfs tmpfs rw,size=0k
+147 145 0:6 /null /proc/sys/fs/aio-nr rw,nosuid - devtmpfs devtmpfs rw
+`
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"runc, version 1": {runc, []string{"/sys/fs/cgroup"}},
+		"crun, version 2": {crun, []string{"/proc/sys/dev"}},
+		"nothing":         {"", nil},
+	} {
+		if got := uncapped(c.text); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
