@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // options are the command line's.
@@ -91,12 +93,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 
-	// Not the temporary directory, which is often a tmpfs: disks are large.
-	dir, err := os.MkdirTemp("/var/tmp", "agentjail-vm-")
+	dir, remove, err := runDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	say("compiling the tests of %d steps", len(steps))
 	if err := makeWork(ctx, root, filepath.Join(dir, "work"), steps); err != nil {
 		return err
@@ -125,6 +126,42 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("%d of %d steps failed", failed, len(results))
 	}
 	return nil
+}
+
+// runsIn is where runs have their folders. Not the temporary directory, which is often a tmpfs: disks are large.
+const runsIn = "/var/tmp/agentjail-vm-"
+
+// runDir makes a folder for this run, and removes those of runs that were killed: theirs are no longer locked.
+func runDir() (dir string, remove func(), err error) {
+	old, _ := filepath.Glob(runsIn + "*")
+	for _, o := range old {
+		if lock, err := lockDir(o); err == nil {
+			_ = os.RemoveAll(o)
+			lock.Close()
+		}
+	}
+	dir, err = os.MkdirTemp(filepath.Dir(runsIn), filepath.Base(runsIn))
+	if err != nil {
+		return "", nil, err
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, func() { _ = os.RemoveAll(dir); lock.Close() }, nil
+}
+
+// lockDir locks a folder for as long as the file is open; it does not wait.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return f, nil
 }
 
 // say prints a progress line.

@@ -1,0 +1,145 @@
+package inside
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+// profile is the one that every jail gets.
+const profile = "agentjail-default"
+
+// TestProfile: the profile is in force for every process of a jail, whatever the engine was asked for.
+func TestProfile(t *testing.T) {
+	need(t, "apparmor")
+	const want = profile + " (enforce)"
+	each(t, func(t *testing.T, runtime string) {
+		for _, options := range [][]string{
+			nil, {"--privileged"}, {"--security-opt", "apparmor=unconfined"}, {"--security-opt", "apparmor=" + profile},
+			{"--pid=host"}, {"-u", "1000"},
+		} {
+			what := strings.Join(options, " ")
+			id := detached(t, append([]string{runtime}, options...)...)
+			pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
+			eq(t, what, read(t, "/proc/"+pid+"/attr/current"), want)
+			eq(t, what+" exec", docker(t, "exec", id, "cat", "/proc/self/attr/current"), want)
+			eq(t, what+" exec --privileged", docker(t, "exec", "--privileged", "-u", "0", id, "cat", "/proc/self/attr/current"), want)
+		}
+	})
+}
+
+// TestProfileStacks: a profile made for this container stays in force beside agentjail's.
+func TestProfileStacks(t *testing.T) {
+	need(t, "apparmor")
+	const mine = "vm-test-mine"
+	load(t, "profile "+mine+" { file, deny /tmp/forbidden rw, unix, signal, }")
+	each(t, func(t *testing.T, runtime string) {
+		id := detached(t, runtime, "--security-opt", "apparmor="+mine)
+		label := docker(t, "exec", id, "cat", "/proc/self/attr/current")
+		if !strings.Contains(label, mine) || !strings.Contains(label, profile) {
+			t.Errorf("label %q", label)
+		}
+		if r := run(t, "docker", "exec", id, "touch", "/tmp/forbidden"); r.code == 0 {
+			t.Error("the container's own profile does not hold")
+		}
+	})
+}
+
+// load loads a profile for the length of the test.
+func load(t *testing.T, text string) {
+	t.Helper()
+	file := t.TempDir() + "/profile"
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "apparmor_parser", "--replace", "--skip-cache", file)
+	t.Cleanup(func() { must(t, "apparmor_parser", "--remove", file) })
+}
+
+// TestProfileComesBack: a profile that was unloaded, or no longer enforces, is loaded before the next jail starts.
+func TestProfileComesBack(t *testing.T) {
+	need(t, "apparmor")
+	for name, spoil := range map[string]func(){
+		"unloaded": func() {
+			if err := os.WriteFile("/sys/kernel/security/apparmor/.remove", []byte(profile), 0); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"complaining":    func() { replace(t, "profile "+profile+" flags=(complain) { file, }") },
+		"another's text": func() { replace(t, "profile "+profile+" { file, network, mount, capability, }") },
+	} {
+		docker(t, "run", "--rm", "--runtime=agentjail", image, "true") // it is there
+		spoil()
+		got := docker(t, "run", "--rm", "--runtime=agentjail", image, "sh", "-c", "cat /proc/self/attr/current")
+		eq(t, name, got, profile+" (enforce)")
+		if r := run(t, "docker", "run", "--rm", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined",
+			"--security-opt=apparmor="+profile, image, "mount", "-t", "tmpfs", "none", "/tmp"); r.code == 0 {
+			t.Errorf("%s: the profile allows mounting", name)
+		}
+	}
+}
+
+func replace(t *testing.T, text string) {
+	t.Helper()
+	file := t.TempDir() + "/profile"
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "apparmor_parser", "--replace", "--skip-cache", file)
+}
+
+// onlyAppArmor are attempts of the probe that go through when everything but the profile is switched off. Each must fail
+// with it.
+var onlyAppArmor = []string{
+	"mount_tmpfs", "mount_bind", "umount", "chroot", "mknod_block", "sethostname", "socket_packet", "socket_raw4", "unshare_mount",
+	"unshare_net", "unshare_user",
+}
+
+// TestOnlyAppArmor takes every other wall away (plain runc, host ids, all capabilities, no filter, /proc and /sys
+// writable) and lets the probe try: with the profile alone each attempt fails that succeeds without.
+func TestOnlyAppArmor(t *testing.T) {
+	need(t, "apparmor")
+	docker(t, "run", "--rm", "--runtime=agentjail", image, "true") // loads it
+	bare := []string{"run", "--rm", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined", "--security-opt=systempaths=unconfined"}
+	ask := func(option string, words ...string) map[string]struct{ Errno, Note string } {
+		t.Helper()
+		text := docker(t, append(append(append([]string{}, bare...), option, image, "probe"), words...)...)
+		all := map[string]struct{ Errno, Note string }{}
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			t.Fatalf("the probe says %q: %v", text, err)
+		}
+		return all
+	}
+	free := ask("--security-opt=apparmor=unconfined", "attempts")
+	held := ask("--security-opt=apparmor="+profile, "attempts")
+	for _, name := range onlyAppArmor {
+		switch o, ok := free[name]; {
+		case !ok:
+			t.Errorf("the probe does not try %s", name)
+		case o.Errno != "":
+			t.Errorf("%s fails even without the profile: %s %s", name, o.Errno, o.Note)
+		case held[name].Errno == "":
+			t.Errorf("%s goes through with the profile: %s", name, held[name].Note)
+		}
+	}
+	// The kernel's knobs: all that gave way before holds now.
+	gave := map[string]string{}
+	for option, into := range map[string]*map[string]string{"unconfined": nil, profile: &gave} {
+		text := docker(t, append(append([]string{}, bare...), "--security-opt=apparmor="+option, image, "probe", "attack")...)
+		all := map[string]string{}
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			t.Fatalf("the probe says %q: %v", text, err)
+		}
+		if into != nil {
+			*into = all
+		} else if len(all) < 5 {
+			t.Errorf("without the profile only %d things give way: %v", len(all), all)
+		}
+	}
+	for what, how := range gave {
+		if !strings.HasPrefix(what, "write /sys/fs/cgroup/") { // read-only by a mount in every jail
+			t.Errorf("with the profile: %s: %s", what, how)
+		}
+	}
+}

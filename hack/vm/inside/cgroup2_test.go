@@ -1,0 +1,188 @@
+package inside
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is a container's control group on the machine.
+func group(t testing.TB, id string) string {
+	t.Helper()
+	pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
+	line := read(t, "/proc/"+pid+"/cgroup")
+	path, ok := strings.CutPrefix(line, "0::")
+	if !ok || strings.Contains(path, "\n") || path == "/" {
+		t.Fatalf("control groups of %s: %q", id, line)
+	}
+	return filepath.Join("/sys/fs/cgroup", path)
+}
+
+// disk is the number of the disk that holds path, as io.max has it.
+func disk(t testing.TB, path string) string {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+}
+
+// runtimes are the ways to jail: over runc and over crun.
+var runtimes = []string{"agentjail", "agentjail-crun"}
+
+// each runs a test over each delegate.
+func each(t *testing.T, test func(t *testing.T, runtime string)) {
+	for _, r := range runtimes {
+		t.Run(r, func(t *testing.T) { test(t, "--runtime="+r) })
+	}
+}
+
+// TestLimitFiles looks at what the kernel was told: policy's limits, and tighter ones of the bundle (cgroups(7)).
+func TestLimitFiles(t *testing.T) {
+	need(t, "")
+	const memory = 64 << 20
+	work := t.TempDir()
+	for _, c := range []struct {
+		name    string
+		options []string
+		want    map[string]string
+	}{
+		{"defaults", nil, map[string]string{"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
+		{"tighter", []string{"--pids-limit", "77", "-m", "64m", "--cpus", "0.5"}, map[string]string{
+			"pids.max": "77", "memory.max": fmt.Sprint(memory), "memory.swap.max": "0", "cpu.max": "50000 100000"}},
+		{"swap refused", []string{"-m", "64m", "--memory-swap", "1g"}, map[string]string{
+			"memory.max": fmt.Sprint(memory), "memory.swap.max": "0"}},
+		{"none asked", []string{"--pids-limit", "-1", "--memory-swap", "-1"}, map[string]string{
+			"pids.max": "1024", "memory.swap.max": "0"}},
+		{"more asked", []string{"--pids-limit", "100000"}, map[string]string{"pids.max": "1024"}},
+		{"privileged", []string{"--privileged"}, map[string]string{
+			"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
+		{"a writable folder", []string{"-v", work + ":/work"}, map[string]string{
+			"io.max": disk(t, work) + " rbps=419430400 wbps=209715200 riops=max wiops=max"}},
+		{"a read-only folder", []string{"-v", work + ":/work:ro"}, map[string]string{"io.max": ""}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(t *testing.T, runtime string) {
+				g := group(t, detached(t, append([]string{runtime}, c.options...)...))
+				for file, want := range c.want {
+					eq(t, file, read(t, filepath.Join(g, file)), want)
+				}
+				if got := read(t, filepath.Join(g, "memory.max")); got == "max" {
+					t.Error("no limit of memory")
+				}
+			})
+		})
+	}
+}
+
+// TestUpdate: docker update can tighten and never loosen beyond policy.
+func TestUpdate(t *testing.T) {
+	need(t, "")
+	each(t, func(t *testing.T, runtime string) {
+		id := detached(t, runtime)
+		g := group(t, id)
+		before := read(t, filepath.Join(g, "memory.max"))
+		docker(t, "update", "--pids-limit", "50", "-m", "64m", "--memory-swap", "64m", "--cpus", "0.5", id)
+		for file, want := range map[string]string{"pids.max": "50", "memory.max": "67108864", "memory.swap.max": "0", "cpu.max": "50000 100000"} {
+			eq(t, "tightened "+file, read(t, filepath.Join(g, file)), want)
+		}
+		run(t, "docker", "update", "--pids-limit", "-1", "-m", "1t", "--memory-swap", "-1", "--cpus", "2", id)
+		for file, most := range map[string]string{"pids.max": "1024", "memory.max": before} {
+			var got, limit int64
+			if _, err := fmt.Sscan(read(t, filepath.Join(g, file)), &got); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+			fmt.Sscan(most, &limit)
+			if got <= 0 || got > limit {
+				t.Errorf("loosened %s to %d, more than %s", file, got, most)
+			}
+		}
+		eq(t, "loosened swap", read(t, filepath.Join(g, "memory.swap.max")), "0")
+	})
+}
+
+// TestPause: the whole group freezes and goes on.
+func TestPause(t *testing.T) {
+	need(t, "")
+	each(t, func(t *testing.T, runtime string) {
+		id := detached(t, runtime)
+		g := group(t, id)
+		docker(t, "pause", id)
+		eq(t, "frozen", read(t, filepath.Join(g, "cgroup.freeze")), "1")
+		docker(t, "unpause", id)
+		eq(t, "thawed", read(t, filepath.Join(g, "cgroup.freeze")), "0")
+		eq(t, "exec", docker(t, "exec", id, "echo", "alive"), "alive")
+	})
+}
+
+// TestStats: Docker reads version 2's files.
+func TestStats(t *testing.T) {
+	need(t, "")
+	each(t, func(t *testing.T, runtime string) {
+		id := detached(t, runtime, "-m", "64m")
+		eq(t, "limit and processes", docker(t, "stats", "--no-stream", "--format", "{{.MemUsage}} {{.PIDs}}", id),
+			docker(t, "stats", "--no-stream", "--format", "{{.MemUsage}}", id)+" 1")
+		if got := docker(t, "stats", "--no-stream", "--format", "{{.MemUsage}}", id); !strings.HasSuffix(got, "/ 64MiB") {
+			t.Errorf("stats: %q", got)
+		}
+	})
+}
+
+// TestGroupFromInside: the jail sees its own group as the root, and can change nothing in it, whoever it is.
+func TestGroupFromInside(t *testing.T) {
+	need(t, "")
+	each(t, func(t *testing.T, runtime string) {
+		for _, options := range [][]string{nil, {"--privileged"}, {"--cgroupns=host"}} {
+			id := detached(t, append([]string{runtime}, options...)...)
+			what := fmt.Sprint(options)
+			eq(t, what+" own group", docker(t, "exec", id, "cat", "/proc/self/cgroup"), "0::/")
+			for file, value := range map[string]string{
+				"pids.max": "max", "memory.max": "max", "cgroup.procs": "0", "cgroup.subtree_control": "+pids", "cgroup.freeze": "1", "cgroup.kill": "1",
+			} {
+				r := run(t, "docker", "exec", "-u", "0", id, "sh", "-c", "echo "+value+" > /sys/fs/cgroup/"+file)
+				if r.code == 0 {
+					t.Errorf("%s: wrote %s", what, file)
+				}
+			}
+			if r := run(t, "docker", "exec", "-u", "0", id, "mkdir", "/sys/fs/cgroup/mine"); r.code == 0 {
+				t.Errorf("%s: made a group", what)
+			}
+		}
+	})
+}
+
+// TestOutOfMemory: what goes past memory.max is killed, and Docker knows why.
+func TestOutOfMemory(t *testing.T) {
+	need(t, "")
+	each(t, func(t *testing.T, runtime string) {
+		id := docker(t, "run", "-d", runtime, "-m", "32m", image, "probe", "memory", "400")
+		t.Cleanup(func() { docker(t, "rm", "-f", id) })
+		eq(t, "exit code", docker(t, "wait", id), "137")
+		eq(t, "OOMKilled", docker(t, "inspect", "-f", "{{.State.OOMKilled}}", id), "true")
+	})
+}
+
+// TestNothingLeft: with the container its group, mounts and state go.
+func TestNothingLeft(t *testing.T) {
+	need(t, "")
+	each(t, func(t *testing.T, runtime string) {
+		id := docker(t, "run", "-d", runtime, "-v", t.TempDir()+":/work", image, "sleep", "3600")
+		g := group(t, id)
+		docker(t, "rm", "-f", id)
+		if _, err := os.Stat(g); err == nil {
+			t.Errorf("%s is still there", g)
+		}
+		if strings.Contains(read(t, "/proc/self/mountinfo"), id) {
+			t.Error("mounts are left")
+		}
+		left, err := filepath.Glob("/run/agentjail/jails/*" + id + "*")
+		if err != nil || len(left) > 0 {
+			t.Errorf("state is left: %v, %v", left, err)
+		}
+	})
+}

@@ -1,0 +1,148 @@
+// Package inside is tried in the virtual machine (hack/vm): it asks what only such a machine can answer, with control
+// groups version 2, Docker 26, crun, podman, and AppArmor or SELinux in force. It changes the machine as it likes, so
+// everywhere else all of it skips.
+package inside
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentjail.dev/tests/engine"
+)
+
+// vmEnv is set in the virtual machine, to the security module that it was booted with.
+const vmEnv = "AGENTJAIL_VM"
+
+// The image that all containers run, and the security options of the two worlds.
+const (
+	image     = engine.Busybox
+	container = "agentjail"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := engine.RemoveBuilt(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up:", err)
+	}
+	os.Exit(code)
+}
+
+// need skips a test outside of the virtual machine, or where that has another security module than the one named ("" for
+// any), and sees to it that Docker runs and has its image.
+func need(t *testing.T, module string) {
+	t.Helper()
+	has := os.Getenv(vmEnv)
+	if has == "" {
+		t.Skip("only in the virtual machine (make test-vm)")
+	}
+	if module != "" && has != module {
+		t.Skipf("needs %s, and this machine runs with %s", module, has)
+	}
+	if err := dockerUp(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var dockerUp = sync.OnceValue(func() error {
+	if out, err := exec.Command("docker-up").CombinedOutput(); err != nil {
+		return fmt.Errorf("start docker: %w\n%s", err, out)
+	}
+	var tree bytes.Buffer
+	if err := engine.BusyboxTree(&tree); err != nil {
+		return err
+	}
+	for _, tool := range [][]string{
+		{"docker", "import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", image},
+		{"podman", "import", "-q", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin", "-", image},
+	} {
+		cmd := exec.Command(tool[0], tool[1:]...)
+		cmd.Stdin = bytes.NewReader(tree.Bytes())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", strings.Join(tool, " "), err, out)
+		}
+	}
+	return nil
+})
+
+// A result is what a command left behind.
+type result struct {
+	args        []string
+	out, errOut string
+	code        int
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("%s\n  exit code %d\n  stdout: %s\n  stderr: %s", strings.Join(r.args, " "), r.code, r.out, r.errOut)
+}
+
+// commandWait bounds one command. Emulation makes each take seconds.
+const commandWait = 2 * time.Minute
+
+// run runs a command to its end.
+func run(t testing.TB, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.WaitDelay = 5 * time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		t.Fatalf("hangs: %s", strings.Join(args, " "))
+	}
+	r := result{args: args, out: strings.TrimSpace(out.String()), errOut: strings.TrimSpace(errOut.String())}
+	if cmd.ProcessState == nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	r.code = cmd.ProcessState.ExitCode()
+	return r
+}
+
+// must is run for what has to succeed, and returns the standard output.
+func must(t testing.TB, args ...string) string {
+	t.Helper()
+	r := run(t, args...)
+	if r.code != 0 {
+		t.Fatal(r)
+	}
+	return r.out
+}
+
+// docker is must with docker.
+func docker(t testing.TB, args ...string) string {
+	t.Helper()
+	return must(t, append([]string{"docker"}, args...)...)
+}
+
+// detached starts a container that sleeps, and removes it with the test. args are options of docker run.
+func detached(t testing.TB, args ...string) string {
+	t.Helper()
+	id := docker(t, append(append([]string{"run", "-d"}, args...), image, "sleep", "3600")...)
+	t.Cleanup(func() { docker(t, "rm", "-f", id) })
+	return id
+}
+
+// read reads a file of the machine, without the final line break.
+func read(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func eq[V comparable](t testing.TB, what string, got, want V) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}

@@ -1,3 +1,0 @@
-package inside
-import "testing"
-func TestX(t *testing.T) {}
