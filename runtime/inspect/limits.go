@@ -26,31 +26,55 @@ func (c *cgroupState) number(file string) (v uint64, ok bool) {
 	return v, err == nil
 }
 
+// unit writes a limit: exactly where it is BROKEN, shortly where it holds.
+type unit struct{ exact, short func(uint64) string }
+
+var (
+	pieces = unit{plain, plain}
+	volume = unit{size, about}
+)
+
+func plain(n uint64) string { return fmt.Sprint(n) }
+
 // within compares a limit with policy's bound.
-func within(have uint64, there bool, bound uint64, hostHas bool, unit func(uint64) string) outcome {
+func within(have uint64, there bool, bound uint64, hostHas bool, u unit) outcome {
+	want := "at most " + u.exact(bound)
 	switch {
 	case bound == 0:
 		return holds("policy sets no bound")
 	case !there && !hostHas:
-		return lacking("at most "+unit(bound), "this host cannot limit it")
+		return lacking(want, "this host cannot limit it")
 	case !there:
-		return broken("at most "+unit(bound), "the jail's group has no limit")
-	case have > bound:
-		text := unit(have)
+		return broken(want, "the jail's group has no limit")
+	case have > bound && have >= math.MaxInt64>>16:
 		// Version 1 says "no limit" as the largest number of pages.
-		if have >= math.MaxInt64>>16 {
-			text = "unlimited"
-		}
-		return broken("at most "+unit(bound), "%s", text)
+		return broken(want, "unlimited")
+	case have > bound:
+		return broken(want, "%s", u.exact(have))
 	}
-	return holds("at most %s; policy %s", unit(have), unit(bound))
+	return holds("at most %s; policy %s", u.short(have), u.short(bound))
 }
 
-func plain(n uint64) string { return fmt.Sprint(n) }
+// about is a size for those who read: 2.87GiB rather than 3011644KiB.
+func about(n uint64) string {
+	s := size(n)
+	if !strings.HasSuffix(s, "KiB") && !strings.HasSuffix(s, "B") || len(s) < 7 {
+		return s
+	}
+	for _, u := range []struct {
+		suffix string
+		shift  int
+	}{{"GiB", 30}, {"MiB", 20}} {
+		if n >= 1<<u.shift {
+			return strconv.FormatFloat(float64(n)/float64(uint64(1)<<u.shift), 'f', 2, 64) + u.suffix
+		}
+	}
+	return s
+}
 
 func pidsLimit(d *demands, s *seen) outcome {
 	v, ok := s.cgroup.number("pids.max")
-	return within(v, ok, uint64(d.jail.Policy.Limits.Pids), d.host.Cgroup.Pids, plain)
+	return within(v, ok, uint64(d.jail.Policy.Limits.Pids), d.host.Cgroup.Pids, pieces)
 }
 
 func memoryLimit(d *demands, s *seen) outcome {
@@ -59,7 +83,7 @@ func memoryLimit(d *demands, s *seen) outcome {
 		file = "memory.max"
 	}
 	v, ok := s.cgroup.number(file)
-	return within(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, size)
+	return within(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, volume)
 }
 
 // swapLimit: version 1 limits memory and swap together, version 2 swap alone.
@@ -70,7 +94,9 @@ func swapLimit(d *demands, s *seen) outcome {
 	}
 	if !s.cgroup.v2 {
 		v, ok := s.cgroup.number("memory.memsw.limit_in_bytes")
-		return within(v, ok, uint64(pol.Memory+pol.Swap), d.host.Cgroup.Swap, func(n uint64) string { return size(n) + " with memory" })
+		o := within(v, ok, uint64(pol.Memory+pol.Swap), d.host.Cgroup.Swap, volume)
+		o.seen += " (with memory)"
+		return o
 	}
 	v, ok := s.cgroup.number("memory.swap.max")
 	want := "at most " + pol.Swap.String()
@@ -82,26 +108,26 @@ func swapLimit(d *demands, s *seen) outcome {
 	case v > uint64(pol.Swap):
 		return broken(want, "%s", size(v))
 	}
-	return holds("at most %s; policy %s", size(v), pol.Swap)
+	return holds("at most %s; policy %s", about(v), pol.Swap)
 }
 
 func cpuLimit(d *demands, s *seen) outcome {
 	bound := d.jail.Policy.Limits.CPUs
 	have, ok := s.cgroup.cpus()
-	unit := func(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+	text := func(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 	switch {
 	case bound == 0:
 		return holds("policy sets no bound")
 	case !ok && !d.host.Cgroup.CPU:
-		return lacking("at most "+unit(bound), "this host cannot limit it")
+		return lacking("at most "+text(bound), "this host cannot limit it")
 	case !ok:
-		return broken("at most "+unit(bound), "the jail's group has no limit")
+		return broken("at most "+text(bound), "the jail's group has no limit")
 	case math.IsInf(have, 1):
-		return broken("at most "+unit(bound), "unlimited")
+		return broken("at most "+text(bound), "unlimited")
 	case have > bound*1.001: // quotas are whole microseconds
-		return broken("at most "+unit(bound), "%s", unit(have))
+		return broken("at most "+text(bound), "%s", text(have))
 	}
-	return holds("at most %s; policy %s", unit(have), unit(bound))
+	return holds("at most %s; policy %s", text(have), text(bound))
 }
 
 // cpus is the number of processors that the quota comes to.
