@@ -8,7 +8,7 @@ import (
 
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
-	return []*cli.Command{sandboxCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), installCommand(), uninstallCommand()}
+	return []*cli.Command{sandboxCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), seccompCommand(), installCommand(), uninstallCommand()}
 }
 
 func gcCommand() *cli.Command {
