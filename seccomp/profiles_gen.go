@@ -84,9 +84,10 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "server", about: "The default profile and what postgres and other database servers need on top: System V shared memory.", extends: "default",
+		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile.", extends: "default",
 		allow: []group{
 			{names: []string{"shmget", "shmat", "shmdt", "shmctl"}, why: "postgres' start-up interlock"},
+			{names: []string{"sendfile"}, why: "nginx serves files with it by default and gives up on EINVAL"},
 			{names: []string{"preadv"}, why: "vectored I/O: postgres"},
 			{names: []string{"sched_setaffinity"}, why: "pinning worker threads: chromium, nginx"},
 		},

@@ -108,4 +108,32 @@ var realWork = []work{
 		name: "processes", needs: []string{"bash", "ps"},
 		script: `bash -c 'sleep 30 & p=$!; ps -o comm= -p $p; kill -STOP $p; sleep 0.1; ps -o stat= -p $p | cut -c1; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
 	},
+	{
+		name: "rust", needs: []string{"cargo"},
+		script: `set -eu; cargo new --quiet --vcs none r; cd r; printf 'use std::{fs, io, net, process, thread, time};\nfn main() {\n let l = net::TcpListener::bind("127.0.0.1:0").unwrap(); let a = l.local_addr().unwrap();\n let t = thread::spawn(move || { let (mut c, _) = l.accept().unwrap(); let mut d = l.accept().unwrap().0; io::copy(&mut c, &mut d).unwrap() });\n { use io::Write; let mut c = net::TcpStream::connect(a).unwrap(); let d = net::TcpStream::connect(a).unwrap(); c.write_all(&[7; 70000]).unwrap(); drop(c); let mut n = vec![]; use io::Read; (&d).read_to_end(&mut n).unwrap(); println!("{} {}", n.len(), t.join().unwrap()); }\n fs::write("/tmp/a", "rust").unwrap(); println!("{:?}", fs::copy("/tmp/a", "/tmp/b").unwrap()); println!("{:?}", process::Command::new("echo").arg("child").output().unwrap().stdout.len());\n thread::sleep(time::Duration::from_millis(5)); fs::remove_file("/tmp/b").unwrap(); println!("{:?}", fs::read_dir("/tmp/r").unwrap().count() > 0);\n}\n#[test]\nfn t() {}\n' > src/main.rs; cargo run --quiet --offline; cargo test --quiet --offline 2>&1 | grep -o '[0-9]* passed'`,
+	},
+	{
+		name: "java", needs: []string{"java"},
+		script: `set -eu; printf 'import java.nio.file.*; import java.net.*; import java.util.concurrent.*;\npublic class A { public static void main(String[] a) throws Exception { ServerSocket s = new ServerSocket(0); new Thread(() -> { try { Socket c = s.accept(); c.getOutputStream().write("tcp\\n".getBytes()); c.close(); } catch (Exception e) { } }).start(); System.out.print(new String(new Socket("127.0.0.1", s.getLocalPort()).getInputStream().readAllBytes())); Files.writeString(Path.of("/tmp/j"), "x"); Files.copy(Path.of("/tmp/j"), Path.of("/tmp/k")); System.out.println(FileSystems.getDefault().newWatchService() != null); System.out.print(new String(new ProcessBuilder("echo", "child").start().getInputStream().readAllBytes())); ExecutorService e = Executors.newFixedThreadPool(4); System.out.println(e.submit(() -> 6 * 7).get()); e.shutdown(); System.gc(); } }\n' > A.java; java A.java`,
+	},
+	{
+		name: "editors and multiplexers", needs: []string{"tmux", "vim", "jq"},
+		script: `tmux new -d 'sleep 9'; tmux ls | cut -c1-4; tmux kill-server; vim -es -c 'call setline(1,"vim")' -c 'w! v' -c q; cat v; echo '{"a":[1,2]}' | jq -c .a`,
+	},
+	{
+		name: "ruby", needs: []string{"ruby"},
+		script: `ruby -e 'require "socket"; s=TCPServer.new("127.0.0.1",0); Thread.new{c=s.accept; c.puts "tcp"; c.close}; puts TCPSocket.new("127.0.0.1",s.addr[1]).read; puts %x(echo sub); IO.popen("cat","r+"){|i| i.puts 1; i.close_write; puts i.read}; fork{puts "forked"}; Process.wait'`,
+	},
+	{
+		name: "redis", needs: []string{"redis-server", "redis-cli"},
+		script: `redis-server --port 7001 --daemonize yes --dir /tmp > /dev/null; for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7001 ping 2>/dev/null | grep -q PONG && break; sleep 0.2; done; redis-cli -p 7001 set a 1; redis-cli -p 7001 get a; redis-cli -p 7001 save; redis-cli -p 7001 shutdown`,
+	},
+	{
+		name: "nginx", needs: []string{"nginx", "curl"}, server: true,
+		script: `mkdir n; printf 'user root root; worker_processes 2; pid /tmp/n/p; error_log stderr; events {} http { access_log off; sendfile on; client_body_temp_path /tmp/n/b; proxy_temp_path /tmp/n/x; fastcgi_temp_path /tmp/n/f; uwsgi_temp_path /tmp/n/u; scgi_temp_path /tmp/n/s; server { listen 127.0.0.1:7002; root /tmp/n; } }' > n/c; echo nginx > n/i; head -c 300000 /dev/zero > n/z; nginx -c /tmp/n/c; for i in 1 2 3 4 5 6 7 8 9; do curl -s http://127.0.0.1:7002/i && break; sleep 0.2; done; curl -s http://127.0.0.1:7002/z | wc -c; nginx -c /tmp/n/c -s stop 2>/dev/null`,
+	},
+	{
+		name: "postgres", needs: []string{"initdb", "pg_ctl", "psql"}, server: true,
+		script: `set -e; mkdir d; chown 65534:65534 d; run() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }; run initdb -U p -D d/d > /dev/null; run pg_ctl -D d/d -o '-p 7004 -k /tmp/d' -w -l d/log start > /dev/null; run psql -U p -h /tmp/d -p 7004 -Atc 'create table t(a int); insert into t select generate_series(1,1000); select sum(a) from t' postgres; run pg_ctl -D d/d stop -m fast | tail -1`,
+	},
 }
