@@ -180,9 +180,30 @@ func (s *stager) attachBinds() error {
 		if err := unix.MoveMount(int(s.binds[b.Index].Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("%s: %w", b.Source, err)
 		}
-		s.Spec.Mounts[b.Index].Source = at
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(s.binds[b.Index].Fd()), &fs); err != nil {
+			return fmt.Errorf("%s: %w", b.Source, err)
+		}
+		m := &s.Spec.Mounts[b.Index]
+		m.Source, m.Options = at, keepLocked(m.Options, int64(fs.Flags))
 	}
 	return nil
+}
+
+// keepLocked adds those flags of the source to a bind mount's options that the
+// delegate must not leave out: in the jail's user namespace they cannot be
+// taken away, and a remount without them fails (mount_namespaces(7), locked
+// flags). An engine's /dev/shm, for one, is noexec.
+func keepLocked(options []string, flags int64) []string {
+	for _, f := range []struct {
+		flag int64
+		name string
+	}{{unix.ST_RDONLY, "ro"}, {unix.ST_NOEXEC, "noexec"}} {
+		if flags&f.flag != 0 && !slices.Contains(options, f.name) {
+			options = append(options, f.name)
+		}
+	}
+	return options
 }
 
 func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) {
