@@ -259,3 +259,15 @@ func Entries(name, arch string) ([]Entry, error) {
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, nil
 }
+
+// DenySpecAllow keeps delegates from loading the filter with
+// SECCOMP_FILTER_FLAG_SPEC_ALLOW, which switches the kernel's speculative store
+// bypass mitigation for filtered processes off (seccomp(2)): runc from 1.2 and
+// crun set it when a section lists no flags at all. TSYNC, which both know and
+// imply anyway, is listed so that there is a flag. runc before 1.2 refuses any
+// flag (and never sets SPEC_ALLOW), so this is for delegates whose
+// `features` names known seccomp flags. Since Linux 5.16 the flag matters only
+// with spec_store_bypass_disable=seccomp on the kernel's command line.
+func DenySpecAllow(s *specs.LinuxSeccomp) {
+	s.Flags = []specs.LinuxSeccompFlag{"SECCOMP_FILTER_FLAG_TSYNC"}
+}

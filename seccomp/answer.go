@@ -1,0 +1,143 @@
+package seccomp
+
+import (
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// answer fills in how the call is refused where it is not allowed.
+func (c *call) answer(def answer, ours, incoming *region, n *notes) {
+	for _, r := range incoming.refuse {
+		if r.kills() && r.rank() > def.rank() {
+			c.refuse = append(c.refuse, r)
+		}
+	}
+	for _, r := range ours.refuse {
+		if r.kills() && r.rank() > def.rank() {
+			c.refuse = append(c.refuse, r)
+		}
+	}
+	if slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.args == args{} && !r.rest }) {
+		c.refuseWhole()
+		return
+	}
+	if len(c.refuse) > 0 {
+		// Only some arguments kill. Where such rules overlap libseccomp's
+		// tree picks one of them, and other answers beside them could win
+		// over the kill: all give the strictest, and the default answers
+		// the rest.
+		worst := c.worst()
+		for i := range c.refuse {
+			c.refuse[i].answer = worst
+		}
+		c.settle()
+		return
+	}
+	if def.kills() && !(ours.neverKills() && incoming.neverKills()) {
+		// What is not allowed the default kills, except where ours refuses
+		// softly and the incoming filter does not kill either.
+		for _, r := range ours.refuse {
+			if !r.kills() && !r.rest && ours.spares(r.args) && incoming.spares(r.args) {
+				c.refuse = append(c.refuse, r)
+			}
+		}
+		c.settle()
+		return
+	}
+	if unconditional(c.allow) {
+		return
+	}
+	rest := ours.errno(incoming)
+	switch {
+	case len(c.allow) == 0 && rest != def:
+		c.refuse = append(c.refuse, refusal{answer: rest})
+	case len(c.allow) > 0:
+		for _, r := range ours.refuse {
+			if !r.kills() {
+				c.refuse = append(c.refuse, r)
+			}
+		}
+		if def.kills() && !slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.rest }) {
+			c.refuse = append(c.refuse, refusal{answer: rest, rest: true})
+		}
+		c.settle()
+	}
+}
+
+// worst is the strictest answer among the call's refusals.
+func (c *call) worst() answer {
+	worst := c.refuse[0].answer
+	for _, r := range c.refuse {
+		worst = stricter(worst, r.answer)
+	}
+	return worst
+}
+
+// refuseWhole gives the strictest of the call's refusals to all arguments.
+func (c *call) refuseWhole() {
+	c.refuse = []refusal{{answer: c.worst()}}
+	c.allow = nil
+}
+
+// errno is the plain refusal of a call that neither filter kills.
+func (r *region) errno(incoming *region) answer {
+	for _, x := range []*region{r, incoming} {
+		for _, ref := range x.refuse {
+			if ref.args == (args{}) && !ref.rest && !ref.kills() {
+				return ref.answer
+			}
+		}
+		if !x.def.kills() && x.def.rank() > 0 {
+			return x.def
+		}
+	}
+	return answer{specs.ActErrno, errnoDefault}
+}
+
+// settle drops the answers that libseccomp could mix up with the allowing
+// rules: its tree compares 64-bit arguments in two halves, and < and >= with
+// different actions on one argument share nodes there.
+func (c *call) settle() {
+	runs := [6]bool{}
+	for _, a := range c.allow {
+		for i := range a {
+			runs[i] = runs[i] || a.runs(i)
+		}
+	}
+	clash := func(r refusal) bool {
+		if r.rest && runs[0] {
+			return true
+		}
+		for i := range r.args {
+			if runs[i] && r.args[i].kind != everything || r.args.runs(i) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, r := range c.refuse {
+		if clash(r) && r.kills() {
+			c.refuseWhole() // not sayable beside the allowing rules
+			return
+		}
+	}
+	c.refuse = slices.DeleteFunc(c.refuse, clash)
+}
+
+// untangle drops the rules that libseccomp may not get over beside others.
+func (c *call) untangle(n *notes) {
+	if len(c.allow)+len(c.refuse) < 2 {
+		return
+	}
+	before := len(c.allow)
+	c.allow = slices.DeleteFunc(slices.Clone(c.allow), args.tangles)
+	if len(c.allow) < before {
+		n.inexact = append(n.inexact, c.name)
+	}
+	if slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.kills() && r.tangles() }) {
+		c.refuseWhole()
+		return
+	}
+	c.refuse = slices.DeleteFunc(c.refuse, func(r refusal) bool { return r.tangles() })
+}
