@@ -219,6 +219,15 @@ var damages = []damage{
 		s.hostDevs["0:99"] = true
 		s.addMounts("90 1 0:99 /x /x rw,nosuid,nodev - tmpfs t rw,size=10k,nr_inodes=10\n")
 	}, Broken, "/x"},
+	{"bind mounts", "the engine's shared memory", func(_ *demands, s *seen) {
+		s.hostDevs["0:75"] = true
+		s.mount("/dev/shm").super = []string{"rw", "size=65536k"}
+	}, Holds, "the engine's /dev/shm"},
+	{"bind mounts", "the host's shared memory", func(_ *demands, s *seen) { s.hostDevs["0:75"] = true; s.mount("/dev/shm").super = []string{"rw"} }, Broken, "/dev/shm"},
+	{"bind mounts", "shared memory elsewhere", func(_ *demands, s *seen) {
+		s.hostDevs["0:75"] = true
+		s.mount("/dev/shm").point = "/shm"
+	}, Broken, "/shm"},
 	{"kernel's files", "the host's proc", func(_ *demands, s *seen) { s.mount("/proc").dev = "0:5" }, Broken, "/proc is the host's proc"},
 	{"kernel's files", "writable sysfs", func(_ *demands, s *seen) {
 		s.mount("/sys").options, s.mount("/sys").super = []string{"rw", "nosuid", "nodev", "noexec"}, []string{"rw"}

@@ -140,7 +140,7 @@ func tmpfsSize(s string) (uint64, error) {
 func bindMounts(d *demands, s *seen) outcome {
 	const want = "nosuid and nodev, and owners mapped where writable"
 	var bad []string
-	mapped, readOnly := 0, 0
+	mapped, readOnly, shm := 0, 0, 0
 	for _, m := range s.of(hostMount) {
 		if m.fs == "devtmpfs" {
 			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.point, m.root))
@@ -154,6 +154,8 @@ func bindMounts(d *demands, s *seen) outcome {
 			readOnly++
 		case m.has("idmapped"):
 			mapped++
+		case engineShm(m, uint64(d.jail.Policy.Tmpfs.Size)):
+			shm++
 		default:
 			bad = append(bad, fmt.Sprintf("%s (%s %s of the host) can be written as the host's own ids", m.point, m.fs, m.root))
 		}
@@ -165,6 +167,9 @@ func bindMounts(d *demands, s *seen) outcome {
 	if readOnly > 0 {
 		how = append(how, fmt.Sprintf("%d read-only", readOnly))
 	}
+	if shm > 0 {
+		how = append(how, "the engine's /dev/shm")
+	}
 	switch {
 	case len(bad) > 0:
 		return brokenList(want, bad)
@@ -172,6 +177,15 @@ func bindMounts(d *demands, s *seen) outcome {
 		return holds("nothing of the host's is mounted")
 	}
 	return holds("%s; nosuid, nodev", strings.Join(how, ", "))
+}
+
+// engineShm recognises the memory that an engine lets containers share (Docker
+// --ipc=shareable): a tmpfs with a size, empty but for what jails put there,
+// and that with their own ids. It is not capped by number of files, which the
+// jail's memory limit has to bound.
+func engineShm(m *mount, most uint64) bool {
+	n, err := tmpfsSize(m.value("size"))
+	return path.Clean(m.point) == "/dev/shm" && m.fs == "tmpfs" && m.root == "/" && m.has("noexec") && err == nil && n > 0 && n <= most
 }
 
 // A kernelRule says how one of the kernel's own file systems may be mounted.
