@@ -60,14 +60,15 @@ func pids(p *pass, r *specs.LinuxResources) {
 	switch {
 	case p.update && !given:
 		r.Pids = nil
-	case max == 0 || !p.f.Host.Cgroup.Pids:
-	case !given || *r.Pids.Limit < 0 || *r.Pids.Limit > max:
-		was := ""
-		if given {
-			was = fmt.Sprint(*r.Pids.Limit)
-		}
-		p.bound(resources+"pids.limit", was, fmt.Sprint(max), "a fork bomb stays inside")
+	case max == 0:
+	case given && (*r.Pids.Limit < 0 || *r.Pids.Limit > max):
+		p.bound(resources+"pids.limit", fmt.Sprint(*r.Pids.Limit), fmt.Sprint(max), "a fork bomb stays inside")
 		r.Pids = &specs.LinuxPids{Limit: ptr(max)}
+	case !given && p.f.Host.Cgroup.Pids:
+		p.bound(resources+"pids.limit", "", fmt.Sprint(max), "a fork bomb stays inside")
+		r.Pids = &specs.LinuxPids{Limit: ptr(max)}
+	case !given:
+		r.Pids = nil
 	}
 }
 
@@ -84,46 +85,42 @@ func memoryCap(p *pass) int64 {
 func memory(p *pass, r *specs.LinuxResources) {
 	const field = resources + "memory."
 	limit := memoryCap(p)
-	bounded := limit > 0 && p.f.Host.Cgroup.Memory
 	if r.Memory == nil {
-		if p.update || !bounded {
+		if p.update || limit == 0 || !p.f.Host.Cgroup.Memory {
 			return
 		}
 		r.Memory = &specs.LinuxMemory{}
 	}
 	m := r.Memory
-	if m.Limit != nil && *m.Limit == 0 {
-		m.Limit = nil
+	for _, v := range []**int64{&m.Limit, &m.Swap, &m.Reservation} {
+		if *v != nil && **v == 0 {
+			*v = nil // as good as absent
+		}
 	}
-	if m.Swap != nil && *m.Swap == 0 {
-		m.Swap = nil
-	}
+	given := m.Limit != nil
 	switch {
-	case p.update && m.Limit == nil:
+	case p.update && !given:
 		if m.Swap != nil {
 			// How much swap that means depends on the limit.
 			p.change(report.Resources, report.Dropped, field+"swap", fmt.Sprint(*m.Swap), "", "it is memory and swap together: give both")
 			m.Swap = nil
 		}
-	case bounded:
-		if m.Limit == nil || *m.Limit < 0 || *m.Limit > limit {
-			was := ""
-			if m.Limit != nil && *m.Limit > 0 {
-				was = policy.Size(*m.Limit).String()
-			}
-			p.bound(field+"limit", was, policy.Size(limit).String(), "a memory bomb stays inside")
-			m.Limit = ptr(limit)
-		}
-		swap(p, m, field)
+	case limit == 0:
+	case given && (*m.Limit < 0 || *m.Limit > limit):
+		p.bound(field+"limit", policy.Size(*m.Limit).String(), policy.Size(limit).String(), "a memory bomb stays inside")
+		m.Limit = ptr(limit)
+	case !given && p.f.Host.Cgroup.Memory:
+		p.bound(field+"limit", "", policy.Size(limit).String(), "a memory bomb stays inside")
+		m.Limit = ptr(limit)
 	}
-	if m.Reservation != nil && *m.Reservation == 0 {
-		m.Reservation = nil
+	if limit > 0 && m.Limit != nil {
+		swap(p, m, field)
 	}
 	if m.Reservation != nil {
 		// In version 2 this keeps the jail's memory from being reclaimed
 		// (memory.low), and -1 all of it.
 		most := limit
-		if m.Limit != nil && *m.Limit > 0 {
+		if m.Limit != nil && *m.Limit > 0 && (most == 0 || *m.Limit < most) {
 			most = *m.Limit
 		}
 		if *m.Reservation < 0 || most > 0 && *m.Reservation > most {
@@ -179,9 +176,8 @@ const (
 
 func cpu(p *pass, r *specs.LinuxResources) {
 	const field = resources + "cpu."
-	bounded := p.pol.Limits.CPUs > 0 && p.f.Host.Cgroup.CPU
 	if r.CPU == nil {
-		if p.update || !bounded {
+		if p.update || p.pol.Limits.CPUs == 0 || !p.f.Host.Cgroup.CPU {
 			return
 		}
 		r.CPU = &specs.LinuxCPU{}
@@ -193,7 +189,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 	if c.Period != nil && *c.Period == 0 {
 		c.Period = nil
 	}
-	if bounded {
+	if p.pol.Limits.CPUs > 0 {
 		quota(p, c, field)
 	}
 	if c.RealtimeRuntime != nil && *c.RealtimeRuntime != 0 || c.RealtimePeriod != nil && *c.RealtimePeriod != 0 {
@@ -223,6 +219,9 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 			c.Period = nil
 		}
 		return
+	}
+	if c.Quota == nil && !p.f.Host.Cgroup.CPU {
+		return // nothing to bound, and nothing to bound it with
 	}
 	period := uint64(cpuPeriod)
 	if c.Period != nil {
