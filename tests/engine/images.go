@@ -133,7 +133,7 @@ func (e *Engine) ImportBusybox() error {
 	if err := busyboxTree(&b); err != nil {
 		return err
 	}
-	if err := e.importTar(&b, Busybox, "CMD [\"/bin/sh\"]", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin"); err != nil {
+	if err := e.importTar(bytes.NewReader(b.Bytes()), Busybox, "CMD [\"/bin/sh\"]", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin"); err != nil {
 		return err
 	}
 	b.Reset()
@@ -141,22 +141,34 @@ func (e *Engine) ImportBusybox() error {
 	if err := busyboxTree(&b, entry); err != nil {
 		return err
 	}
-	return e.importTar(&b, NonRoot, "USER 1000:1000", "WORKDIR /home/app", "ENTRYPOINT [\"/entry\"]", "CMD [\"/bin/true\"]",
+	return e.importTar(bytes.NewReader(b.Bytes()), NonRoot, "USER 1000:1000", "WORKDIR /home/app", "ENTRYPOINT [\"/entry\"]", "CMD [\"/bin/true\"]",
 		"ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")
 }
 
+// importTries bounds the attempts at an import. Docker 20.10 unpacks in a child that pivots into the layer's folder and
+// then removes the pivot; on Linux 6.18 that removal is at times refused as busy, whichever runtimes are configured.
+const importTries = 5
+
 // importTar makes an image from a tar archive.
-func (e *Engine) importTar(r io.Reader, name string, changes ...string) error {
+func (e *Engine) importTar(r io.ReadSeeker, name string, changes ...string) error {
 	args := []string{"import"}
 	for _, c := range changes {
 		args = append(args, "--change", c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), workWait)
 	defer cancel()
-	if res := e.DockerInput(ctx, r, append(args, "-", name)...); res.Code != 0 {
-		return fmt.Errorf("make image %s: %s", name, res)
+	for try := 1; ; try++ {
+		if _, err := r.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("make image %s: %w", name, err)
+		}
+		res := e.DockerInput(ctx, r, append(args, "-", name)...)
+		if res.Code == 0 {
+			return nil
+		}
+		if try == importTries || !strings.Contains(res.Stderr, "cleaning up after pivot") {
+			return fmt.Errorf("make image %s: %s", name, res)
+		}
 	}
-	return nil
 }
 
 //go:embed images/work.sh
