@@ -183,3 +183,25 @@ func TestIncomingKillsByDefault(t *testing.T) {
 		t.Errorf("getcwd: %+v", r)
 	}
 }
+
+// Thousands of rules for one call are not compared one by one: it is refused.
+func TestTooManyRules(t *testing.T) {
+	ours, err := OCI(Options{Arch: "amd64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	incoming := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno}
+	for i := range uint64(100000) {
+		incoming.Syscalls = append(incoming.Syscalls, rule(specs.ActAllow, "ioctl", arg(1, specs.OpEqualTo, i)), rule(specs.ActAllow, "getcwd", arg(1, specs.OpNotEqual, i)))
+	}
+	incoming.Syscalls = append(incoming.Syscalls, rule(specs.ActKillProcess, "getcwd", arg(0, specs.OpEqualTo, 7)), rule(specs.ActAllow, "chdir"))
+	got, notes := Intersect(ours, incoming)
+	for name, want := range map[string][]specs.LinuxSyscall{"ioctl": nil, "getcwd": {rule(specs.ActKillProcess, "getcwd")}, "chdir": {rule(specs.ActAllow, "chdir")}} {
+		if r := rulesFor(got, name); len(r) != len(want) || len(r) > 0 && !reflect.DeepEqual(r, want) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if all := strings.Join(notes, "\n"); !strings.Contains(all, "cannot be combined exactly") || !strings.Contains(all, "getcwd, ioctl") {
+		t.Errorf("notes %q", notes)
+	}
+}

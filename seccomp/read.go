@@ -155,8 +155,19 @@ func (s *spec) region(name string) region {
 	return regionOf(r.allow, r.refuse, s.def)
 }
 
+// maxRules is how many rules for one call are looked at. Real profiles have a
+// handful; comparing each with each of thousands would take long.
+const maxRules = 512
+
 // regionOf judges one call's rules under a default action.
 func regionOf(allow []args, refuse []refusal, def answer) region {
+	if len(allow)+len(refuse) > maxRules {
+		worst := answer{specs.ActErrno, errnoDefault}
+		for _, r := range refuse {
+			worst = stricter(worst, r.answer)
+		}
+		return region{def: def, refuse: []refusal{{answer: worst}}, whole: true, vague: true}
+	}
 	out := region{def: def, refuse: refuse}
 	rest := false
 	for _, x := range refuse {

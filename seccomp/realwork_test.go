@@ -33,19 +33,10 @@ type work struct {
 // compares what they print.
 func TestRealWork(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes half a minute: not with -short")
+		t.Skip("takes most of a minute: not with -short")
 	}
-	if os.Getuid() != 0 {
-		t.Skip("needs root to run containers")
-	}
-	runc, err := exec.LookPath("runc")
-	if err != nil {
-		t.Skip("needs runc: ", err)
-	}
+	runc := needRunc(t)
 	dir := t.TempDir()
-	if out, err := startIn(runc, dir, "true", nil); err != nil {
-		t.Skipf("runc does not run containers here: %v: %s", err, out)
-	}
 	for _, w := range realWork {
 		t.Run(w.name, func(t *testing.T) {
 			for _, n := range w.needs {
@@ -77,6 +68,22 @@ func TestRealWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// needRunc skips the test where runc does not run containers.
+func needRunc(t *testing.T) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to run containers")
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		t.Skip("needs runc: ", err)
+	}
+	if out, err := startIn(runc, t.TempDir(), "true", nil); err != nil {
+		t.Skipf("runc does not run containers here: %v: %s", err, out)
+	}
+	return runc
 }
 
 // diffLines shows the lines that differ.
