@@ -1,0 +1,270 @@
+// Package leak drives the runtime binary by itself, without an engine, and tests what it leaves on the host: nothing,
+// after many cycles, after bad input, and after being killed at any step.
+package leak
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var (
+	// runtimePath is the runtime under test.
+	runtimePath string
+	// base is a directory of this run; its name marks everything that the tests make.
+	base string
+)
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		fmt.Println("skipping: jails need root")
+		os.Exit(0)
+	}
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	var err error
+	if runtimePath, err = engine.UnderTest(); err != nil {
+		return 1, err
+	}
+	defer engine.RemoveBuilt()
+	if base, err = os.MkdirTemp("/var/tmp", "agentjail-leak-"); err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(base)
+	if err := os.Chmod(base, 0o711); err != nil {
+		return 1, err
+	}
+	// Containers' first processes come to this one when the runtime that made them ends, as they do to a shim.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 1, err
+	}
+	if err := makeRootfs(filepath.Join(base, "rootfs")); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// makeRootfs unpacks the busybox image.
+func makeRootfs(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := engine.BusyboxTree(&b); err != nil {
+		return err
+	}
+	cmd := exec.Command("tar", "-C", dir, "--numeric-owner", "-xpf", "-")
+	cmd.Stdin = &b
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("unpack the image: %w: %s", err, out)
+	}
+	return nil
+}
+
+// A object is a piece of config.json.
+type object = map[string]any
+
+// spec is a config.json as an engine writes it, without limits of its own. Its cgroup lies below the run's own.
+func spec(id string, args ...string) object {
+	return object{
+		"ociVersion": "1.0.2",
+		"process": object{
+			"user": object{"uid": 0, "gid": 0}, "args": args, "cwd": "/",
+			"env":             []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
+			"capabilities":    object{"bounding": []string{"CAP_CHOWN", "CAP_KILL"}, "effective": []string{"CAP_CHOWN"}, "permitted": []string{"CAP_CHOWN"}},
+			"noNewPrivileges": false,
+		},
+		"root":     object{"path": filepath.Join(base, "rootfs"), "readonly": false},
+		"hostname": "leak",
+		"mounts": []object{
+			{"destination": "/proc", "type": "proc", "source": "proc", "options": []string{"nosuid", "noexec", "nodev"}},
+			{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
+			{"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+			{"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": []string{"nosuid", "noexec", "nodev", "ro"}},
+			{"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": []string{"ro", "nosuid", "noexec", "nodev"}},
+			{"destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": []string{"nosuid", "noexec", "nodev"}},
+			{"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": []string{"nosuid", "noexec", "nodev", "mode=1777", "size=65536k"}},
+		},
+		"linux": object{
+			"cgroupsPath": "/" + filepath.Base(base) + "/" + id,
+			"namespaces":  []object{{"type": "mount"}, {"type": "network"}, {"type": "uts"}, {"type": "pid"}, {"type": "ipc"}},
+			"resources":   object{"devices": []object{{"allow": false, "access": "rwm"}}},
+		},
+	}
+}
+
+// bundle writes s as a bundle and returns its directory.
+func bundle(t testing.TB, s object) string {
+	t.Helper()
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rawBundle(t, text)
+}
+
+func rawBundle(t testing.TB, text []byte) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(base, "bundle-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A result is what one call of the runtime gave.
+type result struct {
+	args   []string
+	out    string
+	code   int // -1 when a signal ended it
+	signal syscall.Signal
+	maxRSS int64 // bytes
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("%s: exit code %d, signal %v: %s", strings.Join(r.args, " "), r.code, r.signal, r.out)
+}
+
+// callWait bounds one call.
+const callWait = 2 * time.Minute
+
+// A caller calls the runtime. The zero value calls runtimePath.
+type caller struct {
+	path string
+	env  []string
+	// private gives the call a mount namespace of its own, for input that could hurt the host if it were accepted.
+	private bool
+}
+
+// call runs the runtime with the run's own state directory and waits for it. Standard output and error are a file: what
+// a container inherits must not keep a pipe open.
+func (c caller) call(t testing.TB, args ...string) result {
+	t.Helper()
+	path := c.path
+	if path == "" {
+		path = runtimePath
+	}
+	out, err := os.CreateTemp(base, "out-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(out.Name())
+	defer out.Close()
+	cmd := exec.Command(path, append([]string{"--root", filepath.Join(base, "state")}, args...)...)
+	cmd.Env = append(os.Environ(), c.env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if c.private {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // Go makes every mount private there
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(callWait, func() { _ = cmd.Process.Kill() })
+	err = cmd.Wait()
+	if !timer.Stop() {
+		t.Fatalf("%v hangs", args)
+	}
+	text, rerr := os.ReadFile(out.Name())
+	if rerr != nil {
+		t.Fatal(rerr)
+	}
+	r := result{args: args, out: strings.TrimSpace(string(text))}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		r.code = exit.ExitCode()
+		if ws := exit.Sys().(syscall.WaitStatus); ws.Signaled() {
+			r.signal = ws.Signal()
+		}
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		r.maxRSS = ru.Maxrss << 10
+	}
+	return r
+}
+
+func (c caller) must(t testing.TB, args ...string) string {
+	t.Helper()
+	r := c.call(t, args...)
+	if r.code != 0 || r.signal != 0 {
+		t.Fatal(r)
+	}
+	return r.out
+}
+
+// create makes a container and returns its first process.
+func (c caller) create(t testing.TB, id, dir string) int {
+	t.Helper()
+	pidFile := filepath.Join(dir, "pid")
+	c.must(t, "create", "--bundle", dir, "--pid-file", pidFile, id)
+	return readPid(t, pidFile)
+}
+
+func readPid(t testing.TB, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+// reap waits for the end of a container's first process, as a shim does, and returns its exit code, -1 for a signal.
+func reap(t testing.TB, pid int) int {
+	t.Helper()
+	// A pidfd becomes readable when the process ends (pidfd_open(2)): the wait below then cannot hang.
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatalf("pidfd of %d: %v", pid, err)
+	}
+	defer unix.Close(fd)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(callWait.Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		if n != 1 {
+			t.Fatalf("process %d does not end: %v", pid, err)
+		}
+		break
+	}
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, 0, nil); err != nil {
+		t.Fatalf("wait for %d: %v", pid, err)
+	}
+	return ws.ExitStatus()
+}
+
+// newID makes an id that belongs to this run.
+func newID(n int) string { return fmt.Sprintf("%s-%d", filepath.Base(base), n) }
