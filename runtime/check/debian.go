@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Bounds on what is read of the package manager's files, in bytes.
@@ -84,8 +85,8 @@ func debianVersion(path, name string) string {
 }
 
 var (
-	cvePattern = regexp.MustCompile(`CVE-\d{4}-\d{4,7}`)
-	rebuild    = regexp.MustCompile(`\+b\d+$`)
+	cvePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`CVE-\d{4}-\d{4,7}`) })
+	rebuild    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\+b\d+$`) })
 )
 
 // changelogFixes lists the CVE numbers in a Debian changelog, provided that it
@@ -106,10 +107,10 @@ func changelogFixes(path, version string) []string {
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	// A rebuild without changes ("+b4") has the changelog of what was rebuilt.
-	if !strings.Contains(first, "("+rebuild.ReplaceAllString(version, "")+")") {
+	if !strings.Contains(first, "("+rebuild().ReplaceAllString(version, "")+")") {
 		return nil
 	}
-	return cvePattern.FindAllString(string(text), -1)
+	return cvePattern().FindAllString(string(text), -1)
 }
 
 // debianAtLeast says whether version a is b or later.

@@ -36,7 +36,7 @@ func TestParseRelease(t *testing.T) {
 // TestFlawTable: every entry can be read and has a fix.
 func TestFlawTable(t *testing.T) {
 	for _, f := range flaws {
-		if !cvePattern.MatchString(f.cve) || f.what == "" || f.in == "" || len(f.fixed) == 0 {
+		if !cvePattern().MatchString(f.cve) || f.what == "" || f.in == "" || len(f.fixed) == 0 {
 			t.Errorf("%s is incomplete", f.cve)
 		}
 		for _, v := range append(slices.Clone(f.fixed), f.since) {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // release is a version number: major, minor, patch, and the number of a release
@@ -14,12 +15,15 @@ type release [4]int
 
 const final = math.MaxInt32
 
-var releasePattern = regexp.MustCompile(`^v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[-~.]?rc\.?(\d{1,6}))?`)
+// Compiled when needed, as all patterns here: every start of a jail would pay for it.
+var releasePattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^v?(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?(?:[-~.]?rc\.?(\d{1,6}))?`)
+})
 
 // parseRelease reads the beginning of a version text such as "1.1.5+ds1",
 // "1.4.0-rc.2" or "1.8".
 func parseRelease(s string) (release, bool) {
-	m := releasePattern.FindStringSubmatch(s)
+	m := releasePattern().FindStringSubmatch(s)
 	if m == nil {
 		return release{}, false
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"agentjail.dev/runtime/install/rootowned"
@@ -63,7 +64,7 @@ func CheckBinary(path string) error {
 var checkBinary = CheckBinary
 
 // runtimeName is what Docker can take as an option's value and agentjail as a profile's name.
-var runtimeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+var runtimeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) })
 
 func (o *DockerOptions) complete() error {
 	if o.Config == "" {
@@ -84,7 +85,7 @@ func (o *DockerOptions) complete() error {
 	var names []string
 	for _, r := range o.Runtimes {
 		switch {
-		case !runtimeName.MatchString(r.Name):
+		case !runtimeName().MatchString(r.Name):
 			return fmt.Errorf("runtime name %q: at most 64 letters, digits, dots, underscores and dashes are allowed", r.Name)
 		case r.Name == "runc" || strings.HasPrefix(r.Name, "io.containerd."):
 			return fmt.Errorf("runtime name %q is Docker's own", r.Name)

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -80,14 +79,15 @@ type Jail struct {
 // Store is the folder of all jails' state.
 type Store struct{ Root string }
 
-var idPattern = regexp.MustCompile(`^[\w+.-]+$`)
+// idChars are what ids consist of (runc's ^[\w+-\.]+$).
+const idChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-"
 
 // CheckID refuses ids that could not be a file's name, with runc's message.
 func CheckID(id string) error {
 	if id == "" {
 		return errors.New("container id cannot be empty")
 	}
-	if id == "." || id == ".." || len(id) > 1024 || !idPattern.MatchString(id) {
+	if id == "." || id == ".." || len(id) > 1024 || strings.Trim(id, idChars) != "" {
 		return fmt.Errorf("invalid container ID format: %q", id)
 	}
 	return nil
