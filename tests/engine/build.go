@@ -27,7 +27,7 @@ func ModuleRoot() (string, error) {
 	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
 }
 
-// Build compiles a package of this module into a static binary at out. Go's own cache makes a second call quick.
+// Build compiles a package of this module into a static binary at out, as make build does. Go's own cache makes a second call quick.
 func Build(pkg, out string, flags ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -36,7 +36,7 @@ func Build(pkg, out string, flags ...string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", out}, flags...)
+	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-ldflags=-s -w", "-o", out}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
