@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/check"
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/jail"
+)
+
+// call runs the program's command line in this process, with the built-in
+// policy.
+func call(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	app := newApp()
+	var out bytes.Buffer
+	app.Writer = &out
+	err := app.Run(append([]string{"agentjail", "--config", filepath.Join(t.TempDir(), "none.toml")}, args...))
+	return out.String(), err
+}
+
+// status is the exit status that main makes of an error.
+func status(err error) int {
+	var ee *jail.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ee):
+		return ee.Code
+	}
+	return 1
+}
+
+func testBundle(t *testing.T, mounts string) string {
+	t.Helper()
+	if _, err := delegate.Resolve("auto"); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "rootfs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := `{"ociVersion": "1.0.2", "process": {"args": ["sh"], "cwd": "/", "user": {"uid": 0, "gid": 0},
+		"capabilities": {"bounding": ["CAP_SYS_ADMIN"]}}, "root": {"path": "rootfs"}, "mounts": [
+		{"destination": "/proc", "type": "proc", "source": "proc"},
+		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}` + mounts + `],
+		"linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}]}, "unheardOf": 1}`
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestExplainCommand(t *testing.T) {
+	dir := testBundle(t, "")
+	text, err := call(t, "explain", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ring 2, resources\n", "ring 1, access\n", "ring 0, kernel surface\n", "  lost     process.capabilities: CAP_SYS_ADMIN -> none"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	text, err = call(t, "explain", "--json", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x struct {
+		Refused string
+		Report  struct{ Changes []map[string]any }
+		Spec    map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &x); err != nil {
+		t.Fatal(err)
+	}
+	if x.Refused != "" || len(x.Report.Changes) == 0 || x.Spec["unheardOf"] == nil || x.Spec["linux"] == nil {
+		t.Errorf("refused %q, %d changes, spec %v", x.Refused, len(x.Report.Changes), x.Spec)
+	}
+}
+
+func TestExplainCommandRefuses(t *testing.T) {
+	dir := testBundle(t, `, {"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`)
+	if _, err := call(t, "explain", dir); status(err) != 1 || !strings.Contains(err.Error(), "/etc") {
+		t.Errorf("the bundle's refusal: %v", err)
+	}
+	text, err := call(t, "explain", "--json", dir)
+	if status(err) != 1 {
+		t.Errorf("exit status %d", status(err))
+	}
+	var x struct{ Refused string }
+	if err := json.Unmarshal([]byte(text), &x); err != nil || !strings.Contains(x.Refused, "/etc") {
+		t.Errorf("%v in %s", err, text)
+	}
+	for _, args := range [][]string{{"explain"}, {"explain", "a", "b"}, {"explain", t.TempDir()}} {
+		if _, err := call(t, args...); status(err) != 1 {
+			t.Errorf("%v: exit status %d", args, status(err))
+		}
+	}
+}
+
+func TestCheckCommand(t *testing.T) {
+	text, err := call(t, "check", "--json")
+	var r check.Report
+	if jerr := json.Unmarshal([]byte(text), &r); jerr != nil {
+		t.Fatal(jerr)
+	}
+	if r.CanStart != (status(err) == 0) {
+		t.Errorf("canStart is %v, and the exit status %d", r.CanStart, status(err))
+	}
+	text, _ = call(t, "check")
+	if lines := strings.Count(text, "\n"); lines != len(r.Results)+1 {
+		t.Errorf("%d lines for %d results:\n%s", lines, len(r.Results), text)
+	}
+	if _, err := call(t, "check", "surplus"); err == nil {
+		t.Error("an argument is taken")
+	}
+}
+
+func TestInspectCommandRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                        "exactly 1 argument",
+		"no-such-jail-as-this":    "no jail has the id",
+		"../../etc":               "invalid container ID",
+		"one-jail-as two-jail-as": "exactly 1 argument",
+	} {
+		_, err := call(t, append([]string{"inspect"}, strings.Fields(args)...)...)
+		if status(err) != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+	}
+}
