@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,7 +135,7 @@ type capsRecord struct {
 // folder cacheDir.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	rec := capsRecord{File: fileID{r.stat.Dev, r.stat.Ino, r.stat.Mtim.Nano(), r.stat.Size}}
-	cache := filepath.Join(cacheDir, "delegate-"+r.Name+".json")
+	cache := filepath.Join(cacheDir, r.cacheName())
 	if data, err := bundle.ReadFile(cache, 1<<16); err == nil {
 		var old capsRecord
 		if json.Unmarshal(data, &old) == nil && old.File == rec.File {
@@ -151,6 +152,13 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 		_ = bundle.WriteFile(cache, data, 0o600)
 	}
 	return rec.Caps, nil
+}
+
+// cacheName tells delegates apart that are used in turn and have one name.
+func (r *Runtime) cacheName() string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(r.Path))
+	return fmt.Sprintf("delegate-%s-%08x.json", r.Name, sum.Sum32())
 }
 
 func (r *Runtime) ask() (Caps, error) {
