@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// captureRuntime is a runtime that keeps a copy of the bundle's config.json and is runc otherwise.
+const captureRuntime = `#!/bin/sh
+bundle=. before=
+for a; do
+	case $before in --bundle | -b) bundle=$a ;; esac
+	before=$a
+done
+case " $* " in *" create "*) cp "$bundle/config.json" "%s" ;; esac
+exec runc "$@"
+`
+
+// capture says where the bundle that Docker really makes was kept, and for which container. That container stays, ended:
+// its host name and resolver files are mounted into what is measured.
+type capture struct {
+	id   string
+	spec specs.Spec
+}
+
+// captureBundle lets Docker make a bundle.
+func captureBundle(ctx context.Context, e *engine.Engine, runtime, file string) (*capture, error) {
+	r := e.Docker(ctx, "create", "--runtime", runtime, engine.Busybox, "true")
+	if r.Code != 0 {
+		return nil, fmt.Errorf("make a container to copy the bundle of: %s", r)
+	}
+	c := &capture{id: strings.TrimSpace(r.Stdout)}
+	if r := e.Docker(ctx, "start", "--attach", c.id); r.Code != 0 {
+		return nil, fmt.Errorf("run a container to copy the bundle of: %s", r)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("the bundle that Docker made: %w", err)
+	}
+	if err := json.Unmarshal(data, &c.spec); err != nil {
+		return nil, fmt.Errorf("the bundle that Docker made: %w", err)
+	}
+	// Docker plugs its network in by a hook. Bare delegates would run it and agentjail drops it: nobody does here.
+	c.spec.Hooks = nil
+	c.spec.Process.Args = []string{"/bin/true"}
+	if c.spec.Linux.Seccomp == nil {
+		return nil, fmt.Errorf("Docker set no seccomp profile: there is nothing to compare with")
+	}
+	return c, nil
+}
+
+// A rootfs is an image mounted as Docker's overlay2 driver does it: a read-only layer below a writable one.
+type rootfs struct{ lower string }
+
+// newRootfs unpacks the image once.
+func newRootfs(dir string) (*rootfs, error) {
+	r := &rootfs{lower: filepath.Join(dir, "lower")}
+	if err := os.MkdirAll(r.lower, 0o755); err != nil {
+		return nil, err
+	}
+	var tree bytes.Buffer
+	if err := engine.BusyboxTree(&tree); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("tar", "-x", "-C", r.lower)
+	cmd.Stdin = &tree
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("unpack the image: %w: %s", err, out)
+	}
+	return r, nil
+}
+
+// mount makes dir/merged.
+func (r *rootfs) mount(dir string) (string, error) {
+	for _, d := range []string{"diff", "work", "merged"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return "", err
+		}
+	}
+	merged := filepath.Join(dir, "merged")
+	opts := "lowerdir=" + r.lower + ",upperdir=" + filepath.Join(dir, "diff") + ",workdir=" + filepath.Join(dir, "work")
+	if err := unix.Mount("overlay", merged, "overlay", 0, opts); err != nil {
+		return "", fmt.Errorf("mount the image: %w", err)
+	}
+	return merged, nil
+}
+
+// clone copies a spec.
+func clone(s *specs.Spec) *specs.Spec {
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	out := new(specs.Spec)
+	if err := json.Unmarshal(data, out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// writeBundle makes a bundle in dir with a mounted root. change may be nil.
+func writeBundle(dir string, r *rootfs, spec *specs.Spec, change func(*specs.Spec)) error {
+	merged, err := r.mount(dir)
+	if err != nil {
+		return err
+	}
+	s := clone(spec)
+	s.Root.Path = merged
+	if change != nil {
+		change(s)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "config.json"), data, 0o600)
+}

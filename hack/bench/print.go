@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// verbOrder is how verbs follow each other in a life.
+var verbOrder = []string{"create", "start", "wait", "delete", "exec"}
+
+// print writes the tables for people.
+func (r *results) print(w io.Writer) {
+	fmt.Fprintf(w, "Linux %s, %d processors, cgroup %s, %s, %s\n", r.Host.Kernel, r.Host.CPUs, r.Host.Cgroup, r.Host.Engine, r.Host.Go)
+	fmt.Fprintf(w, "%d rounds (%d of whole docker runs); medians; in brackets the 95 %% interval\n", r.Rounds, r.DockerRounds)
+	r.printComparisons(w)
+	r.printVerbs(w)
+	r.printStations(w)
+}
+
+func (r *results) printComparisons(w io.Writer) {
+	fmt.Fprint(w, "\nRatios and differences\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "delegate\twhat\tratio\tmore ms\tmore CPU ms\ttarget")
+	for _, c := range r.Comparisons {
+		target := c.Target
+		if c.Met != nil {
+			target += map[bool]string{true: ": met", false: ": MISSED"}[*c.Met]
+		}
+		cpu := ""
+		if c.CPU != 0 {
+			cpu = fmt.Sprintf("%+.1f", c.CPU)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f, %.2f]\t%+.1f [%+.1f, %+.1f]\t%s\t%s\n", c.Delegate, c.What,
+			c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.Difference.Value, c.Difference.Low, c.Difference.High, cpu, target)
+	}
+	t.Flush()
+}
+
+func (r *results) printVerbs(w io.Writer) {
+	fmt.Fprint(w, "\nMilliseconds by verb, on this machine in this run\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "measure\tdelegate\tsubject\twhole\tCPU\t")
+	for _, v := range verbOrder {
+		fmt.Fprint(t, v+"\t")
+	}
+	fmt.Fprintln(t)
+	for _, m := range r.Subjects {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%.1f\t", m.Measure, m.Delegate, m.Kind, m.Wall.Value, m.CPU)
+		for _, v := range verbOrder {
+			if i, ok := m.Verbs[v]; ok {
+				fmt.Fprintf(t, "%.1f", i.Value)
+			}
+			fmt.Fprint(t, "\t")
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
+}
+
+// printStations tells where agentjail's own time goes. What a verb took beyond its stations is the start of the program,
+// its options and policy, and for verbs that the delegate takes over, the delegate.
+func (r *results) printStations(w io.Writer) {
+	if len(r.Stations) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nWhere agentjail's time goes, in milliseconds (with the bundle as Docker makes it)\n")
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "delegate\tverb\tstation\tmedian")
+	for _, m := range r.Subjects {
+		if m.Kind != jailedDocker {
+			continue
+		}
+		for _, v := range verbOrder {
+			whole, ok := m.Verbs[v]
+			if !ok || v == "wait" {
+				continue
+			}
+			own, all := 0.0, 0.0
+			for _, s := range r.Stations {
+				if s.Measure != m.Measure || s.Delegate != m.Delegate || s.Kind != m.Kind || s.Verb != v {
+					continue
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", s.Delegate, v, s.Station, s.Median)
+				all += s.Median
+				if ownStation(s.Station) {
+					own += s.Median
+				}
+			}
+			fmt.Fprintf(t, "%s\t%s\t= own stations\t%.2f\n", m.Delegate, v, own)
+			fmt.Fprintf(t, "%s\t%s\t= beyond the stations\t%.2f\n", m.Delegate, v, whole.Value-all)
+		}
+	}
+	t.Flush()
+}
