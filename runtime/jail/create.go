@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -191,9 +192,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
 	crash.Point("create.staged")
-	// An engine's own folder for this container shows the jail's root. A plain
-	// folder of somebody's may serve several containers, and stays as it is.
-	if !o.PlainRoot && (len(p.engine.Storage) > 0 || stage.IsMount(p.rootfs)) {
+	if !o.PlainRoot && w.engineSeesRoot(p) {
 		j.EngineRoot, j.EngineRootDev = p.b.Spec.Root.Path, st.Dev
 	}
 	done()
@@ -258,6 +257,14 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return w.finishRun(o, j, d, tty)
 	}
 	return nil
+}
+
+// engineSeesRoot says whether the jail's root is to be mounted over the
+// engine's: over a folder that an engine made for this container alone. A plain
+// folder of somebody's may serve several containers, and stays as it is.
+func (w *Way) engineSeesRoot(p *prepared) bool {
+	path := p.b.Spec.Root.Path
+	return len(p.engine.Storage) > 0 || stage.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
 }
 
 // createArgs are the delegate's arguments. Options of the engine that would
@@ -338,6 +345,9 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		s.Root.Path = filepath.Join(p.b.Dir, s.Root.Path)
 	}
 	s.Root.Path = filepath.Clean(s.Root.Path)
+	if s.Root.Path == "/" && !plainRoot {
+		return p, errors.New("refused: root.path is the host's own root (`agentjail sandbox` runs a command over it)")
+	}
 	if p.rootfs, err = stage.OpenDir(s.Root.Path); err != nil {
 		return p, fmt.Errorf("rootfs: %w", err)
 	}
