@@ -135,7 +135,7 @@ func passCommand(name, usage, args string, flags ...cli.Flag) *cli.Command {
 			out = append(out, c.Args().Slice()...)
 			switch name {
 			case "list":
-				return w.PassAny(out)
+				return w.List(c.String("format"), c.Bool("quiet"))
 			case "state":
 				return w.State(c.Args().First())
 			}

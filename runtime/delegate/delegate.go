@@ -118,6 +118,8 @@ type Caps struct {
 	OCIMax     string   `json:"ociMax"`  // newest specification it knows; "" before runc 1.1
 	Namespaces []string `json:"namespaces"`
 	TimeNS     bool     `json:"timeNS"`
+	// SeccompFlags says that a filter's flags can be chosen (runc 1.2, crun).
+	SeccompFlags bool `json:"seccompFlags"`
 }
 
 // fileID tells a binary from its successor after an upgrade.
@@ -127,18 +129,22 @@ type fileID struct {
 }
 
 type capsRecord struct {
+	Form int // capsForm of the program that wrote it
 	File fileID
 	Caps Caps
 }
 
+// capsForm changes with Caps.
+const capsForm = 2
+
 // Capabilities asks the delegate, or the record of an earlier answer in the
 // folder cacheDir.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
-	rec := capsRecord{File: fileID{r.stat.Dev, r.stat.Ino, r.stat.Mtim.Nano(), r.stat.Size}}
+	rec := capsRecord{Form: capsForm, File: fileID{r.stat.Dev, r.stat.Ino, r.stat.Mtim.Nano(), r.stat.Size}}
 	cache := filepath.Join(cacheDir, r.cacheName())
 	if data, err := bundle.ReadFile(cache, 1<<16); err == nil {
 		var old capsRecord
-		if json.Unmarshal(data, &old) == nil && old.File == rec.File {
+		if json.Unmarshal(data, &old) == nil && old.Form == rec.Form && old.File == rec.File {
 			return old.Caps, nil
 		}
 	}
@@ -175,6 +181,7 @@ func (r *Runtime) ask() (Caps, error) {
 	c.OCIMax = f.OCIVersionMax
 	if f.Linux != nil {
 		c.Namespaces = f.Linux.Namespaces
+		c.SeccompFlags = f.Linux.Seccomp != nil && len(f.Linux.Seccomp.KnownFlags) > 0
 	}
 	for _, ns := range c.Namespaces {
 		c.TimeNS = c.TimeNS || ns == "time"

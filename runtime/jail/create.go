@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/seccomp"
 )
 
 // CreateOptions are the options of create and run.
@@ -399,6 +400,9 @@ func (w *Way) tell(r *report.Report) {
 // dialect takes from the spec what this delegate would stumble over, to be done
 // by ourselves.
 func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
+	if caps.SeccompFlags && s.Linux.Seccomp != nil && len(s.Linux.Seccomp.Flags) == 0 {
+		seccomp.DenySpecAllow(s.Linux.Seccomp)
+	}
 	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
 	if i < 0 || caps.TimeNS {
 		return delegate.Time{}

@@ -235,12 +235,3 @@ func ownStdio(uid, gid uint32) {
 		}
 	}
 }
-
-// PassAny hands a verb about no single container to the policy's delegate.
-func (w *Way) PassAny(args []string) error {
-	d, err := delegate.Resolve(w.Policy.Delegate)
-	if err != nil {
-		return err
-	}
-	return d.Exec(append(w.Globals.Args(), args...))
-}

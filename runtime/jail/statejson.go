@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 
@@ -25,22 +24,9 @@ func (w *Way) State(id string) error {
 	if err != nil {
 		return err
 	}
-	t, err := w.inTime(j)
+	s, err := w.askState(d, j)
 	if err != nil {
 		return err
-	}
-	out, code, err := capture(d, append(w.Globals.Args(), "state", id), t)
-	if err != nil {
-		return err
-	}
-	if code != 0 {
-		return &ExitError{code}
-	}
-	var s map[string]any
-	dec := json.NewDecoder(bytes.NewReader(out))
-	dec.UseNumber()
-	if err := dec.Decode(&s); err != nil {
-		return fmt.Errorf("reading the delegate's state: %w", err)
 	}
 	s["bundle"] = j.Bundle
 	if _, has := s["rootfs"]; has && j.EngineRoot != "" {

@@ -1,0 +1,95 @@
+package jail
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/state"
+)
+
+// List prints the containers of the delegate's root in runc's forms. A delegate
+// that does not know of time namespaces takes live jails for stopped when it
+// looks from outside: those are asked one by one, from inside.
+func (w *Way) List(format string, quiet bool) error {
+	if format != "" && format != "table" && format != "json" {
+		return errors.New("invalid format option: table or json")
+	}
+	d, err := delegate.Resolve(w.Policy.Delegate)
+	if err != nil {
+		return err
+	}
+	out, code, err := capture(d, append(w.Globals.Args(), "list", "--format", "json"), delegate.Time{})
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return &ExitError{code}
+	}
+	var items []map[string]any
+	dec := json.NewDecoder(bytes.NewReader(out))
+	dec.UseNumber()
+	if err := dec.Decode(&items); err != nil {
+		return fmt.Errorf("reading the delegate's list: %w", err)
+	}
+	for _, it := range items {
+		id, _ := it["id"].(string)
+		j, err := w.find(id)
+		if err != nil || j == nil {
+			continue
+		}
+		it["bundle"] = j.Bundle
+		if !j.OwnTime || !j.InitAlive() {
+			continue
+		}
+		if s, err := w.askState(d, j); err == nil {
+			it["status"], it["pid"] = s["status"], s["pid"]
+		}
+	}
+	switch {
+	case quiet:
+		for _, it := range items {
+			fmt.Fprintln(os.Stdout, it["id"])
+		}
+		return nil
+	case format == "json":
+		return json.NewEncoder(os.Stdout).Encode(items)
+	}
+	t := tabwriter.NewWriter(os.Stdout, 12, 1, 3, ' ', 0)
+	fmt.Fprint(t, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER\n")
+	for _, it := range items {
+		created := fmt.Sprint(it["created"])
+		if c, err := time.Parse(time.RFC3339Nano, created); err == nil {
+			created = c.Format(time.RFC3339Nano)
+		}
+		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it["id"], it["pid"], it["status"], it["bundle"], created, it["owner"])
+	}
+	return t.Flush()
+}
+
+// askState is the delegate's state of a jail.
+func (w *Way) askState(d *delegate.Runtime, j *state.Jail) (map[string]any, error) {
+	t, err := w.inTime(j)
+	if err != nil {
+		return nil, err
+	}
+	out, code, err := capture(d, append(w.Globals.Args(), "state", j.ID), t)
+	if err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, &ExitError{code}
+	}
+	var s map[string]any
+	dec := json.NewDecoder(bytes.NewReader(out))
+	dec.UseNumber()
+	if err := dec.Decode(&s); err != nil {
+		return nil, fmt.Errorf("reading the delegate's state: %w", err)
+	}
+	return s, nil
+}
