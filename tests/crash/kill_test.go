@@ -161,3 +161,21 @@ func TestSameIDTwice(t *testing.T) {
 		t.Fatalf("the first is broken: start: status %d\n%s", code, text)
 	}
 }
+
+// TestListShowsTheLiving: also with a delegate that looks at its containers from
+// another time namespace.
+func TestListShowsTheLiving(t *testing.T) {
+	id := fmt.Sprintf("crash%d-list", os.Getpid())
+	defer cleanUp(t, id)
+	for _, v := range verbs(id)[:2] {
+		if code, text := agentjail(t, nil, v...); code != 0 {
+			t.Fatalf("%v: status %d\n%s", v, code, text)
+		}
+	}
+	for _, args := range [][]string{{"list"}, {"list", "--format", "json"}, {"state", id}} {
+		out, err := command(nil, args...).Output()
+		if err != nil || !strings.Contains(string(out), "running") || !strings.Contains(string(out), bundle) {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
