@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -197,5 +198,25 @@ func TestJoinForeign(t *testing.T) {
 	sealed(t, "joined", decode[links](d, lines[0]))
 	if decode[map[string]outcome](d, lines[1])["tcp,127.0.0.1:7000"].Errno == "" {
 		t.Error("the jail reaches a server in the other container's network")
+	}
+}
+
+// TestAbstractSocket: sockets without a file, which a network namespace shares, are the host's own
+// (CVE-2020-15257: the shim listened on one).
+func TestAbstractSocket(t *testing.T) {
+	d := docker.For(t)
+	name := fmt.Sprintf("e2e-%d", os.Getpid())
+	var l net.Listener
+	err := d.InNetns(func() (err error) {
+		l, err = net.Listen("unix", "@"+name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	got := probe[map[string]outcome](d, []string{"--network", "host", "-e", "PROBE_ABSTRACT=@" + name}, "attempts", "abstract_shim_socket")
+	if o := got["abstract_shim_socket"]; o.Errno != "ECONNREFUSED" && !refused("", o) {
+		t.Errorf("the jail connects to the host's socket: %+v", o)
 	}
 }

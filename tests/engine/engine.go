@@ -259,6 +259,12 @@ func (e *Engine) DockerdPID() int { return e.dockerd.cmd.Process.Pid }
 // Socket is the path of dockerd's API socket.
 func (e *Engine) Socket() string { return e.path("docker.sock") }
 
+// DaemonConfig is the path of dockerd's daemon.json.
+func (e *Engine) DaemonConfig() string { return e.path("daemon.json") }
+
+// Pidfile is the path of the file with dockerd's process id.
+func (e *Engine) Pidfile() string { return e.path("docker.pid") }
+
 // ping asks dockerd whether it is there.
 func (e *Engine) ping(ctx context.Context) error {
 	client := http.Client{Transport: &http.Transport{

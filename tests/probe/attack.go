@@ -26,8 +26,9 @@ func attack([]string) (any, error) {
 		}
 		if f, err := os.OpenFile(p+"/mem", os.O_RDWR, 0); err == nil {
 			f.Close()
-			if pid != 1 { // the jail's own init is the agent's own process
-				broke[fmt.Sprintf("open %s/mem", p)] = linkText(p + "/exe")
+			// The jail's other processes are the agent's own.
+			if ns := linkText(p + "/ns/user"); ns != linkText("/proc/self/ns/user") {
+				broke[fmt.Sprintf("open %s/mem", p)] = linkText(p+"/exe") + " in " + ns
 			}
 		}
 		// CVE-2019-5736 and -2024-21626: the runtime's binary or a directory of the host behind a link.

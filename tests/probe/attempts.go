@@ -335,5 +335,5 @@ func abstractHost() error {
 	if err != nil {
 		return err
 	}
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + name})
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 }

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestMapNobody: with userns.map = "nobody" container root is the host's nobody, and everything works as before.
+func TestMapNobody(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	rt := "--runtime=agentjail-nobody"
+	w := decode[who](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "identity"))
+	f := strings.Fields(w.UIDMap)
+	if len(f) != 6 || f[0] != "0" || f[1] != "65534" || f[2] != "1" {
+		t.Errorf("id map %q", w.UIDMap)
+	}
+	dir := folder(t, 1000)
+	eq(t, "work in a folder", d.Must("run", "--rm", rt, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/new; touch /etc/new; stat -c %u /w/new /etc/new /home/app"), "0\n0\n1000")
+	got, _ := owner(t, filepath.Join(dir, "new"))
+	eq(t, "owner", got, "1000:1000")
+	eq(t, "as a user", d.Must("run", "--rm", rt, "-u", "1000", "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/user; id -u"), "1000")
+	id := d.Detached(rt, engine.Busybox, "sleep", "3600")
+	eq(t, "exec", d.Must("exec", id, "sh", "-c", "echo out > /dev/stdout"), "out")
+	var uid string
+	for _, line := range strings.Split(content(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/status"), "\n") {
+		if u, ok := strings.CutPrefix(line, "Uid:"); ok {
+			uid = strings.Fields(u)[0]
+		}
+	}
+	eq(t, "uid on the host", uid, "65534")
+	for name, o := range decode[map[string]outcome](d, d.Must("run", "--rm", rt, engine.Busybox, "probe", "attempts")) {
+		if !refused(name, o) {
+			t.Errorf("%s: %s %s", name, o.Errno, o.Note)
+		}
+	}
+}
+
+// TestSmallPolicy: the host's config lowers what a jail may use up, and no option raises it.
+func TestSmallPolicy(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := d.Detached("--runtime=agentjail-small", "-m", "1g", "--pids-limit", "500", engine.Busybox, "sleep", "3600")
+	eq(t, "memory", cgroupValue(t, d, id, "memory", "memory.limit_in_bytes", "memory.max"), 64<<20)
+	eq(t, "pids", cgroupValue(t, d, id, "pids", "pids.max", "pids.max"), 20)
+	fill := probeIn[struct {
+		Bytes int64
+		Errno string
+	}](d, nil, id, "fill", "/", "100")
+	if fill.Errno != "ENOSPC" || fill.Bytes > 8<<20 {
+		t.Errorf("the layer took %d bytes, then %q", fill.Bytes, fill.Errno)
+	}
+	files := probeIn[struct {
+		Files int
+		Errno string
+	}](d, nil, id, "inodes", "/tmp", "1000")
+	if files.Errno != "ENOSPC" || files.Files > 200 {
+		t.Errorf("the layer took %d files, then %q", files.Files, files.Errno)
+	}
+}
+
+// TestOtherDelegate: over the newest runc a jail is the same as over the distribution's.
+func TestOtherDelegate(t *testing.T) {
+	needAgentjail(t)
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := engine.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := exec.Command(filepath.Join(root, "hack/tools/build.sh"), "runc").Output()
+	if err != nil {
+		t.Skip("the newest runc cannot be built here:", err)
+	}
+	policy := filepath.Join(filepath.Dir(under), fmt.Sprintf("delegate-%d.toml", os.Getpid()))
+	if err := os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", strings.TrimSpace(string(built))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(policy) })
+	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.ImportBusybox(); err != nil {
+		t.Fatal(err)
+	}
+	d := e.For(t)
+	dir := folder(t, 1000)
+	id := sleeper(d, "-v", dir+":/w", "--init")
+	jailed(t, "run", probe[who](d, nil, "identity"))
+	jailed(t, "exec", probeIn[who](d, []string{"--privileged"}, id, "identity"))
+	sealed(t, "run", probeIn[links](d, nil, id, "interfaces"))
+	for name, o := range probeIn[map[string]outcome](d, nil, id, "attempts") {
+		if !refused(name, o) {
+			t.Errorf("%s: %s %s", name, o.Errno, o.Note)
+		}
+	}
+	for what, how := range probeIn[map[string]string](d, nil, id, "attack") {
+		t.Errorf("%s: %s", what, how)
+	}
+	sh(d, id, "echo x > /w/new; echo out > /dev/stdout")
+	got, _ := owner(t, filepath.Join(dir, "new"))
+	eq(t, "owner", got, "1000:1000")
+	out, code := agentjail(t, "--config", policy, "inspect", id)
+	if code != 0 {
+		t.Errorf("inspect: exit code %d: %s", code, out)
+	}
+	d.Must("pause", id)
+	d.Must("unpause", id)
+	d.Must("update", "--pids-limit", "50", id)
+	d.Must("cp", id+":/etc/passwd", t.TempDir())
+	term := d.Terminal(24, 80, "exec", "-it", id, "sh", "-c", "tty; exit 3")
+	term.Expect("/dev/pts/")
+	eq(t, "exit code on a terminal", term.Wait(), 3)
+	d.Must("restart", "-t", "1", id)
+	eq(t, "after a restart", sh(d, id, "cat /w/new"), "x")
+	d.Must("kill", id)
+	eq(t, "exit code", d.Must("wait", id), "137")
+	eq(t, "a missing program", run(d, engine.Busybox, "/no/such").Code, 127)
+}
