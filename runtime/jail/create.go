@@ -341,22 +341,14 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if s.Root == nil || s.Root.Path == "" {
 		return p, errors.New("config.json has no root")
 	}
-	// containerd's CRI gives a path relative to the bundle.
-	if !filepath.IsAbs(s.Root.Path) {
-		s.Root.Path = filepath.Join(p.b.Dir, s.Root.Path)
-	}
-	s.Root.Path = filepath.Clean(s.Root.Path)
-	if s.Root.Path == "/" && !plainRoot {
-		return p, errors.New("refused: root.path is the host's own root (`agentjail sandbox` runs a command over it)")
-	}
-	if p.rootfs, err = stage.OpenDir(s.Root.Path); err != nil {
-		return p, fmt.Errorf("rootfs: %w", err)
+	if err := p.openRoot(plainRoot); err != nil {
+		return p, err
 	}
 	p.facts.Nodes = nodes(w.Policy.Devices.Allow)
 	if p.facts.Joins, err = w.joins(s); err != nil {
 		return p, err
 	}
-	p.engine = source.Engine{IDs: []string{id}, Storage: engineStorage(s.Root.Path, p.b.Dir)}
+	p.engine.IDs = []string{id}
 	for _, j := range p.facts.Joins {
 		p.engine.IDs = append(p.engine.IDs, j.Jail)
 	}
@@ -382,6 +374,32 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		p.facts.Sources[i] = &p.sources[i].Fact
 	}
 	return p, nil
+}
+
+// openRoot opens the root file system that the spec names.
+func (p *prepared) openRoot(plain bool) error {
+	r := p.b.Spec.Root
+	// containerd's CRI gives a path relative to the bundle, whose own may go
+	// through links such as /var/run.
+	if !filepath.IsAbs(r.Path) {
+		dir, err := filepath.EvalSymlinks(p.b.Dir)
+		if err != nil {
+			return fmt.Errorf("bundle %s: %w", p.b.Dir, err)
+		}
+		r.Path = filepath.Join(dir, r.Path)
+	}
+	r.Path = filepath.Clean(r.Path)
+	p.engine.Storage = engineStorage(r.Path, p.b.Dir)
+	if !plain {
+		if why := source.RootRefusal(r.Path, p.b.Dir, p.engine); why != "" {
+			return fmt.Errorf("root.path %s: %s", r.Path, why)
+		}
+	}
+	var err error
+	if p.rootfs, err = stage.OpenRoot(r.Path); err != nil {
+		return fmt.Errorf("root.path: %w", err)
+	}
+	return nil
 }
 
 // tell logs what the caller asked for and did not get.

@@ -147,3 +147,19 @@ func OpenDir(path string) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(fd), path), nil
 }
+
+// OpenRoot opens a root file system. Like runc, it takes no path with a symbolic
+// link in it: what stands behind one can change.
+func OpenRoot(path string) (*os.File, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err == unix.ELOOP {
+		return nil, fmt.Errorf("invalid rootfs %s: a symbolic link is on the way", path)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open rootfs", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}

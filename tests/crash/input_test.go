@@ -70,7 +70,7 @@ func TestBadInput(t *testing.T) {
 		"no root":          {with(func(s map[string]any) { delete(s, "root") }), "root"},
 		"missing rootfs":   {rootPath("/nonexistent/rootfs"), "no such file"},
 		"symlinked rootfs": {rootPath(linked), "rootfs"},
-		"the host's root":  {rootPath("/"), "the host's own root"},
+		"the host's root":  {rootPath("/"), "whole file tree"},
 		"rootfs is a file": {rootPath("/etc/passwd"), "rootfs"},
 		"thousands of mounts": {with(func(s map[string]any) {
 			var ms []any

@@ -1,0 +1,26 @@
+package source
+
+// RootRefusal says why a folder may not be a jail's root file system; "" when
+// it may. An image's files show with the image's owners, so what is root's
+// alone on the host would be container root's. A folder of the bundle's own, or
+// one that an engine made for a container, is an image wherever it lies.
+func RootRefusal(path, bundle string, e Engine) string {
+	if len(e.Storage) > 0 {
+		return ""
+	}
+	own := path != bundle && within(path, bundle)
+	for _, p := range places {
+		if p.path == bundle {
+			own = false // a system folder is nobody's bundle
+		}
+	}
+	if own {
+		return ""
+	}
+	for _, p := range places {
+		if path == p.path || p.tree && within(path, p.path) {
+			return "refused: " + p.why + " (`agentjail sandbox` runs a command over the host's own files)"
+		}
+	}
+	return ""
+}
