@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -86,13 +87,30 @@ func ReadFile(path string, max int64) ([]byte, error) {
 // Decode reads one JSON document into v, which is a pointer to a struct, and
 // returns the fields that v's type does not have.
 func Decode(data []byte, v any) (*Unknown, error) {
-	if err := scan(data); err != nil {
+	alike, err := scan(data)
+	if err != nil {
 		return nil, err
+	}
+	// Most bundles have nothing unknown, which the decoder itself can tell.
+	if strict := reflect.New(reflect.TypeOf(v).Elem()); !alike && decodeStrict(data, strict.Interface()) {
+		reflect.ValueOf(v).Elem().Set(strict.Elem())
+		return nil, nil
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		return nil, jsonError(err)
 	}
 	return unknownFields(data, v)
+}
+
+// decodeStrict says whether data is one document whose every field v has.
+func decodeStrict(data []byte, v any) bool {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if dec.Decode(v) != nil {
+		return false
+	}
+	_, err := dec.Token()
+	return err == io.EOF
 }
 
 // jsonError names the field for wrong types and the place for everything else,

@@ -57,6 +57,8 @@ func TestLoadBadInput(t *testing.T) {
 		{"twice in a list's element", `{"mounts": [{"destination": "/a", "Destination": "/b"}]}`, "field destination twice"},
 		{"twice in an unknown object", `{"future": {"a": 1, "a": 2}}`, `field "a" twice`},
 		{"annotation twice", `{"annotations": {"a": "1", "a": "2"}}`, `field "a" twice`},
+		{"one of many twice, another case between", `{"annotations": {"K7": "", ` + manyAnnotations(40) + `"K7": ""}}`, `field "K7" twice`},
+		{"a field twice among many unknown", `{` + strings.ReplaceAll(manyAnnotations(40), "\"k", "\"x") + `"Root": {}, "root": {}}`, "field root twice"},
 		{"one of many twice", `{"annotations": {` + manyAnnotations(40) + `"k7": ""}}`, `field "k7" twice`},
 		{"deep objects", strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000), "nested more than 64 deep"},
 		{"deep lists", strings.Repeat("[", 1000000), "nested more than 64 deep"},

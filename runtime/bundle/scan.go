@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -21,7 +22,7 @@ type level struct {
 	object bool
 	key    bool // the next string is a key
 	keys   []string
-	many   map[string]bool // the keys, once there are many
+	many   map[string]bool // the keys and their folded forms, once there are many
 }
 
 // scan refuses what decoders read in different ways, before any of them sees
@@ -29,13 +30,14 @@ type level struct {
 // name that an object has twice (the last one wins, or the first, or both are
 // merged), and NUL characters (at which a program in C ends the text that it
 // was given). It bounds the nesting, too, since decoders recurse. That the rest
-// is JSON at all is the decoder's to find out.
-func scan(data []byte) error {
+// is JSON at all is the decoder's to find out. alike says that some object has
+// names that differ only in letters' case.
+func scan(data []byte) (alike bool, err error) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
-		return errors.New("begins with a byte order mark, which JSON does not have (RFC 8259, section 8.1)")
+		return false, errors.New("begins with a byte order mark, which JSON does not have (RFC 8259, section 8.1)")
 	}
 	if !utf8.Valid(data) {
-		return errors.New("not valid UTF-8")
+		return false, errors.New("not valid UTF-8")
 	}
 	var open []*level
 	for i := 0; i < len(data); i++ {
@@ -46,7 +48,7 @@ func scan(data []byte) error {
 		switch data[i] {
 		case '{', '[':
 			if len(open) == maxDepth {
-				return fmt.Errorf("nested more than %d deep", maxDepth)
+				return false, fmt.Errorf("nested more than %d deep", maxDepth)
 			}
 			open = append(open, &level{object: data[i] == '{', key: data[i] == '{'})
 		case '}', ']':
@@ -64,17 +66,19 @@ func scan(data []byte) error {
 		case '"':
 			end, err := stringEnd(data, i)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if top != nil && top.key {
-				if err := top.add(data[i : end+1]); err != nil {
-					return err
+				also, err := top.add(data[i : end+1])
+				if err != nil {
+					return false, err
 				}
+				alike = alike || also
 			}
 			i = end
 		}
 	}
-	return nil
+	return alike, nil
 }
 
 // stringEnd returns the place of the quotation mark that ends the string begun
@@ -94,35 +98,39 @@ func stringEnd(data []byte, i int) (int, error) {
 	return len(data) - 1, nil
 }
 
-// add takes a key in its quotation marks.
-func (l *level) add(quoted []byte) error {
+// add takes a key in its quotation marks, and says whether another one of the
+// object is the same but for letters' case.
+func (l *level) add(quoted []byte) (alike bool, err error) {
 	var name string
 	if bytes.IndexByte(quoted, '\\') < 0 && len(quoted) > 1 {
 		name = string(quoted[1 : len(quoted)-1])
 	} else if json.Unmarshal(quoted, &name) != nil {
-		return nil // the decoder will say what is wrong
+		return false, nil // the decoder will say what is wrong
 	}
-	switch {
-	case l.many != nil:
+	if l.many != nil {
+		// Folded forms are kept apart from names by a first character that no
+		// name has: it was refused.
+		folded := "\x00" + fold(name)
 		if l.many[name] {
-			return fmt.Errorf("has the field %q twice", clip(name))
+			return false, fmt.Errorf("has the field %q twice", clip(name))
 		}
-		l.many[name] = true
-		return nil
-	default:
-		for _, k := range l.keys {
-			if k == name {
-				return fmt.Errorf("has the field %q twice", clip(name))
-			}
+		alike = l.many[folded]
+		l.many[name], l.many[folded] = true, true
+		return alike, nil
+	}
+	for _, k := range l.keys {
+		if k == name {
+			return false, fmt.Errorf("has the field %q twice", clip(name))
 		}
+		alike = alike || strings.EqualFold(k, name)
 	}
 	if l.keys = append(l.keys, name); len(l.keys) > manyKeys {
-		l.many = make(map[string]bool, 2*len(l.keys))
+		l.many = make(map[string]bool, 4*len(l.keys))
 		for _, k := range l.keys {
-			l.many[k] = true
+			l.many[k], l.many["\x00"+fold(k)] = true, true
 		}
 	}
-	return nil
+	return alike, nil
 }
 
 // clip keeps messages to a line.

@@ -35,7 +35,8 @@ func bind(p *pass, i int, m *specs.Mount) {
 		return
 	}
 	readOnly := has(m.Options, "ro", "rro")
-	if why := source.Refusal(*f, readOnly, p.pol.Binds.Allow); why != "" {
+	names := ofNames(m, f) && readOnly
+	if why := source.Refusal(*f, readOnly, p.pol.Binds.Allow); why != "" && !names {
 		name := m.Source
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
@@ -52,7 +53,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 			readOnly = true
 			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
 		}
-	case f.System:
+	case f.System, names:
 		// What every user of the host can read, and nothing else of root's.
 		b.Owner = OwnerNone
 	case f.Role == source.Volume && f.UID == p.spec.Process.User.UID:
@@ -117,6 +118,14 @@ func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 	own.UIDMappings, own.GIDMappings = nil, nil
 	*m = own
 	return true
+}
+
+// ofNames is for the host's own tables of names, which engines mount in their
+// place into a container that is to share the host's network (ctr --net-host).
+// Every user of the host can read them.
+func ofNames(m *specs.Mount, f *source.Fact) bool {
+	at := path.Clean(m.Destination)
+	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == source.File
 }
 
 // devNodes are the names in /dev that the delegate makes or relies on: with one

@@ -65,6 +65,8 @@ func factOf(m specs.Mount) *source.Fact {
 		if strings.HasPrefix(p, "/usr/bin/") {
 			f.Kind = source.File
 		}
+	case strings.HasPrefix(p, "/etc/"):
+		f.Kind = source.File
 	case strings.HasSuffix(p, ".sock"):
 		f.Kind = source.Socket
 	}

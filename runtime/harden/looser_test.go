@@ -177,7 +177,7 @@ func (j *judge) seccomp() {
 		return
 	}
 	mine, theirs := allowed(ours), map[string]bool(nil)
-	if in := j.inLinux().Seccomp; in != nil && in.DefaultAction != specs.ActAllow && in.DefaultAction != specs.ActLog && in.DefaultAction != specs.ActTrace {
+	if in := j.inLinux().Seccomp; in != nil && (in.DefaultAction != "" || len(in.Syscalls) > 0) && in.DefaultAction != specs.ActAllow && in.DefaultAction != specs.ActLog && in.DefaultAction != specs.ActTrace {
 		theirs = allowed(in)
 	}
 	for name := range allowed(out) {
@@ -354,7 +354,8 @@ func (j *judge) binds() {
 		}
 		f := j.f.Sources[i]
 		ro := has(j.in.Mounts[i].Options, "ro", "rro")
-		if why := source.Refusal(*f, ro, j.pol.Binds.Allow); why != "" {
+		names := ro && b.Owner == OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")
+		if why := source.Refusal(*f, ro, j.pol.Binds.Allow); why != "" && !names {
 			j.say("bind mount at %s: %s", m.Destination, why)
 		}
 		if ro && !b.ReadOnly || b.ReadOnly != effectiveOf(m).flags["ro"] {

@@ -20,7 +20,9 @@ func filter(p *pass) {
 		p.refuse("seccomp: %v", err)
 		return
 	}
-	if l.Seccomp == nil {
+	// A section without default action and rules is none (runc
+	// libcontainer/specconv, SetupSeccomp).
+	if l.Seccomp == nil || l.Seccomp.DefaultAction == "" && len(l.Seccomp.Syscalls) == 0 {
 		p.lost(report.Kernel, "linux.seccomp", "unconfined", "profile "+p.pol.Seccomp.Profile, "unlisted system calls do not exist in a jail")
 		l.Seccomp = ours
 		return
