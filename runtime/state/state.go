@@ -87,7 +87,10 @@ func CheckID(id string) error {
 	if id == "" {
 		return errors.New("container id cannot be empty")
 	}
-	if id == "." || id == ".." || len(id) > 1024 || strings.Trim(id, idChars) != "" {
+	if len(id) > 1024 {
+		return fmt.Errorf("invalid container ID: %d characters, and 1024 are allowed", len(id))
+	}
+	if id == "." || id == ".." || strings.Trim(id, idChars) != "" {
 		return fmt.Errorf("invalid container ID format: %q", id)
 	}
 	return nil
