@@ -1,0 +1,285 @@
+package harden
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
+)
+
+// one hardens a spec with one more mount and returns it, or the refusal.
+func one(t *testing.T, m specs.Mount, f *source.Fact, pol policy.Policy) (specs.Mount, *Bind, *report.Report, error) {
+	t.Helper()
+	s := mount(m)
+	facts := testFacts(s)
+	if f != nil {
+		facts.Sources[2] = f
+	}
+	res, rep, err := Harden(s, pol, facts)
+	if err != nil {
+		return m, nil, rep, err
+	}
+	if !check(t, s, pol, facts) {
+		t.Fatal("passed, and does not pass")
+	}
+	for i := range res.Plan.Binds {
+		if res.Plan.Binds[i].Index == 2 {
+			return res.Spec.Mounts[2], &res.Plan.Binds[i], rep, nil
+		}
+	}
+	return res.Spec.Mounts[2], nil, rep, nil
+}
+
+func TestMountTypes(t *testing.T) {
+	for _, c := range []struct {
+		at, kind string
+		options  string
+		want     string // options, "" where it is refused
+		says     string
+	}{
+		{"/proc", "proc", "", "nosuid noexec nodev", ""},
+		{"/proc/", "proc", "nosuid exec dev suid hidepid=2 gid=0", "nosuid hidepid=2 noexec nodev", ""},
+		{"/proc", "proc", "hidepid=2,gid=0 subset=pid foo rw remount", "subset=pid nosuid noexec nodev", ""},
+		{"/x", "proc", "", "", "proc belongs at /proc"},
+		{"/sys/fs/cgroup", "cgroup", "ro nosuid", "ro nosuid noexec nodev", ""},
+		{"/sys/fs/cgroup", "cgroup2", "rw nsdelegate release_agent=/x", "nosuid noexec nodev ro", ""},
+		{"/x", "cgroup", "", "", "cgroup belongs at /sys/fs/cgroup"},
+		{"/sys", "sysfs", "ro", "ro nosuid noexec nodev mode=755 size=65536 nr_inodes=64", ""},
+		{"/x", "sysfs", "ro", "", "sysfs belongs at /sys"},
+		{"/dev/pts", "devpts", "newinstance ptmxmode=0666 mode=0620 gid=5", "newinstance ptmxmode=0666 mode=0620 gid=5 nosuid noexec max=256", ""},
+		{"/dev/pts", "devpts", "max=5 gid=65536 uid=x ptmxmode=4666", "nosuid noexec newinstance max=5", ""},
+		{"/dev/pts", "devpts", "max=5000", "nosuid noexec newinstance max=256", ""},
+		{"/x", "devpts", "", "", "devpts belongs at /dev/pts"},
+		{"/dev/mqueue", "mqueue", "", "nosuid noexec nodev", ""},
+		{"/x", "mqueue", "", "", "mqueue belongs at /dev/mqueue"},
+		{"/x", "tmpfs", "", "nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "size=3m exec mode=1777 nr_inodes=5 noswap", "mode=1777 noswap nosuid nodev size=3145728 nr_inodes=5", ""},
+		{"/x", "tmpfs", "size=99g nr_inodes=0 huge=always mpol=bind:0", "nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "mode=2777 uid=0 gid=65536 uid=1000", "uid=0 uid=1000 nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "size=1m,size=99g foo,size=99g mode=755,size=99g", "nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "suid dev shared rshared remount strictatime tmpcopyup", "strictatime tmpcopyup nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/dev", "tmpfs", "size=64k dev", "nosuid size=65536 nr_inodes=16384", ""},
+		{"/dev/shm", "tmpfs", "size=64k", "nosuid nodev size=65536 nr_inodes=16384", ""},
+		{"/dev/null", "tmpfs", "", "", "/dev/null is the jail's own"},
+		{"/dev/pts/0", "tmpfs", "", "", "/dev/pts is the jail's own"},
+		{"/proc", "tmpfs", "", "", "only the jail's own kernel file system"},
+		{"/proc/sys", "tmpfs", "", "", "only the jail's own kernel file system"},
+		{"/sys/fs/cgroup", "tmpfs", "", "", "only the jail's own kernel file system"},
+		{"/sys/kernel/debug", "debugfs", "", "", `"debugfs" is not for jails`},
+		{"/x", "overlay", "lowerdir=/etc", "", `"overlay" is not for jails`},
+		{"/x", "ext4", "", "", `"ext4" is not for jails`},
+		{"/x", "nfs", "", "", `"nfs" is not for jails`},
+		{"/x", "", "", "", `"" is not for jails`},
+		{"/x", "none", "", "", `"none" is not for jails`},
+		{"/x", "TMPFS", "", "", `"TMPFS" is not for jails`},
+		{"/", "tmpfs", "", "", "is the root itself"},
+		{"/x/..", "tmpfs", "", "", "is the root itself"},
+		{"x", "tmpfs", "", "", "is not an absolute path"},
+		{"", "tmpfs", "", "", "is not an absolute path"},
+		{"/x\x00", "tmpfs", "", "", "contains a NUL byte"},
+		{"/" + strings.Repeat("x", 4096), "tmpfs", "", "", "longer than PATH_MAX"},
+	} {
+		m, _, _, err := one(t, specs.Mount{Destination: c.at, Type: c.kind, Source: "none", Options: strings.Fields(c.options)}, nil, policy.Default())
+		name := fmt.Sprintf("%s at %.20q with %q", c.kind, c.at, c.options)
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v, not %q", name, err, c.says)
+			}
+		} else if got := strings.Join(m.Options, " "); err != nil || got != c.want {
+			t.Errorf("%s: %v\ngot  %s\nwant %s", name, err, got, c.want)
+		}
+	}
+}
+
+// TestTmpfsSizes reads sizes as the kernel does (mm/shmem.c, memparse).
+func TestTmpfsSizes(t *testing.T) {
+	const mem = 1000 << 20
+	for _, c := range []struct {
+		opts string
+		want int64 // -1 where it cannot be read
+	}{
+		{"size=0", 0}, {"size=4096", 4096}, {"size=64k", 65536}, {"size=64K", 65536}, {"size=1m", 1 << 20}, {"size=2g", 2 << 30}, {"size=1t", 1 << 40}, {"size=1p", 1 << 50}, {"size=1e", 1 << 60},
+		{"size=0x10", 16}, {"size=010", 8}, {"size=0x1k", 1024}, {"size=5%", 50 << 20}, {"size=0%", 0}, {"size=100%", mem},
+		{"size=1k size=2k", 2048}, {"nr_blocks=2", 8192}, {"size=1k nr_blocks=2", 1024},
+		{"", -1}, {"size=", -1}, {"size=k", -1}, {"size=x", -1}, {"size=-1", -1}, {"size=101%", -1}, {"size=-1%", -1}, {"size=%", -1}, {"size=9e", -1}, {"size=99999999999999999999", -1}, {"size=1kk", -1},
+		{"nr_blocks=x", -1}, {"nr_blocks=9223372036854775807", -1}, {"size", -1},
+	} {
+		got, ok := tmpfsSize(strings.Fields(c.opts), mem)
+		if ok != (c.want >= 0) || ok && got != c.want {
+			t.Errorf("%q is %d, %v, not %d", c.opts, got, ok, c.want)
+		}
+	}
+}
+
+func TestBinds(t *testing.T) {
+	folder := source.Fact{Path: "/home/dev/project", Kind: source.Dir, UID: 1000, GID: 1000, DiskMajor: 8}
+	rooted := source.Fact{Path: "/srv/data", Kind: source.Dir, DiskMajor: 8}
+	allow := policy.Default()
+	allow.Binds.Allow = []string{"/run/x.sock", "/etc/ssl"}
+	for _, c := range []struct {
+		name    string
+		at      string
+		kind    string
+		options string
+		fact    source.Fact
+		pol     policy.Policy
+		want    string // options, "" where it is refused
+		bind    Bind   // without index and source
+		says    string
+	}{
+		{"a project", "/work", "bind", "rbind rprivate", folder, policy.Default(), "rbind rprivate nosuid nodev", Bind{Owner: OwnerFolder}, ""},
+		{"without submounts", "/work", "bind", "bind", folder, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
+		{"by type alone", "/work", "bind", "", folder, policy.Default(), "nosuid nodev bind rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
+		{"by option alone", "/work", "none", "rbind", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"read-only", "/work", "bind", "rbind ro", folder, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
+		{"recursively read-only", "/work", "bind", "rbind rro", folder, policy.Default(), "rbind rro ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
+		{"read-only and writable", "/work", "bind", "rbind ro rw rrw", folder, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
+		{"noexec", "/work", "bind", "rbind noexec exec", folder, policy.Default(), "rbind noexec nosuid nodev rprivate", Bind{Owner: OwnerFolder, NoExec: true}, ""},
+		{"loose options", "/work", "bind", "rbind suid dev rsuid rdev idmap ridmap remount rslave slave copy-symlink foo X-mount.mkdir", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"shared", "/work", "bind", "rbind rshared", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"root's folder", "/data", "bind", "rbind", rooted, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerSame}, ""},
+		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
+		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
+		{"the host's programs, to read", "/ro", "bind", "rbind ro", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
+		{"the host's programs, to write", "/rw", "bind", "rbind", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "", Bind{}, "the host runs programs from it"},
+		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true, Flat: true}, ""},
+		{"a folder over one of procfs", "/proc/meminfo", "bind", "bind ro", folder, policy.Default(), "", Bind{}, "kernel file system"},
+		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "kernel file system"},
+		{"over procfs", "/proc", "bind", "bind", folder, policy.Default(), "", Bind{}, "kernel file system"},
+		{"below sysfs", "/sys/kernel", "bind", "bind", folder, policy.Default(), "", Bind{}, "kernel file system"},
+		{"over /dev", "/dev", "bind", "bind", folder, policy.Default(), "", Bind{}, "the jail's device nodes"},
+		{"over /dev by a detour", "/x/../dev//", "bind", "bind", folder, policy.Default(), "", Bind{}, "the jail's device nodes"},
+		{"over /dev/null", "/dev/null", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/null is the jail's own"},
+		{"over the console", "/dev/console", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/console is the jail's own"},
+		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
+		{"a socket", "/s", "bind", "bind", source.Fact{Path: "/home/x.sock", Kind: source.Socket}, policy.Default(), "", Bind{}, "a socket speaks"},
+		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
+		{"an allowed folder", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true, ReadOnly: true}, ""},
+		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
+		{"the same, writable", "/etc/hosts", "bind", "rbind", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
+		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", source.Fact{Path: "/etc/shadow", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
+	} {
+		from := c.fact.Path
+		m, b, rep, err := one(t, specs.Mount{Destination: c.at, Type: c.kind, Source: from, Options: strings.Fields(c.options)}, &c.fact, c.pol)
+		if c.want == "" {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.at) {
+				t.Errorf("%s: %v, not %q", c.name, err, c.says)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := strings.Join(m.Options, " "); got != c.want || m.Type != "bind" || m.Source != from || b == nil {
+			t.Errorf("%s\ngot  %s %s\nwant bind %s", c.name, m.Type, got, c.want)
+			continue
+		}
+		want := c.bind
+		want.Index, want.Source = 2, from
+		if *b != want {
+			t.Errorf("%s: planned %+v, not %+v", c.name, *b, want)
+		}
+		if shared := strings.Contains(c.options, "shared"); shared != (len(find(rep, report.Lost, "mounts*")) == 1) {
+			t.Errorf("%s: lost %v", c.name, rep.Of(report.Lost))
+		}
+	}
+	// Nothing is known of a source: then nothing is mounted.
+	s := mount(specs.Mount{Destination: "/x", Type: "bind", Source: "/home/x", Options: []string{"rbind"}})
+	f := testFacts(s)
+	f.Sources = f.Sources[:2]
+	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
+	f.Sources = append(f.Sources, nil)
+	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
+	// The real path shows when the name is another.
+	_, _, _, err := one(t, specs.Mount{Destination: "/x", Type: "bind", Source: "/var/run/docker.sock"}, &source.Fact{Path: "/run/docker.sock", Kind: source.Socket}, policy.Default())
+	contain(t, "a link to a socket", fmt.Sprint(err), "/var/run/docker.sock (/run/docker.sock)")
+}
+
+// TestHostsOwn: what engines mount when a container is to share a namespace
+// with the host becomes the jail's own, and the loss is named.
+func TestHostsOwn(t *testing.T) {
+	for at, kind := range map[string]string{"/proc": "proc", "/sys": "tmpfs", "/sys/fs/cgroup": "cgroup", "/dev/pts": "devpts", "/dev/shm": "tmpfs", "/dev/mqueue": "mqueue"} {
+		for _, name := range []string{at, at + "/", "/elsewhere"} {
+			m, b, rep, err := one(t, specs.Mount{Destination: at, Type: "bind", Source: name, Options: []string{"rbind", "rw"}}, &source.Fact{Path: at, Kind: source.Dir}, policy.Default())
+			if err != nil || m.Type != kind || b != nil || len(find(rep, report.Lost, "mounts["+at+"]")) != 1 {
+				t.Errorf("%s of %s: %v %+v %v", at, name, err, m, rep.Of(report.Lost))
+			}
+			if slices.Contains(m.Options, "rbind") || kind == "tmpfs" && !strings.Contains(strings.Join(m.Options, " "), "size=") {
+				t.Errorf("%s: %q", at, m.Options)
+			}
+		}
+	}
+	// Not at another place, and not of another one.
+	for _, c := range [][2]string{{"/dev/shm", "/x"}, {"/x", "/dev/shm"}} {
+		_, _, _, err := one(t, specs.Mount{Destination: c[1], Type: "bind", Source: c[0], Options: []string{"rbind"}}, &source.Fact{Path: c[0], Kind: source.Dir}, policy.Default())
+		if (err == nil) != (c[0] == "/x") {
+			t.Errorf("%s at %s: %v", c[0], c[1], err)
+		}
+	}
+	// Shared memory that the engine made larger than policy allows.
+	m, b, rep, err := one(t, specs.Mount{Destination: "/dev/shm", Type: "bind", Source: "/v/shm", Options: []string{"bind"}}, &source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 1 << 40}, policy.Default())
+	if err != nil || m.Type != "tmpfs" || b != nil || len(find(rep, report.Lowered, "mounts[/dev/shm]")) != 1 {
+		t.Errorf("%v %+v %v", err, m, rep.Changes)
+	}
+}
+
+// TestSys: a jail's /sys holds its processors and nothing else, however the
+// bundle asks for it.
+func TestSys(t *testing.T) {
+	want := specs.Mount{Destination: "/sys/devices/system/cpu", Type: "bind", Source: "/sys/devices/system/cpu", Options: []string{"bind", "ro", "nosuid", "noexec", "nodev", "rprivate"}}
+	for _, m := range []specs.Mount{
+		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
+		{Destination: "/sys/", Type: "sysfs", Source: "sysfs", Options: []string{"rw"}},
+		{Destination: "/sys", Type: "tmpfs", Source: "x", Options: []string{"size=99g", "mode=777"}},
+	} {
+		s := mount(m)
+		res, rep := jail(t, s)
+		if len(res.Spec.Mounts) != 4 || jsonOf(t, res.Spec.Mounts[3]) != jsonOf(t, want) || res.Spec.Mounts[2].Type != "tmpfs" || !slices.Contains(res.Spec.Mounts[2].Options, "ro") || !slices.Contains(res.Spec.Mounts[2].Options, "size=65536") {
+			t.Errorf("%s", jsonOf(t, res.Spec.Mounts))
+		}
+		if ro := slices.Contains(m.Options, "ro"); ro == (len(find(rep, report.Lost, "mounts[*")) > 0) {
+			t.Errorf("%q: %v", m.Options, rep.Of(report.Lost))
+		}
+	}
+	// Without /sys, no processors; asked for by themselves, as every jail has them.
+	if res, _ := jail(t, small()); len(res.Spec.Mounts) != 2 {
+		t.Errorf("%s", jsonOf(t, res.Spec.Mounts))
+	}
+	res, _ := jail(t, mount(specs.Mount{Destination: "/sys/devices/system/cpu/", Type: "bind", Source: "/sys/devices/system/./cpu", Options: []string{"rbind", "rw", "suid"}}))
+	if len(res.Spec.Mounts) != 3 || jsonOf(t, res.Spec.Mounts[2]) != jsonOf(t, want) || len(res.Plan.Binds) != 0 {
+		t.Errorf("%s", jsonOf(t, res.Spec.Mounts))
+	}
+	// The extra mount does not count against the policy's number.
+	pol := policy.Default()
+	pol.Limits.Mounts = 3
+	s := mount(specs.Mount{Destination: "/sys", Type: "sysfs"})
+	if !check(t, s, pol, testFacts(s)) {
+		t.Error("refused at the limit")
+	}
+	pol.Limits.Mounts = 2
+	contain(t, "one mount too many", refused(t, s, pol, testFacts(s)), "limits.mounts")
+}
+
+func TestEssentialMounts(t *testing.T) {
+	for i, says := range []string{"no proc at /proc", "no tmpfs at /dev"} {
+		s := small()
+		s.Mounts = slices.Delete(s.Mounts, i, i+1)
+		contain(t, "a spec without", refused(t, s, policy.Default(), testFacts(s)), says)
+	}
+}
+
+func TestMountIDMappings(t *testing.T) {
+	m, _, rep, err := one(t, specs.Mount{Destination: "/x", Type: "tmpfs", UIDMappings: []specs.LinuxIDMapping{{Size: 1}}, GIDMappings: []specs.LinuxIDMapping{{Size: 1}}}, nil, policy.Default())
+	if err != nil || m.UIDMappings != nil || m.GIDMappings != nil || len(find(rep, report.Dropped, "mounts[/x]")) != 1 {
+		t.Errorf("%v %+v", err, m)
+	}
+}

@@ -1,0 +1,545 @@
+package harden
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+func TestShape(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*specs.Spec)
+		says   string
+	}{
+		{"no process", func(s *specs.Spec) { s.Process = nil }, "has no process"},
+		{"no root", func(s *specs.Spec) { s.Root = nil }, "has no root"},
+		{"no root path", func(s *specs.Spec) { s.Root.Path = "" }, "has no root"},
+		{"no args", func(s *specs.Spec) { s.Process.Args = nil }, "has no process.args"},
+		{"long hostname", func(s *specs.Spec) { s.Hostname = strings.Repeat("x", 65) }, "64 characters"},
+		{"long domainname", func(s *specs.Spec) { s.Domainname = strings.Repeat("x", 65) }, "64 characters"},
+		{"root control group", func(s *specs.Spec) { s.Linux.CgroupsPath = "/" }, "root group"},
+		{"root control group by another name", func(s *specs.Spec) { s.Linux.CgroupsPath = "//." }, "root group"},
+		{"another's control group", func(s *specs.Spec) { s.Linux.CgroupsPath = "/docker/../system.slice/sshd.service" }, "leaves its place"},
+		{"another's slice", func(s *specs.Spec) { s.Linux.CgroupsPath = "../system.slice:docker:x" }, "leaves its place"},
+	} {
+		s := with(c.change)
+		contain(t, c.name, refused(t, s, policy.Default(), testFacts(s)), c.says)
+	}
+	for _, path := range []string{"", "/docker/abc", "docker/abc", "system.slice:docker:abc", "/kubepods/burstable/pod1/abc", "/a..b"} {
+		s := with(func(s *specs.Spec) { s.Linux.CgroupsPath = path })
+		res, _ := jail(t, s)
+		if res.Spec.Linux.CgroupsPath != path {
+			t.Errorf("%q became %q", path, res.Spec.Linux.CgroupsPath)
+		}
+	}
+	// A spec without any linux section is still a jail.
+	s := with(func(s *specs.Spec) { s.Linux = nil })
+	res, rep := jail(t, s)
+	if len(res.Spec.Linux.Namespaces) != 8 || len(find(rep, report.Lost, "linux.namespaces*")) != 6 {
+		t.Errorf("%s: %v", jsonOf(t, res.Spec.Linux.Namespaces), rep.Of(report.Lost))
+	}
+}
+
+// All reasons come at once.
+func TestAllReasonsAtOnce(t *testing.T) {
+	s := mount(specs.Mount{Destination: "/", Type: "tmpfs"}, specs.Mount{Destination: "/x", Type: "ext4", Source: "/dev/sda"}, specs.Mount{Destination: "/y", Type: "bind", Source: "/etc"})
+	s.Process.Cwd = "x"
+	contain(t, "refusal", refused(t, s, policy.Default(), testFacts(s)), "root itself", `"ext4" is not for jails`, "the host's configuration", "process.cwd")
+}
+
+func TestNamespaces(t *testing.T) {
+	type ns = specs.LinuxNamespace
+	seven := map[specs.LinuxNamespaceType]Join{}
+	for _, k := range []specs.LinuxNamespaceType{"pid", "network", "ipc", "uts", "user", "mount", "cgroup", "time"} {
+		seven[k] = Join{Jail: "seven", UserNS: "/proc/7/ns/user"}
+	}
+	mixed := map[specs.LinuxNamespaceType]Join{"network": seven["network"], "ipc": {Jail: "eight", UserNS: "/proc/8/ns/user"}}
+	for _, c := range []struct {
+		name  string
+		in    []ns
+		joins map[specs.LinuxNamespaceType]Join
+		want  map[specs.LinuxNamespaceType]string // joined ones
+		lost  []string
+		says  string
+	}{
+		{"all but those that engines leave out", []ns{{Type: "pid"}, {Type: "mount"}, {Type: "network"}, {Type: "ipc"}, {Type: "uts"}, {Type: "cgroup"}}, nil, nil, nil, ""},
+		{"none", nil, nil, nil, []string{"cgroup", "ipc", "mount", "network", "pid", "uts"}, ""},
+		{"host's by path", []ns{{Type: "pid", Path: "/proc/1/ns/pid"}, {Type: "mount"}, {Type: "network", Path: "/run/netns/x"}, {Type: "ipc"}, {Type: "uts"}, {Type: "cgroup"}}, nil, nil, []string{"network", "pid"}, ""},
+		{"another jail's network", []ns{{Type: "pid"}, {Type: "mount"}, {Type: "network", Path: "/proc/7/ns/net"}, {Type: "ipc"}, {Type: "uts"}, {Type: "cgroup"}}, seven,
+			map[specs.LinuxNamespaceType]string{"network": "/proc/7/ns/net", "user": "/proc/7/ns/user"}, nil, ""},
+		{"a pod", []ns{{Type: "pid", Path: "/proc/7/ns/pid"}, {Type: "mount"}, {Type: "network", Path: "/proc/7/ns/net"}, {Type: "ipc", Path: "/proc/7/ns/ipc"}, {Type: "uts", Path: "/proc/7/ns/uts"}, {Type: "user", Path: "/proc/9/ns/user"}, {Type: "cgroup"}}, seven,
+			map[specs.LinuxNamespaceType]string{"pid": "/proc/7/ns/pid", "network": "/proc/7/ns/net", "ipc": "/proc/7/ns/ipc", "uts": "/proc/7/ns/uts", "user": "/proc/7/ns/user"}, nil, ""},
+		{"another jail's mounts and control group", []ns{{Type: "pid"}, {Type: "mount", Path: "/proc/7/ns/mnt"}, {Type: "network"}, {Type: "ipc"}, {Type: "uts"}, {Type: "cgroup", Path: "/proc/7/ns/cgroup"}, {Type: "time", Path: "/proc/7/ns/time"}}, seven,
+			nil, []string{"cgroup", "mount", "time"}, ""},
+		{"two jails'", []ns{{Type: "network", Path: "/proc/7/ns/net"}, {Type: "ipc", Path: "/proc/8/ns/ipc"}}, mixed, nil, nil, "two jails"},
+		{"twice", []ns{{Type: "pid"}, {Type: "pid", Path: "/proc/1/ns/pid"}}, nil, nil, nil, "lists pid twice"},
+		{"unknown", []ns{{Type: "net"}}, nil, nil, nil, `unknown type "net"`},
+		{"no type", []ns{{}}, nil, nil, nil, `unknown type ""`},
+	} {
+		s := with(func(s *specs.Spec) { s.Linux.Namespaces = c.in })
+		f := testFacts(s)
+		f.Joins = c.joins
+		if c.says != "" {
+			contain(t, c.name, refused(t, s, policy.Default(), f), c.says)
+			continue
+		}
+		res, rep, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		joined := map[specs.LinuxNamespaceType]string{}
+		for _, n := range res.Spec.Linux.Namespaces {
+			if n.Path != "" {
+				joined[n.Type] = n.Path
+			}
+		}
+		if len(res.Spec.Linux.Namespaces) != 8 || fmt.Sprint(joined) != fmt.Sprint(c.want) && len(joined)+len(c.want) > 0 {
+			t.Errorf("%s: %s", c.name, jsonOf(t, res.Spec.Linux.Namespaces))
+		}
+		if res.Plan.OwnNetwork != (joined["network"] == "") {
+			t.Errorf("%s: sealed: %v", c.name, res.Plan.OwnNetwork)
+		}
+		var lost []string
+		for _, l := range find(rep, report.Lost, "linux.namespaces*") {
+			lost = append(lost, strings.TrimSuffix(strings.TrimPrefix(l.Field, "linux.namespaces["), "]"))
+		}
+		slices.Sort(lost)
+		if !slices.Equal(lost, c.lost) {
+			t.Errorf("%s: lost %v, not %v", c.name, lost, c.lost)
+		}
+	}
+}
+
+// A kernel without time namespaces: the report says so, and nothing stumbles.
+func TestNoTimeNamespace(t *testing.T) {
+	s := with(func(s *specs.Spec) {
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: "time"})
+		s.Linux.TimeOffsets = map[string]specs.LinuxTimeOffset{"boottime": {Secs: 5}}
+	})
+	f := testFacts(s)
+	f.Host.TimeNS = false
+	res, rep, err := Harden(s, policy.Default(), f)
+	if err != nil || len(res.Spec.Linux.Namespaces) != 7 || res.Spec.Linux.TimeOffsets != nil || len(find(rep, report.Missing, "linux.namespaces[time]")) != 1 {
+		t.Errorf("%v %s %v", err, jsonOf(t, res.Spec.Linux), rep.Of(report.Missing))
+	}
+	// Without the fact that the control groups are of version 2, the absence of
+	// a cgroup namespace is the engine's habit.
+	f.Host.Cgroup.V2 = false
+	if _, rep, _ := Harden(s, policy.Default(), f); len(find(rep, report.Lost, "linux.namespaces[cgroup]")) != 0 {
+		t.Errorf("%v", rep.Of(report.Lost))
+	}
+}
+
+func TestIDs(t *testing.T) {
+	s := small()
+	f := testFacts(s)
+	f.IDs = idmap.Map{}
+	contain(t, "no ids", refused(t, s, policy.Default(), f), "no host ids")
+	f.IDs = idmap.ForBlock(policy.Userns{Map: policy.MapNobody, Pool: policy.Default().Userns.Pool}, 0)
+	res, _, err := Harden(s, policy.Default(), f)
+	if err != nil || res.Spec.Linux.UIDMappings[0].HostID != 65534 || len(res.Spec.Linux.UIDMappings) != 2 {
+		t.Errorf("%v: %s", err, jsonOf(t, res))
+	}
+	// An engine's mapping is not exclusive, and the report says so.
+	given := []specs.LinuxIDMapping{{HostID: 100000, Size: 1001}}
+	m, err := idmap.ForEngine(policy.Default().Userns, given, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.IDs = m
+	res, rep, err := Harden(s, policy.Default(), f)
+	if err != nil || !res.Plan.Shifted || len(find(rep, report.Missing, "linux.uidMappings")) != 1 {
+		t.Errorf("%v: %v", err, rep.Changes)
+	}
+	s.Process.User.UID = 1001
+	contain(t, "an id that the engine's mapping does not have", refused(t, s, policy.Default(), f), "process.user.uid 1001 is outside")
+}
+
+func TestProcess(t *testing.T) {
+	s := with(func(s *specs.Spec) {
+		s.Process.User.AdditionalGids = []uint32{5, 65536, 65535, 1 << 31}
+		s.Process.Rlimits = []specs.POSIXRlimit{
+			{Type: "RLIMIT_NOFILE", Hard: 1 << 30, Soft: 1 << 29}, {Type: "RLIMIT_CORE", Hard: 1<<64 - 1, Soft: 5}, {Type: "RLIMIT_STACK", Hard: 100, Soft: 200}, {Type: "RLIMIT_NPROC", Hard: 7, Soft: 7},
+		}
+	})
+	res, rep := jail(t, s)
+	p := res.Spec.Process
+	if !slices.Equal(p.User.AdditionalGids, []uint32{5, 65535}) || len(find(rep, report.Dropped, "process.user.additionalGids")) != 2 {
+		t.Errorf("groups %v", p.User.AdditionalGids)
+	}
+	got := map[string][2]uint64{}
+	for _, r := range p.Rlimits {
+		got[r.Type] = [2]uint64{r.Hard, r.Soft}
+	}
+	want := map[string][2]uint64{
+		"RLIMIT_NOFILE": {65536, 65536}, "RLIMIT_CORE": {0, 0}, "RLIMIT_STACK": {100, 100}, "RLIMIT_NPROC": {7, 7}, "RLIMIT_MEMLOCK": {8 << 20, 8 << 20},
+		"RLIMIT_MSGQUEUE": {819200, 819200}, "RLIMIT_NICE": {0, 0}, "RLIMIT_RTPRIO": {0, 0}, "RLIMIT_SIGPENDING": {4096, 4096},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("limits %v, not %v", got, want)
+	}
+	// Below what the engine itself may have: a child's cannot be raised.
+	f := testFacts(s)
+	f.Host.HardLimits["RLIMIT_NOFILE"], f.Host.HardLimits["RLIMIT_SIGPENDING"] = 1000, 10
+	res, _, err := Harden(s, policy.Default(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range res.Spec.Process.Rlimits {
+		if r.Type == "RLIMIT_NOFILE" && r.Hard != 1000 || r.Type == "RLIMIT_SIGPENDING" && r.Hard != 10 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	sched := func(p specs.LinuxSchedulerPolicy, nice int32) *specs.Scheduler {
+		return &specs.Scheduler{Policy: p, Nice: nice}
+	}
+	io := func(c specs.IOPriorityClass, n int) *specs.LinuxIOPriority {
+		return &specs.LinuxIOPriority{Class: c, Priority: n}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*specs.Process)
+		lost   string // field, or "" where it stays
+	}{
+		{"spared by the OOM killer", func(p *specs.Process) { p.OOMScoreAdj = ptr(-1) }, "process.oomScoreAdj"},
+		{"killed first", func(p *specs.Process) { p.OOMScoreAdj = ptr(1000) }, ""},
+		{"nice", func(p *specs.Process) { p.Scheduler = sched(specs.SchedOther, 19) }, ""},
+		{"batch", func(p *specs.Process) { p.Scheduler = sched(specs.SchedBatch, 0) }, ""},
+		{"idle", func(p *specs.Process) { p.Scheduler = sched(specs.SchedIdle, 0) }, ""},
+		{"not nice", func(p *specs.Process) { p.Scheduler = sched(specs.SchedOther, -1) }, "process.scheduler"},
+		{"first in, first out", func(p *specs.Process) { p.Scheduler = sched(specs.SchedFIFO, 0) }, "process.scheduler"},
+		{"round robin", func(p *specs.Process) { p.Scheduler = sched(specs.SchedRR, 0) }, "process.scheduler"},
+		{"deadline", func(p *specs.Process) { p.Scheduler = sched(specs.SchedDeadline, 0) }, "process.scheduler"},
+		{"unknown policy", func(p *specs.Process) { p.Scheduler = sched("SCHED_EXT", 0) }, "process.scheduler"},
+		{"flags", func(p *specs.Process) {
+			p.Scheduler = sched(specs.SchedOther, 0)
+			p.Scheduler.Flags = []specs.LinuxSchedulerFlag{specs.SchedFlagUtilClampMin}
+		}, "process.scheduler"},
+		{"I/O first", func(p *specs.Process) { p.IOPriority = io(specs.IOPRIO_CLASS_RT, 7) }, "process.ioPriority"},
+		{"I/O before others", func(p *specs.Process) { p.IOPriority = io(specs.IOPRIO_CLASS_BE, 3) }, "process.ioPriority"},
+		{"I/O as others", func(p *specs.Process) { p.IOPriority = io(specs.IOPRIO_CLASS_BE, 4) }, ""},
+		{"I/O last", func(p *specs.Process) { p.IOPriority = io(specs.IOPRIO_CLASS_IDLE, 0) }, ""},
+		{"I/O unknown", func(p *specs.Process) { p.IOPriority = io("x", 7) }, "process.ioPriority"},
+	} {
+		s := with(func(s *specs.Spec) { c.change(s.Process) })
+		res, rep := jail(t, s)
+		fields := find(rep, report.Lost, "process.*")
+		if c.lost == "" {
+			if len(fields) > 0 || !reflect.DeepEqual(res.Spec.Process.Scheduler, s.Process.Scheduler) || !reflect.DeepEqual(res.Spec.Process.IOPriority, s.Process.IOPriority) ||
+				s.Process.OOMScoreAdj != nil && *res.Spec.Process.OOMScoreAdj != *s.Process.OOMScoreAdj {
+				t.Errorf("%s: lost %v, %s", c.name, fields, jsonOf(t, res.Spec.Process))
+			}
+		} else if len(fields) != 1 || fields[0].Field != c.lost {
+			t.Errorf("%s: lost %v", c.name, fields)
+		}
+	}
+	// A silent spec would inherit what the engine protects itself with.
+	s := small()
+	for adj, want := range map[int]string{-999: "0", 0: "nil", 300: "nil"} {
+		f := testFacts(s)
+		f.Host.OOMScoreAdj = adj
+		res, _, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "nil"
+		if a := res.Spec.Process.OOMScoreAdj; a != nil {
+			got = fmt.Sprint(*a)
+		}
+		if got != want {
+			t.Errorf("an engine with %d gives its jail %s, not %s", adj, got, want)
+		}
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   *specs.LinuxCapabilities
+		kind report.Kind
+		text string
+	}{
+		{"none said, which leaves the delegate's own", nil, report.Set, ""},
+		{"empty", &specs.LinuxCapabilities{}, "", ""},
+		{"Docker's default", &specs.LinuxCapabilities{Bounding: defaultCaps, Effective: defaultCaps, Permitted: defaultCaps}, report.Lowered, "14 default ones"},
+		{"one more", &specs.LinuxCapabilities{Bounding: append([]string{"CAP_SYS_ADMIN"}, defaultCaps...)}, report.Lost, "CAP_SYS_ADMIN"},
+		{"one, ambient only", &specs.LinuxCapabilities{Ambient: []string{"CAP_BPF"}}, report.Lost, "CAP_BPF"},
+		{"many", &specs.LinuxCapabilities{Inheritable: []string{"A", "B", "C", "D", "E", "F", "G"}}, report.Lost, "A, B, C, D, E and 2 more"},
+		{"unknown", &specs.LinuxCapabilities{Permitted: []string{"ALL"}}, report.Lost, "ALL"},
+	} {
+		s := with(func(s *specs.Spec) { s.Process.Capabilities = c.in })
+		res, rep := jail(t, s)
+		if got := res.Spec.Process.Capabilities; got == nil || !reflect.DeepEqual(*got, specs.LinuxCapabilities{}) || !strings.Contains(jsonOf(t, res.Spec), `"capabilities":{}`) {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		var changes []report.Change
+		for _, ch := range rep.Changes {
+			if ch.Field == "process.capabilities" {
+				changes = append(changes, ch)
+			}
+		}
+		if c.kind == "" {
+			if len(changes) > 0 {
+				t.Errorf("%s: %v", c.name, changes)
+			}
+		} else if len(changes) != 1 || changes[0].Kind != c.kind || changes[0].Was != c.text {
+			t.Errorf("%s: %v", c.name, changes)
+		}
+	}
+}
+
+func TestLSM(t *testing.T) {
+	const container, label = "system_u:system_r:container_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c1,c2"
+	for _, c := range []struct {
+		name                string
+		apparmor, selinux   bool
+		profile, label, mnt string
+		wantProfile, want   string
+		wantMnt             string
+		lost, missing       string
+		says                string
+	}{
+		{name: "AppArmor, silent", apparmor: true, wantProfile: "agentjail-default"},
+		{name: "AppArmor, Docker's", apparmor: true, profile: "docker-default", wantProfile: "agentjail-default"},
+		{name: "AppArmor, Podman's", apparmor: true, profile: "containers-default-0.62", wantProfile: "agentjail-default"},
+		{name: "AppArmor, unconfined", apparmor: true, profile: "unconfined", wantProfile: "agentjail-default", lost: "process.apparmorProfile"},
+		{name: "AppArmor, one for this container", apparmor: true, profile: "tight", wantProfile: "agentjail-default//&tight"},
+		{name: "AppArmor, ours", apparmor: true, profile: "agentjail-default", wantProfile: "agentjail-default"},
+		{name: "AppArmor, ours and another", apparmor: true, profile: "tight//&agentjail-default", wantProfile: "tight//&agentjail-default"},
+		{name: "AppArmor, a name like ours", apparmor: true, profile: "agentjail-default2", wantProfile: "agentjail-default//&agentjail-default2"},
+		{name: "no LSM", profile: "docker-default", missing: "process.apparmorProfile"},
+		{name: "no LSM, a label", label: container, mnt: label, missing: "process.apparmorProfile"},
+		{name: "SELinux", selinux: true, label: container, mnt: label, want: container, wantMnt: label},
+		{name: "SELinux, disabled for this one", selinux: true, missing: "process.selinuxLabel"},
+		{name: "SELinux, a type that confines nothing", selinux: true, label: "system_u:system_r:spc_t:s0:c1,c2", want: container, wantMnt: label, lost: "process.selinuxLabel"},
+		{name: "SELinux, unconfined", selinux: true, label: "unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023", mnt: label, want: "system_u:system_r:container_t:s0-s0:c0.c1023", wantMnt: label, lost: "process.selinuxLabel"},
+		{name: "SELinux, no label at all", selinux: true, label: "container_t", says: "not of the form"},
+	} {
+		s := with(func(s *specs.Spec) {
+			s.Process.ApparmorProfile, s.Process.SelinuxLabel, s.Linux.MountLabel = c.profile, c.label, c.mnt
+		})
+		f := testFacts(s)
+		f.Host.AppArmor, f.Host.SELinux = c.apparmor, c.selinux
+		if c.says != "" {
+			contain(t, c.name, refused(t, s, policy.Default(), f), c.says)
+			continue
+		}
+		res, rep, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		p := res.Spec.Process
+		if p.ApparmorProfile != c.wantProfile || p.SelinuxLabel != c.want || res.Spec.Linux.MountLabel != c.wantMnt {
+			t.Errorf("%s: %q %q %q", c.name, p.ApparmorProfile, p.SelinuxLabel, res.Spec.Linux.MountLabel)
+		}
+		for kind, field := range map[report.Kind]string{report.Lost: c.lost, report.Missing: c.missing} {
+			if field != "" && len(find(rep, kind, field)) == 0 || field == "" && len(find(rep, kind, "process.*")) > 0 {
+				t.Errorf("%s: %s %v", c.name, kind, rep.Of(kind))
+			}
+		}
+		pol := policy.Default()
+		pol.AppArmor.Required = true
+		if _, _, err := Harden(s, pol, f); (err != nil) != (!c.apparmor && c.want == "") {
+			t.Errorf("%s, with a policy that requires one: %v", c.name, err)
+		}
+	}
+	s := small()
+	f := testFacts(s)
+	f.Host.AppArmor, f.NoAppArmor = false, "the profile cannot be loaded: no parser"
+	_, rep, _ := Harden(s, policy.Default(), f)
+	contain(t, "a profile that cannot be loaded", fmt.Sprint(rep.Of(report.Missing)), "no parser")
+}
+
+func TestSeccomp(t *testing.T) {
+	// Without a filter, and with one that allows everything, it is ours.
+	res, rep := jail(t, small())
+	ours := jsonOf(t, res.Spec.Linux.Seccomp)
+	if len(find(rep, report.Lost, "linux.seccomp")) != 1 {
+		t.Errorf("%v", rep.Of(report.Lost))
+	}
+	for name, in := range map[string]*specs.LinuxSeccomp{
+		"nothing in it": {},
+		"allows all":    {DefaultAction: specs.ActAllow},
+		"logs all":      {DefaultAction: specs.ActLog},
+	} {
+		res, _ := jail(t, with(func(s *specs.Spec) { s.Linux.Seccomp = in }))
+		if got := jsonOf(t, res.Spec.Linux.Seccomp); got != ours {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	// A tighter one stays tighter.
+	tight := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, Architectures: []specs.Arch{specs.ArchX86_64, specs.ArchX86}, Syscalls: []specs.LinuxSyscall{{Names: []string{"read", "write", "io_uring_setup", "bpf"}, Action: specs.ActAllow}}}
+	res, _ = jail(t, with(func(s *specs.Spec) { s.Linux.Seccomp = tight }))
+	got := allowed(res.Spec.Linux.Seccomp)
+	if len(got) != 2 || !got["read"] || !got["write"] || len(res.Spec.Linux.Seccomp.Architectures) != 1 {
+		t.Errorf("%s", jsonOf(t, res.Spec.Linux.Seccomp))
+	}
+	pol := policy.Default()
+	pol.Seccomp.Profile = "nonsense"
+	contain(t, "a profile that is not there", refused(t, small(), pol, testFacts(small())), "seccomp", "nonsense")
+	f := testFacts(small())
+	f.Host.Arch = "mips"
+	contain(t, "an architecture without a profile", refused(t, small(), policy.Default(), f), "mips")
+}
+
+func TestDevices(t *testing.T) {
+	fuse := specs.LinuxDevice{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}
+	rule := func(access string) specs.LinuxDeviceCgroup {
+		return specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr(int64(10)), Minor: ptr(int64(229)), Access: access}
+	}
+	pol := policy.Default()
+	pol.Devices.Allow = []string{"/dev/fuse", "/dev/null"}
+	nodes := map[string]Node{"/dev/fuse": {"c", 10, 229}, "/dev/null": {"c", 1, 3}}
+	for _, c := range []struct {
+		name  string
+		dev   specs.LinuxDevice
+		rules []specs.LinuxDeviceCgroup
+		nodes map[string]Node
+		pol   policy.Policy
+		want  string // access, or "" where it is not given
+	}{
+		{"listed", fuse, []specs.LinuxDeviceCgroup{rule("rwm")}, nodes, pol, "rw"},
+		{"listed, to be read", fuse, []specs.LinuxDeviceCgroup{rule("r")}, nodes, pol, "r"},
+		{"listed, no rule", fuse, nil, nodes, pol, ""},
+		{"listed, denied later", fuse, []specs.LinuxDeviceCgroup{rule("rwm"), {Allow: false, Access: "w"}}, nodes, pol, "r"},
+		{"listed, all allowed", fuse, []specs.LinuxDeviceCgroup{{Allow: true, Type: "a", Access: "rwm"}}, nodes, pol, "rw"},
+		{"listed, unbuffered", specs.LinuxDevice{Path: "/dev/fuse", Type: "u", Major: 10, Minor: 229}, []specs.LinuxDeviceCgroup{rule("rw")}, nodes, pol, "rw"},
+		{"not listed", fuse, []specs.LinuxDeviceCgroup{rule("rwm")}, nodes, policy.Default(), ""},
+		{"a disk under a listed name", specs.LinuxDevice{Path: "/dev/fuse", Type: "b", Major: 8}, []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}, nodes, pol, ""},
+		{"another driver under a listed name", specs.LinuxDevice{Path: "/dev/fuse", Type: "c", Major: 1, Minor: 1}, []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}, nodes, pol, ""},
+		{"listed, not on this host", fuse, []specs.LinuxDeviceCgroup{rule("rwm")}, nil, pol, ""},
+		{"a pipe", specs.LinuxDevice{Path: "/dev/fuse", Type: "p"}, []specs.LinuxDeviceCgroup{rule("rwm")}, nodes, pol, ""},
+		{"standard", specs.LinuxDevice{Path: "/dev/null", Type: "c", Major: 1, Minor: 3}, nil, nodes, pol, ""},
+		{"memory called null", specs.LinuxDevice{Path: "/dev/null", Type: "c", Major: 1, Minor: 1}, []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}, map[string]Node{"/dev/null": {"c", 1, 1}}, pol, ""},
+	} {
+		s := with(func(s *specs.Spec) {
+			s.Linux.Devices = []specs.LinuxDevice{c.dev}
+			s.Linux.Resources = &specs.LinuxResources{Devices: c.rules}
+		})
+		f := testFacts(s)
+		f.Nodes = c.nodes
+		res, rep, err := Harden(s, c.pol, f)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := len(res.Plan.Nodes) > 0; got != (c.want != "") || len(res.Plan.Nodes) != len(res.Spec.Linux.Devices) {
+			t.Errorf("%s: nodes %v", c.name, res.Plan.Nodes)
+		}
+		if got := grants(res.Spec.Linux.Resources.Devices, kindOf(c.dev), c.dev.Major, c.dev.Minor); got != c.want && c.name != "standard" {
+			t.Errorf("%s: grants %q, not %q", c.name, got, c.want)
+		}
+		if lost := len(find(rep, report.Lost, "linux.devices*")) > 0; lost != (c.want == "" && c.name != "standard") {
+			t.Errorf("%s: lost %v", c.name, rep.Of(report.Lost))
+		}
+	}
+	// Standard devices can be used and not made, whatever the bundle says.
+	res, _ := jail(t, with(func(s *specs.Spec) {
+		s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}}
+	}))
+	for _, d := range standardDevices {
+		if got := grants(res.Spec.Linux.Resources.Devices, "c", d.major, max(d.minor, 0)); got != "rw" {
+			t.Errorf("%s grants %q", d.path, got)
+		}
+	}
+}
+
+func TestHooksAndAnnotations(t *testing.T) {
+	h := func(path string, args ...string) []specs.Hook { return []specs.Hook{{Path: path, Args: args}} }
+	s := with(func(s *specs.Spec) {
+		//lint:ignore SA1019 prestart is what Docker uses
+		s.Hooks = &specs.Hooks{Prestart: h("/proc/1000/exe", "libnetwork-setkey", "x"), CreateRuntime: h("/a"), CreateContainer: h("/b"), StartContainer: h("/c"), Poststart: h("/d"), Poststop: h("/e")}
+		s.Annotations = map[string]string{
+			"run.oci.seccomp_bpf_data": "x", "RUN.OCI.handler": "x", "org.criu.config": "x", "org.systemd.property.MemoryMax": "x", "bundle": "/x", "krun.cpus": "8", "module.wasm.image/variant": "compat",
+			"dev.agentjail.limits.pids": "5", "com.example": "stays", "org.criux": "stays", "bundles": "stays",
+		}
+	})
+	res, rep := jail(t, s)
+	if res.Spec.Hooks != nil || len(find(rep, report.Dropped, "hooks.*")) != 6 {
+		t.Errorf("%v", rep.Of(report.Dropped))
+	}
+	contain(t, "hooks", fmt.Sprint(find(rep, report.Dropped, "hooks.prestart")), "the engine's network")
+	want := map[string]string{"dev.agentjail.limits.pids": "5", "com.example": "stays", "org.criux": "stays", "bundles": "stays"}
+	if !reflect.DeepEqual(res.Spec.Annotations, want) || len(find(rep, report.Dropped, "annotations[*")) != 7 {
+		t.Errorf("%v: %v", res.Spec.Annotations, find(rep, report.Dropped, "annotations[*"))
+	}
+	if *res.Spec.Linux.Resources.Pids.Limit != 5 {
+		t.Error("the annotation does not tighten")
+	}
+	s = with(func(s *specs.Spec) {
+		s.Annotations = map[string]string{"dev.agentjail.limits.pids": "5000", "dev.agentjail.nonsense": "1"}
+	})
+	res, rep = jail(t, s)
+	if *res.Spec.Linux.Resources.Pids.Limit != 1024 || len(find(rep, report.Dropped, "annotations[dev.agentjail*")) != 2 {
+		t.Errorf("%v", rep.Changes)
+	}
+}
+
+func TestSysctls(t *testing.T) {
+	for name, want := range map[string]string{ // "" stays
+		"net.ipv4.ip_unprivileged_port_start": "", "net/ipv4/ip_unprivileged_port_start": "", "net.core.somaxconn": "", "net.ipv4.tcp_fin_timeout": "",
+		"kernel.shmmax": "", "kernel/shmmax": "", "kernel.msgmax": "", "kernel.sem": "", "fs.mqueue.msg_max": "", "kernel.domainname": "",
+		"net.ipv4.ping_group_range": "empty", "net.ipv4.ip_forward": "empty", "net.ipv4.conf.all.route_localnet": "empty", "net/ipv4/conf/eth0.100/rp_filter": "empty", "net.core.bpf_jit_enable": "empty",
+		"kernel.core_pattern": "host's", "kernel/core_pattern": "host's", "vm.overcommit_memory": "host's", "kernel.hostname": "host's", "kernel.shmmaxx": "host's", "fs.mqueue": "host's", "fs.file-max": "host's",
+		"user.max_user_namespaces": "host's", "kernel.yama.ptrace_scope": "host's", "": "host's", "netx.core.somaxconn": "host's",
+		"net/../kernel/core_pattern": "not the name", "net.../kernel.core_pattern": "not the name", "net./../kernel": "not the name", "fs.mqueue../x": "not the name", "net.core.somaxconn\nx": "not the name",
+	} {
+		s := with(func(s *specs.Spec) { s.Linux.Sysctl = map[string]string{name: "1"} })
+		res, rep := jail(t, s)
+		if _, stays := res.Spec.Linux.Sysctl[name]; stays != (want == "") {
+			t.Errorf("%q stays: %v", name, stays)
+		}
+		if want != "" {
+			contain(t, name, fmt.Sprint(rep.Changes), want)
+		}
+	}
+	// In another jail's namespace they would be that jail's.
+	s := with(func(s *specs.Spec) {
+		s.Linux.Namespaces = []specs.LinuxNamespace{{Type: "pid"}, {Type: "mount"}, {Type: "network", Path: "/proc/7/ns/net"}, {Type: "ipc", Path: "/proc/7/ns/ipc"}, {Type: "uts"}}
+		s.Linux.Sysctl = map[string]string{"net.core.somaxconn": "1", "kernel.shmmax": "1", "kernel.domainname": "x"}
+	})
+	f := testFacts(s)
+	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {"seven", "/proc/7/ns/user"}, "ipc": {"seven", "/proc/7/ns/user"}}
+	res, rep, err := Harden(s, policy.Default(), f)
+	if err != nil || len(res.Spec.Linux.Sysctl) != 1 || res.Spec.Linux.Sysctl["kernel.domainname"] != "x" || len(find(rep, report.Lost, "linux.sysctl*")) != 2 {
+		t.Errorf("%v %v %v", err, res.Spec.Linux.Sysctl, rep.Of(report.Lost))
+	}
+}
+
+func TestPlacement(t *testing.T) {
+	s := with(func(s *specs.Spec) {
+		s.Linux.IntelRdt = &specs.LinuxIntelRdt{ClosID: "x"}
+		s.Linux.MemoryPolicy = &specs.LinuxMemoryPolicy{Mode: "MPOL_BIND"}
+		s.Linux.Personality = &specs.LinuxPersonality{Domain: specs.PerLinux32}
+		s.Linux.NetDevices = map[string]specs.LinuxNetDevice{"eth0": {}}
+		s.Linux.RootfsPropagation = "shared"
+	})
+	res, rep := jail(t, s)
+	l := res.Spec.Linux
+	if l.IntelRdt != nil || l.MemoryPolicy != nil || l.Personality != nil || l.NetDevices != nil || l.RootfsPropagation != "rprivate" {
+		t.Errorf("%s", jsonOf(t, l))
+	}
+	for _, f := range []string{"linux.intelRdt", "linux.personality", "linux.netDevices", "linux.rootfsPropagation"} {
+		if len(find(rep, report.Lost, f)) != 1 {
+			t.Errorf("%s is not named: %v", f, rep.Of(report.Lost))
+		}
+	}
+	s = with(func(s *specs.Spec) { s.Linux.Personality = &specs.LinuxPersonality{Domain: specs.PerLinux} })
+	if res, _ := jail(t, s); res.Spec.Linux.Personality == nil {
+		t.Error("the native personality is gone")
+	}
+}
