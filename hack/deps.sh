@@ -34,28 +34,35 @@ files="
 
 PATH=$PATH:/usr/sbin:/sbin:/usr/local/go/bin
 
-missing=
-for n in $needs; do
-	command -v "${n%%:*}" >/dev/null 2>&1 || missing="$missing ${n#*:}"
-done
-for f in $files; do
-	[ -e "${f%%:*}" ] || missing="$missing ${f#*:}"
-done
-# A dynamically linked busybox does not run in an image without libraries.
-if [ -e /bin/busybox ] && [ -e /var/lib/dpkg/status ] && ! dpkg -s busybox-static >/dev/null 2>&1; then
-	missing="$missing busybox-static"
-fi
-# Debian 13 has the docker command in a package of its own, Debian 12 inside docker.io.
-if ! command -v docker >/dev/null 2>&1; then
-	if apt-cache show docker-cli >/dev/null 2>&1; then missing="$missing docker-cli"; else missing="$missing docker.io"; fi
-fi
-missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+# find_missing sets missing to the packages whose programs or files are not there.
+find_missing() {
+	missing=
+	for n in $needs; do
+		command -v "${n%%:*}" >/dev/null 2>&1 || missing="$missing ${n#*:}"
+	done
+	for f in $files; do
+		[ -e "${f%%:*}" ] || missing="$missing ${f#*:}"
+	done
+	# A dynamically linked busybox does not run in an image without libraries.
+	if [ -e /bin/busybox ] && [ -e /var/lib/dpkg/status ] && ! dpkg -s busybox-static >/dev/null 2>&1; then
+		missing="$missing busybox-static"
+	fi
+	# Debian 13 has the docker command in a package of its own, Debian 12 inside docker.io.
+	if ! command -v docker >/dev/null 2>&1; then
+		if apt-cache show docker-cli >/dev/null 2>&1; then missing="$missing docker-cli"; else missing="$missing docker.io"; fi
+	fi
+	# shellcheck disable=SC2086 # the list is meant to be split
+	missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+	missing=${missing% }
+	missing=${missing# }
+}
 
 for tool in go git; do
 	command -v $tool >/dev/null 2>&1 || { say "$tool is not installed: install it first"; exit 1; }
 done
 
-if [ -z "${missing# }" ]; then
+find_missing
+if [ -z "$missing" ]; then
 	say "everything is there"
 	exit 0
 fi
@@ -83,15 +90,21 @@ if [ ! -e $guard ]; then
 	printf '#!/bin/sh\nexit 101\n' | $sudo tee $guard >/dev/null
 	$sudo chmod 755 $guard
 fi
-# shellcheck disable=SC2086 # the list is meant to be split
 install() {
+	say "installing: $missing"
+	# shellcheck disable=SC2086 # the list is meant to be split
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
 		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold install $missing
 }
-say "installing: $missing"
 if ! install; then
 	say "refreshing the package lists and trying again"
 	$sudo apt-get -q update
+	find_missing # fresh lists can tell which package has the docker command
 	install
+fi
+find_missing
+if [ -n "$missing" ]; then
+	say "still missing: $missing"
+	exit 1
 fi
 say "done"
