@@ -83,7 +83,7 @@ func install(binary string) (path string, remove func(), err error) {
 		return "", nil, err
 	}
 	remove = func() { os.RemoveAll(dir); _ = engine.RemoveBuilt() }
-	if err := os.Chmod(dir, 0o755); err == nil {
+	if err = os.Chmod(dir, 0o755); err == nil {
 		path = filepath.Join(dir, "agentjail")
 		err = os.WriteFile(path, text, 0o755)
 	}
