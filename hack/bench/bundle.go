@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,7 +56,7 @@ func captureBundle(ctx context.Context, e *engine.Engine, runtime, file string) 
 	c.spec.Hooks = nil
 	c.spec.Process.Args = []string{"/bin/true"}
 	if c.spec.Linux.Seccomp == nil {
-		return nil, fmt.Errorf("Docker set no seccomp profile: there is nothing to compare with")
+		return nil, errors.New("no seccomp profile came from Docker: there is nothing to compare with")
 	}
 	return c, nil
 }
@@ -77,6 +78,12 @@ func newRootfs(dir string) (*rootfs, error) {
 	cmd.Stdin = &tree
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("unpack the image: %w: %s", err, out)
+	}
+	// As Docker's own layer does: mount points that container root could not make in a user namespace.
+	for _, f := range dockersFiles {
+		if err := os.WriteFile(filepath.Join(r.lower, f), nil, 0o644); err != nil {
+			return nil, err
+		}
 	}
 	return r, nil
 }

@@ -198,7 +198,7 @@ func (b *bench) cycles(ctx context.Context) error {
 	return reaping(func() error {
 		var subjects []*subject
 		for _, d := range b.found {
-			ours, err := b.jailFilter(d)
+			jail, err := b.jailSpec(d)
 			if err != nil {
 				return err
 			}
@@ -209,7 +209,8 @@ func (b *bench) cycles(ctx context.Context) error {
 				{bare, noFilter},
 				{bareDocker, nil},
 				// A jail's filter expects no_new_privs, as every jail has it.
-				{bareOurs, func(s *specs.Spec) { s.Linux.Seccomp = ours; s.Process.NoNewPrivileges = true }},
+				{bareOurs, func(s *specs.Spec) { s.Linux.Seccomp = jail.Linux.Seccomp; s.Process.NoNewPrivileges = true }},
+				{bareJail, func(s *specs.Spec) { onPlainRoot(s, jail) }},
 				{jailed, noFilter},
 				{jailedDocker, nil},
 			} {
@@ -224,8 +225,19 @@ func (b *bench) cycles(ctx context.Context) error {
 	})
 }
 
-// jailFilter makes a jail and reads the filter that it was given.
-func (b *bench) jailFilter(d delegate) (*specs.LinuxSeccomp, error) {
+// onPlainRoot makes s the spec of a jail, but on its own root, and without bind mounts that would need agentjail.
+func onPlainRoot(s, jail *specs.Spec) {
+	own := *s
+	*s = *clone(jail)
+	s.Root = own.Root
+	s.Mounts = without(s.Mounts, dockersFiles...)
+}
+
+// dockersFiles are bind mounts of files that belong to one container of Docker's, in a folder that only root enters.
+var dockersFiles = []string{"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
+
+// jailSpec makes a jail and reads the spec that its delegate was given.
+func (b *bench) jailSpec(d delegate) (*specs.Spec, error) {
 	s, err := b.subject(d, jailedDocker, b.captured.id, nil)
 	if err != nil {
 		return nil, err
@@ -245,7 +257,7 @@ func (b *bench) jailFilter(d delegate) (*specs.LinuxSeccomp, error) {
 	if err := json.Unmarshal(data, &spec); err != nil {
 		return nil, err
 	}
-	return spec.Linux.Seccomp, nil
+	return &spec, nil
 }
 
 // execs measures a further process in a container that runs.
@@ -272,8 +284,7 @@ func (b *bench) execs(ctx context.Context) error {
 				s, err := b.subject(d, kind, id, func(s *specs.Spec) {
 					s.Process.Args = []string{"/bin/sleep", "100000"}
 					s.Linux.CgroupsPath = "/" + b.e.CgroupParent() + "/" + id
-					// These are another container's.
-					s.Mounts = without(s.Mounts, "/etc/resolv.conf", "/etc/hostname", "/etc/hosts")
+					s.Mounts = without(s.Mounts, dockersFiles...)
 				})
 				if err != nil {
 					return err

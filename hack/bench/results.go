@@ -159,6 +159,8 @@ var pairs = []struct {
 	{"cycle", "start to end, bundle without a filter", jailed, bare, "at most +10 ms", atMost10ms},
 	{"cycle", "the delegate's cost of Docker's filter", bareDocker, bare, "", nil},
 	{"cycle", "the delegate's cost of a jail's filter", bareOurs, bare, "less than Docker's", nil},
+	{"cycle", "the delegate's cost of a jail's whole spec", bareJail, bare, "", nil},
+	{"cycle", "agentjail's own cost", jailedDocker, bareJail, "", nil},
 	{"exec", "exec into a running container", jailedDocker, bareDocker, "", nil},
 	{"docker", "docker run", wholeDockerJailed, wholeDocker, "", nil},
 }
