@@ -1,0 +1,180 @@
+package source
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRefusal is the table of what may be mounted: r to read, w to write, or
+// nothing.
+func TestRefusal(t *testing.T) {
+	for _, c := range []struct {
+		path string
+		may  string
+		says string
+	}{
+		{"/", "", "whole file tree"},
+		{"/etc", "", "configuration"}, {"/etc/passwd", "", "configuration"}, {"/etc/ssl/certs", "", "configuration"},
+		{"/proc", "", "kernel"}, {"/proc/1/root", "", "kernel"}, {"/sys", "", "kernel"}, {"/sys/fs/cgroup/x", "", "kernel"},
+		{"/dev", "", "devices"}, {"/dev/shm/x", "", "devices"}, {"/dev/sda", "", "devices"},
+		{"/boot", "", "kernel"}, {"/boot/grub/grub.cfg", "", "kernel"}, {"/efi", "", "boot loader"},
+		{"/root", "", "home"}, {"/root/.ssh/id_rsa", "", "home"},
+		{"/run", "", "sockets"}, {"/run/docker.sock", "", "sockets"}, {"/run/user/1000/bus", "", "sockets"}, {"/var/run", "", "sockets"}, {"/var/run/x", "", "sockets"}, {"/tmp/.X11-unix", "", "screens"}, {"/tmp/.X11-unix/X0", "", "screens"},
+		{"/var", "", "state"}, {"/var/lib", "", "state"}, {"/var/log", "", "logs"}, {"/var/log/auth.log", "", "logs"}, {"/var/backups", "", "secrets"}, {"/var/spool/cron", "", "jobs"}, {"/var/mail/x", "", "mail"},
+		{"/var/lib/systemd/x", "", "state"}, {"/var/lib/private", "", "state"}, {"/var/crash/x", "", "memory images"},
+		{"/var/lib/myapp", "rw", ""}, {"/var/www/html", "rw", ""}, {"/var/cache/x", "rw", ""},
+		{"/usr", "r", "runs programs"}, {"/usr/local/bin", "r", "runs programs"}, {"/usr/share/x", "r", "runs programs"}, {"/bin", "r", "runs programs"}, {"/lib64/ld.so", "r", "runs programs"}, {"/nix/store/x", "r", "runs programs"}, {"/snap/x", "r", "runs programs"}, {"/var/lib/dpkg/status", "r", "package manager"},
+		{"/home", "", "every user's home"}, {"/home/dev", "rw", ""}, {"/home/dev/project", "rw", ""},
+		{"/tmp", "", "shares it"}, {"/tmp/x", "rw", ""}, {"/var/tmp", "", "shares it"}, {"/var/tmp/x", "rw", ""},
+		{"/srv", "rw", ""}, {"/opt/app", "rw", ""}, {"/mnt/disk", "rw", ""}, {"/data", "rw", ""},
+		// Names that only look like others.
+		{"/etcetera", "rw", ""}, {"/usrlocal", "rw", ""}, {"/runner/work", "rw", ""}, {"/rootfs", "rw", ""}, {"/devel", "rw", ""}, {"/procs", "rw", ""}, {"/home2", "rw", ""},
+	} {
+		for _, ro := range []bool{true, false} {
+			f := Fact{Path: c.path, Kind: Dir}
+			got := Refusal(f, ro, nil)
+			want := strings.Contains(c.may, map[bool]string{true: "r", false: "w"}[ro])
+			if (got == "") != want {
+				t.Errorf("%s, read-only %v: %q", c.path, ro, got)
+			}
+			if got != "" && (!strings.Contains(got, c.says) || !strings.Contains(got, "refused: ") || !strings.Contains(got, "binds.allow")) {
+				t.Errorf("%s: says %q, not %q with the remedy", c.path, got, c.says)
+			}
+			// The host's owner can allow it, alone or with what it is in.
+			for _, allow := range []string{c.path, strings.TrimSuffix(c.path[:strings.LastIndex(c.path, "/")+1], "/")} {
+				if allow == "" {
+					continue
+				}
+				if got := Refusal(f, ro, []string{"/other", allow}); got != "" {
+					t.Errorf("%s with %s allowed: %s", c.path, allow, got)
+				}
+			}
+			// And not with a longer or a similar name.
+			if got := Refusal(f, ro, []string{c.path + "/x", c.path + "x", "/nonexistent"}); (got == "") != want {
+				t.Errorf("%s with others allowed: %q", c.path, got)
+			}
+		}
+	}
+}
+
+func TestRefusalOfKinds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		f    Fact
+		says string // "" where it may be mounted
+	}{
+		{"folder", Fact{Path: "/srv/x", Kind: Dir}, ""},
+		{"file", Fact{Path: "/srv/x", Kind: File}, ""},
+		{"socket", Fact{Path: "/srv/x", Kind: Socket}, "a socket speaks for whoever listens on it"},
+		{"device", Fact{Path: "/srv/x", Kind: Device}, "a device is not a file or folder"},
+		{"pipe", Fact{Path: "/srv/x", Kind: Pipe}, "a pipe is not a file or folder"},
+		{"nothing known", Fact{Path: "/srv/x"}, "is not a file or folder"},
+		{"behind a link", Fact{Path: "/srv/x", Kind: Dir, Link: "/srv/link"}, "the symbolic link /srv/link leads out of its folder, to /srv/x"},
+		{"an engine's storage", Fact{Path: "/data/docker/x", Kind: Dir, Storage: "/data/docker"}, "an engine keeps its containers in /data/docker"},
+		{"what holds an engine's storage", Fact{Path: "/data", Kind: Dir, Storage: "/data/docker"}, "an engine keeps its containers"},
+		{"an injected file", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: File, Role: Injected}, ""},
+		{"an injected socket", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: Socket, Role: Injected}, "a socket speaks"},
+		{"a volume", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume}, ""},
+		{"a volume behind a link", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Link: "/x"}, "leads out of its folder"},
+		{"a volume that is a folder of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/srv/x"}}, ""},
+		{"a volume that is /etc", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/srv/x", "/etc"}}, "the volume is /etc"},
+		{"a volume that is the root", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/"}}, "the volume is /, and it is the host's whole file tree"},
+		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/var/lib/docker/overlay2"}}, "keeps its containers"},
+		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/var/lib/docker"}}, "keeps its containers"},
+	} {
+		got := Refusal(c.f, false, nil)
+		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
+			t.Errorf("%s: %q, not %q", c.name, got, c.says)
+		}
+	}
+	// An allowed path reached through a link that anybody made is not what the
+	// host's owner allowed.
+	if got := Refusal(Fact{Path: "/etc/ssl", Kind: Dir, Link: "/home/x/ssl"}, true, []string{"/etc/ssl"}); got == "" {
+		t.Error("a link to an allowed folder")
+	}
+	if got := Refusal(Fact{Path: "/run/docker.sock", Kind: Socket}, false, []string{"/run/docker.sock"}); got != "" {
+		t.Errorf("an allowed socket: %s", got)
+	}
+}
+
+func TestRole(t *testing.T) {
+	const id, other = "a1a1a1a1a1a1a1a1", "b2b2b2b2b2b2b2b2"
+	e := Engine{IDs: []string{id, "short"}, Storage: []string{"/data/engine"}}
+	for path, want := range map[string]Role{
+		"/var/lib/docker/containers/" + id + "/hosts":                                  Injected,
+		"/var/lib/docker/containers/" + id + "/hostname":                               Injected,
+		"/var/lib/docker/containers/" + id + "/resolv.conf":                            Injected,
+		"/var/lib/docker/containers/" + id + "/mounts/shm":                             Injected,
+		"/var/lib/docker/containers/" + id + "/mounts/secrets/x":                       Injected,
+		"/data/engine/containers/" + id + "/hosts":                                     Injected,
+		"/var/lib/containers/storage/overlay-containers/" + id + "/userdata/shm":       Injected,
+		"/run/containers/storage/overlay-containers/" + id + "/userdata/.containerenv": Injected,
+		"/run/containers/storage/overlay-containers/" + id + "/userdata/run/secrets":   Injected,
+		"/run/containerd/io.containerd.grpc.v1.cri/sandboxes/" + id + "/shm":           Injected,
+		"/var/lib/docker/containers/" + other + "/hosts":                               Plain,
+		"/var/lib/docker/containers/" + id:                                             Plain,
+		"/var/lib/docker/containers/" + id + "/config.v2.json":                         Plain,
+		"/var/lib/docker/containers/" + id + "/x/hosts":                                Plain,
+		"/var/lib/docker/containers/" + id + "/mounts/secrets":                         Plain,
+		"/var/lib/docker/containers/x" + id + "/hosts":                                 Plain,
+		"/var/lib/docker/short/hosts":                                                  Plain,
+		"/home/dev/" + id + "/hosts":                                                   Plain,
+		"/var/lib/docker/volumes/v/_data":                                              Volume,
+		"/var/lib/docker/volumes/v/_data/below":                                        Volume,
+		"/data/engine/volumes/v/_data":                                                 Volume,
+		"/var/lib/containers/storage/volumes/v/_data":                                  Volume,
+		"/var/lib/docker/volumes":                                                      Plain,
+		"/var/lib/docker/volumes/v":                                                    Plain,
+		"/var/lib/docker/volumes/v/opts.json":                                          Plain,
+		"/var/lib/docker/overlay2/volumes/x/_data":                                     Plain,
+		"/var/lib/docker/containers/volumes/x/_data":                                   Plain,
+		"/home/dev/volumes/v/_data":                                                    Plain,
+		"/var/lib/dockerx/volumes/v/_data":                                             Plain,
+		"/var/lib/docker/overlay2/" + id + "/merged/etc/hosts":                         Plain,
+		"/var/lib/docker/volumes/v/_data/containers/" + id + "/hosts":                  Volume,
+		"/var/lib/docker/image/" + id + "/mounts/secrets/../../../x":                   Injected, // real paths have no dots
+	} {
+		if got := role(path, e); got != want {
+			t.Errorf("%s is %q, not %q", path, got, want)
+		}
+	}
+	if got := role("/var/lib/docker/containers/"+id+"/hosts", Engine{}); got != Plain {
+		t.Errorf("without the container's id: %q", got)
+	}
+}
+
+func TestAlsoAt(t *testing.T) {
+	all := parseMounts(`20 1 8:1 / / rw - ext4 /dev/sda1 rw
+21 20 8:2 / /home rw - ext4 /dev/sda2 rw
+30 20 8:1 /etc /var/lib/docker/volumes/etc/_data rw - ext4 /dev/sda1 rw
+31 20 8:1 / /var/lib/docker/volumes/root/_data rw - ext4 /dev/sda1 rw
+32 20 8:2 /dev/with\040space /var/lib/docker/volumes/space/_data rw - ext4 /dev/sda2 rw
+33 20 0:50 / /var/lib/docker/volumes/tmp/_data rw - tmpfs tmpfs rw
+34 20 0:60 /export /var/lib/docker/volumes/nfs/_data rw - nfs4 server:/export rw
+35 20 8:2 / /var/lib/docker/volumes/home/_data rw - ext4 /dev/sda2 rw
+short line
+`)
+	for _, c := range []struct {
+		id, path string
+		want     string
+	}{
+		{"30", "/var/lib/docker/volumes/etc/_data", "/etc /var/lib/docker/volumes/root/_data/etc"},
+		{"30", "/var/lib/docker/volumes/etc/_data/ssh", "/etc/ssh /var/lib/docker/volumes/root/_data/etc/ssh"},
+		{"31", "/var/lib/docker/volumes/root/_data", "/"},
+		{"32", "/var/lib/docker/volumes/space/_data", "/home/dev/with space /var/lib/docker/volumes/home/_data/dev/with space"},
+		{"33", "/var/lib/docker/volumes/tmp/_data", ""},
+		{"34", "/var/lib/docker/volumes/nfs/_data", ""},
+		{"35", "/var/lib/docker/volumes/home/_data", "/home"},
+		{"20", "/var/lib/docker/volumes/plain/_data", ""}, // a folder of the storage itself
+		{"99", "/var/lib/docker/volumes/etc/_data", ""},
+	} {
+		if got := strings.Join(alsoAt(all, c.id, c.path), " "); got != c.want {
+			t.Errorf("%s is also %q, not %q", c.path, got, c.want)
+		}
+	}
+	for in, want := range map[string]string{`a`: "a", `a\040b`: "a b", `\134`: `\`, `a\`: `a\`, `a\0`: `a\0`} {
+		if got := unoctal(in); got != want {
+			t.Errorf("%q is %q, not %q", in, got, want)
+		}
+	}
+}
