@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestPluggedBetweenCreateAndStart does what Docker does since version 28:
@@ -23,8 +24,15 @@ func TestPluggedBetweenCreateAndStart(t *testing.T) {
 	}
 	pid := initPid(t, id)
 	plug(t, pid, "eth0", "10.213.7")
-	if out := pings(t, pid); !strings.Contains(out, " 0% packet loss") {
-		t.Fatalf("the interface does not work before the start: the test proves nothing\n%s", out)
+	// A pair of interfaces takes a moment to come up.
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		out := pings(t, pid)
+		if strings.Contains(out, " 0% packet loss") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the interface does not work before the start: the test proves nothing\n%s", out)
+		}
 	}
 	if code, text := agentjail(t, nil, "start", id); code != 0 {
 		t.Fatalf("start: status %d\n%s", code, text)
