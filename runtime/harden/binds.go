@@ -65,6 +65,11 @@ func bind(p *pass, i int, m *specs.Mount) {
 		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
 	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
+	if !b.Flat && len(f.Below) > 0 {
+		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "what is mounted below it is not for jails")
+		b.Flat = true
+		opts = add(without(opts, "rbind"), "bind")
+	}
 	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
 		p.change(report.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
 	}

@@ -125,7 +125,10 @@ func (g gen) source(f *source.Fact) *source.Fact {
 	case 2:
 		c.Storage = "/var/lib/docker"
 	case 3:
-		c.Also = []string{g.one("/etc", "/home/dev/x", "/")}
+		c.Also = g.one("/etc", "/home/dev/x", "/")
+		if g.maybe(2) {
+			c.Also, c.Below = "", []string{"/root"}
+		}
 	case 4:
 		c.Path = g.one("/", "/etc/shadow", "/srv/x", "/home", "/home/x", "/usr/lib", "/run/allowed.sock", "/dev/shm", "/proc", "/sys", "/var/lib/x")
 		c.System = strings.HasPrefix(c.Path, "/usr")

@@ -355,6 +355,9 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if len(s.Mounts) > w.Policy.Limits.Mounts {
 		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
 	}
+	if p.engine.Mounts, err = source.ReadMounts(); err != nil {
+		return p, err
+	}
 	p.sources = make([]*source.Source, len(s.Mounts))
 	p.facts.Sources = make([]*source.Fact, len(s.Mounts))
 	for i, m := range s.Mounts {

@@ -14,24 +14,20 @@ type mounted struct {
 	id, dev, root, at string
 }
 
-// elsewhere finds other places of the host's file tree that show what is
-// mounted on a volume's folder. Docker's local driver makes a volume of any
-// folder (`docker volume create -o type=none -o o=bind -o device=/etc`), and
-// mounts it when the container starts.
-func elsewhere(fd int, path string) ([]string, error) {
-	var stx unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
-		return nil, fmt.Errorf("statx: %w", err)
-	}
+// Mounts are the mounts of this mount namespace, the oldest first.
+type Mounts []mounted
+
+// ReadMounts reads them.
+func ReadMounts() (Mounts, error) {
 	data, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the mounts: %w", err)
 	}
-	return alsoAt(parseMounts(string(data)), fmt.Sprint(stx.Mnt_id), path), nil
+	return parseMounts(string(data)), nil
 }
 
-func parseMounts(text string) []mounted {
-	var out []mounted
+func parseMounts(text string) Mounts {
+	var out Mounts
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) >= 5 {
@@ -41,26 +37,55 @@ func parseMounts(text string) []mounted {
 	return out
 }
 
-// alsoAt computes where else path, on mount id, is found.
-func alsoAt(all []mounted, id, path string) []string {
-	var own *mounted
-	for i := range all {
-		if all[i].id == id {
-			own = &all[i]
+// mountOf is the id of the mount that an open file is on.
+func mountOf(fd int) (string, error) {
+	var stx unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
+		return "", fmt.Errorf("statx: %w", err)
+	}
+	return fmt.Sprint(stx.Mnt_id), nil
+}
+
+// elsewhere is the place of the host's file tree that path, on the mount of
+// that id, is really at; "" where that is path itself. A folder can be mounted
+// at a second place: Docker's local driver makes a volume of any folder
+// (`docker volume create -o type=none -o o=bind -o device=/etc`), and an
+// administrator may have done so. The oldest mount of a file system that has
+// the folder counts as its real place.
+func (ms Mounts) elsewhere(id, path string) string {
+	for _, own := range ms {
+		if own.id == id && within(path, own.at) {
+			return ms.realPlace(own, filepath.Join(own.root, strings.TrimPrefix(path, own.at)), path)
 		}
 	}
-	// The volume's folder itself is a mount point only where a driver made it one.
-	if own == nil || !strings.Contains(own.at+"/", "/_data/") || !within(path, own.at) {
-		return nil
+	return ""
+}
+
+// realPlace is where a mount's folder inside is found through the oldest mount.
+func (ms Mounts) realPlace(own mounted, inside, path string) string {
+	for _, m := range ms {
+		if m.id == own.id {
+			return ""
+		}
+		if m.dev == own.dev && within(inside, m.root) {
+			if p := filepath.Join(m.at, strings.TrimPrefix(inside, m.root)); p != path {
+				return p
+			}
+			return ""
+		}
 	}
-	inside := filepath.Join(own.root, strings.TrimPrefix(path, own.at))
+	return ""
+}
+
+// below lists what is mounted below path of folders that no jail may have.
+func (ms Mounts) below(path string) []string {
 	var out []string
-	for _, m := range all {
-		if m.id == id || m.dev != own.dev || !within(inside, m.root) {
+	for _, m := range ms {
+		if m.at == path || !within(m.at, path) {
 			continue
 		}
-		if p := filepath.Join(m.at, strings.TrimPrefix(inside, m.root)); p != path {
-			out = append(out, p)
+		if real := ms.realPlace(m, m.root, m.at); real != "" && forbiddenElsewhere(real, false) != "" {
+			out = append(out, real)
 		}
 	}
 	return out

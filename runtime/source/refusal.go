@@ -82,15 +82,15 @@ func Refusal(f Fact, readOnly bool, allow []string) string {
 	if f.Link != "" {
 		return fmt.Sprintf("refused: the symbolic link %s leads out of its folder, to %s (name the real path, if it is meant)", f.Link, f.Path)
 	}
-	for _, also := range f.Also {
-		why := forbidden(also, readOnly)
+	if f.Also != "" {
+		why := forbiddenElsewhere(f.Also, readOnly)
 		for _, dir := range storage {
-			if why == "" && (within(also, dir) || within(dir, also)) {
+			if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
 				why = "an engine keeps its containers in " + dir
 			}
 		}
 		if why != "" {
-			return fmt.Sprintf("refused: the volume is %s, and %s%s", also, why, remedy)
+			return fmt.Sprintf("refused: it is %s, mounted there, and %s%s", f.Also, why, remedy)
 		}
 	}
 	if f.Role != Plain {
@@ -118,6 +118,16 @@ func forbidden(path string, readOnly bool) string {
 		return p.why
 	}
 	return ""
+}
+
+// forbiddenElsewhere is forbidden for the real place of what is mounted
+// somewhere else. Image-based systems mount their /var and /home from below
+// /sysroot (ostree(1)); that is nothing else than /var and /home.
+func forbiddenElsewhere(path string, readOnly bool) string {
+	if within(path, "/sysroot") || within(path, "/ostree") {
+		return ""
+	}
+	return forbidden(path, readOnly)
 }
 
 // system says whether a path is in a part of the host that may only be read.

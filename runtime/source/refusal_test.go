@@ -76,11 +76,14 @@ func TestRefusalOfKinds(t *testing.T) {
 		{"an injected socket", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: Socket, Role: Injected}, "a socket speaks"},
 		{"a volume", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume}, ""},
 		{"a volume behind a link", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Link: "/x"}, "leads out of its folder"},
-		{"a volume that is a folder of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/srv/x"}}, ""},
-		{"a volume that is /etc", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/srv/x", "/etc"}}, "the volume is /etc"},
-		{"a volume that is the root", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/"}}, "the volume is /, and it is the host's whole file tree"},
-		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/var/lib/docker/overlay2"}}, "keeps its containers"},
-		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: []string{"/var/lib/docker"}}, "keeps its containers"},
+		{"a volume that is a folder of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/srv/x"}, ""},
+		{"a volume that is /etc", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/etc"}, "it is /etc, mounted there"},
+		{"a volume that is the root", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/"}, "it is /, mounted there, and it is the host's whole file tree"},
+		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker/overlay2"}, "keeps its containers"},
+		{"a folder that is /root, mounted there", Fact{Path: "/srv/x", Kind: Dir, Also: "/root"}, "it is /root, mounted there"},
+		{"a home of an image-based system", Fact{Path: "/var/home/x", Kind: Dir, Also: "/sysroot/ostree/deploy/default/var/home/x"}, ""},
+		{"a folder that a volume's folder is mounted on", Fact{Path: "/srv/x", Kind: Dir, Also: "/var/lib/docker/volumes/v/_data"}, ""},
+		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker"}, "keeps its containers"},
 	} {
 		got := Refusal(c.f, false, nil)
 		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
@@ -143,33 +146,55 @@ func TestRole(t *testing.T) {
 	}
 }
 
-func TestAlsoAt(t *testing.T) {
+func TestElsewhere(t *testing.T) {
 	all := parseMounts(`20 1 8:1 / / rw - ext4 /dev/sda1 rw
 21 20 8:2 / /home rw - ext4 /dev/sda2 rw
+22 20 0:6 / /dev rw - devtmpfs udev rw
 30 20 8:1 /etc /var/lib/docker/volumes/etc/_data rw - ext4 /dev/sda1 rw
 31 20 8:1 / /var/lib/docker/volumes/root/_data rw - ext4 /dev/sda1 rw
 32 20 8:2 /dev/with\040space /var/lib/docker/volumes/space/_data rw - ext4 /dev/sda2 rw
 33 20 0:50 / /var/lib/docker/volumes/tmp/_data rw - tmpfs tmpfs rw
 34 20 0:60 /export /var/lib/docker/volumes/nfs/_data rw - nfs4 server:/export rw
 35 20 8:2 / /var/lib/docker/volumes/home/_data rw - ext4 /dev/sda2 rw
+40 20 8:1 / /run/host rw - ext4 /dev/sda1 rw
+41 20 0:6 / /srv/chroot/dev rw - devtmpfs udev rw
+42 20 8:3 / /srv/disk rw - ext4 /dev/sda3 rw
+43 20 8:1 /srv/a /srv/chroot/a rw - ext4 /dev/sda1 rw
+44 42 8:1 /root/.ssh /srv/disk/keys rw - ext4 /dev/sda1 rw
+50 20 0:70 /@home /home2 rw - btrfs /dev/sdb rw
+51 20 0:70 /@home/dev/x /srv/sub rw - btrfs /dev/sdb rw
 short line
 `)
 	for _, c := range []struct {
 		id, path string
 		want     string
 	}{
-		{"30", "/var/lib/docker/volumes/etc/_data", "/etc /var/lib/docker/volumes/root/_data/etc"},
-		{"30", "/var/lib/docker/volumes/etc/_data/ssh", "/etc/ssh /var/lib/docker/volumes/root/_data/etc/ssh"},
+		{"30", "/var/lib/docker/volumes/etc/_data", "/etc"},
+		{"30", "/var/lib/docker/volumes/etc/_data/ssh", "/etc/ssh"},
 		{"31", "/var/lib/docker/volumes/root/_data", "/"},
-		{"32", "/var/lib/docker/volumes/space/_data", "/home/dev/with space /var/lib/docker/volumes/home/_data/dev/with space"},
+		{"31", "/var/lib/docker/volumes/root/_data/root", "/root"},
+		{"32", "/var/lib/docker/volumes/space/_data", "/home/dev/with space"},
 		{"33", "/var/lib/docker/volumes/tmp/_data", ""},
 		{"34", "/var/lib/docker/volumes/nfs/_data", ""},
 		{"35", "/var/lib/docker/volumes/home/_data", "/home"},
 		{"20", "/var/lib/docker/volumes/plain/_data", ""}, // a folder of the storage itself
+		{"20", "/srv/x", ""}, // although it shows below /run/host, too
+		{"21", "/home/dev/project", ""},
+		{"42", "/srv/disk/x", ""},
+		{"43", "/srv/chroot/a", "/srv/a"},
+		{"51", "/srv/sub/y", "/home2/dev/x/y"},
 		{"99", "/var/lib/docker/volumes/etc/_data", ""},
+		{"30", "/elsewhere", ""}, // the mount is gone from there
 	} {
-		if got := strings.Join(alsoAt(all, c.id, c.path), " "); got != c.want {
-			t.Errorf("%s is also %q, not %q", c.path, got, c.want)
+		if got := all.elsewhere(c.id, c.path); got != c.want {
+			t.Errorf("%s is really %q, not %q", c.path, got, c.want)
+		}
+	}
+	for path, want := range map[string]string{
+		"/srv": "/dev /root/.ssh", "/srv/chroot": "/dev", "/srv/chroot/dev": "", "/srv/chroot/a": "", "/srv/disk": "/root/.ssh", "/srv/dis": "", "/home": "", "/home/dev": "", "/data": "",
+	} {
+		if got := strings.Join(all.below(path), " "); got != want {
+			t.Errorf("below %s: %q, not %q", path, got, want)
 		}
 	}
 	for in, want := range map[string]string{`a`: "a", `a\040b`: "a b", `\134`: `\`, `a\`: `a\`, `a\0`: `a\0`} {

@@ -49,9 +49,11 @@ type Fact struct {
 	Link string `json:"link,omitempty"`
 	// Storage says that the path is, holds, or lies in an engine's storage.
 	Storage string `json:"storage,omitempty"`
-	// Also are other places of the host's file tree that show the same as a
-	// volume: an engine's volume can be any folder of the host, mounted there.
-	Also []string `json:"also,omitempty"`
+	// Also is where the host's file tree really has it, if it was mounted at
+	// Path from there: an engine's volume can be any folder of the host.
+	Also string `json:"also,omitempty"`
+	// Below are folders of the host that no jail may have, mounted below Path.
+	Below []string `json:"below,omitempty"`
 	// System says that it is a part of the host that may only be read.
 	System bool `json:"system,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
@@ -68,6 +70,7 @@ type Source struct {
 type Engine struct {
 	IDs     []string // the container's id, and those of jails that it joins
 	Storage []string // its storage folders
+	Mounts  Mounts   // the host's; nil: Open reads them
 }
 
 // Open opens the source of a bind mount and finds out what it is.
@@ -121,10 +124,19 @@ func (s *Source) look(e Engine) error {
 	s.Path = real
 	s.Role = role(s.Path, e)
 	s.System = system(s.Path)
-	if s.Role == Volume {
-		if s.Also, err = elsewhere(fd, s.Path); err != nil {
+	mounts := e.Mounts
+	if mounts == nil {
+		if mounts, err = ReadMounts(); err != nil {
 			return err
 		}
+	}
+	id, err := mountOf(fd)
+	if err != nil {
+		return err
+	}
+	s.Also = mounts.elsewhere(id, s.Path)
+	if s.Kind == Dir {
+		s.Below = mounts.below(s.Path)
 	}
 	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
 		if s.Role == Plain && (within(s.Path, dir) || within(dir, s.Path)) {

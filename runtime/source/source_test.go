@@ -233,7 +233,7 @@ func TestFacts(t *testing.T) {
 	if f := get(dir + "/project"); f.UID != 1234 || f.GID != 2345 || f.Role != Plain || f.Storage != "" || f.System {
 		t.Errorf("%+v", f)
 	}
-	if f := get(dir + "/docker/volumes/v/_data"); f.Role != Volume || f.Also != nil || f.Storage != "" {
+	if f := get(dir + "/docker/volumes/v/_data"); f.Role != Volume || f.Also != "" || f.Storage != "" {
 		t.Errorf("%+v", f)
 	}
 	if f := get(dir + "/docker/containers/aaaaaaaaaaaaaaaa/hosts"); f.Role != Injected || f.Kind != File {
@@ -271,8 +271,23 @@ func TestFacts(t *testing.T) {
 				return err
 			}
 			defer s.File.Close()
-			if why := Refusal(s.Fact, true, nil); s.Role != Volume || !strings.Contains(why, "the volume is /etc") {
+			if why := Refusal(s.Fact, true, nil); s.Role != Volume || !strings.Contains(why, "it is /etc, mounted there") {
 				t.Errorf("a volume of /etc: %+v: %q", s.Fact, why)
+			}
+			// A folder below which something is mounted that no jail may have.
+			if err := unix.Mount("/root", dir+"/elsewhere/deep", "", unix.MS_BIND, ""); err != nil {
+				return err
+			}
+			s1, err := Open(dir+"/elsewhere", e)
+			if err != nil {
+				return err
+			}
+			defer s1.File.Close()
+			if len(s1.Below) != 1 || s1.Below[0] != "/root" || Refusal(s1.Fact, true, nil) != "" {
+				t.Errorf("a folder with /root below: %+v", s1.Fact)
+			}
+			if s3, err := Open(dir+"/elsewhere/deep/.", e); err != nil || !strings.Contains(Refusal(s3.Fact, true, nil), "it is /root, mounted there") {
+				t.Errorf("/root by another name: %+v, %v", s3, err)
 			}
 			if err := unix.Mount("x", dir+"/project", "tmpfs", 0, "size=1m"); err != nil {
 				return err
