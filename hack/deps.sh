@@ -22,6 +22,7 @@ make:make
 pkg-config:pkg-config
 strace:strace
 xz:xz-utils
+ps:procps
 "
 # Packages that are found by a file of theirs.
 files="
