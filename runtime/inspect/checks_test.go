@@ -26,7 +26,8 @@ func goodDemands() *demands {
 	m := idmap.ForBlock(pol.Userns, 3)
 	return &demands{
 		jail: &state.Jail{
-			ID: "good", Delegate: "/usr/bin/runc", Policy: pol, IDs: m, InitPid: testPid,
+			Brief:   state.Brief{ID: "good", Delegate: "/usr/bin/runc", IDs: m, InitPid: testPid},
+			Policy:  pol,
 			Process: &specs.Process{Rlimits: []specs.POSIXRlimit{{Type: "RLIMIT_NOFILE", Hard: 1024, Soft: 1024}}},
 			Limits: &specs.LinuxResources{BlockIO: &specs.LinuxBlockIO{
 				ThrottleReadBpsDevice: []specs.LinuxThrottleDevice{throttled(8, 0)}, ThrottleWriteBpsDevice: []specs.LinuxThrottleDevice{throttled(8, 0)},

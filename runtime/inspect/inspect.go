@@ -144,7 +144,7 @@ type demands struct {
 func demandsOf(s state.Store, j *state.Jail) *demands {
 	d := &demands{jail: j, layer: filepath.Join(s.Dir(j.Key), "layer"), host: host.Read()}
 	// Neither is needed to judge: without them there is only less to say.
-	if d.report, _ = s.Report(j); d.report == nil {
+	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)
 	}
 	if b, err := bundle.Load(filepath.Join(s.Dir(j.Key), "bundle")); err == nil {

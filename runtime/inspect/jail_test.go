@@ -309,7 +309,8 @@ func TestPlainContainer(t *testing.T) {
 	pol := policy.Default()
 	pol.AppArmor.Required = true
 	r, err := Jail(store, &state.Jail{
-		ID: id, Key: "none-" + id, InitPid: pid, InitStart: start, Started: true, Policy: pol, IDs: idmap.ForBlock(pol.Userns, 0),
+		Brief:  state.Brief{ID: id, Key: "none-" + id, InitPid: pid, InitStart: start, Started: true, IDs: idmap.ForBlock(pol.Userns, 0)},
+		Policy: pol,
 		Limits: &specs.LinuxResources{BlockIO: &specs.LinuxBlockIO{ThrottleReadBpsDevice: []specs.LinuxThrottleDevice{throttled(8, 0)}}},
 	})
 	if err != nil {
@@ -483,7 +484,7 @@ func waitEnd(t *testing.T, j *state.Jail) {
 func TestFind(t *testing.T) {
 	s := state.Store{Root: t.TempDir()}
 	for _, id := range []string{"aaa1", "aaa2", "bbb"} {
-		if err := s.Create(&state.Jail{ID: id, Key: state.Key("", id)}); err != nil {
+		if err := s.Create(&state.Jail{Brief: state.Brief{ID: id, Key: state.Key("", id)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

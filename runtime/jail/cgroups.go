@@ -70,7 +70,7 @@ const cgroupPatience = 2 * time.Second
 
 // removeCgroups ends what a killed delegate left in the jail's control groups,
 // and removes them. On every other way the delegate has done so.
-func removeCgroups(j *state.Jail) error {
+func removeCgroups(j *state.Brief) error {
 	var errs []error
 	deadline := time.Now().Add(cgroupPatience)
 	for _, dir := range j.CgroupDirs {

@@ -107,7 +107,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 		}
 		// From the host's mount namespace: in this thread's own, the jail's
 		// root is busy.
-		if rerr := onHostThread(func() error { return w.release(j) }); rerr != nil {
+		if rerr := onHostThread(func() error { return w.release(&j.Brief) }); rerr != nil {
 			w.Log.Warnf("cleaning up after a failed create: %v", rerr)
 		}
 		return err
@@ -126,9 +126,13 @@ func (w *Way) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, erro
 		return nil, fmt.Errorf("reading this process's start time: %w", err)
 	}
 	return &state.Jail{
-		ID: o.ID, Key: state.Key(w.Globals.Root, o.ID), DelegateRoot: w.Globals.Root, Delegate: d.Path,
-		Bundle: abs, BootID: state.BootID(), CreatorPid: os.Getpid(), CreatorStart: start,
-		SystemdCgroup: w.Globals.SystemdCgroup, Policy: w.Policy, IDs: idmap.Map{Block: -1},
+		Brief: state.Brief{
+			ID: o.ID, Key: state.Key(w.Globals.Root, o.ID), DelegateRoot: w.Globals.Root, Delegate: d.Path,
+			Bundle: abs, BootID: state.BootID(), CreatorPid: os.Getpid(), CreatorStart: start,
+			SystemdCgroup: w.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: w.Policy.Userns,
+			PacketFilter: w.Policy.Network.Filter,
+		},
+		Policy: w.Policy,
 	}, nil
 }
 
@@ -138,7 +142,7 @@ func (w *Way) claim(j *state.Jail) error {
 	if !errors.Is(err, state.ErrExists) {
 		return err
 	}
-	old, lerr := w.Store.Load(j.Key)
+	old, lerr := w.Store.Brief(j.Key)
 	if lerr == nil && !w.complete(old).Dead() {
 		return err
 	}
@@ -178,6 +182,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
 	j.CgroupDirs = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup)
 	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)
+	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	done()
 
 	done = w.station("stage")
@@ -200,7 +205,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 
 	done = w.station("write")
 	timeNS := dialect(spec, caps, j)
-	if err := w.Store.SaveReport(j, p.rep); err != nil {
+	if err := w.Store.SaveReport(&j.Brief, p.rep); err != nil {
 		return err
 	}
 	if err := w.Store.Save(j); err != nil {
@@ -316,7 +321,7 @@ func (w *Way) settle(o CreateOptions, j *state.Jail) error {
 // abandon removes a container that the delegate has made and that may not
 // start.
 func (w *Way) abandon(d *delegate.Runtime, j *state.Jail) {
-	t, err := w.inTime(j)
+	t, err := w.inTime(&j.Brief)
 	if err == nil {
 		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
 	}

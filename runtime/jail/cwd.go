@@ -15,7 +15,7 @@ import (
 // links are not followed; what the name would then mean to the delegate is what
 // was looked at, unless the jail changes it in between, which delegates since
 // runc 1.1.12 and crun 1.14.3 check themselves.
-func checkExecCwd(j *state.Jail, cwd string) error {
+func checkExecCwd(j *state.Brief, cwd string) error {
 	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", j.InitPid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil //nolint:nilerr // not running: the delegate says so in its own words

@@ -52,7 +52,7 @@ func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
 		if join.Jail == "" {
 			continue
 		}
-		other, err := w.Store.Load(state.Key(w.Globals.Root, join.Jail))
+		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
 		if err != nil {
 			return idmap.Map{}, err
 		}

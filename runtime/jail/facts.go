@@ -23,14 +23,14 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 		if join.Jail == "" {
 			continue
 		}
-		other, err := w.Store.Load(state.Key(w.Globals.Root, join.Jail))
+		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
 		if err != nil {
 			return fmt.Errorf("joining jail %s: %w", join.Jail, err)
 		}
 		j.IDs = other.IDs
-		j.Policy.Userns = other.Policy.Userns
+		j.Userns = other.Userns
 		if !other.IDs.Given {
-			if err := w.Store.Share(j.Policy.Userns, j.IDs, j.Key); err != nil {
+			if err := w.Store.Share(j.Userns, j.IDs, j.Key); err != nil {
 				return err
 			}
 		}
@@ -142,13 +142,13 @@ func ownerOf(ns specs.LinuxNamespace) (uint64, error) {
 }
 
 // jailOf finds the live jail with this user namespace.
-func (w *Way) jailOf(userns uint64) (*state.Jail, error) {
+func (w *Way) jailOf(userns uint64) (*state.Brief, error) {
 	keys, err := w.Store.Keys()
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range keys {
-		j, err := w.Store.Load(k)
+		j, err := w.Store.Brief(k)
 		if err != nil || j.DelegateRoot != w.Globals.Root || !j.InitAlive() {
 			continue
 		}

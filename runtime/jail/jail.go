@@ -87,7 +87,22 @@ func (w *Way) station(name string) func() {
 }
 
 // find loads the jail's record, or nil for a container that is not ours.
-func (w *Way) find(id string) (*state.Jail, error) {
+func (w *Way) find(id string) (*state.Brief, error) {
+	if err := state.CheckID(id); err != nil {
+		return nil, err
+	}
+	j, err := w.Store.Brief(state.Key(w.Globals.Root, id))
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.complete(j), nil
+}
+
+// findAll is find with the whole record.
+func (w *Way) findAll(id string) (*state.Jail, error) {
 	if err := state.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -98,12 +113,13 @@ func (w *Way) find(id string) (*state.Jail, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.complete(j), nil
+	w.complete(&j.Brief)
+	return j, nil
 }
 
 // complete adds what a crash kept from being recorded: the first process, from
 // the delegate's pid file.
-func (w *Way) complete(j *state.Jail) *state.Jail {
+func (w *Way) complete(j *state.Brief) *state.Brief {
 	if j.InitPid == 0 {
 		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
 			if start, _, err := state.StartTime(pid); err == nil {
@@ -116,7 +132,7 @@ func (w *Way) complete(j *state.Jail) *state.Jail {
 
 // delegateFor is the delegate that made the jail, or the policy's for one that
 // is not known.
-func (w *Way) delegateFor(j *state.Jail) (*delegate.Runtime, error) {
+func (w *Way) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	if j != nil {
 		return delegate.Resolve(j.Delegate)
 	}
@@ -149,7 +165,7 @@ func (w *Way) Pass(id string, args []string) error {
 }
 
 // inTime opens the jail's time namespace for a delegate that has to be in it.
-func (w *Way) inTime(j *state.Jail) (delegate.Time, error) {
+func (w *Way) inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
 		return delegate.Time{}, nil
 	}
@@ -165,7 +181,7 @@ func (w *Way) inTime(j *state.Jail) (delegate.Time, error) {
 
 // release undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
-func (w *Way) release(j *state.Jail) error {
+func (w *Way) release(j *state.Brief) error {
 	var errs []error
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		errs = append(errs, stage.Detach(j.EngineRoot, j.EngineRootDev))
@@ -179,13 +195,13 @@ func (w *Way) release(j *state.Jail) error {
 	}
 	// The range goes last: it must not serve another while anything of this
 	// jail is left.
-	return w.Store.Release(j.Policy.Userns, j.IDs, j.Key)
+	return w.Store.Release(j.Userns, j.IDs, j.Key)
 }
 
 // GC reclaims what crashes left. max bounds the jails looked at; below 0 means
 // all.
 func (w *Way) GC(_ context.Context, max int) ([]string, error) {
-	return w.Store.Sweep(max, func(j *state.Jail) error {
+	return w.Store.Sweep(max, func(j *state.Brief) error {
 		w.complete(j)
 		if !j.Dead() {
 			return nil

@@ -73,7 +73,7 @@ func (w *Way) List(format string, quiet bool) error {
 }
 
 // askState is the delegate's state of a jail.
-func (w *Way) askState(d *delegate.Runtime, j *state.Jail) (map[string]any, error) {
+func (w *Way) askState(d *delegate.Runtime, j *state.Brief) (map[string]any, error) {
 	t, err := w.inTime(j)
 	if err != nil {
 		return nil, err

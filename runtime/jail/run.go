@@ -21,16 +21,15 @@ import (
 // detached, waits for its end and removes it. The delegate's own `run` would
 // start the process before anyone could look at it.
 func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty *terminal) error {
-	if err := w.seal(j); err != nil {
+	if err := w.seal(&j.Brief); err != nil {
 		w.abandon(d, j)
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	j.Started = true
-	if err := w.Store.Save(j); err != nil {
+	if err := w.Store.Start(&j.Brief); err != nil {
 		w.abandon(d, j)
 		return err
 	}
-	t, err := w.inTime(j)
+	t, err := w.inTime(&j.Brief)
 	if err != nil {
 		w.abandon(d, j)
 		return err
@@ -62,7 +61,7 @@ func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty
 	if code, err := d.Run(append(w.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}); err != nil || code != 0 {
 		w.Log.Warnf("deleting the ended container: status %d: %v", code, err)
 	}
-	if err := onHostThread(func() error { return w.release(j) }); err != nil {
+	if err := onHostThread(func() error { return w.release(&j.Brief) }); err != nil {
 		w.Log.Warnf("cleaning up: %v", err)
 	}
 	if ws.Signaled() {

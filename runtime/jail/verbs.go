@@ -43,15 +43,14 @@ func (w *Way) Start(id string) error {
 	}
 	crash.Point("start.sealed")
 	if !j.Started {
-		j.Started = true
-		if err := w.Store.Save(j); err != nil {
+		if err := w.Store.Start(j); err != nil {
 			return err
 		}
 	}
 	return w.Pass(id, []string{"start", id})
 }
 
-func (w *Way) seal(j *state.Jail) error {
+func (w *Way) seal(j *state.Brief) error {
 	defer w.station("seal")()
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid))
 	if err != nil {
@@ -66,7 +65,7 @@ func (w *Way) seal(j *state.Jail) error {
 		return err
 	}
 	for _, m := range sealed.Missing() {
-		if m.Name == netseal.WallFilter && j.Policy.Network.Filter == "required" {
+		if m.Name == netseal.WallFilter && j.PacketFilter == "required" {
 			return fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
 		}
 	}
@@ -74,7 +73,7 @@ func (w *Way) seal(j *state.Jail) error {
 }
 
 // reportSeal adds what was found in the network namespace to the jail's report.
-func (w *Way) reportSeal(j *state.Jail, sealed netseal.Report) error {
+func (w *Way) reportSeal(j *state.Brief, sealed netseal.Report) error {
 	missing := sealed.Missing()
 	if len(sealed.Links) == 0 && len(missing) == 0 {
 		return nil
@@ -108,7 +107,7 @@ type ExecOptions struct {
 
 // Exec runs a further process in a jail, hardened like the first.
 func (w *Way) Exec(o ExecOptions) error {
-	j, err := w.find(o.ID)
+	j, err := w.findAll(o.ID)
 	if err != nil {
 		return err
 	}
@@ -147,7 +146,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if j.Process != nil {
 		h.SelinuxLabel = j.Process.SelinuxLabel
 	}
-	if err := checkExecCwd(j, h.Cwd); err != nil {
+	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
 	done()
@@ -168,7 +167,7 @@ func (w *Way) Exec(o ExecOptions) error {
 		gid, _ := j.IDs.HostGID(h.User.GID)
 		ownStdio(uid, gid)
 	}
-	d, err := w.delegateFor(j)
+	d, err := w.delegateFor(&j.Brief)
 	if err != nil {
 		return err
 	}
@@ -184,7 +183,7 @@ func (w *Way) Exec(o ExecOptions) error {
 			args = append(args, f[0], f[1])
 		}
 	}
-	t, err := w.inTime(j)
+	t, err := w.inTime(&j.Brief)
 	if err != nil {
 		return err
 	}
@@ -199,7 +198,7 @@ func (w *Way) Exec(o ExecOptions) error {
 
 // Update changes a running jail's limits, within policy.
 func (w *Way) Update(id string, in *specs.LinuxResources) error {
-	j, err := w.find(id)
+	j, err := w.findAll(id)
 	if err != nil {
 		return err
 	}
@@ -221,11 +220,11 @@ func (w *Way) Update(id string, in *specs.LinuxResources) error {
 		return err
 	}
 	defer os.Remove(file)
-	d, err := w.delegateFor(j)
+	d, err := w.delegateFor(&j.Brief)
 	if err != nil {
 		return err
 	}
-	t, err := w.inTime(j)
+	t, err := w.inTime(&j.Brief)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // Dead says that nothing will ever delete this jail: it is of an earlier boot,
 // or its maker and its first process are gone and neither the delegate nor the
 // engine knows it any more.
-func (j *Jail) Dead() bool {
+func (j *Brief) Dead() bool {
 	if j.BootID != BootID() {
 		return true
 	}
@@ -30,7 +30,7 @@ func (j *Jail) Dead() bool {
 }
 
 // DelegateState is the folder that the delegate keeps for the container.
-func (j *Jail) DelegateState() string {
+func (j *Brief) DelegateState() string {
 	root := j.DelegateRoot
 	if root == "" {
 		root = filepath.Join("/run", filepath.Base(j.Delegate))
@@ -41,7 +41,7 @@ func (j *Jail) DelegateState() string {
 // Sweep finds what crashes left and hands each dead jail to reap, which undoes
 // and removes it. It looks at no more than max jails, starting at a random one
 // (a folder's order is); max < 0 means all.
-func (s Store) Sweep(max int, reap func(*Jail) error) (reaped []string, err error) {
+func (s Store) Sweep(max int, reap func(*Brief) error) (reaped []string, err error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (s Store) Sweep(max int, reap func(*Jail) error) (reaped []string, err erro
 	}
 	var errs []error
 	for _, k := range keys {
-		j, err := s.Load(k)
+		j, err := s.Brief(k)
 		if errors.Is(err, ErrNotFound) || strings.HasPrefix(k, newPrefix) {
 			if !makerAlive(k) {
 				errs = append(errs, s.Remove(k))

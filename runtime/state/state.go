@@ -41,9 +41,10 @@ var ErrNotFound = errors.New("container does not exist")
 // ErrExists says that the id is taken.
 var ErrExists = errors.New("container with given ID already exists")
 
-// Jail is the record of one jail. It is written before each step whose effect
-// must be undone after a crash.
-type Jail struct {
+// Brief is what every verb needs to know of a jail. It is a type of its own
+// since reading and writing the rest costs each start and delete more than a
+// millisecond: encoding/json has to look at every type of the specification.
+type Brief struct {
 	ID           string `json:"id"`
 	Key          string `json:"key"`
 	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine gave it
@@ -57,6 +58,8 @@ type Jail struct {
 	InitStart    uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
 
 	IDs idmap.Map `json:"ids"`
+	// Userns is where IDs came from, and go back to.
+	Userns policy.Userns `json:"userns"`
 	// EngineRoot is the engine's rootfs folder when the jail's root is mounted
 	// over it, and EngineRootDev that mount's device number.
 	EngineRoot    string `json:"engineRoot,omitempty"`
@@ -69,8 +72,16 @@ type Jail struct {
 	// OwnTime says that the time namespace is ours to enter, since the
 	// delegate does not know of it.
 	OwnTime bool `json:"ownTime,omitempty"`
-	Started bool `json:"started,omitempty"`
+	// PacketFilter is policy's network.filter.
+	PacketFilter string `json:"packetFilter,omitempty"`
+	// Started says that the jail's process was let go; see Store.Start.
+	Started bool `json:"-"`
+}
 
+// Jail is the record of one jail. It is written before each step whose effect
+// must be undone after a crash.
+type Jail struct {
+	Brief
 	Policy  policy.Policy         `json:"policy"`
 	Process *specs.Process        `json:"process,omitempty"` // hardened; what exec may at most have
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
@@ -184,7 +195,7 @@ func (s Store) Save(j *Jail) error {
 }
 
 // SaveReport keeps the report beside the record.
-func (s Store) SaveReport(j *Jail, r *report.Report) error {
+func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
@@ -193,7 +204,7 @@ func (s Store) SaveReport(j *Jail, r *report.Report) error {
 }
 
 // Report reads what SaveReport wrote.
-func (s Store) Report(j *Jail) (*report.Report, error) {
+func (s Store) Report(j *Brief) (*report.Report, error) {
 	data, err := bundle.ReadFile(filepath.Join(s.Dir(j.Key), "report.json"), bundle.MaxConfig)
 	if err != nil {
 		return nil, err
@@ -204,19 +215,55 @@ func (s Store) Report(j *Jail) (*report.Report, error) {
 
 // Load reads the record of a jail; ErrNotFound when there is none.
 func (s Store) Load(key string) (*Jail, error) {
+	j := new(Jail)
+	if err := s.read(key, j); err != nil {
+		return nil, err
+	}
+	j.Started = s.started(key)
+	return j, nil
+}
+
+// Brief reads the part of a jail's record that every verb needs.
+func (s Store) Brief(key string) (*Brief, error) {
+	j := new(Brief)
+	if err := s.read(key, j); err != nil {
+		return nil, err
+	}
+	j.Started = s.started(key)
+	return j, nil
+}
+
+func (s Store) read(key string, into any) error {
 	path := filepath.Join(s.Dir(key), "state.json")
 	data, err := bundle.ReadFile(path, bundle.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNotFound
+		return ErrNotFound
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	j := new(Jail)
-	if err := json.Unmarshal(data, j); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("reading %s: %w", path, err)
 	}
-	return j, nil
+	return nil
+}
+
+// startedFile is there once the jail's process was let go. A file of its own
+// spares start the writing of the whole record.
+const startedFile = "started"
+
+// Start records that the jail's process is let go.
+func (s Store) Start(j *Brief) error {
+	f, err := os.OpenFile(filepath.Join(s.Dir(j.Key), startedFile), os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("recording the start: %w", err)
+	}
+	j.Started = true
+	return f.Close()
+}
+
+func (s Store) started(key string) bool {
+	return unix.Access(filepath.Join(s.Dir(key), startedFile), unix.F_OK) == nil
 }
 
 // Keys lists the jails.
@@ -313,10 +360,10 @@ func alive(pid int, start uint64) bool {
 }
 
 // InitAlive says whether the jail's first process runs.
-func (j *Jail) InitAlive() bool { return alive(j.InitPid, j.InitStart) }
+func (j *Brief) InitAlive() bool { return alive(j.InitPid, j.InitStart) }
 
 // CreatorAlive says whether the process that is making the jail still runs.
-func (j *Jail) CreatorAlive() bool { return alive(j.CreatorPid, j.CreatorStart) }
+func (j *Brief) CreatorAlive() bool { return alive(j.CreatorPid, j.CreatorStart) }
 
 // BootID tells one boot from the next (random(4)).
 func BootID() string {

@@ -13,8 +13,11 @@ import (
 func record(id string) *Jail {
 	start, _, _ := StartTime(os.Getpid())
 	p := policy.Default()
-	return &Jail{ID: id, Key: Key("", id), Delegate: "/usr/bin/runc", BootID: BootID(), Bundle: "/nonexistent",
-		CreatorPid: os.Getpid(), CreatorStart: start, Policy: p, IDs: idmap.Map{Block: -1}}
+	return &Jail{
+		Brief: Brief{ID: id, Key: Key("", id), Delegate: "/usr/bin/runc", BootID: BootID(), Bundle: "/nonexistent",
+			CreatorPid: os.Getpid(), CreatorStart: start, Userns: p.Userns, IDs: idmap.Map{Block: -1}},
+		Policy: p,
+	}
 }
 
 func TestRecordSurvives(t *testing.T) {
@@ -39,6 +42,19 @@ func TestRecordSurvives(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, j) {
 		t.Fatalf("read back\n%+v\nwrote\n%+v", got, j)
+	}
+	if err := s.Start(&j.Brief); err != nil {
+		t.Fatal(err)
+	}
+	brief, err := s.Brief(j.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(brief, &j.Brief) || !brief.Started {
+		t.Fatalf("read back\n%+v\nwrote\n%+v", brief, j.Brief)
+	}
+	if again, err := s.Load(j.Key); err != nil || !reflect.DeepEqual(again, j) {
+		t.Fatalf("after the start: read back\n%+v, %v\nwrote\n%+v", again, err, j)
 	}
 	if err := s.Create(record("a")); !errors.Is(err, ErrExists) {
 		t.Fatalf("a second jail of that id: %v", err)
@@ -116,7 +132,7 @@ func TestSweepTakesOnlyTheDead(t *testing.T) {
 	if err := os.MkdirAll(half, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	reaped, err := s.Sweep(-1, func(j *Jail) error { return s.Remove(j.Key) })
+	reaped, err := s.Sweep(-1, func(j *Brief) error { return s.Remove(j.Key) })
 	if err != nil {
 		t.Fatal(err)
 	}
