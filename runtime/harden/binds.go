@@ -156,6 +156,10 @@ func reserved(at string) string {
 	return ""
 }
 
+// Reserved says why nothing may be mounted at a clean path of the jail but what
+// every jail has there; "" where it may.
+func Reserved(path string) string { return reserved(path) }
+
 // likeLXCFS allows single files over those of /proc that only tell of load and
 // sizes, as lxcfs provides them; runc allows these and a few more
 // (checkProcMount).

@@ -61,6 +61,7 @@ func TestMountTypes(t *testing.T) {
 		{"/x", "tmpfs", "", "nosuid nodev size=268435456 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "size=3m exec mode=1777 nr_inodes=5 noswap", "mode=1777 noswap nosuid nodev size=3145728 nr_inodes=5", ""},
 		{"/x", "tmpfs", "size=99g nr_inodes=0 huge=always mpol=bind:0", "nosuid nodev size=268435456 nr_inodes=16384", ""},
+		{"/x", "tmpfs", "nr_inodes=99999999 nr_blocks=2", "nosuid nodev size=8192 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "mode=2777 uid=0 gid=65536 uid=1000", "uid=0 uid=1000 nosuid nodev size=268435456 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "size=1m,size=99g foo,size=99g mode=755,size=99g", "nosuid nodev size=268435456 nr_inodes=16384", ""},
 		{"/x", "tmpfs", "suid dev shared rshared remount strictatime tmpcopyup", "strictatime tmpcopyup nosuid nodev size=268435456 nr_inodes=16384", ""},

@@ -389,6 +389,11 @@ func TestSeccomp(t *testing.T) {
 		t.Errorf("%s", jsonOf(t, res.Spec.Linux.Seccomp))
 	}
 	pol := policy.Default()
+	pol.Seccomp.OnViolation = "kill"
+	res, _, err := Harden(small(), pol, testFacts(small()))
+	if err != nil || res.Spec.Linux.Seccomp.DefaultAction != specs.ActKillProcess {
+		t.Errorf("%v: a violation is answered with %v", err, res.Spec.Linux.Seccomp.DefaultAction)
+	}
 	pol.Seccomp.Profile = "nonsense"
 	contain(t, "a profile that is not there", refused(t, small(), pol, testFacts(small())), "seccomp", "nonsense")
 	f := testFacts(small())

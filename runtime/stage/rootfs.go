@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -125,6 +127,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if err != nil {
 		return err
 	}
+	if escaped, err = s.shorten(dir, names, escaped, os.Getpagesize()-optionRoom-len(label)-len(s.layer)*2); err != nil {
+		return err
+	}
 	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
@@ -157,6 +162,39 @@ func contextOption(spec *specs.Spec) (string, error) {
 // labelChars are what SELinux labels consist of: anything else could end the
 // quotes and begin another mount option.
 const labelChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,-"
+
+// optionRoom is what a mount's options need beside the layers' names.
+const optionRoom = 256
+
+// shorten puts short links in place of the layers' names where those do not fit
+// into the page that mount(2) reads, and enters the folder of the links.
+func (s *stager) shorten(dir string, names, escaped []string, room int) ([]string, error) {
+	length := 0
+	for _, e := range escaped {
+		length += len(e) + 1
+	}
+	if length <= room {
+		return escaped, nil
+	}
+	links := filepath.Join(s.layer, "links")
+	if err := os.RemoveAll(links); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(links, 0o700); err != nil {
+		return nil, err
+	}
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = strconv.Itoa(i)
+		if err := os.Symlink(filepath.Join(dir, n), filepath.Join(links, out[i])); err != nil {
+			return nil, err
+		}
+	}
+	if err := unix.Chdir(links); err != nil {
+		return nil, fmt.Errorf("entering the layers: %w", err)
+	}
+	return out, nil
+}
 
 // copyUp is the way for kernels before 5.19 and for file systems that cannot be
 // idmapped: overlayfs copies only a file's metadata when its owner changes
@@ -318,7 +356,8 @@ func isOctal(c byte) bool { return c >= '0' && c <= '7' }
 
 // overlayDirs returns an overlay's layers, the topmost first: its upper layer,
 // then the lower ones (Documentation/filesystems/overlayfs.rst). Since Linux
-// 6.5 lower layers may be listed one by one as lowerdir+.
+// 6.5 lower layers may be listed one by one as lowerdir+. An overlay with layers
+// that hold nothing but data for others (composefs) is not taken apart: nil.
 func overlayDirs(opts string) []string {
 	var upper string
 	var lowers []string
@@ -329,12 +368,15 @@ func overlayDirs(opts string) []string {
 			upper = unescape(v)
 		case "lowerdir":
 			for _, l := range splitEscaped(v, ':') {
-				if l != "" {
-					lowers = append(lowers, unescape(l))
+				if l == "" {
+					return nil // layers behind "::" hold data only
 				}
+				lowers = append(lowers, unescape(l))
 			}
 		case "lowerdir+":
 			lowers = append(lowers, unescape(v))
+		case "datadir+":
+			return nil
 		}
 	}
 	if upper != "" {
@@ -379,30 +421,34 @@ func escapeLower(s string) string {
 
 // commonParent finds the deepest folder that holds all layers. Engines that
 // changed into that folder to mount show relative names; those are taken from
-// the upper layer's grandparent and up.
+// the upper layer's parent and up.
 func commonParent(dirs []string) (layers, error) {
-	base := ""
 	for i, d := range dirs {
-		if filepath.IsAbs(d) {
-			continue
-		}
-		abs := ""
-		for at := filepath.Dir(dirs[0]); filepath.IsAbs(dirs[0]) && at != "/"; at = filepath.Dir(at) {
-			if fi, err := os.Stat(filepath.Join(at, d)); err == nil && fi.IsDir() {
-				abs = filepath.Join(at, d)
-				break
+		if !filepath.IsAbs(d) {
+			abs := ""
+			for at := filepath.Dir(dirs[0]); filepath.IsAbs(dirs[0]) && filepath.IsLocal(d) && at != "/"; at = filepath.Dir(at) {
+				// Not cleaned: names such as l/ID/../diff1 go through a link.
+				if fi, err := os.Stat(at + "/" + d); err == nil && fi.IsDir() {
+					abs = at + "/" + d
+					break
+				}
 			}
+			if abs == "" {
+				return layers{}, fmt.Errorf("the engine's layer %q is a relative path whose folder is not known", d)
+			}
+			d = abs
 		}
-		if abs == "" {
-			return layers{}, fmt.Errorf("the engine's layer %q is a relative path whose folder is not known", d)
+		if slices.Contains(strings.Split(d, "/"), "..") {
+			real, err := filepath.EvalSymlinks(d)
+			if err != nil {
+				return layers{}, fmt.Errorf("the engine's layer %q: %w", d, err)
+			}
+			d = real
 		}
-		dirs[i] = abs
+		dirs[i] = filepath.Clean(d)
 	}
-	for i, d := range dirs {
-		d = filepath.Clean(d)
-		if i == 0 {
-			base = filepath.Dir(d)
-		}
+	base := filepath.Dir(dirs[0])
+	for _, d := range dirs {
 		for !strings.HasPrefix(d, base+"/") && base != "/" {
 			base = filepath.Dir(base)
 		}

@@ -69,6 +69,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"entering a mount namespace", isolate},
 		{"preparing the throw-away layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
+		{"looking at mount points", s.checkPoints},
 		{"attaching bind mounts", s.attachBinds},
 		{"preparing device nodes", s.makeNodes},
 	} {
