@@ -303,10 +303,15 @@ func (w *Way) settle(o CreateOptions, j *state.Jail) error {
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	if err := settleMounts(pid); err != nil {
+	// Read once: a jail has a hundred mounts. What follows adds none.
+	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return fmt.Errorf("the jail's mounts: %w", err)
+	}
+	if err := settleMounts(pid, string(mountinfo)); err != nil {
 		return err
 	}
-	if err := checkCwdInside(pid); err != nil {
+	if err := checkCwdInside(pid, string(mountinfo)); err != nil {
 		return err
 	}
 	if o.PidFile != "" {

@@ -15,19 +15,15 @@ import (
 // checkCwdInside refuses a first process whose working directory is on a mount
 // that its mount namespace does not have: it got there through a file that the
 // delegate left open (CVE-2024-21626). The process waits for `start`, and its
-// directory is already set.
-func checkCwdInside(pid int) error {
+// directory is already set. mountinfo is its mounts'.
+func checkCwdInside(pid int, mountinfo string) error {
 	var stx unix.Statx_t
 	cwd := fmt.Sprintf("/proc/%d/cwd", pid)
 	if err := unix.Statx(unix.AT_FDCWD, cwd, 0, unix.STATX_MNT_ID, &stx); err != nil {
 		return fmt.Errorf("the jail's working directory: %w", err)
 	}
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return fmt.Errorf("the jail's mounts: %w", err)
-	}
 	id := strconv.FormatUint(stx.Mnt_id, 10) + " "
-	if text := string(data); strings.HasPrefix(text, id) || strings.Contains(text, "\n"+id) {
+	if strings.HasPrefix(mountinfo, id) || strings.Contains(mountinfo, "\n"+id) {
 		return nil
 	}
 	return errors.New("refused: the working directory leads out of the jail (CVE-2024-21626)")
@@ -35,12 +31,8 @@ func checkCwdInside(pid int) error {
 
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
 // mounted there by itself without a size.
-func settleMounts(pid int) error {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return fmt.Errorf("the jail's mounts: %w", err)
-	}
-	paths := uncapped(string(data))
+func settleMounts(pid int, mountinfo string) error {
+	paths := uncapped(mountinfo)
 	if len(paths) == 0 {
 		return nil
 	}
