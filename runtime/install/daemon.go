@@ -1,14 +1,10 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,9 +119,7 @@ func sameFile(a, b string) bool {
 
 // settle has the daemon read its file, unless it shows the wanted state already, and waits until it does.
 func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
-	client := apiClient(p.options.Socket)
-	defer client.CloseIdleConnections()
-	wrong, err := d.ask(ctx, client, p)
+	wrong, err := d.ask(ctx, p)
 	if err != nil {
 		// A daemon whose API cannot be asked is still told; that it understood is not known then.
 		out.Detail = fmt.Sprintf("the daemon's API cannot be asked: %v", err)
@@ -148,7 +142,7 @@ func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		switch answer, err := d.ask(ctx, client, p); {
+		switch answer, err := d.ask(ctx, p); {
 		case err == nil && answer == "":
 			out.Confirmed = true
 			return nil
@@ -163,19 +157,6 @@ func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
 	}
 }
 
-// apiClient speaks to the daemon's socket only.
-func apiClient(socket string) *http.Client {
-	var dialer net.Dialer
-	return &http.Client{
-		Timeout: 5 * time.Second,
-		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", socket)
-			},
-		},
-	}
-}
-
 // info is the part of the answer to GET /info that matters here.
 type info struct {
 	Runtimes       map[string]entry
@@ -183,23 +164,10 @@ type info struct {
 }
 
 // ask compares what the daemon says with the plan; wrong is what differs, "" if nothing does.
-func (d *daemon) ask(ctx context.Context, client *http.Client, p *Plan) (wrong string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/info", nil)
+func (d *daemon) ask(ctx context.Context, p *Plan) (wrong string, err error) {
+	body, err := get(ctx, p.options.Socket, "/info")
 	if err != nil {
 		return "", err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	const most = 8 << 20
-	body, err := io.ReadAll(io.LimitReader(resp.Body, most))
-	if err != nil {
-		return "", err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("GET /info: %s: %s", resp.Status, bytes.TrimSpace(body[:min(len(body), 200)]))
 	}
 	var i info
 	if err := json.Unmarshal(body, &i); err != nil {

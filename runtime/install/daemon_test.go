@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,16 +101,12 @@ func run(t *testing.T, cmd *exec.Cmd, log *bytes.Buffer) {
 // wait until the daemon answers.
 func (d *privateDocker) wait(t *testing.T) {
 	t.Helper()
-	client := apiClient(d.opts.Socket)
 	deadline := time.After(time.Minute)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if resp, err := client.Get("http://docker/_ping"); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return
-			}
+		if _, err := get(context.Background(), d.opts.Socket, "/_ping"); err == nil {
+			return
 		}
 		select {
 		case <-deadline:
@@ -125,13 +120,12 @@ func tail(s string) string { return s[max(0, len(s)-2000):] }
 
 func (d *privateDocker) info(t *testing.T) info {
 	t.Helper()
-	resp, err := apiClient(d.opts.Socket).Get("http://docker/info")
+	body, err := get(context.Background(), d.opts.Socket, "/info")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
 	var i info
-	if err := json.NewDecoder(resp.Body).Decode(&i); err != nil {
+	if err := json.Unmarshal(body, &i); err != nil {
 		t.Fatal(err)
 	}
 	return i
