@@ -9,7 +9,7 @@ var realWork = []work{
 			sort -r a/b/f | head -3; wc -l < a/b/f; grep -c 1 a/b/f; sed -n 5p a/b/f; cut -d' ' -f2 a/b/f | paste -sd+ | cut -c1-20
 			(exit 3) || echo "status $?"; echo x | tee t | cat; test -w t && echo writable; readlink -f a/../a/b
 			mv t u; cp u v; cmp u v && echo same; chmod 640 u; stat -c '%a %s %F' u; ln -s u w; ls -l w | cut -c1; rm -r a; pwd; umask
-			bash -c 'trap "echo got term" TERM; kill -TERM $$; wait'; bash -c 'set -m; sleep 0.1 & wait; echo job done'; echo "$(uname -s) $(id -u)"`,
+			bash -c 'trap "echo got term" TERM; kill -TERM $$; wait'; bash -c 'set -m; sleep 0.1 & wait; echo job done' 2> /dev/null; echo "$(uname -s) $(id -u)"`,
 	},
 	{
 		name: "coreutils", needs: []string{"bash", "timeout", "mkfifo", "split"},
@@ -106,7 +106,7 @@ var realWork = []work{
 	},
 	{
 		name: "processes", needs: []string{"bash", "ps"},
-		script: `bash -c 'sleep 30 & p=$!; ps -o comm= -p $p; kill -STOP $p; sleep 0.1; ps -o stat= -p $p | cut -c1; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
+		script: `bash -c 'sleep 30 & p=$!; until [ $(ps -o comm= -p $p) = sleep ]; do :; done; kill -STOP $p; until [ $(ps -o stat= -p $p | cut -c1) = T ]; do :; done; echo stopped; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
 	},
 	{
 		name: "rust", needs: []string{"cargo"},
