@@ -22,7 +22,7 @@ FUZZTIME ?= 30s
 LEAK_CYCLES ?= 1000
 BENCH_ROUNDS ?= 40
 
-.PHONY: help build demo test test-unit test-e2e bench fuzz lint deps clean
+.PHONY: help build demo test test-unit test-e2e test-vm bench fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ test-e2e: ## tests against a real Docker, and the runtime by itself
 	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) CGO_ENABLED=0 hack/with-cgroups.sh \
 		$(GO) test -v -count=1 -p 1 -timeout 22m ./tests/... 2>&1 | tee $(OUT)/e2e.log
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
+
+test-vm: ## the suites that need AppArmor, cgroup v2 or newer engines, in an emulated machine
+	hack/vm/deps.sh
+	$(ROOT) env CGO_ENABLED=0 $(GO) run ./hack/vm
 
 bench: deps build ## compare agentjail with the runtime it delegates to
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
