@@ -328,7 +328,8 @@ func (j *judge) tmpfs(i int, m specs.Mount, e effective, say func(string, ...any
 	}
 	if i < len(j.in.Mounts) && j.in.Mounts[i].Type == "tmpfs" && path.Clean(m.Destination) != "/sys" {
 		for _, o := range j.in.Mounts[i].Options {
-			if n, err := strconv.ParseInt(strings.TrimPrefix(o, "size="), 10, 64); err == nil && n > 0 && size > n && strings.Count(strings.Join(j.in.Mounts[i].Options, " "), "size=") == 1 {
+			v, ok := strings.CutPrefix(o, "size=")
+			if n, err := strconv.ParseInt(v, 10, 64); ok && err == nil && n > 0 && size > n && strings.Count(strings.Join(j.in.Mounts[i].Options, " "), "size=") == 1 {
 				say("size %d was %d", size, n)
 			}
 		}
