@@ -133,7 +133,7 @@ var profiles = [...]profile{
 		refuse: []group{
 			{names: []string{"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"}, errno: "EOPNOTSUPP", why: "python's copystat and ls take that for a file system without attributes"},
 			{names: []string{"sendfile", "splice"}, errno: "EINVAL", why: "programs fall back to read and write on EINVAL"},
-			{names: []string{"clone3", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "ftruncate", "fsync", "fchmod", "fchown", "setsid", "socket", "connect", "getpeername", "timer_settime", "linkat", "symlinkat", "pwrite64"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
+			{names: []string{"clone3", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "sched_yield", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "ftruncate", "fsync", "fchmod", "fchown", "setsid", "socket", "connect", "getpeername", "timer_settime", "linkat", "symlinkat", "pwrite64"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
 			{names: []string{"getpgrp", "alarm", "symlink", "link"}, arch: "amd64", errno: "ENOSYS", why: "asked by bash, which does without"},
 		},
 	},
