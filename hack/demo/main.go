@@ -79,14 +79,18 @@ func show(binary string) error {
 // install copies agentjail to where only root can write: what runs as root must not come from a folder that others can
 // change.
 func install(binary string) (string, error) {
-	text, err := os.ReadFile(binary)
-	if err != nil {
-		return "", fmt.Errorf("no agentjail to show (make build makes it): %w", err)
-	}
 	dir, err := engine.BinDir()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "agentjail")
-	return path, os.WriteFile(path, text, 0o755)
+	for _, name := range []string{"agentjail", "agentjail-enter"} {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(binary), name))
+		if err != nil {
+			return "", fmt.Errorf("no agentjail to show (make build makes it): %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "agentjail"), nil
 }

@@ -61,6 +61,7 @@ func tests(pkg string, limit time.Duration, args ...string) step {
 var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjail", ""},
 	{"./cmd/agentjail", "-tags=crashtest"},
+	{"./cmd/agentjail-enter", ""},
 	{"./tests/probe", ""},
 }
 

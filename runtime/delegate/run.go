@@ -23,23 +23,24 @@ type Time struct {
 // Run runs the delegate to its end with our standard files and returns its exit
 // status. The goroutine must be locked to its thread: the delegate dies with
 // it, and starts in the thread's mount namespace.
-func (r *Runtime) Run(args []string, t Time) (int, error) { return r.run(nil, args, t, false) }
+func (r *Runtime) Run(args []string, t Time) (int, error) { return r.run(fork.Cmd{}, args, t, false) }
 
 // RunTo is Run with another standard output.
 func (r *Runtime) RunTo(stdout *os.File, args []string, t Time) (int, error) {
-	return r.run(stdout, args, t, false)
+	return r.run(fork.Cmd{Stdout: stdout}, args, t, false)
 }
 
-// RunForeground is Run for a delegate that passes signals on to its container.
-func (r *Runtime) RunForeground(args []string, t Time) (int, error) { return r.run(nil, args, t, true) }
+// RunInto is Run for a delegate that starts a process: files are its descriptors
+// from 3 on, for --preserve-fds. In the foreground, signals are passed on to it.
+func (r *Runtime) RunInto(files []*os.File, args []string, t Time, foreground bool) (int, error) {
+	return r.run(fork.Cmd{Files: files}, args, t, foreground)
+}
 
-func (r *Runtime) run(stdout *os.File, args []string, t Time, signals bool) (int, error) {
+func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	c := fork.Cmd{
-		Path: r.Path, Args: append([]string{r.Path}, args...), Env: environment(),
-		JoinTime: t.Join, NewTime: t.Offsets, DieWithParent: true, Stdout: stdout,
-	}
+	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, args...), environment()
+	c.JoinTime, c.NewTime, c.DieWithParent = t.Join, t.Offsets, true
 	p, err := c.Start()
 	if err != nil {
 		return -1, err

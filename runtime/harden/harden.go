@@ -121,6 +121,7 @@ var steps = []step{
 	{"process", process},
 	{"capabilities", capabilities},
 	{"lsm", lsm},
+	{"landlock", landlock},
 	{"seccomp", filter},
 	{"root", root},
 	{"mounts", mounts},

@@ -26,7 +26,7 @@ func testHost() host.Facts {
 	return host.Facts{
 		Arch: "amd64", CPUs: 8, MemTotal: 64 << 30,
 		Cgroup:   host.Cgroup{V2: true, Pids: true, Memory: true, Swap: true, CPU: true, IO: true},
-		AppArmor: true, TimeNS: true, CgroupNS: true, BootTime: 100000, Monotonic: 90000,
+		AppArmor: true, Landlock: 6, TimeNS: true, CgroupNS: true, BootTime: 100000, Monotonic: 90000,
 		HardLimits:  host.Limits{"RLIMIT_NOFILE": 1 << 20, "RLIMIT_CORE": 1<<64 - 1, "RLIMIT_NPROC": 1 << 20},
 		OOMScoreAdj: -500,
 		Telling:     []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"},

@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -90,5 +91,23 @@ func selinux(p *pass) {
 		if l.MountLabel == "" {
 			l.MountLabel = strings.Join([]string{"system_u", "object_r", "container_file_t", f[3]}, ":")
 		}
+	}
+}
+
+// landlockMin is the first version that a jail can use: the one before refuses
+// every rename from one folder to another.
+const landlockMin = 2
+
+// landlock has the last step inside the jail enter a Landlock domain. It is not
+// part of the spec: no delegate knows of it.
+func landlock(p *pass) {
+	const field = "Landlock"
+	switch v := p.f.Host.Landlock; {
+	case v >= landlockMin:
+		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, whatever else gives way")
+	case p.pol.Landlock.Required:
+		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set landlock.required = false)", landlockMin, v)
+	default:
+		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other walls of ring 1 stand", v, landlockMin))
 	}
 }

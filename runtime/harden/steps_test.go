@@ -551,3 +551,28 @@ func TestPlacement(t *testing.T) {
 		t.Error("the native personality is gone")
 	}
 }
+
+// TestLandlock: a kernel without a Landlock that serves is said to be one, or
+// stops the start.
+func TestLandlock(t *testing.T) {
+	for _, c := range []struct {
+		version  int
+		required bool
+		missing  bool
+		refused  bool
+	}{{6, true, false, false}, {2, true, false, false}, {1, false, true, false}, {0, false, true, false}, {1, true, false, true}} {
+		s := small()
+		f := testFacts(s)
+		f.Host.Landlock = c.version
+		pol := policy.Default()
+		pol.Landlock.Required = c.required
+		_, rep, err := Harden(s, pol, f)
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "Landlock") {
+			t.Errorf("%+v: %v", c, err)
+		}
+		missing := slices.ContainsFunc(rep.Of(report.Missing), func(x report.Change) bool { return x.Field == "Landlock" })
+		if missing != c.missing {
+			t.Errorf("%+v: missing is %v", c, missing)
+		}
+	}
+}

@@ -18,12 +18,14 @@ import (
 // Facts is what hardening needs to know of the host. It is plain data, so that
 // hardening stays a pure function.
 type Facts struct {
-	Arch       string `json:"arch"` // GOARCH
-	CPUs       int    `json:"cpus"`
-	MemTotal   int64  `json:"memTotal"` // bytes
-	Cgroup     Cgroup `json:"cgroup"`
-	AppArmor   bool   `json:"appArmor"`
-	SELinux    bool   `json:"seLinux"`
+	Arch     string `json:"arch"` // GOARCH
+	CPUs     int    `json:"cpus"`
+	MemTotal int64  `json:"memTotal"` // bytes
+	Cgroup   Cgroup `json:"cgroup"`
+	AppArmor bool   `json:"appArmor"`
+	SELinux  bool   `json:"seLinux"`
+	// Landlock is the version of the kernel's Landlock, 0 for none (landlock(7)).
+	Landlock   int    `json:"landlock"`
 	TimeNS     bool   `json:"timeNS"`
 	CgroupNS   bool   `json:"cgroupNS"`
 	BootTime   int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
@@ -74,6 +76,7 @@ func Read() Facts {
 		// it must not be asked for: a confined engine may not look (refpolicy's
 		// dockerd_t), and taking that for absence would drop the container's label.
 		SELinux:    exists("/sys/fs/selinux"),
+		Landlock:   landlock(),
 		TimeNS:     exists("/proc/self/ns/time"),
 		CgroupNS:   exists("/proc/self/ns/cgroup"),
 		HardLimits: Limits{},
@@ -104,6 +107,15 @@ func Read() Facts {
 		}
 	}
 	return f
+}
+
+// landlock asks for the version of Landlock's interface.
+func landlock() int {
+	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
 }
 
 // CgroupRoot is where the host has its control groups.

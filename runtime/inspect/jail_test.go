@@ -35,13 +35,18 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "agentjail")
-	cmd := exec.Command("go", "build", "-o", program, "agentjail.dev/cmd/agentjail")
+	cmd := exec.Command("go", "build", "-o", dir+"/", "agentjail.dev/cmd/agentjail", "agentjail.dev/cmd/agentjail-enter")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return program, nil
 })
+
+// The main thread stays the main goroutine's: a thread that a test leaves in
+// another namespace ends with its goroutine, but the main thread never does, and
+// what /proc/self says is of the main thread.
+func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	code := m.Run()

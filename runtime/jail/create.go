@@ -211,6 +211,11 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
+	step, err := throughEnter(j, withOwnProcess(spec), p.facts.Host, spec.Linux, p.res.Plan.OwnNetwork)
+	if err != nil {
+		return err
+	}
+	defer step.Close()
 	hardened := &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec, Unknown: p.b.Unknown}
 	if err := hardened.Save(); err != nil {
 		return err
@@ -241,7 +246,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 			o.ConsoleSocket = tty.path
 		}
 	}
-	code, err := d.Run(append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS)
+	code, err := d.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
 	if err := exitError(code, err); err != nil {
 		return err
 	}
@@ -275,8 +280,8 @@ func (w *Way) engineSeesRoot(p *prepared) bool {
 
 // createArgs are the delegate's arguments. Options of the engine that would
 // loosen the jail are not among them: --no-pivot leaves the host's root
-// mounted, --no-new-keyring shares the caller's keys, --preserve-fds hands
-// files of the host in.
+// mounted, --no-new-keyring shares the caller's keys, and --preserve-fds hands
+// files of the host in; ours hands in the last step's.
 func (w *Way) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
 	args := []string{"create", "--bundle", dir, "--pid-file", filepath.Join(w.Store.Dir(j.Key), pidFile)}
 	if o.ConsoleSocket != "" {
@@ -285,7 +290,15 @@ func (w *Way) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
 	if o.PidfdSocket != "" {
 		args = append(args, "--pidfd-socket", o.PidfdSocket)
 	}
-	return append(args, o.ID)
+	return append(append(args, preserve...), o.ID)
+}
+
+// withOwnProcess gives the spec a process of its own to change: the record keeps
+// the one that the jail is to run.
+func withOwnProcess(s *specs.Spec) *specs.Process {
+	p := *s.Process
+	s.Process = &p
+	return s.Process
 }
 
 // settle records the jail's first process and looks at it from outside before
@@ -312,6 +325,9 @@ func (w *Way) settle(o CreateOptions, j *state.Jail) error {
 		return err
 	}
 	if err := checkCwdInside(pid, string(mountinfo)); err != nil {
+		return err
+	}
+	if err := checkProgram(pid, j.Process); err != nil {
 		return err
 	}
 	if o.PidFile != "" {

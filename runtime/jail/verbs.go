@@ -149,9 +149,17 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
+	if err := checkProgram(j.InitPid, h); err != nil {
+		return err
+	}
 	done()
 	done = w.station("write")
 	runtime.LockOSThread()
+	step, err := throughEnter(j, h, facts.Host, nil, false)
+	if err != nil {
+		return err
+	}
+	defer step.Close()
 	data, err := json.Marshal(h)
 	if err != nil {
 		return fmt.Errorf("encoding the process: %w", err)
@@ -171,7 +179,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return err
 	}
-	args := append(w.Globals.Args(), "exec", "--process", file)
+	args := append(append(w.Globals.Args(), "exec", "--process", file), preserve...)
 	if o.Detach {
 		args = append(args, "--detach")
 	}
@@ -189,11 +197,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	done()
 	defer w.station("delegate exec")()
-	run := d.RunForeground
-	if o.Detach {
-		run = d.Run
-	}
-	return exitError(run(append(args, o.ID), t))
+	return exitError(d.RunInto(step[:], append(args, o.ID), t, !o.Detach))
 }
 
 // Update changes a running jail's limits, within policy.

@@ -44,6 +44,8 @@ type Policy struct {
 	Devices  Devices  `toml:"devices" json:"devices"`
 	Seccomp  Seccomp  `toml:"seccomp" json:"seccomp"`
 	AppArmor AppArmor `toml:"apparmor" json:"apparmor"`
+	Landlock Landlock `toml:"landlock" json:"landlock"`
+	Process  Process  `toml:"process" json:"process"`
 	Network  Network  `toml:"network" json:"network"`
 }
 
@@ -105,6 +107,21 @@ type AppArmor struct {
 	// Required refuses to start on a kernel that has neither AppArmor nor
 	// SELinux; otherwise the report names the wall as missing.
 	Required bool `toml:"required" json:"required"`
+}
+
+// Landlock is the domain that every process of a jail is in.
+type Landlock struct {
+	// Required refuses to start on a kernel without Landlock of version 2
+	// (Linux 5.19); otherwise the report names the wall as missing.
+	Required bool `toml:"required" json:"required"`
+}
+
+// Process decides what a jail's processes may do with themselves.
+type Process struct {
+	// DenyWriteExecute refuses memory that was writable and becomes executable
+	// (PR_SET_MDWE(2const), Linux 6.3). Just-in-time compilers need that: node,
+	// java, browsers.
+	DenyWriteExecute bool `toml:"deny_write_execute" json:"denyWriteExecute"`
 }
 
 // Network decides what the jail's network namespace may hold.

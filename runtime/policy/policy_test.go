@@ -48,8 +48,11 @@ var others = map[string]struct {
 	"seccomp.on_violation": {`"kill"`, "kill"},
 	"apparmor.profile":     {`"mine"`, "mine"},
 	"apparmor.required":    {`true`, true},
+	"landlock.required":    {`true`, true},
 	"network.filter":       {`"optional"`, "optional"},
 	"network.mode":         {`"none"`, "none"}, // there is no other yet
+
+	"process.deny_write_execute": {`true`, true},
 }
 
 // get reads a key's value.

@@ -60,7 +60,7 @@ func setUp(dir string) error {
 	bin = filepath.Join(dir, "agentjail")
 	root = filepath.Join(dir, "root")
 	bundle = filepath.Join(dir, "bundle")
-	if err := engine.Build("./cmd/agentjail", bin, "-tags=crashtest"); err != nil {
+	if err := engine.BuildAgentjail(bin, "-tags=crashtest"); err != nil {
 		return err
 	}
 	if err := unpack(filepath.Join(bundle, "rootfs")); err != nil {

@@ -81,10 +81,15 @@ func TestJail(t *testing.T) {
 	jailed(t, "docker exec --privileged", probeIn[who](d, []string{"--privileged"}, id, "identity"))
 
 	// An exec is in the same world as the jail's first process.
-	first := decode[who](d, d.Must("exec", id, "probe", "identity"))
-	for ns, id1 := range first.Namespaces {
-		if got := strings.TrimSpace(d.Must("exec", id, "readlink", "/proc/1/ns/"+ns)); got != id1 {
-			t.Errorf("exec has %s namespace %s, the first process %s", ns, id1, got)
+	exec := decode[who](d, d.Must("exec", id, "probe", "identity"))
+	pid := inspect(d, id, "{{.State.Pid}}")
+	for ns, got := range exec.Namespaces {
+		first, err := os.Readlink("/proc/" + pid + "/ns/" + ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != first {
+			t.Errorf("exec has %s namespace %s, the first process %s", ns, got, first)
 		}
 	}
 }

@@ -46,6 +46,14 @@ func Build(pkg, out string, flags ...string) error {
 	return nil
 }
 
+// BuildAgentjail compiles agentjail to out, and what belongs beside it.
+func BuildAgentjail(out string, flags ...string) error {
+	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
+		return err
+	}
+	return Build("./cmd/agentjail", out, flags...)
+}
+
 // binDir is a directory for binaries that belongs to root all the way up: runtimes refuse to be run from, or to
 // delegate into, places that others can write.
 func binDir() string { return filepath.Join(CacheDir, fmt.Sprintf("bin-%d", os.Getpid())) }
@@ -60,7 +68,7 @@ var underTest = sync.OnceValues(func() (string, error) {
 	}
 	removeStaleBins()
 	out := filepath.Join(binDir(), "agentjail")
-	return out, Build("./cmd/agentjail", out)
+	return out, BuildAgentjail(out)
 })
 
 // removeStaleBins removes what processes that are gone built for themselves.

@@ -31,8 +31,8 @@ func afterFork()
 //go:linkname afterForkInChild syscall.runtime_AfterForkInChild
 func afterForkInChild()
 
-// Cmd is a program to start. It inherits the standard files and nothing else:
-// every other file of a Go program is close-on-exec, and CloseOnExec makes sure
+// Cmd is a program to start. It inherits the standard files, Files, and nothing
+// else: every other file of a Go program is close-on-exec, and CloseOnExec makes sure
 // of those that were inherited.
 type Cmd struct {
 	Path string
@@ -45,6 +45,8 @@ type Cmd struct {
 	NewTime string
 	// Stdout takes the place of our standard output, unless nil.
 	Stdout *os.File
+	// Files become the descriptors from 3 on.
+	Files []*os.File
 	// DieWithParent sends SIGKILL when the calling thread ends. The caller
 	// locks its goroutine to the thread.
 	DieWithParent bool
@@ -60,6 +62,7 @@ type childArgs struct {
 	offsetsPath  *byte
 	childrenPath *byte
 	stdout       uintptr // fd or ^0
+	files        []uintptr
 	pdeathsig    bool
 	parent       int
 	failFD       uintptr
@@ -89,9 +92,18 @@ func (c *Cmd) Start() (*Process, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
 	}
+	// Above the numbers that the child's files will have.
+	files, err := above(firstFile+len(c.Files), c.Files, pipe[1])
+	defer closeAll(files)
+	if err != nil {
+		unix.Close(pipe[0])
+		unix.Close(pipe[1])
+		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+	}
 	a := &childArgs{
 		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0), stdout: ^uintptr(0),
-		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: uintptr(pipe[1]),
+		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: files[len(c.Files)],
+		files: files[:len(c.Files)],
 	}
 	if c.JoinTime != nil {
 		a.joinTime = c.JoinTime.Fd()
@@ -111,6 +123,8 @@ func (c *Cmd) Start() (*Process, error) {
 	runtime.KeepAlive(a)
 	runtime.KeepAlive(c)
 	unix.Close(pipe[1])
+	closeAll(files)
+	files = nil
 	defer unix.Close(pipe[0])
 	if errno != 0 {
 		return nil, fmt.Errorf("starting %q: clone: %w", c.Path, errno)
@@ -124,6 +138,32 @@ func (c *Cmd) Start() (*Process, error) {
 		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[step], e)
 	}
 	return &Process{Pid: pid}, nil
+}
+
+// firstFile is the first descriptor after the standard ones.
+const firstFile = 3
+
+// above duplicates files, and one more descriptor, to numbers from min on.
+func above(min int, files []*os.File, last int) ([]uintptr, error) {
+	var out []uintptr
+	for i := range len(files) + 1 {
+		fd := last
+		if i < len(files) {
+			fd = int(files[i].Fd())
+		}
+		n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, min)
+		if err != nil {
+			return out, fmt.Errorf("duplicating a file: %w", err)
+		}
+		out = append(out, uintptr(n))
+	}
+	return out, nil
+}
+
+func closeAll(fds []uintptr) {
+	for _, fd := range fds {
+		unix.Close(int(fd))
+	}
 }
 
 // Wait waits for the process to end.
@@ -140,10 +180,11 @@ const (
 	stepUnshare
 	stepOffsets
 	stepJoin
+	stepFiles
 	stepExec
 )
 
-var steps = [...]string{"setting the parent-death signal", "setting standard output", "making a time namespace", "setting the time offsets", "joining the time namespace", "exec"}
+var steps = [...]string{"setting the parent-death signal", "setting standard output", "making a time namespace", "setting the time offsets", "joining the time namespace", "passing files", "exec"}
 
 //go:noinline
 //go:norace
@@ -157,8 +198,8 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 	}
 	afterForkInChild()
 	var (
-		step, fd uintptr
-		fail     [8]byte
+		step, fd, i uintptr
+		fail        [8]byte
 	)
 	if a.pdeathsig {
 		step = stepDeath
@@ -203,6 +244,13 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 	if a.joinTime != ^uintptr(0) {
 		step = stepJoin
 		if _, _, errno = syscall.RawSyscall(unix.SYS_SETNS, a.joinTime, unix.CLONE_NEWTIME, 0); errno != 0 {
+			goto failed
+		}
+	}
+	// Last, as the namespace's descriptor may have one of these numbers.
+	step = stepFiles
+	for i = 0; i < uintptr(len(a.files)); i++ {
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_DUP3, a.files[i], firstFile+i, 0); errno != 0 {
 			goto failed
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,5 +125,40 @@ func TestManyForks(t *testing.T) {
 	}
 	if _, err := exec.Command("/bin/true").Output(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFiles: files arrive in order from 3 on, whatever numbers they have here.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	var files []*os.File
+	for _, name := range []string{"b", "a", "c"} {
+		f, err := os.Create(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	slices.Reverse(files) // so that a number is taken before its file is moved
+	out, err := os.Create(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c := Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "readlink /proc/$$/fd/3 /proc/$$/fd/4 /proc/$$/fd/5"}, Stdout: out, Files: files}
+	p, err := c.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ws, err := p.Wait(); err != nil || ws.ExitStatus() != 0 {
+		t.Fatal(ws, err)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := dir + "/c\n" + dir + "/a\n" + dir + "/b\n"; string(text) != want {
+		t.Errorf("got\n%swant\n%s", text, want)
 	}
 }

@@ -1,0 +1,172 @@
+// Package enter is the last step into a jail: a small static program,
+// agentjail-enter, that a delegate starts in the place of the jail's own. It
+// checks from inside that every ring is in force, adds the walls that can only
+// be put up there, and then becomes the real program.
+//
+// This package is what both sides know: the orders. Package outside is the
+// host's side, package inside the jail's; that and this one import next to
+// nothing, as every start waits for them.
+package enter
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where the delegate leaves the program and its orders in the process that it
+// starts (runc(8), --preserve-fds).
+const (
+	ProgramFD = 3
+	OrdersFD  = 4
+	// PreserveFDs is how many files that are.
+	PreserveFDs = 2
+)
+
+// Program is what a delegate is to start instead of the first argument, which
+// becomes the second.
+const Program = "/proc/self/fd/3"
+
+// Exit statuses of the step, as shells and engines use them.
+const (
+	ExitRefused       = 125
+	ExitNotExecutable = 126
+	ExitNotFound      = 127
+)
+
+// Orders is what the step checks and does. A field's zero value asks for
+// nothing.
+type Orders struct {
+	// UIDMap and GIDMap are the lines that /proc/self/uid_map and gid_map must
+	// hold, numbers separated by single spaces.
+	UIDMap, GIDMap string
+	// Namespaces must be other ones than these of the host.
+	Namespaces []Namespace
+	// UID, GID and Groups are the process's, as the jail sees them.
+	UID, GID uint32
+	Groups   []uint32
+	// Label is what LabelFile must hold: the security module's name for the
+	// process's domain.
+	LabelFile, Label string
+	// Loopback asks that no other interface has an address or a route.
+	Loopback bool
+	// Masked and ReadOnly are paths that must be covered, or be mounted
+	// read-only, unless the kernel has them not.
+	Masked, ReadOnly []string
+	// Limits are control group files and the most that each may hold.
+	Limits []Limit
+	// Rlimits must be in force. Lower is set here: below what a Go program
+	// needs to start, the delegate could not have started the step.
+	Rlimits, Lower []Rlimit
+	// CPUs, if not 0, is on how many processors the process may run, so that
+	// what counts them sees what it can use. Seed picks which.
+	CPUs, Seed uint32
+	// Landlock asks for a Landlock domain.
+	Landlock Landlock
+	// DenyWriteExecute refuses memory that was writable and becomes executable
+	// (PR_SET_MDWE(2const), Linux 6.3).
+	DenyWriteExecute bool
+	// Filter is a further seccomp filter, an array of struct sock_filter.
+	Filter []byte
+	// Without names checks that a test has taken the subject of away.
+	Without []string
+}
+
+// Namespace is a kind, by its name in /proc/PID/ns, and the inode that the
+// host's has.
+type Namespace struct {
+	Name string
+	Host uint64
+}
+
+// A Limit is a bound on what a control group file holds. Of Files the first
+// that exists counts; where none does, the jail shows no control groups.
+type Limit struct {
+	Files []string
+	Max   uint64
+}
+
+// Rlimit is a resource limit (getrlimit(2)).
+type Rlimit struct {
+	Resource   uint32
+	Soft, Hard uint64
+}
+
+// Landlock is a domain (landlock(7)).
+type Landlock struct {
+	// Want asks for one, Required refuses to start on a kernel without.
+	Want, Required bool
+	// Scoped keeps signals and abstract sockets within the domain. A further
+	// process of a jail is in a domain of its own and must reach the first's.
+	Scoped bool
+	// NoTCP denies TCP altogether.
+	NoTCP bool
+	// Devices are paths whose device files keep their ioctls.
+	Devices []string
+}
+
+// magic begins every set of orders; it changes with their form, so that
+// programs of different versions do not misunderstand each other.
+const magic = "agentjail-enter 1\n"
+
+// ErrForm says that orders were written by another version.
+var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
+
+// Encode writes orders for Decode.
+func (o *Orders) Encode() []byte {
+	e := &encoder{buf: []byte(magic)}
+	o.fields(e)
+	return e.buf
+}
+
+// Decode reads orders.
+func Decode(data []byte) (*Orders, error) {
+	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
+		return nil, ErrForm
+	}
+	d := &decoder{buf: data[len(magic):]}
+	o := new(Orders)
+	o.fields(d)
+	if d.bad || len(d.buf) != 0 {
+		return nil, ErrForm
+	}
+	return o, nil
+}
+
+// fields visits every field in the order in which it is written.
+func (o *Orders) fields(c codec) {
+	c.text(&o.UIDMap)
+	c.text(&o.GIDMap)
+	list(c, &o.Namespaces, func(n *Namespace) { c.text(&n.Name); c.u64(&n.Host) })
+	c.u32(&o.UID)
+	c.u32(&o.GID)
+	list(c, &o.Groups, c.u32)
+	c.text(&o.LabelFile)
+	c.text(&o.Label)
+	c.flag(&o.Loopback)
+	list(c, &o.Masked, c.text)
+	list(c, &o.ReadOnly, c.text)
+	list(c, &o.Limits, func(l *Limit) { list(c, &l.Files, c.text); c.u64(&l.Max) })
+	for _, r := range []*[]Rlimit{&o.Rlimits, &o.Lower} {
+		list(c, r, func(r *Rlimit) { c.u32(&r.Resource); c.u64(&r.Soft); c.u64(&r.Hard) })
+	}
+	c.u32(&o.CPUs)
+	c.u32(&o.Seed)
+	for _, f := range []*bool{&o.Landlock.Want, &o.Landlock.Required, &o.Landlock.Scoped, &o.Landlock.NoTCP, &o.DenyWriteExecute} {
+		c.flag(f)
+	}
+	list(c, &o.Landlock.Devices, c.text)
+	filter := string(o.Filter)
+	c.text(&filter)
+	o.Filter = []byte(filter)
+	list(c, &o.Without, c.text)
+}
+
+// goNeeds is what of a resource a Go program needs to start, the step as the
+// delegates themselves: with less, the step sets the limit.
+var goNeeds = map[uint32]uint64{
+	unix.RLIMIT_AS: 4 << 30, unix.RLIMIT_DATA: 1 << 30, unix.RLIMIT_NPROC: 64, unix.RLIMIT_NOFILE: 32,
+}
+
+// Early says whether the delegate can set a limit before the step runs.
+func Early(r Rlimit) bool { return r.Soft >= goNeeds[r.Resource] }

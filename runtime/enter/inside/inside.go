@@ -1,0 +1,161 @@
+// Package inside is the jail's side of the last step: it runs as the first
+// program of every process that enters a jail, under all of the jail's walls.
+//
+// It imports next to nothing, and neither package fmt nor reflection: every
+// start waits for it. Nothing that it reads in the jail is trusted further than
+// to refuse the start: the files of /proc are the kernel's, and paths are
+// opened without following links.
+package inside
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter"
+)
+
+// A broken ring stops the start.
+type broken struct{ ring, what string }
+
+func (b *broken) Error() string { return b.ring + ": " + b.what }
+
+// The rings' names, as in reports.
+const (
+	resources = "ring 2 (resources)"
+	access    = "ring 1 (access)"
+	kernel    = "ring 0 (kernel surface)"
+)
+
+// Main is the whole program. It does not return.
+func Main() {
+	// Landlock and seccomp hold for a thread; the one that has them must be
+	// the one that execs.
+	runtime.LockOSThread()
+	// Until then, this process is not the jail's to look into.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		fail(enter.ExitRefused, "agentjail: clearing the dumpable flag: "+err.Error())
+	}
+	o, err := orders()
+	if err != nil {
+		fail(enter.ExitRefused, "agentjail: the last step's orders: "+err.Error())
+	}
+	if err := check(o); err != nil {
+		fail(enter.ExitRefused, "agentjail: refusing to start: "+err.Error())
+	}
+	if err := raise(o); err != nil {
+		fail(enter.ExitRefused, "agentjail: refusing to start: "+err.Error())
+	}
+	if len(os.Args) < 2 {
+		fail(enter.ExitRefused, "agentjail: no program to start")
+	}
+	path, status, why := lookup(os.Args[1])
+	if status != 0 {
+		fail(status, why)
+	}
+	err = syscall.Exec(path, os.Args[1:], os.Environ())
+	switch err {
+	case unix.ENOENT:
+		status = enter.ExitNotFound
+	default:
+		status = enter.ExitNotExecutable
+	}
+	fail(status, "exec "+path+": "+err.Error())
+}
+
+// fail ends the process with a message on its standard error.
+func fail(status int, why string) {
+	_, _ = unix.Write(2, []byte(why+"\n"))
+	os.Exit(status)
+}
+
+// orders reads what the host's side wrote, and closes both files.
+func orders() (*enter.Orders, error) {
+	data, err := read(enter.OrdersFD, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	o, err := enter.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, fd := range []int{enter.ProgramFD, enter.OrdersFD} {
+		if err := unix.Close(fd); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+// raise puts up the walls that only the process itself can. The filter comes
+// last: it takes away what the others need.
+func raise(o *enter.Orders) error {
+	for _, r := range o.Lower {
+		if err := setRlimit(r); err != nil {
+			return &broken{resources, "setting the resource limit " + itoa(uint64(r.Resource)) + ": " + err.Error()}
+		}
+	}
+	runOn(o.CPUs, o.Seed)
+	if o.DenyWriteExecute {
+		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
+			return &broken{access, "process.deny_write_execute: " + err.Error() + " (Linux 6.3 is needed)"}
+		}
+	}
+	if o.Landlock.Want {
+		if err := confine(&o.Landlock); err != nil {
+			return &broken{access, "Landlock: " + err.Error()}
+		}
+	}
+	if len(o.Filter) > 0 {
+		if err := stack(o.Filter); err != nil {
+			return &broken{kernel, "the second filter: " + err.Error()}
+		}
+	}
+	return nil
+}
+
+// setRlimit sets a limit through package syscall, which otherwise puts back the
+// one on open files when it execs.
+func setRlimit(r enter.Rlimit) error {
+	return syscall.Setrlimit(int(r.Resource), &syscall.Rlimit{Cur: r.Soft, Max: r.Hard})
+}
+
+// read reads a whole file of at most max bytes from its beginning.
+func read(fd, max int) ([]byte, error) {
+	buf := make([]byte, 8192)
+	n := 0
+	for {
+		m, err := unix.Pread(fd, buf[n:], int64(n))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m == 0 {
+			return buf[:n], nil
+		}
+		if n += m; n >= max {
+			return nil, unix.EFBIG
+		}
+		if n == len(buf) {
+			buf = append(buf, make([]byte, len(buf))...)
+		}
+	}
+}
+
+// file reads a file of the kernel's by its path.
+func file(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	b, err := read(fd, 4<<20)
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(b), nil
+}

@@ -1,0 +1,189 @@
+package inside_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter"
+)
+
+// The real program runs here outside any jail, where nothing that it looks for
+// holds: each of its checks has to say so.
+
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "agentjail-enter")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "agentjail-enter")
+	cmd := exec.Command("go", "build", "-o", program, "agentjail.dev/cmd/agentjail-enter")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// run starts the step with orders as a delegate does. stray is left open.
+func run(t *testing.T, orders []byte, dir string, stray *os.File, args ...string) (string, int) {
+	t.Helper()
+	prog, err := os.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	f, err := os.CreateTemp(t.TempDir(), "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(orders); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Dir = dir
+	cmd.ExtraFiles = []*os.File{prog, f}
+	if stray != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, stray)
+	}
+	out, err := cmd.CombinedOutput()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return string(bytes.TrimSpace(out)), cmd.ProcessState.ExitCode()
+}
+
+// all names every check.
+var all = []string{"ids", "namespaces", "status", "seccomp", "label", "network", "cwd", "files", "mounts", "limits", "rlimits"}
+
+// only leaves one check to run.
+func only(name string) []string {
+	var out []string
+	for _, n := range all {
+		if n != name {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// TestRefusals: each check refuses what is not a jail, and names the ring.
+func TestRefusals(t *testing.T) {
+	var host unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/uts", &host); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	var nofile unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile); err != nil {
+		t.Fatal(err)
+	}
+	group := filepath.Join(t.TempDir(), "memory.max")
+	if err := os.WriteFile(group, []byte("max\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		check string
+		o     enter.Orders
+		stray *os.File
+		want  string
+	}{
+		{"ids", enter.Orders{UIDMap: "0 2013265920 65536\n"}, nil, "ring 1 (access): /proc/self/uid_map is not the jail's mapping"},
+		{"namespaces", enter.Orders{Namespaces: []enter.Namespace{{Name: "uts", Host: host.Ino}}}, nil, "ring 2 (resources): the uts namespace is the host's"},
+		{"status", enter.Orders{UID: uint32(os.Getuid()) + 1}, nil, "ring 1 (access): Uid is "},
+		{"status", enter.Orders{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}, nil, "ring 1 (access): "},
+		{"seccomp", enter.Orders{}, nil, "ring 0 (kernel surface): no system call filter is loaded"},
+		{"label", enter.Orders{LabelFile: "/proc/self/comm", Label: "agentjail-default (enforce)"}, nil, "ring 1 (access): the process is labelled \"agentjail-enter\""},
+		{"label", enter.Orders{LabelFile: "/proc/self/none", Label: "x"}, nil, "ring 1 (access): open /proc/self/none"},
+		{"files", enter.Orders{}, dir, "ring 1 (access): file 5 was left open (/)"},
+		{"mounts", enter.Orders{}, nil, "ring 1 (access): "},
+		{"limits", enter.Orders{Limits: []enter.Limit{{Files: []string{"/none", group}, Max: 1 << 30}}}, nil, "memory.max is max and must be at most 1073741824"},
+		{"rlimits", enter.Orders{Rlimits: []enter.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 1, Hard: nofile.Max - 1}}}, nil, "ring 2 (resources): resource limit 7 is "},
+	} {
+		c.o.Without = only(c.check)
+		out, code := run(t, c.o.Encode(), "", c.stray, "true")
+		if code != enter.ExitRefused || !strings.Contains(out, "agentjail: refusing to start: ") || !strings.Contains(out, c.want) {
+			t.Errorf("%s: status %d and %q, want %d and %q", c.check, code, out, enter.ExitRefused, c.want)
+		}
+	}
+}
+
+// TestBecomes: without anything to refuse, the step becomes the program, with
+// its arguments, and leaves nothing open.
+func TestBecomes(t *testing.T) {
+	o := enter.Orders{Without: all}
+	out, code := run(t, o.Encode(), "", nil, "sh", "-c", `echo "$0 $1"; readlink /proc/$$/exe; [ -e /proc/$$/fd/3 ] || [ -e /proc/$$/fd/4 ] || echo closed; exit 7`, "a", "b c")
+	exe, err := filepath.EvalSymlinks("/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "a b c\n" + exe + "\nclosed"; out != want || code != 7 {
+		t.Errorf("status %d and %q, want 7 and %q", code, out, want)
+	}
+}
+
+// TestNoProgram: statuses and messages are those that engines know.
+func TestNoProgram(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "noformat"), []byte("text"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := enter.Orders{Without: all}
+	for name, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"nosuch-program":   {127, `exec: "nosuch-program": executable file not found in $PATH`},
+		dir + "/none":      {127, "no such file or directory"},
+		dir + "/text":      {126, "permission denied"},
+		dir + "/text/deep": {127, "not a directory"},
+		dir:                {126, ": permission denied"},
+		"./noformat":       {126, "exec format error"},
+	} {
+		out, code := run(t, o.Encode(), dir, nil, name)
+		if code != want.code || !strings.Contains(out, want.text) {
+			t.Errorf("%s: status %d and %q, want %d and %q", name, code, out, want.code, want.text)
+		}
+	}
+	if out, code := run(t, []byte("agentjail-enter 0\n"), "", nil, "true"); code != enter.ExitRefused || !strings.Contains(out, "different versions") {
+		t.Errorf("orders of another version: status %d and %q", code, out)
+	}
+}
+
+// TestLowered: limits that no Go program could start under are set here.
+func TestLowered(t *testing.T) {
+	o := enter.Orders{Without: all, Lower: []enter.Rlimit{
+		{Resource: unix.RLIMIT_AS, Soft: 64 << 20, Hard: 65 << 20}, {Resource: unix.RLIMIT_NOFILE, Soft: 9, Hard: 10},
+	}}
+	out, code := run(t, o.Encode(), "", nil, "sh", "-c", "ulimit -v; ulimit -Hv; ulimit -n; ulimit -Hn")
+	if want := "65536\n66560\n9\n10"; out != want || code != 0 {
+		t.Errorf("status %d and %q, want 0 and %q", code, out, want)
+	}
+}
+
+// TestProcessors: a limit below a processor's count shows to what counts them.
+func TestProcessors(t *testing.T) {
+	o := enter.Orders{Without: all, CPUs: 1, Seed: 12345}
+	if out, code := run(t, o.Encode(), "", nil, "nproc"); out != "1" || code != 0 {
+		t.Errorf("status %d and %q, want 0 and 1", code, out)
+	}
+}

@@ -1,0 +1,104 @@
+package inside
+
+import (
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter"
+)
+
+// Rights by the version of Landlock that brought them (landlock(7)).
+const (
+	writes = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	never = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
+	// ofFiles are those that a rule for a file may give.
+	ofFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+)
+
+// confine enters a Landlock domain: a wall that no other depends on. Files are
+// written on the jail's writable mounts only, no device file is made, ioctls go
+// to the jail's own devices only, and mounts stay as they are, whatever
+// capability a program might come by.
+func confine(l *enter.Landlock) error {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || abi < 2 {
+		// Version 1 refuses every rename from one folder to another.
+		if l.Required {
+			return &refusal{"this kernel has no Landlock of version 2 or later, and policy requires it (landlock.required)"}
+		}
+		return nil
+	}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: writes | never}
+	if abi < 3 {
+		attr.Handled_access_fs &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= 4 && l.NoTCP {
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	if abi >= 5 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if abi >= 6 && l.Scoped {
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return &refusal{"making a ruleset: " + errno.Error()}
+	}
+	defer unix.Close(int(fd))
+	ms, err := table()
+	if err != nil {
+		return err
+	}
+	handled := attr.Handled_access_fs
+	for i := range ms {
+		m := &ms[i]
+		if m.readOnly() || m.kind == "proc" || m.kind == "sysfs" || strings.HasPrefix(m.kind, "cgroup") {
+			continue
+		}
+		if err := allow(int(fd), m.at, handled&writes); err != nil {
+			return &refusal{"a rule for " + m.at + ": " + err.Error()}
+		}
+	}
+	if handled&unix.LANDLOCK_ACCESS_FS_IOCTL_DEV != 0 {
+		for _, p := range l.Devices {
+			if err := allow(int(fd), p, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV); err != nil {
+				return &refusal{"a rule for " + p + ": " + err.Error()}
+			}
+		}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+		return &refusal{"entering the domain: " + errno.Error()}
+	}
+	return nil
+}
+
+// allow adds a rule for what is at path now. A path that is gone, hidden or
+// led elsewhere by a link gets none.
+func allow(ruleset int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil //nolint:nilerr // less is allowed
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= ofFiles
+	}
+	if rights == 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return nil
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

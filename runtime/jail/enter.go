@@ -1,0 +1,129 @@
+package jail
+
+import (
+	"hash/fnv"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter"
+	"agentjail.dev/runtime/enter/outside"
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/state"
+)
+
+// throughEnter has the delegate start the last step in the place of a process's
+// program, and returns the files that it hands on for it. The process is changed:
+// its program becomes the step's first argument. linux is nil for a further
+// process of a running jail, whose mounts were looked at when it started.
+func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, linux *specs.Linux, loopback bool) (*outside.Files, error) {
+	o := &enter.Orders{
+		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
+		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
+		Namespaces: hostNamespaces(f),
+		Loopback:   loopback,
+		Limits:     groupLimits(j),
+		Landlock: enter.Landlock{
+			Want: true, Required: j.Policy.Landlock.Required, Scoped: linux != nil,
+			NoTCP:   j.Policy.Seccomp.Profile == "strict",
+			Devices: slices.Concat(ownDevices, j.Policy.Devices.Allow),
+		},
+		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
+		CPUs:             processors(j.Limits), Seed: seed(j.Key),
+	}
+	if linux != nil {
+		o.Masked, o.ReadOnly = linux.MaskedPaths, linux.ReadonlyPaths
+	}
+	o.LabelFile, o.Label = label(p)
+	var early []specs.POSIXRlimit
+	for _, r := range p.Rlimits {
+		l := enter.Rlimit{Resource: uint32(host.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard}
+		if enter.Early(l) {
+			early = append(early, r)
+			o.Rlimits = append(o.Rlimits, l)
+		} else {
+			o.Lower = append(o.Lower, l)
+		}
+	}
+	files, err := outside.Prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	p.Rlimits = early
+	p.Args = append([]string{enter.Program}, p.Args...)
+	return files, nil
+}
+
+// preserve is the delegate's option that hands the step's files on.
+var preserve = []string{"--preserve-fds", strconv.Itoa(enter.PreserveFDs)}
+
+// ownDevices are the device files that every jail has.
+var ownDevices = []string{
+	"/dev/console", "/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
+}
+
+// hostNamespaces are this process's own namespaces, by the kinds that jails have.
+func hostNamespaces(f host.Facts) []enter.Namespace {
+	var out []enter.Namespace
+	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
+		if kind == "time" && !f.TimeNS || kind == "cgroup" && !f.CgroupNS {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat("/proc/self/ns/"+kind, &st) == nil {
+			out = append(out, enter.Namespace{Name: kind, Host: st.Ino})
+		}
+	}
+	return out
+}
+
+// groupLimits are policy's bounds where the jail sees its control groups, of
+// version 2 or 1.
+func groupLimits(j *state.Jail) []enter.Limit {
+	var out []enter.Limit
+	if n := j.Policy.Limits.Pids; n > 0 {
+		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/pids.max", cgroupFolder + "/pids/pids.max"}, Max: uint64(n)})
+	}
+	if n := j.Policy.Limits.Memory; n > 0 {
+		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory.max", cgroupFolder + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
+	}
+	return out
+}
+
+// label is what the kernel will say of a process that the delegate labels, and
+// where.
+func label(p *specs.Process) (file, want string) {
+	switch {
+	case p.ApparmorProfile != "":
+		// Linux 5.8 gave each module a folder of its own.
+		file = "/proc/self/attr/apparmor/current"
+		if _, err := os.Stat(file); err != nil {
+			file = "/proc/self/attr/current"
+		}
+		return file, p.ApparmorProfile + " (enforce)"
+	case p.SelinuxLabel != "":
+		return "/proc/self/attr/current", p.SelinuxLabel
+	}
+	return "", ""
+}
+
+// processors is how many processors' worth of time a limit gives, or 0 for no
+// limit.
+func processors(r *specs.LinuxResources) uint32 {
+	if r == nil || r.CPU == nil || r.CPU.Quota == nil || r.CPU.Period == nil || *r.CPU.Quota <= 0 || *r.CPU.Period == 0 {
+		return 0
+	}
+	return uint32(math.Ceil(float64(*r.CPU.Quota) / float64(*r.CPU.Period)))
+}
+
+// seed spreads jails over the processors.
+func seed(key string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return h.Sum32()
+}
