@@ -226,35 +226,41 @@ func Entries(name, arch string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	out, err := entriesOf(name, p.allow, arch, nil)
+	if err != nil {
+		return nil, err
+	}
+	refused, err := entriesOf(name, p.refuse, arch, p.overrides)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, refused...)
+	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// entriesOf lists groups of calls, sorted, but those that leave out is true for.
+func entriesOf(profile string, groups []group, arch string, leaveOut func(string) bool) ([]Entry, error) {
 	var out []Entry
-	add := func(groups []group) error {
-		for _, g := range groups {
-			if g.arch != "" && g.arch != arch {
+	for _, g := range groups {
+		if g.arch != "" && g.arch != arch {
+			continue
+		}
+		e := Entry{Why: g.why, Errno: g.errno}
+		if g.rule != "" {
+			r, ok := ruleOf(g.rule)
+			if !ok {
+				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", profile, g.rule)
+			}
+			e.Rule = r.text
+		}
+		for _, n := range g.names {
+			if leaveOut != nil && leaveOut(n) {
 				continue
 			}
-			e := Entry{Why: g.why, Errno: g.errno}
-			if g.rule != "" {
-				r, ok := ruleOf(g.rule)
-				if !ok {
-					return fmt.Errorf("seccomp profile %q: no argument rule %q", name, g.rule)
-				}
-				e.Rule = r.text
-			}
-			for _, n := range g.names {
-				if g.errno != "" && p.overrides(n) {
-					continue
-				}
-				e.Name = n
-				out = append(out, e)
-			}
+			e.Name = n
+			out = append(out, e)
 		}
-		return nil
-	}
-	if err := add(p.allow); err != nil {
-		return nil, err
-	}
-	if err := add(p.refuse); err != nil {
-		return nil, err
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
 	return out, nil

@@ -128,12 +128,12 @@ var profiles = [...]profile{
 			{names: []string{"ppoll"}, arch: "arm64", why: "what poll is there"},
 			{names: []string{"epoll_create1", "epoll_ctl", "epoll_pwait", "eventfd2"}, why: "go programs open no file without them"},
 			{names: []string{"prctl"}, rule: "prctl", why: "no_new_privs, dumpable, a further filter"},
-			{names: []string{"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}, why: "a further domain, which only restricts"},
 		},
 		refuse: []group{
 			{names: []string{"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"}, errno: "EOPNOTSUPP", why: "python's copystat and ls take that for a file system without attributes"},
 			{names: []string{"sendfile", "splice"}, errno: "EINVAL", why: "programs fall back to read and write on EINVAL"},
 			{names: []string{"clone3", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "sched_yield", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "ftruncate", "fsync", "fchmod", "fchown", "setsid", "socket", "connect", "getpeername", "timer_settime", "linkat", "symlinkat", "pwrite64"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
+			{names: []string{"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}, errno: "ENOSYS", why: "xz and agents probe for it; the jail has a domain already"},
 			{names: []string{"getpgrp", "alarm", "symlink", "link"}, arch: "amd64", errno: "ENOSYS", why: "asked by bash, which does without"},
 		},
 	},

@@ -49,8 +49,8 @@ const (
 	RetData       = 0x0000ffff
 )
 
-// maxInsns is BPF_MAXINSNS, the kernel's limit on a program's length.
-const maxInsns = 4096
+// MaxInsns is BPF_MAXINSNS, the kernel's limit on a program's length.
+const MaxInsns = 4096
 
 // Parse reads instructions in the byte order of this machine's memory
 // (little endian on every supported architecture), as seccomp_export_bpf
@@ -68,8 +68,8 @@ func Parse(raw []byte) ([]Insn, error) {
 			K:    binary.LittleEndian.Uint32(raw[4:]),
 		})
 	}
-	if len(prog) == 0 || len(prog) > maxInsns {
-		return nil, fmt.Errorf("BPF program of %d instructions: the kernel takes 1 to %d", len(prog), maxInsns)
+	if len(prog) == 0 || len(prog) > MaxInsns {
+		return nil, fmt.Errorf("BPF program of %d instructions: the kernel takes 1 to %d", len(prog), MaxInsns)
 	}
 	return prog, nil
 }
@@ -233,4 +233,22 @@ func half(v uint64, hi uint32) uint32 {
 		return uint32(v >> 32)
 	}
 	return uint32(v)
+}
+
+// Stacked answers what a process with these filters, the oldest first, meets:
+// the kernel asks all and takes the strictest action; of equal ones that of the
+// newest filter (seccomp_run_filters). Errors as for Run.
+func Stacked(progs [][]Insn, d *Data) (uint32, error) {
+	ret := uint32(RetAllow)
+	for i := len(progs) - 1; i >= 0; i-- {
+		v, err := Run(progs[i], d)
+		if err != nil {
+			return 0, fmt.Errorf("filter %d: %w", i, err)
+		}
+		// As signed numbers the actions are in the order of strictness.
+		if int32(v&RetActionFull) < int32(ret&RetActionFull) {
+			ret = v
+		}
+	}
+	return ret, nil
 }

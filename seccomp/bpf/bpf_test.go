@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 	if err != nil || !slices.Equal(prog, []Insn{{0x15, 1, 2, 0x12345678}}) {
 		t.Errorf("%v, %v", prog, err)
 	}
-	for _, bad := range [][]byte{nil, make([]byte, 7), make([]byte, 8*(maxInsns+1))} {
+	for _, bad := range [][]byte{nil, make([]byte, 7), make([]byte, 8*(MaxInsns+1))} {
 		if _, err := Parse(bad); err == nil {
 			t.Errorf("%d bytes: no error", len(bad))
 		}

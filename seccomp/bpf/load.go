@@ -1,0 +1,43 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Encode writes instructions as the kernel has them in memory (struct
+// sock_filter, little endian): what Parse reads.
+func Encode(prog []Insn) []byte {
+	out := make([]byte, 0, 8*len(prog))
+	for _, in := range prog {
+		out = binary.LittleEndian.AppendUint16(out, in.Code)
+		out = append(out, in.Jt, in.Jf)
+		out = binary.LittleEndian.AppendUint32(out, in.K)
+	}
+	return out
+}
+
+// Load puts a filter on the calling thread, for what it executes too. The
+// caller keeps the goroutine on its thread (runtime.LockOSThread) and has set
+// no_new_privs. It uses prctl(PR_SET_SECCOMP), which every profile allows: no
+// flag is given, so that speculative store bypass stays mitigated. From here on
+// the filter holds: what follows must be in it.
+//
+// Errors: the kernel's (EINVAL for a program that it would not run).
+func Load(prog []Insn) error {
+	if len(prog) == 0 || len(prog) > MaxInsns {
+		return fmt.Errorf("loading a seccomp filter of %d instructions: the kernel takes 1 to %d", len(prog), MaxInsns)
+	}
+	filter := make([]unix.SockFilter, len(prog))
+	for i, in := range prog {
+		filter[i] = unix.SockFilter{Code: in.Code, Jt: in.Jt, Jf: in.Jf, K: in.K}
+	}
+	fprog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&fprog)), 0, 0); err != nil {
+		return fmt.Errorf("loading a seccomp filter: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package seccomp
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// entryCalls is what the last step inside a jail needs between the moment when
+// the delegate loads the first filter and the moment when that step loads the
+// second (package exact) and becomes the jail's program. It is a static Go
+// program: what its runtime calls is here too, since an engine's own profile
+// may not have it. Sorted by name within a reason.
+//
+// prlimit64 is not here on purpose: without it Go's runtime leaves the limit on
+// open files alone, which it would otherwise raise and have to set back.
+var entryCalls = [...]group{
+	{names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"}, why: "puts the jail's Landlock domain on itself"},
+	{names: []string{"prctl"}, rule: "prctl", why: "loads the second filter"},
+	{names: []string{"seccomp"}, why: "asks what filters can do"},
+	{names: []string{"close_range"}, why: "leaves no descriptor to the program"},
+	{names: []string{"sched_setaffinity"}, why: "sets the processors the program may use"},
+	{names: []string{"close", "fstat", "getcwd", "newfstatat", "pread64", "read", "readlinkat", "statx", "uname", "write"}, why: "reads its orders and checks where it is"},
+	{names: []string{"openat"}, rule: "openat", why: "opens the places that Landlock leaves open"},
+	{names: []string{"fcntl"}, rule: "fcntl", why: "descriptor flags"},
+	{names: []string{"madvise", "mmap", "munmap"}, why: "Go's runtime: memory"},
+	{names: []string{"clone"}, rule: "clone", why: "Go's runtime: threads"},
+	{names: []string{"arch_prctl"}, arch: "amd64", why: "Go's runtime: thread pointer"},
+	{names: []string{"futex", "getpid", "gettid", "nanosleep", "sched_getaffinity", "sched_yield", "tgkill"}, why: "Go's runtime: scheduling"},
+	{names: []string{"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack"}, why: "Go's runtime: signals"},
+	{names: []string{"epoll_create1", "epoll_ctl", "epoll_pwait", "eventfd2"}, why: "Go's runtime: files"},
+	{names: []string{"getrandom"}, why: "Go's runtime: seeds"},
+	{names: []string{"exit", "exit_group"}, why: "gives up with a message"},
+}
+
+// EntryCalls lists what the last step inside a jail needs before it loads the
+// second filter, with reasons, sorted by name. Errors: an unknown architecture.
+func EntryCalls(arch string) ([]Entry, error) {
+	if _, err := archOf(arch); err != nil {
+		return nil, err
+	}
+	return entriesOf("entry calls", entryCalls[:], arch, nil)
+}
+
+// WithEntry returns a section that lets pass what the given one does and the
+// entry calls, and the names of those that had to be added, sorted. The given
+// section is the jail's filter; what is returned goes into the spec for the
+// delegate, and exact.Compile of the given one makes the second filter, which
+// takes the added calls away again before the jail's program runs: the two
+// together are the given section. Nothing is added that makes a namespace, mounts,
+// or reaches another process.
+//
+// An entry call that the section allows for some arguments only, or refuses in
+// its own way, is allowed in the result as far as its argument rule goes. The
+// given section is not changed.
+func WithEntry(f *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string) {
+	if f == nil {
+		return nil, nil
+	}
+	// Only the rules for entry calls need to be looked at.
+	var wanted []call
+	for _, g := range entryCalls {
+		if g.arch == "amd64" && !slices.Contains(f.Architectures, specs.ArchX86_64) {
+			continue
+		}
+		c := call{allow: always}
+		if r, ok := ruleOf(g.rule); ok {
+			c = r.call(false)
+		}
+		for _, c.name = range g.names {
+			wanted = append(wanted, c)
+		}
+	}
+	slices.SortFunc(wanted, func(a, b call) int { return strings.Compare(a.name, b.name) })
+	find := func(name string) (int, bool) {
+		return slices.BinarySearchFunc(wanted, name, func(c call, n string) int { return strings.Compare(c.name, n) })
+	}
+	few := specs.LinuxSeccomp{DefaultAction: f.DefaultAction, DefaultErrnoRet: f.DefaultErrnoRet}
+	for _, s := range f.Syscalls {
+		names := make([]string, 0, len(s.Names))
+		for _, n := range s.Names {
+			if _, ok := find(n); ok {
+				names = append(names, n)
+			}
+		}
+		if s.Names = names; len(names) > 0 {
+			few.Syscalls = append(few.Syscalls, s)
+		}
+	}
+	spec := read(&few)
+	add := filter{}
+	var added []string
+	for _, c := range wanted {
+		r := spec.region(c.name)
+		passes, _ := without(r.allow, r.refuse)
+		if slices.ContainsFunc(c.allow, func(a args) bool { return !covered(a, passes) }) {
+			add.calls = append(add.calls, c)
+			added = append(added, c.name)
+		}
+	}
+	if len(added) == 0 {
+		return f, nil
+	}
+	out := *f
+	out.Syscalls = make([]specs.LinuxSyscall, 0, len(f.Syscalls)+4)
+	for _, s := range f.Syscalls {
+		s.Names = slices.DeleteFunc(slices.Clone(s.Names), func(n string) bool {
+			_, ok := slices.BinarySearch(added, n)
+			return ok
+		})
+		if len(s.Names) > 0 {
+			out.Syscalls = append(out.Syscalls, s)
+		}
+	}
+	out.Syscalls = append(out.Syscalls, add.oci().Syscalls...)
+	return &out, added
+}

@@ -1,0 +1,176 @@
+// Package exact compiles seccomp sections to BPF in pure Go: the second filter
+// of a jail, which the last step inside it loads just before it becomes the
+// jail's program. The kernel asks all filters of a process and takes the
+// strictest answer, so the second one says what the first, which the delegate
+// compiles with libseccomp from OCI's JSON, cannot:
+//
+//   - calls by another ABI, x32 among them, end the whole process (libseccomp
+//     ends the calling thread);
+//   - what only the last step itself needed (seccomp.EntryCalls) is refused again;
+//   - what a section says is what is answered, whatever version of libseccomp and
+//     whatever stub of the delegate's made the first.
+//
+// Which number is allowed with any arguments is decided from number and
+// architecture alone, which the kernel caches (Linux 5.11): those calls cost
+// nothing.
+package exact
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/abi"
+	"agentjail.dev/seccomp/bpf"
+)
+
+// Program compiles a profile of package seccomp for a GOARCH (amd64 or arm64);
+// with kill, what is not listed ends the process. Errors: an unknown profile or
+// architecture.
+func Program(profile, arch string, kill bool) ([]bpf.Insn, error) {
+	f, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: arch, Kill: kill})
+	if err != nil {
+		return nil, err
+	}
+	return Compile(f)
+}
+
+// arches maps the architectures that have a native ABI here.
+var arches = map[specs.Arch]struct {
+	audit  uint32
+	goarch string
+}{
+	specs.ArchX86_64:  {bpf.ArchX86_64, "amd64"},
+	specs.ArchAARCH64: {bpf.ArchAARCH64, "arm64"},
+}
+
+// Compile turns a seccomp section for one architecture into BPF that answers
+// what the section says: as seccomp.OCI and seccomp.Intersect render it, so that
+// calls of other ABIs end the process, and no argument rules contradict each
+// other. Where they do the strictest rule that matches answers; a refusal on
+// "argument 0 >= 0" answers what no other rule matches. Names that the
+// architecture does not have are left out, as delegates do.
+//
+// Errors: more than one architecture, an action that needs a listener or tracer,
+// an unknown action or operator, and a program that the kernel would not load
+// (more than 4096 instructions).
+func Compile(f *specs.LinuxSeccomp) ([]bpf.Insn, error) {
+	if len(f.Architectures) != 1 {
+		return nil, fmt.Errorf("seccomp filter for architectures %v: exactly one can be native", f.Architectures)
+	}
+	arch, ok := arches[f.Architectures[0]]
+	if !ok {
+		return nil, fmt.Errorf("seccomp filter for architecture %s: only x86_64 and aarch64", f.Architectures[0])
+	}
+	def, err := verdict(f.DefaultAction, f.DefaultErrnoRet)
+	if err != nil {
+		return nil, fmt.Errorf("default action: %w", err)
+	}
+	calls, err := collect(f, arch.goarch)
+	if err != nil {
+		return nil, err
+	}
+	a := &assembler{memo: make(map[string]target, 256)}
+	tree := a.leaves(calls, def, arch.goarch == "amd64")
+	kill := verdictTarget(bpf.RetKillProcess)
+	a.lead(a.search(tree))
+	a.load(0)
+	a.jump(jumpEqual, arch.audit, here, kill)
+	a.load(4)
+	if a.err != nil {
+		return nil, a.err
+	}
+	slices.Reverse(a.rev)
+	if len(a.rev) > bpf.MaxInsns {
+		return nil, fmt.Errorf("seccomp filter of %d instructions: the kernel takes %d", len(a.rev), bpf.MaxInsns)
+	}
+	return a.rev, nil
+}
+
+// leaf is what answers the numbers from lo up to the next leaf's.
+type leaf struct {
+	lo uint32
+	to target
+}
+
+// leaves lays the calls' answers out over all numbers.
+func (a *assembler) leaves(calls []call, def uint32, x32 bool) []leaf {
+	out := []leaf{{0, verdictTarget(def)}}
+	add := func(lo uint32, to target) {
+		last := &out[len(out)-1]
+		switch {
+		case last.lo == lo:
+			last.to = to
+			if len(out) > 1 && out[len(out)-2].to == to {
+				out = out[:len(out)-1]
+			}
+		case last.to != to:
+			out = append(out, leaf{lo, to})
+		}
+	}
+	for i := range calls {
+		add(calls[i].nr, a.decide(append(calls[i].rules, rule{ret: def}), accumulator{}))
+		add(calls[i].nr+1, verdictTarget(def))
+	}
+	if x32 {
+		// From bit 30 on x32 begins. Bit 31 is in no ABI: such a number does
+		// not exist, and -1 is how tracers skip a call.
+		add(bpf.X32Bit, verdictTarget(bpf.RetKillProcess))
+		add(1<<31, verdictTarget(def))
+	}
+	return out
+}
+
+// search puts a balanced search for the number in front.
+func (a *assembler) search(leaves []leaf) target {
+	if len(leaves) == 1 {
+		return leaves[0].to
+	}
+	mid := len(leaves) / 2
+	right := a.search(leaves[mid:])
+	left := a.search(leaves[:mid])
+	return a.jump(jumpAtLeast, leaves[mid].lo, right, left)
+}
+
+// call is a system call with its rules in the order in which they answer.
+type call struct {
+	nr    uint32
+	rules []rule
+}
+
+// collect sorts a section's rules by call.
+func collect(f *specs.LinuxSeccomp, goarch string) ([]call, error) {
+	out := make([]call, 0, 512)
+	for i := range f.Syscalls {
+		s := &f.Syscalls[i]
+		rules, err := rulesOf(s)
+		if err != nil {
+			return nil, fmt.Errorf("seccomp rule for %v: %w", s.Names, err)
+		}
+		rules = slices.Clip(rules)
+		for _, name := range s.Names {
+			if nr, ok := abi.Number(name, goarch); ok {
+				out = append(out, call{nr, rules})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b call) int { return int(a.nr) - int(b.nr) })
+	n := 0
+	for i := range out {
+		if i > 0 && out[i].nr == out[n-1].nr {
+			out[n-1].rules = append(out[n-1].rules, out[i].rules...)
+			continue
+		}
+		out[n] = out[i]
+		n++
+	}
+	out = out[:n]
+	for i := range out {
+		if len(out[i].rules) > 1 {
+			slices.SortStableFunc(out[i].rules, func(a, b rule) int { return b.rank - a.rank })
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,127 @@
+package exact
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
+)
+
+const childEnv = "AGENTJAIL_TEST_FILTERED"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(childEnv); what != "" {
+		filtered(what)
+	}
+	os.Exit(m.Run())
+}
+
+// tried are calls that a filtered process makes, and what it must be told.
+// Arguments are such that an unfiltered kernel answers otherwise.
+var tried = []struct {
+	name   string
+	nr     uintptr
+	args   [3]uintptr
+	errno  syscall.Errno // default profile
+	strict syscall.Errno
+}{
+	{"landlock_create_ruleset", unix.SYS_LANDLOCK_CREATE_RULESET, [3]uintptr{0, 0, 1 << 30}, unix.EINVAL, unix.ENOSYS}, // the kernel's own EINVAL
+	{"close_range", unix.SYS_CLOSE_RANGE, [3]uintptr{1 << 30, 1 << 30, 0}, 0, unix.ENOSYS},
+	{"sched_setaffinity", unix.SYS_SCHED_SETAFFINITY, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
+	{"seccomp", unix.SYS_SECCOMP, [3]uintptr{99, 0, 0}, unix.EINVAL, unix.ENOSYS},
+	{"io_uring_setup", unix.SYS_IO_URING_SETUP, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
+	{"unshare", unix.SYS_UNSHARE, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
+	{"socket AF_VSOCK", unix.SYS_SOCKET, [3]uintptr{40, 1, 0}, unix.EAFNOSUPPORT, unix.ENOSYS},
+	{"socket AF_VSOCK, high bit", unix.SYS_SOCKET, [3]uintptr{1<<32 | 40, 1, 0}, unix.EAFNOSUPPORT, unix.ENOSYS},
+	{"socket MPTCP", unix.SYS_SOCKET, [3]uintptr{2, 1, 262}, unix.EPROTONOSUPPORT, unix.ENOSYS},
+	{"ioctl TIOCSTI", unix.SYS_IOCTL, [3]uintptr{1 << 30, unix.TIOCSTI, 0}, unix.ENOTTY, unix.ENOTTY},
+	{"ioctl TCGETS", unix.SYS_IOCTL, [3]uintptr{1 << 30, unix.TCGETS, 0}, unix.EBADF, unix.EBADF},
+	{"prctl PR_SET_MM", unix.SYS_PRCTL, [3]uintptr{unix.PR_SET_MM, 99, 0}, unix.EINVAL, unix.EINVAL},
+	{"fchmodat u+s", unix.SYS_FCHMODAT, [3]uintptr{1 << 30, 0, 0o4755}, unix.EPERM, unix.EPERM},
+	{"fchmodat", unix.SYS_FCHMODAT, [3]uintptr{1 << 30, 0, 0o755}, unix.EFAULT, unix.EFAULT},
+	{"sendfile", unix.SYS_SENDFILE, [3]uintptr{1 << 30, 1 << 30, 0}, unix.EINVAL, unix.EINVAL},
+	{"clone CLONE_NEWUSER", unix.SYS_CLONE, [3]uintptr{unix.CLONE_NEWUSER | unix.CLONE_VM, 0, 0}, unix.EPERM, unix.EPERM},
+	{"number -1", ^uintptr(0), [3]uintptr{}, unix.ENOSYS, unix.ENOSYS},
+}
+
+// filtered puts both filters on a thread of this process, the delegate's
+// first, and tries. "profile" or "profile,what": what ends the process.
+func filtered(what string) {
+	runtime.LockOSThread()
+	profile, deadly, _ := strings.Cut(what, ",")
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	s, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH, Kill: deadly == "unlisted"})
+	fail(err)
+	wide, _ := seccomp.WithEntry(s)
+	first, err := Compile(wide)
+	fail(err)
+	second, err := Compile(s)
+	fail(err)
+	fail(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+	fail(bpf.Load(first))
+	// As the last step does: calls that only it may make.
+	if _, _, errno := syscall.RawSyscall(unix.SYS_CLOSE_RANGE, 1<<30, 1<<30, 0); errno != 0 {
+		fail(fmt.Errorf("close_range between the filters: %w", errno))
+	}
+	fail(bpf.Load(second))
+	switch deadly {
+	case "x32":
+		syscall.RawSyscall(bpf.X32Bit|unix.SYS_GETPID, 0, 0, 0)
+	case "unlisted":
+		syscall.RawSyscall(unix.SYS_UNSHARE, 0, 0, 0)
+	}
+	for _, c := range tried {
+		want := c.errno
+		if profile == "strict" {
+			want = c.strict
+		}
+		_, _, errno := syscall.RawSyscall(c.nr, c.args[0], c.args[1], c.args[2])
+		if errno != want {
+			fmt.Printf("%s: %d (%v), want %d (%v)\n", c.name, errno, errno, want, want)
+		}
+	}
+	os.Exit(0)
+}
+
+// The kernel takes both filters and answers as they say.
+func TestKernel(t *testing.T) {
+	if err := unix.Prctl(unix.PR_GET_SECCOMP, 0, 0, 0, 0); errors.Is(err, unix.EINVAL) {
+		t.Skip("this kernel has no seccomp")
+	}
+	child := func(what string) (string, error) {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), childEnv+"="+what)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, profile := range []string{"default", "strict"} {
+		if out, err := child(profile); err != nil || out != "" {
+			t.Errorf("%s: %v\n%s", profile, err, out)
+		}
+		deadly := []string{"unlisted"}
+		if runtime.GOARCH == "amd64" {
+			deadly = append(deadly, "x32")
+		}
+		for _, what := range deadly {
+			out, err := child(profile + "," + what)
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGSYS {
+				t.Errorf("%s, %s: %v, not ended by SIGSYS\n%s", profile, what, err, out)
+			}
+		}
+	}
+}
