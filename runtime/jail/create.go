@@ -257,7 +257,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		err = tty.receive()
 	}
 	if err == nil {
-		err = w.settle(o, j)
+		err = w.settle(o, j, spec, st.Places)
 	}
 	if err != nil {
 		w.abandon(d, j)
@@ -303,7 +303,7 @@ func withOwnProcess(s *specs.Spec) *specs.Process {
 
 // settle records the jail's first process and looks at it from outside before
 // anything of the image has run.
-func (w *Way) settle(o CreateOptions, j *state.Jail) error {
+func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, places []string) error {
 	pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile))
 	if err != nil {
 		return fmt.Errorf("the delegate left no pid: %w", err)
@@ -320,6 +320,9 @@ func (w *Way) settle(o CreateOptions, j *state.Jail) error {
 	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
 		return fmt.Errorf("the jail's mounts: %w", err)
+	}
+	if err := checkPlaces(spec, places, string(mountinfo)); err != nil {
+		return err
 	}
 	if err := settleMounts(pid, string(mountinfo)); err != nil {
 		return err

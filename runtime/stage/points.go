@@ -43,6 +43,7 @@ func (s *stager) checkPoints() error {
 		if link != "" && (at == "/" || harden.Reserved(at) != "" || harden.Reserved(dest) != "") {
 			return fmt.Errorf("mount at %s: refused: the image's symbolic link %s leads it to %s", dest, link, at)
 		}
+		s.places = append(s.places, at)
 		c := covered{at: at}
 		if s.binds[i] != nil {
 			if s.Sources[i].Kind == source.Dir {

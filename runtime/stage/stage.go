@@ -39,6 +39,8 @@ type Staged struct {
 	Root *os.File
 	// Dev is the root file system's device number.
 	Dev uint64
+	// Places is where each mount of the spec leads, links followed.
+	Places []string
 	// Notes says what was done in another way than usual, and why.
 	Notes []string
 }
@@ -82,7 +84,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		return nil, fmt.Errorf("cloning the jail's root: %w", err)
 	}
 	r.Spec.Root.Path = s.root
-	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Notes: s.notes}, nil
+	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Places: s.places, Notes: s.notes}, nil
 }
 
 // isolate gives the thread a mount namespace of its own. It receives the host's
@@ -103,6 +105,7 @@ type stager struct {
 	layer, root string
 	dev         uint64
 	notes       []string
+	places      []string
 	userns      map[string]*os.File // by id map text
 	layers      layers
 	lower       *os.File         // detached clone of the layers, or nil

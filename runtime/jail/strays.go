@@ -1,0 +1,55 @@
+package jail
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/harden"
+)
+
+// checkPlaces refuses a first process whose mounts are not where they were to
+// be. Staging follows every mount point's links, and the delegate follows them
+// again: in a folder that others can write, one of them can be swapped in
+// between, and a mount lands in /proc, say, where it covers what the delegate
+// writes the process's own attributes to (CVE-2025-52881). The process waits
+// for `start`: nothing of the image has run.
+//
+// places is where staging saw each mount lead; mountinfo is the process's.
+func checkPlaces(spec *specs.Spec, places []string, mountinfo string) error {
+	points := mountPoints(mountinfo)
+	for _, p := range places {
+		if !slices.Contains(points, p) {
+			return fmt.Errorf("refused: the mount at %s ended elsewhere: a link on its way was changed meanwhile", p)
+		}
+	}
+	l := spec.Linux
+	for _, p := range points {
+		switch {
+		case harden.Reserved(p) == "", slices.Contains(places, p):
+		case slices.Contains(l.MaskedPaths, p), slices.Contains(l.ReadonlyPaths, p):
+		case path.Dir(p) == "/dev": // nodes, which the delegate binds from the host's
+		case strings.HasPrefix(p, cgroupFolder+"/"): // the hierarchies of version 1
+		default:
+			return fmt.Errorf("refused: something is mounted at %s that does not belong there", p)
+		}
+	}
+	return nil
+}
+
+// mountPoints lists the fifth field of each line (proc_pid_mountinfo(5)).
+func mountPoints(mountinfo string) []string {
+	var out []string
+	for line := range strings.SplitSeq(mountinfo, "\n") {
+		if f := strings.Fields(line); len(f) > 4 {
+			out = append(out, octal.Replace(f[4]))
+		}
+	}
+	return out
+}
+
+// octal undoes the kernel's escapes of blanks in names.
+var octal = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
