@@ -1,7 +1,8 @@
 #!/bin/sh
 # Builds one of the programs that go.mod here fixes the versions of, and prints where it is.
 #
-#   hack/tools/build.sh runc     the newest runc; needs gcc, pkg-config and libseccomp's headers
+#   hack/tools/build.sh runc             the newest runc; needs gcc, pkg-config and libseccomp's headers
+#   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
 #
 # What was built is kept outside the checkout, in $AGENTJAIL_TOOLS or /var/cache/agentjail-tests/tools, under a name with
 # the hash of everything it was made from; a second call only prints the path. A delegate has to lie where only root can
@@ -9,12 +10,23 @@
 set -eu
 
 cd "$(dirname "$0")"
+script=$PWD/build.sh
 tool=${1:?usage: hack/tools/build.sh NAME}
 case $tool in
 runc)
 	package=github.com/opencontainers/runc
 	# As runc's Makefile does, without libpathrs, which Debian 12 has not.
 	tags='seccomp urfave_cli_no_docs'
+	mode=pie link=
+	sources=
+	;;
+runc-vulnerable)
+	cd vulnerable
+	package=github.com/opencontainers/runc
+	# Static, as its makers' own releases: an exploit has it run in an image without libraries.
+	tags='seccomp urfave_cli_no_docs netgo osusergo'
+	mode=exe link='-extldflags -static'
+	sources=cloned_binary.c
 	;;
 *)
 	echo "build.sh: no tool is called $tool" >&2
@@ -23,7 +35,8 @@ runc)
 esac
 
 cache=${AGENTJAIL_TOOLS:-/var/cache/agentjail-tests/tools}
-sum=$( (cat go.mod go.sum build.sh; go version; pkg-config --modversion libseccomp) | sha256sum | cut -c1-16)
+# shellcheck disable=SC2086 # at most one name
+sum=$( (cat go.mod go.sum "$script" $sources; go version; pkg-config --modversion libseccomp) | sha256sum | cut -c1-16)
 out=$cache/$tool-$sum/$tool
 if [ ! -x "$out" ]; then
 	echo "build.sh: building $tool, once" >&2
@@ -33,7 +46,21 @@ if [ ! -x "$out" ]; then
 	tmp=$(mktemp -d "$cache/.$tool.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
 	chmod 755 "$tmp"
-	CGO_ENABLED=1 nice go build -trimpath -buildmode=pie -tags "$tags" -ldflags '-s -w' -o "$tmp/$tool" "$package" >&2
+	version=$(go list -m -f '{{.Version}}' "$package")
+	set -- # further flags
+	if [ -n "$sources" ]; then
+		# Go builds a changed module only from a folder of its own.
+		go mod download "$package"
+		cp -r "$(go list -m -f '{{.Dir}}' "$package")" "$tmp/src"
+		chmod -R u+w "$tmp/src"
+		for f in $sources; do cp "$f" "$(find "$tmp/src" -name "$f")"; done
+		cp go.mod "$tmp/alt.mod"
+		cp go.sum "$tmp/alt.sum"
+		go mod edit -replace="$package=$tmp/src" "$tmp/alt.mod"
+		set -- -modfile="$tmp/alt.mod"
+	fi
+	CGO_ENABLED=1 nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/$tool" "$package" >&2
+	rm -rf "$tmp/src" "$tmp"/alt.*
 	mv -T "$tmp" "$cache/$tool-$sum" 2>/dev/null || [ -x "$out" ]
 fi
 echo "$out"

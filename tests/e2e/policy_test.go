@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -72,16 +71,12 @@ func TestOtherDelegate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := engine.ModuleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := exec.Command(filepath.Join(root, "hack/tools/build.sh"), "runc").Output()
+	built, err := engine.Tool("runc")
 	if err != nil {
 		t.Skip("the newest runc cannot be built here:", err)
 	}
 	policy := filepath.Join(filepath.Dir(under), fmt.Sprintf("delegate-%d.toml", os.Getpid()))
-	if err := os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", strings.TrimSpace(string(built))), 0o644); err != nil {
+	if err := os.WriteFile(policy, fmt.Appendf(nil, "delegate = %q\n", built), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(policy) })

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -52,6 +53,23 @@ func BuildAgentjail(out string, flags ...string) error {
 		return err
 	}
 	return Build("./cmd/agentjail", out, flags...)
+}
+
+// Tool returns the path of one of the programs of other people that hack/tools fixes the versions of, building it the
+// first time.
+func Tool(name string) (string, error) {
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command(filepath.Join(root, "hack/tools/build.sh"), name)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, log.String())
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // binDir is a directory for binaries that belongs to root all the way up: runtimes refuse to be run from, or to

@@ -9,10 +9,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -143,6 +145,23 @@ func (e *Engine) ImportBusybox() error {
 	}
 	return e.importTar(bytes.NewReader(b.Bytes()), NonRoot, "USER 1000:1000", "WORKDIR /home/app", "ENTRYPOINT [\"/entry\"]", "CMD [\"/bin/true\"]",
 		"ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")
+}
+
+// ImportBusyboxWith makes an image of Busybox with further executable files and symbolic links, by absolute path. changes
+// are those of docker import.
+func (e *Engine) ImportBusyboxWith(name string, programs, links map[string]string, changes ...string) error {
+	var extra []file
+	for _, at := range slices.Sorted(maps.Keys(programs)) {
+		extra = append(extra, file{name: at[1:], mode: 0o755, data: []byte(programs[at])})
+	}
+	for _, at := range slices.Sorted(maps.Keys(links)) {
+		extra = append(extra, file{name: at[1:], mode: 0o777, link: links[at]})
+	}
+	var b bytes.Buffer
+	if err := busyboxTree(&b, extra...); err != nil {
+		return err
+	}
+	return e.importTar(bytes.NewReader(b.Bytes()), name, append(changes, "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")...)
 }
 
 // importTries bounds the attempts at an import. Docker 20.10 unpacks in a child that pivots into the layer's folder and

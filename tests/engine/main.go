@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,6 +25,9 @@ var Policies = map[string]string{
 	"agentjail-refuse": "on_loosen = \"refuse\"\n",
 	"agentjail-small":  "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n",
 }
+
+// Runtimes are further runtimes to register beside the one under test, by name.
+var Runtimes = map[string]Runtime{}
 
 // Main runs a package's tests with one engine shared by all of them and returns the exit code. before is called once
 // the engine is there, to make images and keep the pointer.
@@ -66,6 +70,7 @@ func startForTests() (*Engine, error) {
 		return nil, err
 	}
 	runtimes := map[string]Runtime{Name: {Path: under}}
+	maps.Copy(runtimes, Runtimes)
 	if UnderTestIsAgentjail() {
 		// The host's owner can decide some things differently: the same program with other policies. A policy counts
 		// only where nobody but root can write.

