@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,6 +137,22 @@ func TestParallel(t *testing.T) {
 	removeCgroups()
 }
 
+// running waits for a process to be the program it is to become.
+func running(t *testing.T, pid int, program string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(string(text), program+"\x00") {
+			return
+		}
+		time.Sleep(time.Millisecond) // between two looks
+	}
+	t.Fatalf("process %d is not %s", pid, program)
+}
+
 // TestExecLeavesNothing: processes that join come and go without a trace.
 func TestExecLeavesNothing(t *testing.T) {
 	id := newID(0) + "-exec"
@@ -144,6 +161,7 @@ func TestExecLeavesNothing(t *testing.T) {
 	empty := take(t)
 	pid := c.create(t, id, dir)
 	c.must(t, "start", id)
+	running(t, pid, "/bin/sleep")
 	before := take(t)
 	for range 20 {
 		if r := c.call(t, "exec", id, "/bin/sh", "-c", "exit 3"); r.code != 3 {
