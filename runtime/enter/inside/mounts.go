@@ -66,9 +66,7 @@ func mounts(o *enter.Orders) string {
 	for i := range ms {
 		m := &ms[i]
 		top[m.at] = m
-		// What holds no programs: /dev, and the empty file systems that delegates
-		// mask with.
-		if inDev(m.at) || m.kind == "devtmpfs" || m.kind == "tmpfs" && m.readOnly() {
+		if inDev(m.at) || holdsNothing(m) {
 			continue
 		}
 		if !m.has("nosuid") || !m.has("nodev") {
@@ -94,6 +92,13 @@ func mounts(o *enter.Orders) string {
 		return p + " is not read-only"
 	}
 	return ""
+}
+
+// holdsNothing says whether a mount can hold neither programs nor devices: file
+// systems for which the kernel itself rules them out (SB_I_NOEXEC and SB_I_NODEV),
+// the host's devices, and the empty ones that delegates mask with.
+func holdsNothing(m *mount) bool {
+	return m.kind == "proc" || m.kind == "sysfs" || m.kind == "devtmpfs" || m.kind == "tmpfs" && m.readOnly()
 }
 
 // covered says whether the mount that path is in passes the test.
