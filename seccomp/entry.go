@@ -12,16 +12,12 @@ import (
 // second (package exact) and becomes the jail's program. It is a static Go
 // program: what its runtime calls is here too, since an engine's own profile
 // may not have it. Sorted by name within a reason.
-//
-// prlimit64 is not here on purpose: without it Go's runtime leaves the limit on
-// open files alone, which it would otherwise raise and have to set back.
 var entryCalls = [...]group{
 	{names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"}, why: "puts the jail's Landlock domain on itself"},
 	{names: []string{"prctl"}, rule: "prctl", why: "loads the second filter"},
-	{names: []string{"seccomp"}, why: "asks what filters can do"},
-	{names: []string{"close_range"}, why: "leaves no descriptor to the program"},
+	{names: []string{"prlimit64"}, why: "checks the limits, and sets those that no Go program could start under"},
 	{names: []string{"sched_setaffinity"}, why: "sets the processors the program may use"},
-	{names: []string{"close", "fstat", "getcwd", "newfstatat", "pread64", "read", "readlinkat", "statx", "uname", "write"}, why: "reads its orders and checks where it is"},
+	{names: []string{"close", "faccessat", "fstat", "getcwd", "getdents64", "newfstatat", "pread64", "read", "readlinkat", "statx", "uname", "write"}, why: "reads its orders and checks where it is"},
 	{names: []string{"openat"}, rule: "openat", why: "opens the places that Landlock leaves open"},
 	{names: []string{"fcntl"}, rule: "fcntl", why: "descriptor flags"},
 	{names: []string{"madvise", "mmap", "munmap"}, why: "Go's runtime: memory"},

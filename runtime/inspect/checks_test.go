@@ -56,7 +56,7 @@ func goodProcess(d *demands, pid int) *process {
 	id := d.jail.IDs.UIDs[0].HostID
 	p := &process{
 		pid: pid, name: "sh", uids: []uint32{id, id, id, id}, gids: []uint32{id, id, id, id}, groups: []uint32{id + 5},
-		caps: map[string]uint64{"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0}, noNewPrivs: true, seccomp: 2, filters: 1,
+		caps: map[string]uint64{"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0}, noNewPrivs: true, seccomp: 2, filters: 2,
 		limits: map[string]rlimit{}, userNS: 11, mntNS: 12, pidNS: 13,
 		cgroups: map[string]string{"pids": "/j", "memory": "/j", "cpu": "/j", "blkio": "/j", "devices": "/j", "": "/j"},
 	}
@@ -348,6 +348,8 @@ var damages = []damage{
 	{"device rules", "not told", func(d *demands, s *seen) { useV2(d, s); s.cgroup.programs = -1 }, Missing, "does not tell"},
 	{"seccomp", "none", second(func(p *process) { p.seccomp = 0 }), Broken, "process 4243 (sh) has mode 0"},
 	{"seccomp", "no filter", second(func(p *process) { p.filters = 0 }), Broken, "no filter"},
+	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the second filter"},
+	{"seccomp", "one filter on the last step", second(func(p *process) { p.filters, p.entering = 1, true }), Holds, "filter"},
 	{"seccomp", "a kernel that does not count", second(func(p *process) { p.filters = -1 }), Holds, "a filter"},
 }
 

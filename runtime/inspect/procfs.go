@@ -50,6 +50,16 @@ func (p *proc) open(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// link reads a symbolic link of the process's folder.
+func (p *proc) link(name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(p.dir.Fd()), name, buf)
+	if err != nil {
+		return "", &os.PathError{Op: "readlink", Path: fmt.Sprintf("/proc/%d/%s", p.pid, name), Err: err}
+	}
+	return string(buf[:n]), nil
+}
+
 func (p *proc) read(name string, max int64) (string, error) {
 	f, err := p.open(name, unix.O_RDONLY)
 	if err != nil {
@@ -87,8 +97,9 @@ type process struct {
 	groups     []uint32
 	caps       map[string]uint64 // CapInh, CapPrm, CapEff, CapBnd, CapAmb
 	noNewPrivs bool
-	seccomp    int // mode: 0 none, 1 strict, 2 filter
-	filters    int // -1 where the kernel does not tell (before Linux 5.9)
+	seccomp    int  // mode: 0 none, 1 strict, 2 filter
+	filters    int  // -1 where the kernel does not tell (before Linux 5.9)
+	entering   bool // it is still the last step into the jail
 	label      string
 	oomAdj     int
 	limits     map[string]rlimit
@@ -97,6 +108,9 @@ type process struct {
 	pidNS      uint64
 	mntNS      uint64
 }
+
+// enterName is the last step's name.
+const enterName = "agentjail-enter"
 
 // who names the process in a finding.
 func (p *process) who() string { return fmt.Sprintf("process %d (%s)", p.pid, p.name) }
@@ -132,6 +146,11 @@ func readProcess(p *proc) (*process, error) {
 		return nil, err
 	}
 	out.label = readLabel(p)
+	// The jail's programs may take this name too, but they have all filters: none
+	// is let in without, and none can be taken off.
+	if exe, err := p.link("exe"); err == nil {
+		out.entering = strings.HasPrefix(exe, "/memfd:"+enterName)
+	}
 	return out, nil
 }
 

@@ -2,7 +2,8 @@ package inspect
 
 import "fmt"
 
-// seccompFilter: every process is under a filter (mode 2, proc_pid_status(5)).
+// seccompFilter: every process is under two filters (mode 2, proc_pid_status(5)),
+// the delegate's and that of the last step, which loads it.
 func seccompFilter(d *demands, s *seen) outcome {
 	want := fmt.Sprintf("a filter (profile %s) on every process", d.jail.Policy.Seccomp.Profile)
 	var bad []string
@@ -13,6 +14,8 @@ func seccompFilter(d *demands, s *seen) outcome {
 			bad = append(bad, fmt.Sprintf("%s has mode %d", p.who(), p.seccomp))
 		case p.filters == 0:
 			bad = append(bad, p.who()+" has no filter")
+		case p.filters == 1 && !p.entering:
+			bad = append(bad, p.who()+" lacks the second filter")
 		}
 		if fewest < 0 || p.filters < fewest {
 			fewest = p.filters

@@ -204,6 +204,10 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	done()
 
 	done = w.station("write")
+	second, err := secondFilter(w.Store.Dir(j.Key), spec.Linux)
+	if err != nil {
+		return err
+	}
 	timeNS := dialect(spec, caps, j)
 	if err := w.Store.SaveReport(&j.Brief, p.rep); err != nil {
 		return err
@@ -211,7 +215,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	step, err := throughEnter(j, withOwnProcess(spec), p.facts.Host, spec.Linux, p.res.Plan.OwnNetwork)
+	step, err := throughEnter(j, withOwnProcess(spec), p.facts.Host, second, spec.Linux, p.res.Plan.OwnNetwork)
 	if err != nil {
 		return err
 	}

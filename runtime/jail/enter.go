@@ -1,27 +1,33 @@
 package jail
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/enter"
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/exact"
 )
 
 // throughEnter has the delegate start the last step in the place of a process's
 // program, and returns the files that it hands on for it. The process is changed:
 // its program becomes the step's first argument. linux is nil for a further
 // process of a running jail, whose mounts were looked at when it started.
-func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, linux *specs.Linux, loopback bool) (*outside.Files, error) {
+func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, loopback bool) (*outside.Files, error) {
 	o := &enter.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
@@ -35,6 +41,7 @@ func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, linux *specs.Li
 		},
 		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
 		CPUs:             processors(j.Limits), Seed: seed(j.Key),
+		Filter: filter,
 	}
 	if linux != nil {
 		o.Masked, o.ReadOnly = linux.MaskedPaths, linux.ReadonlyPaths
@@ -57,6 +64,24 @@ func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, linux *specs.Li
 	p.Rlimits = early
 	p.Args = append([]string{enter.Program}, p.Args...)
 	return files, nil
+}
+
+// filterFile is the second filter in the jail's state folder, for exec.
+const filterFile = "filter.bpf"
+
+// maxFilter is the size of the longest program that the kernel takes.
+const maxFilter = 8 * bpf.MaxInsns
+
+// secondFilter makes the filter that the last step loads: what the jail's filter
+// says, exactly. The delegate's lets pass what the step itself needs, too.
+func secondFilter(dir string, l *specs.Linux) ([]byte, error) {
+	prog, err := exact.Compile(l.Seccomp)
+	if err != nil {
+		return nil, fmt.Errorf("compiling the second filter: %w", err)
+	}
+	l.Seccomp, _ = seccomp.WithEntry(l.Seccomp)
+	text := bpf.Encode(prog)
+	return text, bundle.WriteFile(filepath.Join(dir, filterFile), text, 0o600)
 }
 
 // preserve is the delegate's option that hands the step's files on.

@@ -155,7 +155,11 @@ func (w *Way) Exec(o ExecOptions) error {
 	done()
 	done = w.station("write")
 	runtime.LockOSThread()
-	step, err := throughEnter(j, h, facts.Host, nil, false)
+	second, err := bundle.ReadFile(filepath.Join(w.Store.Dir(j.Key), filterFile), maxFilter)
+	if err != nil {
+		return fmt.Errorf("the jail's second filter: %w", err)
+	}
+	step, err := throughEnter(j, h, facts.Host, second, nil, false)
 	if err != nil {
 		return err
 	}

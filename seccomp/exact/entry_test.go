@@ -93,8 +93,8 @@ func TestEntryAdds(t *testing.T) {
 	for profile, want := range map[string][]string{
 		"default": {"sched_setaffinity"},
 		"server":  nil,
-		"strict": {"close_range", "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise",
-			"sched_getaffinity", "sched_setaffinity", "sched_yield", "seccomp"},
+		"strict": {"getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise",
+			"prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_yield"},
 	} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			s, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: arch})

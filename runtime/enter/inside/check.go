@@ -261,9 +261,6 @@ func rlimits(o *enter.Orders) string {
 	for _, r := range o.Rlimits {
 		var have unix.Rlimit
 		if err := unix.Prlimit(0, int(r.Resource), nil, &have); err != nil {
-			if err == unix.ENOSYS {
-				return "" // the profile has no prlimit64
-			}
 			return "reading resource limit " + itoa(uint64(r.Resource)) + ": " + err.Error()
 		}
 		if have.Max > r.Hard {

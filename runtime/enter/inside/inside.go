@@ -108,6 +108,15 @@ func raise(o *enter.Orders) error {
 			return &broken{access, "Landlock: " + err.Error()}
 		}
 	}
+	// Go's runtime has raised the limit on open files to the hard one, and puts
+	// it back when it execs, which the filter may refuse.
+	for _, r := range o.Rlimits {
+		if r.Resource == unix.RLIMIT_NOFILE {
+			if err := setRlimit(r); err != nil {
+				return &broken{resources, "the limit on open files: " + err.Error()}
+			}
+		}
+	}
 	if len(o.Filter) > 0 {
 		if err := stack(o.Filter); err != nil {
 			return &broken{kernel, "the second filter: " + err.Error()}
