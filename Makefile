@@ -22,7 +22,7 @@ FUZZTIME ?= 30s
 LEAK_CYCLES ?= 1000
 BENCH_ROUNDS ?= 40
 
-.PHONY: help build demo test test-unit test-e2e test-vm bench fuzz lint deps clean
+.PHONY: help build demo test test-unit test-e2e test-vm prove bench fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,11 @@ test-e2e: ## tests against a real Docker, and the runtime by itself
 test-vm: ## the suites that need AppArmor, cgroup v2 or newer engines, in an emulated machine
 	hack/vm/deps.sh
 	$(ROOT) env CGO_ENABLED=0 $(GO) run ./hack/vm
+
+prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
+	hack/deps.sh
+	CGO_ENABLED=1 $(GO) run -tags $(TAGS),libseccomp ./cmd/agentjail seccomp prove --all
+	CGO_ENABLED=1 $(GO) test -count=1 $(CGO_PACKAGES)
 
 bench: deps build ## compare agentjail with the runtime it delegates to
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench

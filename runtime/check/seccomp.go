@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
 )
 
 // auditArch is the native ABI's number in a filter's input
 // (include/uapi/linux/audit.h).
-var auditArch = map[string]uint32{"amd64": 0xc000003e, "arm64": 0xc00000b7}
+var auditArch = map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}
 
 // seccompFilter puts a filter on a thread that then ends: it answers one call
 // with an errno of its own and kills what is not of the native ABI.
@@ -36,21 +37,18 @@ func seccompFilter(*env) answer {
 			return fmt.Errorf("no_new_privs: %w", err)
 		}
 		// struct seccomp_data: nr at 0, arch at 4 (seccomp(2)).
-		filter := []unix.SockFilter{
+		err := bpf.Load([]bpf.Insn{
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 4},
 			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: arch},
-			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_KILL_PROCESS},
+			{Code: unix.BPF_RET | unix.BPF_K, K: bpf.RetKillProcess},
 			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
 			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_GETPRIORITY},
-			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EUCLEAN)},
-			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+			{Code: unix.BPF_RET | unix.BPF_K, K: bpf.RetErrno | uint32(unix.EUCLEAN)},
+			{Code: unix.BPF_RET | unix.BPF_K, K: bpf.RetAllow},
+		})
+		if err != nil {
+			return err
 		}
-		prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-		const setModeFilter = 1 // SECCOMP_SET_MODE_FILTER
-		if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, setModeFilter, 0, uintptr(unsafe.Pointer(&prog))); errno != 0 {
-			return fmt.Errorf("installing a filter: %w", errno)
-		}
-		runtime.KeepAlive(filter)
 		if _, err := unix.Getpriority(unix.PRIO_PROCESS, 0); !errors.Is(err, unix.EUCLEAN) {
 			return fmt.Errorf("a filter has no effect (%v)", err)
 		}

@@ -19,6 +19,9 @@ type call struct {
 
 const none = -1
 
+// Limit is above every number of the table.
+const Limit = 512
+
 // on is the call's number on an architecture.
 func (c *call) on(arch string) (uint32, bool) {
 	nr := int16(none)

@@ -35,6 +35,7 @@ var here = target{code: true, index: -1}
 type assembler struct {
 	rev   []bpf.Insn
 	memo  map[string]target
+	buf   []byte // for keys of memo
 	nodes int
 	err   error
 }

@@ -24,10 +24,11 @@ func (a *assembler) decide(rules []rule, acc accumulator) target {
 	if same(rules) {
 		return verdictTarget(rules[0].ret)
 	}
-	k := key(rules, acc)
-	if t, ok := a.memo[k]; ok {
+	a.key(rules, acc)
+	if t, ok := a.memo[string(a.buf)]; ok {
 		return t
 	}
+	k := string(a.buf)
 	if a.nodes++; a.nodes > maxNodes || a.err != nil {
 		a.fail("too many argument rules to compile")
 		return verdictTarget(0)
@@ -53,8 +54,9 @@ func same(rules []rule) bool {
 	return true
 }
 
-func key(rules []rule, acc accumulator) string {
-	b := make([]byte, 0, 512)
+// key writes into a.buf what tells two sets of rules apart.
+func (a *assembler) key(rules []rule, acc accumulator) {
+	b := a.buf[:0]
 	word := func(v uint32) { b = append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24)) }
 	b = append(b, acc.word)
 	word(acc.mask)
@@ -74,7 +76,7 @@ func key(rules []rule, acc accumulator) string {
 			word(t.value)
 		}
 	}
-	return string(b)
+	a.buf = b
 }
 
 // byTest splits at one test.
@@ -160,7 +162,7 @@ func implied(x, t test, holds bool) (known, value bool) {
 // changes, the first being 0. ok is false when there are tests that a handful
 // of runs of values does not describe.
 func cutsOf(rules []rule, word uint8) (cuts []uint32, ok bool) {
-	cuts = append(cuts, 0)
+	cuts = append(make([]uint32, 0, 4*len(rules)), 0)
 	add := func(v uint64) {
 		if v < 1<<32 {
 			cuts = append(cuts, uint32(v))
@@ -200,7 +202,7 @@ func (t test) has(v uint32) bool {
 // byRange splits by the runs of values of one word.
 func (a *assembler) byRange(rules []rule, word uint8, cuts []uint32, acc accumulator) target {
 	have := accumulator{word, ^uint32(0)}
-	var leaves []leaf
+	leaves := make([]leaf, 0, len(cuts))
 	for _, v := range cuts {
 		to := a.decide(at(rules, word, v), have)
 		if n := len(leaves); n == 0 || leaves[n-1].to != to {

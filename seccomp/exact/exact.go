@@ -72,8 +72,8 @@ func Compile(f *specs.LinuxSeccomp) ([]bpf.Insn, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &assembler{memo: make(map[string]target, 256)}
-	tree := a.leaves(calls, def, arch.goarch == "amd64")
+	a := &assembler{memo: make(map[string]target, 256), rev: make([]bpf.Insn, 0, 512)}
+	tree := a.leaves(&calls, def, arch.goarch == "amd64")
 	kill := verdictTarget(bpf.RetKillProcess)
 	a.lead(a.search(tree))
 	a.load(0)
@@ -96,8 +96,9 @@ type leaf struct {
 }
 
 // leaves lays the calls' answers out over all numbers.
-func (a *assembler) leaves(calls []call, def uint32, x32 bool) []leaf {
-	out := []leaf{{0, verdictTarget(def)}}
+func (a *assembler) leaves(calls *[abi.Limit][]rule, def uint32, x32 bool) []leaf {
+	out := make([]leaf, 1, 256)
+	out[0] = leaf{0, verdictTarget(def)}
 	add := func(lo uint32, to target) {
 		last := &out[len(out)-1]
 		switch {
@@ -110,9 +111,16 @@ func (a *assembler) leaves(calls []call, def uint32, x32 bool) []leaf {
 			out = append(out, leaf{lo, to})
 		}
 	}
-	for i := range calls {
-		add(calls[i].nr, a.decide(append(calls[i].rules, rule{ret: def}), accumulator{}))
-		add(calls[i].nr+1, verdictTarget(def))
+	for nr, rules := range calls {
+		if len(rules) == 0 {
+			continue
+		}
+		to := verdictTarget(rules[0].ret)
+		if len(rules[0].tests) > 0 {
+			to = a.decide(append(rules, rule{ret: def}), accumulator{})
+		}
+		add(uint32(nr), to)
+		add(uint32(nr)+1, verdictTarget(def))
 	}
 	if x32 {
 		// From bit 30 on x32 begins. Bit 31 is in no ABI: such a number does
@@ -134,42 +142,31 @@ func (a *assembler) search(leaves []leaf) target {
 	return a.jump(jumpAtLeast, leaves[mid].lo, right, left)
 }
 
-// call is a system call with its rules in the order in which they answer.
-type call struct {
-	nr    uint32
-	rules []rule
-}
-
-// collect sorts a section's rules by call.
-func collect(f *specs.LinuxSeccomp, goarch string) ([]call, error) {
-	out := make([]call, 0, 512)
+// collect lists a section's rules by the number of the call, in the order in
+// which they answer.
+func collect(f *specs.LinuxSeccomp, goarch string) ([abi.Limit][]rule, error) {
+	var out [abi.Limit][]rule
 	for i := range f.Syscalls {
 		s := &f.Syscalls[i]
 		rules, err := rulesOf(s)
 		if err != nil {
-			return nil, fmt.Errorf("seccomp rule for %v: %w", s.Names, err)
+			return out, fmt.Errorf("seccomp rule for %v: %w", s.Names, err)
 		}
-		rules = slices.Clip(rules)
 		for _, name := range s.Names {
-			if nr, ok := abi.Number(name, goarch); ok {
-				out = append(out, call{nr, rules})
+			nr, ok := abi.Number(name, goarch)
+			switch {
+			case !ok:
+			case out[nr] == nil:
+				out[nr] = slices.Clip(rules) // shared between calls until it grows
+			default:
+				out[nr] = append(out[nr], rules...)
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(a, b call) int { return int(a.nr) - int(b.nr) })
-	n := 0
-	for i := range out {
-		if i > 0 && out[i].nr == out[n-1].nr {
-			out[n-1].rules = append(out[n-1].rules, out[i].rules...)
-			continue
-		}
-		out[n] = out[i]
-		n++
-	}
-	out = out[:n]
-	for i := range out {
-		if len(out[i].rules) > 1 {
-			slices.SortStableFunc(out[i].rules, func(a, b rule) int { return b.rank - a.rank })
+	for nr, rules := range out {
+		if len(rules) > 1 {
+			out[nr] = append(make([]rule, 0, len(rules)+1), rules...)
+			slices.SortStableFunc(out[nr], func(a, b rule) int { return b.rank - a.rank })
 		}
 	}
 	return out, nil

@@ -107,7 +107,11 @@ func rulesOf(s *specs.LinuxSyscall) ([]rule, error) {
 		twice = twice || seen[a.Index]
 		seen[a.Index] = true
 		each = append(each, alt...)
-		var next [][]test
+		if len(alt) == 1 && len(both) == 1 {
+			both[0] = append(both[0], alt[0]...)
+			continue
+		}
+		next := make([][]test, 0, len(both)*len(alt))
 		for _, x := range both {
 			for _, y := range alt {
 				next = append(next, append(x[:len(x):len(x)], y...))

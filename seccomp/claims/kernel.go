@@ -1,6 +1,4 @@
-//go:build cgo
-
-package prove
+package claims
 
 import (
 	"fmt"
@@ -8,7 +6,7 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-func (p *prover) ioUring() (Result, error) {
+func (p *stack) ioUring() (Result, error) {
 	against, err := p.never([]string{"io_uring_setup", "io_uring_enter", "io_uring_register"})
 	if err != nil {
 		return Result{}, err
@@ -18,7 +16,7 @@ func (p *prover) ioUring() (Result, error) {
 
 // namespaces: no call that makes or enters a namespace. Each CLONE_NEW* bit by
 // itself, all other bits unknown.
-func (p *prover) namespaces() (Result, error) {
+func (p *stack) namespaces() (Result, error) {
 	against, err := p.never([]string{"unshare", "setns", "clone3", "pivot_root", "chroot", "mount", "umount2", "fsopen", "fsconfig", "fsmount", "fspick", "open_tree", "move_mount", "mount_setattr"})
 	if err != nil {
 		return Result{}, err
@@ -45,7 +43,7 @@ var dangerousCalls = []string{
 	"mseal", "map_shadow_stack", "cachestat", "futex_waitv", "process_mrelease", "epoll_pwait2", "preadv2", "pwritev2",
 }
 
-func (p *prover) dangerous() (Result, error) {
+func (p *stack) dangerous() (Result, error) {
 	against, err := p.never(dangerousCalls)
 	if err != nil {
 		return Result{}, err
@@ -55,7 +53,7 @@ func (p *prover) dangerous() (Result, error) {
 
 // families: every socket family but UNIX, INET, INET6 and NETLINK is refused,
 // with anything in type, protocol and the high half of the family.
-func (p *prover) families() (Result, error) {
+func (p *stack) families() (Result, error) {
 	var against []string
 	for family := range uint32(256) {
 		if family == 1 || family == 2 || family == 10 || family == 16 {
@@ -81,7 +79,7 @@ func (p *prover) families() (Result, error) {
 
 // raw: no raw or packet types over IP, no protocol but TCP and UDP, of netlink
 // only ROUTE.
-func (p *prover) raw() (Result, error) {
+func (p *stack) raw() (Result, error) {
 	var against []string
 	check := func(with ...known) error {
 		more, err := p.never([]string{"socket"}, with...)
@@ -116,7 +114,7 @@ func (p *prover) raw() (Result, error) {
 }
 
 // setID: a set-id bit in a mode passes nowhere that it would be used.
-func (p *prover) setID() (Result, error) {
+func (p *stack) setID() (Result, error) {
 	var against []string
 	for _, bit := range []uint32{0o4000, 0o2000} {
 		for _, c := range []struct {
@@ -154,7 +152,7 @@ func (p *prover) setID() (Result, error) {
 
 // terminal: ioctl requests that type into or take over terminals, change line
 // disciplines or file attributes, or reach drivers.
-func (p *prover) terminal() (Result, error) {
+func (p *stack) terminal() (Result, error) {
 	var against []string
 	for _, request := range []uint32{
 		0x5412,             // TIOCSTI
@@ -177,7 +175,7 @@ func (p *prover) terminal() (Result, error) {
 }
 
 // options: kTLS, multicast joins, socket filters.
-func (p *prover) options() (Result, error) {
+func (p *stack) options() (Result, error) {
 	var against []string
 	for _, o := range []struct{ level, option uint32 }{
 		{6, 31}, {6, 14}, {6, 19}, // TCP_ULP, TCP_MD5SIG, TCP_REPAIR
@@ -205,7 +203,7 @@ func (p *prover) options() (Result, error) {
 	return result("setsockopt reaches no kTLS, no TCP_ULP, no multicast join, no socket filter", against)
 }
 
-func (p *prover) oob() (Result, error) {
+func (p *stack) oob() (Result, error) {
 	var against []string
 	for call, arg := range map[string]int{"sendto": 3, "sendmsg": 2, "sendmmsg": 3, "recvfrom": 3, "recvmsg": 2, "recvmmsg": 3} {
 		more, err := p.never([]string{call}, known{arg, 1, 1})
@@ -217,7 +215,7 @@ func (p *prover) oob() (Result, error) {
 	return result("MSG_OOB passes neither in sending nor in receiving", against)
 }
 
-func (p *prover) prctl() (Result, error) {
+func (p *stack) prctl() (Result, error) {
 	var against []string
 	for _, option := range []uint32{
 		35,     // PR_SET_MM
@@ -249,21 +247,20 @@ func (p *prover) prctl() (Result, error) {
 // kernel cuts int arguments to 32 bits, so a filter that looks at the high half
 // can be dodged by setting it. Compared are the verdicts with the high halves
 // known to be zero and known to have one bit set.
-func (p *prover) highBits() (Result, error) {
+func (p *stack) highBits() (Result, error) {
 	var against []string
-	native := auditArch[p.arch]
 	for nr := range uint32(numbers) {
-		c := bpf.Call(native, nr)
+		c := bpf.Call(p.audit, nr)
 		zero := c
 		for i := range zero.Args {
 			zero = zero.With(i, 0xffffffff<<32, 0)
 		}
-		plain, err := bpf.Passes(p.prog, zero)
+		plain, err := p.passes(zero)
 		if err != nil {
 			return Result{}, err
 		}
 		for i := range c.Args {
-			passes, err := bpf.Passes(p.prog, zeroBut(zero, i))
+			passes, err := p.passes(zeroBut(zero, i))
 			if err != nil {
 				return Result{}, err
 			}

@@ -1,13 +1,9 @@
-//go:build cgo
-
-package prove
+package claims
 
 import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-
-	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/seccomp/bpf"
 )
@@ -50,8 +46,17 @@ func KernelCTF() ([]Entry, error) {
 	return t.Entries, nil
 }
 
-// OpenEntries lists the entry points that a compiled filter leaves open.
-func OpenEntries(prog []bpf.Insn, arch specs.Arch) ([]Entry, error) {
+// OpenEntries lists the entry points that a process's filters leave open; arch
+// is a GOARCH.
+func OpenEntries(progs [][]bpf.Insn, arch string) ([]Entry, error) {
+	p, err := newStack(progs, arch)
+	if err != nil {
+		return nil, err
+	}
+	return p.openEntries()
+}
+
+func (p *stack) openEntries() ([]Entry, error) {
 	entries, err := KernelCTF()
 	if err != nil {
 		return nil, err
@@ -59,17 +64,14 @@ func OpenEntries(prog []bpf.Insn, arch specs.Arch) ([]Entry, error) {
 	var open []Entry
 	for _, e := range entries {
 		for _, w := range e.Ways {
-			p, ok, err := partial(w.Call, arch)
-			if err != nil {
-				return nil, err
-			}
+			c, ok := p.call(w.Call)
 			if !ok {
-				continue // this architecture or library has no such call
+				continue // this architecture has no such call
 			}
 			for _, a := range w.Args {
-				p = p.With(a.Index, a.Mask, a.Value)
+				c = c.With(a.Index, a.Mask, a.Value)
 			}
-			passes, err := bpf.Passes(prog, p)
+			passes, err := p.passes(c)
 			if err != nil {
 				return nil, fmt.Errorf("exploring %s: %w", w.Call, err)
 			}
