@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/stage"
@@ -179,6 +180,14 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return err
 	}
 	spec := p.res.Spec
+	if err := without.Spec(spec, p.b.Spec); err != nil {
+		return err
+	}
+	for i := range p.res.Plan.Binds {
+		if without.Ring(1) {
+			p.res.Plan.Binds[i].Owner = harden.OwnerSame
+		}
+	}
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
 	j.CgroupDirs = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup)
 	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)

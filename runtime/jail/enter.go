@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
@@ -57,6 +58,7 @@ func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, 
 			o.Lower = append(o.Lower, l)
 		}
 	}
+	without.Orders(o)
 	files, err := outside.Prepare(o)
 	if err != nil {
 		return nil, err

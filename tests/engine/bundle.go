@@ -1,4 +1,4 @@
-package cve
+package engine
 
 import (
 	"archive/tar"
@@ -10,29 +10,36 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"agentjail.dev/tests/engine"
 )
 
-// runWait bounds one call of a runtime.
-const runWait = time.Minute
+// A Bundle is a container without an engine, for what Docker itself would not pass on.
+type Bundle struct {
+	// Dir holds config.json, Rootfs is the root file system in it.
+	Dir, Rootfs string
+	// Spec is written to config.json with each call.
+	Spec *specs.Spec
 
-// A bundle is a container without an engine: what an exploit prepares that Docker itself would not pass on.
-type bundle struct {
-	dir, rootfs string
-	spec        *specs.Spec
+	base string
 }
 
-// newBundle makes one of the busybox tree with the configuration that engines give: default capabilities, the usual
-// mounts, masked and read-only paths.
-func newBundle(t *testing.T) *bundle {
+// A Caller is a runtime, and how to call it.
+type Caller struct {
+	Path string
+	Args []string // before the verb
+	Env  []string // beside this process's own
+}
+
+// NewBundle makes a bundle below base of the busybox tree, with the configuration that engines give: default
+// capabilities, the usual mounts, masked and read-only paths. It is removed with the test.
+func NewBundle(t testing.TB, base string) *Bundle {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "bundle-")
 	if err != nil {
@@ -41,12 +48,12 @@ func newBundle(t *testing.T) *bundle {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	b := &bundle{dir: dir, rootfs: filepath.Join(dir, "rootfs")}
+	b := &Bundle{Dir: dir, Rootfs: filepath.Join(dir, "rootfs"), base: base}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	unpack(t, b.rootfs)
+	unpack(t, b.Rootfs)
 	caps := []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID", "CAP_FOWNER", "CAP_MKNOD", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID",
 		"CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"}
-	b.spec = &specs.Spec{
+	b.Spec = &specs.Spec{
 		Version: "1.0.2",
 		Root:    &specs.Root{Path: "rootfs"},
 		Process: &specs.Process{
@@ -71,53 +78,51 @@ func newBundle(t *testing.T) *bundle {
 	return b
 }
 
-// mount adds a bind mount of a host folder.
-func (b *bundle) mount(from, to string) {
-	b.spec.Mounts = append(b.spec.Mounts, specs.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"rbind", "rw"}})
+// Mount adds a bind mount of a host folder.
+func (b *Bundle) Mount(from, to string) {
+	b.Spec.Mounts = append(b.Spec.Mounts, specs.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"rbind", "rw"}})
 }
 
-// unmount takes the mount at a place out of the configuration, and those below it.
-func (b *bundle) unmount(at string) {
+// Unmount takes the mount at a place out of the configuration, and those below it.
+func (b *Bundle) Unmount(at string) {
 	var kept []specs.Mount
-	for _, m := range b.spec.Mounts {
+	for _, m := range b.Spec.Mounts {
 		if m.Destination != at && !strings.HasPrefix(m.Destination, at+"/") {
 			kept = append(kept, m)
 		}
 	}
-	b.spec.Mounts = kept
+	b.Spec.Mounts = kept
 }
 
-var containers int
-
-// write writes config.json.
-func (b *bundle) write(t *testing.T) {
+// Write writes config.json.
+func (b *Bundle) Write(t testing.TB) {
 	t.Helper()
-	text, err := json.Marshal(b.spec)
+	text, err := json.Marshal(b.Spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(b.dir, "config.json"), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(b.Dir, "config.json"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// command prepares a call of a system's runtime.
-func (b *bundle) command(ctx context.Context, s system, args ...string) *exec.Cmd {
-	all := append(append([]string{}, s.args...), "--root", filepath.Join(base, "state-"+s.name))
-	cmd := exec.CommandContext(ctx, s.path, append(all, args...)...)
-	// A mount namespace of its own (Go makes every mount private there): what an exploit might mount is gone with it.
+// Command prepares a call of a runtime.
+func (b *Bundle) Command(ctx context.Context, c Caller, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Path, slices.Concat(c.Args, args)...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	// A mount namespace of its own (Go makes every mount private there): what a hostile bundle might mount is gone with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	return cmd
 }
 
-// call runs one verb of a system's runtime to its end and returns what it and the container said.
-func (b *bundle) call(t *testing.T, s system, args ...string) (stdout, stderr string, err error) {
+// Call runs one verb of a runtime to its end and returns what it and the container said.
+func (b *Bundle) Call(t testing.TB, c Caller, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	b.write(t)
-	ctx, cancel := context.WithTimeout(context.Background(), runWait)
+	b.Write(t)
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
 	defer cancel()
-	cmd := b.command(ctx, s, args...)
-	out, errOut := tempFile(t), tempFile(t)
+	cmd := b.Command(ctx, c, args...)
+	out, errOut := tempFile(t, b.base), tempFile(t, b.base)
 	cmd.Stdout, cmd.Stderr = out, errOut
 	err = cmd.Run()
 	if ctx.Err() != nil {
@@ -127,7 +132,7 @@ func (b *bundle) call(t *testing.T, s system, args ...string) (stdout, stderr st
 }
 
 // tempFile is for what a command says: a container inherits it, and must not keep a pipe open.
-func tempFile(t *testing.T) *os.File {
+func tempFile(t testing.TB, base string) *os.File {
 	t.Helper()
 	f, err := os.CreateTemp(base, "out-")
 	if err != nil {
@@ -137,7 +142,7 @@ func tempFile(t *testing.T) *os.File {
 }
 
 // said reads such a file and removes it.
-func said(t *testing.T, f *os.File) string {
+func said(t testing.TB, f *os.File) string {
 	t.Helper()
 	defer os.Remove(f.Name())
 	defer f.Close()
@@ -148,13 +153,19 @@ func said(t *testing.T, f *os.File) string {
 	return string(text)
 }
 
-// run runs the container to its end and returns what the container said, and with an error what the runtime said.
-func (b *bundle) run(t *testing.T, s system) (string, error) {
+// ID is a new container's id, which belongs to this run of the tests.
+func (b *Bundle) ID() string {
+	return filepath.Base(b.base) + "-" + strconv.FormatInt(containers.Add(1), 10)
+}
+
+var containers atomic.Int64
+
+// Run runs the container to its end and returns what the container said, and with an error what the runtime said.
+func (b *Bundle) Run(t testing.TB, c Caller) (string, error) {
 	t.Helper()
-	containers++
-	id := "cve-" + filepath.Base(base) + "-" + strconv.Itoa(containers)
-	out, errOut, err := b.call(t, s, "run", "--bundle", b.dir, id)
-	_, _, _ = b.call(t, s, "delete", "--force", id) // what a failed run left
+	id := b.ID()
+	out, errOut, err := b.Call(t, c, "run", "--bundle", b.Dir, id)
+	_, _, _ = b.Call(t, c, "delete", "--force", id) // what a failed run left
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, errOut)
 	}
@@ -162,10 +173,10 @@ func (b *bundle) run(t *testing.T, s system) (string, error) {
 }
 
 // unpack makes a busybox tree.
-func unpack(t *testing.T, dir string) {
+func unpack(t testing.TB, dir string) {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := engine.BusyboxTree(&buf); err != nil {
+	if err := BusyboxTree(&buf); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -1,0 +1,361 @@
+// Package rings takes rings of a jail away and looks at what the others still stop. It needs a build of agentjail that
+// no installation has (runtime/internal/without). The README holds the table of what it finds.
+package rings
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var update = flag.Bool("update", false, "write the measured table into the README")
+
+// attack is a row of the table: the name of one of the probe's tries (tests/probe/rings.go), and the reason where taking
+// one ring away lets it through: what other ring cannot help by its nature.
+type attack struct {
+	name    string
+	through map[string]string // by the ring that is taken away
+}
+
+// Why single rings hold some by themselves.
+var (
+	everybody = map[string]string{"0": "the kernel offers it to every user"}
+	covers    = map[string]string{"1": "ids and covered paths are both ring 1's"}
+)
+
+// attacks in the order of the table.
+var attacks = []attack{
+	{"io_uring", everybody},
+	{name: "bpf"},
+	{name: "perf_event_open"},
+	{name: "userfaultfd"},
+	{"AF_VSOCK socket", everybody},
+	{name: "AF_PACKET socket"},
+	{name: "raw IP socket"},
+	{"nf_tables", everybody},
+	{"keyring", everybody},
+	{"user namespace", everybody},
+	{name: "new mount"},
+	{name: "/proc/sys writable"},
+	{"kernel.core_pattern", covers},
+	{"vm.drop_caches", covers},
+	{name: "cgroup release_agent"},
+	{name: "chroot"},
+	{name: "open_by_handle_at"},
+	{name: "kernel log"},
+	{name: "reboot"},
+	{name: "swapon"},
+	{name: "process accounting"},
+	{name: "clock"},
+	{"terminal injection", everybody},
+	{name: "block device node"},
+	{name: "memory device node"},
+	{"change to another uid", map[string]string{"1": "any id of its map is the jail's own"}},
+	{"set-uid program of the image", map[string]string{"1": "it becomes the jail's own root"}},
+	{name: "set-uid program left in a folder"},
+	{"root's file in a mounted folder", map[string]string{"1": "only owner-mapped mounts tell root's files from the folder's"}},
+	{name: "signal to a process of the host"},
+	{name: "ptrace of a process of the host"},
+	{name: "memory of a process of the host"},
+	{name: "shared memory of the host"},
+	{name: "abstract socket of the host"},
+	{name: "host name"},
+	{"1100 processes", map[string]string{"2": "only limits count"}},
+}
+
+// removals are the rings that are taken away, as AGENTJAIL_TEST_WITHOUT names them.
+var removals = []string{"", "2", "1", "0", "2,1", "2,0", "1,0", "2,1,0"}
+
+// An outcome is the error's name, "" when the attack got through.
+type outcome struct {
+	Errno string `json:"errno"`
+	Note  string `json:"note"`
+}
+
+// TestRings measures every attack with every set of rings taken away.
+func TestRings(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("jails need root")
+	}
+	got := map[string]map[string]outcome{} // by removal, then attack
+	w := newWorld(t)
+	for _, r := range removals {
+		got[r] = w.measure(t, r)
+	}
+	for _, a := range attacks {
+		for _, r := range removals {
+			o, tried := got[r][a.name]
+			why, known := a.through[r]
+			switch {
+			case !tried:
+				t.Errorf("%s, without %q: not tried", a.name, r)
+			case r == "2,1,0":
+				if o.Errno != "" {
+					t.Errorf("%s is refused with no ring at all (%s %s): it shows nothing", a.name, o.Errno, o.Note)
+				}
+			case len(r) > 1: // one ring by itself: that is for the table
+			case o.Errno == "" && !known:
+				t.Errorf("%s gets through without ring %q", a.name, r)
+			case o.Errno != "" && known:
+				t.Errorf("%s is said to get through without ring %s (%s), and is refused: %s", a.name, r, why, o.Errno)
+			}
+		}
+	}
+	if !t.Failed() {
+		compare(t, table(got))
+	}
+}
+
+// alone is what is left when all rings but one are taken away.
+var alone = map[string]string{"2": "1,0", "1": "2,0", "0": "2,1"}
+
+// table is the README's form of what was measured.
+func table(got map[string]map[string]outcome) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, measuredOn+"\n\n", release())
+	b.WriteString("| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n")
+	for _, a := range attacks {
+		b.WriteString("| " + a.name)
+		for _, r := range []string{"2", "1", "0"} {
+			b.WriteString(" | " + cell(got, a, r))
+		}
+		b.WriteString(" |\n")
+	}
+	return b.String()
+}
+
+// measuredOn says for which kernel the table is: errors differ in places.
+const measuredOn = "Measured on Linux %s:"
+
+// release is the kernel's version, as in "6.12".
+func release() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	f := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
+	return strings.Join(f[:min(len(f), 2)], ".")
+}
+
+// cell tells the error without ring r, and which of the other rings gives one all by itself.
+func cell(got map[string]map[string]outcome, a attack, r string) string {
+	o := got[r][a.name]
+	if o.Errno == "" {
+		return "gets through: " + a.through[r]
+	}
+	var by []string
+	for _, other := range []string{"2", "1", "0"} {
+		if other != r && got[alone[other]][a.name].Errno != "" {
+			by = append(by, other)
+		}
+	}
+	if by == nil {
+		return o.Errno + ", both together"
+	}
+	return o.Errno + ", " + strings.Join(by, " or ")
+}
+
+// The table's place in the README.
+const begin, end = "<!-- rings: made by go test ./tests/rings -update -->\n", "<!-- /rings -->\n"
+
+// compare holds the README against a table, or writes it there.
+func compare(t *testing.T, want string) {
+	t.Helper()
+	root, err := engine.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "README.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	have, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatal("the README has no place for the table of rings")
+	}
+	if have == want {
+		return
+	}
+	if !*update {
+		if !strings.Contains(have, fmt.Sprintf(measuredOn, release())) {
+			t.Skip("the README's table is of another kernel")
+		}
+		t.Errorf("the README's table is not what was measured (-update writes it):\n%s", want)
+		return
+	}
+	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOnlyInTests: what takes rings away is in no build for use.
+func TestOnlyInTests(t *testing.T) {
+	path, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.RemoveBuilt() })
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("AGENTJAIL_TEST_WITHOUT")) {
+		t.Errorf("%s can be told to take rings away", path)
+	}
+}
+
+// world is what the attacks aim at: all of it made by the test.
+type world struct {
+	agentjail, base, folder   string
+	handle, socket, hierarchy string
+	victim                    int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-rings-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := engine.BinDir() // runtimes are run from where only root can write
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.RemoveBuilt() })
+	w := &world{agentjail: filepath.Join(dir, "without", "agentjail"), base: base, socket: "@" + filepath.Base(base)}
+	if err := engine.BuildAgentjail(w.agentjail, "-tags=withouttest"); err != nil {
+		t.Fatal(err)
+	}
+	w.makeFolder(t)
+	w.makeHierarchy(t)
+	w.startVictim(t)
+	return w
+}
+
+// makeFolder makes one of uid 1000, to be mounted, with a file of root's in it; and a file beside it, by its handle.
+func (w *world) makeFolder(t *testing.T) {
+	t.Helper()
+	w.folder = filepath.Join(w.base, "folder")
+	secret := filepath.Join(w.base, "secret")
+	for _, err := range []error{
+		os.Mkdir(w.folder, 0o755), os.Chown(w.folder, 1000, 1000),
+		os.Mkdir(filepath.Join(w.folder, "open"), 0o777), os.Chmod(filepath.Join(w.folder, "open"), 0o777),
+		os.WriteFile(filepath.Join(w.folder, "private"), []byte("root's own\n"), 0o600),
+		os.WriteFile(secret, []byte("not in the folder\n"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, _, err := unix.NameToHandleAt(unix.AT_FDCWD, secret, 0)
+	if err != nil {
+		t.Skip("this file system has no file handles:", err)
+	}
+	w.handle = base64.StdEncoding.EncodeToString(append([]byte{byte(h.Type())}, h.Bytes()...))
+}
+
+// makeHierarchy makes one of control groups of version 1 on which nothing of the machine's hangs.
+func (w *world) makeHierarchy(t *testing.T) {
+	t.Helper()
+	at := filepath.Join(w.base, "hierarchy")
+	w.hierarchy = filepath.Base(w.base)
+	if err := os.Mkdir(at, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("cgroup", at, "cgroup", 0, "none,name="+w.hierarchy); err != nil {
+		t.Skip("this kernel has no control groups of version 1:", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(at, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// startVictim starts a process of root in namespaces of its own, which stand for the host's: a jail without ring 2 is
+// put there, and never into the machine's.
+func (w *world) startVictim(t *testing.T) {
+	t.Helper()
+	probe := filepath.Join(filepath.Dir(w.agentjail), "probe")
+	if err := engine.Build("./tests/probe", probe); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(probe, "victim", "victim-of-rings", w.socket)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS, Pdeathsig: unix.SIGKILL,
+	}
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	ready := make([]byte, len("ready\n"))
+	if _, err := io.ReadFull(stdout, ready); err != nil {
+		t.Fatalf("the victim: %v: %s", err, errOut.String())
+	}
+	w.victim = cmd.Process.Pid
+}
+
+// measure makes the attacks in a jail without some rings: as container root, and those that are for others as uid 1000.
+func (w *world) measure(t *testing.T, removal string) map[string]outcome {
+	t.Helper()
+	all := map[string]outcome{}
+	for _, uid := range []uint32{0, 1000} {
+		b := engine.NewBundle(t, w.base)
+		if err := os.Chmod(filepath.Join(b.Rootfs, "usr/local/bin/setuid-probe"), os.ModeSetuid|0o755); err != nil {
+			t.Fatal(err)
+		}
+		b.Mount(w.folder, "/work")
+		b.Spec.Process.User = specs.User{UID: uid, GID: uid}
+		b.Spec.Process.Args = []string{"/usr/local/bin/probe", "rings"}
+		b.Spec.Process.Env = append(b.Spec.Process.Env, "PROBE_ABSTRACT="+w.socket, "RING_HANDLE="+w.handle, "RING_HIERARCHY="+w.hierarchy)
+		if slices.Contains(strings.Split(removal, ","), "2") {
+			for i, ns := range b.Spec.Linux.Namespaces {
+				if file := map[specs.LinuxNamespaceType]string{"pid": "pid", "network": "net", "ipc": "ipc", "uts": "uts"}[ns.Type]; file != "" {
+					b.Spec.Linux.Namespaces[i].Path = fmt.Sprintf("/proc/%d/ns/%s", w.victim, file)
+				}
+			}
+			b.Spec.Hostname = "" // the victim's
+		}
+		out, err := b.Run(t, engine.Caller{
+			Path: w.agentjail, Args: []string{"--root", filepath.Join(w.base, "state")}, Env: []string{"AGENTJAIL_TEST_WITHOUT=" + removal},
+		})
+		if err != nil {
+			t.Fatalf("without %q as uid %d: %v", removal, uid, err)
+		}
+		if err := json.Unmarshal([]byte(out), &all); err != nil {
+			t.Fatalf("without %q as uid %d: %v: %s", removal, uid, err, out)
+		}
+	}
+	return all
+}
