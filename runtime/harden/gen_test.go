@@ -90,6 +90,9 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 	yes := func() bool { return !g.maybe(4) }
 	f.Host.Cgroup = host.Cgroup{V2: yes(), Pids: yes(), Memory: yes(), Swap: yes(), CPU: yes(), IO: yes()}
 	f.Host.AppArmor, f.Host.SELinux, f.Host.TimeNS = yes(), g.maybe(3), yes()
+	if f.Host.SELinux && yes() {
+		f.Host.ProcessLabel, f.Host.FileLabel = processLabel, fileLabel
+	}
 	f.Host.OOMScoreAdj = []int{-1000, -1, 0, 500}[g.IntN(4)]
 	f.Host.MemTotal = []int64{0, 1 << 30, 1 << 36}[g.IntN(3)]
 	f.Nodes = map[string]Node{"/dev/fuse": {"c", 10, 229}, "/dev/kvm": {"c", 10, 232}, "/dev/a/b": {"b", 8, 0}}
@@ -261,7 +264,7 @@ var mutations = []mutation{
 		processOf(s).ApparmorProfile = g.one("", "unconfined", "docker-default", "custom", "agentjail-default", "agentjail-default//&unconfined", "x//&agentjail-default", "containers-default-0.50.1", "agentjail-defaultx")
 	},
 	func(g gen, s *specs.Spec) {
-		processOf(s).SelinuxLabel = g.one("", "system_u:system_r:container_t:s0:c1,c2", "system_u:system_r:spc_t:s0", "unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023", "container_t", ":::")
+		processOf(s).SelinuxLabel = g.one("", "system_u:system_r:container_t:s0:c1,c2", "system_u:system_r:spc_t:s0", "system_u:system_r:container_t:s0", "system_u:system_r:container_t:s0:c0.c1023", "unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023", "container_t", ":::")
 		linuxOf(s).MountLabel = g.one("", "system_u:object_r:container_file_t:s0:c1,c2")
 	},
 	func(g gen, s *specs.Spec) {

@@ -152,12 +152,18 @@ func (j *judge) lsm() {
 		j.say("an AppArmor profile on a kernel without")
 	}
 	if j.f.Host.SELinux && p.SelinuxLabel != "" {
-		if t := strings.Split(p.SelinuxLabel, ":"); len(t) < 4 || !strings.Contains("container_t svirt_lxc_net_t container_init_t container_userns_t container_kvm_t", t[2]) {
+		t := strings.Split(p.SelinuxLabel, ":")
+		if len(t) != 5 || !strings.Contains("container_t svirt_lxc_net_t container_init_t container_userns_t container_kvm_t", t[2]) || strings.ContainsAny(t[4], ".-") || strings.Count(t[4], ",") != 1 {
 			j.say("SELinux label %q", p.SelinuxLabel)
 		}
-		if j.in.Process.SelinuxLabel == "" {
+		if !strings.HasSuffix(j.out.Linux.MountLabel, ":"+strings.Join(t[3:], ":")) {
+			j.say("SELinux label %q with files of %q", p.SelinuxLabel, j.out.Linux.MountLabel)
+		}
+		if j.in.Process.SelinuxLabel == "" && j.f.Host.ProcessLabel == "" {
 			j.say("a SELinux label from nowhere")
 		}
+	} else if j.f.Host.SELinux && j.f.Host.ProcessLabel != "" {
+		j.say("no SELinux label")
 	}
 	if !j.f.Host.AppArmor && (!j.f.Host.SELinux || p.SelinuxLabel == "") && j.pol.AppArmor.Required {
 		j.say("no LSM, against policy")

@@ -16,8 +16,7 @@ const stack = "//&"
 // beside ours.
 var engineProfiles = []string{"docker-default", "containers-default-", "crio-default", "cri-containerd.apparmor.d"}
 
-// lsm sets the AppArmor profile, and keeps the SELinux label that the engine
-// made: a container type with a category pair of its own.
+// lsm sets the AppArmor profile and sees to the SELinux label.
 func lsm(p *pass) {
 	if p.f.Host.AppArmor {
 		apparmor(p)
@@ -57,41 +56,6 @@ func apparmor(p *pass) {
 		p.change(report.Access, report.Set, "process.apparmorProfile", was, ours, "every jail is confined")
 	}
 	pr.ApparmorProfile = ours
-}
-
-// containerTypes are the domains of container-selinux that confine a container
-// to its own files (container_selinux(8)). spc_t, which engines set for
-// --privileged and label=type:spc_t, confines to nothing.
-var containerTypes = []string{"container_t", "svirt_lxc_net_t", "container_init_t", "container_userns_t", "container_kvm_t"}
-
-func selinux(p *pass) {
-	pr, l := p.spec.Process, p.spec.Linux
-	if !p.f.Host.SELinux {
-		// A label without SELinux stops the delegate, or means nothing.
-		if pr.SelinuxLabel != "" || l.MountLabel != "" {
-			p.change(report.Access, report.Dropped, "process.selinuxLabel", pr.SelinuxLabel, "", "this kernel has no SELinux")
-		}
-		pr.SelinuxLabel, l.MountLabel = "", ""
-		return
-	}
-	if pr.SelinuxLabel == "" {
-		p.missing(report.Access, "process.selinuxLabel", "the engine set no label: start it with SELinux on (Docker: selinux-enabled), and the container without label=disable")
-		return
-	}
-	// user:role:type:level, where the level may hold further colons.
-	f := strings.SplitN(pr.SelinuxLabel, ":", 4)
-	if len(f) != 4 {
-		p.refuse("process.selinuxLabel %q is not of the form user:role:type:level", pr.SelinuxLabel)
-		return
-	}
-	if !slices.Contains(containerTypes, f[2]) {
-		now := strings.Join([]string{"system_u", "system_r", "container_t", f[3]}, ":")
-		p.lost(report.Access, "process.selinuxLabel", pr.SelinuxLabel, now, "that type does not confine a container")
-		pr.SelinuxLabel = now
-		if l.MountLabel == "" {
-			l.MountLabel = strings.Join([]string{"system_u", "object_r", "container_file_t", f[3]}, ":")
-		}
-	}
 }
 
 // landlockMin is the first version that a jail can use: the one before refuses

@@ -303,9 +303,11 @@ func TestCapabilities(t *testing.T) {
 
 func TestLSM(t *testing.T) {
 	const container, label = "system_u:system_r:container_t:s0:c1,c2", "system_u:object_r:container_file_t:s0:c1,c2"
+	const own, ownFile = "system_u:system_r:container_t:s0:c1,c4", "system_u:object_r:container_file_t:s0:c1,c4" // block 7's
 	for _, c := range []struct {
 		name                string
 		apparmor, selinux   bool
+		known               bool // the policy names labels for containers
 		profile, label, mnt string
 		wantProfile, want   string
 		wantMnt             string
@@ -323,9 +325,16 @@ func TestLSM(t *testing.T) {
 		{name: "no LSM", profile: "docker-default", missing: "process.apparmorProfile"},
 		{name: "no LSM, a label", label: container, mnt: label, missing: "process.apparmorProfile"},
 		{name: "SELinux", selinux: true, label: container, mnt: label, want: container, wantMnt: label},
-		{name: "SELinux, disabled for this one", selinux: true, missing: "process.selinuxLabel"},
+		{name: "SELinux, no label, no policy for containers", selinux: true, missing: "process.selinuxLabel"},
+		{name: "SELinux, disabled for this one", selinux: true, known: true, want: own, wantMnt: ownFile},
+		{name: "SELinux, disabled, files of an engine's", selinux: true, known: true, mnt: "system_u:object_r:container_file_t:s0:c1022,c1023", want: own, wantMnt: ownFile},
 		{name: "SELinux, a type that confines nothing", selinux: true, label: "system_u:system_r:spc_t:s0:c1,c2", want: container, wantMnt: label, lost: "process.selinuxLabel"},
-		{name: "SELinux, unconfined", selinux: true, label: "unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023", mnt: label, want: "system_u:system_r:container_t:s0-s0:c0.c1023", wantMnt: label, lost: "process.selinuxLabel"},
+		{name: "SELinux, unconfined", selinux: true, label: "unconfined_u:unconfined_r:unconfined_t:s0-s0:c0.c1023", mnt: label, want: own, wantMnt: ownFile, lost: "process.selinuxLabel"},
+		{name: "SELinux, every category", selinux: true, label: "system_u:system_r:container_t:s0:c0.c1023", mnt: label, want: own, wantMnt: ownFile, lost: "process.selinuxLabel"},
+		{name: "SELinux, a range", selinux: true, label: "system_u:system_r:container_t:s0-s0:c1,c2", mnt: label, want: own, wantMnt: ownFile, lost: "process.selinuxLabel"},
+		{name: "SELinux, no category", selinux: true, label: "system_u:system_r:container_t:s0", mnt: "system_u:object_r:container_file_t:s0", want: own, wantMnt: ownFile, lost: "process.selinuxLabel"},
+		{name: "SELinux, files without a label", selinux: true, label: container, want: container, wantMnt: label},
+		{name: "SELinux, everybody's files", selinux: true, label: container, mnt: "system_u:object_r:container_file_t:s0", want: container, wantMnt: label},
 		{name: "SELinux, no label at all", selinux: true, label: "container_t", says: "not of the form"},
 	} {
 		s := with(func(s *specs.Spec) {
@@ -333,6 +342,9 @@ func TestLSM(t *testing.T) {
 		})
 		f := testFacts(s)
 		f.Host.AppArmor, f.Host.SELinux = c.apparmor, c.selinux
+		if c.known {
+			f.Host.ProcessLabel, f.Host.FileLabel = processLabel, fileLabel
+		}
 		if c.says != "" {
 			contain(t, c.name, refused(t, s, policy.Default(), f), c.says)
 			continue

@@ -25,12 +25,16 @@ type Facts struct {
 	AppArmor bool   `json:"appArmor"`
 	SELinux  bool   `json:"seLinux"`
 	// Landlock is the version of the kernel's Landlock, 0 for none (landlock(7)).
-	Landlock   int    `json:"landlock"`
-	TimeNS     bool   `json:"timeNS"`
-	CgroupNS   bool   `json:"cgroupNS"`
-	BootTime   int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
-	Monotonic  int64  `json:"monotonic"` // CLOCK_MONOTONIC, whole seconds
-	HardLimits Limits `json:"hardLimits"`
+	Landlock int `json:"landlock"`
+	// ProcessLabel and FileLabel are what the host's SELinux policy has for
+	// containers (lxc_contexts(5)), user:role:type:level; empty when it has none.
+	ProcessLabel string `json:"processLabel,omitempty"`
+	FileLabel    string `json:"fileLabel,omitempty"`
+	TimeNS       bool   `json:"timeNS"`
+	CgroupNS     bool   `json:"cgroupNS"`
+	BootTime     int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
+	Monotonic    int64  `json:"monotonic"` // CLOCK_MONOTONIC, whole seconds
+	HardLimits   Limits `json:"hardLimits"`
 	// OOMScoreAdj is this process's own, which a child inherits
 	// (proc_pid_oom_score_adj(5)).
 	OOMScoreAdj int `json:"oomScoreAdj"`
@@ -83,6 +87,9 @@ func Read() Facts {
 	}
 	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		f.OOMScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+	}
+	if f.SELinux {
+		f.ProcessLabel, f.FileLabel = containerLabels("/etc/selinux")
 	}
 	// Counters per processor, as moby and CRI-O mask them (moby advisory
 	// GHSA-6fw5-f8r9-fgfm); virtual machines have none.

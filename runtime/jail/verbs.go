@@ -141,12 +141,15 @@ func (w *Way) Exec(o ExecOptions) error {
 	if j.Process != nil && j.Process.ApparmorProfile == "" {
 		facts.Host.AppArmor = false // the jail itself had to do without
 	}
+	// The label is the jail's, not the caller's choice.
+	if j.Process != nil {
+		p.SelinuxLabel = j.Process.SelinuxLabel
+	}
 	h, rep, err := harden.Process(&p, j.Policy, facts)
 	w.tell(rep)
 	if err != nil {
 		return err
 	}
-	// The label and profile are the jail's, not the caller's choice.
 	if j.Process != nil {
 		h.SelinuxLabel = j.Process.SelinuxLabel
 	}
