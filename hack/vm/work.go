@@ -26,7 +26,7 @@ var (
 // makeWork fills dir with what the work disk holds: the guest's init, the steps, the compiled tests beside the module's
 // tree (tests read their testdata and look for go.mod), and the programs that tests would build.
 func makeWork(ctx context.Context, root, dir string, steps []step) error {
-	for _, d := range []string{"bin", "prebuilt", "steps", "tests", "src"} {
+	for _, d := range []string{"bin", "cmd", "prebuilt", "steps", "tests", "src"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
 		}
@@ -39,8 +39,13 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
 		return fmt.Errorf("copy the module's tree: %w", err)
 	}
+	// As make build does. Beside each other, since agentjail looks for its other programs beside its own.
+	build := []string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-ldflags=-s -w", "-o"}
+	if err := goTool(ctx, root, append(build, filepath.Join(dir, "cmd")+"/", "./cmd/...")...); err != nil {
+		return err
+	}
 	for _, p := range prebuilt {
-		args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "prebuilt", prebuiltName(p.pkg, p.flags))}
+		args := append(build[:len(build):len(build)], filepath.Join(dir, "prebuilt", prebuiltName(p.pkg, p.flags)))
 		if p.flags != "" {
 			args = append(args, p.flags)
 		}

@@ -18,9 +18,13 @@ var engineProfiles = []string{"docker-default", "containers-default-", "crio-def
 
 // lsm sets the AppArmor profile and sees to the SELinux label.
 func lsm(p *pass) {
-	if p.f.Host.AppArmor {
+	pr := p.spec.Process
+	switch {
+	case p.f.Host.AppArmor:
 		apparmor(p)
-	} else if pr := p.spec.Process; pr.ApparmorProfile != "" {
+	case p.f.NoAppArmor != "" && pr.ApparmorProfile != "unconfined":
+		// The engine's own profile, if there is one, is better than none.
+	case pr.ApparmorProfile != "":
 		p.change(report.Access, report.Dropped, "process.apparmorProfile", pr.ApparmorProfile, "", "this kernel has no AppArmor")
 		pr.ApparmorProfile = ""
 	}

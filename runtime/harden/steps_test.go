@@ -374,6 +374,16 @@ func TestLSM(t *testing.T) {
 	f.Host.AppArmor, f.NoAppArmor = false, "the profile cannot be loaded: no parser"
 	_, rep, _ := Harden(s, policy.Default(), f)
 	contain(t, "a profile that cannot be loaded", fmt.Sprint(rep.Of(report.Missing)), "no parser")
+	// Then the engine's own profile is better than none.
+	for was, want := range map[string]string{"": "", "unconfined": "", "docker-default": "docker-default", "tight": "tight"} {
+		s := with(func(s *specs.Spec) { s.Process.ApparmorProfile = was })
+		f := testFacts(s)
+		f.Host.AppArmor, f.NoAppArmor = false, "the profile cannot be loaded: no parser"
+		res, _, err := Harden(s, policy.Default(), f)
+		if err != nil || res.Spec.Process.ApparmorProfile != want {
+			t.Errorf("%q where ours cannot be loaded: %q, %v", was, res.Spec.Process.ApparmorProfile, err)
+		}
+	}
 }
 
 func TestSeccomp(t *testing.T) {

@@ -326,6 +326,20 @@ var damages = []damage{
 			p.label = "agentjail-default (enforce)"
 		}
 	}, Holds, "agentjail-default (enforce)"},
+	{"security module", "the engine's profile", func(d *demands, s *seen) {
+		d.host.AppArmor = true
+		d.jail.Process.ApparmorProfile = "docker-default"
+		for _, p := range s.processes {
+			p.label = "docker-default (enforce)"
+		}
+	}, Missing, "the engine's profile docker-default holds"},
+	{"security module", "the engine's profile, without a reason", func(d *demands, s *seen) {
+		d.host.AppArmor, d.report = true, new(report.Report)
+		d.jail.Process.ApparmorProfile = "docker-default"
+		for _, p := range s.processes {
+			p.label = "docker-default (enforce)"
+		}
+	}, Broken, "instead, without a reason"},
 	{"security module", "no profile, without a reason", func(d *demands, _ *seen) { d.host.AppArmor, d.report = true, new(report.Report) }, Broken, "without a reason"},
 	{"security module", "another SELinux label", func(d *demands, s *seen) {
 		d.host.SELinux = true

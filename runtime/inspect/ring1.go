@@ -171,6 +171,14 @@ func label(d *demands, s *seen) outcome {
 	if len(bad) > 0 {
 		return brokenList(want, bad)
 	}
+	if profile != "" && !slices.Contains(strings.Split(profile, "//&"), pol.Profile) {
+		// The engine's own, which a jail keeps where ours cannot be loaded.
+		why, ok := d.missing("process.apparmorProfile")
+		if !ok {
+			return broken("profile "+pol.Profile, "%s instead, without a reason", profile)
+		}
+		return lacking("profile "+pol.Profile, "%s; the engine's profile %s holds", why, profile)
+	}
 	return holds("%s", s.processes[0].label)
 }
 

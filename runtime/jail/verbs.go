@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -138,12 +139,12 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	done := w.station("harden")
 	facts := harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs}
-	if j.Process != nil && j.Process.ApparmorProfile == "" {
-		facts.Host.AppArmor = false // the jail itself had to do without
-	}
-	// The label is the jail's, not the caller's choice.
+	// The label and profile are the jail's, not the caller's choice.
 	if j.Process != nil {
-		p.SelinuxLabel = j.Process.SelinuxLabel
+		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
+		if facts.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {
+			facts.Host.AppArmor, facts.NoAppArmor = false, "the jail itself had to do without agentjail's profile"
+		}
 	}
 	h, rep, err := harden.Process(&p, j.Policy, facts)
 	w.tell(rep)
@@ -151,7 +152,7 @@ func (w *Way) Exec(o ExecOptions) error {
 		return err
 	}
 	if j.Process != nil {
-		h.SelinuxLabel = j.Process.SelinuxLabel
+		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 	}
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err

@@ -20,30 +20,34 @@ import (
 // vmEnv is set in the virtual machine, to the security module that it was booted with.
 const vmEnv = "AGENTJAIL_VM"
 
-// The image that all containers run, and the security options of the two worlds.
-const (
-	image     = engine.Busybox
-	container = "agentjail"
-)
+// image is what all containers run.
+const image = engine.Busybox
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	for _, id := range shared {
+		_ = exec.Command("docker", "rm", "-f", id).Run()
+	}
 	if err := engine.RemoveBuilt(); err != nil {
 		fmt.Fprintln(os.Stderr, "clean up:", err)
 	}
 	os.Exit(code)
 }
 
-// need skips a test outside of the virtual machine, or where that has another security module than the one named ("" for
-// any), and sees to it that Docker runs and has its image.
+// any is for tests that are run whatever the security module is. Those that do not depend on it name AppArmor: under
+// emulation nothing is run twice without need.
+const any = ""
+
+// need skips a test outside of the virtual machine, or where that has another security module than the one named, and
+// sees to it that Docker runs and has its image.
 func need(t *testing.T, module string) {
 	t.Helper()
 	has := os.Getenv(vmEnv)
 	if has == "" {
 		t.Skip("only in the virtual machine (make test-vm)")
 	}
-	if module != "" && has != module {
-		t.Skipf("needs %s, and this machine runs with %s", module, has)
+	if module != any && has != module {
+		t.Skipf("is run with %s, and this machine has %s", module, has)
 	}
 	if err := dockerUp(); err != nil {
 		t.Fatal(err)
@@ -138,6 +142,18 @@ func read(t testing.TB, path string) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// shared are jails that tests look at and leave as they are, by their runtime.
+var shared = map[string]string{}
+
+// aJail is a jail over the given runtime (an option of docker run) with 64 MiB of memory, shared among tests.
+func aJail(t testing.TB, runtime string) string {
+	t.Helper()
+	if shared[runtime] == "" {
+		shared[runtime] = docker(t, "run", "-d", runtime, "-m", "64m", image, "sleep", "3600")
+	}
+	return shared[runtime]
 }
 
 func eq[V comparable](t testing.TB, what string, got, want V) {

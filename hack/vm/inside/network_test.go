@@ -1,31 +1,47 @@
 package inside
 
 import (
+	"net"
 	"strings"
 	"testing"
 )
 
 // TestNetwork: whatever Docker 26 plumbs in, and whenever, nothing but lo is there and nothing goes out.
 func TestNetwork(t *testing.T) {
-	need(t, "")
+	need(t, "apparmor")
 	network := "n-" + strings.ToLower(t.Name())
 	docker(t, "network", "create", network)
 	defer docker(t, "network", "rm", network)
 	gateway := docker(t, "network", "inspect", "-f", "{{(index .IPAM.Config 0).Gateway}}", network)
 	each(t, func(t *testing.T, runtime string) {
 		for _, options := range [][]string{nil, {"--network=" + network}, {"--network=none"}, {"--network=host"}, {"-p", "8088:80"}} {
-			id := detached(t, append([]string{runtime}, options...)...)
-			eq(t, strings.Join(options, " "), docker(t, "exec", id, "ls", "/sys/class/net"), "lo")
+			if runtime != "--runtime="+runtimes[0] && len(options) > 0 {
+				continue // the delegate has no say in it
+			}
+			eq(t, strings.Join(options, " "), docker(t, append(append([]string{"run", "--rm", runtime}, options...), image, "ls", "/sys/class/net")...), "lo")
 		}
 		id := detached(t, runtime)
 		run(t, "docker", "network", "connect", network, id)
 		eq(t, "after network connect", docker(t, "exec", id, "ls", "/sys/class/net"), "lo")
-		if r := run(t, "docker", "exec", id, "ping", "-c", "1", "-W", "1", gateway); r.code == 0 {
-			t.Error("the gateway answers")
+		// A server of the machine's that answers whoever comes through.
+		l, err := net.Listen("tcp", gateway+":0")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if r := run(t, "docker", "exec", id, "nc", "-z", "-w", "2", gateway, "1"); r.code == 0 {
-			t.Error("the gateway can be reached")
-		}
-		eq(t, "a server on lo", docker(t, "exec", id, "sh", "-c", "(echo hello | nc -l -p 81 -s 127.0.0.1 >/dev/null) & for i in 1 2 3 4 5 6 7 8 9; do nc -w 5 127.0.0.1 81 </dev/null && break; sleep 1; done"), "hello")
+		defer l.Close()
+		seen := make(chan struct{}, 1)
+		go func() {
+			if c, err := l.Accept(); err == nil {
+				seen <- struct{}{}
+				c.Close()
+			}
+		}()
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		eq(t, "what gets out", docker(t, "exec", id, "sh", "-c",
+			"ping -c 1 -W 1 "+gateway+" >/dev/null 2>&1 && echo ping; nc -w 2 "+gateway+" "+port+" </dev/null 2>/dev/null && echo connection; echo nothing"), "nothing")
+		eq(t, "connections that the machine saw", len(seen), 0)
+		// Inside it works; the server says when it listens.
+		eq(t, "a server on lo", docker(t, "exec", id, "sh", "-c",
+			"mkfifo /tmp/says; probe echo-server 127.0.0.1:81 >/tmp/says & read -r ready </tmp/says; echo $ready; echo hello | nc 127.0.0.1 81; kill $!"), "listening\nhello")
 	})
 }

@@ -14,7 +14,7 @@ func podman(t testing.TB, args ...string) result {
 
 // TestPodman: the same jail through conmon and Podman 5.
 func TestPodman(t *testing.T) {
-	need(t, "")
+	need(t, "apparmor")
 	for _, c := range []struct {
 		options []string
 		network bool

@@ -10,6 +10,7 @@ import (
 
 var (
 	processLabel = regexp.MustCompile(`^system_u:system_r:container_t:(s0:c\d+,c\d+)$`)
+	rootLabel    = regexp.MustCompile(`(?m)^\S+ on / type overlay .*context="?([^",]+(?:,c\d+)?)`)
 	fileLabel    = regexp.MustCompile(`^system_u:object_r:container_file_t:(s0:c\d+,c\d+)$`)
 )
 
@@ -25,9 +26,12 @@ func TestLabel(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		seen := map[string]string{}
 		for _, options := range [][]string{
-			nil, {}, {"-u", "1000"}, {"--privileged"}, {"--security-opt", "label=disable"}, {"--security-opt", "label=type:spc_t"},
-			{"--pid=host"}, {"--ipc=host"},
+			nil, {}, {"--privileged"}, {"--security-opt", "label=disable"}, {"--security-opt", "label=type:spc_t"},
+			{"--security-opt", "label=type:unconfined_t"}, {"--pid=host"}, {"--ipc=host"},
 		} {
+			if runtime != "--runtime="+runtimes[0] && len(options) == 2 {
+				continue // the delegate has no say in it
+			}
 			what := strings.Join(options, " ")
 			id := detached(t, append([]string{runtime}, options...)...)
 			pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
@@ -41,19 +45,37 @@ func TestLabel(t *testing.T) {
 				t.Errorf("%q and %q share the categories %s", what, other, m[1])
 			}
 			seen[m[1]] = what
-			eq(t, what+" exec", label(t, id), first)
 			eq(t, what+" exec --privileged", label(t, "--privileged", "-u", "0", id), first)
-			root := regexp.MustCompile(`(?m)^\S+ on / type overlay .*context="?([^",]+(?:,c\d+)?)`).FindStringSubmatch(docker(t, "exec", id, "mount"))
+			root := rootLabel.FindStringSubmatch(docker(t, "exec", id, "mount"))
 			if root == nil || !fileLabel.MatchString(root[1]) || !strings.HasSuffix(root[1], m[1]) {
 				t.Errorf("%q: the root's label: %q", what, root)
 			}
-			eq(t, what+" writes", docker(t, "exec", id, "sh", "-c", "echo 1 > /new && echo 2 > /tmp/new && echo 3 > /dev/shm/new && cat /new /tmp/new /dev/shm/new"), "1\n2\n3")
+			eq(t, what+" writes", docker(t, "exec", id, "sh", "-c", "echo 1 > /new && echo 2 > /tmp/new && echo 3 > /dev/shm/new && cat /new /tmp/new /dev/shm/new && grep -o -m 1 localhost /etc/hosts"), "1\n2\n3\nlocalhost")
 		}
 	})
 }
 
-// TestOnlySELinux: with every other wall gone (plain runc, all capabilities, no filter), the label keeps a container from
-// a folder that was not given to it; without the label the same container reads and writes it.
+// TestLevels: a pair of categories that was asked for is kept, on the process and on its files; a level that opens other
+// jails' files, or its own to all, is replaced.
+func TestLevels(t *testing.T) {
+	need(t, "selinux")
+	for asked, kept := range map[string]bool{"s0:c100,c200": true, "s0:c0.c1023": false, "s0": false} {
+		got := docker(t, "run", "--rm", "--runtime=agentjail", "--security-opt", "label=level:"+asked, image, "sh", "-c", "cat /proc/self/attr/current; echo; mount")
+		first, mounts, _ := strings.Cut(got, "\n")
+		m := processLabel.FindStringSubmatch(strings.TrimRight(first, "\x00"))
+		if m == nil || (m[1] == asked) != kept {
+			t.Errorf("asked for %s: label %q", asked, first)
+			continue
+		}
+		if root := rootLabel.FindStringSubmatch(mounts); root == nil || !strings.HasSuffix(root[1], ":"+m[1]) {
+			t.Errorf("asked for %s: the process has %s, its root %q", asked, m[1], root)
+		}
+	}
+}
+
+// TestOnlySELinux: with every other wall gone (plain runc, the host's root with all capabilities, no filter, the file
+// mounted in), the label keeps a container from a folder that was not given to it, and from another jail's file; without
+// the label, or with that jail's own, the same container reads and writes it.
 func TestOnlySELinux(t *testing.T) {
 	need(t, "selinux")
 	dir := "/srv/vm-test"
@@ -64,13 +86,32 @@ func TestOnlySELinux(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("secret\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	bare := []string{"docker", "run", "--rm", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined", "-v", dir + ":/given"}
+	volume := docker(t, "volume", "create")
+	t.Cleanup(func() { docker(t, "volume", "rm", "-f", volume) })
+	jail := detached(t, "--runtime=agentjail", "-v", volume+":/given:Z")
+	docker(t, "exec", jail, "sh", "-c", "echo secret > /given/secret")
+	its := strings.SplitN(label(t, jail), ":", 4)[3]
+
+	bare := []string{"run", "--rm", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined"}
 	sh := []string{image, "sh", "-c", "cat /given/secret && echo more >> /given/secret"}
-	if r := run(t, append(append(bare[:len(bare):len(bare)], "--security-opt=label=disable"), sh...)...); r.code != 0 {
-		t.Fatalf("without a label: %s", r)
-	}
-	if r := run(t, append(bare[:len(bare):len(bare)], sh...)...); r.code == 0 {
-		t.Errorf("with a label: %s", r)
+	for _, c := range []struct {
+		what, source, option string
+		goes                 bool
+	}{
+		{"a folder of the machine, without a label", dir, "label=disable", true},
+		{"a folder of the machine, with a label", dir, "", false},
+		{"a jail's file, without a label", volume, "label=disable", true},
+		{"a jail's file, with its label", volume, "label=level:" + its, true},
+		{"a jail's file, with another label", volume, "", false},
+		{"a jail's file, with half of its label", volume, "label=level:" + strings.Split(its, ",")[0], false},
+	} {
+		args := append(append([]string{"docker"}, bare...), "-v", c.source+":/given")
+		if c.option != "" {
+			args = append(args, "--security-opt="+c.option)
+		}
+		if r := run(t, append(args, sh...)...); (r.code == 0) != c.goes {
+			t.Errorf("%s: %s", c.what, r)
+		}
 	}
 	if r := run(t, append([]string{"docker", "run", "--rm", "--runtime=agentjail", "-v", dir + ":/given"}, sh...)...); r.code == 0 {
 		t.Errorf("in a jail: %s", r)
@@ -84,7 +125,7 @@ func TestLabelledVolume(t *testing.T) {
 		volume := docker(t, "volume", "create")
 		t.Cleanup(func() { docker(t, "volume", "rm", "-f", volume) })
 		id := detached(t, runtime, "-v", volume+":/given:Z")
-		eq(t, "write and read", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
+		eq(t, "exec", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
 		if r := run(t, "docker", "run", "--rm", runtime, "-v", volume+":/theirs", image, "cat", "/theirs/f"); r.code == 0 {
 			t.Errorf("another jail reads it: %s", r)
 		}
