@@ -100,9 +100,9 @@ var hostOnes = map[string]specs.Mount{
 	"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 }
 
-// fresh puts the jail's own file system in place of the host's, and a capped
-// one in place of a shared memory folder that the engine made larger than
-// policy allows.
+// fresh puts the jail's own file system in place of the host's, and of a shared
+// memory folder that the engine made larger than policy allows or with a label
+// that is not the jail's.
 func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 	at := path.Clean(m.Destination)
 	own, ok := hostOnes[at]
@@ -113,6 +113,8 @@ func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 		p.lost(report.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
 	case at == "/dev/shm" && f.Role == source.Injected && f.Room > int64(p.pol.Tmpfs.Size):
 		p.change(report.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
+	case at == "/dev/shm" && f.Role == source.Injected && p.plan.Label != "":
+		p.change(report.Resources, report.Set, mountField(m), "the engine's", "fresh", "it has another SELinux label")
 	default:
 		return false
 	}

@@ -70,6 +70,9 @@ type Plan struct {
 	// Plain says that the root is a folder whose files keep their owners on the
 	// host, so that only what everybody may read can be read.
 	Plain bool `json:"plain,omitempty"`
+	// Label is the SELinux label for the engine's own files in the jail, where
+	// it is not the one that the engine gave them.
+	Label string `json:"label,omitempty"`
 	// OwnNetwork says that the jail has a network namespace of its own to seal.
 	OwnNetwork bool `json:"ownNetwork"`
 }

@@ -86,7 +86,7 @@ func relabelMounts(p *pass, level string) {
 	if l.MountLabel != "" {
 		p.change(report.Access, report.Set, "linux.mountLabel", l.MountLabel, now, "the level is the jail's own")
 	}
-	l.MountLabel = now
+	l.MountLabel, p.plan.Label = now, now
 }
 
 // withLevel puts another level into a label.

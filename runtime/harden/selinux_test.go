@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/source"
 )
 
 // TestOwnLevel: no two blocks of ids have the same pair of categories, and what
@@ -40,6 +44,28 @@ func TestIsPair(t *testing.T) {
 	} {
 		if got := isPair(level); got != want {
 			t.Errorf("%q: %v", level, got)
+		}
+	}
+}
+
+// TestEngineFilesFollowTheLabel: where the jail's label is not the engine's, the engine's own files get the jail's, and
+// its shared memory, whose label is the mount's, is replaced.
+func TestEngineFilesFollowTheLabel(t *testing.T) {
+	for _, c := range []struct{ label, wantLabel, wantType string }{
+		{"", "system_u:object_r:container_file_t:s0:c1,c4", "tmpfs"},
+		{"system_u:system_r:container_t:s0:c1,c2", "", "bind"},
+	} {
+		s := mount(specs.Mount{Destination: "/dev/shm", Type: "bind", Source: "/v/shm", Options: []string{"bind"}})
+		s.Process.SelinuxLabel = c.label
+		if c.label != "" {
+			s.Linux.MountLabel = "system_u:object_r:container_file_t:s0:c1,c2"
+		}
+		f := testFacts(s)
+		f.Host.SELinux, f.Host.ProcessLabel, f.Host.FileLabel = true, processLabel, fileLabel
+		f.Sources[2] = &source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}
+		res, _, err := Harden(s, policy.Default(), f)
+		if err != nil || res.Plan.Label != c.wantLabel || res.Spec.Mounts[2].Type != c.wantType {
+			t.Errorf("%q: %q, %+v, %v", c.label, res.Plan.Label, res.Spec.Mounts[2], err)
 		}
 	}
 }

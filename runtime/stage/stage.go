@@ -158,6 +158,9 @@ func (s *stager) cloneBinds() error {
 		if b.Index >= len(s.Sources) || s.Sources[b.Index] == nil {
 			return fmt.Errorf("bind mount %d has no source", b.Index)
 		}
+		if err := s.relabel(s.Sources[b.Index]); err != nil {
+			return fmt.Errorf("SELinux label %s of %s: %w", s.Plan.Label, b.Source, err)
+		}
 		f, err := s.cloneBind(b, s.Sources[b.Index])
 		if err != nil {
 			return fmt.Errorf("%s at %s: %w", b.Source, s.Spec.Mounts[b.Index].Destination, err)
@@ -165,6 +168,17 @@ func (s *stager) cloneBinds() error {
 		s.binds[b.Index] = f
 	}
 	return s.makeNested()
+}
+
+// relabel gives a file that the engine made for this container the jail's label,
+// where hardening chose another than the engine had.
+func (s *stager) relabel(src *source.Source) error {
+	if s.Plan.Label == "" || s.Plan.Plain || src.Role != source.Injected || src.Kind != source.File {
+		return nil
+	}
+	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2).
+	// The kernel's own form ends in a zero byte.
+	return unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", src.File.Fd()), "security.selinux", append([]byte(s.Plan.Label), 0), 0)
 }
 
 // attachBinds mounts the clones where the delegate finds them, and points the
