@@ -22,7 +22,7 @@ FUZZTIME ?= 30s
 LEAK_CYCLES ?= 1000
 BENCH_ROUNDS ?= 40
 
-.PHONY: help build demo test test-unit test-e2e test-vm prove bench fuzz lint deps clean
+.PHONY: help build demo test test-unit test-e2e test-vm table prove bench fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,8 +40,10 @@ deps: ## install what tests and demo need (Debian packages)
 test: deps lint test-unit test-e2e ## everything that must pass: lint, unit and end-to-end tests
 
 test-unit: ## tests without a container engine
-	$(ROOT) env CGO_ENABLED=0 $(GO) test $$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$')
-	$(ROOT) env CGO_ENABLED=1 $(GO) test $(CGO_PACKAGES)
+	@mkdir -p $(OUT)
+	@echo "unit tests; all that they say is in $(OUT)/unit.log"
+	@{ $(ROOT) env CGO_ENABLED=0 $(GO) test -v $$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$'); \
+		$(ROOT) env CGO_ENABLED=1 $(GO) test -v $(CGO_PACKAGES); } 2>&1 | tee $(OUT)/unit.log | awk -f hack/brief.awk
 
 test-e2e: ## tests against a real Docker, and the runtime by itself
 	@mkdir -p $(OUT)
@@ -49,9 +51,14 @@ test-e2e: ## tests against a real Docker, and the runtime by itself
 		$(GO) test -v -count=1 -p 1 -timeout 22m ./tests/... 2>&1 | tee $(OUT)/e2e.log
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
 
-test-vm: ## the suites that need AppArmor, cgroup v2 or newer engines, in an emulated machine
-	hack/vm/deps.sh
-	$(ROOT) env CGO_ENABLED=0 $(GO) run ./hack/vm
+test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
+	$(ROOT) hack/vm/deps.sh
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm ./hack/vm
+	$(ROOT) $(OUT)/vm -lsm apparmor -out $(OUT)/vm-apparmor
+	$(ROOT) $(OUT)/vm -lsm selinux -out $(OUT)/vm-selinux
+
+table: ## after the tests: which of them ran where; fails if one ran nowhere
+	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm-apparmor vm-selinux=$(OUT)/vm-selinux
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh

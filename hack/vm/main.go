@@ -4,7 +4,7 @@
 //
 //	vm [options]                  run every suite that is made for the security module
 //	vm [options] SUITE...         run only these
-//	vm -table LOG=NAME... DIR...  tell which test ran where
+//	vm -table PLACE=PATH...       tell which test ran where
 //
 // The exit status is 0 when every step passed.
 package main
@@ -43,11 +43,11 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "`folder` for the results (default dist/vm-MODULE)")
 	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`folder` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
-	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "limit for the machine's whole life")
+	flag.DurationVar(&o.timeout, "timeout", 30*time.Minute, "limit for the machine's whole life")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
 	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
 	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")
-	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of `go test -v` (NAME=FILE) and result folders")
+	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of go test -v and folders with results (PLACE=PATH)")
 	flag.Parse()
 	o.suites = flag.Args()
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -101,31 +102,27 @@ func untar(disk, dir string) error {
 
 var (
 	verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+	runLine     = regexp.MustCompile(`^=== (?:RUN|CONT|NAME)\s+(\S+)`)
 	reasonLine  = regexp.MustCompile(`^\s+\S+_test\.go:\d+: (.*)`)
 )
 
 // verdicts reads the output of `go test -v`.
 func verdicts(output string) []verdict {
 	var all []verdict
-	// A skip's reason stands before its verdict or, under a parent test, after it.
-	lines := strings.Split(output, "\n")
-	for i, line := range lines {
-		m := verdictLine.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		v := verdict{test: m[2], word: m[1]}
-		if v.word == "SKIP" {
-			for _, j := range []int{i + 1, i - 1} {
-				if j >= 0 && j < len(lines) {
-					if r := reasonLine.FindStringSubmatch(lines[j]); r != nil {
-						v.reason = r[1]
-						break
-					}
-				}
+	// What a test says comes after a line that names it; its verdict may come much later, under its parent's.
+	said, current := map[string]string{}, ""
+	for _, line := range strings.Split(output, "\n") {
+		if m := runLine.FindStringSubmatch(line); m != nil {
+			current = m[1]
+		} else if m := reasonLine.FindStringSubmatch(line); m != nil {
+			said[current] = m[1]
+		} else if m := verdictLine.FindStringSubmatch(line); m != nil {
+			v := verdict{test: m[2], word: m[1]}
+			if v.word == "SKIP" {
+				v.reason = said[v.test]
 			}
+			all = append(all, v)
 		}
-		all = append(all, v)
 	}
 	return all
 }
@@ -163,6 +160,8 @@ func report(w io.Writer, o options, results []result) (failed int) {
 		case r.step.pkg != "" && len(r.tests) == 0:
 			// A binary that runs nothing is no success.
 			verdict = "ran no test"
+		case len(r.missing()) > 0:
+			verdict = "did not run " + strings.Join(r.missing(), ", ")
 		}
 		if verdict != "ok" {
 			failed++
@@ -171,7 +170,19 @@ func report(w io.Writer, o options, results []result) (failed int) {
 			r.took.Round(time.Second), verdict)
 	}
 	t.Flush()
+	for _, r := range results {
+		if len(r.step.only) > 0 {
+			fmt.Fprintf(w, "%s: only %s; not the others: %s\n", r.step.pkg, strings.Join(r.step.only, ", "), r.step.left)
+		}
+	}
 	return failed
+}
+
+// missing are the tests that were asked for by name and did not run: renamed, perhaps.
+func (r result) missing() []string {
+	return slices.DeleteFunc(slices.Clone(r.step.only), func(name string) bool {
+		return slices.ContainsFunc(r.tests, func(v verdict) bool { return v.test == name && v.word != "SKIP" })
+	})
 }
 
 // relevant shortens the output of a step to what a reader needs: no lines of tests that pass.

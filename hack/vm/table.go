@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -18,27 +19,36 @@ type place struct {
 	tests map[string]verdict // by package and test
 }
 
-// printTable tells where the tests ran that were skipped somewhere. args are NAME=FILE, the output of `go test -v` over
-// several packages, and folders with a machine's results. A test that ran nowhere is an error.
+// printTable tells where the tests ran that were skipped somewhere. args are PLACE=PATH, where PATH is the output of `go
+// test -v` over several packages, or a folder with a machine's results; a place may be named more than once. A test that
+// ran nowhere is an error.
 func printTable(w io.Writer, args []string) error {
 	if len(args) == 0 {
-		return errors.New("-table: name logs (NAME=FILE) and folders with results")
+		return errors.New("-table: name logs and folders with results (PLACE=PATH)")
 	}
 	var places []place
 	for _, a := range args {
-		name, file, isLog := strings.Cut(a, "=")
-		p := place{name: filepath.Base(a), tests: map[string]verdict{}}
-		if isLog {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			p.name = name
-			addLog(p.tests, string(text))
-		} else if err := addFolder(p.tests, a); err != nil {
+		name, path, ok := strings.Cut(a, "=")
+		if !ok {
+			return fmt.Errorf("-table: %q is not of the form PLACE=PATH", a)
+		}
+		i := slices.IndexFunc(places, func(p place) bool { return p.name == name })
+		if i < 0 {
+			i = len(places)
+			places = append(places, place{name: name, tests: map[string]verdict{}})
+		}
+		info, err := os.Stat(path)
+		if err != nil {
 			return err
 		}
-		places = append(places, p)
+		if info.IsDir() {
+			err = addFolder(places[i].tests, path)
+		} else {
+			err = addLog(places[i].tests, path)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	names := map[string]bool{}
 	for _, p := range places {
@@ -55,7 +65,7 @@ func printTable(w io.Writer, args []string) error {
 	sort.Strings(sorted)
 
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(t, "skipped somewhere")
+	fmt.Fprint(t, "skipped in one place")
 	for _, p := range places {
 		fmt.Fprintf(t, "\t%s", p.name)
 	}
@@ -93,17 +103,26 @@ func printTable(w io.Writer, args []string) error {
 var packageLine = regexp.MustCompile(`^(?:ok|FAIL|\?)\s+agentjail\.dev/(\S+)`)
 
 // addLog reads the output of `go test -v` over several packages.
-func addLog(tests map[string]verdict, text string) {
+func addLog(tests map[string]verdict, path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
 	var part []string
-	for _, line := range strings.Split(text, "\n") {
+	found := 0
+	for _, line := range strings.Split(string(text), "\n") {
 		m := packageLine.FindStringSubmatch(line)
 		if m == nil {
 			part = append(part, line)
 			continue
 		}
-		addVerdicts(tests, m[1], strings.Join(part, "\n"))
+		found += addVerdicts(tests, m[1], strings.Join(part, "\n"))
 		part = nil
 	}
+	if found == 0 {
+		return fmt.Errorf("%s holds no results", path)
+	}
+	return nil
 }
 
 // addFolder reads a machine's results.
@@ -128,8 +147,15 @@ func addFolder(tests map[string]verdict, dir string) error {
 	return nil
 }
 
-func addVerdicts(tests map[string]verdict, pkg, output string) {
-	for _, v := range verdicts(output) {
-		tests[pkg+" "+v.test] = v
+// addVerdicts reads a package's part and returns how many tests it tells of.
+func addVerdicts(tests map[string]verdict, pkg, output string) int {
+	all := verdicts(output)
+	for _, v := range all {
+		name := pkg + " " + v.test
+		if old, ok := tests[name]; ok && v.word == "SKIP" && old.word != "SKIP" {
+			continue // it ran there all the same, under other conditions
+		}
+		tests[name] = v
 	}
+	return len(all)
 }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const bareLog = `=== RUN   TestBoth
+--- PASS: TestBoth (0.00s)
+=== RUN   TestThere
+    x_test.go:7: needs AppArmor
+--- SKIP: TestThere (0.00s)
+=== RUN   TestParent
+=== RUN   TestParent/sub
+    x_test.go:9: needs a disk
+--- PASS: TestParent (0.00s)
+    --- SKIP: TestParent/sub (0.00s)
+ok  	agentjail.dev/apparmor	0.1s
+=== RUN   TestBoth
+--- PASS: TestBoth (0.00s)
+ok  	agentjail.dev/seccomp	0.1s
+`
+
+// TestTable: a test that was skipped in one place and ran in another is shown, and one that ran nowhere fails the run.
+func TestTable(t *testing.T) {
+	dir := t.TempDir()
+	vm := filepath.Join(dir, "vm")
+	if err := os.Mkdir(vm, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, "bare.log")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(log, bareLog)
+	machine := filepath.Join(vm, "apparmor.out")
+
+	write(machine, "--- PASS: TestThere (0.10s)\n--- PASS: TestParent (0.10s)\n    --- PASS: TestParent/sub (0.10s)\n")
+	var out bytes.Buffer
+	if err := printTable(&out, []string{"bare=" + log, "vm=" + vm}); err != nil {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	for _, want := range []string{"apparmor TestThere       skipped  pass", "apparmor TestParent/sub  skipped  pass"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	if strings.Contains(out.String(), "TestBoth") {
+		t.Errorf("a test that ran everywhere is shown:\n%s", &out)
+	}
+
+	write(machine, "--- PASS: TestThere (0.10s)\n")
+	err := printTable(&out, []string{"bare=" + log, "vm=" + vm})
+	if err == nil || !strings.Contains(err.Error(), "TestParent/sub: needs a disk") || strings.Contains(err.Error(), "TestThere") {
+		t.Errorf("a test that ran nowhere: %v", err)
+	}
+
+	// Two logs of one place: what ran in one of them ran there.
+	again := filepath.Join(dir, "again.log")
+	write(again, strings.ReplaceAll(strings.ReplaceAll(bareLog, "PASS", "SKIP"), "SKIP: TestParent/sub", "PASS: TestParent/sub"))
+	if err := printTable(&out, []string{"bare=" + log, "bare=" + again, "vm=" + vm}); err != nil {
+		t.Error(err)
+	}
+
+	for _, args := range [][]string{nil, {log}, {"bare=" + filepath.Join(dir, "no")}, {"vm=" + dir}} {
+		if err := printTable(&out, args); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+}
+
+// TestStepsExist: what is named in suites is in the tree.
+func TestStepsExist(t *testing.T) {
+	for _, s := range suites {
+		for _, st := range s.steps {
+			files, err := filepath.Glob(filepath.Join("../..", st.pkg, "*_test.go"))
+			if err != nil || len(files) == 0 {
+				t.Errorf("%s has no tests", st.pkg)
+			}
+			var text strings.Builder
+			for _, f := range files {
+				b, err := os.ReadFile(f)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text.Write(b)
+			}
+			for _, name := range st.only {
+				if !strings.Contains(text.String(), "\nfunc "+name+"(t *testing.T)") {
+					t.Errorf("%s has no %s", st.pkg, name)
+				}
+			}
+		}
+	}
+}
