@@ -109,6 +109,7 @@ func status(o *enter.Orders) string {
 	}
 	uid, gid := itoa(uint64(o.UID)), itoa(uint64(o.GID))
 	const none = "0000000000000000"
+	var bad []string
 	for _, w := range [][2]string{
 		{"Uid", strings.Join([]string{uid, uid, uid, uid}, " ")},
 		{"Gid", strings.Join([]string{gid, gid, gid, gid}, " ")},
@@ -120,17 +121,17 @@ func status(o *enter.Orders) string {
 			return why
 		}
 		if have != w[1] {
-			return w[0] + " is " + have + " and must be " + w[1]
+			bad = append(bad, w[0]+" is "+have+" and must be "+w[1])
 		}
 	}
 	// Delegates may add the process's own group to the list.
 	have, _ := statusOf("Groups")
 	for _, g := range strings.Fields(have) {
 		if g != gid && !slices.Contains(words, g) {
-			return "the process is in group " + g
+			bad = append(bad, "the process is in group "+g)
 		}
 	}
-	return ""
+	return strings.Join(bad, ", ")
 }
 
 // filtered: a filter is loaded.
