@@ -23,7 +23,7 @@ const Name = "agentjail"
 var Policies = map[string]string{
 	"agentjail-nobody": "[userns]\nmap = \"nobody\"\n",
 	"agentjail-refuse": "on_loosen = \"refuse\"\n",
-	"agentjail-small":  "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n",
+	"agentjail-small":  "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n[process]\ndeny_write_execute = true\n",
 }
 
 // Runtimes are further runtimes to register beside the one under test, by name.

@@ -1,0 +1,96 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// The last step inside a jail: agentjail-enter checks, confines, and is gone.
+
+// filters is how many seccomp filters a process has.
+func filters(t *testing.T, status string) string {
+	t.Helper()
+	for line := range strings.Lines(status) {
+		if n, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
+			return strings.TrimSpace(n)
+		}
+	}
+	t.Skip("this kernel does not count a process's filters (Linux 5.9)")
+	return ""
+}
+
+// TestLastStep: of the step nothing is left in the process that it became, and its filter is loaded beside the delegate's.
+func TestLastStep(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := sleeper(d)
+	sh(d, id, "true") // by now the first process is its program
+	pid := inspect(d, id, "{{.State.Pid}}")
+	exe, err := os.Readlink("/proc/" + pid + "/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eq(t, "the first process's program", exe, "/bin/busybox")
+	eq(t, "filters of the first process", filters(t, content(t, "/proc/"+pid+"/status")), "2")
+	eq(t, "filters of an exec", filters(t, sh(d, id, "cat /proc/self/status")), "2")
+	eq(t, "filters of docker exec --privileged", filters(t, d.Must("exec", "--privileged", id, "cat", "/proc/self/status")), "2")
+	for what, text := range map[string]string{
+		"the first process's memory": content(t, "/proc/"+pid+"/maps"),
+		"an exec's memory":           sh(d, id, "cat /proc/self/maps"),
+		"an exec's open files":       sh(d, id, "ls -l /proc/self/fd"),
+		"an exec's arguments":        sh(d, id, "cat /proc/$$/cmdline"),
+		"the environment":            sh(d, id, "env"),
+		"the jail's mounts":          sh(d, id, "cat /proc/mounts"),
+	} {
+		if strings.Contains(text, "enter") || strings.Contains(text, "memfd") {
+			t.Errorf("%s shows the last step:\n%s", what, text)
+		}
+	}
+}
+
+// TestInnerSandbox: an agent's own sandbox works inside the jail's.
+func TestInnerSandbox(t *testing.T) {
+	d := d(t)
+	for _, options := range [][]string{nil, {"-u", "1000"}} {
+		got := probe[map[string]outcome](d, options, "sandbox")
+		want := map[string]outcome{"in the folder": {}, "elsewhere": {Errno: "EACCES"}, "a folder": {Errno: "EXDEV"}}
+		for what, w := range want {
+			if got[what].Errno != w.Errno {
+				t.Errorf("%v: %s: %q, want %q", options, what, got[what].Errno, w.Errno)
+			}
+		}
+	}
+}
+
+// TestProcessorsCounted: what counts processors sees what the limit gives.
+func TestProcessorsCounted(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	eq(t, "nproc", mustRun(d, "--cpus", "1", engine.Busybox, "nproc"), "1")
+	eq(t, "nproc with half a processor", mustRun(d, "--cpus", "0.5", engine.Busybox, "nproc"), "1")
+	id := sleeper(d, "--cpus", "1")
+	eq(t, "nproc of an exec", sh(d, id, "nproc"), "1")
+}
+
+// TestSmallLimits: limits that no Go program could start under are no hindrance to other programs.
+func TestSmallLimits(t *testing.T) {
+	d := d(t)
+	eq(t, "limits", mustRun(d, "--ulimit", "nofile=12:14", "--ulimit", "data=40000000", "--ulimit", "nproc=20:30", engine.Busybox,
+		"sh", "-c", "ulimit -n; ulimit -Hn; ulimit -d; ulimit -u"), "12\n14\n39062\n20")
+}
+
+// TestDenyWriteExecute: policy can refuse memory that was writable and becomes executable.
+func TestDenyWriteExecute(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	got := decode[map[string]outcome](d, d.Must("run", "--rm", "--runtime=agentjail-small", engine.Busybox, "probe", "executable-memory"))
+	if got["mprotect"].Errno != "EACCES" || got["mmap"].Errno != "EACCES" {
+		t.Errorf("%+v", got)
+	}
+	if got := probe[map[string]outcome](d, nil, "executable-memory"); got["mprotect"].Errno != "" || got["mmap"].Errno != "" {
+		t.Errorf("by default: %+v", got)
+	}
+}
