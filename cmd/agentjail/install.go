@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/install"
 )
 
@@ -87,6 +88,11 @@ func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error)
 		}
 		if self, err = filepath.EvalSymlinks(exe); err != nil {
 			return o, fmt.Errorf("finding this program: %w", err)
+		}
+	}
+	if register {
+		if err := outside.Check(filepath.Dir(self)); err != nil {
+			return o, err
 		}
 	}
 	for _, n := range c.StringSlice("name") {

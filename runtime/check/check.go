@@ -91,6 +91,7 @@ type Options struct {
 	PolicyPath string // policy.DefaultPath if empty
 	Profile    string // [profiles.NAME] of it, or ""
 	StateRoot  string // state.DefaultRoot if empty
+	Programs   string // agentjail's folder; where the running program is, if empty
 }
 
 // env is what the probes look at. Tests put folders of their own in place.

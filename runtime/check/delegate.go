@@ -3,11 +3,29 @@ package check
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/enter/outside"
 )
+
+// lastStep looks for the program that goes into every jail first.
+func lastStep(e *env) answer {
+	dir := e.opts.Programs
+	if dir == "" {
+		path, err := outside.Path()
+		if err != nil {
+			return fail("start agentjail by its path", "%v", err)
+		}
+		dir = filepath.Dir(path)
+	}
+	if err := outside.Check(dir); err != nil {
+		return fail("install "+outside.Name+" beside agentjail, from the same build", "%v", err)
+	}
+	return ok("%s", filepath.Join(dir, outside.Name))
+}
 
 // delegateFound looks for the delegate that jails are run with. It is asked
 // directly: the file in which the way of a bundle keeps answers is not touched.

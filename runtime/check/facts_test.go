@@ -196,3 +196,39 @@ func TestDockerRoot(t *testing.T) {
 		}
 	}
 }
+
+func TestLastStep(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	e := &env{opts: Options{Programs: dir}}
+	expect := func(what string, want bool, has string) {
+		t.Helper()
+		if a := lastStep(e); a.ok != want || !strings.Contains(a.detail, has) || !a.ok && a.remedy == "" {
+			t.Errorf("%s: %+v", what, a)
+		}
+	}
+	path := filepath.Join(dir, "agentjail-enter")
+	expect("nothing there", false, "is missing")
+	if err := os.Symlink("/bin/true", path); err != nil {
+		t.Fatal(err)
+	}
+	expect("a link", false, "too many levels of symbolic links")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	expect("there", true, path)
+	if err := os.Chmod(path, 0o757); err != nil {
+		t.Fatal(err)
+	}
+	expect("others can write it", false, "agentjail-enter")
+	if err := os.Chown(path, 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	expect("somebody else's", false, "agentjail-enter")
+}

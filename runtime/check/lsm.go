@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/harden"
 )
 
 // parsers are where distributions put the program that compiles AppArmor
@@ -47,7 +48,10 @@ func landlock(*env) answer {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
 	switch errno {
 	case 0:
-		return ok("ABI %d", abi)
+		if abi < harden.LandlockMin {
+			return fail("boot Linux 5.19 or later", "version %d, which refuses every rename between folders: not used", abi)
+		}
+		return ok("version %d", abi)
 	case unix.EOPNOTSUPP:
 		return fail("boot with lsm=...,landlock", "built into the kernel, but off")
 	}

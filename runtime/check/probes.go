@@ -9,6 +9,7 @@ var probes = []probe{
 	{"policy", ringAll, "policy file", always, policyFile},
 	{"delegate", ringAll, "delegate", always, delegateFound},
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
+	{"last-step", ringAll, "last step into a jail", always, lastStep},
 	{"state", ringAll, "state folder", always, stateFolder},
 
 	{"namespaces", ringResources, "namespaces", always, plainNamespaces},
@@ -30,7 +31,7 @@ var probes = []probe{
 	{"id-pool", ringAccess, "host ids for jails", always, idPool},
 	{"idmapped-mounts", ringAccess, "owner mapping of mounts", never, idmappedMounts},
 	{"lsm", ringAccess, "AppArmor or SELinux", func(p policy.Policy) bool { return p.AppArmor.Required }, lsmConfines},
-	{"landlock", ringAccess, "Landlock", never, landlock},
+	{"landlock", ringAccess, "Landlock", func(p policy.Policy) bool { return p.Landlock.Required }, landlock},
 
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},

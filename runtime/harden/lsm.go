@@ -62,20 +62,20 @@ func apparmor(p *pass) {
 	pr.ApparmorProfile = ours
 }
 
-// landlockMin is the first version that a jail can use: the one before refuses
+// LandlockMin is the first version that a jail can use: the one before refuses
 // every rename from one folder to another.
-const landlockMin = 2
+const LandlockMin = 2
 
 // landlock has the last step inside the jail enter a Landlock domain. It is not
 // part of the spec: no delegate knows of it.
 func landlock(p *pass) {
 	const field = "Landlock"
 	switch v := p.f.Host.Landlock; {
-	case v >= landlockMin:
+	case v >= LandlockMin:
 		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, whatever else gives way")
 	case p.pol.Landlock.Required:
-		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set landlock.required = false)", landlockMin, v)
+		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set landlock.required = false)", LandlockMin, v)
 	default:
-		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other walls of ring 1 stand", v, landlockMin))
+		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other walls of ring 1 stand", v, LandlockMin))
 	}
 }

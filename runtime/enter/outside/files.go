@@ -43,7 +43,11 @@ func Prepare(o *enter.Orders) (_ *Files, err error) {
 			f.Close()
 		}
 	}()
-	src, err := open()
+	path, err := Path()
+	if err != nil {
+		return nil, err
+	}
+	src, err := open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +70,17 @@ func Path() (string, error) {
 	return filepath.Join(filepath.Dir(self), Name), nil
 }
 
-// open opens the step's program, which nobody but root may have written.
-func open() (*os.File, error) {
-	path, err := Path()
-	if err != nil {
-		return nil, err
+// Check says what is wrong with the step in agentjail's folder dir, or nil.
+func Check(dir string) error {
+	f, err := open(filepath.Join(dir, Name))
+	if err == nil {
+		f.Close()
 	}
+	return err
+}
+
+// open opens the step's program, which nobody but root may have written.
+func open(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s is missing: it belongs beside agentjail (remedy: install both from one build)", path)
