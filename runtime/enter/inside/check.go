@@ -152,10 +152,34 @@ func label(o *enter.Orders) string {
 	if err != nil {
 		return err.Error()
 	}
-	if have := strings.TrimRight(text, "\n\x00"); have != o.Label {
+	if have := strings.TrimRight(text, "\n\x00"); !labelled(have, o.Label) {
 		return "the process is labelled " + strconv.Quote(have) + " and must be " + strconv.Quote(o.Label)
 	}
 	return ""
+}
+
+// labelled compares labels. The kernel lists AppArmor's stacked profiles in an
+// order of its own, and calls their mode mixed where they do not all have the
+// same (apparmor(7)); a single one must be enforced.
+func labelled(have, want string) bool {
+	if have == want {
+		return true
+	}
+	want, ok := strings.CutSuffix(want, " (enforce)")
+	if !ok || !strings.Contains(want, "//&") {
+		return false
+	}
+	name, mode, _ := strings.Cut(have, " ")
+	if mode != "(enforce)" && mode != "(mixed)" {
+		return false
+	}
+	parts := strings.Split(name, "//&")
+	for p := range strings.SplitSeq(want, "//&") {
+		if !slices.Contains(parts, p) {
+			return false
+		}
+	}
+	return true
 }
 
 // network: only lo has routes and addresses. Interfaces that the engine put

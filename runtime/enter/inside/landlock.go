@@ -60,13 +60,13 @@ func confine(l *enter.Landlock) error {
 		if m.readOnly() || m.kind == "proc" || m.kind == "sysfs" || strings.HasPrefix(m.kind, "cgroup") {
 			continue
 		}
-		if err := allow(int(fd), m.at, handled&writes); err != nil {
+		if err := allow(int(fd), m.at, m.id, handled&writes); err != nil {
 			return &refusal{"a rule for " + m.at + ": " + err.Error()}
 		}
 	}
 	if handled&unix.LANDLOCK_ACCESS_FS_IOCTL_DEV != 0 {
 		for _, p := range l.Devices {
-			if err := allow(int(fd), p, unix.LANDLOCK_ACCESS_FS_IOCTL_DEV); err != nil {
+			if err := allow(int(fd), p, "", unix.LANDLOCK_ACCESS_FS_IOCTL_DEV); err != nil {
 				return &refusal{"a rule for " + p + ": " + err.Error()}
 			}
 		}
@@ -77,9 +77,10 @@ func confine(l *enter.Landlock) error {
 	return nil
 }
 
-// allow adds a rule for what is at path now. A path that is gone, hidden or
-// led elsewhere by a link gets none.
-func allow(ruleset int, path string, rights uint64) error {
+// allow adds a rule for what is at path now, which must be of the mount with that
+// id, if one is given: in a running jail a hostile process may have put a link in
+// the way. A path that is gone, hidden or leads elsewhere gets none.
+func allow(ruleset int, path, id string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil //nolint:nilerr // less is allowed
@@ -88,6 +89,16 @@ func allow(ruleset int, path string, rights uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
+	}
+	if id != "" {
+		var stx unix.Statx_t
+		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
+			return err
+		}
+		// Linux 5.8 tells the mount.
+		if stx.Mask&unix.STATX_MNT_ID != 0 && itoa(stx.Mnt_id) != id {
+			return nil
+		}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= ofFiles

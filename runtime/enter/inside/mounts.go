@@ -11,6 +11,7 @@ import (
 
 // A mount is a line of mountinfo.
 type mount struct {
+	id               string
 	at, kind, source string
 	options          []string // of the mount
 	super            []string // of its file system
@@ -43,7 +44,7 @@ func parseMounts(text string) []mount {
 		h, t := strings.Split(head, " "), strings.Split(tail, " ")
 		if ok && len(h) >= 6 && len(t) == 3 {
 			out = append(out, mount{
-				at: unoctal(h[4]), options: strings.Split(h[5], ","),
+				id: h[0], at: unoctal(h[4]), options: strings.Split(h[5], ","),
 				kind: t[0], source: unoctal(t[1]), super: strings.Split(t[2], ","),
 			})
 		}
