@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -10,39 +10,57 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/compare"
 )
 
+var archFlag = &cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64"}
+
 func seccompCommand() *cli.Command {
+	profiles := "Profiles: " + strings.Join(seccomp.Profiles(), ", ") + "."
 	return &cli.Command{
-		Name: "seccomp", Usage: "look at the system call filter",
+		Name: "seccomp", Usage: "look at the system call filter, compare it, prove it",
 		Subcommands: []*cli.Command{{
 			Name: "show", Usage: "list a profile's system calls, each with its reason", ArgsUsage: "[PROFILE]",
-			Description: "Profiles: " + strings.Join(seccomp.Profiles(), ", ") + ". What is not listed answers ENOSYS.",
+			Description: profiles + " What is not listed answers ENOSYS, on which programs\nfall back, or ends the process (seccomp.on_violation = \"kill\").",
+			Flags:       []cli.Flag{archFlag, jsonFlag},
+			Action:      showSeccomp,
+		}, {
+			Name: "diff", Usage: "compare a profile with Docker's default or another filter", ArgsUsage: "[PROFILE]",
+			Description: profiles + " What is compared is what each lets pass, decided from\nthe compiled filters. --against takes docker, a profile, or a file: an OCI seccomp\nsection, a config.json, or a profile in Docker's form, of which is taken what a\ncontainer without capabilities gets.",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64"},
-				&cli.BoolFlag{Name: "json", Usage: "as JSON"},
+				&cli.StringFlag{Name: "against", Value: compare.Docker, Usage: "docker, a profile or a JSON `FILE`"},
+				archFlag, jsonFlag,
 			},
-			Action: showSeccomp,
-		}},
+			Action: diffSeccomp,
+		}, proveCommand(profiles)},
 	}
 }
 
+// profileArgument is the profile that a command is asked about.
+func profileArgument(c *cli.Context) (string, error) {
+	switch c.NArg() {
+	case 0:
+		return "default", nil
+	case 1:
+		return c.Args().First(), nil
+	}
+	return "", fmt.Errorf("%q takes at most 1 argument, a profile (see `agentjail seccomp %s --help`)", c.Command.Name, c.Command.Name)
+}
+
 func showSeccomp(c *cli.Context) error {
-	name := "default"
-	if c.NArg() > 0 {
-		name = c.Args().First()
+	name, err := profileArgument(c)
+	if err != nil {
+		return err
 	}
 	entries, err := seccomp.Entries(name, c.String("arch"))
 	if err != nil {
-		return fmt.Errorf("%w (profiles: %s)", err, strings.Join(seccomp.Profiles(), ", "))
+		return err
 	}
 	if c.Bool("json") {
-		enc := json.NewEncoder(c.App.Writer)
-		enc.SetIndent("", "  ")
-		return enc.Encode(entries)
+		return printJSON(c, entries)
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-	allowed := 0
+	allowed, checked := 0, 0
 	for _, e := range entries {
 		how := "allowed"
 		switch {
@@ -50,6 +68,7 @@ func showSeccomp(c *cli.Context) error {
 			how = "refused, " + e.Errno
 		case e.Rule != "":
 			how = "if " + e.Rule
+			checked++
 			allowed++
 		default:
 			allowed++
@@ -59,6 +78,76 @@ func showSeccomp(c *cli.Context) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(c.App.Writer, "%d system calls allowed; all others answer ENOSYS, other ABIs are killed\n", allowed)
+	d, err := sections(name, compare.Docker, c.String("arch"))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%d system calls allowed, %d of them with checked arguments (Docker's default: %d, %d); all others answer ENOSYS, other ABIs are killed\n",
+		allowed, checked, d.B.Allowed, d.B.Checked)
 	return err
+}
+
+// sections compares two filters by name.
+func sections(a, b, arch string) (*compare.Diff, error) {
+	sa, err := compare.Section(a, arch)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := compare.Section(b, arch)
+	if err != nil {
+		return nil, err
+	}
+	return compare.Sections(a, sa, b, sb, arch)
+}
+
+func diffSeccomp(c *cli.Context) error {
+	name, err := profileArgument(c)
+	if err != nil {
+		return err
+	}
+	d, err := sections(name, c.String("against"), c.String("arch"))
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(c, d)
+	}
+	out := c.App.Writer
+	for _, s := range []compare.Side{d.A, d.B} {
+		abis := "calls of other ABIs are killed"
+		if len(s.OtherABIs) > 0 {
+			abis = fmt.Sprintf("calls of %v too", s.OtherABIs)
+		}
+		fmt.Fprintf(out, "%s: %d system calls, %d of them with checked arguments; %s; open to %d of 100 public kernelCTF exploits\n",
+			s.Name, s.Allowed, s.Checked, abis, s.KernelCTF)
+	}
+	for _, l := range []struct {
+		title string
+		names []string
+	}{
+		{"only in " + d.A.Name, d.OnlyA},
+		{"only in " + d.B.Name, d.OnlyB},
+		{"arguments checked only in " + d.A.Name, d.CheckedA},
+		{"arguments checked only in " + d.B.Name, d.CheckedB},
+		{"arguments checked in both, perhaps differently", d.CheckedBoth},
+	} {
+		if len(l.names) > 0 {
+			fmt.Fprintf(out, "\n%s (%d):\n", l.title, len(l.names))
+			wrap(out, l.names)
+		}
+	}
+	return nil
+}
+
+// wrap prints names in lines of a terminal's width.
+func wrap(out io.Writer, names []string) {
+	line := " "
+	for _, n := range names {
+		if len(line)+1+len(n) > 78 {
+			fmt.Fprintln(out, line)
+			line = " "
+		}
+		line += " " + n
+	}
+	fmt.Fprintln(out, line)
 }

@@ -104,13 +104,8 @@ const (
 // Jail inspects a running jail. ErrNotRunning and ErrNotStarted are in the
 // error's chain where there is nothing to look at yet or any more.
 func Jail(s state.Store, j *state.Jail) (*Result, error) {
-	switch {
-	case j.InitPid == 0 && j.CreatorAlive():
-		return nil, fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
-	case !j.InitAlive():
-		return nil, fmt.Errorf("%s: %w: its processes have ended, and with them every wall (its report is in %s)", j.ID, ErrNotRunning, filepath.Join(s.Dir(j.Key), "report.json"))
-	case !j.Started:
-		return nil, fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, ErrNotStarted)
+	if err := running(s, j); err != nil {
+		return nil, err
 	}
 	d := demandsOf(s, j)
 	var r *Result
@@ -130,6 +125,19 @@ func Jail(s state.Store, j *state.Jail) (*Result, error) {
 		}
 	}
 	return r, nil
+}
+
+// running says why a jail cannot be looked at.
+func running(s state.Store, j *state.Jail) error {
+	switch {
+	case j.InitPid == 0 && j.CreatorAlive():
+		return fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
+	case !j.InitAlive():
+		return fmt.Errorf("%s: %w: its processes have ended, and with them every wall (its report is in %s)", j.ID, ErrNotRunning, filepath.Join(s.Dir(j.Key), "report.json"))
+	case !j.Started:
+		return fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, ErrNotStarted)
+	}
+	return nil
 }
 
 // demands is what the jail is held against.

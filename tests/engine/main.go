@@ -21,9 +21,12 @@ const Name = "agentjail"
 // Policies are further policies to test, by the name of the runtime that has them. They are registered when the runtime
 // under test is agentjail.
 var Policies = map[string]string{
-	"agentjail-nobody": "[userns]\nmap = \"nobody\"\n",
-	"agentjail-refuse": "on_loosen = \"refuse\"\n",
-	"agentjail-small":  "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n[process]\ndeny_write_execute = true\n",
+	"agentjail-nobody":      "[userns]\nmap = \"nobody\"\n",
+	"agentjail-refuse":      "on_loosen = \"refuse\"\n",
+	"agentjail-strict":      "[seccomp]\nprofile = \"strict\"\n",
+	"agentjail-kill":        "[seccomp]\non_violation = \"kill\"\n",
+	"agentjail-strict-kill": "[seccomp]\nprofile = \"strict\"\non_violation = \"kill\"\n",
+	"agentjail-small":       "[root]\nsize = \"8MiB\"\ninodes = 200\n[limits]\npids = 20\nmemory = \"64MiB\"\n[process]\ndeny_write_execute = true\n",
 }
 
 // Runtimes are further runtimes to register beside the one under test, by name.

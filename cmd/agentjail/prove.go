@@ -1,0 +1,233 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/claims"
+	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/loaded"
+)
+
+// proof is what was shown of one filter, or of the filters of a process.
+type proof struct {
+	Profile string `json:"profile"`
+	Arch    string `json:"arch"`
+	// Of says which program was looked at, and where it comes from.
+	Of     string          `json:"of"`
+	Holds  bool            `json:"holds"`
+	Claims []claims.Result `json:"claims"`
+}
+
+func newProof(profile, arch, of string, res []claims.Result) proof {
+	p := proof{Profile: profile, Arch: arch, Of: of, Holds: true, Claims: res}
+	for _, r := range res {
+		p.Holds = p.Holds && r.Holds
+	}
+	return p
+}
+
+func proveCommand(profiles string) *cli.Command {
+	return &cli.Command{
+		Name: "prove", Usage: "prove from compiled filters what cannot pass", ArgsUsage: "[PROFILE]",
+		Description: profiles + " Explores compiled filters with the arguments unknown and\nchecks, for every number and argument, that only listed calls pass; that io_uring,\nnamespace flags, other ABIs, set-id bits and the like do not; that no high bits of an\nargument make a difference; and how many public kernelCTF exploits find their entry\npoint open. Exit status 1 when a claim fails.\n\n" +
+			"For a profile: the second filter, which the last step of every start loads on top\nof the delegate's; what passes both must pass it. " + delegateNote + "\n\n" +
+			"With --jail CONTAINER: the filters that the kernel holds for each process of a\nrunning jail, whoever compiled them. Each process is stopped for the moment of\nreading, as by a debugger. Takes root on the host, and CONFIG_CHECKPOINT_RESTORE.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "all", Usage: "every profile on every architecture"},
+			&cli.StringFlag{Name: "jail", Usage: "a running jail's loaded filters; `CONTAINER` is an id or the beginning of one"},
+			archFlag, jsonFlag,
+		},
+		Action: proveSeccomp,
+	}
+}
+
+func proveSeccomp(c *cli.Context) error {
+	proofs, err := proofsFor(c)
+	if err != nil {
+		return err
+	}
+	return tellProofs(c, proofs)
+}
+
+// tellProofs prints proofs; a claim that fails makes the exit status 1.
+func tellProofs(c *cli.Context, proofs []proof) (err error) {
+	if c.Bool("json") {
+		err = printJSON(c, proofs)
+	} else {
+		err = printProofs(c, proofs)
+	}
+	if err == nil && slices.ContainsFunc(proofs, func(p proof) bool { return !p.Holds }) {
+		err = &jail.ExitError{Code: 1}
+	}
+	return err
+}
+
+// proofsFor does what the command line asks for.
+func proofsFor(c *cli.Context) ([]proof, error) {
+	if id := c.String("jail"); id != "" {
+		if c.NArg() > 0 || c.Bool("all") || c.IsSet("arch") {
+			return nil, errors.New("--jail goes without a profile, --all and --arch: the jail has its own")
+		}
+		return proveJail(id)
+	}
+	name, err := profileArgument(c)
+	if err != nil {
+		return nil, err
+	}
+	profiles, arches := []string{name}, []string{c.String("arch")}
+	if c.Bool("all") {
+		if c.NArg() > 0 || c.IsSet("arch") {
+			return nil, errors.New("--all goes without a profile and --arch")
+		}
+		profiles, arches = seccomp.Profiles(), []string{"amd64", "arm64"}
+	}
+	var out []proof
+	for _, profile := range profiles {
+		for _, arch := range arches {
+			p, err := proveProfile(profile, arch)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, p...)
+		}
+	}
+	return out, nil
+}
+
+// proveProfile proves the second filter of a profile, for both answers to
+// violations, and the delegate's where this program has libseccomp.
+func proveProfile(profile, arch string) ([]proof, error) {
+	var res []claims.Result
+	var sizes []string
+	for _, kill := range []bool{false, true} {
+		prog, err := exact.Program(profile, arch, kill)
+		if err != nil {
+			return nil, err
+		}
+		r, err := claims.Profile([][]bpf.Insn{prog}, profile, arch)
+		if err != nil {
+			return nil, err
+		}
+		res, sizes = claims.Merge(res, r), append(sizes, fmt.Sprint(len(prog)))
+	}
+	of := "the second filter, as the last step loads it (" + sizes[0] + " instructions; " + sizes[1] + " with on_violation = \"kill\")"
+	out := []proof{newProof(profile, arch, of, res)}
+	more, err := proveDelegate(profile, arch)
+	return append(out, more...), err
+}
+
+// A process that an exec is making has not all of its filters yet: what looks
+// broken is looked at again.
+const (
+	proveLooks    = 4
+	proveLookWait = 100 * time.Millisecond
+)
+
+// proveJail proves the filters that the kernel holds for a jail's processes.
+func proveJail(id string) ([]proof, error) {
+	store := state.Store{Root: state.DefaultRoot}
+	j, err := inspect.Find(store, id)
+	if err != nil {
+		return nil, err
+	}
+	var out []proof
+	for i := range proveLooks {
+		if i > 0 {
+			time.Sleep(proveLookWait)
+		}
+		pids, err := inspect.Pids(store, j)
+		if err != nil {
+			return nil, err
+		}
+		if out, err = provePids(j, pids); err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(out, func(p proof) bool { return !p.Holds }) {
+			break
+		}
+	}
+	return out, nil
+}
+
+// provePids reads the filters of processes and proves each set of them once.
+func provePids(j *state.Jail, pids []int) ([]proof, error) {
+	type group struct {
+		progs [][]bpf.Insn
+		pids  []string
+	}
+	var groups []*group
+	for _, pid := range pids {
+		progs, err := loaded.Filters(pid)
+		if errors.Is(err, unix.ESRCH) && pid != j.InitPid {
+			continue // it has ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(groups, func(g *group) bool {
+			return slices.EqualFunc(g.progs, progs, slices.Equal[[]bpf.Insn])
+		})
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{progs: progs})
+		}
+		groups[i].pids = append(groups[i].pids, fmt.Sprint(pid))
+	}
+	var out []proof
+	for _, g := range groups {
+		res, err := claims.Profile(g.progs, j.Policy.Seccomp.Profile, runtime.GOARCH)
+		if err != nil {
+			return nil, err
+		}
+		sizes := make([]string, len(g.progs))
+		for i, p := range g.progs {
+			sizes[i] = fmt.Sprint(len(p))
+		}
+		if len(g.pids) > 5 {
+			g.pids = append(g.pids[:5], "…")
+		}
+		of := fmt.Sprintf("the %d filters that the kernel holds for process %s of jail %s (instructions: %s)",
+			len(g.progs), strings.Join(g.pids, ", "), j.ID, strings.Join(sizes, " + "))
+		out = append(out, newProof(j.Policy.Seccomp.Profile, runtime.GOARCH, of, res))
+	}
+	return out, nil
+}
+
+func printProofs(c *cli.Context, proofs []proof) error {
+	shown, failed := 0, 0
+	for _, p := range proofs {
+		fmt.Fprintf(c.App.Writer, "profile %s on %s: %s\n", p.Profile, p.Arch, p.Of)
+		for _, r := range p.Claims {
+			verdict := "holds "
+			shown++
+			if !r.Holds {
+				verdict = "FAILS "
+				failed++
+			}
+			line := "  " + verdict + " " + r.Claim
+			if r.Detail != "" {
+				line += ": " + r.Detail
+			}
+			fmt.Fprintln(c.App.Writer, line)
+		}
+	}
+	if failed > 0 {
+		fmt.Fprintf(c.App.Writer, "FAILED: %d of %d claims\n", failed, shown)
+		return nil
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "all %d claims hold\n", shown)
+	return err
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/claims"
+	"agentjail.dev/seccomp/compare"
+)
+
+func TestSeccompShow(t *testing.T) {
+	text, err := call(t, "seccomp", "show", "--arch", "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nsocket ", "if unix; TCP and UDP", "refused, EINVAL", "180 system calls allowed", "Docker's default: 308"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	text, err = call(t, "seccomp", "show", "--json", "--arch", "arm64", "strict")
+	var entries []seccomp.Entry
+	if err != nil || json.Unmarshal([]byte(text), &entries) != nil || len(entries) < 77 {
+		t.Errorf("%v: %d entries", err, len(entries))
+	}
+	for _, args := range [][]string{{"seccomp", "show", "none"}, {"seccomp", "show", "--arch", "riscv64"}, {"seccomp", "show", "default", "strict"}} {
+		if _, err := call(t, args...); status(err) != 1 {
+			t.Errorf("%v: exit status %d", args, status(err))
+		}
+	}
+}
+
+func TestSeccompDiff(t *testing.T) {
+	text, err := call(t, "seccomp", "diff", "--arch", "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"default: 180 system calls", "docker: 308 system calls", "SCMP_ARCH_X32", "only in docker (128):", " ptrace ", "arguments checked only in default", " ioctl "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "only in default (") && !strings.Contains(text, "checked only in default (") {
+		t.Errorf("default allows what Docker does not:\n%s", text)
+	}
+	file := filepath.Join(t.TempDir(), "own.json")
+	if err := os.WriteFile(file, []byte(`{"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [{"names": ["bpf", "read"], "action": "SCMP_ACT_ALLOW"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err = call(t, "seccomp", "diff", "--json", "--against", file, "strict")
+	var d struct {
+		A     struct{ Allowed int }
+		OnlyB []string
+	}
+	if err != nil || json.Unmarshal([]byte(text), &d) != nil || d.A.Allowed != 77 || len(d.OnlyB) != 1 || d.OnlyB[0] != "bpf" {
+		t.Errorf("%v: %+v", err, d)
+	}
+	for _, against := range []string{"none", file + ".missing"} {
+		if _, err := call(t, "seccomp", "diff", "--against", against); status(err) != 1 {
+			t.Errorf("against %s: exit status %d", against, status(err))
+		}
+	}
+}
+
+func TestSeccompProve(t *testing.T) {
+	text, err := call(t, "seccomp", "prove", "--arch", "amd64", "strict")
+	if err != nil || !strings.Contains(text, "the second filter") || !strings.Contains(text, "  holds  at most 80 system calls pass: 77 pass\n") ||
+		strings.Contains(text, "FAILS") || !strings.HasSuffix(text, "claims hold\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	text, err = call(t, "seccomp", "prove", "--all", "--json")
+	var all []proof
+	if err != nil || json.Unmarshal([]byte(text), &all) != nil || len(all) < 2*len(seccomp.Profiles()) {
+		t.Errorf("%v: %d proofs", err, len(all))
+	}
+	for _, args := range [][]string{
+		{"none"}, {"--arch", "riscv64"}, {"default", "strict"}, {"--all", "strict"}, {"--all", "--arch", "amd64"},
+		{"--jail", "no-such-jail-as-this"}, {"--jail", "x", "--all"}, {"--jail", "x", "strict"}, {"--jail", "../../etc"},
+	} {
+		if text, err := call(t, append([]string{"seccomp", "prove"}, args...)...); status(err) != 1 {
+			t.Errorf("%v: exit status %d: %s", args, status(err), text)
+		}
+	}
+}
+
+// A claim that fails is said, and a proof that has one does not hold.
+func TestFailedProof(t *testing.T) {
+	open := [][]bpf.Insn{{{Code: 0x06, K: bpf.RetAllow}}}
+	res, err := claims.Profile(open, "default", "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProof("default", "amd64", "a filter that allows all", res)
+	if p.Holds {
+		t.Error("a filter that allows all holds")
+	}
+	good := newProof("default", "amd64", "another", []claims.Result{{Holds: true}})
+	if !good.Holds {
+		t.Error("a claim that holds does not")
+	}
+	for _, flag := range []string{"", "--json"} {
+		var out bytes.Buffer
+		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return tellProofs(c, []proof{good, p}) }}
+		err := app.Run(append([]string{"prove"}, strings.Fields(flag)...))
+		if status(err) != 1 {
+			t.Errorf("exit status %d\n%s", status(err), &out)
+		}
+		if flag == "" && (!strings.Contains(out.String(), "  FAILS  io_uring never passes: io_uring_setup passes") || !strings.Contains(out.String(), "\nFAILED: ")) {
+			t.Error(out.String())
+		}
+	}
+}
+
+// The README's numbers are the filters'.
+func TestReadmeCounts(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := [4]string{"| system calls that pass (amd64) |", "| of them with checked arguments |", "| other ABIs (32-bit, x32) |", "| public kernelCTF exploits whose entry point is open |"}
+	for _, name := range []string{"default", "server", "strict", compare.Docker} {
+		d, err := sections(name, compare.Docker, "amd64")
+		if err != nil {
+			t.Fatal(err)
+		}
+		abis := "killed"
+		if len(d.A.OtherABIs) > 0 {
+			abis = "pass"
+		}
+		for i, cell := range []string{fmt.Sprint(d.A.Allowed), fmt.Sprint(d.A.Checked), abis, fmt.Sprintf("%d of 100", d.A.KernelCTF)} {
+			rows[i] += " " + cell + " |"
+		}
+	}
+	for _, r := range rows {
+		if !strings.Contains(string(text), r+"\n") {
+			t.Errorf("the README does not say %s", r)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentjail.dev/seccomp/loaded"
+	"agentjail.dev/tests/engine"
+)
+
+// proved is what `agentjail seccomp prove --json` says.
+type proved []struct {
+	Profile string
+	Of      string
+	Holds   bool
+	Claims  []struct {
+		Claim, Detail string
+		Holds         bool
+	}
+}
+
+// TestLoadedFilters: what the kernel holds for the processes of a jail lets
+// nothing pass that its profile does not list, whatever the engine asked for, also
+// for a process that an exec brings in; and an engine's tighter filter stays in
+// force for calls that the last step itself makes.
+func TestLoadedFilters(t *testing.T) {
+	needAgentjail(t)
+	if _, err := loaded.Filters(os.Getppid()); err != nil {
+		t.Skipf("filters cannot be read here: %v", err)
+	}
+	tight := filepath.Join(t.TempDir(), "tight.json")
+	if err := os.WriteFile(tight, []byte(`{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names":
+		["landlock_restrict_self", "landlock_create_ruleset", "sched_getaffinity", "getrandom", "close_range", "chmod", "socket"], "action": "SCMP_ACT_ERRNO"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		options []string
+		profile string
+		count   string
+	}{
+		"plain":      {nil, "default", "180 pass"},
+		"unconfined": {[]string{"--security-opt", "seccomp=unconfined"}, "default", "180 pass"},
+		"privileged": {[]string{"--privileged"}, "default", "180 pass"},
+		"tight":      {[]string{"--security-opt", "seccomp=" + tight}, "default", "173 pass"},
+		"strict":     {[]string{"--runtime=agentjail-strict"}, "strict", "77 pass"},
+		"kill":       {[]string{"--runtime=agentjail-kill"}, "default", "180 pass"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := d(t)
+			id := sleeper(d, c.options...)
+			d.Must("exec", "-d", id, "sleep", "3600")
+			out, code := agentjail(t, "seccomp", "prove", "--json", "--jail", id)
+			if code != 0 {
+				t.Fatalf("exit code %d: %s", code, out)
+			}
+			p := decode[proved](d, out)
+			if len(p) != 1 {
+				t.Errorf("%d sets of filters: %s", len(p), out)
+			}
+			for _, p := range p {
+				if !p.Holds || p.Profile != c.profile || !strings.Contains(p.Of, "the 2 filters") {
+					t.Errorf("%s, profile %s: holds %v", p.Of, p.Profile, p.Holds)
+				}
+				i := slices.IndexFunc(p.Claims, func(c struct {
+					Claim, Detail string
+					Holds         bool
+				}) bool {
+					return strings.HasPrefix(c.Claim, "at most")
+				})
+				if i < 0 || p.Claims[i].Detail != c.count {
+					t.Errorf("%s: want %s: %+v", p.Of, c.count, p.Claims)
+				}
+			}
+		})
+	}
+	t.Run("not a jail", func(t *testing.T) {
+		if out, code := agentjail(t, "seccomp", "prove", "--jail", "no-such-jail"); code == 0 {
+			t.Errorf("proved: %s", out)
+		}
+	})
+}
+
+// TestViolationKills: with seccomp.on_violation = "kill" a call that the profile
+// does not list ends the process; ordinary work goes on.
+func TestViolationKills(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	for _, rt := range []string{"--runtime=agentjail-kill", "--runtime=agentjail-strict-kill"} {
+		eq(t, rt+": a shell", d.Must("run", "--rm", rt, engine.Busybox, "sh", "-c", "echo a | cat; mkdir /tmp/x && ls /tmp"), "a\nx")
+		id := d.Detached(rt, engine.Busybox, "sleep", "3600")
+		for what, command := range map[string]string{"unshare": "unshare -m true", "mount": "mount -t tmpfs none /mnt", "chroot": "chroot / true"} {
+			// The shell's status of a command that SIGSYS ended.
+			eq(t, rt+": "+what, d.Must("exec", id, "sh", "-c", command+" 2>/dev/null; echo $?"), "159")
+		}
+	}
+	// Without it the same calls are only refused.
+	eq(t, "unshare", mustRun(d, engine.Busybox, "sh", "-c", "unshare -m true 2>/dev/null; echo $?"), "1")
+}
