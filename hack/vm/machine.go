@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -178,7 +180,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 		return fmt.Errorf("start QEMU: %w", err)
 	}
 	stdout.Close()
-	watch := watcher{accel: accel, cancel: cancel}
+	watch := watcher{accel: accel, cancel: cancel, pid: cmd.Process.Pid}
 	watched := make(chan error, 1)
 	go func() { watched <- watch.read(console, m.path("console")) }()
 	werr := cmd.Wait()
@@ -204,6 +206,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 type watcher struct {
 	accel  string
 	cancel context.CancelCauseFunc
+	pid    int // QEMU's
 	last   []string
 	off    bool // the guest said that it was done
 }
@@ -247,7 +250,8 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 				w.cancel(errNoKVM)
 			}
 			if progress.MatchString(line) {
-				fmt.Println(line)
+				// Processor time, since wall time says little on a machine that is shared.
+				fmt.Printf("%5.0f s  %s\n", processorTime(w.pid).Seconds(), line)
 			}
 		}
 		if err == io.EOF {
@@ -257,6 +261,26 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 			return err
 		}
 	}
+}
+
+// processorTime is what a process has used, all its threads together (utime and stime in proc_pid_stat(5)); 0 when it is
+// gone.
+func processorTime(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// After the name, which may hold anything, comes field 3.
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(f) < 13 {
+		return 0
+	}
+	var ticks time.Duration
+	for _, n := range f[11:13] {
+		v, _ := strconv.ParseInt(n, 10, 64)
+		ticks += time.Duration(v)
+	}
+	return ticks * time.Second / 100 // USER_HZ, the same on every Linux that Debian makes
 }
 
 // tail is the console's end. Only after read has returned.

@@ -59,7 +59,7 @@ func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, 
 		}
 	}
 	without.Orders(o)
-	files, err := outside.Prepare(o)
+	files, err := outside.Prepare(o, j.MountLabel)
 	if err != nil {
 		return nil, err
 	}

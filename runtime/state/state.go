@@ -85,6 +85,8 @@ type Jail struct {
 	Policy  policy.Policy         `json:"policy"`
 	Process *specs.Process        `json:"process,omitempty"` // hardened; what exec may at most have
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
+	// MountLabel is the SELinux label of what belongs to the jail.
+	MountLabel string `json:"mountLabel,omitempty"`
 }
 
 // Store is the folder of all jails' state.

@@ -35,7 +35,7 @@ func TestProfile(t *testing.T) {
 // TestProfileStacks: a profile made for this container stays in force beside agentjail's.
 func TestProfileStacks(t *testing.T) {
 	need(t, "apparmor")
-	const mine = "vm-test-mine"
+	const mine = "a-vm-test" // the kernel lists it before agentjail's
 	load(t, "profile "+mine+" { file, deny /tmp/forbidden rw, unix, signal, }")
 	each(t, func(t *testing.T, runtime string) {
 		id := detached(t, runtime, "--security-opt", "apparmor="+mine)

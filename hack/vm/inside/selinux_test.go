@@ -78,55 +78,64 @@ func TestLevels(t *testing.T) {
 // the label, or with that jail's own, the same container reads and writes it.
 func TestOnlySELinux(t *testing.T) {
 	need(t, "selinux")
-	dir := "/srv/vm-test"
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("secret\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	volume := docker(t, "volume", "create")
-	t.Cleanup(func() { docker(t, "volume", "rm", "-f", volume) })
-	jail := detached(t, "--runtime=agentjail", "-v", volume+":/given:Z")
-	docker(t, "exec", jail, "sh", "-c", "echo secret > /given/secret")
-	its := strings.SplitN(label(t, jail), ":", 4)[3]
+	// A folder of the machine's, and one that a jail has and labels for itself.
+	theirs, its := folder(t, "theirs"), folder(t, "its")
+	jail := detached(t, "--runtime=agentjail", "-v", its+":/given:Z")
+	pair := strings.SplitN(label(t, jail), ":", 4)[3]
+	must(t, "chcon", "system_u:object_r:container_file_t:s0:c1,c2", theirs, theirs+"/secret")
 
-	bare := []string{"run", "--rm", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined"}
+	bare := []string{"docker", "run", "--rm", "--runtime=runc", "--cap-add=ALL", "--security-opt=seccomp=unconfined"}
 	sh := []string{image, "sh", "-c", "cat /given/secret && echo more >> /given/secret"}
 	for _, c := range []struct {
 		what, source, option string
 		goes                 bool
 	}{
-		{"a folder of the machine, without a label", dir, "label=disable", true},
-		{"a folder of the machine, with a label", dir, "", false},
-		{"a jail's file, without a label", volume, "label=disable", true},
-		{"a jail's file, with its label", volume, "label=level:" + its, true},
-		{"a jail's file, with another label", volume, "", false},
-		{"a jail's file, with half of its label", volume, "label=level:" + strings.Split(its, ",")[0], false},
+		{"another's file, without a label", theirs, "label=disable", true},
+		{"another's file, with a label", theirs, "label=level:s0:c3,c4", false},
+		{"a jail's file, without a label", its, "label=disable", true},
+		{"a jail's file, with its label", its, "label=level:" + pair, true},
+		{"a jail's file, with half of its label", its, "label=level:" + strings.Split(pair, ",")[0], false},
+		{"a jail's file, with another label", its, "label=level:s0:c3,c4", false},
 	} {
-		args := append(append([]string{"docker"}, bare...), "-v", c.source+":/given")
-		if c.option != "" {
-			args = append(args, "--security-opt="+c.option)
-		}
-		if r := run(t, append(args, sh...)...); (r.code == 0) != c.goes {
+		r := run(t, append(append(bare[:len(bare):len(bare)], "--security-opt="+c.option, "-v", c.source+":/given"), sh...)...)
+		if (r.code == 0) != c.goes {
 			t.Errorf("%s: %s", c.what, r)
 		}
 	}
-	if r := run(t, append([]string{"docker", "run", "--rm", "--runtime=agentjail", "-v", dir + ":/given"}, sh...)...); r.code == 0 {
+	if r := run(t, append([]string{"docker", "run", "--rm", "--runtime=agentjail", "-v", theirs + ":/given"}, sh...)...); r.code == 0 {
 		t.Errorf("in a jail: %s", r)
 	}
 }
 
-// TestLabelledVolume: a volume labelled for one jail works there and is closed to the next.
-func TestLabelledVolume(t *testing.T) {
+// folder makes a folder with a file "secret" that anybody may read and write, with a label that containers may not.
+func folder(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join("/srv", name)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	file := filepath.Join(dir, "secret")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, file} {
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, "chcon", "-R", "-t", "container_var_lib_t", dir)
+	return dir
+}
+
+// TestLabelledFolder: a folder labelled for one jail works there and is closed to the next.
+func TestLabelledFolder(t *testing.T) {
 	need(t, "selinux")
 	each(t, func(t *testing.T, runtime string) {
-		volume := docker(t, "volume", "create")
-		t.Cleanup(func() { docker(t, "volume", "rm", "-f", volume) })
-		id := detached(t, runtime, "-v", volume+":/given:Z")
-		eq(t, "exec", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
-		if r := run(t, "docker", "run", "--rm", runtime, "-v", volume+":/theirs", image, "cat", "/theirs/f"); r.code == 0 {
+		dir := folder(t, "labelled")
+		id := detached(t, runtime, "-v", dir+":/given:Z")
+		eq(t, "write and read", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
+		if r := run(t, "docker", "run", "--rm", runtime, "-v", dir+":/theirs", image, "cat", "/theirs/f"); r.code == 0 {
 			t.Errorf("another jail reads it: %s", r)
 		}
 	})

@@ -35,8 +35,9 @@ func (f *Files) Close() {
 // any change (memfd_create(2)): no jail ever holds a file of the host's that is
 // a program (CVE-2019-5736). The step may be run and not read, so that the
 // kernel keeps the process that runs it from being traced or looked into
-// (would_dump in exec.c, since Linux 4.10).
-func Prepare(o *enter.Orders) (_ *Files, err error) {
+// (would_dump in exec.c, since Linux 4.10). label is the SELinux label of the
+// jail's files, or "": another a confined process could neither run nor read.
+func Prepare(o *enter.Orders, label string) (_ *Files, err error) {
 	var f Files
 	defer func() {
 		if err != nil {
@@ -52,10 +53,10 @@ func Prepare(o *enter.Orders) (_ *Files, err error) {
 		return nil, err
 	}
 	defer src.Close()
-	if f[0], err = sealed(Name, unix.MFD_EXEC, 0o111, unix.O_PATH, src); err != nil {
+	if f[0], err = sealed(Name, label, unix.MFD_EXEC, 0o111, unix.O_PATH, src); err != nil {
 		return nil, fmt.Errorf("copying %s: %w", Name, err)
 	}
-	if f[1], err = sealed(Name+" orders", unix.MFD_NOEXEC_SEAL, 0o400, unix.O_RDONLY, readerOf(o.Encode())); err != nil {
+	if f[1], err = sealed(Name+" orders", label, unix.MFD_NOEXEC_SEAL, 0o400, unix.O_RDONLY, readerOf(o.Encode())); err != nil {
 		return nil, fmt.Errorf("writing the orders of %s: %w", Name, err)
 	}
 	return &f, nil
@@ -116,7 +117,7 @@ func (r *reader) Read([]byte) (int, error) { return 0, io.EOF }
 
 // sealed copies a file into memory that nothing can change any more, and opens
 // it again in the way the jail may have it.
-func sealed(name string, kind uint, mode uint32, how int, from io.Reader) (*os.File, error) {
+func sealed(name, label string, kind uint, mode uint32, how int, from io.Reader) (*os.File, error) {
 	const base = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, int(base|kind))
 	if err == unix.EINVAL { // before Linux 6.3
@@ -132,6 +133,11 @@ func sealed(name string, kind uint, mode uint32, how int, from io.Reader) (*os.F
 	}
 	if err := unix.Fchmod(fd, mode); err != nil && kind != unix.MFD_NOEXEC_SEAL {
 		return nil, fmt.Errorf("fchmod: %w", err)
+	}
+	if label != "" {
+		if err := unix.Fsetxattr(fd, "security.selinux", append([]byte(label), 0), 0); err != nil {
+			return nil, fmt.Errorf("SELinux label %s: %w", label, err)
+		}
 	}
 	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
