@@ -53,19 +53,17 @@ func TestLimitFiles(t *testing.T) {
 		once    bool // over one delegate
 		want    map[string]string
 	}{
-		{"defaults", nil, false, map[string]string{"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
+		{"defaults", nil, false, map[string]string{"io.max": "", "pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
 		{"tighter", []string{"--pids-limit", "77", "-m", "64m", "--cpus", "0.5"}, false, map[string]string{
 			"pids.max": "77", "memory.max": fmt.Sprint(memory), "memory.swap.max": "0", "cpu.max": "50000 100000"}},
 		{"swap refused", []string{"-m", "64m", "--memory-swap", "1g"}, true, map[string]string{
 			"memory.max": fmt.Sprint(memory), "memory.swap.max": "0"}},
 		{"none asked", []string{"--pids-limit", "-1", "--memory-swap", "-1"}, true, map[string]string{
 			"pids.max": "1024", "memory.swap.max": "0"}},
-		{"more asked", []string{"--pids-limit", "100000"}, true, map[string]string{"pids.max": "1024"}},
 		{"privileged", []string{"--privileged"}, true, map[string]string{
 			"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
 		{"a writable folder", []string{"-v", work + ":/work"}, false, map[string]string{
 			"io.max": disk(t, work) + " rbps=419430400 wbps=209715200 riops=max wiops=max"}},
-		{"a read-only folder", []string{"-v", work + ":/work:ro"}, true, map[string]string{"io.max": ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, runtime string) {
@@ -141,6 +139,9 @@ func TestGroupFromInside(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		ids := map[string]string{"": aJail(t, runtime)}
 		for _, option := range []string{"--privileged", "--cgroupns=host"} {
+			if runtime != "--runtime="+runtimes[0] {
+				break // the delegate has no say in it
+			}
 			ids[option] = detached(t, runtime, option)
 		}
 		for what, id := range ids {

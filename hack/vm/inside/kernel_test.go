@@ -50,6 +50,9 @@ func TestImageOwners(t *testing.T) {
 		if len(f) < 4 || f[1] != "1048576" || f[2] > "200" && len(f[2]) > 3 {
 			t.Errorf("the throw-away layer: %q, want 1048576 KiB and next to nothing used", lines[len(lines)-1])
 		}
+		if runtime != "--runtime="+runtimes[0] {
+			return // the delegate has no say in it
+		}
 		// Read by somebody else than its owner.
 		if r := run(t, "docker", "run", "--rm", runtime, "-u", "1000", image, "cat", "/etc/image-secret"); r.code == 0 {
 			t.Error("uid 1000 reads root's file")

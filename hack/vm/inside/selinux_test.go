@@ -26,8 +26,8 @@ func TestLabel(t *testing.T) {
 	each(t, func(t *testing.T, runtime string) {
 		seen := map[string]string{}
 		for _, options := range [][]string{
-			nil, {}, {"--privileged"}, {"--security-opt", "label=disable"}, {"--security-opt", "label=type:spc_t"},
-			{"--security-opt", "label=type:unconfined_t"}, {"--pid=host"}, {"--ipc=host"},
+			nil, {"--privileged"}, {"--pid=host"}, {"--security-opt", "label=disable"}, {"--security-opt", "label=type:spc_t"},
+			{"--security-opt", "label=type:unconfined_t"},
 		} {
 			if runtime != "--runtime="+runtimes[0] && len(options) == 2 {
 				continue // the delegate has no say in it
@@ -45,12 +45,22 @@ func TestLabel(t *testing.T) {
 				t.Errorf("%q and %q share the categories %s", what, other, m[1])
 			}
 			seen[m[1]] = what
-			eq(t, what+" exec --privileged", label(t, "--privileged", "-u", "0", id), first)
-			root := rootLabel.FindStringSubmatch(docker(t, "exec", id, "mount"))
-			if root == nil || !fileLabel.MatchString(root[1]) || !strings.HasSuffix(root[1], m[1]) {
+			// What an exec has, and what it can do with that.
+			got := docker(t, "exec", "--privileged", "-u", "0", id, "sh", "-c", `
+				echo 1 > /new && echo 2 > /tmp/new && echo 3 > /dev/shm/new && cat /new /tmp/new /dev/shm/new
+				grep -o -m 1 localhost /etc/hosts
+				cat /proc/self/attr/current; echo
+				mount`)
+			says := strings.SplitN(got, "\n", 6)
+			if len(says) < 6 {
+				t.Errorf("%q: exec says %q", what, got)
+				continue
+			}
+			eq(t, what+" files", strings.Join(says[:4], " "), "1 2 3 localhost")
+			eq(t, what+" exec", strings.TrimRight(says[4], "\x00"), first)
+			if root := rootLabel.FindStringSubmatch(says[5]); root == nil || !fileLabel.MatchString(root[1]) || !strings.HasSuffix(root[1], m[1]) {
 				t.Errorf("%q: the root's label: %q", what, root)
 			}
-			eq(t, what+" writes", docker(t, "exec", id, "sh", "-c", "echo 1 > /new && echo 2 > /tmp/new && echo 3 > /dev/shm/new && cat /new /tmp/new /dev/shm/new && grep -o -m 1 localhost /etc/hosts"), "1\n2\n3\nlocalhost")
 		}
 	})
 }
