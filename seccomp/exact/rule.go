@@ -94,36 +94,39 @@ func rulesOf(s *specs.LinuxSyscall) ([]rule, error) {
 	}
 	var seen [6]bool
 	twice := false
-	both := [][]test{nil}
-	var each [][]test
 	for _, a := range s.Args {
 		if a.Index >= uint(len(seen)) {
 			return nil, fmt.Errorf("argument %d", a.Index)
 		}
+		twice = twice || seen[a.Index]
+		seen[a.Index] = true
+	}
+	sets := [][]test{nil}
+	if twice {
+		sets = nil
+	}
+	for _, a := range s.Args {
 		alt, err := compare(a, allows)
 		if err != nil {
 			return nil, err
 		}
-		twice = twice || seen[a.Index]
-		seen[a.Index] = true
-		each = append(each, alt...)
-		if len(alt) == 1 && len(both) == 1 {
-			both[0] = append(both[0], alt[0]...)
-			continue
-		}
-		next := make([][]test, 0, len(both)*len(alt))
-		for _, x := range both {
-			for _, y := range alt {
-				next = append(next, append(x[:len(x):len(x)], y...))
+		switch {
+		case twice:
+			sets = append(sets, alt...)
+		case len(alt) == 1 && len(sets) == 1:
+			sets[0] = append(sets[0], alt[0]...)
+		default:
+			next := make([][]test, 0, len(sets)*len(alt))
+			for _, x := range sets {
+				for _, y := range alt {
+					next = append(next, append(x[:len(x):len(x)], y...))
+				}
 			}
+			sets = next
 		}
-		both = next
 	}
-	if twice {
-		both = each
-	}
-	out := make([]rule, len(both))
-	for i, t := range both {
+	out := make([]rule, len(sets))
+	for i, t := range sets {
 		out[i] = rule{tests: t, ret: ret, rank: rank}
 	}
 	return out, nil
