@@ -79,6 +79,7 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
+	CGO_ENABLED=1 $(GO) vet -tags libseccomp ./cmd/agentjail
 	$(GO) run $(STATICCHECK) ./...
 
 clean: ## remove what was built

@@ -114,11 +114,7 @@ rules:
 			case known && !value:
 				continue rules
 			case known && keep == nil:
-				keep = append(keep, r.tests[:i]...)
-				keep = slices.Clip(keep)
-				if keep == nil {
-					keep = []test{}
-				}
+				keep = append(make([]test, 0, len(r.tests)-1), r.tests[:i]...)
 			case !known && keep != nil:
 				keep = append(keep, x)
 			}
@@ -222,17 +218,25 @@ func at(rules []rule, word uint8, v uint32) []rule {
 	out := make([]rule, 0, 4)
 rules:
 	for _, r := range rules {
-		n := 0
-		for _, t := range r.tests {
+		rest, first := 0, 0 // tests of other words, and where they begin
+		for i, t := range r.tests {
 			switch {
 			case t.word != word:
-				n++
+				if rest == 0 {
+					first = i
+				}
+				rest++
 			case !t.has(v):
 				continue rules
 			}
 		}
-		if n < len(r.tests) {
-			keep := make([]test, 0, n)
+		switch {
+		case rest == 0:
+			r.tests = nil
+		case first+rest == len(r.tests):
+			r.tests = r.tests[first:]
+		default:
+			keep := make([]test, 0, rest)
 			for _, t := range r.tests {
 				if t.word != word {
 					keep = append(keep, t)
@@ -241,7 +245,7 @@ rules:
 			r.tests = keep
 		}
 		out = append(out, r)
-		if n == 0 {
+		if rest == 0 {
 			break
 		}
 	}

@@ -72,8 +72,8 @@ func Compile(f *specs.LinuxSeccomp) ([]bpf.Insn, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &assembler{memo: make(map[string]target, 256), rev: make([]bpf.Insn, 0, 512)}
-	tree := a.leaves(&calls, def, arch.goarch == "amd64")
+	a := &assembler{memo: make(map[string]target), rev: make([]bpf.Insn, 0, 512)}
+	tree := a.leaves(calls, def, arch.goarch == "amd64")
 	kill := verdictTarget(bpf.RetKillProcess)
 	a.lead(a.search(tree))
 	a.load(0)
@@ -144,13 +144,13 @@ func (a *assembler) search(leaves []leaf) target {
 
 // collect lists a section's rules by the number of the call, in the order in
 // which they answer.
-func collect(f *specs.LinuxSeccomp, goarch string) ([abi.Limit][]rule, error) {
-	var out [abi.Limit][]rule
+func collect(f *specs.LinuxSeccomp, goarch string) (*[abi.Limit][]rule, error) {
+	out := new([abi.Limit][]rule)
 	for i := range f.Syscalls {
 		s := &f.Syscalls[i]
 		rules, err := rulesOf(s)
 		if err != nil {
-			return out, fmt.Errorf("seccomp rule for %v: %w", s.Names, err)
+			return nil, fmt.Errorf("seccomp rule for %v: %w", s.Names, err)
 		}
 		for _, name := range s.Names {
 			nr, ok := abi.Number(name, goarch)

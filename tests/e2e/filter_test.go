@@ -91,7 +91,7 @@ func TestViolationKills(t *testing.T) {
 	for _, rt := range []string{"--runtime=agentjail-kill", "--runtime=agentjail-strict-kill"} {
 		eq(t, rt+": a shell", d.Must("run", "--rm", rt, engine.Busybox, "sh", "-c", "echo a | cat; mkdir /tmp/x && ls /tmp"), "a\nx")
 		id := d.Detached(rt, engine.Busybox, "sleep", "3600")
-		for what, command := range map[string]string{"unshare": "unshare -m true", "mount": "mount -t tmpfs none /mnt", "chroot": "chroot / true"} {
+		for what, command := range map[string]string{"unshare": "unshare -m true", "mount": "mount -t tmpfs none /mnt", "chroot": "chroot / true", "set-id bit": "touch /tmp/f; chmod u+s /tmp/f"} {
 			// The shell's status of a command that SIGSYS ended.
 			eq(t, rt+": "+what, d.Must("exec", id, "sh", "-c", command+" 2>/dev/null; echo $?"), "159")
 		}
