@@ -50,16 +50,6 @@ func (p *proc) open(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// link reads a symbolic link of the process's folder.
-func (p *proc) link(name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(p.dir.Fd()), name, buf)
-	if err != nil {
-		return "", &os.PathError{Op: "readlink", Path: fmt.Sprintf("/proc/%d/%s", p.pid, name), Err: err}
-	}
-	return string(buf[:n]), nil
-}
-
 func (p *proc) read(name string, max int64) (string, error) {
 	f, err := p.open(name, unix.O_RDONLY)
 	if err != nil {
@@ -109,9 +99,6 @@ type process struct {
 	mntNS      uint64
 }
 
-// enterName is the last step's name.
-const enterName = "agentjail-enter"
-
 // who names the process in a finding.
 func (p *process) who() string { return fmt.Sprintf("process %d (%s)", p.pid, p.name) }
 
@@ -146,10 +133,11 @@ func readProcess(p *proc) (*process, error) {
 		return nil, err
 	}
 	out.label = readLabel(p)
-	// The jail's programs may take this name too, but they have all filters: none
-	// is let in without, and none can be taken off.
-	if exe, err := p.link("exe"); err == nil {
-		out.entering = strings.HasPrefix(exe, "/memfd:"+enterName)
+	// The last step's program is the host's root's, whom no file of the jail
+	// belongs to, and nobody may read it.
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(p.dir.Fd()), "exe", &st, 0); err == nil {
+		out.entering = st.Uid == 0 && st.Mode == unix.S_IFREG|0o111
 	}
 	return out, nil
 }

@@ -225,7 +225,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	step, err := throughEnter(j, withOwnProcess(spec), p.facts.Host, second, spec.Linux, p.res.Plan.OwnNetwork)
+	step, err := w.throughEnter(j, withOwnProcess(spec), p.facts.Host, second, spec.Linux, p.res.Plan.OwnNetwork)
 	if err != nil {
 		return err
 	}

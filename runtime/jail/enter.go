@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -28,7 +29,7 @@ import (
 // program, and returns the files that it hands on for it. The process is changed:
 // its program becomes the step's first argument. linux is nil for a further
 // process of a running jail, whose mounts were looked at when it started.
-func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, loopback bool) (*outside.Files, error) {
+func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, loopback bool) (*outside.Files, error) {
 	o := &enter.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
@@ -59,7 +60,7 @@ func throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, 
 		}
 	}
 	without.Orders(o)
-	files, err := outside.Prepare(o, j.MountLabel)
+	files, err := outside.Prepare(w.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +78,9 @@ const maxFilter = 8 * bpf.MaxInsns
 // secondFilter makes the filter that the last step loads: what the jail's filter
 // says, exactly. The delegate's lets pass what the step itself needs, too.
 func secondFilter(dir string, l *specs.Linux) ([]byte, error) {
+	if without.Ring(0) {
+		return nil, nil
+	}
 	prog, err := exact.Compile(l.Seccomp)
 	if err != nil {
 		return nil, fmt.Errorf("compiling the second filter: %w", err)
@@ -120,6 +124,18 @@ func groupLimits(j *state.Jail) []enter.Limit {
 		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory.max", cgroupFolder + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
 	}
 	return out
+}
+
+// programLabel is the SELinux label of the step's program: that of the jail's
+// files, but of no categories, as all jails share it.
+func programLabel(mount string) string {
+	// user:role:type:level, where the level may hold further colons.
+	f := strings.SplitN(mount, ":", 4)
+	if len(f) != 4 {
+		return mount
+	}
+	f[3], _, _ = strings.Cut(f[3], ":")
+	return strings.Join(f, ":")
 }
 
 // label is what the kernel will say of a process that the delegate labels, and

@@ -167,7 +167,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return fmt.Errorf("the jail's second filter: %w", err)
 	}
-	step, err := throughEnter(j, h, facts.Host, second, nil, false)
+	step, err := w.throughEnter(j, h, facts.Host, second, nil, false)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ var attacks = []attack{
 	{"vm.drop_caches", covers},
 	{name: "cgroup release_agent"},
 	{name: "chroot"},
-	{name: "open_by_handle_at"},
+	{name: "host file by its handle"},
 	{name: "kernel log"},
 	{name: "reboot"},
 	{name: "swapon"},

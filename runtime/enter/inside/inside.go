@@ -131,12 +131,12 @@ func setRlimit(r enter.Rlimit) error {
 	return syscall.Setrlimit(int(r.Resource), &syscall.Rlimit{Cur: r.Soft, Max: r.Hard})
 }
 
-// read reads a whole file of at most max bytes from its beginning.
+// read reads to the end of a file of at most max bytes.
 func read(fd, max int) ([]byte, error) {
 	buf := make([]byte, 8192)
 	n := 0
 	for {
-		m, err := unix.Pread(fd, buf[n:], int64(n))
+		m, err := unix.Read(fd, buf[n:])
 		if err == unix.EINTR {
 			continue
 		}

@@ -51,6 +51,9 @@ func run(t *testing.T, orders []byte, dir string, stray *os.File, args ...string
 	if _, err := f.Write(orders); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := f.Seek(0, 0); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.ExtraFiles = []*os.File{prog, f}

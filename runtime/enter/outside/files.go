@@ -5,7 +5,6 @@ package outside
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -31,35 +30,47 @@ func (f *Files) Close() {
 	}
 }
 
-// Prepare makes the files. Both are memory of this jail's alone, sealed against
-// any change (memfd_create(2)): no jail ever holds a file of the host's that is
-// a program (CVE-2019-5736). The step may be run and not read, so that the
-// kernel keeps the process that runs it from being traced or looked into
-// (would_dump in exec.c, since Linux 4.10). label is the SELinux label of the
-// jail's files, or "": another a confined process could neither run nor read.
-func Prepare(o *enter.Orders, label string) (_ *Files, err error) {
+// Prepare makes the files. dir is agentjail's folder of state, where a copy of
+// the program is kept: no jail ever holds a file of the host's that is a program
+// (CVE-2019-5736). The copy can be run and not read, so that the kernel keeps the
+// process that runs it from being traced or looked into (would_dump in exec.c,
+// since Linux 4.10), and a mount of its own that nobody else sees makes it
+// read-only. label is the copy's SELinux label, or "".
+func Prepare(dir, label string, o *enter.Orders) (_ *Files, err error) {
 	var f Files
 	defer func() {
 		if err != nil {
 			f.Close()
 		}
 	}()
-	path, err := Path()
-	if err != nil {
+	if f[0], err = program(dir, label); err != nil {
 		return nil, err
 	}
-	src, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
-	if f[0], err = sealed(Name, label, unix.MFD_EXEC, 0o111, unix.O_PATH, src); err != nil {
-		return nil, fmt.Errorf("copying %s: %w", Name, err)
-	}
-	if f[1], err = sealed(Name+" orders", label, unix.MFD_NOEXEC_SEAL, 0o400, unix.O_RDONLY, readerOf(o.Encode())); err != nil {
+	if f[1], err = pipe(o.Encode()); err != nil {
 		return nil, fmt.Errorf("writing the orders of %s: %w", Name, err)
 	}
 	return &f, nil
+}
+
+// pipe returns the reading end of a pipe that holds data and has no other end. A
+// security module lets a jail read its engine's pipes; it need not let it read
+// other files.
+func pipe(data []byte) (*os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	r, w := os.NewFile(uintptr(fds[0]), "orders"), os.NewFile(uintptr(fds[1]), "orders")
+	defer w.Close()
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, len(data)); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("making a pipe of %d bytes: %w", len(data), err)
+	}
+	if _, err := w.Write(data); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
 }
 
 // Path is where the step is expected: beside the running program.
@@ -102,50 +113,4 @@ func open(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-type reader struct{ b []byte }
-
-func readerOf(b []byte) *reader { return &reader{b} }
-
-func (r *reader) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(r.b)
-	return int64(n), err
-}
-
-func (r *reader) Read([]byte) (int, error) { return 0, io.EOF }
-
-// sealed copies a file into memory that nothing can change any more, and opens
-// it again in the way the jail may have it.
-func sealed(name, label string, kind uint, mode uint32, how int, from io.Reader) (*os.File, error) {
-	const base = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate(name, int(base|kind))
-	if err == unix.EINVAL { // before Linux 6.3
-		fd, err = unix.MemfdCreate(name, base)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("memfd_create: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	if _, err := io.Copy(f, from); err != nil {
-		return nil, err
-	}
-	if err := unix.Fchmod(fd, mode); err != nil && kind != unix.MFD_NOEXEC_SEAL {
-		return nil, fmt.Errorf("fchmod: %w", err)
-	}
-	if label != "" {
-		if err := unix.Fsetxattr(fd, "security.selinux", append([]byte(label), 0), 0); err != nil {
-			return nil, fmt.Errorf("SELinux label %s: %w", label, err)
-		}
-	}
-	seals := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, fmt.Errorf("sealing: %w", err)
-	}
-	again, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), how|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(again), name), nil
 }

@@ -1,0 +1,116 @@
+package outside
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter"
+)
+
+// beside builds the step beside this test's program, where Prepare looks.
+func beside(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the step's program must be root's")
+	}
+	path, err := Path()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "agentjail.dev/cmd/agentjail-enter")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { os.Remove(path) })
+}
+
+// TestPrepare: the jail gets a copy of the program, made once, that can be run
+// and neither read nor changed, and its orders.
+func TestPrepare(t *testing.T) {
+	beside(t)
+	dir := t.TempDir()
+	o := &enter.Orders{UID: 7}
+	f, err := Prepare(dir, "", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	fd := int(f[0].Fd())
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Mode != unix.S_IFREG|0o111 || st.Uid != 0 {
+		t.Errorf("the program has mode %o of uid %d, want %o of root", st.Mode, st.Uid, unix.S_IFREG|0o111)
+	}
+	if _, err := unix.Read(fd, make([]byte, 1)); err != unix.EBADF {
+		t.Errorf("reading the program: %v, want EBADF", err)
+	}
+	// Root may open it; the mount is read-only all the same.
+	if _, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC, 0); err != unix.EROFS {
+		t.Errorf("opening the program for writing: %v, want EROFS", err)
+	}
+	again, err := Prepare(dir, "", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	var st2 unix.Stat_t
+	if err := unix.Fstat(int(again[0].Fd()), &st2); err != nil {
+		t.Fatal(err)
+	}
+	if st2.Ino != st.Ino {
+		t.Error("the program was copied twice")
+	}
+	names, err := os.ReadDir(dir)
+	if err != nil || len(names) != 1 {
+		t.Errorf("left in the folder: %v, %v", names, err)
+	}
+	// A copy of an old version goes when the next is made.
+	old := filepath.Join(dir, "enter-0123456789abcdef")
+	if err := os.WriteFile(old, nil, 0o111); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*age)); err != nil {
+		t.Fatal(err)
+	}
+	prune(dir)
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || left[0].Name() != names[0].Name() {
+		t.Errorf("after an old one was removed: %v, %v", left, err)
+	}
+	// What is not the copy is not taken for it.
+	if err := os.Chmod(filepath.Join(dir, names[0].Name()), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Prepare(dir, "", o); err == nil || !strings.Contains(err.Error(), "not the copy") {
+		t.Errorf("with another mode: %v", err)
+	}
+	data := make([]byte, 1<<16)
+	n, err := f[1].Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := enter.Decode(data[:n]); err != nil || got.UID != 7 {
+		t.Errorf("the orders say %+v, %v", got, err)
+	}
+}
+
+func BenchmarkPrepare(b *testing.B) {
+	beside(b)
+	dir := b.TempDir()
+	for b.Loop() {
+		f, err := Prepare(dir, "", &enter.Orders{Filter: make([]byte, 4096)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		f.Close()
+	}
+}
