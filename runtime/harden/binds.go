@@ -14,10 +14,6 @@ import (
 
 // bind decides on one bind mount.
 func bind(p *pass, i int, m *specs.Mount) {
-	if isCPUs(m) {
-		*m = cpuMount()
-		return
-	}
 	var f *source.Fact
 	if i < len(p.f.Sources) {
 		f = p.f.Sources[i]
@@ -53,6 +49,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 			readOnly = true
 			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
 		}
+		b.Copy = f.Kind == source.File && p.plan.OwnNetwork && ofNetwork(path.Clean(m.Destination))
 	case f.System, names:
 		// What every user of the host can read, and nothing else of root's.
 		b.Owner = OwnerNone
@@ -86,6 +83,13 @@ func bind(p *pass, i int, m *specs.Mount) {
 	m.Type, m.Options = "bind", opts
 	b.ReadOnly = readOnly
 	p.plan.Binds = append(p.plan.Binds, b)
+}
+
+// ofNetwork names the engine's files whose folder on the host need not show in
+// the jail's mount table: they are about a network that is empty, so that the
+// jail misses nothing when the engine changes them later.
+func ofNetwork(at string) bool {
+	return at == "/etc/hosts" || at == "/etc/hostname" || at == "/etc/resolv.conf"
 }
 
 // hostOnes are what engines mount from the host at the same place when a

@@ -81,3 +81,47 @@ func Summary(r *report.Report) string {
 	}
 	return strings.Join(fields, ", ")
 }
+
+// Updated is what a jail's limits are after an update, as far as they size it:
+// memory and processors.
+func Updated(was, update *specs.LinuxResources) *specs.LinuxResources {
+	out := cloneResources(was)
+	if out == nil {
+		out = new(specs.LinuxResources)
+	}
+	if update == nil {
+		return out
+	}
+	if m := update.Memory; m != nil {
+		if out.Memory == nil {
+			out.Memory = new(specs.LinuxMemory)
+		}
+		set(&out.Memory.Limit, m.Limit)
+		set(&out.Memory.Swap, m.Swap)
+	}
+	if c := update.CPU; c != nil {
+		if out.CPU == nil {
+			out.CPU = new(specs.LinuxCPU)
+		}
+		set(&out.CPU.Quota, c.Quota)
+		set(&out.CPU.Period, c.Period)
+		if c.Cpus != "" {
+			out.CPU.Cpus = c.Cpus
+		}
+	}
+	for k, v := range update.Unified {
+		if out.Unified == nil {
+			out.Unified = map[string]string{}
+		}
+		out.Unified[k] = v
+	}
+	return out
+}
+
+// set takes what is given.
+func set[T any](to **T, from *T) {
+	if from != nil {
+		v := *from
+		*to = &v
+	}
+}

@@ -79,12 +79,15 @@ type Plan struct {
 
 // Bind is how one bind mount is to be staged.
 type Bind struct {
-	Index    int    `json:"index"` // in the hardened Spec.Mounts
-	ReadOnly bool   `json:"readOnly"`
-	NoExec   bool   `json:"noExec"`
-	Flat     bool   `json:"flat"` // without what is mounted below it
-	Owner    Owner  `json:"owner"`
-	Source   string `json:"source"`
+	Index    int  `json:"index"` // in the hardened Spec.Mounts
+	ReadOnly bool `json:"readOnly"`
+	NoExec   bool `json:"noExec"`
+	Flat     bool `json:"flat"` // without what is mounted below it
+	// Copy says that the jail gets a copy of the file, not the file: its mount
+	// table then does not show the file's place on the host.
+	Copy   bool   `json:"copy,omitempty"`
+	Owner  Owner  `json:"owner"`
+	Source string `json:"source"`
 }
 
 // Owner says whose files of a bind mount the jail may own.

@@ -287,16 +287,11 @@ func (j *judge) mounts() {
 		case "tmpfs":
 			j.tmpfs(i, m, e, say)
 		case "bind":
-			if i >= len(j.in.Mounts) && m.Source != "/sys/devices/system/cpu" {
-				say("from nowhere")
-			}
 		default:
 			say("type %q", m.Type)
 		}
 		if i >= len(j.in.Mounts) {
-			if m.Destination != "/sys/devices/system/cpu" || !e.flags["ro"] {
-				say("from nowhere")
-			}
+			say("from nowhere")
 			continue
 		}
 		was := j.in.Mounts[i]
@@ -351,7 +346,7 @@ func (j *judge) binds() {
 		planned[b.Index] = b
 	}
 	for i, m := range j.out.Mounts {
-		if m.Type != "bind" || m.Source == "/sys/devices/system/cpu" && m.Destination == m.Source {
+		if m.Type != "bind" {
 			continue
 		}
 		b, ok := planned[i]

@@ -38,7 +38,7 @@ var fsRules = map[string]fsRule{
 		"hidepid": oneOf("0", "1", "2", "4", "off", "noaccess", "invisible", "ptraceable"),
 		"subset":  oneOf("pid"),
 	}},
-	"sysfs":   {at: "/sys", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: emptySys},
+	"sysfs":   {at: "/sys", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: ownSys},
 	"cgroup":  {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
 	"cgroup2": {at: "/sys/fs/cgroup", flags: []string{"nosuid", "noexec", "nodev", "ro"}, harden: saidReadOnly},
 	"devpts": {at: "/dev/pts", flags: []string{"nosuid", "noexec", "newinstance"}, keep: []string{"newinstance"}, data: map[string]dataRule{
@@ -58,13 +58,7 @@ func anyValue(*pass, string) bool { return true }
 // mounts hardens every mount in the spec's order, which engines rely on.
 func mounts(p *pass) {
 	ms := p.spec.Mounts
-	own := 0
-	for i := range ms {
-		if isCPUs(&ms[i]) {
-			own++
-		}
-	}
-	if len(ms)-own > p.pol.Limits.Mounts {
+	if len(ms) > p.pol.Limits.Mounts {
 		p.refuse("mounts: %d, and policy allows %d (limits.mounts)", len(ms), p.pol.Limits.Mounts)
 		return
 	}
@@ -84,7 +78,6 @@ func mounts(p *pass) {
 			filesystem(p, m)
 		}
 	}
-	processors(p)
 	essential(p)
 }
 

@@ -33,7 +33,6 @@ func goodDemands() *demands {
 				ThrottleReadBpsDevice: []specs.LinuxThrottleDevice{throttled(8, 0)}, ThrottleWriteBpsDevice: []specs.LinuxThrottleDevice{throttled(8, 0)},
 			}},
 		},
-		layer: "/run/agentjail/jails/k/layer",
 		report: &report.Report{Changes: []report.Change{
 			{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no module"},
 			{Ring: report.Kernel, Kind: report.Lost, Field: "linux.seccomp", Was: "unconfined", Now: "profile default", Why: "w"},
@@ -74,7 +73,7 @@ func goodSeen(d *demands) *seen {
 		uidMap: d.jail.IDs.UIDs, gidMap: d.jail.IDs.GIDs,
 		namespaces: map[string]Namespace{},
 		offsets:    map[string]int64{"boottime": -4990, "monotonic": -4890},
-		mounts: mountsOf(`1 0 0:46 / / rw,nosuid,nodev - overlay agentjail rw,lowerdir=.,upperdir=/run/agentjail/jails/k/layer/upper,workdir=/x
+		mounts: mountsOf(`1 0 0:46 / / rw,nosuid,nodev - overlay agentjail rw,lowerdir=.,upperdir=../upper,workdir=../work
 2 1 0:72 / /proc rw,nosuid,nodev,noexec - proc proc rw
 3 1 0:73 / /dev rw,nosuid - tmpfs tmpfs rw,size=65536k,nr_inodes=16384
 4 3 0:74 / /dev/pts rw,nosuid,noexec - devpts devpts rw
@@ -87,7 +86,7 @@ func goodSeen(d *demands) *seen {
 11 1 8:1 /home/ann/work /work rw,nosuid,nodev,idmapped - ext4 /dev/sda1 rw
 12 1 8:1 /var/lib/docker/containers/x/hosts /etc/hosts ro,nosuid,nodev - ext4 /dev/sda1 rw
 13 3 0:74 /0 /dev/console rw,nosuid,noexec - devpts devpts rw
-14 1 0:20 /devices/system/cpu /sys/devices/system/cpu ro,nosuid,nodev,noexec - sysfs sysfs rw
+14 2 0:81 /proc.meminfo /proc/meminfo ro,nosuid,nodev,noexec - tmpfs agentjail rw,size=8192k,nr_inodes=16384
 `),
 		hostDevs: map[string]bool{"8:1": true, "0:6": true, "0:5": true, "0:32": true, "0:20": true, "0:46": true},
 		rootSize: uint64(d.jail.Policy.Root.Size), rootFiles: uint64(d.jail.Policy.Root.Inodes),
@@ -102,7 +101,7 @@ func goodSeen(d *demands) *seen {
 			},
 			programs: -1,
 		},
-		sameAsHost: []string{"boot id"},
+		told: []Told{{Path: "sysinfo(2)", Tells: "load"}}, ways: 100,
 	}
 	for i, k := range kinds {
 		n := Namespace{Jail: 11 + uint64(i), Host: 101 + uint64(i), Owner: 11}
@@ -198,6 +197,7 @@ var damages = []damage{
 	{"root", "the engine's own overlay", func(_ *demands, s *seen) {
 		s.mounts[0].super = []string{"rw", "upperdir=/var/lib/docker/overlay2/x/diff"}
 	}, Broken, "/var/lib/docker"},
+	{"root", "another program's overlay", func(_ *demands, s *seen) { s.mounts[0].source = "overlay" }, Broken, "../upper"},
 	{"root", "no upper folder", func(_ *demands, s *seen) { s.mounts[0].super = []string{"rw"} }, Broken, "nowhere known"},
 	{"root", "with set-id", func(_ *demands, s *seen) { s.mounts[0].options = []string{"rw", "nodev"} }, Broken, "nosuid"},
 	{"root", "too large", func(_ *demands, s *seen) { s.rootSize++ }, Broken, ""},
@@ -234,7 +234,7 @@ var damages = []damage{
 		s.mount("/sys").options, s.mount("/sys").super = []string{"rw", "nosuid", "nodev", "noexec"}, []string{"rw"}
 	}, Broken, "/sys is without ro"},
 	{"kernel's files", "the host's sysfs", func(_ *demands, s *seen) { s.mount("/sys").dev = "0:20" }, Broken, "/sys is the host's sysfs"},
-	{"kernel's files", "another part of sysfs", func(_ *demands, s *seen) { s.mount("/sys/devices/system/cpu").root = "/block" }, Broken, "/block"},
+	{"kernel's files", "a part of the host's sysfs", add("90 1 0:20 /devices/system/cpu /sys/devices/system/cpu ro,nosuid,nodev,noexec - sysfs sysfs rw"), Broken, "/devices/system/cpu"},
 	{"kernel's files", "all control groups", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").root = "/" }, Broken, "cgroup"},
 	{"kernel's files", "another jail's group", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").root = "/other" }, Broken, "/other"},
 	{"kernel's files", "its group writable", func(_ *demands, s *seen) {

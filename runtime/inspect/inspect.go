@@ -57,8 +57,9 @@ type Result struct {
 	Namespaces map[string]Namespace `json:"namespaces"`
 	// Lost are the grants that the bundle asked for and did not get.
 	Lost []report.Change `json:"lost,omitempty"`
-	// SameAsHost names what the jail can read that is the host's own.
-	SameAsHost []string `json:"sameAsHost,omitempty"`
+	// Told is what the jail can still learn of the host, of Ways that are known.
+	Told []Told `json:"told,omitempty"`
+	Ways int    `json:"ways"`
 }
 
 // ErrNotRunning says that there is no process to look at.
@@ -143,14 +144,13 @@ func running(s state.Store, j *state.Jail) error {
 // demands is what the jail is held against.
 type demands struct {
 	jail   *state.Jail
-	layer  string // folder of the throw-away layer on the host
 	report *report.Report
 	spec   *specs.Spec // the hardened one, or nil
 	host   host.Facts
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
-	d := &demands{jail: j, layer: filepath.Join(s.Dir(j.Key), "layer"), host: host.Read()}
+	d := &demands{jail: j, host: host.Read()}
 	// Neither is needed to judge: without them there is only less to say.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)
@@ -176,7 +176,7 @@ func (d *demands) missing(field string) (why string, ok bool) {
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
 		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, Processes: len(s.processes) + s.more, Holds: true,
-		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), SameAsHost: s.sameAsHost,
+		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), Told: s.told, Ways: s.ways,
 	}
 	for _, c := range checks {
 		o := c.run(d, s)

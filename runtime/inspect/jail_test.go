@@ -133,6 +133,9 @@ func bundleOf(t *testing.T, script string, change func(*specs.Spec)) string {
 	return dir
 }
 
+// The main thread is kept out of other namespaces: it is /proc/self.
+func init() { runtime.LockOSThread() }
+
 var store = state.Store{Root: state.DefaultRoot}
 
 // jailNumber tells the jails of one test program apart.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 	"strconv"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -46,7 +45,8 @@ type seen struct {
 	rootFiles  uint64
 	paths      map[string]pathState // masked and read-only paths
 	cgroup     cgroupState
-	sameAsHost []string
+	told       []Told // what is still the host's
+	ways       int    // of how many that could be
 }
 
 // maxProcesses bounds how many processes are looked at; policy's limit on them
@@ -80,7 +80,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 		{"paths", func() error { return s.lookPaths(p, d) }},
 		{"control groups", func() error { return s.cgroup.look(first.cgroups) }},
 		{"processes", func() error { return s.lookProcesses(first) }},
-		{"what is the host's", func() error { return s.lookHost(p) }},
+		{"what is the host's", func() error { return s.lookHost(p, first) }},
 	} {
 		if err := step.do(); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
@@ -410,78 +410,4 @@ func mapped(ms []specs.LinuxIDMapping, id uint32) bool {
 		}
 	}
 	return false
-}
-
-// A hostFact is something about the host that a jail may be able to read.
-type hostFact struct {
-	name, path string
-	// line is the part that counts, by its beginning; "" is all of it.
-	line string
-}
-
-var hostFacts = []hostFact{
-	{"boot id", "/proc/sys/kernel/random/boot_id", ""},
-	{"kernel version", "/proc/version", ""},
-	{"kernel command line", "/proc/cmdline", ""},
-	{"processor model", "/proc/cpuinfo", "model name"},
-	{"amount of memory", "/proc/meminfo", "MemTotal"},
-	{"disks", "/proc/partitions", ""},
-	{"drivers", "/proc/devices", ""},
-}
-
-// lookHost compares what the jail reads with what the host does.
-func (s *seen) lookHost(p *proc) error {
-	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, h := range hostFacts {
-		host, err := os.Open(h.path)
-		if err != nil {
-			continue
-		}
-		ours, err1 := readBounded(host, 1<<20)
-		host.Close()
-		theirs, err2 := readIn(root, h.path)
-		if err1 != nil || err2 != nil {
-			continue
-		}
-		if x := h.part(theirs); x != "" && x == h.part(ours) {
-			s.sameAsHost = append(s.sameAsHost, h.name)
-		}
-	}
-	for _, m := range s.mounts {
-		if strings.HasPrefix(m.value("upperdir"), "/") {
-			s.sameAsHost = append(s.sameAsHost, "path of the layer on the host (in /proc/mounts)")
-			break
-		}
-	}
-	return nil
-}
-
-// readIn reads a regular file of the jail; the image or the jail may have put
-// anything there.
-func readIn(root *os.File, name string) (string, error) {
-	f, err := openIn(root, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return "", errors.New("not a file")
-	}
-	return readBounded(f, 1<<20)
-}
-
-func (h hostFact) part(text string) string {
-	if h.line == "" {
-		return text
-	}
-	for _, l := range strings.Split(text, "\n") {
-		if strings.HasPrefix(l, h.line) {
-			return l
-		}
-	}
-	return ""
 }

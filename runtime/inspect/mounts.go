@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/stage"
 )
 
 // class is what a mount is to the jail.
@@ -50,8 +51,9 @@ func (s *seen) of(c class) []*mount {
 }
 
 // rootLayer: what is written to the root goes to the throw-away layer, an
-// overlay's upper folder in the jail's own state, which has a size and a number
-// of files.
+// overlay's upper folder whose file system has the jail's size and number of
+// files. Where that folder is the mount table does not say, for the jail to
+// read: its sizes tell it from a disk of the host's.
 func rootLayer(d *demands, s *seen) outcome {
 	pol := d.jail.Policy.Root
 	want := fmt.Sprintf("a layer of at most %s and %d files over a read-only image", pol.Size, pol.Inodes)
@@ -64,7 +66,7 @@ func rootLayer(d *demands, s *seen) outcome {
 	switch {
 	case m.fs != "overlay":
 		return broken(want, "%s of the host's, %s", m.fs, m.root)
-	case upper != path.Join(d.layer, "upper"):
+	case m.source != "agentjail" || upper != stage.Upper:
 		return broken(want, "writes go to %s", orNone(upper))
 	}
 	if l := m.lacks("nosuid", "nodev"); len(l) > 0 {
@@ -198,16 +200,11 @@ type kernelRule struct {
 
 var kernelRules = map[string]kernelRule{
 	"proc":    {options: []string{"nosuid", "nodev", "noexec"}},
-	"sysfs":   {options: []string{"nosuid", "nodev", "noexec", "ro"}, part: processorsOnly},
+	"sysfs":   {options: []string{"nosuid", "nodev", "noexec", "ro"}},
 	"cgroup":  {options: []string{"nosuid", "nodev", "noexec", "ro"}, part: ownGroup},
 	"cgroup2": {options: []string{"nosuid", "nodev", "noexec", "ro"}, part: ownGroup},
 	"mqueue":  {options: []string{"nosuid", "nodev", "noexec"}},
 	"devpts":  {options: []string{"nosuid", "noexec"}},
-}
-
-// processorsOnly: of the host's device tree, programs count processors.
-func processorsOnly(_ *seen, m *mount) bool {
-	return m.root == "/devices/system/cpu" && m.point == "/sys/devices/system/cpu"
 }
 
 // ownGroup: the hierarchy is one for all, and the jail sees its own group.

@@ -3,7 +3,6 @@ package inspect
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"agentjail.dev/runtime/internal/printable"
 	"agentjail.dev/runtime/report"
@@ -41,9 +40,13 @@ func (r *Result) Text(w io.Writer) error {
 			p.line("  %s", c)
 		}
 	}
-	if len(r.SameAsHost) > 0 {
-		p.line("of the host, the jail can read")
-		p.line("  %s", strings.Join(r.SameAsHost, ", "))
+	p.line("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Told))
+	for _, t := range r.Told {
+		text := t.Path + ": " + t.Tells
+		if t.Why != "" {
+			text += " (" + t.Why + ")"
+		}
+		p.line("  open     %s", text)
 	}
 	switch {
 	case tally[Broken] > 0:

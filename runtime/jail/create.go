@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -23,6 +24,7 @@ import (
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/views"
 	"agentjail.dev/seccomp"
 )
 
@@ -197,13 +199,18 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 
 	done = w.station("stage")
 	p.res.Plan.Plain = o.PlainRoot
+	machine := views.ReadHost()
+	own := views.For(spec.Linux.Resources, machine, views.NewBootID(), time.Now())
+	j.Born = own.Born.Unix()
 	st, err := stage.Stage(stage.Request{
 		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs,
+		Single: views.Single(own, machine), Sys: views.Sys(own, machine),
 	})
 	if err != nil {
 		return err
 	}
-	defer st.Root.Close()
+	defer st.Close()
+	j.ViewsDev = st.ViewsDev
 	for _, n := range st.Notes {
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
@@ -225,7 +232,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	step, err := w.throughEnter(j, withOwnProcess(spec), p.facts.Host, second, spec.Linux, p.res.Plan.OwnNetwork)
+	step, err := w.throughEnter(j, withOwnProcess(spec), p.facts.Host, second, spec.Linux, st.Viewed(), p.res.Plan.OwnNetwork)
 	if err != nil {
 		return err
 	}
@@ -271,7 +278,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		err = tty.receive()
 	}
 	if err == nil {
-		err = w.settle(o, j, spec, st.Places)
+		err = w.settle(o, j, spec, st)
 	}
 	if err != nil {
 		w.abandon(d, j)
@@ -317,7 +324,7 @@ func withOwnProcess(s *specs.Spec) *specs.Process {
 
 // settle records the jail's first process and looks at it from outside before
 // anything of the image has run.
-func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, places []string) error {
+func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage.Staged) error {
 	pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile))
 	if err != nil {
 		return fmt.Errorf("the delegate left no pid: %w", err)
@@ -330,15 +337,15 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, places []
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	// Read once: a jail has a hundred mounts. What follows adds none.
+	// Read once: a jail has a hundred mounts. What follows only adds views.
 	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
 		return fmt.Errorf("the jail's mounts: %w", err)
 	}
-	if err := checkPlaces(spec, places, string(mountinfo)); err != nil {
+	if err := checkPlaces(spec, st.Places, string(mountinfo)); err != nil {
 		return err
 	}
-	if err := settleMounts(pid, string(mountinfo)); err != nil {
+	if err := settleMounts(pid, string(mountinfo), st); err != nil {
 		return err
 	}
 	if err := checkCwdInside(pid, string(mountinfo)); err != nil {

@@ -3,7 +3,6 @@ package jail
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/views"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/exact"
@@ -28,8 +28,9 @@ import (
 // throughEnter has the delegate start the last step in the place of a process's
 // program, and returns the files that it hands on for it. The process is changed:
 // its program becomes the step's first argument. linux is nil for a further
-// process of a running jail, whose mounts were looked at when it started.
-func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, loopback bool) (*outside.Files, error) {
+// process of a running jail, whose mounts were looked at when it started; viewed
+// are the paths of the jail's views.
+func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*outside.Files, error) {
 	o := &enter.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
@@ -42,11 +43,11 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 			Devices: slices.Concat(ownDevices, j.Policy.Devices.Allow),
 		},
 		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
-		CPUs:             processors(j.Limits), Seed: seed(j.Key),
+		CPUs:             uint32(views.CPUs(j.Limits, f.CPUs)), Seed: seed(j.Key),
 		Filter: filter,
 	}
 	if linux != nil {
-		o.Masked, o.ReadOnly = linux.MaskedPaths, linux.ReadonlyPaths
+		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
 	}
 	o.LabelFile, o.Label = label(p)
 	var early []specs.POSIXRlimit
@@ -153,15 +154,6 @@ func label(p *specs.Process) (file, want string) {
 		return "/proc/self/attr/current", p.SelinuxLabel
 	}
 	return "", ""
-}
-
-// processors is how many processors' worth of time a limit gives, or 0 for no
-// limit.
-func processors(r *specs.LinuxResources) uint32 {
-	if r == nil || r.CPU == nil || r.CPU.Quota == nil || r.CPU.Period == nil || *r.CPU.Quota <= 0 || *r.CPU.Period == 0 {
-		return 0
-	}
-	return uint32(math.Ceil(float64(*r.CPU.Quota) / float64(*r.CPU.Period)))
 }
 
 // seed spreads jails over the processors.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/stage"
 )
 
 // checkCwdInside refuses a first process whose working directory is on a mount
@@ -30,10 +32,10 @@ func checkCwdInside(pid int, mountinfo string) error {
 }
 
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
-// mounted there by itself without a size.
-func settleMounts(pid int, mountinfo string) error {
+// mounted there by itself without a size, and attaches the jail's views.
+func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
 	paths := uncapped(mountinfo)
-	if len(paths) == 0 {
+	if len(paths) == 0 && len(st.Views) == 0 {
 		return nil
 	}
 	return inMountNS(pid, func() error {
@@ -47,7 +49,7 @@ func settleMounts(pid int, mountinfo string) error {
 				return err
 			}
 		}
-		return nil
+		return st.AttachViews()
 	})
 }
 
@@ -60,7 +62,8 @@ const cgroupFolder = "/sys/fs/cgroup"
 // below a read-only path ("/proc/sys/dev") before it binds that path onto
 // itself, and the copies of the masks are writable; their size of 0 means
 // unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
-// written there.
+// written there. Masks that are a node or a view on a tmpfs of ours are no root
+// of one.
 func uncapped(mountinfo string) []string {
 	var out []string
 	for _, line := range strings.Split(mountinfo, "\n") {
@@ -68,7 +71,7 @@ func uncapped(mountinfo string) []string {
 		if len(f) < 10 || !strings.Contains(line, " - tmpfs ") {
 			continue
 		}
-		mask := strings.HasPrefix(f[4], "/proc/") && !slices.Contains(strings.Split(f[5], ","), "ro")
+		mask := f[3] == "/" && strings.HasPrefix(f[4], "/proc/") && !slices.Contains(strings.Split(f[5], ","), "ro")
 		if (f[4] == cgroupFolder || mask) && !slices.Contains(out, f[4]) {
 			out = append(out, f[4])
 		}

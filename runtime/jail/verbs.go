@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -19,7 +20,9 @@ import (
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/views"
 )
 
 // errNotOurs is the answer for a container that agentjail did not make: what
@@ -167,7 +170,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return fmt.Errorf("the jail's second filter: %w", err)
 	}
-	step, err := w.throughEnter(j, h, facts.Host, second, nil, false)
+	step, err := w.throughEnter(j, h, facts.Host, second, nil, nil, false)
 	if err != nil {
 		return err
 	}
@@ -244,7 +247,28 @@ func (w *Way) Update(id string, in *specs.LinuxResources) error {
 	if err != nil {
 		return err
 	}
-	return exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t))
+	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
+		return err
+	}
+	return w.resize(j, r)
+}
+
+// resize has the jail's views and its record follow its limits.
+func (w *Way) resize(j *state.Jail, r *specs.LinuxResources) error {
+	j.Limits = harden.Updated(j.Limits, r)
+	if err := w.Store.Save(j); err != nil {
+		return err
+	}
+	if j.ViewsDev == 0 || !j.InitAlive() {
+		return nil
+	}
+	machine := views.ReadHost()
+	files := views.Sized(views.For(j.Limits, machine, "", time.Unix(j.Born, 0)), machine)
+	err := stage.RewriteViews(j.ViewsDev, files, func(f func() error) error { return inMountNS(j.InitPid, f) })
+	if err != nil && j.InitAlive() {
+		return fmt.Errorf("telling the jail of its limits: %w", err)
+	}
+	return nil
 }
 
 // ReadResources reads limits in the form of `update --resources`; "-" is

@@ -72,7 +72,7 @@ func mountinfo(t *testing.T) string {
 	}
 	var out []string
 	for line := range strings.Lines(string(data)) {
-		if strings.Contains(line, mountSource) || strings.Contains(line, os.TempDir()+"/Test") {
+		if strings.Contains(line, " "+mountSource+" ") || strings.Contains(line, os.TempDir()+"/Test") {
 			out = append(out, line)
 		}
 	}

@@ -94,9 +94,15 @@ func (s *stager) makeRoot() error {
 	return s.copyUp(low)
 }
 
+// Upper is what a jail's mount table shows as the place of its root's writable
+// layer: relative to the folder of the layers, or of links to them, which are
+// both in the layer's own folder.
+const Upper = "../upper"
+
 // mountOverlay mounts the jail's root over lower folders below dir. Relative
 // names from the layers' parent keep the options within the page that mount(2)
-// reads. This thread's working directory is its own since it has its own mount
+// reads, and the jail's mount table, which shows them, says nothing of where they
+// are. This thread's working directory is its own since it has its own mount
 // namespace.
 func (s *stager) mountOverlay(dir, extra string) error {
 	names := s.layers.names
@@ -129,10 +135,10 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if err != nil {
 		return err
 	}
-	if escaped, err = s.shorten(dir, names, escaped, os.Getpagesize()-optionRoom-len(label)-len(s.layer)*2); err != nil {
+	if escaped, err = s.shorten(dir, names, escaped, os.Getpagesize()-optionRoom-len(label)); err != nil {
 		return err
 	}
-	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + upper + ",workdir=" + filepath.Join(s.layer, "work")
+	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + Upper + ",workdir=../work"
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
 	}

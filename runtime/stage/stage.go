@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/fork"
 	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/views"
 )
 
 // Request says what to stage. Spec is changed: its root and its bind sources
@@ -30,6 +31,8 @@ type Request struct {
 	Plan    harden.Plan
 	Sources []*source.Source // by index of the incoming mounts
 	Rootfs  *os.File         // the engine's root, O_PATH
+	Single  []views.File     // what the jail sees in place of the kernel's files
+	Sys     views.Tree       // what it sees as /sys
 }
 
 // Staged is the result.
@@ -43,6 +46,27 @@ type Staged struct {
 	Places []string
 	// Notes says what was done in another way than usual, and why.
 	Notes []string
+	// Views are to be attached when the delegate has made the jail's mounts.
+	Views []View
+	// ViewsDev is the device number of the file system that they are on.
+	ViewsDev uint64
+}
+
+// Close lets go of what was not attached.
+func (s *Staged) Close() {
+	s.Root.Close()
+	for _, v := range s.Views {
+		v.Tree.Close()
+	}
+}
+
+// Viewed lists the paths of the views.
+func (s *Staged) Viewed() []string {
+	var out []string
+	for _, v := range s.Views {
+		out = append(out, v.Path)
+	}
+	return out
 }
 
 // mountSource is what mount tables show as the source of our mounts.
@@ -73,18 +97,26 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"preparing the root file system", s.makeRoot},
 		{"looking at mount points", s.checkPoints},
 		{"attaching bind mounts", s.attachBinds},
+		{"preparing the jail's views", s.makeViews},
 		{"preparing device nodes", s.makeNodes},
 	} {
 		if err := step.do(); err != nil {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
+	defer func() {
+		if err != nil {
+			for _, v := range s.views {
+				v.Tree.Close()
+			}
+		}
+	}()
 	fd, err := unix.OpenTree(unix.AT_FDCWD, s.root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("cloning the jail's root: %w", err)
 	}
 	r.Spec.Root.Path = s.root
-	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Places: s.places, Notes: s.notes}, nil
+	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev}, nil
 }
 
 // isolate gives the thread a mount namespace of its own. It receives the host's
@@ -110,6 +142,9 @@ type stager struct {
 	layers      layers
 	lower       *os.File         // detached clone of the layers, or nil
 	binds       map[int]*os.File // detached clones by mount index
+	views       []View
+	viewsDev    uint64
+	toView      []toView
 }
 
 func (s *stager) close() {
@@ -158,6 +193,9 @@ func (s *stager) cloneBinds() error {
 		if b.Index >= len(s.Sources) || s.Sources[b.Index] == nil {
 			return fmt.Errorf("bind mount %d has no source", b.Index)
 		}
+		if b.Copy {
+			continue
+		}
 		if err := s.relabel(s.Sources[b.Index]); err != nil {
 			return fmt.Errorf("SELinux label %s of %s: %w", s.Plan.Label, b.Source, err)
 		}
@@ -185,6 +223,9 @@ func (s *stager) relabel(src *source.Source) error {
 // spec there.
 func (s *stager) attachBinds() error {
 	for _, b := range s.Plan.Binds {
+		if b.Copy {
+			continue
+		}
 		at := filepath.Join(s.layer, "m", strconv.Itoa(b.Index))
 		var err error
 		if s.Sources[b.Index].Kind == source.Dir {

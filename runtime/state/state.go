@@ -87,6 +87,11 @@ type Jail struct {
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
 	// MountLabel is the SELinux label of what belongs to the jail.
 	MountLabel string `json:"mountLabel,omitempty"`
+	// ViewsDev is the device number of the file system that holds the jail's
+	// views, and Born when the jail was made, which they say it booted at, in
+	// seconds since 1970.
+	ViewsDev uint64 `json:"viewsDev,omitempty"`
+	Born     int64  `json:"born,omitempty"`
 }
 
 // Store is the folder of all jails' state.

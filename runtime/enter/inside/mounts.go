@@ -70,7 +70,7 @@ func mounts(o *enter.Orders) string {
 		if inDev(m.at) || holdsNothing(m) {
 			continue
 		}
-		if !m.has("nosuid") || !m.has("nodev") {
+		if (!m.has("nosuid") || !m.has("nodev")) && !isNull(m.at) {
 			return "the mount at " + m.at + " lacks nosuid or nodev"
 		}
 	}
@@ -78,7 +78,7 @@ func mounts(o *enter.Orders) string {
 		return "the root is not the throw-away layer"
 	}
 	for _, p := range o.Masked {
-		// A mask is an empty file system or the null device.
+		// A mask is an empty file system, the null device or a file of the jail's.
 		if m := top[p]; m != nil && (m.readOnly() && m.kind == "tmpfs" || isNull(p)) || missing(p) {
 			continue
 		}

@@ -1,0 +1,122 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/views"
+)
+
+// Told is one thing that a jail can learn of its host.
+type Told struct {
+	Path  string `json:"path"`          // where
+	Tells string `json:"tells"`         // what
+	Why   string `json:"why,omitempty"` // why it stays, or what of it shows
+}
+
+// lookHost goes through what containers are known to learn of their hosts from,
+// and notes what is still the host's. It does not compare contents, which change
+// from one moment to the next, but asks where they come from: the kernel's own
+// files, unless a namespace of the jail's answers, or a file of the jail's.
+func (s *seen) lookHost(p *proc, first *process) error {
+	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, e := range views.Table {
+		t := Told{Path: e.Path, Tells: e.Tells}
+		told := false
+		switch e.Becomes {
+		case views.Stays:
+			told, t.Why = !e.AppArmor || !confined(first.label), e.Reads
+		case views.Own:
+			told, t.Why = s.hostOwns(root, e)
+		default:
+			if told, err = kernels(root, e.Path); err != nil {
+				return fmt.Errorf("%s: %w", e.Path, err)
+			}
+		}
+		s.ways++
+		if told {
+			s.told = append(s.told, t)
+		}
+	}
+	return nil
+}
+
+// confined says whether an AppArmor label is in force.
+func confined(label string) bool { return strings.HasSuffix(label, " (enforce)") }
+
+// hostOwns says whether the answer to an entry that is a namespace's, or the
+// image's, is the host's own.
+func (s *seen) hostOwns(root *os.File, e views.Entry) (told bool, why string) {
+	switch e.Of {
+	case "image":
+		ours, err1 := os.ReadFile(e.Path)
+		theirs, err2 := readIn(root, e.Path)
+		return err1 == nil && err2 == nil && theirs != "" && theirs == string(ours), "the same file"
+	case "mnt":
+		why := strings.Join(s.hostFolders(), ", ")
+		return why != "", why
+	}
+	n, ok := s.namespaces[e.Of]
+	return !ok || n.Jail == n.Host, "the host's " + e.Of + " namespace"
+}
+
+// hostFolders are the folders of the host that the jail's mount table shows: of
+// what is mounted from a file system, the place in it, and an overlay's layers.
+func (s *seen) hostFolders() []string {
+	var out []string
+	for i := range s.mounts {
+		m := &s.mounts[i]
+		if s.classOf(m) == hostMount && path.Clean(m.root) != "/" {
+			out = append(out, m.root+" at "+m.point)
+		}
+		for _, key := range []string{"lowerdir", "upperdir", "workdir"} {
+			if v := m.value(key); strings.HasPrefix(v, "/") || strings.Contains(v, ":/") {
+				out = append(out, key+" of "+m.point)
+			}
+		}
+	}
+	return out
+}
+
+// kernels says whether a path of the jail is a file of the kernel's with
+// something in it, or a folder of them.
+func kernels(root *os.File, name string) (bool, error) {
+	f, err := openIn(root, path.Clean(name), unix.O_PATH)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return false, nil
+	case errors.Is(err, unix.ELOOP):
+		return false, nil // a link: what it leads to has a path of its own
+	case err != nil:
+		return false, err
+	}
+	defer f.Close()
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return false, err
+	}
+	return int64(fs.Type) == unix.PROC_SUPER_MAGIC || int64(fs.Type) == unix.SYSFS_MAGIC, nil
+}
+
+// readIn reads a regular file of the jail; the image or the jail may have put
+// anything there.
+func readIn(root *os.File, name string) (string, error) {
+	f, err := openIn(root, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return "", errors.New("not a file")
+	}
+	return readBounded(f, 1<<20)
+}

@@ -1,0 +1,235 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/views"
+	"agentjail.dev/tests/engine"
+)
+
+// TestSizes: programs that size themselves by the machine find the jail's limits.
+func TestSizes(t *testing.T) {
+	d := d(t)
+	if err := d.ImportWork(); err != nil {
+		t.Fatal(err)
+	}
+	id := start(d, "--memory", "256m", "--memory-swap", "256m", "--cpus", "1", engine.Work, "sleep", "3600")
+	for _, c := range []struct{ what, script, want string }{
+		{"free", "free -m | awk '/^Mem:/ {print $2}'", "256"},
+		{"free's swap", "free -m | awk '/^Swap:/ {print $2}'", "0"},
+		{"processors in cpuinfo", "grep -c ^processor /proc/cpuinfo", "1"},
+		{"processors in stat", "grep -c '^cpu[0-9]' /proc/stat", "1"},
+		{"sysconf", "getconf _NPROCESSORS_ONLN", "1"},
+		{"Python's processors", "python3 -c 'import os; print(os.cpu_count(), os.sysconf(\"SC_NPROCESSORS_ONLN\"))'", "1 1"},
+		{"lscpu", "lscpu -p=CPU | grep -vc '^#'", "1"},
+		{"Node's memory", "node -p 'require(\"os\").totalmem()'", "268435456"},
+		{"Node's processors", "node -p 'require(\"os\").cpus().length'", "1"},
+		{"Node's model", "node -p 'require(\"os\").cpus()[0].model.length > 0'", "true"},
+		// Node takes the heap from the control group, where that tells, or else from meminfo.
+		{"Node's heap", "node -p 'require(\"v8\").getHeapStatistics().heap_size_limit <= 512 << 20'", "true"},
+		{"the time of boot is the jail's", "[ $(($(date +%s) - $(awk '/^btime/ {print $2}' /proc/stat))) -lt 600 ] && echo fresh", "fresh"},
+		{"its boot id stays", "a=$(cat /proc/sys/kernel/random/boot_id); [ ${#a} = 36 ] && [ $a = $(cat /proc/sys/kernel/random/boot_id) ] && echo same", "same"},
+	} {
+		eq(t, c.what, sh(d, id, c.script), c.want)
+	}
+	other := start(d, engine.Work, "sleep", "3600")
+	if a, b := sh(d, id, "cat /proc/sys/kernel/random/boot_id"), sh(d, other, "cat /proc/sys/kernel/random/boot_id"); a == b {
+		t.Errorf("two jails have the boot id %s", a)
+	}
+	// The limits change, and so does what is told.
+	if !needsUpdate(d, id) {
+		return
+	}
+	eq(t, "free after an update", sh(d, id, "free -m | awk '/^Mem:/ {print $2}'"), "128")
+	eq(t, "processors after an update", sh(d, id, "getconf _NPROCESSORS_ONLN"), strconv.Itoa(views.CPUs(nil, min(2, views.ReadHost().CPUs))))
+	eq(t, "writing to a view", sh(d, id, "echo x > /proc/meminfo 2>/dev/null || echo refused"), "refused")
+}
+
+// needsUpdate halves the memory and doubles the processors, where the engine can.
+func needsUpdate(d *engine.T, id string) bool {
+	d.Helper()
+	r := d.Docker("update", "--memory", "128m", "--memory-swap", "128m", "--cpus", "2", id)
+	if r.Code != 0 {
+		d.Errorf("%s", r)
+	}
+	return r.Code == 0
+}
+
+// TestSystemTools: what looks at the machine runs without complaint.
+func TestSystemTools(t *testing.T) {
+	d := d(t)
+	if err := d.ImportWork(); err != nil {
+		t.Fatal(err)
+	}
+	id := start(d, engine.Work, "sleep", "3600")
+	for _, tool := range []string{"uptime", "ps -ef", "ps aux", "top -bn1", "free", "lscpu", "df", "df -i", "vmstat", "w", "nproc", "mount", "pgrep sleep"} {
+		if r := d.Docker(append([]string{"exec", id}, strings.Fields(tool)...)...); r.Code != 0 || r.Stderr != "" || r.Stdout == "" {
+			t.Errorf("%s", r)
+		}
+	}
+}
+
+// moving are files that differ from one moment to the next, with a number in each that tells whose they are, whatever
+// the moment: it is the host's if it is near the host's.
+var moving = map[string]*regexp.Regexp{
+	"/proc/meminfo": regexp.MustCompile(`MemTotal: +(\d+)`),
+	"/proc/stat":    regexp.MustCompile(`ctxt (\d+)`),
+	"/proc/vmstat":  regexp.MustCompile(`pgfault (\d+)`),
+	"/proc/uptime":  regexp.MustCompile(`^(\d+)`),
+	"/proc/loadavg": regexp.MustCompile(`/(\d+)`),
+}
+
+// saysNothing are texts that are the same on every machine with nothing to tell: no name, no swap, the root group, no
+// line below the heading.
+var saysNothing = regexp.MustCompile(`^(|\(none\)|Filename Type Size Used Priority|(\d+:\S*:)?/( \d+:\S*:/)*|key shmid [a-z_ ]+|sl local_address [a-z_> -]+|IP address HW type [A-Za-z ]+)$`)
+
+// same says whether what a jail reads at a path is what the host reads there.
+func same(name, theirs, ours string) bool {
+	flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	if r := moving[name]; r != nil {
+		a, b := r.FindStringSubmatch(theirs), r.FindStringSubmatch(ours)
+		if a == nil || b == nil {
+			return false
+		}
+		x, _ := strconv.ParseFloat(a[1], 64)
+		y, _ := strconv.ParseFloat(b[1], 64)
+		return x > y*0.8 && x < y*1.25
+	}
+	return flat(theirs) == flat(ours) && !saysNothing.MatchString(flat(ours))
+}
+
+// hostText is what the host reads at a path: a file's beginning, or a folder's names.
+func hostText(name string) string {
+	name = strings.Replace(name, "/PID/", "/self/", 1)
+	if entries, err := os.ReadDir(name); err == nil {
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return strings.Join(names, "\n")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	buf := make([]byte, 64<<10)
+	n, _ := f.Read(buf)
+	return string(buf[:n])
+}
+
+// TestNothingOfTheHost reads every file that is known to tell of the host, in a jail and on the host: what is the same is
+// told. The score of gVisor, which has a kernel of its own, is 44 of 46.
+func TestNothingOfTheHost(t *testing.T) {
+	d := d(t)
+	id := sleeper(d, "--memory", "256m", "--cpus", "1")
+	var told []string
+	asked := 0
+	for _, e := range views.Table {
+		if !path.IsAbs(e.Path) || strings.Contains(e.Path, "(") || e.Becomes == views.Stays {
+			continue
+		}
+		name := strings.Replace(e.Path, "/PID/", "/self/", 1)
+		text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(sh(d, id, fmt.Sprintf("if [ -d %[1]s ]; then ls -1A %[1]s; else head -c 65536 %[1]s 2>/dev/null; fi | base64", name)), "\n", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked++
+		ours := hostText(e.Path)
+		if same(e.Path, string(text), ours) {
+			told = append(told, e.Path)
+		}
+	}
+	t.Logf("score: %d of %d hidden; told: %v", asked-len(told), asked, told)
+	if asked < 90 || float64(asked-len(told)) < float64(asked)*44/46 {
+		t.Errorf("%d of %d hidden: less than 44 of 46", asked-len(told), asked)
+	}
+	if len(told) > 0 {
+		t.Errorf("told: %v", told)
+	}
+}
+
+// TestMountTable: where the engine keeps the image, the container's files and the host's memory size do not show.
+func TestMountTable(t *testing.T) {
+	d := d(t)
+	id := sleeper(d)
+	text := sh(d, id, "cat /proc/self/mountinfo /proc/self/mounts")
+	host, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := []string{d.Dir, id, id[:12], "/run/agentjail", "/var/", "devtmpfs"}
+	if m := regexp.MustCompile(` /dev .* devtmpfs .*(size=\d+k)`).FindSubmatch(host); m != nil {
+		bad = append(bad, string(m[1]))
+	}
+	for _, line := range strings.Split(text, "\n") {
+		for _, b := range bad {
+			if strings.Contains(line, b) {
+				t.Errorf("%q shows %s", line, b)
+			}
+		}
+	}
+	// Each line's file system has a size of its own.
+	half := views.ReadHost().Memory / 2048
+	for line := range strings.Lines(sh(d, id, "df -k 2>/dev/null")) {
+		if f := strings.Fields(line); len(f) > 1 {
+			if kb, err := strconv.ParseInt(f[1], 10, 64); err == nil && kb > half/10*9 && kb < half/10*11 {
+				t.Errorf("half of the host's memory shows in %q", line)
+			}
+		}
+	}
+	eq(t, "control groups", sh(d, id, "cut -d: -f3 /proc/self/cgroup | sort -u"), "/")
+	// The copies of the engine's files serve as the files.
+	eq(t, "own name", sh(d, id, "cat /etc/hostname"), id[:12])
+	has(t, "own address", sh(d, id, "cat /etc/hosts"), id[:12])
+	eq(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
+}
+
+// TestInspectTells: agentjail inspect lists what stays, and a mounted folder with it.
+func TestInspectTells(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	stays := 0
+	for _, e := range views.Table {
+		if e.Becomes == views.Stays {
+			stays++
+		}
+	}
+	for _, c := range []struct {
+		options []string
+		more    string
+	}{{nil, ""}, {[]string{"-v", folder(t, 1000) + ":/work"}, "/proc/PID/mountinfo"}} {
+		id := sleeper(d, c.options...)
+		out, code := agentjail(t, "inspect", "--json", id)
+		var r struct {
+			Told []struct{ Path, Tells, Why string }
+			Ways int
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		found := false
+		for _, x := range r.Told {
+			i := slices.IndexFunc(views.Table, func(e views.Entry) bool { return e.Path == x.Path })
+			if i < 0 || views.Table[i].Becomes != views.Stays && x.Path != c.more {
+				t.Errorf("told by %s: %s (%s)", x.Path, x.Tells, x.Why)
+			}
+			found = found || x.Path == c.more
+		}
+		if found != (c.more != "") || r.Ways != len(views.Table) || len(r.Told) > stays+1 {
+			t.Errorf("%d of %d told: %s", len(r.Told), r.Ways, out)
+		}
+		text, _ := agentjail(t, "inspect", id)
+		has(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Told)))
+		has(t, "inspect", text, "sysinfo(2)")
+	}
+}
