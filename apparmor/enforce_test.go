@@ -135,6 +135,7 @@ var deeds = []deed{
 	{name: "sysrq", do: openFor(unix.O_WRONLY, "/proc/sysrq-trigger")},
 	{name: "sysfs", do: openFor(unix.O_WRONLY, "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/rcu_expedited", "/sys/kernel/uevent_helper", "/sys/kernel/profiling")},
 	{name: "kernel memory", do: openFor(unix.O_RDONLY, "/proc/kcore")},
+	{name: "the host's uptime", do: openFor(unix.O_RDONLY, "/proc/self/timens_offsets")},
 	{name: "keys of the host", do: openFor(unix.O_RDONLY, "/proc/keys", "/proc/key-users")},
 	{name: "firmware", do: openFor(unix.O_RDONLY|unix.O_DIRECTORY, "/sys/firmware/efi", "/sys/firmware/acpi/tables", "/sys/firmware/acpi", "/sys/firmware/dmi", "/sys/firmware/memmap")},
 	{name: "security module's files", do: openFor(unix.O_RDONLY, "/sys/kernel/security/apparmor/profiles")},

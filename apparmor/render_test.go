@@ -167,6 +167,10 @@ func TestPaths(t *testing.T) {
 		{"/proc/42/mem", true, true}, // debuggers; ptrace rules decide whose
 		{"/proc/42/status", true, true},
 		{"/proc/42/uid_map", true, false},
+		{"/proc/42/timens_offsets", false, false},
+		{"/proc/42/net/softnet_stat", false, false},
+		{"/proc/42/task/43/net/softnet_stat", false, false},
+		{"/proc/42/net/dev", true, true},
 		{"/proc/42/setgroups", true, false},
 		{"/proc/42/attr/current", true, false},
 		{"/proc/42/attr/apparmor/exec", true, false},

@@ -44,6 +44,9 @@ var fileRules = []fileRule{
 	{"/proc/{kcore,kmem,mem,kmsg,sysrq-trigger}", noAccess, "kernel memory, log and console"},
 	{"/proc/{kpagecount,kpageflags,kpagecgroup}", noAccess, "physical memory layout"},
 	{"/proc/{keys,key-users,timer_list,timer_stats,latency_stats,sched_debug}", noAccess, "what others on the host do"},
+	// No mount covers what every process has.
+	{"/proc/[1-9]*/timens_offsets", noAccess, "how long the host is up"},
+	{"/proc/[1-9]*/{,task/*/}net/softnet_stat", noAccess, "packets of the host by processor"},
 	{"/proc/{acpi,asound,scsi}/**", noAccess, "the host's hardware"},
 	{"/sys/**", noChange, "kernel objects, control groups"},
 	{"/sys/firmware/**", noAccess, "firmware and its variables"},

@@ -11,6 +11,8 @@ profile agentjail-strict flags=(attach_disconnected,mediate_deleted) {
   deny /proc/{kcore,kmem,mem,kmsg,sysrq-trigger} rwklmx, # kernel memory, log and console
   deny /proc/{kpagecount,kpageflags,kpagecgroup} rwklmx, # physical memory layout
   deny /proc/{keys,key-users,timer_list,timer_stats,latency_stats,sched_debug} rwklmx, # what others on the host do
+  deny /proc/[1-9]*/timens_offsets rwklmx, # how long the host is up
+  deny /proc/[1-9]*/{,task/*/}net/softnet_stat rwklmx, # packets of the host by processor
   deny /proc/{acpi,asound,scsi}/** rwklmx, # the host's hardware
   deny /sys/** wklmx, # kernel objects, control groups
   deny /sys/firmware/** rwklmx, # firmware and its variables
