@@ -382,29 +382,12 @@ func abstractSocket(t *testing.T, s system) (bool, string) {
 	return strings.Contains(r.Stdout, `"errno":""`), result(r)
 }
 
-// hierarchy makes one of control groups of version 1 without controllers, where containers are at the root, as they are
-// in those that their engine does not use. Nothing of the machine's hangs on it.
-func hierarchy(t *testing.T) string {
-	t.Helper()
-	dir := hostDir(t)
-	name := filepath.Base(base) + "-" + filepath.Base(dir)
-	if err := unix.Mount("cgroup", dir, "cgroup", 0, "none,name="+name); err != nil {
-		t.Skip("this kernel has no control groups of version 1:", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return name
-}
-
 // releaseAgent: the classic way out of a container with CAP_SYS_ADMIN. The kernel runs the agent as host root; this one
 // leaves a mark.
 func releaseAgent(t *testing.T, s system) (bool, string) {
 	dir := hostDir(t)
 	mark := filepath.Join(dir, "escaped")
-	name := hierarchy(t)
+	name := engine.NamedHierarchy(t, base)
 	script := `set -e
 layer=$(sed -n 's/.*upperdir=\([^,]*\).*/\1/p' /proc/self/mountinfo | head -n 1)
 printf '#!/bin/sh\nid -u > ` + mark + `\n' > /agent; chmod 755 /agent
@@ -419,7 +402,7 @@ rmdir /tmp/cg/x; umount /tmp/cg`
 
 // releaseAgentUserns: the unprivileged form. It stops at an open file: kernels before the fix would have let it write.
 func releaseAgentUserns(t *testing.T, s system) (bool, string) {
-	r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", engine.Busybox, "probe", "release-agent", hierarchy(t))
+	r := docker.For(t).Docker("run", "--rm", "--runtime="+s.name, "--security-opt", "seccomp=unconfined", "--security-opt", "apparmor=unconfined", engine.Busybox, "probe", "release-agent", engine.NamedHierarchy(t, base))
 	return strings.Contains(r.Stdout, `"opened"`), result(r)
 }
 

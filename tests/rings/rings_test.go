@@ -248,7 +248,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.makeFolder(t)
-	w.makeHierarchy(t)
+	w.hierarchy = engine.NamedHierarchy(t, base)
 	w.startVictim(t)
 	return w
 }
@@ -273,24 +273,6 @@ func (w *world) makeFolder(t *testing.T) {
 		t.Skip("this file system has no file handles:", err)
 	}
 	w.handle = base64.StdEncoding.EncodeToString(append([]byte{byte(h.Type())}, h.Bytes()...))
-}
-
-// makeHierarchy makes one of control groups of version 1 on which nothing of the machine's hangs.
-func (w *world) makeHierarchy(t *testing.T) {
-	t.Helper()
-	at := filepath.Join(w.base, "hierarchy")
-	w.hierarchy = filepath.Base(w.base)
-	if err := os.Mkdir(at, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("cgroup", at, "cgroup", 0, "none,name="+w.hierarchy); err != nil {
-		t.Skip("this kernel has no control groups of version 1:", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(at, 0); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // startVictim starts a process of root in namespaces of its own, which stand for the host's: a jail without ring 2 is
