@@ -1,7 +1,6 @@
 package inside
 
 import (
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -57,11 +56,15 @@ func confine(l *enter.Landlock) error {
 	handled := attr.Handled_access_fs
 	for i := range ms {
 		m := &ms[i]
-		if m.readOnly() || m.kind == "proc" || m.kind == "sysfs" || strings.HasPrefix(m.kind, "cgroup") {
+		// Below /proc and /sys there are masks, which need not be written.
+		if m.readOnly() || inDir(m.at, "/proc") || inDir(m.at, "/sys") {
 			continue
 		}
 		if err := allow(int(fd), m.at, m.id, handled&writes); err != nil {
 			return &refusal{"a rule for " + m.at + ": " + err.Error()}
+		}
+		if m.at == "/" {
+			break // rules hold for all below: the others would add nothing
 		}
 	}
 	if handled&unix.LANDLOCK_ACCESS_FS_IOCTL_DEV != 0 {

@@ -11,7 +11,7 @@ import (
 
 // A mount is a line of mountinfo.
 type mount struct {
-	id               string
+	id, root         string
 	at, kind, source string
 	options          []string // of the mount
 	super            []string // of its file system
@@ -44,7 +44,7 @@ func parseMounts(text string) []mount {
 		h, t := strings.Split(head, " "), strings.Split(tail, " ")
 		if ok && len(h) >= 6 && len(t) == 3 {
 			out = append(out, mount{
-				id: h[0], at: unoctal(h[4]), options: strings.Split(h[5], ","),
+				id: h[0], root: h[3], at: unoctal(h[4]), options: strings.Split(h[5], ","),
 				kind: t[0], source: unoctal(t[1]), super: strings.Split(t[2], ","),
 			})
 		}
@@ -67,10 +67,10 @@ func mounts(o *enter.Orders) string {
 	for i := range ms {
 		m := &ms[i]
 		top[m.at] = m
-		if inDev(m.at) || holdsNothing(m) {
+		if inDir(m.at, "/dev") || holdsNothing(m) {
 			continue
 		}
-		if (!m.has("nosuid") || !m.has("nodev")) && !isNull(m.at) {
+		if (!m.has("nosuid") || !m.has("nodev")) && !m.isNull() {
 			return "the mount at " + m.at + " lacks nosuid or nodev"
 		}
 	}
@@ -79,7 +79,7 @@ func mounts(o *enter.Orders) string {
 	}
 	for _, p := range o.Masked {
 		// A mask is an empty file system, the null device or a file of the jail's.
-		if m := top[p]; m != nil && (m.readOnly() && m.kind == "tmpfs" || isNull(p)) || missing(p) {
+		if m := top[p]; m != nil && (m.readOnly() && m.kind == "tmpfs" || m.isNull()) || missing(p) {
 			continue
 		}
 		if !covered(top, p, func(m *mount) bool { return m.readOnly() && m.kind == "tmpfs" }) {
@@ -119,15 +119,21 @@ func covered(top map[string]*mount, path string, test func(*mount) bool) bool {
 	}
 }
 
-func inDev(path string) bool { return path == "/dev" || strings.HasPrefix(path, "/dev/") }
+func inDir(path, dir string) bool {
+	return strings.HasPrefix(path, dir) && (len(path) == len(dir) || path[len(dir)] == '/')
+}
 
 func missing(path string) bool {
 	err := unix.Access(path, unix.F_OK)
 	return err == unix.ENOENT || err == unix.ENOTDIR
 }
 
-// isNull says whether path is the null device.
-func isNull(path string) bool {
+// isNull says whether the null device is mounted: the host's own node, or what the
+// path shows to be one.
+func (m *mount) isNull() bool {
+	if m.kind == "devtmpfs" && m.root == "/null" {
+		return true
+	}
 	var st unix.Stat_t
-	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+	return unix.Lstat(m.at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }

@@ -31,8 +31,8 @@ func TestLabelled(t *testing.T) {
 func TestParseMounts(t *testing.T) {
 	got := parseMounts("36 35 98:0 /a /a\\040b rw,nosuid master:1 - ext4 /dev/x ro,errors=continue\nnonsense\n37 36 0:1 / /proc ro - proc proc rw\n")
 	want := []mount{
-		{id: "36", at: "/a b", kind: "ext4", source: "/dev/x", options: []string{"rw", "nosuid"}, super: []string{"ro", "errors=continue"}},
-		{id: "37", at: "/proc", kind: "proc", source: "proc", options: []string{"ro"}, super: []string{"rw"}},
+		{id: "36", root: "/a", at: "/a b", kind: "ext4", source: "/dev/x", options: []string{"rw", "nosuid"}, super: []string{"ro", "errors=continue"}},
+		{id: "37", root: "/", at: "/proc", kind: "proc", source: "proc", options: []string{"ro"}, super: []string{"rw"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
