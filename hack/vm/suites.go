@@ -63,6 +63,8 @@ var suites = []suite{
 var e2e = []string{
 	// AppArmor is in force beside the other walls.
 	"TestJail", "TestAttempts", "TestKernelFiles", "TestExecLoosens",
+	// What this kernel and these control groups tell of the machine.
+	"TestNothingOfTheHost", "TestMountTable",
 	// runc 1.1.15.
 	"TestWorkingDirectory", "TestRunTerminal",
 	// Docker 26's networks.

@@ -132,23 +132,29 @@ func hostText(name string) string {
 func TestNothingOfTheHost(t *testing.T) {
 	d := d(t)
 	id := sleeper(d, "--memory", "256m", "--cpus", "1")
-	var told []string
-	asked := 0
+	var paths []string
+	script := "show() { if [ -d $1 ]; then ls -1A $1; else head -c 65536 $1 2>/dev/null; fi | base64 | tr -d '\\n'; echo .; }\n"
 	for _, e := range views.Table {
-		if !path.IsAbs(e.Path) || strings.Contains(e.Path, "(") || e.Becomes == views.Stays {
-			continue
+		if path.IsAbs(e.Path) && !strings.Contains(e.Path, "(") && e.Becomes != views.Stays {
+			paths = append(paths, e.Path)
+			script += "show " + strings.Replace(e.Path, "/PID/", "/self/", 1) + "\n"
 		}
-		name := strings.Replace(e.Path, "/PID/", "/self/", 1)
-		text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(sh(d, id, fmt.Sprintf("if [ -d %[1]s ]; then ls -1A %[1]s; else head -c 65536 %[1]s 2>/dev/null; fi | base64", name)), "\n", ""))
+	}
+	lines := strings.Split(sh(d, id, script), "\n")
+	if len(lines) != len(paths) {
+		t.Fatalf("%d answers to %d questions", len(lines), len(paths))
+	}
+	var told []string
+	for i, p := range paths {
+		text, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(lines[i], "."))
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked++
-		ours := hostText(e.Path)
-		if same(e.Path, string(text), ours) {
-			told = append(told, e.Path)
+		if same(p, string(text), hostText(p)) {
+			told = append(told, p)
 		}
 	}
+	asked := len(paths)
 	t.Logf("score: %d of %d hidden; told: %v", asked-len(told), asked, told)
 	if asked < 90 || float64(asked-len(told)) < float64(asked)*44/46 {
 		t.Errorf("%d of %d hidden: less than 44 of 46", asked-len(told), asked)
