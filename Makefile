@@ -47,7 +47,7 @@ test-unit: ## tests without a container engine
 
 test-e2e: ## tests against a real Docker, and the runtime by itself
 	@mkdir -p $(OUT)
-	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) CGO_ENABLED=0 hack/with-cgroups.sh \
+	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CGO_ENABLED=0 hack/with-cgroups.sh \
 		$(GO) test -v -count=1 -p 1 -timeout 22m ./tests/... 2>&1 | tee $(OUT)/e2e.log
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
 

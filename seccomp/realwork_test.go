@@ -14,19 +14,9 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-)
 
-// work is one piece of real work: a shell script whose output must be the same
-// with and without the filter.
-type work struct {
-	name   string
-	needs  []string // programs of the host; without them the work is skipped
-	script string
-	// strict marks work that the strict profile is for.
-	strict bool
-	// server marks work that needs the server profile.
-	server bool
-}
+	"agentjail.dev/tests/workloads"
+)
 
 // TestRealWork runs the host's own toolchains under runc with the host's root
 // read-only, once without any filter and once with ours and nothing else, and
@@ -37,22 +27,25 @@ func TestRealWork(t *testing.T) {
 	}
 	runc := needRunc(t)
 	dir := t.TempDir()
-	for _, w := range realWork {
-		t.Run(w.name, func(t *testing.T) {
-			for _, n := range w.needs {
+	for _, w := range workloads.List {
+		if w.OnlyImage {
+			continue // tests/e2e runs it
+		}
+		t.Run(w.Name, func(t *testing.T) {
+			for _, n := range w.Needs {
 				if _, err := exec.LookPath(n); err != nil {
 					t.Skip("needs ", err)
 				}
 			}
-			want, err := startIn(runc, dir, w.script, nil)
+			want, err := startIn(runc, dir, w.Script, nil)
 			if err != nil {
 				t.Fatalf("without a filter: %v\n%s", err, want)
 			}
 			variants := []Options{{Profile: "default"}, {Profile: "default", Kill: true}}
-			if w.server {
+			if w.Server {
 				variants = []Options{{Profile: "server"}}
 			}
-			if w.strict {
+			if w.Strict {
 				variants = append(variants, Options{Profile: "strict"}, Options{Profile: "strict", Kill: true})
 			}
 			for _, o := range variants {
@@ -61,7 +54,7 @@ func TestRealWork(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := startIn(runc, dir, w.script, filter)
+				got, err := startIn(runc, dir, w.Script, filter)
 				if err != nil || got != want {
 					t.Errorf("with %+v: %v\n%s", o, err, diffLines(want, got))
 				}

@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/workloads"
 )
 
 // The images' names.
@@ -30,7 +32,7 @@ const (
 	Busybox = "busybox"
 	// NonRoot is Busybox with USER 1000 and an entrypoint that only this user may execute.
 	NonRoot = "nonroot"
-	// Work is a Debian with the tools an agent uses: git, python, node, gcc, go.
+	// Work is a Debian with the tools an agent uses: git, python, node, gcc, go, and what package workloads needs.
 	Work = "work"
 )
 
@@ -194,10 +196,15 @@ func (e *Engine) importTar(r io.ReadSeeker, name string, changes ...string) erro
 var workRecipe []byte
 
 // WorkTar returns the path of the work image's tar archive. It is made once, with debootstrap, and kept in CacheDir
-// under the hash of its recipe; a second caller, also in another process, waits for the first.
+// under the hash of its recipe and packages; a second caller, also in another process, waits for the first.
 func WorkTar() (string, error) {
-	sum := sha256.Sum256(workRecipe)
-	out := filepath.Join(CacheDir, "work-"+hex.EncodeToString(sum[:8])+".tar")
+	packages := workloads.Packages()
+	sum := sha256.Sum256(fmt.Appendf(workRecipe[:len(workRecipe):len(workRecipe)], "%q", packages))
+	name := "work-"
+	if workloads.All() {
+		name = "workall-"
+	}
+	out := filepath.Join(CacheDir, name+hex.EncodeToString(sum[:8])+".tar")
 	if err := os.MkdirAll(CacheDir, 0o755); err != nil {
 		return "", err
 	}
@@ -212,15 +219,15 @@ func WorkTar() (string, error) {
 	if _, err := os.Stat(out); err == nil {
 		return out, nil
 	}
-	if err := buildWork(out); err != nil {
+	if err := buildWork(out, packages); err != nil {
 		return "", err
 	}
-	removeOldWork(out)
+	removeOld(name, out)
 	return out, nil
 }
 
 // buildWork runs the recipe.
-func buildWork(out string) error {
+func buildWork(out string, packages []string) error {
 	fmt.Fprintf(os.Stderr, "engine: making the work image with debootstrap (minutes, once): %s\n", out)
 	script, err := os.CreateTemp("", "agentjail-work-*.sh")
 	if err != nil {
@@ -240,7 +247,7 @@ func buildWork(out string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var log bytes.Buffer
-	cmd := exec.CommandContext(ctx, "sh", script.Name(), out)
+	cmd := exec.CommandContext(ctx, "sh", append([]string{script.Name(), out}, packages...)...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	// The group, so that debootstrap's children go too; SIGTERM, so that the script takes its mount down.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -252,9 +259,9 @@ func buildWork(out string) error {
 	return nil
 }
 
-// removeOldWork removes the archives of other recipes.
-func removeOldWork(keep string) {
-	old, _ := filepath.Glob(filepath.Join(CacheDir, "work-*.tar*"))
+// removeOld removes the archives of other recipes.
+func removeOld(name, keep string) {
+	old, _ := filepath.Glob(filepath.Join(CacheDir, name+"*.tar*"))
 	for _, p := range old {
 		if !strings.HasPrefix(p, keep) {
 			_ = os.RemoveAll(p)
@@ -277,7 +284,7 @@ func (e *Engine) ImportWork() error {
 		}
 		defer f.Close()
 		e.workErr = e.importTar(f, Work, "CMD [\"/bin/bash\"]",
-			"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV LC_ALL=C.UTF-8")
+			"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin", "ENV LC_ALL=C.UTF-8")
 	})
 	return e.workErr
 }

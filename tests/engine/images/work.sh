@@ -1,14 +1,16 @@
 #!/bin/sh
 # Builds the root file system of the tests' "work" image: a small Debian with the tools an agent uses.
 #
-#   work.sh OUT.tar
+#   work.sh OUT.tar [PACKAGE...]
 #
 # Runs as root; needs debootstrap and a Debian mirror (AGENTJAIL_DEBIAN_MIRROR, default: debootstrap's own).
-# The caller keys its cache by the hash of this file, so everything the image depends on is written here.
+# The caller keys its cache by the hash of this file and of the packages, so everything else that the image depends on is
+# written here.
 # OUT.tar appears only when it is complete.
 set -eu
 
 out=$1
+shift
 suite=bookworm
 packages="bash coreutils findutils diffutils grep sed gawk file patch less procps
  git ca-certificates curl xz-utils zip unzip tar gzip bzip2
@@ -41,8 +43,12 @@ chmod 755 "$root/usr/sbin/policy-rc.d"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 mount -t proc proc "$root/proc"
 chroot "$root" apt-get -q update >&2
+# What is removed below is not unpacked in the first place, and nothing waits for the disk.
+printf '%s\n' force-unsafe-io 'path-exclude=/usr/share/doc/*' 'path-exclude=/usr/share/man/*' 'path-exclude=/usr/share/locale/*' \
+	'path-exclude=/usr/share/info/*' >"$root/etc/dpkg/dpkg.cfg.d/small"
 # shellcheck disable=SC2086 # the list is meant to be split
-chroot "$root" apt-get -q -y --no-install-recommends install $packages >&2
+chroot "$root" apt-get -q -y --no-install-recommends install $packages "$@" >&2
+rm "$root/etc/dpkg/dpkg.cfg.d/small"
 umount "$root/proc"
 
 # The user that stands for a developer's own account.
@@ -51,7 +57,7 @@ echo 'app:x:1000:' >>"$root/etc/group"
 mkdir -p "$root/home/app"
 chown 1000:1000 "$root/home/app"
 
-rm -rf "$root/var/lib/apt/lists" "$root"/var/cache/apt/* "$root/usr/share/doc" "$root/usr/share/man" \
+rm -rf "$root"/var/lib/postgresql/* "$root/var/lib/apt/lists" "$root"/var/cache/apt/* "$root/usr/share/doc" "$root/usr/share/man" \
 	"$root/usr/share/locale" "$root/usr/share/info" "$root/usr/sbin/policy-rc.d" "$root"/var/log/* \
 	"$root"/usr/lib/go-*/pkg/*_dynlink "$root"/usr/lib/go-*/pkg/*_race "$root"/usr/share/go-*/test "$root"/usr/bin/*lto-dump*
 : >"$root/etc/resolv.conf"

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/workloads"
+)
+
+func init() {
+	engine.Policies["agentjail-strict"] = "[seccomp]\nprofile = \"strict\"\n"
+	engine.Policies["agentjail-server"] = "[seccomp]\nprofile = \"server\"\n"
+}
+
+// TestWorkloads runs every program of the list under runc and in jails, in one image: what they print and how they end is
+// the same, line by line, but for the differences that the list names.
+func TestWorkloads(t *testing.T) {
+	needAgentjail(t)
+	if err := docker.ImportWork(); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range workloads.List {
+		if w.Heavy && !workloads.All() {
+			t.Logf("not run, as it takes long: %s (WORKLOADS=all runs it)", w.Name)
+			continue
+		}
+		t.Run(w.Name, func(t *testing.T) {
+			d := d(t)
+			want := workIn(d, "runc", w)
+			if strings.TrimSpace(want) == "exit code 0" {
+				t.Fatal("prints nothing")
+			}
+			jails := []string{engine.Name}
+			if w.Server {
+				jails = []string{"agentjail-server"}
+			}
+			if w.Strict {
+				jails = append(jails, "agentjail-strict")
+			}
+			for _, jail := range jails {
+				compareWork(t, w, jail, want, workIn(d, jail, w))
+			}
+		})
+	}
+}
+
+// workIn runs a work's script and returns what it printed, standard error included, and its exit code.
+func workIn(d *engine.T, runtime string, w workloads.Work) string {
+	d.Helper()
+	args := []string{"run", "--rm", "-i", "--runtime=" + runtime, "--network", "none", "--hostname", "work", "-w", "/tmp", "-u", fmt.Sprint(w.User)}
+	for _, e := range []string{"HOME=/tmp", "TMPDIR=/tmp", "GOFLAGS=-mod=mod", "GOPROXY=off", "GOTOOLCHAIN=local", "GOCACHE=/tmp/gocache", "CARGO_HOME=/tmp/cargo", "PYTHONDONTWRITEBYTECODE=1"} {
+		args = append(args, "-e", e)
+	}
+	var needs strings.Builder
+	for _, n := range w.Needs {
+		fmt.Fprintf(&needs, "command -v %s >/dev/null || { echo the image has no %s; exit 99; }\n", n, n)
+	}
+	// In a shell of its own: what the script leaves running must not hold the container's output open.
+	r := d.Docker(append(args, engine.Work, "sh", "-c", needs.String()+"mkdir -p /tmp/cache; exec 2>&1; sh -c \"$1\"", "sh", strings.ReplaceAll(w.Script, "/cache/", "/tmp/cache/"))...)
+	if r.Code == 99 || r.Code < 0 || r.Code == 125 {
+		d.Fatal(r)
+	}
+	d.Logf("%s: %v", runtime, r.Took)
+	return r.Stdout + fmt.Sprintf("exit code %d\n", r.Code)
+}
+
+// compareWork tests that the outputs differ where the list says so and nowhere else.
+func compareWork(t *testing.T, w workloads.Work, jail, want, got string) {
+	t.Helper()
+	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
+	met := map[workloads.Difference]bool{}
+	for len(a) > 0 || len(b) > 0 {
+		if len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+			a, b = a[1:], b[1:]
+			continue
+		}
+		i := slices.IndexFunc(w.Differs, func(d workloads.Difference) bool {
+			return (d.Runc == "" || len(a) > 0 && a[0] == d.Runc) && (d.Jail == "" || len(b) > 0 && b[0] == d.Jail)
+		})
+		if i < 0 {
+			t.Errorf("%s differs from runc, from here:\nrunc: %s\njail: %s\nall of it under runc:\n%s\nin the jail:\n%s", jail, first(a), first(b), want, got)
+			return
+		}
+		if w.Differs[i].Runc != "" {
+			a = a[1:]
+		}
+		if w.Differs[i].Jail != "" {
+			b = b[1:]
+		}
+		met[w.Differs[i]] = true
+	}
+	for _, d := range w.Differs {
+		if !met[d] {
+			t.Errorf("%s does not differ as the list says: runc %q, jail %q (%s)", jail, d.Runc, d.Jail, d.Why)
+		}
+	}
+}
+
+func first(lines []string) string {
+	if len(lines) == 0 {
+		return "(nothing more)"
+	}
+	return lines[0]
+}

@@ -1,0 +1,54 @@
+// Package workloads is the real work that agents do, as data: what it needs, the
+// script, and where a jail is meant to answer differently. Tests run it with
+// filters alone over the host's own programs (seccomp) and in whole jails over
+// an image (tests/e2e).
+package workloads
+
+import (
+	"os"
+	"slices"
+)
+
+// Work is one piece: a shell script, run by /bin/sh in /tmp, whose output must
+// be the same everywhere.
+type Work struct {
+	Name string
+	// Needs are programs. On a host without them the work is skipped; an image
+	// has to have them.
+	Needs []string
+	// Packages are Debian's that bring them, beyond those of the work image.
+	Packages []string
+	Script   string
+	// Strict marks work that the strict profile is for, Server work that needs
+	// the server profile.
+	Strict, Server bool
+	// User is the uid in a container. Root is what most images start as.
+	User uint32
+	// OnlyImage marks work on the file system that it runs in: not for the host's.
+	OnlyImage bool
+	// Heavy marks work that takes too long, in time or in packages, for every
+	// run: WORKLOADS=all runs it.
+	Heavy bool
+	// Differs are the lines in which a jail is meant to differ from a plain
+	// container, each with the reason.
+	Differs []Difference
+}
+
+// Difference is a line of output under runc and in a jail. A side may be "" where
+// there is no such line.
+type Difference struct{ Runc, Jail, Why string }
+
+// All says whether heavy work is asked for.
+func All() bool { return os.Getenv("WORKLOADS") == "all" }
+
+// Packages are those of all the work that is to run, in order and each once.
+func Packages() []string {
+	var out []string
+	for _, w := range List {
+		if !w.Heavy || All() {
+			out = append(out, w.Packages...)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
