@@ -57,7 +57,7 @@ var anywhere = []Work{
 		Script: pythonStrict,
 	},
 	{
-		Name: "strict static binaries", Needs: []string{"go", "gcc"}, Strict: true,
+		Name: "strict static binaries", Needs: []string{"go", "gcc"}, Strict: true, OnlyHost: true,
 		Script: `set -eu; export GOPATH=/tmp/gp CGO_ENABLED=0; if ! [ -e /cache/x-static ]; then mkdir m; cd m; printf 'module m\n\ngo 1.20\n' > go.mod; printf 'package main\nimport ("fmt"; "os"; "strings"; "time")\nfunc main() { b, err := os.ReadFile("/etc/hostname"); c := make(chan int); go func() { time.Sleep(time.Millisecond); c <- len(strings.TrimSpace(string(b))) }(); fmt.Println(<-c > 0, err, os.WriteFile("/tmp/o", b, 0o600), len(os.Args)) }\n' > main.go; go build -o /cache/x-static .
 			printf '#include <stdio.h>\n#include <stdlib.h>\nint main(void){FILE*f=fopen("/tmp/c","w");fputs("c\\n",f);fclose(f);void*p=malloc(9000000);free(p);puts("static c");return system("echo from system");}\n' > s.c; gcc -static s.c -o /cache/c-static; fi; /cache/x-static; /cache/c-static; if command -v busybox > /dev/null; then busybox sh -c 'cd /tmp; busybox echo b > b; busybox cat b; busybox wc -l < b; busybox ls b; busybox grep -c b b; busybox sleep 0.01; busybox seq 3 | busybox tail -n1; busybox mkdir -p q/r; busybox rm -r q; busybox mv b d; busybox stat -c %s d; busybox id -u'; fi`,
 	},

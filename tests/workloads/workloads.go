@@ -24,8 +24,10 @@ type Work struct {
 	Strict, Server bool
 	// User is the uid in a container. Root is what most images start as.
 	User uint32
-	// OnlyImage marks work on the file system that it runs in: not for the host's.
-	OnlyImage bool
+	// OnlyImage marks work that needs an image's packages, or writes to the file
+	// system that it runs in; OnlyHost marks work that builds its programs first,
+	// outside the profile that it is for.
+	OnlyImage, OnlyHost bool
 	// Heavy marks work that takes too long, in time or in packages, for every
 	// run: WORKLOADS=all runs it.
 	Heavy bool
@@ -45,6 +47,9 @@ func All() bool { return os.Getenv("WORKLOADS") == "all" }
 func Packages() []string {
 	var out []string
 	for _, w := range List {
+		if w.OnlyHost {
+			continue
+		}
 		if !w.Heavy || All() {
 			out = append(out, w.Packages...)
 		}
