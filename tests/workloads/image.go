@@ -11,7 +11,7 @@ var inImage = []Work{
 	{
 		Name: "editors on a terminal", Needs: []string{"nano", "ed", "expect"}, Packages: []string{"nano", "ed", "expect"}, OnlyImage: true,
 		Script: `set -e; printf 'a\none\ntwo\n.\n1,$s/o/0/g\nw f\nq\n' | ed -s; cat f
-			export TERM=xterm; expect -c 'set timeout 20; spawn nano g; expect "GNU nano"; send "hello"; send "\x0f"; expect "Write"; send "\r"; expect "Wrote"; send "\x18"; expect eof; puts [lindex [wait] 3]' | tail -n 1; cat g`,
+			export TERM=xterm; expect -c 'set timeout 20; spawn nano g; expect "GNU nano"; send "hello"; send "\x0f"; expect "Write"; send "\r"; expect "Wrote"; send "\x18"; expect eof; exit [lindex [wait] 3]' > /dev/null; echo "nano $?"; cat g`,
 	},
 	{
 		Name: "screen", Needs: []string{"screen"}, Packages: []string{"screen"}, OnlyImage: true,
