@@ -53,12 +53,11 @@ test-e2e: ## tests against a real Docker, and the runtime by itself
 
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
 	$(ROOT) hack/vm/deps.sh
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm ./hack/vm
-	$(ROOT) $(OUT)/vm -lsm apparmor -out $(OUT)/vm-apparmor
-	$(ROOT) $(OUT)/vm -lsm selinux -out $(OUT)/vm-selinux
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm-lane ./hack/vm
+	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
-	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm-apparmor vm-selinux=$(OUT)/vm-selinux
+	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm/apparmor vm-selinux=$(OUT)/vm/selinux
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh

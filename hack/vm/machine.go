@@ -42,6 +42,10 @@ var kernelLine = map[string]string{
 	"selinux":  "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,selinux,bpf enforcing=1",
 }
 
+// processors of each machine. They run side by side, and a processor that waits for another one that the host has taken
+// off spins: no more of them than it takes.
+var processors = map[string]string{"apparmor": "2", "selinux": "1"}
+
 func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 // makeDisks makes the work disk from its folder, and an empty one for results.
@@ -117,7 +121,7 @@ func (m machine) boot(ctx context.Context, accel string) error {
 	if !errors.Is(err, errNoKVM) {
 		return err
 	}
-	say("%v: emulating", err)
+	say("%s: %v: emulating", m.lsm, err)
 	if err := os.WriteFile(verdict, nil, 0o644); err != nil {
 		return err
 	}
@@ -152,7 +156,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	}
 	args := append([]string{"-n", "5", "qemu-system-x86_64"}, cpu...)
 	args = append(args,
-		"-smp", "2", "-m", fmt.Sprint(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-smp", processors[m.lsm], "-m", fmt.Sprint(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-serial", "stdio", "-nic", "none",
 		"-kernel", filepath.Join(m.guest, "vmlinuz"), "-initrd", filepath.Join(m.guest, "initrd"), "-append", kernelLine[m.lsm],
 		// In this order they are vda, vdb and vdc. Nothing has to survive the host's power failure.
@@ -174,13 +178,13 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = stdout, stdout
-	say("booting with %s, %s", m.lsm, accel)
+	say("%s: booting, %s", m.lsm, accel)
 	if err := cmd.Start(); err != nil {
 		stdout.Close()
 		return fmt.Errorf("start QEMU: %w", err)
 	}
 	stdout.Close()
-	watch := watcher{accel: accel, cancel: cancel, pid: cmd.Process.Pid}
+	watch := watcher{name: m.lsm, accel: accel, cancel: cancel, pid: cmd.Process.Pid}
 	watched := make(chan error, 1)
 	go func() { watched <- watch.read(console, m.path("console")) }()
 	werr := cmd.Wait()
@@ -204,6 +208,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 
 // A watcher reads the console, shows how things go on, and notices a KVM that does not work.
 type watcher struct {
+	name   string
 	accel  string
 	cancel context.CancelCauseFunc
 	pid    int // QEMU's
@@ -251,7 +256,7 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 			}
 			if progress.MatchString(line) {
 				// Processor time, since wall time says little on a machine that is shared.
-				fmt.Printf("%5.0f s  %s\n", processorTime(w.pid).Seconds(), line)
+				fmt.Printf("%-8s %5.0f s  %s\n", w.name, processorTime(w.pid).Seconds(), line)
 			}
 		}
 		if err == io.EOF {

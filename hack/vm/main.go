@@ -2,7 +2,7 @@
 // AppArmor or SELinux, whatever the machine at hand has. It needs no hardware virtualisation and no registry, only root,
 // a Debian mirror for the first time, and what deps.sh installs.
 //
-//	vm [options]                  run every suite that is made for the security module
+//	vm [options]                  run every suite that is made for the security modules, a machine for each, side by side
 //	vm [options] SUITE...         run only these
 //	vm -table PLACE=PATH...       tell which test ran where
 //
@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 // options are the command line's.
 type options struct {
 	lsm     string        // security module: apparmor or selinux
-	out     string        // where results go
+	out     string        // where results go: a folder, and in it one for each machine
 	cache   string        // where the root file system is kept
 	accel   string        // auto, kvm or tcg
 	timeout time.Duration // for everything but the first building of the root
@@ -39,8 +40,8 @@ type options struct {
 func main() {
 	var o options
 	var rootOnly, table bool
-	flag.StringVar(&o.lsm, "lsm", "apparmor", "security `module` to boot with: apparmor or selinux")
-	flag.StringVar(&o.out, "out", "", "`folder` for the results (default dist/vm-MODULE)")
+	flag.StringVar(&o.lsm, "lsm", "apparmor,selinux", "security `modules` to boot with, a machine for each")
+	flag.StringVar(&o.out, "out", "", "`folder` for the results (default dist/vm); each machine has its own in it, by its module")
 	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`folder` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
 	flag.DurationVar(&o.timeout, "timeout", 30*time.Minute, "limit for the machine's whole life")
@@ -60,7 +61,7 @@ func main() {
 	case rootOnly:
 		_, err = ensureRoot(ctx, o.cache)
 	default:
-		err = run(ctx, o)
+		err = runAll(ctx, o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)
@@ -69,11 +70,9 @@ func main() {
 	}
 }
 
-// run does everything from building to the verdict.
-func run(ctx context.Context, o options) error {
-	if o.lsm != "apparmor" && o.lsm != "selinux" {
-		return fmt.Errorf("-lsm %q: must be apparmor or selinux", o.lsm)
-	}
+// runAll runs a machine for each security module, side by side: containers wait for each other often enough that one
+// machine leaves processors idle. The verdicts come when all are done.
+func runAll(ctx context.Context, o options) error {
 	if os.Geteuid() != 0 {
 		return errors.New("needs root: it makes disks with files of other owners")
 	}
@@ -82,57 +81,82 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	if o.out == "" {
-		o.out = filepath.Join(root, "dist", "vm-"+o.lsm)
+		o.out = filepath.Join(root, "dist", "vm")
+	}
+	modules := strings.Split(o.lsm, ",")
+	for _, m := range modules {
+		if kernelLine[m] == "" {
+			return fmt.Errorf("-lsm %q: must be apparmor or selinux", m)
+		}
 	}
 	guest, err := ensureRoot(ctx, o.cache)
 	if err != nil {
 		return err
 	}
+	start := time.Now()
+	type outcome struct {
+		o       options
+		results []result
+		err     error
+	}
+	all := make([]outcome, len(modules))
+	var wg sync.WaitGroup
+	for i, m := range modules {
+		all[i].o = o
+		all[i].o.lsm, all[i].o.out = m, filepath.Join(o.out, m)
+		wg.Go(func() { all[i].results, all[i].err = run(ctx, all[i].o, root, guest) })
+	}
+	wg.Wait()
+	var errs []error
+	for _, r := range all {
+		failed := report(os.Stdout, r.o, r.results)
+		if failed > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d of %d steps failed", r.o.lsm, failed, len(r.results)))
+		}
+		if r.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", r.o.lsm, r.err))
+		}
+	}
+	say("%v in all; what every step said is in %s", time.Since(start).Round(time.Second), o.out)
+	return errors.Join(errs...)
+}
+
+// run does everything for one machine, from building to the results. Results and an error can come together.
+func run(ctx context.Context, o options, root, guest string) ([]result, error) {
 	steps, err := plan(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-
 	dir, remove, err := runDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer remove()
-	say("compiling the tests of %d steps", len(steps))
+	say("%s: compiling the tests of %d steps", o.lsm, len(steps))
 	if err := makeWork(ctx, root, filepath.Join(dir, "work"), steps); err != nil {
-		return err
+		return nil, err
 	}
 	m := machine{guest: guest, dir: dir, cache: o.cache, lsm: o.lsm}
 	if err := m.makeDisks(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	start := time.Now()
 	booted := m.boot(ctx, o.accel)
 	results, err := m.results(o.out, steps)
-	if err != nil {
-		if booted != nil {
-			return booted
-		}
-		return err
-	}
-	failed := report(os.Stdout, o, results)
-	say("%v in the machine; what every step said is in %s", time.Since(start).Round(time.Second), o.out)
-	if booted != nil {
-		return booted
-	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d steps failed", failed, len(results))
-	}
-	return nil
+	return results, errors.Join(booted, err)
 }
 
 // runsIn is where runs have their folders. Not the temporary directory, which is often a tmpfs: disks are large.
 const runsIn = "/var/tmp/agentjail-vm-"
 
+// making keeps one machine's run from taking another's new folder, not yet locked, for a dead one's.
+var making sync.Mutex
+
 // runDir makes a folder for this run, and removes those of runs that were killed: theirs are no longer locked.
 func runDir() (dir string, remove func(), err error) {
+	making.Lock()
+	defer making.Unlock()
 	old, _ := filepath.Glob(runsIn + "*")
 	for _, o := range old {
 		if lock, err := lockDir(o); err == nil {
