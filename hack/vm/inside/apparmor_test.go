@@ -60,6 +60,7 @@ func load(t *testing.T, text string) {
 // TestProfileComesBack: a profile that was unloaded, or no longer enforces, is loaded before the next jail starts.
 func TestProfileComesBack(t *testing.T) {
 	need(t, "apparmor")
+	defer removeShared(t)
 	docker(t, "run", "--rm", "--runtime=agentjail", image, "true") // it is there
 	for name, spoil := range map[string]func(){
 		"unloaded": func() {
@@ -84,6 +85,7 @@ func TestProfileComesBack(t *testing.T) {
 // why; by default it starts, keeps the engine's own profile, and tells what is missing.
 func TestProfileCannotBeLoaded(t *testing.T) {
 	need(t, "apparmor")
+	defer removeShared(t)
 	docker(t, "run", "--rm", "--runtime=agentjail-strict", image, "true") // while it can be loaded, it starts
 	const parser = "/usr/sbin/apparmor_parser"
 	if err := os.Rename(parser, parser+".away"); err != nil {

@@ -156,6 +156,16 @@ func aJail(t testing.TB, runtime string) string {
 	return shared[runtime]
 }
 
+// removeShared removes the shared jails: a profile that is taken out of the kernel leaves its processes unconfined, also
+// when it comes back.
+func removeShared(t testing.TB) {
+	t.Helper()
+	for runtime, id := range shared {
+		docker(t, "rm", "-f", id)
+		delete(shared, runtime)
+	}
+}
+
 func eq[V comparable](t testing.TB, what string, got, want V) {
 	t.Helper()
 	if got != want {

@@ -25,7 +25,7 @@ func TestPodman(t *testing.T) {
 	} {
 		name := strings.Join(c.options, " ")
 		r := podman(t, append(append([]string{"run", "--rm"}, c.options...), image, "sh", "-c",
-			"grep -c '^Cap.*0000000000000000$' /proc/self/status; grep NoNewPrivs /proc/self/status | tr -d '\\t'; ls /sys/class/net; cut -c 1-22 /proc/self/uid_map | tr -s ' '; exit 7")...)
+			"grep -c '^Cap.*0000000000000000$' /proc/self/status; grep NoNewPrivs /proc/self/status | tr -d '\\t'; "+interfaces+"; cut -c 1-22 /proc/self/uid_map | tr -s ' '; exit 7")...)
 		if r.code != 7 {
 			t.Errorf("podman run %s: %s", name, r)
 			continue
