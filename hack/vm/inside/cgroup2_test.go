@@ -46,7 +46,12 @@ func each(t *testing.T, test func(t *testing.T, runtime string)) {
 func TestLimitFiles(t *testing.T) {
 	need(t, "apparmor")
 	const memory = 64 << 20
-	work := t.TempDir()
+	// On a disk, which the machine's temporary folder is not.
+	work, err := os.MkdirTemp("/var/tmp", "vm-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(work)
 	for _, c := range []struct {
 		name    string
 		options []string
