@@ -62,7 +62,7 @@ var suites = []suite{
 // e2e are the end-to-end tests that are worth the minutes that they take under emulation.
 var e2e = []string{
 	// AppArmor is in force beside the other walls.
-	"TestJail", "TestAttempts", "TestKernelFiles", "TestExecLoosens",
+	"TestJail", "TestAttempts", "TestKernelFiles",
 	// What this kernel and these control groups tell of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
 	// runc 1.1.15.
@@ -70,9 +70,7 @@ var e2e = []string{
 	// Docker 26's networks.
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
-	"TestCopyIn", "TestCopyOut", "TestMountedFolder", "TestVolumeFromImage", "TestRestart", "TestLiveRestore",
-	// agentjail's own commands.
-	"TestInstall",
+	"TestCopyIn", "TestCopyOut", "TestMountedFolder", "TestVolumeFromImage", "TestRestart",
 }
 
 func tests(pkg string, limit time.Duration, args ...string) step {
