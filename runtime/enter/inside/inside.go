@@ -133,7 +133,7 @@ func setRlimit(r enter.Rlimit) error {
 
 // read reads to the end of a file of at most max bytes.
 func read(fd, max int) ([]byte, error) {
-	buf := make([]byte, 8192)
+	buf := make([]byte, 32<<10)
 	n := 0
 	for {
 		m, err := unix.Read(fd, buf[n:])

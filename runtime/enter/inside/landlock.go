@@ -89,19 +89,13 @@ func allow(ruleset int, path, id string, rights uint64) error {
 		return nil //nolint:nilerr // less is allowed
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_MNT_ID, &st); err != nil {
 		return err
 	}
-	if id != "" {
-		var stx unix.Statx_t
-		if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
-			return err
-		}
-		// Linux 5.8 tells the mount.
-		if stx.Mask&unix.STATX_MNT_ID != 0 && itoa(stx.Mnt_id) != id {
-			return nil
-		}
+	// Linux 5.8 tells the mount.
+	if id != "" && st.Mask&unix.STATX_MNT_ID != 0 && itoa(st.Mnt_id) != id {
+		return nil
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= ofFiles

@@ -1,7 +1,6 @@
 package inside
 
 import (
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -9,17 +8,28 @@ import (
 	"agentjail.dev/runtime/enter"
 )
 
-// A mount is a line of mountinfo.
+// A mount is a line of mountinfo. It is kept in the kernel's words: a jail has a
+// hundred, and every start waits for this.
 type mount struct {
-	id, root         string
-	at, kind, source string
-	options          []string // of the mount
-	super            []string // of its file system
+	id, dev, root, at, kind string
+	options                 string // of the mount, separated by commas
+	super                   string // of its file system
 }
 
-func (m *mount) has(option string) bool { return slices.Contains(m.options, option) }
+func (m *mount) has(option string) bool { return listed(m.options, option) }
 
-func (m *mount) readOnly() bool { return m.has("ro") || slices.Contains(m.super, "ro") }
+func (m *mount) readOnly() bool { return m.has("ro") || listed(m.super, "ro") }
+
+// listed looks for a word in a list separated by commas.
+func listed(list, word string) bool {
+	for list != "" {
+		var w string
+		if w, list, _ = strings.Cut(list, ","); w == word {
+			return true
+		}
+	}
+	return false
+}
 
 // mountTable is the jail's mounts, read once; what is mounted at a place last
 // comes last.
@@ -38,15 +48,19 @@ func table() ([]mount, error) {
 }
 
 func parseMounts(text string) []mount {
-	var out []mount
+	out := make([]mount, 0, 128)
 	lines(text, func(l string) bool {
+		var m mount
 		head, tail, ok := strings.Cut(l, " - ")
-		h, t := strings.Split(head, " "), strings.Split(tail, " ")
-		if ok && len(h) >= 6 && len(t) == 3 {
-			out = append(out, mount{
-				id: h[0], root: h[3], at: unoctal(h[4]), options: strings.Split(h[5], ","),
-				kind: t[0], source: unoctal(t[1]), super: strings.Split(t[2], ","),
-			})
+		var parent string
+		for _, field := range []*string{&m.id, &parent, &m.dev, &m.root, &m.at, &m.options} {
+			*field, head, _ = strings.Cut(head, " ")
+		}
+		m.kind, tail, _ = strings.Cut(tail, " ")
+		_, m.super, _ = strings.Cut(tail, " ") // after the source
+		if ok && m.options != "" && m.super != "" {
+			m.at = unoctal(m.at)
+			out = append(out, m)
 		}
 		return true
 	})
@@ -63,14 +77,23 @@ func mounts(o *enter.Orders) string {
 	if len(ms) == 0 {
 		return "no mounts are listed"
 	}
-	top := map[string]*mount{}
+	top := make(map[string]*mount, len(ms))
+	for i := range ms {
+		top[ms[i].at] = &ms[i]
+	}
+	null := top["/dev/null"]
+	if null != nil && !isNull(null.at) {
+		null = nil
+	}
+	isNull := func(m *mount) bool {
+		return null != nil && m.dev == null.dev && m.root == null.root || isNull(m.at)
+	}
 	for i := range ms {
 		m := &ms[i]
-		top[m.at] = m
 		if inDir(m.at, "/dev") || holdsNothing(m) {
 			continue
 		}
-		if (!m.has("nosuid") || !m.has("nodev")) && !m.isNull() {
+		if (!m.has("nosuid") || !m.has("nodev")) && !isNull(m) {
 			return "the mount at " + m.at + " lacks nosuid or nodev"
 		}
 	}
@@ -79,7 +102,7 @@ func mounts(o *enter.Orders) string {
 	}
 	for _, p := range o.Masked {
 		// A mask is an empty file system, the null device or a file of the jail's.
-		if m := top[p]; m != nil && (m.readOnly() && m.kind == "tmpfs" || m.isNull()) || missing(p) {
+		if m := top[p]; m != nil && (m.readOnly() && m.kind == "tmpfs" || isNull(m)) || missing(p) {
 			continue
 		}
 		if !covered(top, p, func(m *mount) bool { return m.readOnly() && m.kind == "tmpfs" }) {
@@ -128,12 +151,8 @@ func missing(path string) bool {
 	return err == unix.ENOENT || err == unix.ENOTDIR
 }
 
-// isNull says whether the null device is mounted: the host's own node, or what the
-// path shows to be one.
-func (m *mount) isNull() bool {
-	if m.kind == "devtmpfs" && m.root == "/null" {
-		return true
-	}
+// isNull says whether path is the null device.
+func isNull(path string) bool {
 	var st unix.Stat_t
-	return unix.Lstat(m.at, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }

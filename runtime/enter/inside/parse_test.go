@@ -31,14 +31,25 @@ func TestLabelled(t *testing.T) {
 func TestParseMounts(t *testing.T) {
 	got := parseMounts("36 35 98:0 /a /a\\040b rw,nosuid master:1 - ext4 /dev/x ro,errors=continue\nnonsense\n37 36 0:1 / /proc ro - proc proc rw\n")
 	want := []mount{
-		{id: "36", root: "/a", at: "/a b", kind: "ext4", source: "/dev/x", options: []string{"rw", "nosuid"}, super: []string{"ro", "errors=continue"}},
-		{id: "37", root: "/", at: "/proc", kind: "proc", source: "proc", options: []string{"ro"}, super: []string{"rw"}},
+		{id: "36", dev: "98:0", root: "/a", at: "/a b", kind: "ext4", options: "rw,nosuid", super: "ro,errors=continue"},
+		{id: "37", dev: "0:1", root: "/", at: "/proc", kind: "proc", options: "ro", super: "rw"},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if !got[0].readOnly() || !got[1].readOnly() {
 		t.Error("a read-only file system and a read-only mount are both read-only")
+	}
+}
+
+func TestListed(t *testing.T) {
+	for _, c := range []struct {
+		list, word string
+		ok         bool
+	}{{"rw,nosuid", "nosuid", true}, {"nosuid", "nosuid", true}, {"rw,nosuidx", "nosuid", false}, {"", "ro", false}, {"errors=ro", "ro", false}, {"ro,x", "ro", true}} {
+		if got := listed(c.list, c.word); got != c.ok {
+			t.Errorf("listed(%q, %q) is %v", c.list, c.word, got)
+		}
 	}
 }
 
