@@ -57,9 +57,8 @@ func TestExecTerminal(t *testing.T) {
 	term.Expect("# ")
 	term.Type("probe winsize\n")
 	term.Expect(`{"cols":90,"rows":30,"tty":true}`)
-	term.Resize(31, 91)
 	term.Type("until probe winsize | grep -q '91.*31'; do :; done; echo resized-$((1+1))\n")
-	term.Expect("resized-2")
+	term.ExpectAtSize(31, 91, "resized-2")
 	term.Type("exit 9\n")
 	eq(t, "exit code", term.Wait(), 9)
 }

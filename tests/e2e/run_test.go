@@ -118,10 +118,9 @@ func TestRunTerminal(t *testing.T) {
 	term.Type("tty; probe winsize\n")
 	term.Expect(`{"cols":80,"rows":24,"tty":true}`)
 	term.Expect("/dev/")
-	term.Resize(41, 101)
 	// The new size travels through docker: ask until it is there.
 	term.Type("until probe winsize | grep -q '101.*41'; do :; done; echo resized-$((1+1))\n")
-	term.Expect("resized-2")
+	term.ExpectAtSize(41, 101, "resized-2")
 	term.Type("echo sleeping-$((1+1)); sleep 1000\n")
 	term.Expect("sleeping-2")
 	term.Type("\x03") // interrupts the sleep, not the shell

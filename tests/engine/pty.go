@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,6 +127,30 @@ func (term *Terminal) Expect(text string) {
 			}
 			term.t.Fatalf("the command ended without showing %q; it showed: %s", text, cut(term.Said()))
 		default:
+		}
+		return false
+	})
+}
+
+// ExpectAtSize is Expect for text that shows once the command has noticed a new size of the terminal. A command that does
+// not watch the size yet misses the signal, and a size that stays as it is gives none (TIOCSWINSZ(2const)): so the size
+// changes again and again.
+func (term *Terminal) ExpectAtSize(rows, cols int, text string) {
+	term.t.Helper()
+	var again time.Time
+	term.t.Eventually(fmt.Sprintf("%q on the terminal of %d columns", text, cols), func() bool {
+		if strings.Contains(term.Said(), text) {
+			return true
+		}
+		select {
+		case <-term.gone:
+			term.t.Fatalf("the command ended without showing %q; it showed: %s", text, cut(term.Said()))
+		default:
+		}
+		if time.Now().After(again) {
+			term.Resize(rows, cols+1)
+			term.Resize(rows, cols)
+			again = time.Now().Add(time.Second)
 		}
 		return false
 	})
