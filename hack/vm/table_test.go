@@ -75,6 +75,22 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestTwins: what one test lacks a program for and its twin tries in an image has run; what the twin skips too has not.
+func TestTwins(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	const unit = "    --- SKIP: TestRealWork/nginx (0.00s)\n--- PASS: TestRealWork (0.00s)\nok  \tagentjail.dev/seccomp\t0.1s\n"
+	for word, fails := range map[string]bool{"PASS": false, "SKIP": true, "FAIL": true} {
+		text := unit + "    --- " + word + ": TestWorkloads/nginx (0.00s)\n--- PASS: TestWorkloads (0.00s)\nok  \tagentjail.dev/tests/e2e\t0.1s\n"
+		if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := printTable(&out, []string{"bare=" + log}); (err != nil) != fails {
+			t.Errorf("the twin's verdict is %s: %v\n%s", word, err, &out)
+		}
+	}
+}
+
 // TestStepsExist: what is named in suites is in the tree.
 func TestStepsExist(t *testing.T) {
 	for _, s := range suites {
