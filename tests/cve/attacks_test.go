@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,8 +121,8 @@ func overwriteRuntime(t *testing.T, s system) (bool, string) {
 	return !bytes.Equal(now, good), d.Must("logs", id)
 }
 
-// workdirs are descriptors that are tried as an image's WORKDIR: first those that the old runc has open there.
-var workdirs = []int{11, 8, 7, 9, 10, 12}
+// workdirs are descriptors that are tried as an image's WORKDIR: first those that the old runc has open there, most often.
+var workdirs = []int{11, 8, 7, 9, 10, 12, 13, 14, 6, 5, 15, 16, 17, 18, 19, 20, 4, 3}
 
 // workdirImages are the images made for them so far, by descriptor.
 var workdirImages = map[int]string{}
@@ -130,10 +131,12 @@ var workdirImages = map[int]string{}
 func imageWorkdir(t *testing.T, s system) (bool, string) {
 	path, text := secret(t)
 	seen := ""
-	for i, fd := range workdirs {
-		if s.jail && i == 3 {
-			break // anyWorkdir has the rest
-		}
+	tries := workdirs[:3] // anyWorkdir has the rest
+	if !s.jail {
+		// Which number it has depends on what the runtime's threads were doing meanwhile.
+		tries = slices.Repeat(workdirs, 3)
+	}
+	for _, fd := range tries {
 		if workdirImages[fd] == "" {
 			name := fmt.Sprintf("workdir-%d", fd)
 			if err := docker.ImportBusyboxWith(name, nil, nil, fmt.Sprintf("WORKDIR /proc/self/fd/%d", fd)); err != nil {

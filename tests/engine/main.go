@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // RuntimeEnv names the environment variable that says which runtime the tests try: the absolute path of a
@@ -36,6 +38,12 @@ var Runtimes = map[string]Runtime{}
 // the engine is there, to make images and keep the pointer.
 func Main(m *testing.M, before func(*Engine) error) int {
 	IfJanitor()
+	// Whoever runs the tests may have left files open. The daemons would get them and hand them on, and descriptors in
+	// containers would have other numbers than elsewhere (os/exec closes only what this program opened).
+	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fmt.Fprintln(os.Stderr, "engine: closing files of the caller:", err)
+		return 1
+	}
 	e, err := startForTests()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "engine:", err)
