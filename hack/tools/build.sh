@@ -3,6 +3,7 @@
 #
 #   hack/tools/build.sh runc             the newest runc; needs gcc, pkg-config and libseccomp's headers
 #   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
+#   hack/tools/build.sh containerd       the newest containerd (containerd/go.mod), with ctr and its own shim beside it
 #
 # What was built is kept outside the checkout, in $AGENTJAIL_TOOLS or /var/cache/agentjail-tests/tools, under a name with
 # the hash of everything it was made from; a second call only prints the path. A delegate has to lie where only root can
@@ -19,6 +20,7 @@ runc)
 	tags='seccomp urfave_cli_no_docs'
 	mode=pie link=
 	sources=
+	also= cgo=1
 	;;
 runc-vulnerable)
 	cd vulnerable
@@ -27,6 +29,16 @@ runc-vulnerable)
 	tags='seccomp urfave_cli_no_docs netgo osusergo'
 	mode=exe link='-extldflags -static'
 	sources=cloned_binary.c
+	also= cgo=1
+	;;
+containerd)
+	cd containerd
+	package=github.com/containerd/containerd/v2/cmd/containerd
+	# Without the snapshotters that need C libraries; with CRI.
+	tags='no_btrfs no_devmapper no_zfs urfave_cli_no_docs netgo osusergo'
+	mode=exe link=
+	sources=
+	also='ctr containerd-shim-runc-v2' cgo=0
 	;;
 *)
 	echo "build.sh: no tool is called $tool" >&2
@@ -46,7 +58,7 @@ if [ ! -x "$out" ]; then
 	tmp=$(mktemp -d "$cache/.$tool.XXXXXX")
 	trap 'rm -rf "$tmp"' EXIT
 	chmod 755 "$tmp"
-	version=$(go list -m -f '{{.Version}}' "$package")
+	version=$(go list -f '{{.Module.Version}}' "$package")
 	set -- # further flags
 	if [ -n "$sources" ]; then
 		# Go builds a changed module only from a folder of its own.
@@ -59,7 +71,9 @@ if [ ! -x "$out" ]; then
 		go mod edit -replace="$package=$tmp/src" "$tmp/alt.mod"
 		set -- -modfile="$tmp/alt.mod"
 	fi
-	CGO_ENABLED=1 nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/$tool" "$package" >&2
+	for p in "$package" $(for a in $also; do echo "${package%/*}/$a"; done); do
+		CGO_ENABLED=$cgo nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/${p##*/}" "$p" >&2
+	done
 	rm -rf "$tmp/src" "$tmp"/alt.*
 	mv -T "$tmp" "$cache/$tool-$sum" 2>/dev/null || [ -x "$out" ]
 fi

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +15,9 @@ import (
 // CommandWait bounds one docker command in a test.
 const CommandWait = 3 * time.Minute
 
-// A Result is what a docker command left behind.
+// A Result is what a docker or ctr command left behind.
 type Result struct {
+	Program        string
 	Args           []string
 	Stdout, Stderr string
 	Code           int // the exit code; -1 when the command was killed or did not start
@@ -27,8 +26,8 @@ type Result struct {
 
 // String shows the command and everything it said, for failure messages.
 func (r Result) String() string {
-	return fmt.Sprintf("docker %s\n  exit code %d after %v\n  stdout: %s\n  stderr: %s",
-		strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), cut(r.Stdout), cut(r.Stderr))
+	return fmt.Sprintf("%s %s\n  exit code %d after %v\n  stdout: %s\n  stderr: %s",
+		r.Program, strings.Join(r.Args, " "), r.Code, r.Took.Round(time.Millisecond), cut(r.Stdout), cut(r.Stderr))
 }
 
 // cut shortens s to what a failure message can hold.
@@ -57,25 +56,7 @@ func (e *Engine) Docker(ctx context.Context, args ...string) Result {
 
 // DockerInput runs a docker command that reads from stdin.
 func (e *Engine) DockerInput(ctx context.Context, stdin io.Reader, args ...string) Result {
-	var out, errOut bytes.Buffer
-	cmd := e.Command(ctx, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
-	start := time.Now()
-	err := cmd.Run()
-	r := Result{Args: args, Stdout: out.String(), Stderr: errOut.String(), Took: time.Since(start)}
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		r.Code = exit.ExitCode()
-	case err != nil:
-		r.Code = -1
-		r.Stderr += err.Error()
-	}
-	if ctx.Err() != nil {
-		r.Code = -1
-		r.Stderr += fmt.Sprintf("\n(killed after %v: %v)", r.Took.Round(time.Millisecond), ctx.Err())
-	}
-	return r
+	return run(ctx, e.Command(ctx, args...), stdin)
 }
 
 // A T is an engine in the hands of one test: commands that hang fail the test, and what it starts is removed at its end.

@@ -69,6 +69,9 @@ type Engine struct {
 	containerd *daemon
 	dockerd    *daemon
 	dockerArgs []string
+	search     []string     // folders searched for programs before the system's
+	env        []string     // added to the daemons' environment
+	orderly    func() error // removes containers where there is no dockerd
 	closeOnce  sync.Once
 	closeErr   error
 	workOnce   sync.Once
@@ -297,7 +300,9 @@ func (e *Engine) startDaemon(name, bin string, args ...string) (*daemon, error) 
 	defer log.Close()
 	cmd := exec.Command(bin, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	path := append(slices.Clone(e.search), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	cmd.Env = append(os.Environ(), "PATH="+strings.Join(path, ":"))
+	cmd.Env = append(cmd.Env, e.env...)
 	d := &daemon{cmd: cmd, log: log.Name(), done: make(chan struct{})}
 	if err := e.spawn.start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -322,6 +327,19 @@ func (e *Engine) await(d *daemon, ready func(context.Context) error) error {
 			return fmt.Errorf("%s does not answer: %w", filepath.Base(d.cmd.Path), err)
 		case <-time.After(20 * time.Millisecond): // a pause between polls; readiness is decided by the answer
 		}
+	}
+}
+
+// runs says whether the daemon was started and has not ended.
+func (d *daemon) runs() bool {
+	if d == nil {
+		return false
+	}
+	select {
+	case <-d.done:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -391,6 +409,9 @@ func (e *Engine) Close() error {
 			}
 			cancel()
 			errs = append(errs, e.dockerd.stop(unix.SIGTERM))
+		}
+		if e.orderly != nil && e.containerd.runs() {
+			errs = append(errs, e.orderly())
 		}
 		errs = append(errs, e.containerd.stop(unix.SIGTERM))
 		if e.spawn != nil {

@@ -1,0 +1,77 @@
+// Package shim tries agentjail's containerd shim, by real containerds of several releases.
+package shim
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+func TestMain(m *testing.M) {
+	engine.IfJanitor()
+	code := m.Run()
+	for _, d := range daemons {
+		if err := d.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "clean up:", err)
+			code = 1
+		}
+	}
+	if err := engine.RemoveBuilt(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up:", err)
+	}
+	os.Exit(code)
+}
+
+// daemons are the containerds that the tests are run on: the distribution's and the newest.
+var daemons = []*daemon{{name: "distribution"}, {name: "newest", tool: "containerd"}}
+
+// A daemon is started when a test first needs it.
+type daemon struct {
+	name, tool string
+
+	once sync.Once
+	c    *engine.Containerd
+	err  error
+}
+
+func (d *daemon) start() (*engine.Containerd, error) {
+	d.once.Do(func() {
+		var o engine.ContainerdOptions
+		if d.tool != "" {
+			if o.Binary, d.err = engine.Tool(d.tool); d.err != nil {
+				return
+			}
+		}
+		if d.c, d.err = engine.StartContainerd(o); d.err != nil {
+			return
+		}
+		d.err = d.c.ImportBusybox(d.c.Namespace())
+	})
+	return d.c, d.err
+}
+
+func (d *daemon) stop() error {
+	if d.c == nil {
+		return nil
+	}
+	return d.c.Close()
+}
+
+// each runs a test on every containerd.
+func each(t *testing.T, test func(*testing.T, *engine.CT)) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, d := range daemons {
+		t.Run(d.name, func(t *testing.T) {
+			c, err := d.start()
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, c.For(t))
+		})
+	}
+}
