@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
+	"os"
+
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -23,6 +27,9 @@ func inspectCommand() *cli.Command {
 			store := state.Store{Root: state.DefaultRoot}
 			j, err := inspect.Find(store, id)
 			if err != nil {
+				if p, perr := policy.Load(c.String("config"), profileName(os.Args[0])); perr == nil && p.Passthrough {
+					return fmt.Errorf("passthrough: nothing is hardened by this profile, and what it makes is no jail: %w", err)
+				}
 				return err
 			}
 			r, err := inspect.Jail(store, j)

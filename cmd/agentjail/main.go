@@ -11,9 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/passthrough"
 )
 
 func main() {
+	// Before anything is changed in this process.
+	if err := passthrough.Exec(os.Args, profileName(os.Args[0]), isOwn); err != nil {
+		logPath = passthrough.Read(os.Args[1:]).Log
+		fatal(err)
+	}
 	// A start makes little garbage and is soon over.
 	debug.SetGCPercent(400)
 	// Files of the state folder get the modes that are written in the code.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 )
@@ -9,6 +10,11 @@ import (
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
 	return []*cli.Command{sandboxCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), seccompCommand(), installCommand(), uninstallCommand()}
+}
+
+// isOwn says whether a verb is agentjail's alone.
+func isOwn(verb string) bool {
+	return slices.ContainsFunc(ownCommands(), func(c *cli.Command) bool { return c.Name == verb })
 }
 
 func gcCommand() *cli.Command {

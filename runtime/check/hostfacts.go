@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,17 @@ func policyFile(e *env) answer {
 		return ok("%s, profile %s, is valid", e.opts.PolicyPath, e.opts.Profile)
 	}
 	return ok("%s is valid", e.opts.PolicyPath)
+}
+
+// passthrough names the profiles that make no jails.
+func passthrough(e *env) answer {
+	if e.policy.Passthrough {
+		return warn("for conformance tests only: take the profile out of the policy file elsewhere", "passthrough: nothing is hardened by profile %s, what it makes are no jails", e.opts.Profile)
+	}
+	if names := policy.PassingThrough(e.opts.PolicyPath); len(names) > 0 {
+		return warn("for conformance tests only: take them out of the policy file elsewhere", "passthrough: nothing is hardened by profile %s, reached by a link named agentjail-%s", strings.Join(names, ", "), names[0])
+	}
+	return ok("all harden")
 }
 
 // stateFolder says whether the jails' records can be written: with a file that

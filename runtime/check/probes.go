@@ -7,6 +7,7 @@ import "agentjail.dev/runtime/policy"
 var probes = []probe{
 	{namePrivileges, ringAll, "privileges", always, privileges},
 	{"policy", ringAll, "policy file", always, policyFile},
+	{"passthrough", ringAll, "profiles", never, passthrough},
 	{"delegate", ringAll, "delegate", always, delegateFound},
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
 	{"last-step", ringAll, "last step into a jail", always, lastStep},

@@ -64,6 +64,9 @@ func Resolve(want string) (*Runtime, error) {
 		ErrNone, strings.Join(names, ", "), strings.Join(folders, ", "), policy.DefaultPath, errors.Join(errs...))
 }
 
+// Choose is Resolve, by what was found out about each candidate on this host.
+func Choose(want, cacheDir string) (*Runtime, error) { return Resolve(want) }
+
 // All lists every usable candidate, for `agentjail check`.
 func All() []*Runtime {
 	var out []*Runtime

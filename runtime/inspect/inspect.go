@@ -80,7 +80,7 @@ func Find(s state.Store, id string) (*state.Jail, error) {
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("no jail has the id %s: names are the engine's (remedy: the id that `docker inspect --format {{.Id}} NAME` prints)", id)
+		return nil, fmt.Errorf("no jail has the id %s: names are the engine's, and what a passthrough profile made is no jail (remedy: the id that `docker inspect --format {{.Id}} NAME` prints)", id)
 	case 1:
 		return found[0], nil
 	}

@@ -74,6 +74,9 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	if err := state.CheckID(o.ID); err != nil {
 		return err
 	}
+	if w.Policy.Passthrough {
+		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
+	}
 	// This thread gets a mount namespace of its own and lends it to the
 	// delegate, which dies with the thread. It is never given back.
 	runtime.LockOSThread()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -34,6 +35,9 @@ type Policy struct {
 	// Delegate is the runtime that executes the hardened bundle: "auto",
 	// "runc", "crun" or an absolute path.
 	Delegate string `toml:"delegate" json:"delegate"`
+	// Passthrough hands every call to the delegate as it came: nothing is
+	// hardened. Only a profile can say so, never the file for all callers.
+	Passthrough bool `toml:"passthrough" json:"passthrough,omitempty"`
 	// OnLoosen is LoosenStrip or LoosenRefuse.
 	OnLoosen string   `toml:"on_loosen" json:"onLoosen"`
 	Userns   Userns   `toml:"userns" json:"userns"`
@@ -188,6 +192,9 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 		return p, fmt.Errorf("reading policy %s: %w", path, tomlError(err))
 	}
 	p = file.Policy
+	if p.Passthrough {
+		return p, fmt.Errorf("policy %s: passthrough = true: only in a [profiles.NAME], so that agentjail by its own name always makes jails", path)
+	}
 	if profile != "" {
 		over, ok := file.Profiles[profile]
 		if !ok {
@@ -207,6 +214,31 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 		return p, fmt.Errorf("policy %s: %w", path, err)
 	}
 	return p, nil
+}
+
+// PassingThrough lists the profiles of the file at path that harden nothing. A
+// file that cannot be read has none.
+func PassingThrough(path string) []string {
+	data, err := readTrusted(path)
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Profiles map[string]struct {
+			Passthrough bool `toml:"passthrough"`
+		} `toml:"profiles"`
+	}
+	if toml.Unmarshal(data, &file) != nil {
+		return nil
+	}
+	var out []string
+	for name, p := range file.Profiles {
+		if p.Passthrough {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // tomlError turns the decoder's errors into one line that names the place.

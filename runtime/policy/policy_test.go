@@ -26,6 +26,7 @@ var others = map[string]struct {
 	want any
 }{
 	"delegate":             {`"/opt/runc"`, "/opt/runc"},
+	"passthrough":          {`true`, true}, // in a profile only
 	"on_loosen":            {`"refuse"`, "refuse"},
 	"userns.map":           {`"nobody"`, "nobody"},
 	"userns.pool":          {`"65536:131072"`, Pool{65536, 131072}},
@@ -97,6 +98,8 @@ func TestEveryKey(t *testing.T) {
 			profile := ""
 			if name == "profile" {
 				profile = "p"
+			} else if key == "passthrough" {
+				continue // TestPassthroughOnlyInProfile
 			}
 			p, err := Parse([]byte(text), "f", profile)
 			if err != nil {
@@ -390,5 +393,33 @@ func TestPool(t *testing.T) {
 	}
 	if fmt.Sprint(p.validate()) != "<nil>" {
 		t.Error(p.validate())
+	}
+}
+
+// TestPassthroughOnlyInProfile: what hardens nothing needs a profile that says
+// so, and is listed.
+func TestPassthroughOnlyInProfile(t *testing.T) {
+	for _, profile := range []string{"", "p"} {
+		p, err := Parse([]byte("passthrough = true\n[profiles.p]\n"), "f", profile)
+		if err == nil || !strings.Contains(err.Error(), "only in a [profiles.NAME]") {
+			t.Errorf("for all callers, profile %q: %+v, %v", profile, p, err)
+		}
+	}
+	p, err := Parse([]byte("[profiles.p]\nroot.inodes = 5\n[profiles.q]\npassthrough = true\n"), "f", "p")
+	if err != nil || p.Passthrough {
+		t.Errorf("another profile's: %+v, %v", p, err)
+	}
+	if got, warnings := p.Tighten(map[string]string{AnnotationPrefix + "passthrough": "true", AnnotationPrefix + "profile": "q"}); got.Passthrough {
+		t.Errorf("by annotation: %+v, %v", got, warnings)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root: the file must be root's")
+	}
+	file := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(file, []byte("[profiles.b]\npassthrough = true\n[profiles.a]\npassthrough = true\n[profiles.c]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := PassingThrough(file); !reflect.DeepEqual(got, []string{"a", "b"}) {
+		t.Errorf("listed: %v", got)
 	}
 }

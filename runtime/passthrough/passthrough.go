@@ -1,0 +1,116 @@
+// Package passthrough hands a call to the delegate as it came, for callers whose
+// profile of the host's policy says so (policy.Policy.Passthrough). Nothing is
+// hardened, and what is made is no jail: there is no record of it, so that no
+// jail ever joins it and no verb of a jail touches it.
+package passthrough
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/state"
+)
+
+// A Call is a runtime's command line, as far as it has to be understood.
+type Call struct {
+	// Args are for the delegate, without its name.
+	Args []string
+	// Verb is "" for a call that has none, such as --version.
+	Verb string
+	// ID is the container's as far as the message about it needs it: the last
+	// argument.
+	ID string
+	// Config is agentjail's own option, which the delegate does not know.
+	Config string
+	// Log and LogFormat are the engine's.
+	Log, LogFormat string
+}
+
+// Options before the verb that have a value, of runc and crun.
+var valued = []string{"root", "log", "log-format", "log-level", "criu", "rootless", "cgroup-manager"}
+
+// ownValued are agentjail's.
+var ownValued = []string{"config", "trace"}
+
+// Read splits a command line without the program's name. What it does not know
+// it leaves to the delegate.
+func Read(args []string) Call {
+	c := Call{Config: policy.DefaultPath}
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if a == "-" || !strings.HasPrefix(a, "-") {
+			c.Verb = a
+			c.Args = append(c.Args, args[i:]...)
+			if i+1 < len(args) {
+				c.ID = args[len(args)-1]
+			}
+			break
+		}
+		if a == "--" {
+			c.Args = append(c.Args, args[i:]...)
+			break
+		}
+		name, value, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
+		own := slices.Contains(ownValued, name)
+		words := 1
+		if !given && (own || slices.Contains(valued, name)) && i+1 < len(args) {
+			value, words = args[i+1], 2
+		}
+		switch name {
+		case "config":
+			c.Config = value
+		case "log":
+			c.Log = value
+		case "log-format":
+			c.LogFormat = value
+		}
+		if !own {
+			c.Args = append(c.Args, args[i:i+words]...)
+		}
+		i += words - 1
+	}
+	return c
+}
+
+// makes are the verbs that make a container.
+var makes = []string{"create", "run", "restore"}
+
+// Loud says whether the call is one that is reported.
+func (c Call) Loud() bool { return slices.Contains(makes, c.Verb) }
+
+// Warning is what is reported.
+func (c Call) Warning() string {
+	return fmt.Sprintf("agentjail: passthrough: nothing is hardened, this container is no jail (%s %s)", c.Verb, c.ID)
+}
+
+// Exec becomes the delegate if the profile of that name passes through, with
+// argv's arguments, environment and open files as they are. It returns nil when
+// the call is agentjail's own to answer: because the profile hardens, because
+// its policy cannot be read (the one who reads it next says why), or because the
+// verb is agentjail's alone.
+func Exec(argv []string, profile string, own func(verb string) bool) error {
+	if profile == "" {
+		return nil // only a [profiles.NAME] can pass through
+	}
+	c := Read(argv[1:])
+	if own(c.Verb) {
+		return nil
+	}
+	p, err := policy.Load(c.Config, profile)
+	if err != nil || !p.Passthrough {
+		return nil //nolint:nilerr // as said
+	}
+	d, err := delegate.Choose(p.Delegate, state.DefaultRoot)
+	if err == nil {
+		if c.Loud() {
+			Tell(c.Warning(), c)
+		}
+		err = syscall.Exec(d.Path, append([]string{d.Path}, c.Args...), os.Environ())
+	}
+	return fmt.Errorf("passing %s on: %w", c.Verb, err)
+}
