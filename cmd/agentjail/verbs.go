@@ -60,6 +60,7 @@ func runtimeCommands() []*cli.Command {
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "ids only"}),
 		refusedCommand("checkpoint", "a jail's memory must not be written to the host's disk"),
 		refusedCommand("restore", "a restored process was never hardened"),
+		specCommand(),
 		featuresCommand(),
 	}
 }

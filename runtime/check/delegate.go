@@ -1,13 +1,13 @@
 package check
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/delegate/flaws"
 	"agentjail.dev/runtime/enter/outside"
 )
 
@@ -56,7 +56,8 @@ func delegateFixes(e *env) answer {
 		a := fail("reinstall it", "%s does not tell its version", d.Path)
 		if out, err := d.Output("--version"); err == nil {
 			line, _, _ := strings.Cut(string(out), "\n")
-			a = judge(d.Path, line, func(name string) *debPackage { return debianOwner(e, d.Path, name) })
+			j := flaws.Judge(d.Path, line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
+			a = answer{ok: j.OK, detail: j.Detail, remedy: j.Remedy}
 		}
 		if a.ok {
 			good = append(good, a.detail)
@@ -93,66 +94,4 @@ func delegates(e *env) []*delegate.Runtime {
 		out = append(out, d)
 	}
 	return out
-}
-
-// judge holds one delegate's version against the tables.
-// Its name is what it says itself: the file may have another.
-func judge(path, versionLine string, packageOf func(name string) *debPackage) answer {
-	name, r, text, known := versionOf(versionLine)
-	if !known {
-		return fail("ask whoever built it", "%s: version %q is not understood", path, versionLine)
-	}
-	if !slices.ContainsFunc(flaws, func(f flaw) bool { return f.in == name }) {
-		return fail("ask whoever built it", "%s %s: nothing is known of %s's flaws here", path, text, name)
-	}
-	label := fmt.Sprintf("%s, %s %s", path, name, text)
-	pkg := packageOf(name)
-	if pkg != nil {
-		label = fmt.Sprintf("%s, package %s %s", path, pkg.name, pkg.version)
-	}
-	var open, held, patched []string
-	for _, f := range flaws {
-		switch {
-		case f.in != name || !f.open(r):
-		case isPatched(f.cve, r, pkg):
-			patched = append(patched, f.cve)
-		case f.held != "":
-			held = append(held, fmt.Sprintf("%s (%s)", f.cve, f.held))
-		default:
-			open = append(open, f.cve)
-		}
-	}
-	notes := ""
-	if len(patched) > 0 {
-		notes += "; the distribution fixed " + strings.Join(patched, ", ")
-	}
-	if len(held) > 0 {
-		notes += "; held by other means: " + strings.Join(held, ", ")
-	}
-	if len(open) == 0 {
-		return ok("%s: no known flaw%s", label, notes)
-	}
-	var to []string
-	for _, c := range closedBy(name, r) {
-		to = append(to, c.String())
-	}
-	remedy := fmt.Sprintf("upgrade to %s %s or later", name, strings.Join(to, ", "))
-	if pkg != nil || strings.ContainsAny(text, "+~-") {
-		// Distributions fix without taking a new upstream version.
-		remedy = "ask your distribution whether its package has the fixes, or " + remedy
-	}
-	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(open, ", "), notes)
-}
-
-func isPatched(cve string, r release, pkg *debPackage) bool {
-	if pkg == nil {
-		return false
-	}
-	if slices.Contains(pkg.fixes, cve) {
-		return true
-	}
-	return slices.ContainsFunc(patches, func(p patch) bool {
-		up, ok := parseRelease(p.upstream)
-		return ok && p.cve == cve && p.pkg == pkg.name && up == r && debianAtLeast(pkg.version, p.version)
-	})
 }

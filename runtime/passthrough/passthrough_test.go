@@ -154,7 +154,7 @@ func TestAsItCame(t *testing.T) {
 // TestOnlyByProfile: by any other name, and with any other file, agentjail
 // answers itself.
 func TestOnlyByProfile(t *testing.T) {
-	link, conf := build(t, "[profiles.bare]\npassthrough = true\ndelegate = \"DIR/runc\"\n[profiles.other]\n")
+	link, conf := build(t, "delegate = \"DIR/runc\"\n[profiles.bare]\npassthrough = true\n[profiles.other]\n")
 	dir := filepath.Dir(link)
 	refused := func(what, path string, args ...string) {
 		t.Helper()

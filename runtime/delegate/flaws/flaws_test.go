@@ -1,4 +1,4 @@
-package check
+package flaws
 
 import (
 	"bytes"
@@ -13,19 +13,19 @@ import (
 func TestParseRelease(t *testing.T) {
 	for _, c := range []struct {
 		in   string
-		want release
+		want Release
 		ok   bool
 	}{
-		{"1.1.5+ds1", release{1, 1, 5, final}, true},
-		{"1.0.0-rc93", release{1, 0, 0, 93}, true},
-		{"1.0.0~rc93+ds1", release{1, 0, 0, 93}, true},
-		{"1.4.0-rc.2", release{1, 4, 0, 2}, true},
-		{"1.8", release{1, 8, 0, final}, true},
-		{"v1.21.0", release{1, 21, 0, final}, true},
-		{"1.3.0-rc.1+dev", release{1, 3, 0, 1}, true},
-		{"unknown", release{}, false},
-		{"", release{}, false},
-		{"99999999999999999999.1", release{}, false},
+		{"1.1.5+ds1", Release{1, 1, 5, final}, true},
+		{"1.0.0-rc93", Release{1, 0, 0, 93}, true},
+		{"1.0.0~rc93+ds1", Release{1, 0, 0, 93}, true},
+		{"1.4.0-rc.2", Release{1, 4, 0, 2}, true},
+		{"1.8", Release{1, 8, 0, final}, true},
+		{"v1.21.0", Release{1, 21, 0, final}, true},
+		{"1.3.0-rc.1+dev", Release{1, 3, 0, 1}, true},
+		{"unknown", Release{}, false},
+		{"", Release{}, false},
+		{"99999999999999999999.1", Release{}, false},
 	} {
 		if got, ok := parseRelease(c.in); got != c.want || ok != c.ok {
 			t.Errorf("parseRelease(%q) = %v, %v; want %v, %v", c.in, got, ok, c.want, c.ok)
@@ -126,9 +126,9 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := judge("/usr/bin/x", c.line, func(string) *debPackage { return c.pkg })
-			text := a.detail + " -> " + a.remedy
-			if a.ok != c.ok {
-				t.Errorf("ok is %v: %s", a.ok, text)
+			text := a.Detail + " -> " + a.Remedy
+			if a.OK != c.ok {
+				t.Errorf("ok is %v: %s", a.OK, text)
 			}
 			for _, h := range c.has {
 				if !strings.Contains(text, h) {
@@ -196,7 +196,7 @@ func TestDebianOwner(t *testing.T) {
 	write("dpkg/info/runc.list", "/.\n/usr\n/sbin/runc\n/usr/bin/runc-tool\n", false)
 	write("dpkg/info/crun.list", "/usr/bin/crun\n", false)
 	write("doc/runc/changelog.Debian.gz", log, true)
-	e := &env{dpkg: filepath.Join(dir, "dpkg"), doc: filepath.Join(dir, "doc")}
+	e := Packages{filepath.Join(dir, "dpkg"), filepath.Join(dir, "doc")}
 
 	p := debianOwner(e, "/usr/sbin/runc", "runc")
 	if p == nil || p.version != version || !slices.Equal(p.fixes, []string{"CVE-2024-21626", "CVE-2023-25809"}) {

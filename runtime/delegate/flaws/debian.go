@@ -1,4 +1,4 @@
-package check
+package flaws
 
 import (
 	"bufio"
@@ -29,8 +29,8 @@ type debPackage struct {
 // debianOwner finds the package that a program belongs to. Only packages named
 // like the program are asked: both runc and crun are. nil when it is none's,
 // as Docker's own runc is.
-func debianOwner(e *env, path, name string) *debPackage {
-	list, err := readSome(filepath.Join(e.dpkg, "info", name+".list"), maxList)
+func debianOwner(e Packages, path, name string) *debPackage {
+	list, err := readSome(filepath.Join(e.Dpkg, "info", name+".list"), maxList)
 	if err != nil {
 		return nil
 	}
@@ -44,10 +44,10 @@ func debianOwner(e *env, path, name string) *debPackage {
 		return nil
 	}
 	p := &debPackage{name: name}
-	if p.version = debianVersion(filepath.Join(e.dpkg, "status"), name); p.version == "" {
+	if p.version = debianVersion(filepath.Join(e.Dpkg, "status"), name); p.version == "" {
 		return nil
 	}
-	p.fixes = changelogFixes(filepath.Join(e.doc, name, "changelog.Debian.gz"), p.version)
+	p.fixes = changelogFixes(filepath.Join(e.Doc, name, "changelog.Debian.gz"), p.version)
 	return p
 }
 

@@ -1,4 +1,4 @@
-package check
+package flaws
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// release is a version number: major, minor, patch, and the number of a release
+// Release is a version number: major, minor, patch, and the number of a release
 // candidate, or final.
-type release [4]int
+type Release [4]int
 
 const final = math.MaxInt32
 
@@ -22,12 +22,12 @@ var releasePattern = sync.OnceValue(func() *regexp.Regexp {
 
 // parseRelease reads the beginning of a version text such as "1.1.5+ds1",
 // "1.4.0-rc.2" or "1.8".
-func parseRelease(s string) (release, bool) {
+func parseRelease(s string) (Release, bool) {
 	m := releasePattern().FindStringSubmatch(s)
 	if m == nil {
-		return release{}, false
+		return Release{}, false
 	}
-	r := release{3: final}
+	r := Release{3: final}
 	for i, t := range m[1:] {
 		if t != "" {
 			r[i], _ = strconv.Atoi(t)
@@ -36,8 +36,8 @@ func parseRelease(s string) (release, bool) {
 	return r, true
 }
 
-// less says whether r came before o.
-func (r release) less(o release) bool {
+// Less says whether r came before o.
+func (r Release) Less(o Release) bool {
 	for i := range r {
 		if r[i] != o[i] {
 			return r[i] < o[i]
@@ -47,9 +47,9 @@ func (r release) less(o release) bool {
 }
 
 // branch is the line of releases that gets its own fixes.
-func (r release) branch() [2]int { return [2]int{r[0], r[1]} }
+func (r Release) branch() [2]int { return [2]int{r[0], r[1]} }
 
-func (r release) String() string {
+func (r Release) String() string {
 	s := fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2])
 	if r[3] != final {
 		s += fmt.Sprintf("-rc.%d", r[3])
@@ -57,13 +57,13 @@ func (r release) String() string {
 	return s
 }
 
-// versionOf reads the first line of a delegate's --version: "runc version
+// Version reads the first line of a delegate's --version: "runc version
 // 1.1.5+ds1", "crun version 1.8.1". Text is the number as it stands there.
-func versionOf(line string) (name string, r release, text string, ok bool) {
+func Version(line string) (name string, r Release, text string, ok bool) {
 	name, text, found := strings.Cut(line, " version ")
 	text = strings.TrimSpace(text)
 	if !found {
-		return "", release{}, "", false
+		return "", Release{}, "", false
 	}
 	r, ok = parseRelease(text)
 	return name, r, text, ok

@@ -1,4 +1,4 @@
-package check
+package flaws
 
 import "slices"
 
@@ -51,48 +51,48 @@ var patches = []patch{
 }
 
 // open says whether a release has the flaw, by upstream's numbers.
-func (f flaw) open(r release) bool {
+func (f flaw) open(r Release) bool {
 	if f.since != "" {
-		if s, ok := parseRelease(f.since); ok && r.less(s) {
+		if s, ok := parseRelease(f.since); ok && r.Less(s) {
 			return false
 		}
 	}
-	var last release
+	var last Release
 	for _, t := range f.fixed {
 		fix, ok := parseRelease(t)
 		if !ok {
 			continue
 		}
 		if fix.branch() == r.branch() {
-			return r.less(fix)
+			return r.Less(fix)
 		}
-		if last.less(fix) {
+		if last.Less(fix) {
 			last = fix
 		}
 	}
-	return r.less(last)
+	return r.Less(last)
 }
 
 // closedBy lists the first release of each branch, from r on, that has none of
 // a delegate's flaws: what to upgrade to.
-func closedBy(name string, r release) []release {
-	var out []release
+func closedBy(name string, r Release) []Release {
+	var out []Release
 	for _, f := range flaws {
 		for _, t := range f.fixed {
 			fix, ok := parseRelease(t)
 			fix[3] = final // nobody should upgrade to a release candidate
-			if !ok || f.in != name || fix.less(r) || slices.ContainsFunc(flaws, func(o flaw) bool { return o.in == name && o.open(fix) }) {
+			if !ok || f.in != name || fix.Less(r) || slices.ContainsFunc(flaws, func(o flaw) bool { return o.in == name && o.open(fix) }) {
 				continue
 			}
-			i := slices.IndexFunc(out, func(o release) bool { return o.branch() == fix.branch() })
+			i := slices.IndexFunc(out, func(o Release) bool { return o.branch() == fix.branch() })
 			switch {
 			case i < 0:
 				out = append(out, fix)
-			case fix.less(out[i]):
+			case fix.Less(out[i]):
 				out[i] = fix
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b release) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(out, func(a, b Release) int { return slices.Compare(a[:], b[:]) })
 	return out
 }

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/delegate"
+)
+
+// specCommand writes the delegate's idea of a bundle's configuration. No
+// container is made.
+func specCommand() *cli.Command {
+	return &cli.Command{
+		Name: "spec", Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]", SkipFlagParsing: true,
+		Action: func(c *cli.Context) error {
+			w, err := newWay(c)
+			if err != nil {
+				return err
+			}
+			d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
+			if err != nil {
+				return err
+			}
+			return d.Exec(append([]string{"spec"}, c.Args().Slice()...))
+		},
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentjail.dev/tests/engine"
+)
+
+var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}}
+
+// versionOf is a delegate's name and version, as "runc-1.1.5".
+func versionOf(path string) (string, error) {
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking %s for its version: %w", path, err)
+	}
+	m := regexp.MustCompile(`^(\w+) version (\d+\.\d+(?:\.\d+)?(?:-rc\.\d+)?)`).FindStringSubmatch(string(out))
+	if m == nil {
+		return "", fmt.Errorf("%s does not tell its version: %q", path, out)
+	}
+	return m[1] + "-" + m[2], nil
+}
+
+// workDir is where a suite is built: a folder that everybody can search, as jails' users have to.
+func workDir(name string) string { return filepath.Join(engine.CacheDir, "conformance", name) }
+
+// command runs a program with all that it says going to a file, and kills what it started when the time is over. An exit
+// status other than 0 is no error: the suites fail by it.
+func command(ctx context.Context, dir, log string, env []string, args ...string) error {
+	f, err := os.Create(log)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = dir, f, f, append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
+	err = cmd.Run()
+	var ee *exec.ExitError
+	if errors.As(err, &ee) || errors.Is(err, exec.ErrWaitDelay) {
+		return nil
+	}
+	return err
+}
+
+// do runs a step of the preparation.
+func do(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = dir
+	var errOut strings.Builder
+	cmd.Stderr = &errOut
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, errOut.String())
+	}
+	return out, nil
+}
+
+// runcModule copies runc's module of a version to a folder of ours and returns it.
+func runcModule(ctx context.Context, version string) (string, error) {
+	dir := workDir(version)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	out, err := do(ctx, "", "go", "mod", "download", "-json", "github.com/opencontainers/runc@v"+strings.TrimPrefix(version, "runc-"))
+	if err != nil {
+		return "", err
+	}
+	var mod struct{ Dir string }
+	if err := json.Unmarshal(out, &mod); err != nil {
+		return "", err
+	}
+	part := dir + ".partial"
+	for _, step := range [][]string{{"rm", "-rf", part}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-r", mod.Dir, part}, {"chmod", "-R", "u+w", part}, {"rm", "-rf", part + "/vendor"}} {
+		if _, err := do(ctx, "", step...); err != nil {
+			return "", err
+		}
+	}
+	// Module archives have no modes.
+	if _, err := do(ctx, part, "sh", "-c", "chmod +x tests/integration/*.sh tests/integration/*.bash"); err != nil {
+		return "", err
+	}
+	if err := runcHelpers(ctx, part); err != nil {
+		return "", err
+	}
+	return dir, os.Rename(part, dir)
+}
+
+// runcHelpers builds the programs that runc's suite calls: in contrib/cmd until 1.1, in tests/cmd since.
+func runcHelpers(ctx context.Context, dir string) error {
+	for _, place := range []string{"contrib/cmd", "tests/cmd"} {
+		mains, _ := filepath.Glob(filepath.Join(dir, place, "*"))
+		for _, m := range mains {
+			if st, err := os.Stat(m); err != nil || !st.IsDir() {
+				continue
+			}
+			out := filepath.Join(m, filepath.Base(m))
+			if place == "tests/cmd" {
+				out = filepath.Join(dir, place, "_bin", filepath.Base(m))
+			}
+			if _, err := do(ctx, dir, "env", "CGO_ENABLED=1", "go", "build", "-mod=mod", "-tags", "seccomp", "-o", out, "./"+filepath.Join(place, filepath.Base(m))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// runcSuite is runc's own, in bats. It is the delegate's version's: tests are written for the code beside them.
+func runcSuite(ctx context.Context, o *options, version string) ([]unit, error) {
+	if !strings.HasPrefix(version, "runc-") {
+		return nil, fmt.Errorf("this suite is runc's own, and the delegate is %s", version)
+	}
+	for _, tool := range []string{"bats", "gawk", "jq", "script", "xz"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, fmt.Errorf("%s is needed (Debian: apt-get install bats gawk jq bsdutils xz-utils)", tool)
+		}
+	}
+	dir, err := runcModule(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := images(ctx, filepath.Join(dir, "tests/integration/testdata")); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "tests/integration/*.bats"))
+	if err != nil {
+		return nil, err
+	}
+	var units []unit
+	for _, f := range files {
+		name := filepath.Base(f)
+		units = append(units, unit{name, func(ctx context.Context, path, log string) (results, error) {
+			tmp, err := os.MkdirTemp("/var/tmp", "agentjail-conformance-")
+			if err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(tmp)
+			if err := os.Chmod(tmp, 0o711); err != nil {
+				return nil, err
+			}
+			// Some of the tests need a terminal.
+			err = command(ctx, dir, log, []string{"RUNC=" + path, "TMPDIR=" + tmp}, "script", "-qefc", "bats -t "+f, "/dev/null")
+			if err != nil {
+				return nil, err
+			}
+			return readTAPFile(log, name, nil)
+		}})
+	}
+	return units, nil
+}
+
+// images makes the root file systems that runc's suite would fetch from a registry: of this machine's busybox, and of
+// Debian by debootstrap.
+func images(ctx context.Context, dir string) error {
+	arch, err := do(ctx, "", "go", "env", "GOARCH")
+	if err != nil {
+		return err
+	}
+	suffix := "-" + strings.TrimSpace(string(arch)) + ".tar.xz"
+	debian := workDir("debian" + suffix)
+	if _, err := os.Stat(debian); err != nil {
+		const script = `d=$(mktemp -d /var/tmp/agentjail-conformance-XXXXXX); trap 'rm -rf "$d"' EXIT
+debootstrap --variant=minbase bookworm "$d/r" >&2; rm -rf "$d"/r/var/cache/apt/archives/*.deb "$d"/r/var/lib/apt/lists/*
+tar -C "$d/r" -c . | xz -1 -T0 > "$0.partial"; mv "$0.partial" "$0"`
+		if _, err := do(ctx, "", "sh", "-ec", script, debian); err != nil {
+			return err
+		}
+	}
+	if err := os.Symlink(debian, filepath.Join(dir, "debian"+suffix)); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	busybox := filepath.Join(dir, "busybox"+suffix)
+	if _, err := os.Stat(busybox); err == nil {
+		return nil
+	}
+	f, err := os.Create(strings.TrimSuffix(busybox, ".xz"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := engine.BusyboxTree(f); err != nil {
+		return err
+	}
+	_, err = do(ctx, dir, "xz", "-1", f.Name())
+	return err
+}

@@ -1,0 +1,99 @@
+// Package flaws knows the holes of OCI runtimes by which containers got out, and
+// the releases and distributions' packages that closed them.
+package flaws
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Packages says where the package manager keeps its files.
+type Packages struct {
+	Dpkg string // /var/lib/dpkg
+	Doc  string // /usr/share/doc
+}
+
+// Judgement is what is known of a delegate.
+type Judgement struct {
+	// OK says that no flaw is known to be open.
+	OK     bool
+	Detail string
+	Remedy string
+}
+
+func ok(format string, args ...any) Judgement {
+	return Judgement{OK: true, Detail: fmt.Sprintf(format, args...)}
+}
+
+func fail(remedy, format string, args ...any) Judgement {
+	return Judgement{Remedy: remedy, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Judge holds the delegate at path, with this first line of its --version,
+// against the tables.
+func Judge(path, versionLine string, where Packages) Judgement {
+	return judge(path, versionLine, func(name string) *debPackage { return debianOwner(where, path, name) })
+}
+
+// judge holds one delegate's version against the tables.
+// Its name is what it says itself: the file may have another.
+func judge(path, versionLine string, packageOf func(name string) *debPackage) Judgement {
+	name, r, text, known := Version(versionLine)
+	if !known {
+		return fail("ask whoever built it", "%s: version %q is not understood", path, versionLine)
+	}
+	if !slices.ContainsFunc(flaws, func(f flaw) bool { return f.in == name }) {
+		return fail("ask whoever built it", "%s %s: nothing is known of %s's flaws here", path, text, name)
+	}
+	label := fmt.Sprintf("%s, %s %s", path, name, text)
+	pkg := packageOf(name)
+	if pkg != nil {
+		label = fmt.Sprintf("%s, package %s %s", path, pkg.name, pkg.version)
+	}
+	var open, held, patched []string
+	for _, f := range flaws {
+		switch {
+		case f.in != name || !f.open(r):
+		case isPatched(f.cve, r, pkg):
+			patched = append(patched, f.cve)
+		case f.held != "":
+			held = append(held, fmt.Sprintf("%s (%s)", f.cve, f.held))
+		default:
+			open = append(open, f.cve)
+		}
+	}
+	notes := ""
+	if len(patched) > 0 {
+		notes += "; the distribution fixed " + strings.Join(patched, ", ")
+	}
+	if len(held) > 0 {
+		notes += "; held by other means: " + strings.Join(held, ", ")
+	}
+	if len(open) == 0 {
+		return ok("%s: no known flaw%s", label, notes)
+	}
+	var to []string
+	for _, c := range closedBy(name, r) {
+		to = append(to, c.String())
+	}
+	remedy := fmt.Sprintf("upgrade to %s %s or later", name, strings.Join(to, ", "))
+	if pkg != nil || strings.ContainsAny(text, "+~-") {
+		// Distributions fix without taking a new upstream version.
+		remedy = "ask your distribution whether its package has the fixes, or " + remedy
+	}
+	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(open, ", "), notes)
+}
+
+func isPatched(cve string, r Release, pkg *debPackage) bool {
+	if pkg == nil {
+		return false
+	}
+	if slices.Contains(pkg.fixes, cve) {
+		return true
+	}
+	return slices.ContainsFunc(patches, func(p patch) bool {
+		up, ok := parseRelease(p.upstream)
+		return ok && p.cve == cve && p.pkg == pkg.name && up == r && debianAtLeast(pkg.version, p.version)
+	})
+}
