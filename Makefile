@@ -21,8 +21,11 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$(PATH)" "GOFLAGS=$(GOFL
 FUZZTIME ?= 30s
 LEAK_CYCLES ?= 1000
 BENCH_ROUNDS ?= 40
+# How many jails the load test keeps alive, and for how long it kills them.
+LOAD_JAILS ?= 200
+LOAD_TIME ?= 10m
 
-.PHONY: help build demo test test-unit test-e2e test-vm table prove bench fuzz lint deps clean
+.PHONY: help build demo test test-unit test-e2e test-vm load table prove bench fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +58,10 @@ test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, 
 	$(ROOT) hack/vm/deps.sh
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm-lane ./hack/vm
 	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm
+
+load: ## many jails at once, with jails, shims and daemons killed at random
+	$(ROOT) env AGENTJAIL_LOAD_JAILS=$(LOAD_JAILS) AGENTJAIL_LOAD_PARALLEL=20 AGENTJAIL_LOAD_TIME=$(LOAD_TIME) CGO_ENABLED=0 hack/with-cgroups.sh \
+		$(GO) test -v -count=1 -timeout 2h ./tests/load
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
 	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm/apparmor vm-selinux=$(OUT)/vm/selinux

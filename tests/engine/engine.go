@@ -158,20 +158,10 @@ func (e *Engine) boot() error {
 	if err := e.writeDockerdConfig(); err != nil {
 		return err
 	}
+	if err := e.StartContainerd(); err != nil {
+		return err
+	}
 	var err error
-	e.containerd, err = e.startDaemon("containerd", "containerd", "--config", e.path("containerd.toml"))
-	if err != nil {
-		return err
-	}
-	if err := e.await(e.containerd, func(context.Context) error {
-		c, err := net.Dial("unix", e.path("containerd.sock"))
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	}); err != nil {
-		return err
-	}
 	// Full networking first; then without packet filter rules; then without a bridge at all.
 	attempts := []struct {
 		args    []string
@@ -198,6 +188,25 @@ func (e *Engine) boot() error {
 	}
 	return err
 }
+
+// StartContainerd starts containerd, which must not be running, and waits until it answers.
+func (e *Engine) StartContainerd() error {
+	var err error
+	e.containerd, err = e.startDaemon("containerd", "containerd", "--config", e.path("containerd.toml"))
+	if err != nil {
+		return err
+	}
+	return e.await(e.containerd, func(context.Context) error {
+		c, err := net.Dial("unix", e.path("containerd.sock"))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+}
+
+// KillContainerd ends containerd as a crash would, and waits for its end. Shims and containers go on.
+func (e *Engine) KillContainerd() error { return e.containerd.stop(unix.SIGKILL) }
 
 // containerdConfig is what containerd 1.6 to 2.x understand alike. The CRI plugin wants a network configuration that
 // the tests have no use for.

@@ -36,7 +36,10 @@ var Runtimes = map[string]Runtime{}
 
 // Main runs a package's tests with one engine shared by all of them and returns the exit code. before is called once
 // the engine is there, to make images and keep the pointer.
-func Main(m *testing.M, before func(*Engine) error) int {
+func Main(m *testing.M, before func(*Engine) error) int { return MainWith(m, Options{}, before) }
+
+// MainWith is Main with an engine of a certain kind; its runtimes and log are set here.
+func MainWith(m *testing.M, opts Options, before func(*Engine) error) int {
 	IfJanitor()
 	// Whoever runs the tests may have left files open. The daemons would get them and hand them on, and descriptors in
 	// containers would have other numbers than elsewhere (os/exec closes only what this program opened).
@@ -44,7 +47,7 @@ func Main(m *testing.M, before func(*Engine) error) int {
 		fmt.Fprintln(os.Stderr, "engine: closing files of the caller:", err)
 		return 1
 	}
-	e, err := startForTests()
+	e, err := startForTests(opts)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "engine:", err)
 		return 1
@@ -75,7 +78,7 @@ func Main(m *testing.M, before func(*Engine) error) int {
 }
 
 // startForTests starts an engine with the runtime under test.
-func startForTests() (*Engine, error) {
+func startForTests(opts Options) (*Engine, error) {
 	under, err := UnderTest()
 	if err != nil {
 		return nil, err
@@ -99,10 +102,9 @@ func startForTests() (*Engine, error) {
 			fmt.Fprintln(os.Stderr, "engine: /etc/agentjail/config.toml is there: the tests expect the default policy")
 		}
 	}
-	e, err := Start(Options{
-		Runtimes: runtimes,
-		Log:      func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
-	})
+	opts.Runtimes = runtimes
+	opts.Log = func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+	e, err := Start(opts)
 	if err != nil {
 		return nil, err
 	}
