@@ -85,7 +85,7 @@ func updateCommand() *cli.Command {
 			}
 			r := new(specs.LinuxResources)
 			if path := c.String("resources"); path != "" {
-				if r, err = jail.ReadResources(path); err != nil {
+				if r, err = w.ReadResources(path); err != nil {
 					return err
 				}
 			}

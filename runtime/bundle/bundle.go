@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -157,10 +158,18 @@ func (b *Bundle) Save() error {
 	return WriteFile(filepath.Join(b.Dir, ConfigName), data, 0o600)
 }
 
+// Unique makes a file's name that nobody else makes meanwhile, of prefix, our
+// process id and a number.
+func Unique(prefix string) string {
+	return fmt.Sprintf("%s%d.%d", prefix, os.Getpid(), names.Add(1))
+}
+
+var names atomic.Uint64
+
 // WriteFile replaces path with data in one step; readers see the old or the
 // new content. There is no fsync: what is written here is void after a reboot.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
-	tmp := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
+	tmp := Unique(path+".") + ".tmp"
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
 	if err != nil {
 		return err

@@ -222,9 +222,11 @@ func TestWriteFileLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := filepath.Join(dir, "state")
-	if err := os.Symlink(victim, fmt.Sprintf("%s.%d.tmp", at, os.Getpid())); err != nil {
+	last := names.Load()
+	if err := os.Symlink(victim, Unique(at+".")+".tmp"); err != nil {
 		t.Fatal(err)
 	}
+	names.Store(last)
 	if err := WriteFile(at, []byte("new"), 0o600); err == nil {
 		t.Error("wrote through a symbolic link")
 	}

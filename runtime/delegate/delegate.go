@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,7 +23,9 @@ import (
 type Runtime struct {
 	Path string // absolute
 	Name string // "runc", "crun", or the file's name
-	stat unix.Stat_t
+	// Stdio take the place of our standard files, where not nil.
+	Stdio [3]*os.File
+	stat  unix.Stat_t
 }
 
 // candidates are the delegates that "auto" looks for, in this order, and the
@@ -204,21 +205,6 @@ func (r *Runtime) Features() (*features.Features, error) {
 		return nil, fmt.Errorf("reading `%s features`: %w", r.Path, err)
 	}
 	return f, nil
-}
-
-// Output runs the delegate and returns what it printed.
-func (r *Runtime) Output(args ...string) ([]byte, error) {
-	cmd := exec.Command(r.Path, args...)
-	cmd.Env = environment()
-	out, err := cmd.Output()
-	if err != nil {
-		var ee *exec.ExitError
-		if errors.As(err, &ee) && len(ee.Stderr) > 0 {
-			err = errors.New(strings.TrimSpace(string(ee.Stderr)))
-		}
-		return nil, fmt.Errorf("running %s %s: %w", r.Path, strings.Join(args, " "), err)
-	}
-	return out, nil
 }
 
 // Exec becomes the delegate: for verbs that need nothing of ours afterwards.

@@ -1,10 +1,14 @@
 package delegate
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,14 +24,78 @@ type Time struct {
 	Offsets string   // a new one with these offsets (time_namespaces(7)), or ""
 }
 
-// Run runs the delegate to its end with our standard files and returns its exit
+// Run runs the delegate to its end with its Stdio and returns its exit
 // status. The goroutine must be locked to its thread: the delegate dies with
 // it, and starts in the thread's mount namespace.
 func (r *Runtime) Run(args []string, t Time) (int, error) { return r.run(fork.Cmd{}, args, t, false) }
 
-// RunTo is Run with another standard output.
-func (r *Runtime) RunTo(stdout *os.File, args []string, t Time) (int, error) {
-	return r.run(fork.Cmd{Stdout: stdout}, args, t, false)
+// Capture is Run, and returns what the delegate printed.
+func (r *Runtime) Capture(args []string, t Time) ([]byte, int, error) {
+	out, to, err := newCollector()
+	if err != nil {
+		return nil, -1, err
+	}
+	code, err := r.run(fork.Cmd{Stdio: [3]*os.File{nil, to, nil}}, args, t, false)
+	text, cerr := out.close(to)
+	if err == nil {
+		err = cerr
+	}
+	return text, code, err
+}
+
+// Output runs the delegate and returns what it printed. An end with a status
+// other than 0 is an error, with what it said.
+func (r *Runtime) Output(args ...string) ([]byte, error) {
+	said, to, err := newCollector()
+	if err != nil {
+		return nil, err
+	}
+	quiet := *r
+	quiet.Stdio[2] = to
+	out, code, err := quiet.Capture(args, Time{})
+	text, _ := said.close(to)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit status %d", code)
+		if s := strings.TrimSpace(string(text)); s != "" {
+			err = errors.New(s)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running %s %s: %w", r.Path, strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// maxOutput bounds what is kept of what a delegate says.
+const maxOutput = 64 << 20
+
+// A collector reads a pipe to its end.
+type collector struct {
+	r    *os.File
+	text bytes.Buffer
+	done chan error
+}
+
+// newCollector returns it with the pipe's other end, which is to be closed by
+// close.
+func newCollector() (*collector, *os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	c := &collector{r: r, done: make(chan error, 1)}
+	go func() {
+		_, err := c.text.ReadFrom(io.LimitReader(r, maxOutput))
+		c.done <- err
+	}()
+	return c, w, nil
+}
+
+func (c *collector) close(w *os.File) ([]byte, error) {
+	w.Close()
+	err := <-c.done
+	c.r.Close()
+	return c.text.Bytes(), err
 }
 
 // RunInto is Run for a delegate that starts a process: files are its descriptors
@@ -41,6 +109,11 @@ func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, err
 	defer runtime.UnlockOSThread()
 	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, args...), environment()
 	c.JoinTime, c.NewTime, c.DieWithParent = t.Join, t.Offsets, true
+	for i, f := range r.Stdio {
+		if c.Stdio[i] == nil {
+			c.Stdio[i] = f
+		}
+	}
 	p, err := c.Start()
 	if err != nil {
 		return -1, err
@@ -48,14 +121,11 @@ func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, err
 	if signals {
 		defer forward(p.Pid)()
 	}
-	ws, err := p.Wait()
+	code, err := p.Wait()
 	if err != nil {
 		return -1, fmt.Errorf("waiting for %s: %w", r.Path, err)
 	}
-	if ws.Signaled() {
-		return 128 + int(ws.Signal()), nil
-	}
-	return ws.ExitStatus(), nil
+	return code, nil
 }
 
 // forward sends on what a foreground exec is expected to pass to its container.

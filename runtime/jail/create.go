@@ -88,7 +88,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	done()
 
 	done = w.station("delegate")
-	d, err := delegate.Resolve(w.Policy.Delegate)
+	d, err := w.delegateFor(nil)
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	done = w.station("delegate create")
 	if uid, ok := j.IDs.HostUID(spec.Process.User.UID); ok && !spec.Process.Terminal {
 		gid, _ := j.IDs.HostGID(spec.Process.User.GID)
-		ownStdio(uid, gid)
+		w.ownStdio(uid, gid)
 	}
 	var tty *terminal
 	if o.Run && !o.Detach {

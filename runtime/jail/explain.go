@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/report"
@@ -35,7 +34,7 @@ func (w *Way) Explain(dir string) (*Explained, error) {
 		return out, err
 	}
 	// Asked directly: the answers that are kept for create stay as they are.
-	d, err := delegate.Resolve(w.Policy.Delegate)
+	d, err := w.delegateFor(nil)
 	if err != nil {
 		return out, err
 	}

@@ -62,7 +62,27 @@ type Way struct {
 	Log     *logrus.Logger
 	// Trace, if not nil, is told how long each station took.
 	Trace func(station string, d time.Duration)
+	// Stdio take the place of our standard files, where not nil: they are the
+	// delegate's, and a jail's that has no terminal.
+	Stdio [3]*os.File
+	// Stay keeps this process, which serves others too. Otherwise the delegate
+	// takes its place for a verb that needs nothing of ours afterwards.
+	Stay bool
 }
+
+// stdio are the three standard files.
+func (w *Way) stdio() [3]*os.File {
+	files := w.Stdio
+	for i, own := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if files[i] == nil {
+			files[i] = own
+		}
+	}
+	return files
+}
+
+// out is the standard output.
+func (w *Way) out() *os.File { return w.stdio()[1] }
 
 // ExitError asks the command line to exit with the delegate's status: the
 // delegate has told its error itself.
@@ -133,10 +153,23 @@ func (w *Way) complete(j *state.Brief) *state.Brief {
 // delegateFor is the delegate that made the jail, or the policy's for one that
 // is not known.
 func (w *Way) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
+	want := w.Policy.Delegate
 	if j != nil {
-		return delegate.Resolve(j.Delegate)
+		want = j.Delegate
 	}
-	return delegate.Resolve(w.Policy.Delegate)
+	d, err := delegate.Resolve(want)
+	if err == nil {
+		d.Stdio = w.Stdio
+	}
+	return d, err
+}
+
+// handOver has the delegate do the rest.
+func (w *Way) handOver(d *delegate.Runtime, args []string) error {
+	if w.Stay {
+		return exitError(d.Run(args, delegate.Time{}))
+	}
+	return d.Exec(args)
 }
 
 // Pass hands a verb to the delegate as it is. Where the delegate needs nothing
@@ -157,7 +190,7 @@ func (w *Way) Pass(id string, args []string) error {
 		return err
 	}
 	if t.Join == nil {
-		return d.Exec(args)
+		return w.handOver(d, args)
 	}
 	defer t.Join.Close()
 	defer w.station("delegate " + verb)()
@@ -209,7 +242,7 @@ func (w *Way) GC(_ context.Context, max int) ([]string, error) {
 		if j.BootID == state.BootID() {
 			// The delegate may still know it.
 			if _, err := os.Lstat(j.DelegateState()); err == nil {
-				if d, err := delegate.Resolve(j.Delegate); err == nil {
+				if d, err := w.delegateFor(j); err == nil {
 					g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
 					if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
 						return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
@@ -239,9 +272,10 @@ func readPid(path string) (int, error) {
 // ownStdio gives pipes among the standard files to the jail's user, as whoever
 // opens /dev/stdout there must own them. Files, terminals and /dev/null keep
 // their owners.
-func ownStdio(uid, gid uint32) {
-	for fd := range 3 {
+func (w *Way) ownStdio(uid, gid uint32) {
+	for _, f := range w.stdio() {
 		var st unix.Stat_t
+		fd := int(f.Fd())
 		if unix.Fstat(fd, &st) != nil {
 			continue
 		}

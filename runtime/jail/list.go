@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -20,7 +19,7 @@ func (w *Way) List(format string, quiet bool) error {
 	if format != "" && format != "table" && format != "json" {
 		return errors.New("invalid format option: table or json")
 	}
-	d, err := delegate.Resolve(w.Policy.Delegate)
+	d, err := w.delegateFor(nil)
 	if err != nil {
 		return err
 	}
@@ -54,13 +53,13 @@ func (w *Way) List(format string, quiet bool) error {
 	switch {
 	case quiet:
 		for _, it := range items {
-			fmt.Fprintln(os.Stdout, it["id"])
+			fmt.Fprintln(w.out(), it["id"])
 		}
 		return nil
 	case format == "json":
-		return json.NewEncoder(os.Stdout).Encode(items)
+		return json.NewEncoder(w.out()).Encode(items)
 	}
-	t := tabwriter.NewWriter(os.Stdout, 12, 1, 3, ' ', 0)
+	t := tabwriter.NewWriter(w.out(), 12, 1, 3, ' ', 0)
 	fmt.Fprint(t, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER\n")
 	for _, it := range items {
 		created := fmt.Sprint(it["created"])

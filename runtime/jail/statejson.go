@@ -1,11 +1,7 @@
 package jail
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"os"
-	"os/exec"
 
 	"agentjail.dev/runtime/delegate"
 )
@@ -36,35 +32,14 @@ func (w *Way) State(id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = os.Stdout.Write(append(text, '\n'))
+	_, err = w.out().Write(append(text, '\n'))
 	return err
 }
 
 // capture runs the delegate and returns what it printed.
 func capture(d *delegate.Runtime, args []string, t delegate.Time) ([]byte, int, error) {
-	if t.Join == nil {
-		cmd := exec.Command(d.Path, args...)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		var ee *exec.ExitError
-		if errors.As(err, &ee) {
-			return out, ee.ExitCode(), nil
-		}
-		return out, 0, err
+	if t.Join != nil {
+		defer t.Join.Close()
 	}
-	defer t.Join.Close()
-	r, wr, err := os.Pipe()
-	if err != nil {
-		return nil, 0, err
-	}
-	defer r.Close()
-	var buf bytes.Buffer
-	read := make(chan error, 1)
-	go func() { _, err := buf.ReadFrom(r); read <- err }()
-	code, err := d.RunTo(wr, args, t)
-	wr.Close()
-	if rerr := <-read; err == nil {
-		err = rerr
-	}
-	return buf.Bytes(), code, err
+	return d.Capture(args, t)
 }

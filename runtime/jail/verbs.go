@@ -179,7 +179,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return fmt.Errorf("encoding the process: %w", err)
 	}
-	file := filepath.Join(w.Store.Dir(j.Key), fmt.Sprintf("exec-%d.json", os.Getpid()))
+	file := filepath.Join(w.Store.Dir(j.Key), bundle.Unique("exec-")+".json")
 	if err := bundle.WriteFile(file, data, 0o600); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if !h.Terminal {
 		uid, _ := j.IDs.HostUID(h.User.UID)
 		gid, _ := j.IDs.HostGID(h.User.GID)
-		ownStdio(uid, gid)
+		w.ownStdio(uid, gid)
 	}
 	d, err := w.delegateFor(&j.Brief)
 	if err != nil {
@@ -234,7 +234,7 @@ func (w *Way) Update(id string, in *specs.LinuxResources) error {
 		return fmt.Errorf("encoding the limits: %w", err)
 	}
 	runtime.LockOSThread()
-	file := filepath.Join(w.Store.Dir(j.Key), fmt.Sprintf("update-%d.json", os.Getpid()))
+	file := filepath.Join(w.Store.Dir(j.Key), bundle.Unique("update-")+".json")
 	if err := bundle.WriteFile(file, data, 0o600); err != nil {
 		return err
 	}
@@ -273,11 +273,11 @@ func (w *Way) resize(j *state.Jail, r *specs.LinuxResources) error {
 
 // ReadResources reads limits in the form of `update --resources`; "-" is
 // standard input.
-func ReadResources(path string) (*specs.LinuxResources, error) {
+func (w *Way) ReadResources(path string) (*specs.LinuxResources, error) {
 	var data []byte
 	var err error
 	if path == "-" {
-		data, err = io.ReadAll(io.LimitReader(os.Stdin, bundle.MaxConfig))
+		data, err = io.ReadAll(io.LimitReader(w.stdio()[0], bundle.MaxConfig))
 	} else {
 		data, err = bundle.ReadFile(path, bundle.MaxConfig)
 	}
@@ -308,7 +308,7 @@ func (w *Way) Delete(id string, force bool) error {
 	}
 	args = append(args, id)
 	if j == nil {
-		return d.Exec(args)
+		return w.handOver(d, args)
 	}
 	// The jail may have been made with the systemd driver while the engine's
 	// clean-up does not say so.

@@ -112,7 +112,7 @@ func makerAlive(key string) bool {
 	if !ok {
 		return false
 	}
-	pid, _, _ := strings.Cut(rest, "-")
+	pid, _, _ := strings.Cut(rest, ".") // bundle.Unique
 	n, err := strconv.Atoi(pid)
 	if err != nil {
 		return false

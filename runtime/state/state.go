@@ -163,7 +163,7 @@ func (s Store) Create(j *Jail) error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	tmp := s.Dir(newPrefix + strconv.Itoa(os.Getpid()) + "-" + j.Key)
+	tmp := s.Dir(bundle.Unique(newPrefix) + "-" + j.Key)
 	if err := os.Mkdir(tmp, 0o711); err != nil {
 		return fmt.Errorf("making the jail's state: %w", err)
 	}

@@ -43,8 +43,8 @@ type Cmd struct {
 	// NewTime, if not empty, makes a new time namespace with these lines for
 	// /proc/self/timens_offsets and runs in it.
 	NewTime string
-	// Stdout takes the place of our standard output, unless nil.
-	Stdout *os.File
+	// Stdio take the place of our standard files, where not nil.
+	Stdio [3]*os.File
 	// Files become the descriptors from 3 on.
 	Files []*os.File
 	// DieWithParent sends SIGKILL when the calling thread ends. The caller
@@ -61,7 +61,7 @@ type childArgs struct {
 	offsetsLen   uintptr
 	offsetsPath  *byte
 	childrenPath *byte
-	stdout       uintptr // fd or ^0
+	stdio        [firstFile]uintptr // fd or ^0
 	files        []uintptr
 	pdeathsig    bool
 	parent       int
@@ -70,8 +70,15 @@ type childArgs struct {
 
 // Process is a started child.
 type Process struct {
-	Pid int
+	Pid  int
+	wait func(pid int) (int, error) // nil: by wait4(2)
 }
+
+// Reaper has to be set, before the first start, where something else in this
+// process waits for all children. It is called before each start; of what it
+// returns, wait tells a child's status, or stop says that it will not be asked.
+// The status is 128 and the signal's number for a child that was killed.
+var Reaper func() (wait func(pid int) (int, error), stop func())
 
 // Start starts c. An error of a step in the child is returned here, with the
 // step's name.
@@ -92,8 +99,15 @@ func (c *Cmd) Start() (*Process, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
 	}
+	var own []int // which of the standard files are given
+	give := c.Files
+	for i, f := range c.Stdio {
+		if f != nil {
+			own, give = append(own, i), append(give[:len(give):len(give)], f)
+		}
+	}
 	// Above the numbers that the child's files will have.
-	files, err := above(firstFile+len(c.Files), c.Files, pipe[1])
+	files, err := above(firstFile+len(c.Files), give, pipe[1])
 	defer closeAll(files)
 	if err != nil {
 		unix.Close(pipe[0])
@@ -101,21 +115,27 @@ func (c *Cmd) Start() (*Process, error) {
 		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
 	}
 	a := &childArgs{
-		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0), stdout: ^uintptr(0),
-		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: files[len(c.Files)],
+		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0),
+		stdio:     [firstFile]uintptr{^uintptr(0), ^uintptr(0), ^uintptr(0)},
+		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: files[len(give)],
 		files: files[:len(c.Files)],
+	}
+	for i, n := range own {
+		a.stdio[n] = files[len(c.Files)+i]
 	}
 	if c.JoinTime != nil {
 		a.joinTime = c.JoinTime.Fd()
-	}
-	if c.Stdout != nil {
-		a.stdout = c.Stdout.Fd()
 	}
 	if c.NewTime != "" {
 		b := []byte(c.NewTime)
 		a.offsets, a.offsetsLen = &b[0], uintptr(len(b))
 		a.offsetsPath, _ = syscall.BytePtrFromString("/proc/self/timens_offsets")
 		a.childrenPath, _ = syscall.BytePtrFromString("/proc/self/ns/time_for_children")
+	}
+	p := new(Process)
+	stop := func() {}
+	if Reaper != nil {
+		p.wait, stop = Reaper()
 	}
 	syscall.ForkLock.Lock()
 	pid, errno := forkExec(a)
@@ -127,17 +147,20 @@ func (c *Cmd) Start() (*Process, error) {
 	files = nil
 	defer unix.Close(pipe[0])
 	if errno != 0 {
+		stop()
 		return nil, fmt.Errorf("starting %q: clone: %w", c.Path, errno)
 	}
 	var fail [8]byte
 	n, _ := readFull(pipe[0], fail[:])
 	if n == len(fail) {
+		stop()
 		var ws syscall.WaitStatus
-		wait4(pid, &ws)
+		_ = wait4(pid, &ws) // fails where the reaper was first
 		step, e := int(fail[0]), syscall.Errno(fail[4])|syscall.Errno(fail[5])<<8
 		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[step], e)
 	}
-	return &Process{Pid: pid}, nil
+	p.Pid = pid
+	return p, nil
 }
 
 // firstFile is the first descriptor after the standard ones.
@@ -166,17 +189,26 @@ func closeAll(fds []uintptr) {
 	}
 }
 
-// Wait waits for the process to end.
-func (p *Process) Wait() (syscall.WaitStatus, error) {
+// Wait waits for the process to end and returns its status: 128 and the
+// signal's number if it was killed.
+func (p *Process) Wait() (int, error) {
+	if p.wait != nil {
+		return p.wait(p.Pid)
+	}
 	var ws syscall.WaitStatus
-	err := wait4(p.Pid, &ws)
-	return ws, err
+	if err := wait4(p.Pid, &ws); err != nil {
+		return -1, err
+	}
+	if ws.Signaled() {
+		return 128 + int(ws.Signal()), nil
+	}
+	return ws.ExitStatus(), nil
 }
 
 // The steps of the child, for messages.
 const (
 	stepDeath = iota
-	stepStdout
+	stepStdio
 	stepUnshare
 	stepOffsets
 	stepJoin
@@ -184,7 +216,7 @@ const (
 	stepExec
 )
 
-var steps = [...]string{"setting the parent-death signal", "setting standard output", "making a time namespace", "setting the time offsets", "joining the time namespace", "passing files", "exec"}
+var steps = [...]string{"setting the parent-death signal", "setting the standard files", "making a time namespace", "setting the time offsets", "joining the time namespace", "passing files", "exec"}
 
 //go:noinline
 //go:norace
@@ -212,9 +244,12 @@ func forkExec(a *childArgs) (int, syscall.Errno) {
 			goto failed
 		}
 	}
-	if a.stdout != ^uintptr(0) {
-		step = stepStdout
-		if _, _, errno = syscall.RawSyscall(syscall.SYS_DUP3, a.stdout, 1, 0); errno != 0 {
+	step = stepStdio
+	for i = 0; i < firstFile; i++ {
+		if a.stdio[i] == ^uintptr(0) {
+			continue
+		}
+		if _, _, errno = syscall.RawSyscall(syscall.SYS_DUP3, a.stdio[i], i, 0); errno != 0 {
 			goto failed
 		}
 	}

@@ -63,9 +63,9 @@ func TestNewTimeStartsNearZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ws, err := p.Wait()
-	if err != nil || ws.ExitStatus() != 0 {
-		t.Fatal(ws, err)
+	status, err := p.Wait()
+	if err != nil || status != 0 {
+		t.Fatal(status, err)
 	}
 	b, _ := os.ReadFile(out.Name())
 	if i := bytes.IndexByte(b, '.'); i != 1 {
@@ -146,13 +146,13 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	c := Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "readlink /proc/$$/fd/3 /proc/$$/fd/4 /proc/$$/fd/5"}, Stdout: out, Files: files}
+	c := Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "readlink /proc/$$/fd/3 /proc/$$/fd/4 /proc/$$/fd/5"}, Stdio: [3]*os.File{nil, out, nil}, Files: files}
 	p, err := c.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ws, err := p.Wait(); err != nil || ws.ExitStatus() != 0 {
-		t.Fatal(ws, err)
+	if status, err := p.Wait(); err != nil || status != 0 {
+		t.Fatal(status, err)
 	}
 	text, err := os.ReadFile(out.Name())
 	if err != nil {
@@ -160,5 +160,63 @@ func TestFiles(t *testing.T) {
 	}
 	if want := dir + "/c\n" + dir + "/a\n" + dir + "/b\n"; string(text) != want {
 		t.Errorf("got\n%swant\n%s", text, want)
+	}
+}
+
+// TestStdio: each standard file can be another, also one that has the number of
+// a standard file or of one that is handed on.
+func TestStdio(t *testing.T) {
+	dir := t.TempDir()
+	var files [4]*os.File
+	for i := range files {
+		f, err := os.Create(filepath.Join(dir, "f"+itoa(int64(i)+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	c := Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "readlink /proc/$$/fd/0 /proc/$$/fd/2 /proc/$$/fd/3"},
+		Stdio: [3]*os.File{files[0], files[1], files[2]}, Files: files[3:]}
+	p, err := c.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, err := p.Wait(); err != nil || status != 0 {
+		t.Fatal(status, err)
+	}
+	text, err := os.ReadFile(files[1].Name())
+	if want := files[0].Name() + "\n" + files[2].Name() + "\n" + files[3].Name() + "\n"; err != nil || string(text) != want {
+		t.Errorf("%v: %q, not %q", err, text, want)
+	}
+}
+
+// TestReaper: where somebody else waits for all children, a status comes from
+// there, and a child that could not start is not asked for.
+func TestReaper(t *testing.T) {
+	asked, stopped := 0, 0
+	Reaper = func() (func(int) (int, error), func()) {
+		return func(pid int) (int, error) {
+			asked++
+			var ws syscall.WaitStatus
+			if err := wait4(pid, &ws); err != nil {
+				return -1, err
+			}
+			return 1000 + ws.ExitStatus(), nil
+		}, func() { stopped++ }
+	}
+	defer func() { Reaper = nil }()
+	p, err := (&Cmd{Path: "/bin/sh", Args: []string{"sh", "-c", "exit 3"}}).Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, err := p.Wait(); status != 1003 || err != nil {
+		t.Error(status, err)
+	}
+	if _, err := (&Cmd{Path: "/nonexistent/x", Args: []string{"x"}}).Start(); err == nil {
+		t.Error("what is not there was started")
+	}
+	if asked != 1 || stopped != 1 {
+		t.Error(asked, stopped)
 	}
 }
