@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/check"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/verbs"
 )
 
 func checkCommand() *cli.Command {
@@ -20,7 +21,7 @@ func checkCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			r := check.Run(check.Options{PolicyPath: c.String("config"), Profile: profileName(os.Args[0])})
+			r := check.Run(check.Options{PolicyPath: c.String("config"), Profile: verbs.Profile(os.Args[0])})
 			var err error
 			if c.Bool("json") {
 				err = printJSON(c, r)

@@ -10,6 +10,7 @@ import (
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/runtime/verbs"
 )
 
 func inspectCommand() *cli.Command {
@@ -27,7 +28,7 @@ func inspectCommand() *cli.Command {
 			store := state.Store{Root: state.DefaultRoot}
 			j, err := inspect.Find(store, id)
 			if err != nil {
-				if p, perr := policy.Load(c.String("config"), profileName(os.Args[0])); perr == nil && p.Passthrough {
+				if p, perr := policy.Load(c.String("config"), verbs.Profile(os.Args[0])); perr == nil && p.Passthrough {
 					return fmt.Errorf("passthrough: nothing is hardened by this profile, and what it makes is no jail: %w", err)
 				}
 				return err

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/install"
+	"agentjail.dev/runtime/verbs"
 )
 
 func installCommand() *cli.Command {
@@ -97,7 +98,7 @@ func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error)
 	}
 	for _, n := range c.StringSlice("name") {
 		path := self
-		if profileName(n) != "" {
+		if verbs.Profile(n) != "" {
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
 				return o, fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)

@@ -16,8 +16,7 @@ import (
 
 func main() {
 	// Before anything is changed in this process.
-	if err := passthrough.Exec(os.Args, profileName(os.Args[0]), isOwn); err != nil {
-		logPath = passthrough.Read(os.Args[1:]).Log
+	if err := passthrough.Exec(os.Args, caller.Profile, isOwn); err != nil {
 		fatal(err)
 	}
 	// A start makes little garbage and is soon over.
@@ -34,4 +33,9 @@ func main() {
 		}
 		fatal(err)
 	}
+}
+
+func fatal(err error) {
+	caller.Fail(err)
+	os.Exit(1)
 }

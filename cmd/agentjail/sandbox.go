@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/sandbox"
+	"agentjail.dev/runtime/verbs"
 )
 
 func sandboxCommand() *cli.Command {
@@ -91,7 +92,7 @@ func runSandbox(c *cli.Context) error {
 	if w.Globals.Root == "" {
 		w.Globals.Root = filepath.Join(base, "delegate")
 	}
-	log.SetLevel(quieter(c))
+	caller.Quiet()
 	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Bundle: dir, Run: true, PlainRoot: true})
 }
 
@@ -194,7 +195,7 @@ func lookPath(name, workspace string) (string, error) {
 		fmt.Fprintf(os.Stderr, "agentjail: %s: permission denied\n", found)
 		return "", &jail.ExitError{Code: 126}
 	}
-	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", oneLine(name))
+	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", verbs.OneLine(name))
 	return "", &jail.ExitError{Code: 127}
 }
 

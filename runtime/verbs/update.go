@@ -1,13 +1,11 @@
-package main
+package verbs
 
 import (
 	"fmt"
 	"strconv"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -67,36 +65,35 @@ func intInto(set func(*specs.LinuxResources, int64)) func(*specs.LinuxResources,
 	}
 }
 
-func updateCommand() *cli.Command {
-	flags := []cli.Flag{&cli.StringFlag{Name: "resources", Aliases: []string{"r"}, Usage: "limits as JSON, from `FILE`; - is standard input"}}
+func update() Verb {
+	flags := []Flag{{Name: "resources", Short: "r", Usage: "limits as JSON, from `FILE`; - is standard input"}}
 	for _, f := range updateFlags {
-		flags = append(flags, &cli.StringFlag{Name: f.name, Usage: f.usage})
+		flags = append(flags, Flag{Name: f.name, Usage: f.usage})
 	}
-	return &cli.Command{
-		Name: "update", Usage: "change a jail's limits, within policy", ArgsUsage: "CONTAINER", Flags: flags,
-		Action: func(c *cli.Context) error {
-			id, err := oneID(c)
-			if err != nil {
-				return err
-			}
-			w, err := newWay(c)
-			if err != nil {
-				return err
-			}
-			r := new(specs.LinuxResources)
-			if path := c.String("resources"); path != "" {
-				if r, err = w.ReadResources(path); err != nil {
-					return err
-				}
-			}
-			for _, f := range updateFlags {
-				if v := c.String(f.name); v != "" {
-					if err := f.set(r, v); err != nil {
-						return fmt.Errorf("--%s: %w", f.name, err)
-					}
-				}
-			}
-			return w.Update(id, r)
-		},
+	return Verb{Name: "update", Usage: "change a jail's limits, within policy", Args: "CONTAINER", Flags: flags, Run: runUpdate}
+}
+
+func runUpdate(c *Call) error {
+	id, err := c.ID()
+	if err != nil {
+		return err
 	}
+	w, err := c.Way()
+	if err != nil {
+		return err
+	}
+	r := new(specs.LinuxResources)
+	if path := c.String("resources"); path != "" {
+		if r, err = w.ReadResources(path); err != nil {
+			return err
+		}
+	}
+	for _, f := range updateFlags {
+		if v := c.String(f.name); v != "" {
+			if err := f.set(r, v); err != nil {
+				return fmt.Errorf("--%s: %w", f.name, err)
+			}
+		}
+	}
+	return w.Update(id, r)
 }

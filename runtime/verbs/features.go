@@ -1,6 +1,7 @@
-package main
+package verbs
 
 import (
+	"encoding/json"
 	"runtime"
 	"slices"
 
@@ -8,8 +9,38 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/jail"
 	"agentjail.dev/seccomp"
 )
+
+// Features is what jails can have by a policy (OCI runtime-spec, features.md).
+func Features(w *jail.Way) (*features.Features, error) {
+	d, err := delegate.Resolve(w.Policy.Delegate)
+	if err != nil {
+		return nil, err
+	}
+	// From the file kept beside the jails' state: engines ask at each of their
+	// starts, and wait.
+	caps, err := d.Capabilities(w.Store.Root)
+	if err != nil {
+		return nil, err
+	}
+	return jailFeatures(w.Policy.Seccomp.Profile, caps)
+}
+
+func printFeatures(c *Call) error {
+	w, err := c.Way()
+	if err != nil {
+		return err
+	}
+	f, err := Features(w)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(c.Stdio[1])
+	enc.SetIndent("", "  ")
+	return enc.Encode(f)
+}
 
 // jailFeatures is what agentjail provides: what it does itself whichever
 // delegate there is (namespaces, idmapped mounts), and its own filter in place

@@ -1,0 +1,177 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/state"
+)
+
+// Program is the name that callers know the command line by.
+const Program = "agentjail"
+
+// A Caller is what all calls have of the one that makes them.
+type Caller struct {
+	// Profile names the policy's, "" for none; see Profile.
+	Profile string
+	// Stdio are the standard files.
+	Stdio [3]*os.File
+	// Stay keeps this process: see jail.Way.
+	Stay bool
+	// Log goes to standard error, and with --log to the engine's file.
+	Log *logrus.Logger
+
+	global  Values
+	logPath string
+	opened  []io.Closer
+	verb    string
+}
+
+// Open sets up the log by the global options, so that an error of any verb
+// reaches the engine. Close closes what was opened.
+func (c *Caller) Open(global Values) error {
+	c.global, c.logPath = global, global.String("log")
+	for i, f := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if c.Stdio[i] == nil {
+			c.Stdio[i] = f
+		}
+	}
+	c.Log = logrus.New()
+	c.Log.SetOutput(c.Stdio[2])
+	c.Log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: true})
+	asJSON := false
+	switch f := global.String("log-format"); f {
+	case "", "text":
+	case "json":
+		asJSON = true
+	default:
+		return fmt.Errorf("unknown log-format %q: text or json", f)
+	}
+	if c.logPath != "" {
+		fd, err := unix.Open(c.logPath, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY, 0o644)
+		if err != nil {
+			return fmt.Errorf("opening the log %s: %w", c.logPath, err)
+		}
+		f := os.NewFile(uintptr(fd), c.logPath)
+		c.opened = append(c.opened, f)
+		c.Log.SetOutput(f)
+	}
+	if asJSON {
+		c.Log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	}
+	if global.Bool("debug") {
+		c.Log.SetLevel(logrus.DebugLevel)
+	}
+	return nil
+}
+
+// Close closes what Open and Way opened.
+func (c *Caller) Close() {
+	for _, f := range c.opened {
+		f.Close()
+	}
+}
+
+// Quiet keeps warnings off a terminal that somebody works in, unless asked for.
+func (c *Caller) Quiet() {
+	if !c.global.Bool("debug") && c.logPath == "" {
+		c.Log.SetLevel(logrus.ErrorLevel)
+	}
+}
+
+// Fail tells the error where engines look for it: as the last error entry of the
+// log, and on standard error. It may be called without Open.
+func (c *Caller) Fail(err error) {
+	msg := OneLine(err.Error())
+	if c.logPath != "" && len(c.opened) > 0 {
+		c.Log.Error(msg)
+	}
+	out := c.Stdio[2]
+	if out == nil {
+		out = os.Stderr
+	}
+	fmt.Fprintln(out, Program+": "+msg)
+}
+
+// OneLine keeps an error on one line: engines read the log by lines, and parts
+// of a message may come from a bundle.
+func OneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' {
+			return ' '
+		}
+		if r < ' ' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, s)
+	const max = 4096
+	if len(s) > max {
+		s = s[:max] + "..."
+	}
+	return s
+}
+
+// Way gathers what every verb shares.
+func (c *Caller) Way() (*jail.Way, error) {
+	pol, err := policy.Load(c.global.String("config"), c.Profile)
+	if err != nil {
+		return nil, err
+	}
+	if pol.Userns.Map == "" {
+		return nil, errors.New("policy has no id mapping")
+	}
+	g := c.global
+	w := &jail.Way{
+		Store:  state.Store{Root: state.DefaultRoot},
+		Policy: pol,
+		Globals: jail.Globals{
+			Root: g.String("root"), Log: c.logPath, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
+			SystemdCgroup: g.Bool("systemd-cgroup"), Rootless: g.String("rootless"),
+		},
+		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
+	}
+	if path := g.String("trace"); path != "" {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("opening the trace: %w", err)
+		}
+		c.opened = append(c.opened, f)
+		w.Trace = tracer(f, c.verb)
+	}
+	return w, nil
+}
+
+// Run runs a verb. ctx ends what it waits for.
+func (c *Caller) Run(v *Verb, call *Call) error {
+	c.verb = v.Name
+	call.Caller, call.Verb = c, v.Name
+	return v.Run(call)
+}
+
+// tracer writes one line per station; each is one write, so that the lines of
+// several processes do not mix.
+func tracer(out io.Writer, verb string) func(string, time.Duration) {
+	return func(station string, d time.Duration) {
+		fmt.Fprintf(out, "{\"verb\":%q,\"station\":%q,\"us\":%d}\n", verb, station, d.Microseconds())
+	}
+}
+
+// Profile is NAME of agentjail-NAME.
+func Profile(argv0 string) string {
+	name, ok := strings.CutPrefix(filepath.Base(argv0), Program+"-")
+	if !ok {
+		return ""
+	}
+	return name
+}

@@ -1,0 +1,113 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/jail"
+)
+
+func exec() Verb {
+	return Verb{
+		Name: "exec", Usage: "run a further process in a jail, hardened like the first", Args: "CONTAINER [COMMAND [ARG...]]",
+		Flags: []Flag{
+			{Name: "process", Short: "p", Usage: "the process as JSON, from `FILE`"},
+			{Name: "detach", Short: "d", Kind: Switch, Usage: "do not wait for its end"},
+			{Name: "pid-file", Usage: "write the process's id to `FILE`"},
+			{Name: "console-socket", Usage: "unix socket that receives the terminal"},
+			{Name: "pidfd-socket", Usage: "unix socket that receives a pidfd"},
+			{Name: "cwd", Usage: "working directory"},
+			{Name: "env", Short: "e", Kind: List, Usage: "set an environment variable"},
+			{Name: "tty", Short: "t", Kind: Switch, Usage: "with a terminal"},
+			{Name: "user", Short: "u", Usage: "`UID[:GID]`"},
+			{Name: "additional-gids", Short: "g", Kind: List, Usage: "further groups"},
+			{Name: "process-label", Usage: "not granted: the label is the jail's"},
+			{Name: "apparmor", Usage: "not granted: the profile is the jail's"},
+			{Name: "no-new-privs", Kind: Switch, Usage: "always"},
+			{Name: "cap", Short: "c", Kind: List, Usage: "not granted: a jail has no capability"},
+			{Name: "preserve-fds", Usage: "not granted: hands the host's files in"},
+			{Name: "cgroup", Usage: "refused"},
+			{Name: "ignore-paused", Kind: Switch, Usage: "also in a paused jail"},
+		},
+		Run: runExec,
+	}
+}
+
+func runExec(c *Call) error {
+	if len(c.Args) == 0 {
+		return errors.New("\"exec\" requires a container id (see `agentjail exec --help`)")
+	}
+	w, err := c.Way()
+	if err != nil {
+		return err
+	}
+	c.notGranted("exec ", "process-label", "apparmor", "cap", "preserve-fds")
+	o := jail.ExecOptions{
+		ID: c.Args[0], ProcessFile: c.String("process"), Detach: c.Bool("detach"), PidFile: c.String("pid-file"),
+		ConsoleSocket: c.String("console-socket"), PidfdSocket: c.String("pidfd-socket"), Cgroup: c.String("cgroup"),
+		IgnorePaused: c.Bool("ignore-paused"),
+	}
+	if o.ProcessFile == "" {
+		if len(c.Args) < 2 {
+			return errors.New("\"exec\" requires a command, or --process FILE")
+		}
+		if o.Change, err = processFromFlags(c); err != nil {
+			return err
+		}
+	}
+	return w.Exec(o)
+}
+
+// processFromFlags changes the jail's own process by runc's flags.
+func processFromFlags(c *Call) (func(*specs.Process), error) {
+	id := func(flag, s string) (uint32, error) {
+		n, err := strconv.ParseUint(s, 10, 32)
+		if err != nil {
+			return 0, fmt.Errorf("--%s %q: parsing the id: %w", flag, s, err)
+		}
+		return uint32(n), nil
+	}
+	var uid, gid *uint32
+	if u := c.String("user"); u != "" {
+		us, gs, both := strings.Cut(u, ":")
+		n, err := id("user", us)
+		if err != nil {
+			return nil, err
+		}
+		uid = &n
+		if both {
+			m, err := id("user", gs)
+			if err != nil {
+				return nil, err
+			}
+			gid = &m
+		}
+	}
+	var groups []uint32
+	for _, g := range c.StringSlice("additional-gids") {
+		n, err := id("additional-gids", g)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, n)
+	}
+	return func(p *specs.Process) {
+		p.Args = c.Args[1:]
+		p.Terminal = c.Bool("tty")
+		if cwd := c.String("cwd"); cwd != "" {
+			p.Cwd = cwd
+		}
+		p.Env = append(append([]string(nil), p.Env...), c.StringSlice("env")...)
+		if uid != nil {
+			p.User.UID = *uid
+		}
+		if gid != nil {
+			p.User.GID = *gid
+		}
+		p.User.AdditionalGids = append(p.User.AdditionalGids, groups...)
+	}, nil
+}

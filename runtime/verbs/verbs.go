@@ -1,0 +1,185 @@
+// Package verbs is runc's command line as data: its verbs, their options, and
+// what each does with a jail. The command line program and the containerd shim
+// both go through it.
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"agentjail.dev/runtime/policy"
+)
+
+// Kind is the kind of a flag's value.
+type Kind int
+
+// A flag has one text, is there or not, or has several texts.
+const (
+	Text Kind = iota
+	Switch
+	List
+)
+
+// A Flag is an option. The names are runc's.
+type Flag struct {
+	Name, Short string
+	Kind        Kind
+	Default     string
+	Usage       string
+	Hidden      bool
+}
+
+// Values are the options of a call, by name.
+type Values interface {
+	String(name string) string
+	Bool(name string) bool
+	StringSlice(name string) []string
+	// IsSet says whether the caller gave the option.
+	IsSet(name string) bool
+}
+
+// A Verb is one of runc's commands.
+type Verb struct {
+	Name, Usage string
+	Args        string // what follows the options, for help
+	Flags       []Flag
+	// Raw says that no option is looked at.
+	Raw bool
+	// Run does it. An *jail.ExitError is the delegate's own failure, of which it
+	// has told itself.
+	Run func(*Call) error
+}
+
+// A Call is a verb with its options and arguments.
+type Call struct {
+	*Caller
+	Values
+	Verb string
+	Args []string
+	Ctx  context.Context
+}
+
+// Global are the options before the verb.
+func Global() []Flag {
+	return []Flag{
+		{Name: "root", Usage: "folder of the delegate's container state"},
+		{Name: "debug", Kind: Switch, Usage: "log more"},
+		{Name: "log", Usage: "write the log to `FILE` (default: standard error)"},
+		{Name: "log-format", Usage: "text or json"},
+		{Name: "systemd-cgroup", Kind: Switch, Usage: "let systemd make the control groups"},
+		{Name: "rootless", Usage: "true, false or auto", Hidden: true},
+		{Name: "criu", Usage: "ignored: jails are not checkpointed", Hidden: true},
+		{Name: "config", Usage: "policy `FILE`, writable by root only", Default: policy.DefaultPath},
+		{Name: "trace", Usage: "append the time of each station to `FILE`, as JSON lines"},
+	}
+}
+
+// Verbs are runc's.
+func Verbs() []Verb {
+	return []Verb{
+		create("create", "make a jail from a bundle; its process waits for start", false),
+		create("run", "make a jail, start it and wait for its end", true),
+		{
+			Name: "start", Usage: "seal the jail's network and let its process go", Args: "CONTAINER",
+			Run: func(c *Call) error {
+				id, err := c.ID()
+				if err != nil {
+					return err
+				}
+				w, err := c.Way()
+				if err != nil {
+					return err
+				}
+				return w.Start(id)
+			},
+		},
+		exec(),
+		update(),
+		{
+			Name: "delete", Usage: "remove a jail and all that was made for it", Args: "CONTAINER",
+			Flags: []Flag{{Name: "force", Short: "f", Kind: Switch, Usage: "kill it first; a missing jail is no error"}},
+			Run: func(c *Call) error {
+				id, err := c.ID()
+				if err != nil {
+					return err
+				}
+				w, err := c.Way()
+				if err != nil {
+					return err
+				}
+				return w.Delete(id, c.Bool("force"))
+			},
+		},
+		pass("kill", "send a signal to the jail's first process", "CONTAINER [SIGNAL]",
+			Flag{Name: "all", Short: "a", Kind: Switch, Usage: "to all of its processes"}),
+		pass("pause", "suspend all processes", "CONTAINER"),
+		pass("resume", "resume all processes", "CONTAINER"),
+		pass("state", "print the state as JSON", "CONTAINER"),
+		pass("ps", "list the processes", "CONTAINER [ps options]",
+			Flag{Name: "format", Short: "f", Usage: "table or json"}),
+		pass("events", "print events and statistics", "CONTAINER",
+			Flag{Name: "interval", Usage: "time between statistics, as 5s"},
+			Flag{Name: "stats", Kind: Switch, Usage: "print statistics once and exit"}),
+		pass("list", "list containers", "",
+			Flag{Name: "format", Short: "f", Usage: "table or json"},
+			Flag{Name: "quiet", Short: "q", Kind: Switch, Usage: "ids only"}),
+		refused("checkpoint", "a jail's memory must not be written to the host's disk"),
+		refused("restore", "a restored process was never hardened"),
+		{Name: "features", Usage: "print what jails can have, as JSON (OCI runtime-spec, features.md)", Run: printFeatures},
+	}
+}
+
+// ID is the sole argument of most verbs.
+func (c *Call) ID() (string, error) {
+	if len(c.Args) != 1 {
+		return "", fmt.Errorf("%q requires exactly 1 argument, a container id (see `agentjail %s --help`)", c.Verb, c.Verb)
+	}
+	return c.Args[0], nil
+}
+
+// notGranted tells which of the given options a jail does not have.
+func (c *Call) notGranted(prefix string, names ...string) {
+	for _, n := range names {
+		if c.IsSet(n) && !(n == "preserve-fds" && c.String(n) == "0") {
+			c.Log.Warnf("agentjail: not granted: %s--%s", prefix, n)
+		}
+	}
+}
+
+// pass is a verb that the delegate answers. Flags are parsed, so that an unknown
+// one is refused here, and handed on.
+func pass(name, usage, args string, flags ...Flag) Verb {
+	return Verb{Name: name, Usage: usage, Args: args, Flags: flags, Run: func(c *Call) error {
+		if name != "list" && len(c.Args) == 0 {
+			return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", name, name)
+		}
+		w, err := c.Way()
+		if err != nil {
+			return err
+		}
+		out := []string{name}
+		for _, f := range flags {
+			switch {
+			case !c.IsSet(f.Name):
+			case f.Kind != Switch:
+				out = append(out, "--"+f.Name, c.String(f.Name))
+			case c.Bool(f.Name):
+				out = append(out, "--"+f.Name)
+			}
+		}
+		switch name {
+		case "list":
+			return w.List(c.String("format"), c.Bool("quiet"))
+		case "state":
+			return w.State(c.Args[0])
+		}
+		return w.Pass(c.Args[0], append(out, c.Args...))
+	}}
+}
+
+func refused(name, why string) Verb {
+	return Verb{Name: name, Usage: "refused: " + why, Raw: true, Run: func(*Call) error {
+		return errors.New(name + " is refused: " + why)
+	}}
+}
