@@ -153,11 +153,13 @@ func (w *Way) complete(j *state.Brief) *state.Brief {
 // delegateFor is the delegate that made the jail, or the policy's for one that
 // is not known.
 func (w *Way) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
-	want := w.Policy.Delegate
+	var d *delegate.Runtime
+	var err error
 	if j != nil {
-		want = j.Delegate
+		d, err = delegate.Resolve(j.Delegate)
+	} else {
+		d, err = delegate.Choose(w.Policy.Delegate, w.Store.Root)
 	}
-	d, err := delegate.Resolve(want)
 	if err == nil {
 		d.Stdio = w.Stdio
 	}

@@ -15,7 +15,7 @@ import (
 
 // Features is what jails can have by a policy (OCI runtime-spec, features.md).
 func Features(w *jail.Way) (*features.Features, error) {
-	d, err := delegate.Resolve(w.Policy.Delegate)
+	d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
 	if err != nil {
 		return nil, err
 	}
