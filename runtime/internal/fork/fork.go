@@ -108,7 +108,7 @@ func (c *Cmd) Start() (*Process, error) {
 	}
 	// Above the numbers that the child's files will have.
 	files, err := above(firstFile+len(c.Files), give, pipe[1])
-	defer closeAll(files)
+	defer func() { closeAll(files) }() // what is still open then
 	if err != nil {
 		unix.Close(pipe[0])
 		unix.Close(pipe[1])
