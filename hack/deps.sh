@@ -14,6 +14,11 @@ needs="
 dockerd:docker.io
 containerd:containerd
 runc:runc
+podman:podman
+crun:crun
+newuidmap:uidmap
+slirp4netns:slirp4netns
+docker-compose:docker-compose
 debootstrap:debootstrap
 ip:iproute2
 iptables:iptables
@@ -27,6 +32,7 @@ ps:procps
 # Packages that are found by a file of theirs.
 files="
 /bin/busybox:busybox-static
+/usr/lib/podman/netavark:netavark
 /usr/include/seccomp.h:libseccomp-dev
 /usr/include/stdio.h:libc6-dev
 /etc/ssl/certs/ca-certificates.crt:ca-certificates

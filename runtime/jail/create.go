@@ -398,13 +398,11 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		return p, err
 	}
 	p.facts.Nodes = nodes(w.Policy.Devices.Allow)
-	if p.facts.Joins, err = w.joins(s); err != nil {
+	var members []string
+	if p.facts.Joins, members, err = w.joins(s); err != nil {
 		return p, err
 	}
-	p.engine.IDs = []string{id}
-	for _, j := range p.facts.Joins {
-		p.engine.IDs = append(p.engine.IDs, j.Jail)
-	}
+	p.engine.IDs = append([]string{id}, members...)
 	if len(s.Mounts) > w.Policy.Limits.Mounts {
 		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
 	}

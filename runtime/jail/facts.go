@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -80,35 +81,47 @@ func nodes(names []string) map[string]harden.Node {
 }
 
 // joins looks at the namespaces that the spec wants to join. Only one whose
-// user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)).
-func (w *Way) joins(s *specs.Spec) (map[specs.LinuxNamespaceType]harden.Join, error) {
-	out := map[specs.LinuxNamespaceType]harden.Join{}
+// user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)). members
+// are the ids of all jails in those user namespaces: the containers of a pod
+// have the engine's files for the pod's first one, and each other's ids.
+func (w *Way) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
+	out = map[specs.LinuxNamespaceType]harden.Join{}
 	if s.Linux == nil {
-		return out, nil
+		return out, nil, nil
 	}
 	for _, ns := range s.Linux.Namespaces {
 		if ns.Path == "" {
 			continue
 		}
 		if !filepath.IsAbs(ns.Path) {
-			return nil, fmt.Errorf("linux.namespaces[%s].path %q is not an absolute path", ns.Type, ns.Path)
+			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %q is not an absolute path", ns.Type, ns.Path)
 		}
 		ino, err := ownerOf(ns)
 		if err != nil {
-			return nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
+			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
 		}
 		if ino == 0 {
 			continue
 		}
-		j, err := w.jailOf(ino)
+		jails, err := w.jailsIn(ino)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if j != nil {
-			out[ns.Type] = harden.Join{Jail: j.ID, UserNS: fmt.Sprintf("/proc/%d/ns/user", j.InitPid)}
+		if len(jails) == 0 {
+			continue
 		}
+		// The jail that the path names, where it names one.
+		j := jails[0]
+		for _, x := range jails {
+			members = append(members, x.ID)
+			if strings.HasPrefix(ns.Path, fmt.Sprintf("/proc/%d/", x.InitPid)) {
+				j = x
+			}
+		}
+		out[ns.Type] = harden.Join{Jail: j.ID, UserNS: fmt.Sprintf("/proc/%d/ns/user", j.InitPid)}
 	}
-	return out, nil
+	slices.Sort(members)
+	return out, slices.Compact(members), nil
 }
 
 // ownerOf returns the inode of the user namespace that owns the namespace at a
@@ -146,12 +159,13 @@ func ownerOf(ns specs.LinuxNamespace) (uint64, error) {
 	return st.Ino, nil
 }
 
-// jailOf finds the live jail with this user namespace.
-func (w *Way) jailOf(userns uint64) (*state.Brief, error) {
+// jailsIn finds the live jails with this user namespace.
+func (w *Way) jailsIn(userns uint64) ([]*state.Brief, error) {
 	keys, err := w.Store.Keys()
 	if err != nil {
 		return nil, err
 	}
+	var out []*state.Brief
 	for _, k := range keys {
 		j, err := w.Store.Brief(k)
 		if err != nil || j.DelegateRoot != w.Globals.Root || !j.InitAlive() {
@@ -159,10 +173,10 @@ func (w *Way) jailOf(userns uint64) (*state.Brief, error) {
 		}
 		var st unix.Stat_t
 		if unix.Stat("/proc/"+strconv.Itoa(j.InitPid)+"/ns/user", &st) == nil && st.Ino == userns {
-			return j, nil
+			out = append(out, j)
 		}
 	}
-	return nil, nil
+	return out, nil
 }
 
 // Where engines mount a container's root, as patterns of path elements below

@@ -30,8 +30,15 @@ func (s *stager) cloneLayers() (err error) {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
-	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path); err != nil || s.Plan.Shifted {
+	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path); err != nil {
 		return err
+	}
+	if s.Plan.Shifted {
+		// The engine may have mapped its layers by mounts that ended once the root
+		// stood on them (containers/storage, containerd): only the root itself then
+		// shows the files with the jail's ids. An overlay can lie on one other.
+		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
+		return nil
 	}
 	ns, err := s.namespace(s.Plan.IDs.UIDs, s.Plan.IDs.GIDs)
 	if err != nil {

@@ -239,6 +239,22 @@ func TestCopyUpTooMany(t *testing.T) {
 	})
 }
 
+// Engines map layers by mounts that they end once the root stands on them: its mount table then names folders that are
+// empty.
+func TestShiftedByEndedMounts(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		top := t.TempDir()
+		put(t, top, fmt.Sprintf("low/mine:%d", base+7), "mapped/", "up/", "work/", "merged/")
+		must(t, unix.Mount(top+"/low", top+"/mapped", "", unix.MS_BIND, ""))
+		must(t, unix.Mount("engine", top+"/merged", "overlay", 0, "lowerdir="+top+"/mapped,upperdir="+top+"/up,workdir="+top+"/work"))
+		must(t, unix.Unmount(top+"/mapped", unix.MNT_DETACH))
+		r := request(t, top+"/merged")
+		r.Plan.Shifted = true
+		staged(t, r)
+		want(t, "a file of the image", owner(r.Spec.Root.Path+"/mine"), jailed(7))
+	})
+}
+
 // An engine that shifts files itself, and a root whose files keep their owners.
 func TestShiftedAndPlain(t *testing.T) {
 	onThread(t, func(t *testing.T) {

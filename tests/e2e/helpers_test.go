@@ -73,12 +73,8 @@ func decode[A any](d *engine.T, text string) A {
 	return a
 }
 
-// outcome is the probe's word on one attempt: the error's name, "" when it went through.
-type outcome struct {
-	Errno string `json:"errno"`
-	Note  string `json:"note"`
-	Text  string `json:"text"`
-}
+// outcome is the probe's word on one attempt.
+type outcome = engine.Outcome
 
 // inspect asks docker inspect for one value.
 func inspect(d *engine.T, id, format string) string {

@@ -12,27 +12,8 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// refusals are the answers that show that the kernel's code behind a system call was not reached.
-var refusals = []string{"EPERM", "EACCES", "ENOSYS", "EAFNOSUPPORT", "ESOCKTNOSUPPORT", "EPROTONOSUPPORT", "SIGSYS"}
-
-// otherRefusals are answers that are right for one attempt only.
-var otherRefusals = map[string][]string{
-	"tiocsti":              {"ENOTTY"}, // no terminal at hand: nothing to push into
-	"tioclinux":            {"ENOTTY"},
-	"setxattr_caps":        {"ENOTSUP"},
-	"abstract_shim_socket": {"ENOENT", "ECONNREFUSED"}, // ENOENT: the test offers none
-	"unix_msg_oob":         {"ENOTSUP", "EINVAL"},
-	"tcp_ulp_tls":          {"ENOPROTOOPT", "EINVAL"},
-	"setuid_other":         {"EINVAL"}, // no such id in the user namespace
-	"chown_other":          {"EINVAL", "EOVERFLOW"},
-	"prctl_set_mm":         {"EINVAL"},
-	"personality":          {"EINVAL"},
-}
-
 // refused tells whether an attempt of the probe failed as it must in a jail.
-func refused(name string, o outcome) bool {
-	return slices.Contains(refusals, o.Errno) || slices.Contains(otherRefusals[name], o.Errno)
-}
+func refused(name string, o outcome) bool { return engine.Refused(name, o) }
 
 // TestAttempts: none of what the probe tries gets through, as root and as a user.
 func TestAttempts(t *testing.T) {

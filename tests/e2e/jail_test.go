@@ -10,65 +10,13 @@ import (
 )
 
 // who is the probe's word on what a process is for the kernel.
-type who struct {
-	UID        int               `json:"uid"`
-	EUID       int               `json:"euid"`
-	Groups     []int             `json:"groups"`
-	UIDMap     string            `json:"uid_map"`
-	GIDMap     string            `json:"gid_map"`
-	Caps       map[string]string `json:"caps"`
-	NoNewPrivs string            `json:"no_new_privs"`
-	Seccomp    string            `json:"seccomp"`
-	Namespaces map[string]string `json:"namespaces"`
-	Hostname   string            `json:"hostname"`
-	Exe        string            `json:"exe"`
-	OOMAdj     string            `json:"oom_adj"`
-}
+type who = engine.Who
 
 // hostNamespaces are this process's.
-func hostNamespaces(t testing.TB) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, ns := range []string{"pid", "net", "mnt", "user", "uts", "ipc", "cgroup", "time"} {
-		id, err := os.Readlink("/proc/self/ns/" + ns)
-		if err != nil {
-			t.Logf("this kernel has no %s namespace: %v", ns, err)
-			continue
-		}
-		all[ns] = id
-	}
-	return all
-}
+func hostNamespaces(t testing.TB) map[string]string { return engine.Namespaces(t, "self") }
 
-// firstRangeID is the lowest host id that a jail may have.
-const firstRangeID = 0x78000000
-
-// jailed tests everything that makes a process jailed whatever it was started with. ("exec" processes are no exception.)
-func jailed(t testing.TB, what string, w who) {
-	t.Helper()
-	for set, caps := range w.Caps {
-		if strings.Trim(caps, "0") != "" {
-			t.Errorf("%s: %s capabilities %s", what, set, caps)
-		}
-	}
-	if w.NoNewPrivs != "1" {
-		t.Errorf("%s: no_new_privs is %s", what, w.NoNewPrivs)
-	}
-	if w.Seccomp != "2" {
-		t.Errorf("%s: seccomp mode is %s, not 2 (filter)", what, w.Seccomp)
-	}
-	for ns, host := range hostNamespaces(t) {
-		if w.Namespaces[ns] == host {
-			t.Errorf("%s: the host's %s namespace", what, ns)
-		}
-	}
-	for _, m := range []string{w.UIDMap, w.GIDMap} {
-		var inside, outside, count uint64
-		if _, err := fmt.Sscan(m, &inside, &outside, &count); err != nil || inside != 0 || outside < firstRangeID || outside%65536 != 0 || count != 65536 || len(strings.Fields(m)) != 3 {
-			t.Errorf("%s: id map %q", what, m)
-		}
-	}
-}
+// jailed tests everything that makes a process jailed whatever it was started with.
+func jailed(t testing.TB, what string, w who) { t.Helper(); engine.Jailed(t, what, w) }
 
 // TestJail is about a jail started without any option.
 func TestJail(t *testing.T) {

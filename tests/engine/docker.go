@@ -15,7 +15,7 @@ import (
 // CommandWait bounds one docker command in a test.
 const CommandWait = 3 * time.Minute
 
-// A Result is what a docker or ctr command left behind.
+// A Result is what a docker, podman or ctr command left behind.
 type Result struct {
 	Program        string
 	Args           []string

@@ -1,0 +1,410 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// PodmanPlace is a place of its own to run podman in: mount, process and network namespaces in which the folders that
+// podman keeps things in are empty ones of the tests', and the account files have one more user. The machine's own
+// containers, configuration and accounts stay as they are, and whatever podman starts dies with the place.
+type PodmanPlace struct {
+	// Dir holds all that is on disk.
+	Dir string
+
+	place *Engine // only its folder, its lock, its janitor and the thread with a network namespace
+	init  *daemon // the first process of the place's process namespace
+	pid   int     // of the place's first process, as the machine sees it
+}
+
+// The ordinary user of a PodmanPlace: RootlessUser has RootlessSubIDs subordinate ids from RootlessSubFirst on.
+const (
+	RootlessUser     = "jailkeeper"
+	RootlessUID      = 64123
+	RootlessSubFirst = 1_200_000_000
+	RootlessSubIDs   = 65536
+)
+
+// The ids that podman hands out for --userns=auto.
+const (
+	autoSubFirst = 1_300_000_000
+	autoSubIDs   = 1 << 20
+)
+
+// PodmanConf is what the tests say in containers.conf(5). Control groups without systemd, events in a file, and no more
+// open files for a container than this process may give.
+const PodmanConf = `[containers]
+log_driver = "k8s-file"
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+infra_image = "localhost/infra"
+`
+
+// placeScript furnishes the place: $1 is its folder. It says ready, and stays as the place's first process. The hybrid
+// hierarchy of control groups is taken away since crun before 1.9 refuses it.
+const placeScript = `set -e
+d=$1
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/lock /run/netns /run/user/$2 $d/lib /var/lib/containers /etc/containers
+chmod 1777 /run/lock
+chown $2:$2 /run/user/$2
+chmod 700 /run/user/$2
+mount --bind $d/lib /var/lib/containers
+mount --bind $d/etc /etc/containers
+for f in passwd group subuid subgid; do
+	[ -e /etc/$f ] || touch /etc/$f
+	mount --bind $d/accounts/$f /etc/$f
+done
+if [ -c /dev/net/tun ]; then mknod -m 666 /run/tun c 10 200 && mount --bind /run/tun /dev/net/tun; fi
+if mountpoint -q /sys/fs/cgroup/unified; then
+	mkdir /run/groups
+	mount -t tmpfs -o mode=755 cgroup /run/groups
+	for c in /sys/fs/cgroup/*; do
+		if [ -L $c ]; then cp -P $c /run/groups; continue; fi
+		n=/run/groups/${c##*/}
+		if [ $c != /sys/fs/cgroup/unified ]; then mkdir $n && mount --bind $c $n; fi
+	done
+	mount --move /run/groups /sys/fs/cgroup
+fi
+echo ready
+exec sleep infinity
+`
+
+// StartPodman makes the place. It needs root and podman. A machine without podman is an error that tests skip on.
+func StartPodman() (*PodmanPlace, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a podman of the tests' own needs root")
+	}
+	if _, err := exec.LookPath("podman"); err != nil {
+		return nil, fmt.Errorf("no podman (hack/deps.sh installs it): %w", err)
+	}
+	sweepStale()
+	p := &PodmanPlace{place: &Engine{}}
+	if err := p.place.makeDir(); err != nil {
+		return nil, err
+	}
+	p.Dir = p.place.Dir
+	if err := p.furnish(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func (p *PodmanPlace) furnish() error {
+	for _, dir := range []string{"etc", "etc/containers.conf.d", "accounts", "home"} {
+		if err := os.MkdirAll(p.path(dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chown(p.path("home"), RootlessUID, RootlessUID); err != nil {
+		return err
+	}
+	policy := `{"default": [{"type": "insecureAcceptAnything"}]}`
+	for name, text := range map[string]string{
+		"containers.conf": PodmanConf, "policy.json": policy, "registries.conf": "short-name-mode = \"permissive\"\n",
+		"storage.conf": "[storage]\ndriver = \"overlay\"\nrunroot = \"/run/containers/storage\"\ngraphroot = \"/var/lib/containers/storage\"\n",
+	} {
+		if err := os.WriteFile(p.path("etc/"+name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	subs := fmt.Sprintf("%s:%d:%d\ncontainers:%d:%d\n", RootlessUser, RootlessSubFirst, RootlessSubIDs, autoSubFirst, autoSubIDs)
+	for name, more := range map[string]string{
+		"passwd": fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", RootlessUser, RootlessUID, RootlessUID, p.path("home")),
+		"group":  fmt.Sprintf("%s:x:%d:\n", RootlessUser, RootlessUID),
+		"subuid": subs, "subgid": subs,
+	} {
+		old, err := os.ReadFile("/etc/" + name)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if name == "subuid" || name == "subgid" {
+			old = nil // their ranges could overlap, and are nobody's here
+		}
+		if err := os.WriteFile(p.path("accounts/"+name), append(old, more...), 0o644); err != nil {
+			return err
+		}
+	}
+	return p.open()
+}
+
+// open starts the place's first process and waits until it is furnished.
+func (p *PodmanPlace) open() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	log, err := os.OpenFile(p.path("place.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		w.Close()
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private",
+		"sh", "-c", placeScript, "place", p.Dir, fmt.Sprint(RootlessUID))
+	cmd.Stdout, cmd.Stderr = w, log
+	p.init = &daemon{cmd: cmd, log: log.Name(), done: make(chan struct{})}
+	err = p.place.spawn.start(cmd)
+	w.Close()
+	if err != nil {
+		return fmt.Errorf("make namespaces for podman: %w", err)
+	}
+	go func() { p.init.err = cmd.Wait(); close(p.init.done) }()
+	said := make([]byte, 6)
+	if _, err := io.ReadFull(r, said); err != nil {
+		text, _ := os.ReadFile(p.path("place.log"))
+		return fmt.Errorf("furnish podman's place: %w: %s", err, text)
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", cmd.Process.Pid, cmd.Process.Pid))
+	if err == nil {
+		_, err = fmt.Sscan(string(children), &p.pid)
+	}
+	if err != nil {
+		return fmt.Errorf("find the first process of podman's place: %w", err)
+	}
+	return nil
+}
+
+func (p *PodmanPlace) path(name string) string { return filepath.Join(p.Dir, name) }
+
+// Root is the place's file tree as the machine sees it.
+func (p *PodmanPlace) Root() string { return fmt.Sprintf("/proc/%d/root", p.pid) }
+
+// Mounts lists the mount points of the place.
+func (p *PodmanPlace) Mounts(t testing.TB) []string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", p.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []string
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 4 {
+			at = append(at, unescape(f[4]))
+		}
+	}
+	return at
+}
+
+// Configure writes a drop-in of containers.conf(5).
+func (p *PodmanPlace) Configure(name, text string) error {
+	return os.WriteFile(p.path("etc/containers.conf.d/"+name), []byte(text), 0o644)
+}
+
+// Inside prepares any command inside the place, as root.
+func (p *PodmanPlace) Inside(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "nsenter", append([]string{fmt.Sprintf("--target=%d", p.pid), "--mount", "--pid", "--net", "--"}, args...)...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TERM=xterm"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// InsideAsUser prepares any command inside the place, as RootlessUser, as after a login.
+func (p *PodmanPlace) InsideAsUser(ctx context.Context, args ...string) *exec.Cmd {
+	id := fmt.Sprint(RootlessUID)
+	cmd := p.Inside(ctx, slices.Concat([]string{"setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups", "--inh-caps=-all", "--"}, args)...)
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + p.path("home"), "USER=" + RootlessUser,
+		"XDG_RUNTIME_DIR=/run/user/" + id, "LANG=C.UTF-8", "TERM=xterm"}
+	cmd.Dir = p.path("home")
+	return cmd
+}
+
+// Close ends everything in the place and removes what it had on disk.
+func (p *PodmanPlace) Close() error {
+	var errs []error
+	if p.init != nil {
+		_ = p.init.stop(unix.SIGKILL) // and with the first process all others of its namespace (pid_namespaces(7))
+	}
+	if p.place.spawn != nil {
+		p.place.spawn.stop()
+	}
+	errs = append(errs, sweep(p.Dir), p.removeCgroups())
+	if p.place.janitor != nil {
+		p.place.janitor.Close()
+	}
+	if p.place.lock != nil {
+		p.place.lock.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// removeCgroups removes the group that podman's cgroupfs driver makes for all of its containers, if nobody else's
+// podman uses it.
+func (p *PodmanPlace) removeCgroups() error {
+	dirs := cgroupDirs("libpod_parent")
+	for _, d := range dirs {
+		if err := os.Remove(d); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Import makes an image of a tar archive, as root or as RootlessUser.
+func (p *PodmanPlace) Import(user bool, tar []byte, name string, changes ...string) error {
+	args := []string{"podman", "import", "-q"}
+	for _, c := range changes {
+		args = append(args, "--change", c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	defer cancel()
+	cmd := p.command(ctx, user, append(args, "-", name)...)
+	cmd.Stdin = bytes.NewReader(tar)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make image %s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+// ImportBusybox makes the image Busybox, and one of it for the first container of each pod.
+func (p *PodmanPlace) ImportBusybox(user bool) error {
+	var b bytes.Buffer
+	if err := BusyboxTree(&b); err != nil {
+		return err
+	}
+	if err := p.Import(user, b.Bytes(), Busybox, "CMD /bin/sh", "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin"); err != nil {
+		return err
+	}
+	return p.Import(user, b.Bytes(), "infra", `CMD ["/bin/sleep", "1000000"]`)
+}
+
+func (p *PodmanPlace) command(ctx context.Context, user bool, args ...string) *exec.Cmd {
+	if user {
+		return p.InsideAsUser(ctx, args...)
+	}
+	return p.Inside(ctx, args...)
+}
+
+// A PodmanT is a PodmanPlace in the hands of one test, as root or as RootlessUser.
+type PodmanT struct {
+	testing.TB
+	*PodmanPlace
+	User bool
+}
+
+// For gives podman to a test.
+func (p *PodmanPlace) For(t testing.TB, user bool) *PodmanT {
+	t.Helper()
+	return &PodmanT{t, p, user}
+}
+
+// Run runs any command inside the place and fails the test when it does not end in time.
+func (t *PodmanT) Run(stdin io.Reader, args ...string) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	defer cancel()
+	cmd := t.command(ctx, t.User, args...)
+	r := capture(cmd, stdin)
+	r.Program, r.Args = args[0], args[1:]
+	if ctx.Err() != nil {
+		t.Fatalf("hangs: %s", r)
+	}
+	return r
+}
+
+// capture runs a command whose output goes to files: what it leaves running must not keep a pipe open.
+func capture(cmd *exec.Cmd, stdin io.Reader) Result {
+	var r Result
+	out, errOut, err := tempFiles()
+	if err != nil {
+		return Result{Code: -1, Stderr: err.Error()}
+	}
+	defer out.Close()
+	defer errOut.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, out, errOut
+	start := time.Now()
+	err = cmd.Run()
+	r.Took = time.Since(start)
+	r.Stdout, r.Stderr = contents(out), contents(errOut)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		r.Code = -1
+		r.Stderr += err.Error()
+	}
+	return r
+}
+
+// tempFiles makes two files without names.
+func tempFiles() (a, b *os.File, err error) {
+	open := func() (*os.File, error) {
+		return os.OpenFile(os.TempDir(), os.O_RDWR|unix.O_TMPFILE, 0o600)
+	}
+	if a, err = open(); err != nil {
+		return nil, nil, err
+	}
+	if b, err = open(); err != nil {
+		a.Close()
+	}
+	return a, b, err
+}
+
+func contents(f *os.File) string {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err.Error()
+	}
+	text, _ := io.ReadAll(f)
+	return string(text)
+}
+
+// Podman runs a podman command.
+func (t *PodmanT) Podman(args ...string) Result {
+	t.Helper()
+	return t.Run(nil, append([]string{"podman"}, args...)...)
+}
+
+// Must runs a podman command that has to succeed and returns its trimmed standard output.
+func (t *PodmanT) Must(args ...string) string {
+	t.Helper()
+	r := t.Podman(args...)
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	return strings.TrimSpace(r.Stdout)
+}
+
+// Detached starts a container with podman run -d and removes it at the test's end. args follow "run -d". It returns the
+// container's id.
+func (t *PodmanT) Detached(args ...string) string {
+	t.Helper()
+	id := lastLine(t.Must(append([]string{"run", "-d"}, args...)...))
+	t.Cleanup(func() {
+		if r := t.Podman("rm", "-f", "-t", "0", "-v", "--ignore", id); r.Code != 0 {
+			t.Errorf("remove the container: %s", r)
+		}
+	})
+	return id
+}
+
+// Eventually polls until ok returns true.
+func (t *PodmanT) Eventually(what string, ok func() bool) {
+	t.Helper()
+	(&T{TB: t.TB}).Eventually(what, ok)
+}
+
+// Terminal starts a podman command on a new pseudo-terminal.
+func (t *PodmanT) Terminal(rows, cols int, args ...string) *Terminal {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
+	t.Cleanup(cancel)
+	return OnTerminal(t.TB, rows, cols, t.command(ctx, t.User, append([]string{"podman"}, args...)...))
+}

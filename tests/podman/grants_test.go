@@ -1,0 +1,128 @@
+package podman
+
+import (
+	"encoding/base64"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// loosening are options by which podman run gives a container more than the default. A jail starts without the grants.
+// (TestGrants in tests/e2e tries each by itself: what podman makes of them differs in the mounts and namespaces.)
+var loosening = []struct {
+	name    string
+	options []string
+}{
+	{"--privileged", []string{"--privileged"}},
+	{"one by one", []string{"--cap-add", "ALL", "--security-opt", "seccomp=unconfined", "--security-opt", "unmask=ALL", "--device", "/dev/fuse", "--device-cgroup-rule", "a *:* rwm"}},
+	{"the host's namespaces", []string{"--pid", "host", "--ipc", "host", "--uts", "host", "--userns", "host", "--cgroupns", "host"}},
+	{"annotations", annotations},
+}
+
+// annotations are those by which crun leaves protections away (crun(1)).
+var annotations = []string{
+	"--annotation", "run.oci.seccomp_bpf_data=" + allowAll, "--annotation", "run.oci.seccomp_fail_unknown_syscall=0",
+	"--annotation", "run.oci.keep_original_groups=1", "--annotation", "run.oci.systemd.subgroup=other",
+}
+
+// allowAll is a filter of one instruction, BPF_RET of SECCOMP_RET_ALLOW, as crun's annotation takes it (crun(1)).
+var allowAll = base64.StdEncoding.EncodeToString([]byte{0x06, 0, 0, 0, 0, 0, 0xff, 0x7f})
+
+// TestGrants: options that would loosen a container start a plain jail.
+func TestGrants(t *testing.T) {
+	for _, g := range loosening {
+		t.Run(g.name, func(t *testing.T) {
+			p := root(t)
+			tamed(t, p, g.name, p.Detached(append(append([]string{"--network=none"}, g.options...), engine.Busybox, "sleep", "3600")...))
+		})
+	}
+}
+
+// tamed tests that a running container is a jail like any other.
+func tamed(t *testing.T, p *engine.PodmanT, what, id string) {
+	t.Helper()
+	engine.Jailed(t, what, probeIn[engine.Who](p, id, "identity"))
+	attempts(t, p, id)
+}
+
+// attempts tests that nothing of what the probe tries in a running container gets through.
+func attempts(t *testing.T, p *engine.PodmanT, id string) {
+	t.Helper()
+	for name, o := range probeIn[map[string]engine.Outcome](p, id, "attempts") {
+		if !engine.Refused(name, o) {
+			t.Errorf("%s: %s %s", name, o.Errno, o.Note)
+		}
+	}
+	for broke, how := range probeIn[map[string]string](p, id, "attack") {
+		t.Errorf("%s: %s", broke, how)
+	}
+	for _, dev := range strings.Fields(sh(p, id, "ls /dev")) {
+		if dev == "fuse" || dev == "kvm" || dev == "mem" || strings.HasPrefix(dev, "vd") {
+			t.Errorf("the device %s", dev)
+		}
+	}
+	eq(t, "processes of the host", sh(p, id, "cat /proc/[0-9]*/comm | grep -c -e podman -e conmon -e agentjail; true"), "0")
+}
+
+// TestCrun: with crun, podman's own choice, in runc's place, and with the annotations that only crun reads.
+func TestCrun(t *testing.T) {
+	p := root(t)
+	if !engine.UnderTestIsAgentjail() {
+		t.Skip("the runtime under test is not agentjail")
+	}
+	if _, err := exec.LookPath("crun"); err != nil {
+		t.Skip("no crun on this machine:", err)
+	}
+	dir, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(dir, "crun.toml")
+	if err := os.WriteFile(config, []byte("delegate = \"crun\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	flag := "--runtime-flag=config=" + config
+	eq(t, "a jail", p.Must(flag, "run", "--rm", "--network=none", engine.Busybox, "echo", "hello"), "hello")
+	id := strings.TrimSpace(p.Must(append([]string{flag, "run", "-d", "--network=none"}, append(annotations, engine.Busybox, "sleep", "3600")...)...))
+	t.Cleanup(func() { p.Must("rm", "-f", "-t", "0", id) })
+	tamed(t, p, "the jail", id)
+	eq(t, "exit code of an exec", p.Podman("exec", id, "sh", "-c", "exit 4").Code, 4)
+}
+
+// TestWithoutCgroups: podman leaves limits away only for runtimes of which it knows that they can do without.
+func TestWithoutCgroups(t *testing.T) {
+	p := root(t)
+	if r := p.Podman("run", "--rm", "--network=none", "--cgroups=disabled", engine.Busybox, "true"); r.Code == 0 {
+		t.Errorf("a container without limits: %s", r)
+	}
+}
+
+// TestNetworks: nothing but lo, on each kind of network.
+func TestNetworks(t *testing.T) {
+	for _, options := range [][]string{nil, {"--network=host"}, {"--network=none"}, {"--publish=127.0.0.1:5055:80"}} {
+		t.Run(strings.Join(append([]string{"run"}, options...), " "), func(t *testing.T) {
+			p := root(t)
+			r := p.Podman(append(append([]string{"run", "-d"}, options...), engine.Busybox, "sleep", "3600")...)
+			id := strings.TrimSpace(r.Stdout)
+			if id != "" {
+				t.Cleanup(func() { p.Must("rm", "-f", "-t", "0", id) })
+			}
+			if r.Code != 0 {
+				if strings.Contains(r.Stderr, "netavark") || strings.Contains(r.Stderr, "iptables") || strings.Contains(r.Stderr, "nftables") {
+					t.Skip("podman cannot make networks on this machine:", r.Stderr)
+				}
+				t.Fatal(r)
+			}
+			tamed(t, p, "the jail", id)
+			for to, o := range probeIn[map[string]engine.Outcome](p, id, "connect", "tcp,10.88.0.1:80", "udp,10.0.0.1:53", "tcp,[2001:db8::1]:80") {
+				if o.Errno == "" || o.Errno == "ECONNREFUSED" {
+					t.Errorf("%s: %q", to, o.Errno)
+				}
+			}
+		})
+	}
+}

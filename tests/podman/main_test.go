@@ -1,0 +1,127 @@
+// Package podman tries agentjail under Podman, started by root and by an ordinary user, in a place of its own on this
+// machine.
+package podman
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// place is where all tests of the package run podman; nil when it cannot be had, for the reason in without.
+var (
+	place   *engine.PodmanPlace
+	without error
+	under   string // the runtime under test
+)
+
+func TestMain(m *testing.M) {
+	engine.IfJanitor()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		fmt.Fprintln(os.Stderr, "podman: closing files of the caller:", err)
+		return 1
+	}
+	if _, err := exec.LookPath("podman"); err != nil {
+		without = fmt.Errorf("no podman on this machine (hack/deps.sh installs it): %w", err)
+		return m.Run()
+	}
+	if err := furnish(); err != nil {
+		fmt.Fprintln(os.Stderr, "podman:", err)
+		code = 1
+	} else {
+		code = m.Run()
+	}
+	var errs []error
+	if place != nil {
+		errs = append(errs, place.Close())
+	}
+	if err := errors.Join(append(errs, engine.RemoveBuilt())...); err != nil {
+		fmt.Fprintln(os.Stderr, "podman: clean up:", err)
+		code = 1
+	}
+	return code
+}
+
+func furnish() (err error) {
+	if under, err = engine.UnderTest(); err != nil {
+		return err
+	}
+	if place, err = engine.StartPodman(); err != nil {
+		return err
+	}
+	// As podman 4.3 and later read it from /etc/containers/containers.conf.d.
+	if err := place.Configure("agentjail.conf", fmt.Sprintf("[engine]\nruntime = %q\n[engine.runtimes]\n%s = [%q]\n", engine.Name, engine.Name, under)); err != nil {
+		return err
+	}
+	return place.ImportBusybox(false)
+}
+
+// root gives podman to a test, as root.
+func root(t *testing.T) *engine.PodmanT {
+	t.Helper()
+	if without != nil {
+		t.Skip(without)
+	}
+	return place.For(t, false)
+}
+
+// mustRun runs a jail without a network, which costs time to make and is empty anyway, of the busybox image to
+// its end. args are podman
+// run's options, the image and the command.
+func mustRun(p *engine.PodmanT, args ...string) string {
+	p.Helper()
+	return p.Must(append([]string{"run", "--rm", "--network=none"}, args...)...)
+}
+
+// start starts a jail in the background that is removed with the test.
+func start(p *engine.PodmanT, args ...string) string {
+	p.Helper()
+	return p.Detached(append([]string{"--network=none"}, args...)...)
+}
+
+// sh runs a shell command in a running jail.
+func sh(p *engine.PodmanT, id, script string) string {
+	p.Helper()
+	return p.Must("exec", id, "sh", "-c", script)
+}
+
+func decode[A any](t testing.TB, text string) A {
+	t.Helper()
+	var a A
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		t.Fatalf("the probe said no JSON: %v\n%s", err, text)
+	}
+	return a
+}
+
+// probeIn runs the probe in a running jail and decodes its answer.
+func probeIn[A any](p *engine.PodmanT, id string, args ...string) A {
+	p.Helper()
+	return decode[A](p, p.Must(append([]string{"exec", id, "probe"}, args...)...))
+}
+
+func eq[V comparable](t testing.TB, what string, got, want V) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func has(t testing.TB, what, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("%s: got %q, want it to contain %q", what, text, part)
+	}
+}

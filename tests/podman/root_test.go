@@ -1,0 +1,263 @@
+package podman
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+func TestRun(t *testing.T) {
+	p := root(t)
+	eq(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
+	for _, c := range []struct {
+		what string
+		args []string
+		code int
+	}{
+		{"exit code", []string{"sh", "-c", "exit 7"}, 7},
+		{"exit code of a missing program", []string{"/nowhere"}, 127},
+		{"exit code of what is no program", []string{"/etc/not-executable"}, 126},
+	} {
+		eq(t, c.what, p.Podman(append([]string{"run", "--rm", "--network=none", engine.Busybox}, c.args...)...).Code, c.code)
+	}
+	said := p.Run(strings.NewReader("from here\n"), "podman", "run", "--rm", "-i", "--network=none", engine.Busybox, "cat")
+	eq(t, "standard input", said.Stdout, "from here\n")
+	engine.Jailed(t, "podman run", decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
+	engine.Jailed(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
+	eq(t, "by the runtime's path", p.Must("--runtime="+under, "run", "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
+	eq(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
+}
+
+func TestTerminal(t *testing.T) {
+	p := root(t)
+	term := p.Terminal(33, 77, "run", "--rm", "-it", "--network=none", engine.Busybox, "sh")
+	term.Type("tty; stty size; exit 5\n")
+	term.Expect("/dev/pts/0")
+	term.Expect("33 77")
+	eq(t, "exit code", term.Wait(), 5)
+
+	id := start(p, engine.Busybox, "sleep", "3600")
+	term = p.Terminal(20, 50, "exec", "-it", id, "sh")
+	term.Type("stty size; exit 6\n")
+	term.Expect("20 50")
+	eq(t, "exit code of an exec", term.Wait(), 6)
+}
+
+// TestLife is a jail's life in the background.
+func TestLife(t *testing.T) {
+	p := root(t)
+	id := start(p, "--name", "life", engine.Busybox, "sh", "-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 1; done")
+	p.Eventually("the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
+
+	r := p.Podman("exec", "-e", "A=b", "-w", "/tmp", id, "sh", "-c", "echo $A $(pwd); exit 9")
+	eq(t, "exec", fmt.Sprint(r.Stdout, r.Code), "b /tmp\n9")
+	engine.Jailed(t, "podman exec", probeIn[engine.Who](p, id, "identity"))
+	engine.Jailed(t, "podman exec --privileged", decode[engine.Who](t, p.Must("exec", "--privileged", id, "probe", "identity")))
+	eq(t, "exit code of a missing program", p.Podman("exec", id, "/nowhere").Code, 127)
+	p.Must("exec", "-d", id, "sleep", "1234")
+	p.Eventually("the exec in the background", func() bool { return strings.Contains(sh(p, id, "ps"), "sleep 1234") })
+	has(t, "top", p.Must("top", id), "sleep 1234")
+
+	p.Must("pause", id)
+	eq(t, "paused", p.Must("inspect", "-f", "{{.State.Status}}", id), "paused")
+	p.Must("unpause", id)
+	eq(t, "unpaused", p.Must("inspect", "-f", "{{.State.Status}} {{.OCIRuntime}}", id), "running "+engine.Name)
+
+	r = p.Podman("container", "checkpoint", id)
+	if r.Code == 0 {
+		t.Error("a jail's memory was written to the disk")
+	}
+	has(t, "why there is no checkpoint", r.Stderr, "checkpoint")
+	eq(t, "after the attempt", sh(p, id, "echo here"), "here")
+
+	p.Must("stop", "-t", "60", id)
+	has(t, "logs", p.Must("logs", id), "bye")
+	eq(t, "after the end", p.Must("inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", id), "exited 3")
+	p.Must("start", id)
+	eq(t, "started again", sh(p, id, "echo here"), "here")
+	p.Must("kill", "-s", "KILL", id)
+	eq(t, "killed", p.Must("wait", id), "137")
+}
+
+func TestRestartPolicy(t *testing.T) {
+	p := root(t)
+	id := start(p, "--restart", "on-failure:2", engine.Busybox, "sh", "-c", "echo once; exit 1")
+	p.Eventually("two restarts", func() bool {
+		return p.Must("inspect", "-f", "{{.RestartCount}} {{.State.Status}}", id) == "2 exited"
+	})
+	eq(t, "times that it ran", strings.Count(p.Must("logs", id), "once"), 3)
+}
+
+func TestCopy(t *testing.T) {
+	p := root(t)
+	id := start(p, engine.Busybox, "sh", "-c", "echo made in the jail > /tmp/out; sleep 3600")
+	dir := shared(t, p, 0)
+	write(t, filepath.Join(dir, "in"), "from the host\n", 0)
+	p.Must("cp", filepath.Join(dir, "in"), id+":/tmp/in")
+	eq(t, "copied in", sh(p, id, "cat /tmp/in"), "from the host")
+	p.Eventually("the jail's file", func() bool { return p.Podman("exec", id, "test", "-s", "/tmp/out").Code == 0 })
+	p.Must("cp", id+":/tmp/out", filepath.Join(dir, "out"))
+	text, err := os.ReadFile(filepath.Join(dir, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eq(t, "copied out", string(text), "made in the jail\n")
+	// Of the image, out of a jail that does not run.
+	made := p.Must("create", "--network=none", engine.Busybox, "cat", "/tmp/in")
+	t.Cleanup(func() { p.Must("rm", "-f", made) })
+	p.Must("cp", filepath.Join(dir, "in"), made+":/tmp/in")
+	eq(t, "copied in before the start", p.Must("start", "-a", made), "from the host")
+}
+
+func TestStats(t *testing.T) {
+	p := root(t)
+	id := start(p, "-m", "64m", "--pids-limit", "50", engine.Busybox, "sleep", "3600")
+	var stats []map[string]string
+	r := p.Podman("stats", "--no-stream", "--format", "json", id)
+	if r.Code != 0 {
+		t.Fatal(r)
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &stats); err != nil || len(stats) != 1 {
+		t.Fatalf("%v: %s", err, r)
+	}
+	has(t, "memory", stats[0]["mem_usage"], "67.11MB")
+	eq(t, "processes", stats[0]["pids"], "1")
+}
+
+// TestPod: the first container of a pod is the jail whose namespaces the others join.
+func TestPod(t *testing.T) {
+	p := root(t)
+	p.Must("pod", "create", "--name", "duo", "--network=none")
+	t.Cleanup(func() { p.Must("pod", "rm", "-f", "-t", "0", "duo") })
+	p.Must("run", "-d", "--pod", "duo", "--name", "server", engine.Busybox, "probe", "echo-server", "127.0.0.1:5000")
+	p.Must("run", "-d", "--pod", "duo", "--name", "client", engine.Busybox, "sleep", "3600")
+	a, b := probeIn[engine.Who](p, "server", "identity"), probeIn[engine.Who](p, "client", "identity")
+	engine.Jailed(t, "server", a)
+	engine.Jailed(t, "client", b)
+	eq(t, "id map", a.UIDMap, b.UIDMap)
+	for _, ns := range []string{"user", "net", "ipc", "uts"} {
+		eq(t, ns+" namespace", a.Namespaces[ns], b.Namespaces[ns])
+	}
+	for _, ns := range []string{"mnt", "pid"} {
+		if a.Namespaces[ns] == b.Namespaces[ns] {
+			t.Errorf("they share a %s namespace", ns)
+		}
+	}
+	p.Eventually("an answer over lo", func() bool {
+		return probeIn[map[string]engine.Outcome](p, "client", "connect", "tcp,127.0.0.1:5000")["tcp,127.0.0.1:5000"].Errno == ""
+	})
+	p.Must("pod", "stop", "-t", "0", "duo")
+	p.Must("pod", "start", "duo")
+	eq(t, "after a restart of the pod", sh(p, "client", "echo here"), "here")
+}
+
+func TestVolumes(t *testing.T) {
+	p := root(t)
+	dir := shared(t, p, 1000)
+	for _, user := range []string{"0", "1000"} {
+		mustRun(p, "-u", user, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/by-"+user)
+		eq(t, "owner of what "+user+" makes in a folder", owner(t, filepath.Join(dir, "by-"+user)), "1000:1000")
+	}
+	p.Must("volume", "create", "kept")
+	t.Cleanup(func() { p.Must("volume", "rm", "-f", "kept") })
+	mustRun(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
+	eq(t, "the volume's content", mustRun(p, "-v", "kept:/kept:ro", engine.Busybox, "cat", "/kept/file"), "stays")
+	on := filepath.Join(p.Root(), p.Must("volume", "inspect", "-f", "{{.Mountpoint}}", "kept"), "file")
+	eq(t, "owner of a volume's file on the host", owner(t, on), "0:0")
+	eq(t, "a read-only volume", p.Podman("run", "--rm", "--network=none", "-v", "kept:/kept:ro", engine.Busybox, "touch", "/kept/x").Code, 1)
+	if r := p.Podman("run", "--rm", "--network=none", "-v", "/etc:/host", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
+		t.Errorf("the host's /etc: %s", r)
+	}
+}
+
+func TestHealthcheck(t *testing.T) {
+	p := root(t)
+	id := start(p, "--health-cmd", "test -e /tmp/well", "--health-interval", "disable", "--health-retries", "1", engine.Busybox, "sleep", "3600")
+	eq(t, "check of a sick one", p.Podman("healthcheck", "run", id).Code, 1)
+	sh(p, id, "touch /tmp/well")
+	eq(t, "check of a well one", p.Podman("healthcheck", "run", id).Code, 0)
+	has(t, "health", p.Must("inspect", id), `"healthy"`)
+}
+
+// TestUserns: ids that podman picks are kept, and shifted once.
+func TestUserns(t *testing.T) {
+	p := root(t)
+	for _, c := range []struct {
+		name    string
+		options []string
+		first   uint64 // the least host id
+		count   uint64
+	}{
+		{"auto", []string{"--userns=auto:size=65536"}, 1_300_000_000, 65536},
+		{"map", []string{"--uidmap=0:1250000000:65536", "--gidmap=0:1250000000:65536"}, 1_250_000_000, 65536},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := root(t)
+			dir := shared(t, p, 1000)
+			id := start(p, append(c.options, "-v", dir+":/work", engine.Busybox, "sleep", "3600")...)
+			w := probeIn[engine.Who](p, id, "identity")
+			engine.Held(t, c.name, w)
+			var inside, outside, count uint64
+			if _, err := fmt.Sscan(w.UIDMap, &inside, &outside, &count); err != nil || inside != 0 || outside < c.first || count != c.count {
+				t.Errorf("id map %q", w.UIDMap)
+			}
+			eq(t, "owners of the image's files", sh(p, id, "stat -c %u:%g / /etc /etc/passwd /home/app; cat /etc/image-secret"),
+				"0:0\n0:0\n0:0\n1000:1000\nonly for root of the image")
+			eq(t, "the layer", sh(p, id, "echo x > /etc/new; stat -c %u:%g /etc/new; echo y >> /etc/passwd; tail -n 1 /etc/passwd"), "0:0\ny")
+			sh(p, id, "echo made > /work/file")
+			eq(t, "owner of what it makes in a folder", owner(t, filepath.Join(dir, "file")), "1000:1000")
+			eq(t, "the folder's owner inside", sh(p, id, "stat -c %u:%g /work"), "0:0")
+		})
+	}
+	r := p.Podman("run", "--rm", "--network=none", "--userns=keep-id", engine.Busybox, "probe", "identity")
+	if r.Code != 0 {
+		has(t, "podman's own refusal", r.Stderr, "rootless") // 4.3
+		return
+	}
+	engine.Held(t, "keep-id", decode[engine.Who](t, r.Stdout))
+}
+
+// shared makes a folder with the given owner in the place, outside of what is a container's.
+func shared(t testing.TB, p *engine.PodmanT, uid int) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(p.Dir, "shared-")
+	if err == nil {
+		err = os.Chown(dir, uid, uid)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func write(t testing.TB, path, text string, uid int) {
+	t.Helper()
+	err := os.WriteFile(path, []byte(text), 0o644)
+	if err == nil {
+		err = os.Chown(path, uid, uid)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// owner is a file's on the machine, uid:gid.
+func owner(t testing.TB, path string) string {
+	t.Helper()
+	st, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := st.Sys().(*syscall.Stat_t)
+	return fmt.Sprintf("%d:%d", s.Uid, s.Gid)
+}
