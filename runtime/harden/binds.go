@@ -53,6 +53,10 @@ func bind(p *pass, i int, m *specs.Mount) {
 	case f.System, names:
 		// What every user of the host can read, and nothing else of root's.
 		b.Owner = OwnerNone
+	case f.OwnOfPod():
+		// The pod's containers share its ids; who may do what with the volume's
+		// files is as in any pod.
+		b.Owner = OwnerSame
 	case f.Role == source.Volume && f.UID == p.spec.Process.User.UID:
 		b.Owner = OwnerSame
 	default:

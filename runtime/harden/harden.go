@@ -56,6 +56,10 @@ type Join struct {
 	Jail string
 	// UserNS is the path of that user namespace.
 	UserNS string
+	// Engine says of a network namespace that it holds what an engine put
+	// there: one that the engine has pinned and that is not the host's, or the
+	// one that Jail is in.
+	Engine bool
 }
 
 // Plan is what the other stations do for the hardened spec.
@@ -75,6 +79,9 @@ type Plan struct {
 	Label string `json:"label,omitempty"`
 	// OwnNetwork says that the jail has a network namespace of its own to seal.
 	OwnNetwork bool `json:"ownNetwork"`
+	// EngineNetwork says that the jail's network namespace holds what the
+	// engine puts there, and stays open.
+	EngineNetwork bool `json:"engineNetwork,omitempty"`
 }
 
 // Bind is how one bind mount is to be staged.
@@ -170,6 +177,8 @@ type pass struct {
 	refused []string
 	stop    bool
 	update  bool // what is not named stays as it is in the running jail
+	// lowPorts says that the bundle gave CAP_NET_BIND_SERVICE.
+	lowPorts bool
 }
 
 func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string) {
@@ -227,6 +236,9 @@ func shape(p *pass) {
 	}
 	if p.stop {
 		return
+	}
+	if c := s.Process.Capabilities; c != nil {
+		p.lowPorts = slices.Contains(c.Bounding, "CAP_NET_BIND_SERVICE")
 	}
 	if s.Linux == nil {
 		s.Linux = &specs.Linux{}

@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -15,6 +16,7 @@ func hooks(p *pass) {
 	if h == nil {
 		return
 	}
+	var kept *specs.Hooks
 	for _, k := range []struct {
 		name  string
 		hooks []specs.Hook
@@ -24,6 +26,14 @@ func hooks(p *pass) {
 		{"startContainer", h.StartContainer}, {"poststart", h.Poststart}, {"poststop", h.Poststop},
 	} {
 		for _, hk := range k.hooks {
+			if k.name == "prestart" && p.plan.EngineNetwork && isSetKey(hk, p.f.ID) {
+				if kept == nil {
+					kept = &specs.Hooks{}
+				}
+				hk.Env = nil
+				kept.Prestart = append(kept.Prestart, hk) //nolint:staticcheck // what Docker uses
+				continue
+			}
 			why := "a jail runs no program of the host"
 			if strings.Contains(strings.Join(hk.Args, " "), "libnetwork-setkey") {
 				why = "this would put the engine's network into the jail"
@@ -31,5 +41,20 @@ func hooks(p *pass) {
 			p.change(report.Resources, report.Dropped, "hooks."+k.name, short(hk.Path), "", why)
 		}
 	}
-	p.spec.Hooks = nil
+	p.spec.Hooks = kept
+}
+
+// isSetKey recognises the hook by which Docker up to 27 learns of a container's
+// network namespace, to put its interface there. The program is the daemon
+// itself, by its process; nothing of the image or the caller is in its words.
+func isSetKey(h specs.Hook, id string) bool {
+	pid, ok := strings.CutPrefix(h.Path, "/proc/")
+	if !ok {
+		return false
+	}
+	pid, ok = strings.CutSuffix(pid, "/exe")
+	if !ok || pid == "" || strings.Trim(pid, "0123456789") != "" {
+		return false
+	}
+	return len(h.Args) >= 3 && len(h.Args) <= 5 && h.Args[0] == "libnetwork-setkey" && slices.Contains(h.Args, id)
 }

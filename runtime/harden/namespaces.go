@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 )
 
@@ -40,16 +41,9 @@ func namespaces(p *pass) {
 		has[ns.Type] = true
 		asked[ns.Type] = ns.Path
 	}
-	var shared Join
-	for _, n := range allNamespaces {
-		j := p.f.Joins[n.kind]
-		if asked[n.kind] == "" || j.Jail == "" || !n.join {
-			continue
-		}
-		if shared.Jail != "" && shared.UserNS != j.UserNS {
-			p.refuse("linux.namespaces joins namespaces of two jails, %s and %s", shared.Jail, j.Jail)
-		}
-		shared = j
+	shared, other := Shared(p.spec.Linux, p.f.Joins, p.pol.Network)
+	if other.Jail != "" {
+		p.refuse("linux.namespaces joins namespaces of two jails, %s and %s", shared.Jail, other.Jail)
 	}
 	var out []specs.LinuxNamespace
 	for _, n := range allNamespaces {
@@ -65,8 +59,12 @@ func namespaces(p *pass) {
 		case n.kind == specs.TimeNamespace && !p.f.Host.TimeNS:
 			p.missing(report.Resources, field, "this kernel has no time namespaces (Linux 5.6): the host's uptime shows")
 			continue
-		case path != "" && n.join && p.f.Joins[n.kind].Jail != "":
+		case path != "" && mayJoin(n.kind, p.f.Joins[n.kind], p.pol.Network):
 			// stays
+		case path != "" && p.f.Joins[n.kind].Engine && p.f.Joins[n.kind].Jail == "":
+			// Engines that make the namespace first always say so (CNI).
+			p.change(report.Resources, report.Set, field, short(path), "fresh", "the jail's network is empty (policy: network.mode)")
+			path = ""
 		case path != "":
 			p.lost(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
 			path = ""
@@ -77,7 +75,11 @@ func namespaces(p *pass) {
 			p.change(report.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
 		}
 		if n.kind == specs.NetworkNamespace {
-			p.plan.OwnNetwork = path == ""
+			p.plan.OwnNetwork = path == "" && p.pol.Network.Mode != policy.NetworkEngine
+			p.plan.EngineNetwork = path == "" && !p.plan.OwnNetwork || path != "" && p.f.Joins[n.kind].Engine
+			if p.plan.EngineNetwork {
+				p.change(report.Resources, report.Set, "network", "", "the engine's", "what the engine gives it can be reached, and reach it (policy: network.mode)")
+			}
 		}
 		out = append(out, specs.LinuxNamespace{Type: n.kind, Path: path})
 	}
@@ -86,6 +88,42 @@ func namespaces(p *pass) {
 	}
 	p.spec.Linux.Namespaces = out
 	timeOffsets(p)
+}
+
+// mayJoin says whether a namespace that a spec names may be joined: another
+// jail's, or a network namespace of the engine's where policy says so. A jail
+// without network must not come by one through another jail that has it.
+func mayJoin(kind specs.LinuxNamespaceType, j Join, pol policy.Network) bool {
+	if j.Engine && kind == specs.NetworkNamespace {
+		return pol.Mode == policy.NetworkEngine
+	}
+	for _, n := range allNamespaces {
+		if n.kind == kind {
+			return n.join && j.Jail != ""
+		}
+	}
+	return false
+}
+
+// Shared is the jail whose user namespace, and with it ids, is shared because
+// others of its namespaces are joined; its Jail is "" for none. other is a
+// second one, which makes the spec one that cannot be followed.
+func Shared(l *specs.Linux, joins map[specs.LinuxNamespaceType]Join, pol policy.Network) (shared, other Join) {
+	if l == nil {
+		return shared, other
+	}
+	for _, ns := range l.Namespaces {
+		j := joins[ns.Type]
+		if ns.Path == "" || j.Jail == "" || !mayJoin(ns.Type, j, pol) {
+			continue
+		}
+		if shared.Jail != "" && shared.UserNS != j.UserNS {
+			other = j
+			continue
+		}
+		shared = j
+	}
+	return shared, other
 }
 
 // timeOffsets lets the jail's clocks begin near zero, so that uptime tells

@@ -543,7 +543,7 @@ func TestSysctls(t *testing.T) {
 		s.Linux.Sysctl = map[string]string{"net.core.somaxconn": "1", "kernel.shmmax": "1", "kernel.domainname": "x"}
 	})
 	f := testFacts(s)
-	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {"seven", "/proc/7/ns/user"}, "ipc": {"seven", "/proc/7/ns/user"}}
+	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user"}, "ipc": {Jail: "seven", UserNS: "/proc/7/ns/user"}}
 	res, rep, err := Harden(s, policy.Default(), f)
 	if err != nil || len(res.Spec.Linux.Sysctl) != 1 || res.Spec.Linux.Sysctl["kernel.domainname"] != "x" || len(find(rep, report.Lost, "linux.sysctl*")) != 2 {
 		t.Errorf("%v %v %v", err, res.Spec.Linux.Sysctl, rep.Of(report.Lost))

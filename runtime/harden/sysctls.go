@@ -42,7 +42,13 @@ var ownSysctls = []sysctlRule{
 func sysctls(p *pass) {
 	fresh := map[specs.LinuxNamespaceType]bool{}
 	for _, ns := range p.spec.Linux.Namespaces {
-		fresh[ns.Type] = ns.Path == ""
+		j := p.f.Joins[ns.Type]
+		fresh[ns.Type] = ns.Path == "" || j.Engine && j.Jail == ""
+	}
+	lowPorts(p, fresh[specs.NetworkNamespace])
+	why := "the jail's network is empty"
+	if p.plan.EngineNetwork {
+		why = "not for a jail to have, or of no use to it"
 	}
 	s := p.spec.Linux.Sysctl
 	for _, k := range sortedKeys(s) {
@@ -60,10 +66,26 @@ func sysctls(p *pass) {
 			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case strings.HasPrefix(dotted, "net."):
 			// Engines set some for every container, such as ping_group_range.
-			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the jail's network is empty")
+			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", why)
 		default:
 			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
 		}
 		delete(s, k)
 	}
+}
+
+// lowPorts lets a jail's programs take ports below 1024 in a network namespace
+// that is for it alone, where the bundle gave the capability for that, as Docker
+// does for every container. (ip(7), ip_unprivileged_port_start)
+func lowPorts(p *pass, own bool) {
+	const key = "net.ipv4.ip_unprivileged_port_start"
+	l := p.spec.Linux
+	if _, ok := l.Sysctl[key]; ok || !own || !p.plan.EngineNetwork || !p.lowPorts {
+		return
+	}
+	if l.Sysctl == nil {
+		l.Sysctl = map[string]string{}
+	}
+	l.Sysctl[key] = "0"
+	p.change(report.Access, report.Set, "linux.sysctl["+key+"]", "", "0", "in place of CAP_NET_BIND_SERVICE")
 }

@@ -88,7 +88,7 @@ func (d *demands) joined() []string {
 // namespaceOwner: what belongs to the host's user namespace can be changed by
 // nobody in the jail, but it would be the host's to begin with. The time
 // namespace is made before the user namespace.
-func namespaceOwner(_ *demands, s *seen) outcome {
+func namespaceOwner(d *demands, s *seen) outcome {
 	user := s.namespaces["user"].Jail
 	var bad []string
 	for _, k := range kinds {
@@ -96,12 +96,15 @@ func namespaceOwner(_ *demands, s *seen) outcome {
 		if !ok || k == "user" || k == "time" || n.Jail == n.Host {
 			continue
 		}
-		if n.Owner != user {
+		if n.Owner != user && !(k == "net" && d.jail.GivenNetwork) {
 			bad = append(bad, k)
 		}
 	}
 	if len(bad) > 0 {
 		return broken("owned by its user namespace", "of another user namespace: %s", strings.Join(bad, ", "))
+	}
+	if d.jail.GivenNetwork {
+		return holds("its user namespace; the network's is the engine's")
 	}
 	return holds("its user namespace")
 }
@@ -136,6 +139,9 @@ func clocks(d *demands, s *seen) outcome {
 // network: the seal's walls, as read inside the namespace.
 func network(d *demands, s *seen) outcome {
 	const want = "nothing but lo"
+	if n := s.namespaces["net"]; d.jail.EngineNetwork && n.Jail != n.Host {
+		return holds("the engine's, as policy says (network.mode = %q)", d.jail.Policy.Network.Mode)
+	}
 	var bad, less []string
 	detail := ""
 	for _, f := range s.seal {

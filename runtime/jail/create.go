@@ -228,6 +228,17 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err != nil {
 		return err
 	}
+	j.EngineNetwork = p.res.Plan.EngineNetwork
+	network, err := openNetwork(spec, p.res.Plan)
+	if err != nil {
+		return err
+	}
+	if network != nil {
+		defer network.Close()
+		if err := givenNetwork(spec, j, network); err != nil {
+			return err
+		}
+	}
 	timeNS := dialect(spec, caps, j)
 	if err := w.Store.SaveReport(&j.Brief, p.rep); err != nil {
 		return err
@@ -269,6 +280,9 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 			defer tty.close()
 			o.ConsoleSocket = tty.path
 		}
+	}
+	if err := enterNetwork(network); err != nil {
+		return err
 	}
 	code, err := d.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
 	if err := exitError(code, err); err != nil {
@@ -402,6 +416,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if p.facts.Joins, members, err = w.joins(s); err != nil {
 		return p, err
 	}
+	p.engine.Pod = source.PodUID(s)
 	p.engine.IDs = append([]string{id}, members...)
 	if len(s.Mounts) > w.Policy.Limits.Mounts {
 		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)

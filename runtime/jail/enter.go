@@ -111,6 +111,11 @@ func hostNamespaces(f host.Facts) []enter.Namespace {
 			out = append(out, enter.Namespace{Name: kind, Host: st.Ino})
 		}
 	}
+	// An engine may itself be in another network than the host.
+	var st unix.Stat_t
+	if unix.Stat("/proc/1/ns/net", &st) == nil {
+		out = append(out, enter.Namespace{Name: "net", Host: st.Ino})
+	}
 	return out
 }
 

@@ -47,10 +47,7 @@ func (w *Way) Explain(dir string) (*Explained, error) {
 
 // exampleIDs is assignIDs without taking any.
 func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
-	for _, join := range p.facts.Joins {
-		if join.Jail == "" {
-			continue
-		}
+	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, w.Policy.Network); join.Jail != "" {
 		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
 		if err != nil {
 			return idmap.Map{}, err

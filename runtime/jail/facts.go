@@ -2,6 +2,7 @@ package jail
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -25,10 +26,7 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 		return nil
 	}
 	l := p.b.Spec.Linux
-	for _, join := range p.facts.Joins {
-		if join.Jail == "" {
-			continue
-		}
+	if join, _ := harden.Shared(l, p.facts.Joins, w.Policy.Network); join.Jail != "" {
 		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
 		if err != nil {
 			return fmt.Errorf("joining jail %s: %w", join.Jail, err)
@@ -89,6 +87,8 @@ func (w *Way) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join
 	if s.Linux == nil {
 		return out, nil, nil
 	}
+	named := map[uint64]*state.Brief{} // by user namespace, the jail that stands for it
+	in := map[specs.LinuxNamespaceType]uint64{}
 	for _, ns := range s.Linux.Namespaces {
 		if ns.Path == "" {
 			continue
@@ -96,51 +96,92 @@ func (w *Way) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join
 		if !filepath.IsAbs(ns.Path) {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %q is not an absolute path", ns.Type, ns.Path)
 		}
-		ino, err := ownerOf(ns)
+		join, jails, userns, err := w.join(ns)
 		if err != nil {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
 		}
-		if ino == 0 {
-			continue
+		if join.Engine || len(jails) > 0 {
+			out[ns.Type] = join
 		}
-		jails, err := w.jailsIn(ino)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(jails) == 0 {
-			continue
-		}
-		// The jail that the path names, where it names one.
-		j := jails[0]
 		for _, x := range jails {
 			members = append(members, x.ID)
-			if strings.HasPrefix(ns.Path, fmt.Sprintf("/proc/%d/", x.InitPid)) {
-				j = x
+			in[ns.Type] = userns
+			// The jail that a path names, where one does.
+			if named[userns] == nil || strings.HasPrefix(ns.Path, fmt.Sprintf("/proc/%d/", x.InitPid)) {
+				named[userns] = x
 			}
 		}
-		out[ns.Type] = harden.Join{Jail: j.ID, UserNS: fmt.Sprintf("/proc/%d/ns/user", j.InitPid)}
+	}
+	for kind, userns := range in {
+		j := out[kind]
+		j.Jail, j.UserNS = named[userns].ID, fmt.Sprintf("/proc/%d/ns/user", named[userns].InitPid)
+		out[kind] = j
 	}
 	slices.Sort(members)
 	return out, slices.Compact(members), nil
 }
 
-// ownerOf returns the inode of the user namespace that owns the namespace at a
-// path: of the namespace itself where it is one.
-func ownerOf(ns specs.LinuxNamespace) (uint64, error) {
-	fd, err := unix.Open(ns.Path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+// join looks at one namespace that the spec wants to join, and finds the jails
+// in it or in the user namespace that owns it, and which one that is.
+func (w *Way) join(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
+	f, err := openNamespace(ns.Path)
 	if err != nil {
-		return 0, err
+		return join, nil, 0, err
 	}
-	defer unix.Close(fd)
+	defer f.Close()
+	if ns.Type == specs.NetworkNamespace {
+		if join.Engine, jails, err = w.engines(f); err != nil {
+			return join, nil, 0, err
+		}
+		if len(jails) > 0 {
+			userns, err = usernsOf(jails[0])
+			return join, jails, userns, err
+		}
+		if join.Engine {
+			return join, nil, 0, nil
+		}
+	}
+	if userns, err = ownerOf(f, ns.Type); err != nil || userns == 0 {
+		return join, nil, 0, err
+	}
+	jails, err = w.jailsIn("user", userns)
+	return join, jails, userns, err
+}
+
+// usernsOf is the inode of a live jail's user namespace.
+func usernsOf(j *state.Brief) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/user", j.InitPid), &st); err != nil {
+		return 0, fmt.Errorf("jail %s: %w", j.ID, err)
+	}
+	return st.Ino, nil
+}
+
+// openNamespace opens the namespace at a path.
+func openNamespace(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return 0, err
+		f.Close()
+		return nil, err
 	}
 	if fs.Type != unix.NSFS_MAGIC {
-		return 0, fmt.Errorf("not a namespace")
+		f.Close()
+		return nil, fmt.Errorf("not a namespace")
 	}
+	return f, nil
+}
+
+// ownerOf returns the inode of the user namespace that owns a namespace: of the
+// namespace itself where it is one.
+func ownerOf(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
+	fd := int(ns.Fd())
 	owner := fd
-	if ns.Type != specs.UserNamespace {
+	if kind != specs.UserNamespace {
 		const nsGetUserns = 0xb701
 		o, err := unix.IoctlRetInt(fd, nsGetUserns)
 		if err == unix.EPERM {
@@ -159,8 +200,9 @@ func ownerOf(ns specs.LinuxNamespace) (uint64, error) {
 	return st.Ino, nil
 }
 
-// jailsIn finds the live jails with this user namespace.
-func (w *Way) jailsIn(userns uint64) ([]*state.Brief, error) {
+// jailsIn finds the live jails whose namespace of that kind, by its name in
+// /proc/PID/ns, is this one.
+func (w *Way) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
 	keys, err := w.Store.Keys()
 	if err != nil {
 		return nil, err
@@ -172,7 +214,7 @@ func (w *Way) jailsIn(userns uint64) ([]*state.Brief, error) {
 			continue
 		}
 		var st unix.Stat_t
-		if unix.Stat("/proc/"+strconv.Itoa(j.InitPid)+"/ns/user", &st) == nil && st.Ino == userns {
+		if unix.Stat("/proc/"+strconv.Itoa(j.InitPid)+"/ns/"+kind, &st) == nil && st.Ino == ino {
 			out = append(out, j)
 		}
 	}

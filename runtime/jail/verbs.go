@@ -57,7 +57,7 @@ func (w *Way) Start(id string) error {
 
 func (w *Way) seal(j *state.Brief) error {
 	defer w.station("seal")()
-	if without.Ring(2) {
+	if without.Ring(2) || j.EngineNetwork {
 		return nil
 	}
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid))
@@ -208,6 +208,9 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	t, err := w.inTime(&j.Brief)
 	if err != nil {
+		return err
+	}
+	if err := enterGiven(&j.Brief); err != nil {
 		return err
 	}
 	done()

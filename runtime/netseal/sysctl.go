@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -106,4 +110,29 @@ func readSysctl(fd int) (string, error) {
 // linkSysctls turns IPv6 off on an interface that is there already.
 func linkSysctls(l Link) []sysctl {
 	return []sysctl{{"ipv6/conf/" + l.Name + "/disable_ipv6", "1"}}
+}
+
+// Set makes settings of a network namespace, by their names below net (ipv4.tcp_syncookies). A setting that the kernel has not is no
+// failure. The same conditions as for Seal apply.
+func Set(netns *os.File, settings map[string]string) error {
+	if len(settings) == 0 {
+		return nil
+	}
+	return inNamespace(netns, func() error {
+		d, err := openSysctls()
+		if err != nil {
+			return err
+		}
+		defer d.close()
+		var errs []error
+		for _, name := range slices.Sorted(maps.Keys(settings)) {
+			path := strings.ReplaceAll(name, ".", "/")
+			if strings.Contains("/"+path+"/", "//") || strings.ContainsAny(path, "\x00\n") {
+				errs = append(errs, fmt.Errorf("set net/%s: not the name of a setting", path))
+				continue
+			}
+			errs = append(errs, d.set(sysctl{path, settings[name]}))
+		}
+		return errors.Join(errs...)
+	})
 }

@@ -128,9 +128,16 @@ type Process struct {
 	DenyWriteExecute bool `toml:"deny_write_execute" json:"denyWriteExecute"`
 }
 
+// What a jail's network namespace holds.
+const (
+	NetworkNone   = "none"   // nothing but lo
+	NetworkEngine = "engine" // what the engine puts there
+)
+
 // Network decides what the jail's network namespace may hold.
 type Network struct {
-	// Mode is "none": nothing but lo.
+	// Mode is NetworkNone or NetworkEngine. It comes from the host's owner
+	// alone: no annotation chooses it.
 	Mode string `toml:"mode" json:"mode"`
 	// Filter is "required" or "optional": whether a kernel without nf_tables
 	// may run jails. Without it, an interface that is plugged in later is only
@@ -155,7 +162,7 @@ func Default() Policy {
 		},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
-		Network:  Network{Mode: "none", Filter: "required"},
+		Network:  Network{Mode: NetworkNone, Filter: "required"},
 	}
 }
 
@@ -280,7 +287,7 @@ func (p Policy) Validate() error {
 		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),
 		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
-		oneOf("network.mode", p.Network.Mode, "none"),
+		oneOf("network.mode", p.Network.Mode, NetworkNone, NetworkEngine),
 		oneOf("network.filter", p.Network.Filter, "required", "optional"),
 		p.Userns.Pool.validate(),
 		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),

@@ -82,6 +82,16 @@ func Refusal(f Fact, readOnly bool, allow []string) string {
 	if f.Link != "" {
 		return fmt.Sprintf("refused: the symbolic link %s leads out of its folder, to %s (name the real path, if it is meant)", f.Link, f.Path)
 	}
+	if f.Role == Pod {
+		if why := podRefusal(f, readOnly); why != "" {
+			at := f.Path
+			if f.Also != "" {
+				at = f.Also
+			}
+			return fmt.Sprintf("refused: it is %s, and %s%s", at, why, remedy)
+		}
+		return ""
+	}
 	if f.Also != "" {
 		why := forbiddenElsewhere(f.Also, readOnly)
 		for _, dir := range storage {
@@ -154,6 +164,14 @@ var injected = []string{
 // named by the container's own id within the engine's storage, or by that of a jail
 // whose namespaces it joins, so that nobody can name another container's.
 func role(path string, e Engine) Role {
+	if r := podRole(path, e.Pod); r != Plain {
+		return r
+	}
+	for _, id := range e.IDs {
+		if isSandboxFile(path, id) {
+			return Injected
+		}
+	}
 	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
 		rest, ok := strings.CutPrefix(path, dir+"/")
 		if !ok {

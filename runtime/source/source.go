@@ -56,6 +56,8 @@ type Fact struct {
 	Below []string `json:"below,omitempty"`
 	// System says that it is a part of the host that may only be read.
 	System bool `json:"system,omitempty"`
+	// Pod is the id of the pod that the source belongs to.
+	Pod string `json:"pod,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -70,6 +72,7 @@ type Source struct {
 type Engine struct {
 	IDs     []string // the container's id, and those of jails that it joins
 	Storage []string // its storage folders
+	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
 	Mounts  Mounts   // the host's; nil: Open reads them
 }
 
@@ -122,7 +125,9 @@ func (s *Source) look(e Engine) error {
 		return err
 	}
 	s.Path = real
-	s.Role = role(s.Path, e)
+	if s.Role = role(s.Path, e); s.Role == Pod {
+		s.Pod = e.Pod
+	}
 	s.System = system(s.Path)
 	mounts := e.Mounts
 	if mounts == nil {

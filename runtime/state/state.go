@@ -74,6 +74,11 @@ type Brief struct {
 	OwnTime bool `json:"ownTime,omitempty"`
 	// PacketFilter is policy's network.filter.
 	PacketFilter string `json:"packetFilter,omitempty"`
+	// EngineNetwork says that the network namespace holds what the engine puts
+	// there and stays open; GivenNetwork that it was there before the jail, and
+	// the delegate knows nothing of it.
+	EngineNetwork bool `json:"engineNetwork,omitempty"`
+	GivenNetwork  bool `json:"givenNetwork,omitempty"`
 	// Started says that the jail's process was let go; see Store.Start.
 	Started bool `json:"-"`
 }
