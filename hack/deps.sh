@@ -33,6 +33,7 @@ ps:procps
 files="
 /bin/busybox:busybox-static
 /usr/lib/podman/netavark:netavark
+/usr/lib/cni/bridge:containernetworking-plugins
 /usr/include/seccomp.h:libseccomp-dev
 /usr/include/stdio.h:libc6-dev
 /etc/ssl/certs/ca-certificates.crt:ca-certificates

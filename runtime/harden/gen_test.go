@@ -72,6 +72,9 @@ func (g gen) policy() policy.Policy {
 		p.OnLoosen = policy.LoosenRefuse
 	}
 	p.AppArmor.Required = g.maybe(8)
+	if g.maybe(3) {
+		p.Network.Mode = policy.NetworkEngine
+	}
 	if g.maybe(6) {
 		p.Userns.Map = policy.MapNobody
 	}
@@ -107,13 +110,18 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 			if strings.HasPrefix(n.Path, "/proc/7/") {
 				f.Joins[n.Type] = Join{Jail: "seven", UserNS: "/proc/7/ns/user"}
 			} else if strings.HasPrefix(n.Path, "/proc/8/") {
-				f.Joins[n.Type] = Join{Jail: "eight", UserNS: "/proc/8/ns/user"}
+				f.Joins[n.Type] = Join{Jail: "eight", UserNS: "/proc/8/ns/user", Engine: n.Type == "network" && g.maybe(2)}
+			} else if strings.HasPrefix(n.Path, "/run/netns/") && n.Type == "network" {
+				f.Joins[n.Type] = Join{Engine: true}
 			}
 		}
 	}
 	f.DelegateKnowsMore = g.maybe(8)
 	return f
 }
+
+// podUID is the id of the pod that a container is in.
+const podUID = "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
 
 func (g gen) source(f *source.Fact) *source.Fact {
 	if g.maybe(8) {
@@ -140,7 +148,12 @@ func (g gen) source(f *source.Fact) *source.Fact {
 	case 6:
 		c.Room = g.i64()
 	case 7:
-		c.Role = []source.Role{source.Plain, source.Injected, source.Volume}[g.IntN(3)]
+		c.Role = []source.Role{source.Plain, source.Injected, source.Volume, source.Pod}[g.IntN(4)]
+		if c.Role == source.Pod {
+			c.Pod = podUID
+			c.Path = "/var/lib/kubelet/pods/" + podUID + "/volumes/kubernetes.io~empty-dir/x"
+			c.Also = g.one("", "", "/etc", "/srv/x", "/var/lib/kubelet/pods/"+podUID+"/volumes/kubernetes.io~secret/y", "/var/lib/kubelet/pods/other/volumes/a~b/c")
+		}
 	}
 	return &c
 }

@@ -2,6 +2,7 @@ package harden
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -68,7 +69,7 @@ func (j *judge) namespaces() {
 	for _, n := range j.inLinux().Namespaces {
 		asked[n.Type] = n.Path
 	}
-	owners := map[string]bool{}
+	owners, at := map[string]bool{}, maps.Clone(got)
 	for _, kind := range []specs.LinuxNamespaceType{"pid", "network", "mount", "ipc", "uts", "user", "cgroup", "time"} {
 		at, ok := got[kind]
 		if !ok && (kind != "time" || j.f.Host.TimeNS) {
@@ -84,11 +85,19 @@ func (j *judge) namespaces() {
 			owners[at] = true
 		case kind == "mount" || kind == "cgroup" || kind == "time":
 			j.say("joins a %s namespace", kind)
+		case kind == "network" && join.Engine && j.pol.Network.Mode != policy.NetworkEngine:
+			j.say("joins %s, and policy gives no network", at)
+		case kind == "network" && join.Engine && join.Jail == "" && asked[kind] == at:
+			// the one that the engine made
 		case join.Jail == "" || asked[kind] != at:
 			j.say("joins the %s namespace %s, which is no jail's", kind, at)
 		default:
 			owners[join.UserNS] = true
 		}
+	}
+	if engine := at["network"] == "" || j.f.Joins["network"].Engine; j.pol.Network.Mode != policy.NetworkEngine && j.plan.EngineNetwork ||
+		at["network"] == "" && j.plan.OwnNetwork == j.plan.EngineNetwork || !engine && j.plan.EngineNetwork {
+		j.say("network: own %v, engine's %v", j.plan.OwnNetwork, j.plan.EngineNetwork)
 	}
 	if len(owners) > 1 {
 		j.say("namespaces of two owners: %v", owners)
@@ -369,7 +378,7 @@ func (j *judge) binds() {
 		if effectiveOf(j.in.Mounts[i]).flags["noexec"] && !b.NoExec {
 			j.say("bind mount at %s is staged executable", m.Destination)
 		}
-		if b.Owner == OwnerSame && f.Role != source.Volume || f.Role == source.Injected && b.Owner != OwnerNone || f.System && b.Owner == OwnerFolder && f.Role == source.Plain {
+		if b.Owner == OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != OwnerNone || f.System && b.Owner == OwnerFolder && f.Role == source.Plain {
 			j.say("bind mount at %s gives owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		at := path.Clean(m.Destination)

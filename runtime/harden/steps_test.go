@@ -120,6 +120,62 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// Whose network a jail is in: the engine's only where policy says so, and one
+// without network does not come by it through a jail that has it.
+func TestEngineNetwork(t *testing.T) {
+	const cni, seven = "/run/netns/cni-x", "/proc/7/ns/net"
+	pinned := Join{Engine: true}
+	open := Join{Jail: "seven", UserNS: "/proc/7/ns/user", Engine: true}
+	sealed := Join{Jail: "seven", UserNS: "/proc/7/ns/user"}
+	for _, c := range []struct {
+		name, mode, path string
+		join             Join
+		want             string // the path that is left
+		own, engine      bool
+		lost             bool
+		shares           bool // seven's user namespace
+	}{
+		{"fresh", policy.NetworkNone, "", Join{}, "", true, false, false, false},
+		{"fresh for the engine", policy.NetworkEngine, "", Join{}, "", false, true, false, false},
+		{"made by the engine, not wanted", policy.NetworkNone, cni, pinned, "", true, false, false, false},
+		{"made by the engine", policy.NetworkEngine, cni, pinned, cni, false, true, false, false},
+		{"of a process that is no jail", policy.NetworkEngine, "/proc/9/ns/net", Join{}, "", false, true, true, false},
+		{"a sealed jail's", policy.NetworkNone, seven, sealed, seven, false, false, false, true},
+		{"a sealed jail's, by one that may have more", policy.NetworkEngine, seven, sealed, seven, false, false, false, true},
+		{"a jail's with the engine's", policy.NetworkEngine, seven, open, seven, false, true, false, true},
+		{"a jail's with the engine's, by one that may not", policy.NetworkNone, seven, open, "", true, false, true, false},
+	} {
+		s := with(func(s *specs.Spec) {
+			for i, n := range s.Linux.Namespaces {
+				if n.Type == "network" {
+					s.Linux.Namespaces[i].Path = c.path
+				}
+			}
+		})
+		f := testFacts(s)
+		if c.join != (Join{}) {
+			f.Joins = map[specs.LinuxNamespaceType]Join{"network": c.join}
+		}
+		pol := policy.Default()
+		pol.Network.Mode = c.mode
+		res, rep, err := Harden(s, pol, f)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		got := map[specs.LinuxNamespaceType]string{}
+		for _, n := range res.Spec.Linux.Namespaces {
+			got[n.Type] = n.Path
+		}
+		if got["network"] != c.want || res.Plan.OwnNetwork != c.own || res.Plan.EngineNetwork != c.engine || (got["user"] != "") != c.shares {
+			t.Errorf("%s: %v, own %v, engine's %v", c.name, got, res.Plan.OwnNetwork, res.Plan.EngineNetwork)
+		}
+		if lost := find(rep, report.Lost, "linux.namespaces[network]"); (len(lost) > 0) != c.lost {
+			t.Errorf("%s: lost %v", c.name, lost)
+		}
+	}
+}
+
 // A kernel without time namespaces: the report says so, and nothing stumbles.
 func TestNoTimeNamespace(t *testing.T) {
 	s := with(func(s *specs.Spec) {
@@ -499,6 +555,30 @@ func TestHooksAndAnnotations(t *testing.T) {
 		}
 	})
 	res, rep := jail(t, s)
+	// With the engine's network, Docker's own hook stays where it has its exact form.
+	for _, c := range []struct {
+		hook specs.Hook
+		mode string
+		kept bool
+	}{
+		{specs.Hook{Path: "/proc/1000/exe", Args: []string{"libnetwork-setkey", "-exec-root=/run/docker", id, "abc"}, Env: []string{"LD_PRELOAD=/x"}}, policy.NetworkEngine, true},
+		{specs.Hook{Path: "/proc/1000/exe", Args: []string{"libnetwork-setkey", "-exec-root=/run/docker", id, "abc"}}, policy.NetworkNone, false},
+		{specs.Hook{Path: "/proc/1000/exe", Args: []string{"libnetwork-setkey", "-exec-root=/run/docker", "another", "abc"}}, policy.NetworkEngine, false},
+		{specs.Hook{Path: "/proc/self/exe", Args: []string{"libnetwork-setkey", "-exec-root=/run/docker", id, "abc"}}, policy.NetworkEngine, false},
+		{specs.Hook{Path: "/proc/1000/../../bin/sh", Args: []string{"libnetwork-setkey", id, "abc"}}, policy.NetworkEngine, false},
+		{specs.Hook{Path: "/proc/1000/exe", Args: []string{"sh", "libnetwork-setkey", id}}, policy.NetworkEngine, false},
+	} {
+		s := with(func(s *specs.Spec) { s.Hooks = &specs.Hooks{Prestart: []specs.Hook{c.hook}} }) //nolint:staticcheck // what Docker uses
+		pol := policy.Default()
+		pol.Network.Mode = c.mode
+		res, _, err := Harden(s, pol, testFacts(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h := res.Spec.Hooks; (h != nil) != c.kept || h != nil && (len(h.Prestart) != 1 || h.Prestart[0].Env != nil) { //nolint:staticcheck // what Docker uses
+			t.Errorf("%+v with network %s: %s", c.hook, c.mode, jsonOf(t, h))
+		}
+	}
 	if res.Spec.Hooks != nil || len(find(rep, report.Dropped, "hooks.*")) != 6 {
 		t.Errorf("%v", rep.Of(report.Dropped))
 	}

@@ -59,10 +59,10 @@ func openNetwork(s *specs.Spec, plan harden.Plan) (*os.File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the engine's network namespace %s: %w", ns.Path, err)
 		}
-		var st unix.Stat_t
-		if err := unix.Fstat(int(f.Fd()), &st); err != nil || isHosts(st) {
+		// Looked at again, as it was opened again.
+		if hosts, err := netseal.IsHosts(f); err != nil || hosts {
 			f.Close()
-			return nil, fmt.Errorf("the engine's network namespace %s is the host's", ns.Path)
+			return nil, fmt.Errorf("the engine's network namespace %s is the host's, or cannot be told from it (%v)", ns.Path, err)
 		}
 		return f, nil
 	}

@@ -53,6 +53,16 @@ var errOwnNamespace = errors.New("refused: this is the network namespace of the 
 
 const initNamespace = "/proc/1/ns/net"
 
+// IsHosts says whether a network namespace is that of process 1, where that may be read, or of the caller, which engines share
+// with the runtimes that they start.
+func IsHosts(netns *os.File) (bool, error) {
+	err := checkForeign(netns)
+	if errors.Is(err, errOwnNamespace) {
+		return true, nil
+	}
+	return false, err
+}
+
 // checkForeign refuses the namespace of the calling thread and the one of process 1.
 func checkForeign(netns *os.File) error {
 	var jail unix.Stat_t

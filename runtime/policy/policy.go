@@ -166,6 +166,12 @@ func Default() Policy {
 	}
 }
 
+// builtins are the profiles that need no [profiles.NAME]; one in the file goes
+// on top. A profile is chosen by what root has installed or configured.
+var builtins = map[string]func(*Policy){
+	"net": func(p *Policy) { p.Network.Mode = NetworkEngine },
+}
+
 // Load reads the policy at path for the profile of that name ("" for none). A
 // missing file gives Default; a file that others than root could have written
 // is an error, as is a key that this version does not know: a misspelt
@@ -174,6 +180,10 @@ func Load(path, profile string) (Policy, error) {
 	p := Default()
 	data, err := readTrusted(path)
 	if errors.Is(err, os.ErrNotExist) {
+		if builtin, ok := builtins[profile]; ok {
+			builtin(&p)
+			return p, nil
+		}
 		if profile != "" {
 			return p, fmt.Errorf("policy profile %q is not defined: %s does not exist", profile, path)
 		}
@@ -203,8 +213,12 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 		return p, fmt.Errorf("policy %s: passthrough = true: only in a [profiles.NAME], so that agentjail by its own name always makes jails", path)
 	}
 	if profile != "" {
+		builtin, known := builtins[profile]
+		if known {
+			builtin(&p)
+		}
 		over, ok := file.Profiles[profile]
-		if !ok {
+		if !ok && !known {
 			return p, fmt.Errorf("policy %s has no [profiles.%s]", path, profile)
 		}
 		text, err := toml.Marshal(over)

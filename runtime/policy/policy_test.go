@@ -423,3 +423,41 @@ func TestPassthroughOnlyInProfile(t *testing.T) {
 		t.Errorf("listed: %v", got)
 	}
 }
+
+// The profile net needs no file, and what a file says of it goes on top.
+func TestBuiltinProfile(t *testing.T) {
+	load := func(text, profile string) Policy {
+		t.Helper()
+		p, err := Parse([]byte(text), "config.toml", profile)
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		return p
+	}
+	p, err := Load(filepath.Join(t.TempDir(), "missing.toml"), "net")
+	want := Default()
+	want.Network.Mode = NetworkEngine
+	if err != nil || !reflect.DeepEqual(p, want) {
+		t.Errorf("without a file: %+v, %v", p, err)
+	}
+	if p := load("limits.pids = 7", "net"); p.Network.Mode != NetworkEngine || p.Limits.Pids != 7 {
+		t.Errorf("with a file that does not name it: %+v", p)
+	}
+	if p := load("[profiles.net]\nlimits.pids = 7", "net"); p.Network.Mode != NetworkEngine || p.Limits.Pids != 7 {
+		t.Errorf("with further keys: %+v", p)
+	}
+	if p := load("[profiles.net.network]\nmode = \"none\"", "net"); p.Network.Mode != NetworkNone {
+		t.Errorf("taken back: %+v", p)
+	}
+	if p := load("limits.pids = 7", ""); p.Network.Mode != NetworkNone {
+		t.Errorf("without profile: %+v", p)
+	}
+	if _, err := Load(filepath.Join(t.TempDir(), "missing.toml"), "nets"); err == nil {
+		t.Error("a profile that is not there")
+	}
+	for _, a := range Annotations() {
+		if strings.Contains(a[0], "network") {
+			t.Errorf("the annotation %s chooses a network", a[0])
+		}
+	}
+}

@@ -1,0 +1,217 @@
+// Package cri runs Kubernetes' pods in jails: a containerd of the tests' own, driven through its CRI socket as the
+// kubelet drives it, with CNI's own plugins.
+package cri
+
+import (
+	"archive/tar"
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/engine"
+)
+
+func TestMain(m *testing.M) {
+	engine.IfJanitor()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		closeNodes()
+		os.Exit(130)
+	}()
+	code := m.Run()
+	if err := closeNodes(); err != nil {
+		fmt.Fprintln(os.Stderr, "cri: clean up:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// A node is a containerd with CRI, as on a node of a cluster.
+type node struct {
+	*engine.Containerd
+	runtimeapi.RuntimeServiceClient
+	conn *grpc.ClientConn
+	// cgroups is the control group below which all pods lie.
+	cgroups string
+}
+
+// nodes are the releases of containerd that the tests run on, each started when the first test asks for it.
+var nodes = []struct {
+	name  string
+	start func() (*node, error)
+}{
+	{"distribution", sync.OnceValues(func() (*node, error) { return startNode("") })},
+	{"newest", sync.OnceValues(func() (*node, error) {
+		bin, err := engine.Tool("containerd")
+		if err != nil {
+			return nil, err
+		}
+		return startNode(bin)
+	})},
+}
+
+var (
+	startedLock sync.Mutex
+	started     []*node
+)
+
+func closeNodes() error {
+	startedLock.Lock()
+	defer startedLock.Unlock()
+	var errs []error
+	for _, n := range started {
+		n.conn.Close()
+		errs = append(errs, n.Close())
+	}
+	started = nil
+	return errors.Join(append(errs, engine.RemoveBuilt())...)
+}
+
+// onEach runs a test on each release.
+func onEach(t *testing.T, test func(*testing.T, *node)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	for _, n := range nodes {
+		t.Run(n.name, func(t *testing.T) {
+			n, err := n.start()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.For(t)
+			test(t, n)
+		})
+	}
+}
+
+// The names of the images.
+const (
+	pauseImage = "localhost/pause:test"
+	image      = engine.BusyboxImage
+)
+
+// criNamespace is containerd's namespace of what CRI makes.
+const criNamespace = "k8s.io"
+
+func startNode(binary string) (*node, error) {
+	under, err := engine.UnderTest()
+	if err != nil {
+		return nil, err
+	}
+	netName := filepath.Join(filepath.Dir(under), "agentjail-net")
+	if err := os.Symlink(filepath.Base(under), netName); err != nil && !os.IsExist(err) {
+		return nil, err
+	}
+	c, err := engine.StartContainerd(engine.ContainerdOptions{
+		Binary: binary, CRI: true,
+		Config: func(c *engine.Containerd) string { return criConfig(c, under, netName) },
+		Log:    func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := &node{Containerd: c, cgroups: "/" + c.CgroupParent() + "/kubepods"}
+	fail := func(err error) (*node, error) { return nil, errors.Join(err, c.Close()) }
+	if err := c.ImportBusybox(criNamespace); err != nil {
+		return fail(err)
+	}
+	layer, err := pauseLayer(c.Dir)
+	if err != nil {
+		return fail(err)
+	}
+	if err := c.ImportImage(criNamespace, pauseImage, layer, engine.ImageConfig{Entrypoint: []string{"/pause"}, User: "65535:65535"}); err != nil {
+		return fail(err)
+	}
+	if n.conn, err = grpc.NewClient("unix://"+c.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		return fail(err)
+	}
+	n.RuntimeServiceClient = runtimeapi.NewRuntimeServiceClient(n.conn)
+	startedLock.Lock()
+	started = append(started, n)
+	startedLock.Unlock()
+	fmt.Fprintf(os.Stderr, "cri: containerd %s\n", c.Version())
+	return n, nil
+}
+
+// criConfig is CRI's part of containerd's configuration. Every annotation of a pod reaches the bundles, which is the worst
+// that an administrator can configure.
+func criConfig(c *engine.Containerd, byName, byNetName string) string {
+	const cri = `plugins."io.containerd.grpc.v1.cri"`
+	conf := fmt.Sprintf("[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\n[%s.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = %q\n[%s.containerd]\ndefault_runtime_name = \"plain\"\n",
+		cri, pauseImage, cri, filepath.Join(c.Dir, "cni"), cri)
+	if err := writeCNI(c.Dir); err != nil {
+		panic(err)
+	}
+	for _, r := range []struct{ name, kind, key, value string }{
+		{"plain", "io.containerd.runc.v2", "BinaryName", "/usr/bin/runc"},
+		{"agentjail", "io.containerd.runc.v2", "BinaryName", byName},
+		{"agentjail-net", "io.containerd.runc.v2", "BinaryName", byNetName},
+	} {
+		conf += fmt.Sprintf("[%s.containerd.runtimes.%s]\nruntime_type = %q\npod_annotations = [\"*\"]\ncontainer_annotations = [\"*\"]\nprivileged_without_host_devices = true\n[%s.containerd.runtimes.%s.options]\n%s = %q\n",
+			cri, r.name, r.kind, cri, r.name, r.key, r.value)
+	}
+	return conf
+}
+
+// writeCNI configures a bridge in the engine's own network namespace.
+func writeCNI(dir string) error {
+	conf, err := json.Marshal(map[string]any{
+		"cniVersion": "0.4.0", "name": "pods",
+		"plugins": []any{map[string]any{
+			"type": "bridge", "bridge": "cni0", "isGateway": true,
+			"ipam": map[string]any{
+				"type": "host-local", "dataDir": filepath.Join(dir, "ipam"),
+				"ranges": [][]map[string]string{{{"subnet": "10.77.0.0/16"}}}, "routes": []map[string]string{{"dst": "0.0.0.0/0"}},
+			},
+		}},
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "cni"), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "cni", "10-pods.conflist"), conf, 0o600)
+}
+
+//go:embed testdata/pause.c
+var pauseSource []byte
+
+// pauseLayer is the file tree of the image whose program holds a pod's namespaces.
+func pauseLayer(dir string) ([]byte, error) {
+	out := filepath.Join(dir, "pause")
+	cmd := exec.Command("gcc", "-static", "-Os", "-x", "c", "-o", out, "-")
+	cmd.Stdin = bytes.NewReader(pauseSource)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile pause: %w\n%s", err, text)
+	}
+	program, err := os.ReadFile(out)
+	if err != nil {
+		return nil, err
+	}
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := w.WriteHeader(&tar.Header{Name: "pause", Mode: 0o755, Size: int64(len(program)), Typeflag: tar.TypeReg}); err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(program); err != nil {
+		return nil, err
+	}
+	return layer.Bytes(), w.Close()
+}
