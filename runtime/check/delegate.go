@@ -30,9 +30,16 @@ func lastStep(e *env) answer {
 // delegateFound looks for the delegate that jails are run with. It is asked
 // directly: the file in which the way of a bundle keeps answers is not touched.
 func delegateFound(e *env) answer {
-	d, err := delegate.Resolve(e.policy.Delegate)
+	d, err := delegate.Choose(e.policy.Delegate, "")
 	if err != nil {
 		return fail("install runc (Debian: apt-get install runc)", "%v", err)
+	}
+	chosen := ""
+	if c := d.Choice; c != nil {
+		chosen = "; auto took it: " + c.Why
+		for _, no := range slices.Concat(c.Not, c.Also) {
+			chosen += "; not " + no
+		}
 	}
 	out, err := d.Output("--version")
 	if err != nil {
@@ -41,12 +48,12 @@ func delegateFound(e *env) answer {
 	line, _, _ := strings.Cut(string(out), "\n")
 	f, err := d.Features()
 	if err != nil {
-		return warn("a newer release (runc 1.1, crun 1.8) says more", "%s (%s), which does not tell its features", d.Path, line)
+		return warn("a newer release (runc 1.1, crun 1.8) says more", "%s (%s), which does not tell its features%s", d.Path, line, chosen)
 	}
 	if f.Linux == nil || f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
 		return fail("use a build with libseccomp", "%s (%s) is built without seccomp", d.Path, line)
 	}
-	return ok("%s (%s), specification %s", d.Path, line, f.OCIVersionMax)
+	return ok("%s (%s), specification %s%s", d.Path, line, f.OCIVersionMax, chosen)
 }
 
 // delegateFixes holds every delegate on the host against the table of flaws.
@@ -80,7 +87,7 @@ func delegateFixes(e *env) answer {
 // delegates are those that policy could name, once each whatever their names.
 func delegates(e *env) []*delegate.Runtime {
 	all := delegate.All()
-	if d, err := delegate.Resolve(e.policy.Delegate); err == nil {
+	if d, err := delegate.Resolve(e.policy.Delegate); err == nil { // All has what auto may mean
 		all = append([]*delegate.Runtime{d}, all...)
 	}
 	var out []*delegate.Runtime

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/policy"
 )
@@ -67,7 +68,7 @@ func privileges(*env) answer {
 // plainNamespaces makes the namespaces that every kernel of the last decade
 // has.
 func plainNamespaces(*env) answer {
-	err := onThread(func() error {
+	err := thread.Own(func() error {
 		for _, n := range []struct {
 			flag int
 			name string
@@ -88,7 +89,7 @@ func plainNamespaces(*env) answer {
 }
 
 func cgroupNamespace(*env) answer {
-	if err := onThread(func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) }); err != nil {
+	if err := thread.Own(func() error { return unix.Unshare(unix.CLONE_NEWCGROUP) }); err != nil {
 		return fail("raise the sysctl user.max_cgroup_namespaces, or boot Linux 4.6 or later", "%v", err)
 	}
 	return ok("made")
@@ -97,7 +98,7 @@ func cgroupNamespace(*env) answer {
 // timeNamespace prepares one (time_namespaces(7)). Entering it takes a process
 // of its own, whose success the preparation decides.
 func timeNamespace(*env) answer {
-	err := onThread(func() error {
+	err := thread.Own(func() error {
 		before, err := inode("/proc/thread-self/ns/time_for_children")
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func userNamespace(e *env) answer {
 // networkSeal seals a fresh network namespace, as `start` seals a jail's.
 func networkSeal(*env) answer {
 	var rep netseal.Report
-	err := onThread(func() error {
+	err := thread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("making a network namespace: %w", err)
 		}

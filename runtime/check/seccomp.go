@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 )
@@ -32,7 +33,7 @@ func seccompFilter(*env) answer {
 			return fail("boot Linux 4.14 or later with CONFIG_SECCOMP_FILTER", "the action %s: %v", a.name, errno)
 		}
 	}
-	err := onThread(func() error {
+	err := thread.Own(func() error {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("no_new_privs: %w", err)
 		}

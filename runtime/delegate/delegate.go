@@ -25,7 +25,9 @@ type Runtime struct {
 	Name string // "runc", "crun", or the file's name
 	// Stdio take the place of our standard files, where not nil.
 	Stdio [3]*os.File
-	stat  unix.Stat_t
+	// Choice says why this one was taken, if there was a choice.
+	Choice *Choice
+	stat   unix.Stat_t
 }
 
 // candidates are the delegates that "auto" looks for, in this order, and the
@@ -64,9 +66,6 @@ func Resolve(want string) (*Runtime, error) {
 	return nil, fmt.Errorf("%w: looked for %s in %s (remedy: install runc, or set delegate in %s): %w",
 		ErrNone, strings.Join(names, ", "), strings.Join(folders, ", "), policy.DefaultPath, errors.Join(errs...))
 }
-
-// Choose is Resolve, by what was found out about each candidate on this host.
-func Choose(want, cacheDir string) (*Runtime, error) { return Resolve(want) }
 
 // All lists every usable candidate, for `agentjail check`.
 func All() []*Runtime {
@@ -124,12 +123,18 @@ type Caps struct {
 	TimeNS     bool     `json:"timeNS"`
 	// SeccompFlags says that a filter's flags can be chosen (runc 1.2, crun).
 	SeccompFlags bool `json:"seccompFlags"`
+	// NoSeccomp says that it told to be built without seccomp.
+	NoSeccomp bool `json:"noSeccomp,omitempty"`
 }
 
 // fileID tells a binary from its successor after an upgrade.
 type fileID struct {
 	Dev, Ino    uint64
 	Mtime, Size int64
+}
+
+func (r *Runtime) id() fileID {
+	return fileID{r.stat.Dev, r.stat.Ino, r.stat.Mtim.Nano(), r.stat.Size}
 }
 
 type capsRecord struct {
@@ -139,13 +144,16 @@ type capsRecord struct {
 }
 
 // capsForm changes with Caps.
-const capsForm = 2
+const capsForm = 3
 
 // Capabilities asks the delegate, or the record of an earlier answer in the
-// folder cacheDir.
+// folder cacheDir; "" asks always, and keeps nothing.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
-	rec := capsRecord{Form: capsForm, File: fileID{r.stat.Dev, r.stat.Ino, r.stat.Mtim.Nano(), r.stat.Size}}
+	rec := capsRecord{Form: capsForm, File: r.id()}
 	cache := filepath.Join(cacheDir, r.cacheName())
+	if cacheDir == "" {
+		return r.ask()
+	}
 	if data, err := bundle.ReadFile(cache, 1<<16); err == nil {
 		var old capsRecord
 		if json.Unmarshal(data, &old) == nil && old.Form == rec.Form && old.File == rec.File {
@@ -185,6 +193,7 @@ func (r *Runtime) ask() (Caps, error) {
 	c.OCIMax = f.OCIVersionMax
 	if f.Linux != nil {
 		c.Namespaces = f.Linux.Namespaces
+		c.NoSeccomp = f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled
 		c.SeccompFlags = f.Linux.Seccomp != nil && len(f.Linux.Seccomp.KnownFlags) > 0
 	}
 	for _, ns := range c.Namespaces {

@@ -184,6 +184,9 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err != nil {
 		return err
 	}
+	if c := d.Choice; c != nil && len(c.Not) > 0 {
+		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "delegate", Now: d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
+	}
 	spec := p.res.Spec
 	if err := without.Spec(spec, p.b.Spec); err != nil {
 		return err

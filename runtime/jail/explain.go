@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/report"
@@ -34,9 +35,12 @@ func (w *Way) Explain(dir string) (*Explained, error) {
 		return out, err
 	}
 	// Asked directly: the answers that are kept for create stay as they are.
-	d, err := w.delegateFor(nil)
+	d, err := delegate.Choose(w.Policy.Delegate, "")
 	if err != nil {
-		return out, err
+		// Without root nothing can be tried; features are much the same.
+		if d, err = delegate.Resolve(w.Policy.Delegate); err != nil {
+			return out, err
+		}
 	}
 	if f, err := d.Features(); err == nil {
 		p.facts.DelegateKnowsMore = knowsMore(f.OCIVersionMax)

@@ -145,10 +145,14 @@ type Network struct {
 	Filter string `toml:"filter" json:"filter"`
 }
 
+// defaultDelegate can be set by the build (-ldflags -X), for a distribution that
+// has agentjail depend on one, and for tests.
+var defaultDelegate = "auto"
+
 // Default is the policy of a host without a config file.
 func Default() Policy {
 	return Policy{
-		Delegate: "auto",
+		Delegate: defaultDelegate,
 		OnLoosen: LoosenStrip,
 		// systemd's documentation calls 1879048192..2147483647 unused; this
 		// stays below its foreign range (0x7ffe0000).

@@ -47,8 +47,15 @@ func Build(pkg, out string, flags ...string) error {
 	return nil
 }
 
+// DelegateEnv names the environment variable that says which delegate agentjail has in the tests, unless a policy of
+// theirs names one: an absolute path. Unset, it chooses for itself.
+const DelegateEnv = "AGENTJAIL_DELEGATE"
+
 // BuildAgentjail compiles agentjail to out, and what belongs beside it.
 func BuildAgentjail(out string, flags ...string) error {
+	if d := os.Getenv(DelegateEnv); d != "" {
+		flags = append(flags, "-ldflags=-s -w -X agentjail.dev/runtime/policy.defaultDelegate="+d)
+	}
 	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
 		return err
 	}

@@ -14,6 +14,9 @@ type Packages struct {
 	Doc  string // /usr/share/doc
 }
 
+// Debian is where Debian and its descendants have them.
+var Debian = Packages{Dpkg: "/var/lib/dpkg", Doc: "/usr/share/doc"}
+
 // Judgement is what is known of a delegate.
 type Judgement struct {
 	// OK says that no flaw is known to be open.

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Runs a command in which the tests give agentjail a certain delegate.
+#
+#   hack/with-delegate.sh NAME COMMAND [ARGUMENT...]
+#
+# NAME is runc (the distribution's), runc-new (the one that hack/tools builds), crun, an absolute path, or auto: then
+# agentjail chooses. Put it behind hack/with-cgroups.sh. What lies in the tests' own policies goes before.
+#
+# crun does not run beside a version 2 hierarchy that has controllers while version 1 has the others: that one is taken
+# out of sight, for the command only.
+set -eu
+
+name=${1:?usage: hack/with-delegate.sh NAME COMMAND...}
+here=$(dirname "$0")
+PATH=$PATH:/usr/sbin:/sbin
+case $name in
+auto) path= ;;
+runc | crun) path=$(command -v "$name") || { echo "with-delegate: $name is not installed" >&2; exit 1; } ;;
+runc-new) path=$("$here/tools/build.sh" runc) ;;
+/*) path=$name ;;
+*) echo "with-delegate: no delegate is called $name" >&2; exit 1 ;;
+esac
+unified=/sys/fs/cgroup/unified
+if [ "$name" = crun ] && [ -s $unified/cgroup.controllers ]; then
+	shift
+	AGENTJAIL_DELEGATE=$path exec unshare --mount --propagation private sh -euc "umount $unified; exec \"\$@\"" sh "$@"
+fi
+shift
+AGENTJAIL_DELEGATE=$path exec "$@"

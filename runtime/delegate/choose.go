@@ -1,0 +1,256 @@
+package delegate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/delegate/flaws"
+)
+
+// A Choice says why a delegate was taken of those that the host has.
+type Choice struct {
+	// Why is what speaks for it.
+	Why string `json:"why"`
+	// Not says of each that would have been better why it was not taken.
+	Not []string `json:"not,omitempty"`
+	// Also says of each other one what speaks against it.
+	Also []string `json:"also,omitempty"`
+}
+
+// Auto is policy's word for the best delegate of the host.
+const Auto = "auto"
+
+// Choose finds the delegate that policy names. For Auto that is the best one
+// that works on this host, found out by having it run a container: the quickest
+// without known flaws, a crun of release 1.9 or later, then the newest runc. The
+// answer is kept in the folder cacheDir ("" keeps none) until a delegate, the
+// control groups' layout or the boot changes. Without any there is an error.
+func Choose(want, cacheDir string) (*Runtime, error) {
+	if want != Auto {
+		return Resolve(want)
+	}
+	all := distinct(All())
+	if len(all) == 0 {
+		return Resolve(want) // which says where it looked
+	}
+	rec := choiceRecord{Form: choiceForm, Boot: bootID(), Layout: cgroupLayout()}
+	for _, r := range all {
+		rec.Candidates = append(rec.Candidates, candidate{r.Path, r.id()})
+	}
+	if r := rec.recall(all, cacheDir); r != nil {
+		return r, nil
+	}
+	chosen, err := decide(all, cacheDir)
+	if err != nil {
+		return nil, err
+	}
+	rec.Path, rec.Choice = chosen.Path, *chosen.Choice
+	if len(rec.Not) > 0 {
+		// What failed may have failed for want of memory.
+		rec.Until = time.Now().Add(retry).Unix()
+	}
+	rec.keep(cacheDir)
+	return chosen, nil
+}
+
+// retry is how long a choice lasts for which a better delegate failed.
+const retry = 10 * time.Minute
+
+type candidate struct {
+	Path string
+	File fileID
+}
+
+// choiceRecord is a choice and all that it depends on.
+type choiceRecord struct {
+	Form         int // choiceForm of the program that wrote it
+	Boot, Layout string
+	Candidates   []candidate
+	Path         string
+	Until        int64 // seconds since 1970; 0 is for ever
+	Choice
+}
+
+// choiceForm changes with choiceRecord, the tables of flaws, and the trial.
+const (
+	choiceForm = 1
+	choiceFile = "delegate.json"
+)
+
+// recall returns the delegate of an earlier choice that still holds.
+func (c *choiceRecord) recall(all []*Runtime, dir string) *Runtime {
+	if dir == "" {
+		return nil
+	}
+	data, err := bundle.ReadFile(filepath.Join(dir, choiceFile), 1<<16)
+	if err != nil {
+		return nil
+	}
+	var old choiceRecord
+	if json.Unmarshal(data, &old) != nil || old.Form != c.Form || old.Boot != c.Boot || old.Layout != c.Layout ||
+		!slices.Equal(old.Candidates, c.Candidates) || old.Until != 0 && time.Now().Unix() > old.Until {
+		return nil
+	}
+	i := slices.IndexFunc(all, func(r *Runtime) bool { return r.Path == old.Path })
+	if i < 0 {
+		return nil
+	}
+	all[i].Choice = &old.Choice
+	return all[i]
+}
+
+func (c *choiceRecord) keep(dir string) {
+	if dir == "" {
+		return
+	}
+	if data, err := json.Marshal(c); err == nil {
+		// Only a shortcut for the next time: nothing is lost without it.
+		_ = os.Mkdir(dir, 0o711)
+		_ = bundle.WriteFile(filepath.Join(dir, choiceFile), data, 0o600)
+	}
+}
+
+// cgroupLayout tells hierarchies apart that delegates treat differently: what is
+// mounted, and whether a hierarchy of version 2 beside version 1 has controllers,
+// which crun refuses.
+func cgroupLayout() string {
+	var b strings.Builder
+	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err != nil {
+			fmt.Fprintf(&b, "%v ", err)
+			continue
+		}
+		controllers, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+		fmt.Fprintf(&b, "%x %s ", fs.Type, strings.TrimSpace(string(controllers)))
+	}
+	return b.String()
+}
+
+// rank is the order in which delegates are tried.
+type rank int
+
+const (
+	quickest rank = iota
+	sound
+	flawed
+	old
+	oldAndFlawed
+)
+
+// why is what is to be said of each rank.
+var why = map[rank]string{
+	quickest:     "quick, and without known flaws",
+	sound:        "without known flaws, slower than crun",
+	flawed:       "without fixes of known flaws",
+	old:          "before release 1.9: tells nothing of its features",
+	oldAndFlawed: "old, and without fixes of known flaws",
+}
+
+// rated is a candidate with what is known of it.
+type rated struct {
+	*Runtime
+	caps Caps
+	rank rank
+	at   flaws.Release
+}
+
+// newCrun is the first release that keeps compiled filters and tells all of its
+// features.
+var newCrun = flaws.Release{1, 9}
+
+func rate(r *Runtime, cacheDir string) (rated, error) {
+	c := rated{Runtime: r}
+	var err error
+	if c.caps, err = r.Capabilities(cacheDir); err != nil {
+		return c, err
+	}
+	if c.caps.NoSeccomp {
+		return c, errors.New("built without seccomp")
+	}
+	name, at, _, known := flaws.Version(c.caps.Version)
+	c.at = at
+	good := flaws.Judge(r.Path, c.caps.Version, flaws.Debian).OK
+	switch {
+	case !known:
+		c.rank = oldAndFlawed
+	case name == "crun" && !at.Less(newCrun) && c.caps.OCIMax != "" && good:
+		c.rank = quickest
+	case name == "runc" && good:
+		c.rank = sound
+	case name == "runc":
+		c.rank = flawed
+	case good:
+		c.rank = old
+	default:
+		c.rank = oldAndFlawed
+	}
+	return c, nil
+}
+
+// decide rates the candidates and takes the first that runs a container. Where
+// there is only one, there is nothing to find out: what it cannot do it will say.
+func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
+	if len(all) == 1 {
+		all[0].Choice = &Choice{Why: "the only one here"}
+		return all[0], nil
+	}
+	var order []rated
+	var no []string
+	for _, r := range all {
+		c, err := rate(r, cacheDir)
+		if err != nil {
+			no = append(no, fmt.Sprintf("%s: %v", r.Path, err))
+			continue
+		}
+		order = append(order, c)
+	}
+	slices.SortStableFunc(order, func(a, b rated) int {
+		switch {
+		case a.rank != b.rank:
+			return int(a.rank) - int(b.rank)
+		case b.at.Less(a.at):
+			return -1
+		case a.at.Less(b.at):
+			return 1
+		}
+		return 0
+	})
+	for i, c := range order {
+		if err := c.try(); err != nil {
+			no = append(no, fmt.Sprintf("%s (%s): %v", c.Path, c.caps.Version, err))
+			continue
+		}
+		c.Choice = &Choice{Why: why[c.rank], Not: no}
+		for _, o := range order[i+1:] {
+			c.Choice.Also = append(c.Choice.Also, fmt.Sprintf("%s (%s): %s", o.Path, o.caps.Version, why[o.rank]))
+		}
+		return c.Runtime, nil
+	}
+	return nil, fmt.Errorf("%w that works here: %s (remedy: install one that does, or name it as delegate in the policy)", ErrNone, strings.Join(no, "; "))
+}
+
+// distinct leaves out further names of the same file.
+func distinct(all []*Runtime) []*Runtime {
+	var out []*Runtime
+	for _, r := range all {
+		if !slices.ContainsFunc(out, func(o *Runtime) bool { return o.stat.Dev == r.stat.Dev && o.stat.Ino == r.stat.Ino }) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func bootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}
