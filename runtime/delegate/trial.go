@@ -1,18 +1,13 @@
 package delegate
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -20,9 +15,6 @@ import (
 	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/policy"
 )
-
-// trialWait bounds a trial, which takes a tenth of a second at most.
-const trialWait = 10 * time.Second
 
 // trialGroup begins the name of a trial's control group.
 const trialGroup = "agentjail-trial-"
@@ -73,30 +65,30 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), trialWait)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.Path, "--root", filepath.Join(dir, "state"), "run", "--bundle", filepath.Dir(root), id)
-	cmd.Env = environment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.WaitDelay = time.Second
+	// Files, since a container that stays must not keep a pipe open.
 	said, err := os.Create(filepath.Join(dir, "said"))
 	if err != nil {
 		return err
 	}
 	defer said.Close()
-	cmd.Stdout, cmd.Stderr = said, said // files: a container that stays must not keep a pipe open
-	err = cmd.Run()
-	if err == nil {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	alone := *r
+	alone.Stdio = [3]*os.File{null, said, said}
+	code, err := alone.Run([]string{"--root", filepath.Join(dir, "state"), "run", "--bundle", filepath.Dir(root), id}, Time{})
+	if err == nil && code == 0 {
 		return nil
 	}
-	defer sweepTrials()
-	text, _ := os.ReadFile(said.Name())
-	var ee *exec.ExitError
-	if errors.As(err, &ee) && ctx.Err() == nil && len(text) > 0 {
-		const most = 300
-		return fmt.Errorf("refused a trial: %.*s", most, strings.Join(strings.Fields(string(text)), " "))
+	sweepTrials()
+	if err != nil {
+		return fmt.Errorf("failed a trial: %w", err)
 	}
-	return fmt.Errorf("failed a trial: %w", err)
+	text, _ := os.ReadFile(said.Name())
+	const most = 300
+	return fmt.Errorf("refused a trial (status %d): %.*s", code, most, strings.Join(strings.Fields(string(text)), " "))
 }
 
 // sweepTrials removes control groups without processes that trials have left.
