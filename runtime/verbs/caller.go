@@ -175,3 +175,17 @@ func Profile(argv0 string) string {
 	}
 	return name
 }
+
+// status tells an error by Fail, unless the delegate has, and makes an exit
+// status of it.
+func (c *Caller) status(err error) int {
+	var ended *jail.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ended):
+		return ended.Code
+	}
+	c.Fail(err)
+	return 1
+}

@@ -62,6 +62,25 @@ func BuildAgentjail(out string, flags ...string) error {
 	return Build("./cmd/agentjail", out, flags...)
 }
 
+// ShimName is the file name of the containerd shim, by which containerd finds it for ShimRuntime.
+const ShimName = "containerd-shim-agentjail-v2"
+
+// ShimRuntime is the shim's name for containerd.
+const ShimRuntime = "io.containerd.agentjail.v2"
+
+// Shim returns the folder of the containerd shim and of what belongs beside it, building it the first time: for
+// ContainerdOptions.Shims. RemoveBuilt removes it.
+func Shim() (string, error) { return shim() }
+
+var shim = sync.OnceValues(func() (string, error) {
+	removeStaleBins()
+	dir := binDir()
+	if err := BuildAgentjail(filepath.Join(dir, "agentjail")); err != nil {
+		return "", err
+	}
+	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName))
+})
+
 // Tool returns the path of one of the programs of other people that hack/tools fixes the versions of, building it the
 // first time.
 func Tool(name string) (string, error) {

@@ -39,7 +39,12 @@ type daemon struct {
 
 func (d *daemon) start() (*engine.Containerd, error) {
 	d.once.Do(func() {
-		var o engine.ContainerdOptions
+		dir, err := engine.Shim()
+		if err != nil {
+			d.err = err
+			return
+		}
+		o := engine.ContainerdOptions{Shims: []string{dir}}
 		if d.tool != "" {
 			if o.Binary, d.err = engine.Tool(d.tool); d.err != nil {
 				return

@@ -1,16 +1,18 @@
 package shim
 
 import (
+	"strings"
 	"testing"
 
 	"agentjail.dev/tests/engine"
 )
 
-// The tests' own containerds work.
-func TestPlain(t *testing.T) {
+func TestRun(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		if out := c.Must("run", "--rm", engine.BusyboxImage, "plain", "echo", "hello from "+c.Version()); out != "hello from "+c.Version() {
-			t.Errorf("%q", out)
+		out := c.Must("run", "--rm", "--runtime", engine.ShimRuntime, engine.BusyboxImage, "run", "sh", "-c", "cat /proc/self/uid_map; grep -E 'CapEff|Seccomp:|NoNewPrivs' /proc/self/status")
+		t.Log(c.Version(), out)
+		if !strings.Contains(out, "CapEff:\t0000000000000000") {
+			t.Error(out)
 		}
 	})
 }

@@ -1,0 +1,38 @@
+package shim
+
+import (
+	"path/filepath"
+	"strings"
+
+	"agentjail.dev/runtime/verbs"
+)
+
+// A name is what the task service knows the runtime by. It keeps it in the
+// bundle, also for the clean-up after a shim that was killed, and it is how each
+// container of a group has its own profile: agentjail, agentjail-PROFILE, and
+// with another policy file agentjail:FILE or agentjail-PROFILE:FILE.
+type name struct{ profile, policy string }
+
+func (n name) String() string {
+	s := verbs.Program
+	if n.profile != "" {
+		s += "-" + n.profile
+	}
+	if n.policy != "" {
+		s += ":" + n.policy
+	}
+	return s
+}
+
+// parseName reads a name. That of anything else is the default profile's.
+func parseName(s string) name {
+	prog, file, _ := strings.Cut(s, ":")
+	if !strings.HasPrefix(prog, verbs.Program) {
+		return name{}
+	}
+	n := name{profile: verbs.Profile(prog)}
+	if filepath.IsAbs(file) {
+		n.policy = file
+	}
+	return n
+}

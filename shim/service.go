@@ -1,0 +1,153 @@
+// Package shim is agentjail's containerd shim. containerd's own task service
+// does what all shims do: input and output, terminals, exits, events,
+// statistics. What it would call a runtime's command for, agentjail does in the
+// same process, on the same way as its command line (monitor).
+package shim
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+
+	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
+	"github.com/containerd/containerd/v2/pkg/identifiers"
+	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/containerd/v2/pkg/shutdown"
+	"github.com/containerd/containerd/v2/plugins"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	runc "github.com/containerd/go-runc"
+	"github.com/containerd/log"
+	"github.com/containerd/plugin"
+	"github.com/containerd/plugin/registry"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// register makes the task service known to the server, in the place of
+// containerd's own plugin of that name.
+func register() {
+	registry.Register(&plugin.Registration{
+		Type:     plugins.TTRPCPlugin,
+		ID:       "task",
+		Requires: []plugin.Type{plugins.EventPlugin, plugins.InternalPlugin},
+		InitFn: func(ic *plugin.InitContext) (any, error) {
+			pp, err := ic.GetByID(plugins.EventPlugin, "publisher")
+			if err != nil {
+				return nil, err
+			}
+			ss, err := ic.GetByID(plugins.InternalPlugin, "shutdown")
+			if err != nil {
+				return nil, err
+			}
+			sd := ss.(shutdown.Service)
+			inner, err := task.NewTaskService(ic.Context, pp.(shim.Publisher), sd)
+			if err != nil {
+				return nil, err
+			}
+			runc.Monitor = monitor{} // it has set its own
+			removeSocket(sd)
+			return &service{inner}, nil
+		},
+	})
+}
+
+// service is containerd's task service, with what it is asked made safe for it.
+type service struct{ taskAPI.TTRPCTaskService }
+
+// Create normalises the options: the service takes only those of its own kind.
+func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*taskAPI.CreateTaskResponse, error) {
+	if r.Checkpoint != "" {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "restore is refused: a restored process was never hardened")
+	}
+	if err := checkID(r.ID); err != nil {
+		return nil, err
+	}
+	o, err := normalise(r.Options)
+	if err != nil {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "%v", err)
+	}
+	o.SystemdCgroup = o.SystemdCgroup || systemdPath(r.Bundle)
+	if r.Options, err = anypb.New(o); err != nil {
+		return nil, errgrpc.ToGRPC(fmt.Errorf("encoding the options: %w", err))
+	}
+	r.Options.TypeUrl = "containerd.runc.v1.Options"
+	defer tidy()
+	return s.TTRPCTaskService.Create(ctx, r)
+}
+
+// Exec refuses what the service would stumble over. The process itself is
+// hardened when it is started.
+func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emptypb.Empty, error) {
+	if err := checkID(r.ExecID); err != nil {
+		return nil, err
+	}
+	if r.Spec == nil {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "exec without a process")
+	}
+	return s.TTRPCTaskService.Exec(ctx, r)
+}
+
+// Update refuses what the service would stumble over.
+func (s *service) Update(ctx context.Context, r *taskAPI.UpdateTaskRequest) (*emptypb.Empty, error) {
+	if r.Resources == nil {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "update without resources")
+	}
+	return s.TTRPCTaskService.Update(ctx, r)
+}
+
+// Checkpoint is refused.
+func (s *service) Checkpoint(context.Context, *taskAPI.CheckpointTaskRequest) (*emptypb.Empty, error) {
+	return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "checkpoint is refused: a jail's memory must not be written to the host's disk")
+}
+
+// checkID refuses ids that could not be a file's name: files are named after
+// them.
+func checkID(id string) error {
+	if err := identifiers.Validate(id); err != nil {
+		return errgrpc.ToGRPC(err)
+	}
+	return nil
+}
+
+// RegisterTTRPC serves both versions of the task API on the one socket: their
+// messages are the same, and which one a daemon asks for depends on its release.
+func (s *service) RegisterTTRPC(server *ttrpc.Server) error {
+	for _, version := range []string{"v2", "v3"} {
+		server.RegisterService("containerd.task."+version+".Task", &ttrpc.ServiceDesc{Methods: methods(s)})
+	}
+	return nil
+}
+
+func methods(s taskAPI.TTRPCTaskService) map[string]ttrpc.Method {
+	return map[string]ttrpc.Method{
+		"State": method(s.State), "Create": method(s.Create), "Start": method(s.Start), "Delete": method(s.Delete),
+		"Pids": method(s.Pids), "Pause": method(s.Pause), "Resume": method(s.Resume), "Checkpoint": method(s.Checkpoint),
+		"Kill": method(s.Kill), "Exec": method(s.Exec), "ResizePty": method(s.ResizePty), "CloseIO": method(s.CloseIO),
+		"Update": method(s.Update), "Wait": method(s.Wait), "Stats": method(s.Stats), "Connect": method(s.Connect),
+		"Shutdown": method(s.Shutdown),
+	}
+}
+
+// method adapts a service's function. A panic is a call that failed: the shim
+// serves other containers, too.
+func method[Q, P any](f func(context.Context, *Q) (*P, error)) ttrpc.Method {
+	return func(ctx context.Context, unmarshal func(any) error) (answer any, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				log.G(ctx).Errorf("panic in a call with %T: %v\n%s", *new(Q), p, debug.Stack())
+				err = errgrpc.ToGRPCf(errdefs.ErrInternal, "internal error: %v", p)
+			}
+		}()
+		q := new(Q)
+		if err := unmarshal(q); err != nil {
+			return nil, err
+		}
+		return f(ctx, q)
+	}
+}
+
+// tidy gives back what a start took: the shim stays as long as its containers.
+func tidy() { go debug.FreeOSMemory() }

@@ -1,0 +1,120 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/containerd/containerd/api/types"
+	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
+	"github.com/containerd/containerd/v2/pkg/shim"
+	"github.com/containerd/containerd/v2/pkg/sys/reaper"
+	runc "github.com/containerd/go-runc"
+	"github.com/containerd/typeurl/v2"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/jail"
+)
+
+// Runtime is the shim's name in containerd's configuration.
+const Runtime = "io.containerd.agentjail.v2"
+
+// Main is the shim's program. version is agentjail's.
+func Main(version string) {
+	// Threads that made a jail end: their mount namespaces must not stay. The
+	// first thread cannot end, so it has to stay out of that.
+	runtime.LockOSThread()
+	ctx := context.Background()
+	c, err := parseArgs(os.Args[1:])
+	if err == nil {
+		err = prepare(c)
+	}
+	switch {
+	case err != nil:
+	case c.version:
+		fmt.Printf("%s:\n  Version:  %s\n", filepath.Base(os.Args[0]), version)
+		return
+	case c.action == "start" && !c.info:
+		err = start(ctx, c, os.Stdin, os.Stdout)
+	default:
+		register()
+		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(Runtime), version: version})
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v", Runtime, err)
+		os.Exit(1)
+	}
+}
+
+// prepare sets up what the whole process has.
+func prepare(c commandLine) error {
+	unix.Umask(0o022)
+	if err := jail.CloseInherited(); err != nil {
+		return fmt.Errorf("closing inherited files: %w", err)
+	}
+	runc.Monitor = monitor{}
+	if !c.info && c.action != "start" {
+		jail.SetReaper(children)
+		apparmor.Run = reaped
+	}
+	return nil
+}
+
+// reaped runs a command in a process whose children others wait for.
+func reaped(cmd *exec.Cmd) error {
+	ends, err := reaper.Default.Start(cmd)
+	if err != nil {
+		return err
+	}
+	status, err := reaper.Default.Wait(cmd, ends)
+	if err == nil && status != 0 {
+		err = fmt.Errorf("exit status %d", status)
+	}
+	return err
+}
+
+// program is containerd's manager of shims, with our answers about ourselves.
+type program struct {
+	shim.Shim
+	version string
+}
+
+// maxInfo bounds the question, in bytes.
+const maxInfo = maxOptions + 1<<10
+
+// Info says what jails can have by the profile that the options name: what
+// `agentjail features` prints.
+func (p *program) Info(ctx context.Context, in io.Reader) (*types.RuntimeInfo, error) {
+	data, err := io.ReadAll(io.LimitReader(in, maxInfo))
+	if err != nil {
+		return nil, fmt.Errorf("reading the options: %w", err)
+	}
+	info := &types.RuntimeInfo{Name: Runtime, Version: &types.RuntimeVersion{Version: p.version}}
+	var a anypb.Any
+	if len(data) > 0 {
+		if err := proto.Unmarshal(data, &a); err != nil {
+			return nil, fmt.Errorf("reading the options: %w", err)
+		}
+		info.Options = &a
+	}
+	o, err := normalise(&a)
+	if err != nil {
+		return nil, err
+	}
+	f, err := (&runc.Runc{Command: o.BinaryName}).Features(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info.Features, err = typeurl.MarshalAnyToProto(f); err != nil {
+		return nil, fmt.Errorf("encoding the features: %w", err)
+	}
+	return info, nil
+}
