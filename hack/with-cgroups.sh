@@ -9,7 +9,8 @@ set -eu
 
 usable() {
 	# v2 with controllers, or at least the v1 controllers that Docker insists on.
-	[ -s /sys/fs/cgroup/cgroup.controllers ] ||
+	# The file's size is always 0: it has to be read.
+	[ -n "$(cat /sys/fs/cgroup/cgroup.controllers 2>/dev/null)" ] ||
 		{ [ -d /sys/fs/cgroup/pids ] && [ -d /sys/fs/cgroup/memory ] && [ -d /sys/fs/cgroup/devices ] && [ -e /sys/fs/cgroup/devices/tasks ]; }
 }
 
@@ -26,7 +27,7 @@ fi
 # Inside the private mount namespace. Version 2 when the kernel has its controllers free for it, else version 1.
 v1=$(awk '!/^#/ && $2 != 0 && $4 == 1 { print $1 }' /proc/cgroups)
 mkdir -p /sys/fs/cgroup
-if [ -z "$v1" ] && mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null && [ -s /sys/fs/cgroup/cgroup.controllers ]; then
+if [ -z "$v1" ] && mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null && [ -n "$(cat /sys/fs/cgroup/cgroup.controllers)" ]; then
 	# Processes may not sit beside controlled groups: this shell moves to a leaf ("no internal processes", cgroups(7)).
 	mkdir -p /sys/fs/cgroup/init
 	for p in $(cat /sys/fs/cgroup/cgroup.procs); do echo "$p" >/sys/fs/cgroup/init/cgroup.procs 2>/dev/null || true; done
