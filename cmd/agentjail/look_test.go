@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,18 +22,6 @@ func call(t *testing.T, args ...string) (string, error) {
 	app.Writer = &out
 	err := app.Run(append([]string{"agentjail", "--config", filepath.Join(t.TempDir(), "none.toml")}, args...))
 	return out.String(), err
-}
-
-// status is the exit status that main makes of an error.
-func status(err error) int {
-	var ee *jail.ExitError
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &ee):
-		return ee.Code
-	}
-	return 1
 }
 
 func testBundle(t *testing.T, mounts string) string {
@@ -87,20 +74,20 @@ func TestExplainCommand(t *testing.T) {
 
 func TestExplainCommandRefuses(t *testing.T) {
 	dir := testBundle(t, `, {"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`)
-	if _, err := call(t, "explain", dir); status(err) != 1 || !strings.Contains(err.Error(), "/etc") {
+	if _, err := call(t, "explain", dir); jail.Status(err) != 1 || !strings.Contains(err.Error(), "/etc") {
 		t.Errorf("the bundle's refusal: %v", err)
 	}
 	text, err := call(t, "explain", "--json", dir)
-	if status(err) != 1 {
-		t.Errorf("exit status %d", status(err))
+	if jail.Status(err) != 1 {
+		t.Errorf("exit status %d", jail.Status(err))
 	}
 	var x struct{ Refused string }
 	if err := json.Unmarshal([]byte(text), &x); err != nil || !strings.Contains(x.Refused, "/etc") {
 		t.Errorf("%v in %s", err, text)
 	}
 	for _, args := range [][]string{{"explain"}, {"explain", "a", "b"}, {"explain", t.TempDir()}} {
-		if _, err := call(t, args...); status(err) != 1 {
-			t.Errorf("%v: exit status %d", args, status(err))
+		if _, err := call(t, args...); jail.Status(err) != 1 {
+			t.Errorf("%v: exit status %d", args, jail.Status(err))
 		}
 	}
 }
@@ -111,8 +98,8 @@ func TestCheckCommand(t *testing.T) {
 	if jerr := json.Unmarshal([]byte(text), &r); jerr != nil {
 		t.Fatal(jerr)
 	}
-	if r.CanStart != (status(err) == 0) {
-		t.Errorf("canStart is %v, and the exit status %d", r.CanStart, status(err))
+	if r.CanStart != (jail.Status(err) == 0) {
+		t.Errorf("canStart is %v, and the exit status %d", r.CanStart, jail.Status(err))
 	}
 	text, _ = call(t, "check")
 	if lines := strings.Count(text, "\n"); lines != len(r.Results)+1 {
@@ -131,7 +118,7 @@ func TestInspectCommandRefuses(t *testing.T) {
 		"one-jail-as two-jail-as": "exactly 1 argument",
 	} {
 		_, err := call(t, append([]string{"inspect"}, strings.Fields(args)...)...)
-		if status(err) != 1 || !strings.Contains(err.Error(), want) {
+		if jail.Status(err) != 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}

@@ -37,5 +37,5 @@ func main() {
 
 func fatal(err error) {
 	caller.Fail(err)
-	os.Exit(1)
+	os.Exit(jail.Status(err))
 }

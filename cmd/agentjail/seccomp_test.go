@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/jail"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/claims"
@@ -33,8 +34,8 @@ func TestSeccompShow(t *testing.T) {
 		t.Errorf("%v: %d entries", err, len(entries))
 	}
 	for _, args := range [][]string{{"seccomp", "show", "none"}, {"seccomp", "show", "--arch", "riscv64"}, {"seccomp", "show", "default", "strict"}} {
-		if _, err := call(t, args...); status(err) != 1 {
-			t.Errorf("%v: exit status %d", args, status(err))
+		if _, err := call(t, args...); jail.Status(err) != 1 {
+			t.Errorf("%v: exit status %d", args, jail.Status(err))
 		}
 	}
 }
@@ -65,8 +66,8 @@ func TestSeccompDiff(t *testing.T) {
 		t.Errorf("%v: %+v", err, d)
 	}
 	for _, against := range []string{"none", file + ".missing"} {
-		if _, err := call(t, "seccomp", "diff", "--against", against); status(err) != 1 {
-			t.Errorf("against %s: exit status %d", against, status(err))
+		if _, err := call(t, "seccomp", "diff", "--against", against); jail.Status(err) != 1 {
+			t.Errorf("against %s: exit status %d", against, jail.Status(err))
 		}
 	}
 }
@@ -86,8 +87,8 @@ func TestSeccompProve(t *testing.T) {
 		{"none"}, {"--arch", "riscv64"}, {"default", "strict"}, {"--all", "strict"}, {"--all", "--arch", "amd64"},
 		{"--jail", "no-such-jail-as-this"}, {"--jail", "x", "--all"}, {"--jail", "x", "strict"}, {"--jail", "../../etc"},
 	} {
-		if text, err := call(t, append([]string{"seccomp", "prove"}, args...)...); status(err) != 1 {
-			t.Errorf("%v: exit status %d: %s", args, status(err), text)
+		if text, err := call(t, append([]string{"seccomp", "prove"}, args...)...); jail.Status(err) != 1 {
+			t.Errorf("%v: exit status %d: %s", args, jail.Status(err), text)
 		}
 	}
 }
@@ -111,8 +112,8 @@ func TestFailedProof(t *testing.T) {
 		var out bytes.Buffer
 		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return tellProofs(c, []proof{good, p}) }}
 		err := app.Run(append([]string{"prove"}, strings.Fields(flag)...))
-		if status(err) != 1 {
-			t.Errorf("exit status %d\n%s", status(err), &out)
+		if jail.Status(err) != 1 {
+			t.Errorf("exit status %d\n%s", jail.Status(err), &out)
 		}
 		if flag == "" && (!strings.Contains(out.String(), "  FAILS  io_uring never passes: io_uring_setup passes") || !strings.Contains(out.String(), "\nFAILED: ")) {
 			t.Error(out.String())

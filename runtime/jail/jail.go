@@ -90,6 +90,33 @@ type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
 
+// A StatusError is an error of ours with the exit status that the delegate's own
+// would have: for what fails before the delegate is asked.
+type StatusError struct {
+	Code int
+	Err  error
+}
+
+func (e *StatusError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *StatusError) Unwrap() error { return e.Err }
+
+// Status is the exit status by which a call ends that returned err.
+func Status(err error) int {
+	var exit *ExitError
+	var status *StatusError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.As(err, &status):
+		return status.Code
+	}
+	return 1
+}
+
 func exitError(code int, err error) error {
 	if err != nil || code == 0 {
 		return err

@@ -33,14 +33,25 @@ func exec() Verb {
 			{Name: "cgroup", Usage: "refused"},
 			{Name: "ignore-paused", Kind: Switch, Usage: "also in a paused jail"},
 		},
-		Run: runExec,
+		Run: func(c *Call) error {
+			if len(c.Args) == 0 {
+				return errors.New("\"exec\" requires a container id (see `agentjail exec --help`)")
+			}
+			err := runExec(c)
+			var ended *jail.ExitError
+			if err != nil && !errors.As(err, &ended) {
+				// Callers tell a failed exec from a program's status by it.
+				err = &jail.StatusError{Code: execFailed, Err: err}
+			}
+			return err
+		},
 	}
 }
 
+// execFailed is runc's exit status for an exec that did not come about.
+const execFailed = 255
+
 func runExec(c *Call) error {
-	if len(c.Args) == 0 {
-		return errors.New("\"exec\" requires a container id (see `agentjail exec --help`)")
-	}
 	w, err := c.Way()
 	if err != nil {
 		return err

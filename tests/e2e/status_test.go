@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// delegateInUse is the path of the delegate that agentjail has here, and its version line.
+func delegateInUse(t *testing.T) (path, version string) {
+	t.Helper()
+	out, _ := agentjail(t, "check", "--json")
+	var r struct {
+		Results []struct{ Name, Detail string }
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	for _, x := range r.Results {
+		if x.Name == "delegate" {
+			path, rest, _ := strings.Cut(x.Detail, " (")
+			version, _, _ := strings.Cut(rest, ")")
+			return path, version
+		}
+	}
+	t.Fatalf("no delegate in %s", out)
+	return "", ""
+}
+
+// TestStatus: called as runc is, agentjail ends with runc's exit status. Where the delegate is runc it is asked as well, so
+// that these are runc's indeed.
+func TestStatus(t *testing.T) {
+	needAgentjail(t)
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	callers := map[string]string{"agentjail": under}
+	if path, version := delegateInUse(t); strings.HasPrefix(version, "runc ") {
+		callers[version] = path
+	}
+	for name, path := range callers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := engine.NewBundle(t, docker.Dir)
+			c := engine.Caller{Path: path, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
+			id, other := b.ID(), b.ID()
+			t.Cleanup(func() { _, _, _ = b.Call(t, c, "delete", "--force", id) })
+			b.Spec.Process.Args = []string{"sleep", "3600"}
+			for _, x := range []struct {
+				want int
+				args string
+			}{
+				{0, "run --detach --bundle BUNDLE ID"},
+				{255, "exec ID /no/such/program"},
+				{255, "exec ID no-such-program"},
+				{255, "exec ID /etc"},
+				{255, "exec ID /etc/not-executable"},
+				{255, "exec --cwd /no/such ID true"},
+				{255, "exec --process /no/such ID"},
+				{255, "exec OTHER true"},
+				{1, "exec --no-such-option ID true"},
+				{0, "exec ID true"},
+				{1, "exec ID false"},
+				{0, "exec --detach ID true"},
+				{1, "run --bundle BUNDLE ID"},
+				{1, "create --bundle /no/such OTHER"},
+				{1, "start ID"},
+				{1, "start OTHER"},
+				{0, "state ID"},
+				{1, "state OTHER"},
+				{1, "kill OTHER"},
+				{1, "kill ID NOSUCH"},
+				{1, "pause OTHER"},
+				{1, "resume OTHER"},
+				{1, "update --pids-limit 9 OTHER"},
+				{1, "ps OTHER"},
+				{1, "delete ID"},
+				{1, "delete OTHER"},
+				{0, "delete --force OTHER"},
+				{0, "delete --force ID"},
+				{1, "exec"},
+			} {
+				if x.args == "exec" && name != "agentjail" {
+					continue // runc prints its help for it, and 1.5 has another status
+				}
+				words := strings.Fields(strings.NewReplacer("BUNDLE", b.Dir, "ID", id, "OTHER", other).Replace(x.args))
+				if got := status(t, b, c, words...); got != x.want {
+					t.Errorf("%s: status %d, want %d", x.args, got, x.want)
+				}
+			}
+			for _, x := range []struct {
+				want    int
+				program []string
+			}{{0, []string{"true"}}, {42, []string{"sh", "-c", "exit 42"}}, {1, []string{"/no/such/program"}}, {1, []string{"/etc/not-executable"}}} {
+				b.Spec.Process.Args = x.program
+				if got := status(t, b, c, "run", "--bundle", b.Dir, b.ID()); got != x.want {
+					t.Errorf("run of %v: status %d, want %d", x.program, got, x.want)
+				}
+			}
+		})
+	}
+}
+
+// status is the exit status of a call.
+func status(t *testing.T, b *engine.Bundle, c engine.Caller, args ...string) int {
+	t.Helper()
+	_, said, err := b.Call(t, c, args...)
+	t.Logf("%v: %v %s", args, err, said)
+	if err == nil {
+		return 0
+	}
+	return exitCode(t, err)
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return ended.ExitCode()
+}
