@@ -10,8 +10,10 @@ package check
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
+	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
@@ -107,6 +109,9 @@ type env struct {
 	policy    policy.Policy // Default when it cannot be read
 	policyErr error
 	host      host.Facts
+
+	// delegate is what jails would be run with. It is tried once.
+	delegate func() (*delegate.Runtime, error)
 }
 
 func newEnv(o Options) *env {
@@ -123,6 +128,7 @@ func newEnv(o Options) *env {
 	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.Profile); e.policyErr != nil {
 		e.policy = policy.Default()
 	}
+	e.delegate = sync.OnceValues(func() (*delegate.Runtime, error) { return delegate.Choose(e.policy.Delegate, "") })
 	return e
 }
 

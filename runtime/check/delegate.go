@@ -30,7 +30,7 @@ func lastStep(e *env) answer {
 // delegateFound looks for the delegate that jails are run with. It is asked
 // directly: the file in which the way of a bundle keeps answers is not touched.
 func delegateFound(e *env) answer {
-	d, err := delegate.Choose(e.policy.Delegate, "")
+	d, err := e.delegate()
 	if err != nil {
 		return fail("install runc (Debian: apt-get install runc)", "%v", err)
 	}

@@ -22,6 +22,7 @@ var probes = []probe{
 	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
 	{"network-seal", ringResources, "network seal", always, networkSeal},
 	{"cgroup", ringResources, "control groups", never, cgroups},
+	{"cgroup-named", ringResources, "named hierarchies", always, namedHierarchies},
 	{"cgroup-pids", ringResources, "limit on processes", never, limitOn("pids")},
 	{"cgroup-memory", ringResources, "limit on memory", never, limitOn("memory")},
 	{"cgroup-swap", ringResources, "limit on swap", never, limitOn("swap")},
