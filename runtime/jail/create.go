@@ -427,6 +427,12 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if p.engine.Mounts, err = source.ReadMounts(); err != nil {
 		return p, err
 	}
+	for _, m := range s.Mounts {
+		// Every container in a pod has a file of the kubelet's.
+		if root := source.KubeletRoot(m.Source); root != "" && p.engine.Pod != "" && !slices.Contains(p.engine.Storage, root) {
+			p.engine.Storage = append(p.engine.Storage, root)
+		}
+	}
 	p.sources = make([]*source.Source, len(s.Mounts))
 	p.facts.Sources = make([]*source.Fact, len(s.Mounts))
 	for i, m := range s.Mounts {

@@ -63,6 +63,16 @@ func podFolder(path, uid string) (dir, below string, ok bool) {
 	return dir + "/kubelet/pods/" + uid, below, ok
 }
 
+// KubeletRoot is the kubelet's root folder that a path of some pod lies in, or "".
+func KubeletRoot(path string) string {
+	const name = "/kubelet"
+	before, _, ok := strings.Cut(path+"/", name+"/pods/")
+	if !ok {
+		return ""
+	}
+	return before + name
+}
+
 // podRole recognises the kubelet's own: the copy of /etc/hosts, the file for the
 // message about the container's end, and the volumes of this pod. (kubelet,
 // pkg/kubelet/kubelet_getters.go)

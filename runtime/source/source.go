@@ -143,7 +143,11 @@ func (s *Source) look(e Engine) error {
 	if s.Kind == Dir {
 		s.Below = mounts.below(s.Path)
 	}
-	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
+	dirs := append(e.Storage[:len(e.Storage):len(e.Storage)], storage...)
+	if root := KubeletRoot(s.Path); root != "" {
+		dirs = append(dirs, root)
+	}
+	for _, dir := range dirs {
 		if s.Role == Plain && (within(s.Path, dir) || within(dir, s.Path)) {
 			s.Storage = dir
 			break

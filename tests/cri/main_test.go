@@ -95,6 +95,8 @@ func onEach(t *testing.T, test func(*testing.T, *node)) {
 				t.Fatal(err)
 			}
 			n.For(t)
+			before := cniNamespaces()
+			t.Cleanup(func() { n.nothingLeft(t, before) })
 			test(t, n)
 		})
 	}

@@ -1,0 +1,38 @@
+package cri
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// jailsLeft looks for records, ids and control groups of this node's jails.
+func (n *node) jailsLeft(t *testing.T) {
+	t.Helper()
+	records, _ := filepath.Glob("/run/agentjail/jails/*/state.json")
+	for _, r := range records {
+		if text, err := os.ReadFile(r); err == nil && bytes.Contains(text, []byte(n.Dir+"/")) {
+			t.Errorf("the record %s is left", r)
+		}
+	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*" + n.cgroups + "/*/*/*")
+	unified, _ := filepath.Glob("/sys/fs/cgroup" + n.cgroups + "/*/*/*")
+	for _, g := range append(groups, unified...) {
+		if st, err := os.Stat(g); err == nil && st.IsDir() && len(filepath.Base(g)) == 64 {
+			t.Errorf("the control group %s is left", g)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, n.Dir+"/") && strings.Contains(line, "agentjail") && !strings.Contains(line, " nsfs ") {
+			if f := strings.Fields(line); len(f) > 4 && strings.HasSuffix(f[4], "rootfs") {
+				t.Errorf("the mount %s is left", f[4])
+			}
+		}
+	}
+}

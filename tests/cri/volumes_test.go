@@ -1,0 +1,119 @@
+package cri
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Volumes as the kubelet lays them out are what they are in any pod: each user of the pod owns its files, all read the others'
+// by mode, fsGroup counts, what is projected can be read and changes, and nothing of it can be loosened.
+func TestVolumes(t *testing.T) {
+	onEach(t, func(t *testing.T, n *node) {
+		p := n.pod(t, "agentjail")
+		cache := p.volume("empty-dir", "cache", 0o777)
+		memory := p.onTmpfs(p.volume("empty-dir", "memory", 0o777), "mode=777")
+		grouped := p.volume("empty-dir", "grouped", 0o777)
+		chown(t, grouped, 0, 2000)
+		if err := os.Chmod(grouped, 0o2775|os.ModeSetgid); err != nil {
+			t.Fatal(err)
+		}
+		conf := p.volume("configmap", "conf", 0o777)
+		project(t, conf, 0o644, map[string]string{"a.conf": "first"})
+		secret := p.onTmpfs(p.volume("secret", "s", 0o777), "")
+		project(t, secret, 0o640, map[string]string{"key": "hidden"})
+		chown(t, filepath.Join(secret, "..data/key"), 0, 2000)
+		token := p.onTmpfs(p.volume("projected", "kube-api-access", 0o777), "")
+		project(t, token, 0o600, map[string]string{"token": "ey.."})
+		chown(t, filepath.Join(token, "..data/token"), 1000, 0)
+		sub := filepath.Join(cache, "sub")
+		if err := os.Mkdir(sub, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(sub, 0o777); err != nil {
+			t.Fatal(err)
+		}
+
+		root := p.container("root", idle, p.standard("root"), mount(cache, "/cache", false), mount(memory, "/memory", false),
+			mount(conf, "/conf", true), mount(secret, "/secret", true), mount(token, "/token", true))
+		user := p.container("user", idle, p.standard("user"), as(1000, 1000, 2000), mount(cache, "/cache", false), mount(memory, "/memory", false),
+			mount(grouped, "/grouped", false), mount(conf, "/conf", true), mount(secret, "/secret", true), mount(token, "/token", true),
+			mount(sub, "/sub", false), mount(filepath.Join(conf, "..data/a.conf"), "/etc/one.conf", true))
+
+		for _, c := range []struct {
+			what string
+			in   *container
+			run  string
+			want string
+		}{
+			{"root writes", root, "echo from-root >/cache/r && echo m >/memory/r && stat -c %u:%g /cache/r /memory/r", "0:0\n0:0"},
+			{"the user reads it and writes", user, "cat /cache/r /memory/r && echo from-user >/cache/u && mkdir /memory/d && stat -c %u:%g /cache/u /cache/r /memory/d", "from-root\nm\n1000:1000\n0:0\n1000:1000"},
+			{"the user may not write root's", user, "echo x 2>/dev/null >>/cache/r || echo refused", "refused"},
+			{"root reads the user's", root, "cat /cache/u && stat -c %u:%g /cache/u", "from-user\n1000:1000"},
+			{"fsGroup", user, "id -G | tr ' ' '\\n' | sort -n | tr '\\n' ' '; echo g >/grouped/x && stat -c %u:%g /grouped /grouped/x", "1000 2000 0:2000\n1000:2000"},
+			{"a subPath", user, "echo s >/sub/x && cat /cache/sub/x && stat -c %u /sub/x", "s\n1000"},
+			{"a file of a volume", user, "cat /etc/one.conf", "first"},
+			{"a ConfigMap", user, "cat /conf/a.conf; echo x 2>/dev/null >/conf/b || echo refused", "firstrefused"},
+			{"a Secret by its group", user, "cat /secret/key; cat /secret/key >/dev/null && stat -c %u:%g:%a -L /secret/key", "hidden0:2000:640"},
+			{"a token of one's own", user, "cat /token/token", "ey.."},
+			{"a token of another user's", root, "cat /token/token 2>/dev/null || echo refused", "refused"},
+			{"the kubelet's hosts", user, "tail -n 1 /etc/hosts; echo x 2>/dev/null >>/etc/hosts || echo refused", "10.77.0.1\ta-pod\nrefused"},
+			{"the termination message", user, "echo -n farewell >/dev/termination-log; cat /dev/termination-log", "farewell"},
+			{"shared memory", root, "echo shm >/dev/shm/x; ls /dev/shm", "x"},
+			{"shared memory of the other", user, "cat /dev/shm/x", "shm"},
+			{"set-id", user, "cp /bin/busybox /cache/su; chmod 4755 /cache/su 2>/dev/null; stat -c %a /cache/su", "755"},
+			{"no devices, nothing set-id", user, "grep -c ' /cache .*nosuid,nodev' /proc/mounts", "1"},
+		} {
+			if out, _ := c.in.exec(c.run); out != c.want {
+				t.Errorf("%s: %q, not %q", c.what, out, c.want)
+			}
+		}
+		reproject(t, conf, "a.conf", "second")
+		if out := user.must("cat /conf/a.conf"); out != "second" {
+			t.Errorf("a changed ConfigMap: %q", out)
+		}
+		if b, err := os.ReadFile(filepath.Join(p.dir, "containers/user/0f1e2d3c")); err != nil || string(b) != "farewell" {
+			t.Errorf("the kubelet reads the termination message %q, %v", b, err)
+		}
+		for file, want := range map[string]uint32{"r": 0, "u": 1000} {
+			if uid, _ := owner(t, filepath.Join(cache, file)); uid != want {
+				t.Errorf("%s belongs to %d on the node, not %d", file, uid, want)
+			}
+		}
+	})
+}
+
+// A hostPath volume is judged as any mount: folders of people are theirs, what holds the node's or another pod's things is
+// refused, under whatever name.
+func TestHostPath(t *testing.T) {
+	onEach(t, func(t *testing.T, n *node) {
+		other := n.plan(t)
+		stolen := other.volume("secret", "s", 0o777)
+		project(t, stolen, 0o644, map[string]string{"key": "hidden"})
+		p := n.pod(t, "agentjail")
+		mine := filepath.Join(n.Dir, "project-"+filepath.Base(p.dir))
+		if err := os.Mkdir(mine, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		chown(t, mine, 4321, 4321)
+		c := p.container("mine", idle, mount(mine, "/work", false))
+		c.must("echo x >/work/file")
+		if uid, _ := owner(t, filepath.Join(mine, "file")); uid != 4321 {
+			t.Errorf("a file in a folder of 4321 belongs to %d", uid)
+		}
+		// The kubelet bind mounts a subPath of a hostPath volume into the pod's own folder.
+		sub := filepath.Join(p.dir, "volume-subpaths/host/main/0")
+		if err := os.MkdirAll(sub, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		bind(t, "/etc", sub)
+		kubelet := filepath.Dir(filepath.Dir(p.dir))
+		for i, path := range []string{kubelet, filepath.Join(kubelet, "pods"), other.dir, stolen, p.dir, "/", "/etc", "/proc", "/sys", "/dev", "/run", "/var/lib/kubelet", "/var/log", "/root", n.State(), sub, n.Socket()} {
+			if _, err := p.start(fmt.Sprintf("bad%d", i), idle, p.standard("bad"), mount(path, "/host", true)); err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+}
