@@ -25,7 +25,10 @@ func inspectCommand() *cli.Command {
 			}
 			// Not the policy file: what the jail was made with is in its record,
 			// and a broken file must not keep anyone from looking.
-			store := state.Store{Root: state.DefaultRoot}
+			store, err := state.Default()
+			if err != nil {
+				return err
+			}
 			j, err := inspect.Find(store, id)
 			if err != nil {
 				if p, perr := policy.Load(c.String("config"), verbs.Profile(os.Args[0])); perr == nil && p.Passthrough {

@@ -138,7 +138,10 @@ const (
 
 // proveJail proves the filters that the kernel holds for a jail's processes.
 func proveJail(id string) ([]proof, error) {
-	store := state.Store{Root: state.DefaultRoot}
+	store, err := state.Default()
+	if err != nil {
+		return nil, err
+	}
 	j, err := inspect.Find(store, id)
 	if err != nil {
 		return nil, err

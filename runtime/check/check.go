@@ -119,7 +119,8 @@ func newEnv(o Options) *env {
 		o.PolicyPath = policy.DefaultPath
 	}
 	if o.StateRoot == "" {
-		o.StateRoot = state.DefaultRoot
+		s, _ := state.Default()
+		o.StateRoot = s.Root
 	}
 	e := &env{
 		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot,

@@ -62,6 +62,14 @@ func bind(p *pass, i int, m *specs.Mount) {
 	default:
 		b.Owner = OwnerFolder
 	}
+	if p.f.Host.Rootless && b.Owner != OwnerNone {
+		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
+		// The kernel keeps files of others than the user from the jail.
+		b.Owner = OwnerNone
+		if !readOnly && f.Role == source.Plain {
+			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
+		}
+	}
 	if has(m.Options, "shared", "rshared") {
 		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
 )
 
 // Every container has these from its delegate (OCI runtime-spec,
@@ -77,6 +78,34 @@ func devices(p *pass) {
 	}
 	l.Devices, p.plan.Nodes = keep, keep
 	l.Resources.Devices = rules
+}
+
+// dropDevices takes away what a rootless engine makes of a device that somebody
+// asks for, or of all of them (--privileged): a bind mount of the host's node.
+func dropDevices(p *pass) {
+	if !p.f.Host.Rootless {
+		return
+	}
+	var gone []string
+	var mounts []specs.Mount
+	var sources []*source.Fact
+	for i, m := range p.spec.Mounts {
+		var f *source.Fact
+		if i < len(p.f.Sources) {
+			f = p.f.Sources[i]
+		}
+		at := path.Clean(m.Destination)
+		if f != nil && f.Kind == source.Device && strings.HasPrefix(at, "/dev/") && IsBind(m) {
+			gone = append(gone, at)
+			p.plan.Dropped = append(p.plan.Dropped, i)
+			continue
+		}
+		mounts, sources = append(mounts, m), append(sources, f)
+	}
+	if len(gone) > 0 {
+		p.lost(report.Access, "mounts[/dev]", list(gone), "none", "device drivers are kernel surface")
+		p.spec.Mounts, p.f.Sources = mounts, sources
+	}
 }
 
 // notThatOne says why a device of a name that policy lists is not given. The

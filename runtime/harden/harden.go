@@ -66,6 +66,9 @@ type Join struct {
 type Plan struct {
 	IDs   idmap.Map `json:"ids"`
 	Binds []Bind    `json:"binds,omitempty"`
+	// Dropped are mounts of the incoming spec, by index, that the hardened one is
+	// without: what was known of the others' sources moves up.
+	Dropped []int `json:"dropped,omitempty"`
 	// Nodes are device nodes to make in the jail, beyond the standard ones.
 	Nodes []specs.LinuxDevice `json:"nodes,omitempty"`
 	Root  policy.Root         `json:"root"`

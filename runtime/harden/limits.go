@@ -15,14 +15,18 @@ const resources = "linux.resources."
 func limits(p *pass) {
 	l := p.spec.Linux
 	cg := p.f.Host.Cgroup
+	whose := "the host has"
+	if p.f.Host.Rootless {
+		whose = "the user who runs the engine was given"
+	}
 	if p.pol.Limits.Pids > 0 && !cg.Pids {
-		p.missing(report.Resources, resources+"pids", "the host has no pids control group: only RLIMIT_NPROC stands")
+		p.missing(report.Resources, resources+"pids", whose+" no pids control group: only RLIMIT_NPROC stands")
 	}
 	if p.pol.Limits.Memory > 0 && !cg.Memory {
-		p.missing(report.Resources, resources+"memory", "the host has no memory control group")
+		p.missing(report.Resources, resources+"memory", whose+" no memory control group")
 	}
 	if p.pol.Limits.CPUs > 0 && !cg.CPU {
-		p.missing(report.Resources, resources+"cpu", "the host has no cpu control group")
+		p.missing(report.Resources, resources+"cpu", whose+" no cpu control group")
 	}
 	clampResources(p, l.Resources)
 	throttles(p, l.Resources)

@@ -57,6 +57,7 @@ func anyValue(*pass, string) bool { return true }
 
 // mounts hardens every mount in the spec's order, which engines rely on.
 func mounts(p *pass) {
+	dropDevices(p)
 	ms := p.spec.Mounts
 	if len(ms) > p.pol.Limits.Mounts {
 		p.refuse("mounts: %d, and policy allows %d (limits.mounts)", len(ms), p.pol.Limits.Mounts)

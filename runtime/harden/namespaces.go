@@ -162,7 +162,10 @@ func ids(p *pass) {
 		}
 		p.change(report.Access, report.Set, "linux.uidMappings", was, fmt.Sprintf("root is host uid %d", root), "container root is nobody on the host, and no other jail has its ids")
 	}
-	if p.f.IDs.Given {
+	switch {
+	case p.f.Host.Rootless:
+		p.missing(report.Access, "linux.uidMappings", "a user's engine has only this user's ids: all of its jails share them, and may hold the user's own (remedy: run the engine as root, which gives each jail ids of nobody)")
+	case p.f.IDs.Given:
 		p.missing(report.Access, "linux.uidMappings", "the engine's own mapping: whatever else it gives these ids to can reach this jail's processes and files, and the other way round (remedy: leave user namespaces to agentjail)")
 	}
 	l.UIDMappings = append([]specs.LinuxIDMapping(nil), p.f.IDs.UIDs...)

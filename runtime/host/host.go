@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/rootless"
 )
 
 // Facts is what hardening needs to know of the host. It is plain data, so that
@@ -35,6 +37,8 @@ type Facts struct {
 	BootTime     int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
 	Monotonic    int64  `json:"monotonic"` // CLOCK_MONOTONIC, whole seconds
 	HardLimits   Limits `json:"hardLimits"`
+	// Rootless says that this process is root of a user namespace only.
+	Rootless bool `json:"rootless,omitempty"`
 	// OOMScoreAdj is this process's own, which a child inherits
 	// (proc_pid_oom_score_adj(5)).
 	OOMScoreAdj int `json:"oomScoreAdj"`
@@ -75,6 +79,7 @@ func Read() Facts {
 		Arch:     runtime.GOARCH,
 		CPUs:     runtime.NumCPU(),
 		Cgroup:   readCgroup(),
+		Rootless: rootless.Inside(),
 		AppArmor: isY("/sys/module/apparmor/parameters/enabled"),
 		// The mount point is there if the kernel was booted with SELinux. What is in
 		// it must not be asked for: a confined engine may not look (refpolicy's
@@ -84,6 +89,9 @@ func Read() Facts {
 		TimeNS:     exists("/proc/self/ns/time"),
 		CgroupNS:   exists("/proc/self/ns/cgroup"),
 		HardLimits: Limits{},
+	}
+	if f.Rootless {
+		f.Cgroup = ownCgroup(f.Cgroup)
 	}
 	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		f.OOMScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(b)))
@@ -156,6 +164,46 @@ func readCgroup() Cgroup {
 		CPU:    exists(CgroupRoot+"/cpu/cpu.cfs_quota_us") || exists(CgroupRoot+"/cpu/cgroup.procs"),
 		IO:     exists(CgroupRoot + "/blkio/blkio.throttle.write_bps_device"),
 	}
+}
+
+// ownCgroup leaves of the host's control groups what has been delegated to this
+// process, whose groups a rootless engine's containers are made below
+// (cgroups(7), Delegation).
+func ownCgroup(c Cgroup) Cgroup {
+	out := Cgroup{V2: c.V2}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return out
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		names := strings.Split(f[1], ",")
+		dir := filepath.Join(CgroupRoot, f[1], f[2])
+		if c.V2 && f[1] == "" {
+			dir = filepath.Join(CgroupRoot, f[2])
+			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+			names = strings.Fields(string(b))
+		}
+		if unix.Access(dir, unix.W_OK) != nil {
+			continue
+		}
+		for _, name := range names {
+			switch name {
+			case "pids":
+				out.Pids = c.Pids
+			case "memory":
+				out.Memory, out.Swap = c.Memory, c.Swap
+			case "cpu":
+				out.CPU = c.CPU
+			case "io", "blkio":
+				out.IO = c.IO
+			}
+		}
+	}
+	return out
 }
 
 func exists(path string) bool { return unix.Access(path, unix.F_OK) == nil }

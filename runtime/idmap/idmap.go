@@ -51,10 +51,37 @@ func ForEngine(p policy.Userns, uids, gids []specs.LinuxIDMapping) (Map, error) 
 	return m, nil
 }
 
+// ForUser takes over a mapping that a rootless engine made. The kernel sees to it
+// that it stays within the user's own ids.
+func ForUser(uids, gids []specs.LinuxIDMapping) (Map, error) {
+	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
+	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
+		if err := checkShape(ms); err != nil {
+			return m, fmt.Errorf("id mapping %s %w", oneLine(ms), err)
+		}
+	}
+	return m, nil
+}
+
 // maxExtents is the kernel's bound (user_namespaces(7)).
 const maxExtents = 340
 
 func checkEngines(pool policy.Pool, ms []specs.LinuxIDMapping) error {
+	if err := checkShape(ms); err != nil {
+		return err
+	}
+	for _, e := range ms {
+		if e.HostID < policy.RangeSize && !(e.HostID == Overflow && e.Size == 1) {
+			return fmt.Errorf("reaches host ids below %d", policy.RangeSize)
+		}
+		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
+			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
+		}
+	}
+	return nil
+}
+
+func checkShape(ms []specs.LinuxIDMapping) error {
 	if len(ms) > maxExtents {
 		return fmt.Errorf("has more than %d ranges", maxExtents)
 	}
@@ -64,12 +91,6 @@ func checkEngines(pool policy.Pool, ms []specs.LinuxIDMapping) error {
 	for i, e := range ms {
 		if e.Size == 0 || uint64(e.HostID)+uint64(e.Size) > 1<<32 || uint64(e.ContainerID)+uint64(e.Size) > 1<<32 {
 			return errors.New("is out of bounds")
-		}
-		if e.HostID < policy.RangeSize && !(e.HostID == Overflow && e.Size == 1) {
-			return fmt.Errorf("reaches host ids below %d", policy.RangeSize)
-		}
-		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
-			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
 		}
 		for _, o := range ms[:i] {
 			if overlap(e.HostID, e.Size, o.HostID, o.Size) || overlap(e.ContainerID, e.Size, o.ContainerID, o.Size) {

@@ -21,6 +21,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
@@ -54,8 +55,10 @@ type prepared struct {
 	sources []*source.Source
 	rootfs  *os.File
 	engine  source.Engine
-	res     *harden.Result
-	rep     *report.Report
+	// inStorage says that the root lies in an engine's storage.
+	inStorage bool
+	res       *harden.Result
+	rep       *report.Report
 }
 
 func (p *prepared) close() {
@@ -187,6 +190,10 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if c := d.Choice; c != nil && len(c.Not) > 0 {
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "delegate", Now: d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
 	}
+	for _, i := range slices.Backward(p.res.Plan.Dropped) {
+		p.sources[i].File.Close()
+		p.sources = slices.Delete(p.sources, i, i+1)
+	}
 	spec := p.res.Spec
 	if err := without.Spec(spec, p.b.Spec); err != nil {
 		return err
@@ -209,7 +216,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	own := views.For(spec.Linux.Resources, machine, views.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()
 	st, err := stage.Stage(stage.Request{
-		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs,
+		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Rootless: p.facts.Host.Rootless,
 		Single: views.Single(own, machine), Sys: views.Sys(own, machine),
 	})
 	if err != nil {
@@ -316,7 +323,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 // folder of somebody's may serve several containers, and stays as it is.
 func (w *Way) engineSeesRoot(p *prepared) bool {
 	path := p.b.Spec.Root.Path
-	return len(p.engine.Storage) > 0 || stage.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
+	return p.inStorage || stage.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
 }
 
 // createArgs are the delegate's arguments. Options of the engine that would
@@ -468,10 +475,20 @@ func (p *prepared) openRoot(plain bool) error {
 	}
 	r.Path = filepath.Clean(r.Path)
 	p.engine.Storage = engineStorage(r.Path, p.b.Dir)
+	p.inStorage = len(p.engine.Storage) > 0
 	if !plain {
 		if why := source.RootRefusal(r.Path, p.b.Dir, p.engine); why != "" {
 			return fmt.Errorf("root.path %s: %s", r.Path, why)
 		}
+	}
+	if p.facts.Host.Rootless {
+		// There Podman keeps what it makes for a user's containers
+		// (containers-storage.conf(5), rootless_storage_path).
+		dir, err := rootless.RuntimeDir()
+		if err != nil {
+			return err
+		}
+		p.engine.Storage = append(p.engine.Storage, dir)
 	}
 	var err error
 	if p.rootfs, err = stage.OpenRoot(r.Path); err != nil {

@@ -36,7 +36,7 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
 		Namespaces: hostNamespaces(f),
 		Loopback:   loopback,
-		Limits:     groupLimits(j),
+		Limits:     groupLimits(j, f),
 		Landlock: enter.Landlock{
 			Want: true, Required: j.Policy.Landlock.Required, Scoped: linux != nil,
 			NoTCP:   j.Policy.Seccomp.Profile == "strict",
@@ -120,13 +120,13 @@ func hostNamespaces(f host.Facts) []enter.Namespace {
 }
 
 // groupLimits are policy's bounds where the jail sees its control groups, of
-// version 2 or 1.
-func groupLimits(j *state.Jail) []enter.Limit {
+// version 2 or 1. Groups that were not delegated to a user's engine have none.
+func groupLimits(j *state.Jail, f host.Facts) []enter.Limit {
 	var out []enter.Limit
-	if n := j.Policy.Limits.Pids; n > 0 {
+	if n := j.Policy.Limits.Pids; n > 0 && (f.Cgroup.Pids || !f.Rootless) {
 		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/pids.max", cgroupFolder + "/pids/pids.max"}, Max: uint64(n)})
 	}
-	if n := j.Policy.Limits.Memory; n > 0 {
+	if n := j.Policy.Limits.Memory; n > 0 && (f.Cgroup.Memory || !f.Rootless) {
 		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory.max", cgroupFolder + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
 	}
 	return out

@@ -58,8 +58,8 @@ func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
 		}
 		return other.IDs, nil
 	}
-	if l := p.b.Spec.Linux; l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 {
-		return idmap.ForEngine(w.Policy.Userns, l.UIDMappings, l.GIDMappings)
+	if m, ok, err := w.givenIDs(p.b.Spec.Linux); err != nil || ok {
+		return m, err
 	}
 	return idmap.ForBlock(w.Policy.Userns, 0), nil
 }

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
 
@@ -40,13 +41,9 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 		}
 		return w.Store.Save(j)
 	}
-	if l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 {
-		m, err := idmap.ForEngine(w.Policy.Userns, l.UIDMappings, l.GIDMappings)
-		if err != nil {
-			return err
-		}
+	if m, ok, err := w.givenIDs(l); err != nil || ok {
 		j.IDs = m
-		return nil
+		return err
 	}
 	m, err := w.Store.Allocate(w.Policy.Userns, j.Key)
 	if err != nil {
@@ -54,6 +51,28 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 	}
 	j.IDs = m
 	return w.Store.Save(j)
+}
+
+// givenIDs are those that the engine has chosen. Those of a rootless engine are
+// its user's: without a mapping for the container, all that the user has, in a
+// user namespace inside the engine's.
+func (w *Way) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
+	mapped := l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0
+	switch {
+	case rootless.Inside() && mapped:
+		m, err = idmap.ForUser(l.UIDMappings, l.GIDMappings)
+	case rootless.Inside():
+		uids, gids, merr := rootless.Maps()
+		if merr != nil {
+			return m, true, fmt.Errorf("the ids of the user who runs the engine: %w", merr)
+		}
+		m, err = idmap.ForUser(uids, gids)
+	case mapped:
+		m, err = idmap.ForEngine(w.Policy.Userns, l.UIDMappings, l.GIDMappings)
+	default:
+		return m, false, nil
+	}
+	return m, true, err
 }
 
 // nodes looks at the host's own device nodes of the names that policy allows.

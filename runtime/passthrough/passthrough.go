@@ -105,7 +105,11 @@ func Exec(argv []string, profile string, own func(verb string) bool) error {
 	if err != nil || !p.Passthrough {
 		return nil //nolint:nilerr // as said
 	}
-	d, err := delegate.Choose(p.Delegate, state.DefaultRoot)
+	store, err := state.Default()
+	if err != nil {
+		return err
+	}
+	d, err := delegate.Choose(p.Delegate, store.Root)
 	if err == nil {
 		if c.Loud() {
 			Tell(c.Warning(), c)

@@ -1,13 +1,17 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/rootless"
 )
 
 // maxFile bounds the policy file, so that a wrong path (a device, a log)
@@ -82,6 +86,11 @@ func openTrusted(path string) (*os.File, error) {
 		switch {
 		case err != nil:
 			return nil, &os.PathError{Op: "readlink", Path: full, Err: err}
+		case rootless.Inside():
+			st.Mode &^= 0o777 // a link's mode means nothing (symlink(7))
+			if err := rootless.Foreign(full, &st); err != nil {
+				return nil, err
+			}
 		case st.Uid != 0: // a link's mode means nothing (symlink(7))
 			return nil, fmt.Errorf("%s belongs to uid %d, not to root: run `chown -h root %s`", full, st.Uid, full)
 		}
@@ -110,7 +119,7 @@ func openTrusted(path string) (*os.File, error) {
 		if st.Mode&unix.S_IFMT != unix.S_IFREG {
 			err = fmt.Errorf("%s is not a regular file", full)
 		} else {
-			err = OwnedByRoot(full, &st)
+			err = OpenOwnedByRoot(fd, full, &st)
 		}
 	}
 	if err != nil {
@@ -129,7 +138,7 @@ func openDirTrusted(dir int, name, full string) (int, string, error) {
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_ISVTX == 0 || st.Uid != 0) {
-		err = OwnedByRoot(full, &st)
+		err = OpenOwnedByRoot(fd, full, &st)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -138,13 +147,31 @@ func openDirTrusted(dir int, name, full string) (int, string, error) {
 	return fd, full, nil
 }
 
-// OwnedByRoot refuses what others than root can change.
+// OwnedByRoot refuses what others than root can change. In a user's own user
+// namespace, where host root is nobody, it refuses what this user could have
+// written (rootless.Foreign).
 func OwnedByRoot(path string, st *unix.Stat_t) error {
+	if rootless.Inside() {
+		return rootless.Foreign(path, st)
+	}
 	if st.Uid != 0 {
 		return fmt.Errorf("%s belongs to uid %d, not to root: run `chown root %s`", path, st.Uid, path)
 	}
 	if st.Mode&0o022 != 0 {
 		return fmt.Errorf("%s can be written by others than root: run `chmod go-w %s`", path, path)
+	}
+	return nil
+}
+
+// OpenOwnedByRoot is OwnedByRoot for an open file, whose path is for messages.
+func OpenOwnedByRoot(fd int, path string, st *unix.Stat_t) error {
+	if !rootless.Inside() {
+		return OwnedByRoot(path, st)
+	}
+	const link = "/proc/self/fd/"
+	err := rootless.Foreign(link+strconv.Itoa(fd), st)
+	if err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), link+strconv.Itoa(fd), path))
 	}
 	return nil
 }

@@ -145,6 +145,11 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if escaped, err = s.shorten(dir, names, escaped, os.Getpagesize()-optionRoom-len(label)); err != nil {
 		return err
 	}
+	if s.Rootless {
+		// What overlayfs notes on files otherwise takes CAP_SYS_ADMIN of the machine
+		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
+		extra += ",userxattr"
+	}
 	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + Upper + ",workdir=../work"
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))

@@ -31,8 +31,10 @@ type Request struct {
 	Plan    harden.Plan
 	Sources []*source.Source // by index of the incoming mounts
 	Rootfs  *os.File         // the engine's root, O_PATH
-	Single  []views.File     // what the jail sees in place of the kernel's files
-	Sys     views.Tree       // what it sees as /sys
+	// Rootless says that all of this happens in a user's own user namespace.
+	Rootless bool
+	Single   []views.File // what the jail sees in place of the kernel's files
+	Sys      views.Tree   // what it sees as /sys
 }
 
 // Staged is the result.

@@ -65,7 +65,7 @@ func (s *stager) makeViews() error {
 			return err
 		}
 	}
-	if label == "" {
+	if label == "" && !s.Rootless { // a user cannot make nodes (mknod(2))
 		if err := s.makeDevices(dir); err != nil {
 			return err
 		}

@@ -30,10 +30,21 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/rootless"
 )
 
-// DefaultRoot is where the state of all jails lives.
+// DefaultRoot is where the state of all jails lives that root has.
 const DefaultRoot = "/run/agentjail"
+
+// Default is where the state of this process's user's jails lives: DefaultRoot
+// for root of the machine, else a folder in the user's own for such things.
+func Default() (Store, error) {
+	if os.Geteuid() == 0 && !rootless.Inside() {
+		return Store{Root: DefaultRoot}, nil
+	}
+	dir, err := rootless.RuntimeDir()
+	return Store{Root: filepath.Join(dir, "agentjail")}, err
+}
 
 // ErrNotFound says that there is no such jail.
 var ErrNotFound = errors.New("container does not exist")
@@ -153,6 +164,9 @@ func (s Store) init() error {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return fmt.Errorf("state folder %s is not a folder", s.Root)
+	}
+	if os.Geteuid() != 0 || rootless.Inside() {
+		return rootless.Own(s.Root, &st)
 	}
 	return policy.OwnedByRoot(s.Root, &st)
 }

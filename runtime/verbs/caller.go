@@ -132,14 +132,23 @@ func (c *Caller) Way() (*jail.Way, error) {
 		return nil, errors.New("policy has no id mapping")
 	}
 	g := c.global
+	store, err := state.Default()
+	if err != nil {
+		return nil, err
+	}
 	w := &jail.Way{
-		Store:  state.Store{Root: state.DefaultRoot},
+		Store:  store,
 		Policy: pol,
 		Globals: jail.Globals{
 			Root: g.String("root"), Log: c.logPath, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
 			SystemdCgroup: g.Bool("systemd-cgroup"), Rootless: g.String("rootless"),
 		},
 		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
+	}
+	if w.Globals.Root == "" && store.Root != state.DefaultRoot {
+		// Where delegates keep a user's containers depends on the environment, and
+		// differs from verb to verb.
+		w.Globals.Root = filepath.Join(store.Root, "delegate")
 	}
 	if path := g.String("trace"); path != "" {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

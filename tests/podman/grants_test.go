@@ -45,7 +45,7 @@ func TestGrants(t *testing.T) {
 // tamed tests that a running container is a jail like any other.
 func tamed(t *testing.T, p *engine.PodmanT, what, id string) {
 	t.Helper()
-	engine.Jailed(t, what, probeIn[engine.Who](p, id, "identity"))
+	held(t, p, what, probeIn[engine.Who](p, id, "identity"))
 	attempts(t, p, id)
 }
 

@@ -34,6 +34,7 @@ func left(t *testing.T, p *engine.PodmanT) map[string]bool {
 	all := map[string]bool{}
 	for _, pattern := range []string{
 		p.Root() + "/run/agentjail/jails/*", p.Root() + "/run/agentjail/ids/*",
+		p.Root() + "/run/user/*/agentjail/jails/*", p.Root() + "/run/user/*/agentjail/delegate/*",
 		"/sys/fs/cgroup/*/libpod_parent/*", "/sys/fs/cgroup/libpod_parent/*",
 	} {
 		found, err := filepath.Glob(pattern)

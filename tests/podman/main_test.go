@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -77,6 +78,26 @@ func root(t *testing.T) *engine.PodmanT {
 	return place.For(t, false)
 }
 
+// user gives podman to a test, as an ordinary user.
+func user(t *testing.T) *engine.PodmanT {
+	t.Helper()
+	if without != nil {
+		t.Skip(without)
+	}
+	for _, need := range []string{"newuidmap", "newgidmap"} {
+		if _, err := exec.LookPath(need); err != nil {
+			t.Skip("rootless podman needs subordinate ids (hack/deps.sh installs uidmap):", err)
+		}
+	}
+	if err := usersImage(); err != nil {
+		t.Fatal(err)
+	}
+	return place.For(t, true)
+}
+
+// usersImage is the ordinary user's own copy of the image.
+var usersImage = sync.OnceValue(func() error { return place.ImportBusybox(true) })
+
 // mustRun runs a jail without a network, which costs time to make and is empty anyway, of the busybox image to
 // its end. args are podman
 // run's options, the image and the command.
@@ -95,6 +116,16 @@ func start(p *engine.PodmanT, args ...string) string {
 func sh(p *engine.PodmanT, id, script string) string {
 	p.Helper()
 	return p.Must("exec", id, "sh", "-c", script)
+}
+
+// held tests that a process is jailed, with host ids of its jail's own where podman is root's.
+func held(t testing.TB, p *engine.PodmanT, what string, w engine.Who) {
+	t.Helper()
+	if !p.User {
+		engine.Jailed(t, what, w)
+		return
+	}
+	engine.Held(t, what, w)
 }
 
 func decode[A any](t testing.TB, text string) A {

@@ -105,7 +105,7 @@ func open(path string) (*os.File, error) {
 		if st.Mode&unix.S_IFMT != unix.S_IFREG {
 			err = fmt.Errorf("%s is not a file", path)
 		} else {
-			err = policy.OwnedByRoot(path, &st)
+			err = policy.OpenOwnedByRoot(int(f.Fd()), path, &st)
 		}
 	}
 	if err != nil {

@@ -1,0 +1,135 @@
+// Package rootless is about engines that an ordinary user runs: they are root of
+// a user namespace of their own, and so is agentjail when they call it
+// (user_namespaces(7)).
+package rootless
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// Overflow is what the owner of a file shows as who has no id in the user
+// namespace (kernel/overflowuid, proc_sys_kernel(5)).
+const Overflow = 65534
+
+// whole is the map of the machine's own user namespace.
+const whole = "0 0 4294967295"
+
+// Inside says whether this process is in another user namespace than the
+// machine's own. Without /proc it says that it is not: whatever is then asked of
+// root's files is asked of host root.
+var Inside = sync.OnceValue(func() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(b)), " ") != whole
+})
+
+// Maps maps each id of this user namespace to itself, as a user namespace inside
+// it can at most (user_namespaces(7): each range has to lie in one of the
+// parent's).
+func Maps() (uids, gids []specs.LinuxIDMapping, err error) {
+	if uids, err = readMap("/proc/self/uid_map"); err == nil {
+		gids, err = readMap("/proc/self/gid_map")
+	}
+	return uids, gids, err
+}
+
+func readMap(path string) ([]specs.LinuxIDMapping, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []specs.LinuxIDMapping
+	for line := range strings.Lines(string(b)) {
+		var inside, outside, count uint32
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err != nil {
+			return nil, fmt.Errorf("%s: line %q: %w", path, line, err)
+		}
+		out = append(out, specs.LinuxIDMapping{ContainerID: inside, HostID: inside, Size: count})
+	}
+	return out, nil
+}
+
+// Foreign refuses a file that someone of this user namespace could have written.
+// The owner has to be nobody in it, as host root is in a user's, and must be the
+// only one who may write. An owner that shows as Overflow may still be an id of
+// the namespace, 65534, which jails have, too: such a file could be opened with
+// O_NOATIME, which owners may, and whoever has CAP_FOWNER over them (open(2)).
+//
+// Which nobody it is cannot be told. On a path from / it is root, or one whom
+// root has put there.
+func Foreign(path string, st *unix.Stat_t) error {
+	switch {
+	case st.Uid != Overflow:
+		return fmt.Errorf("%s belongs to the user who runs the engine (uid %d of the user namespace), not to root: run `sudo chown root %s`", path, st.Uid, path)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("%s can be written by others than root: run `sudo chmod go-w %s`", path, path)
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		return nil // its folder decides: a link cannot be written
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOATIME|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	switch {
+	case err == nil:
+		unix.Close(fd)
+		return fmt.Errorf("%s belongs to an id of the user who runs the engine, not to root: run `sudo chown root %s`", path, path)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return nil
+	}
+	return &os.PathError{Op: "open", Path: path, Err: err}
+}
+
+// RuntimeDir is the user's folder for what lives until the next boot
+// (pam_systemd(8), XDG_RUNTIME_DIR), where jails have their state.
+func RuntimeDir() (string, error) {
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		uid, err := outsideUID()
+		if err != nil {
+			return "", err
+		}
+		dir = fmt.Sprintf("/run/user/%d", uid)
+	}
+	if !filepath.IsAbs(dir) {
+		return "", fmt.Errorf("XDG_RUNTIME_DIR %q is not an absolute path", dir)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return "", fmt.Errorf("the folder for the state of jails (remedy: log in through PAM, or set XDG_RUNTIME_DIR to a folder of your own): %w", &os.PathError{Op: "stat", Path: dir, Err: err})
+	}
+	return dir, Own(dir, &st)
+}
+
+// Own refuses a folder that is not this process's own.
+func Own(dir string, st *unix.Stat_t) error {
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Errorf("%s is not a folder", dir)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to uid %d, not to you: set XDG_RUNTIME_DIR to a folder of your own", dir, st.Uid)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("%s can be written by others: run `chmod go-w %s`", dir, dir)
+	}
+	return nil
+}
+
+// outsideUID is this process's user as the parent user namespace knows it.
+func outsideUID() (uint32, error) {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return 0, err
+	}
+	me := uint32(os.Geteuid())
+	for line := range strings.Lines(string(b)) {
+		var inside, outside, count uint32
+		if _, err := fmt.Sscan(line, &inside, &outside, &count); err == nil && me >= inside && me-inside < count {
+			return outside + (me - inside), nil
+		}
+	}
+	return 0, errors.New("/proc/self/uid_map does not hold this process's user")
+}
