@@ -32,7 +32,9 @@ func (monitor) Start(cmd *exec.Cmd) (chan runc.Exit, error) {
 		return nil, fmt.Errorf("preparing %s: %w", strings.Join(cmd.Args, " "), err)
 	}
 	ended := make(chan runc.Exit, 1)
+	memory.begin()
 	go func() {
+		defer memory.end()
 		status := perform(cmd.Args, files.child)
 		files.close()
 		ended <- runc.Exit{Timestamp: time.Now(), Status: status}

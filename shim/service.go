@@ -42,13 +42,11 @@ func register() {
 			if err != nil {
 				return nil, err
 			}
-			sd := ss.(shutdown.Service)
-			inner, err := task.NewTaskService(ic.Context, pp.(shim.Publisher), sd)
+			inner, err := task.NewTaskService(ic.Context, pp.(shim.Publisher), ss.(shutdown.Service))
 			if err != nil {
 				return nil, err
 			}
 			runc.Monitor = monitor{} // it has set its own
-			removeSocket(sd)
 			return &service{inner}, nil
 		},
 	})
@@ -74,7 +72,6 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 		return nil, errgrpc.ToGRPC(fmt.Errorf("encoding the options: %w", err))
 	}
 	r.Options.TypeUrl = "containerd.runc.v1.Options"
-	defer tidy()
 	return s.TTRPCTaskService.Create(ctx, r)
 }
 
@@ -148,6 +145,3 @@ func method[Q, P any](f func(context.Context, *Q) (*P, error)) ttrpc.Method {
 		return f(ctx, q)
 	}
 }
-
-// tidy gives back what a start took: the shim stays as long as its containers.
-func tidy() { go debug.FreeOSMemory() }

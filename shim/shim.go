@@ -45,7 +45,13 @@ func Main(version string) {
 		err = start(ctx, c, os.Stdin, os.Stdout)
 	default:
 		register()
+		socket := ownSocket()
 		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(Runtime), version: version})
+		// Of a group's shim, no file in the bundle need be left by now to tell
+		// the server where its socket is.
+		if c.action == "" && socket != "" {
+			_ = os.Remove(socket)
+		}
 		return
 	}
 	if err != nil {

@@ -13,8 +13,6 @@ import (
 	"github.com/containerd/containerd/api/types"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/manager"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/containerd/v2/pkg/shim"
-	"github.com/containerd/containerd/v2/pkg/shutdown"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -126,17 +124,14 @@ func (c commandLine) bootstrap(data []byte) (_ *bootapi.BootstrapParams, legacy 
 // serverFD is where the serving process has its socket.
 const serverFD = 3
 
-// removeSocket has the end of this process remove its socket. Of a group's shim,
-// no file in the bundle need be left by then to tell where it is.
-func removeSocket(sd shutdown.Service) {
+// ownSocket is the path of the serving process's socket, or "".
+func ownSocket() string {
 	sa, err := unix.Getsockname(serverFD)
 	if err != nil {
-		return
+		return ""
 	}
 	if u, ok := sa.(*unix.SockaddrUnix); ok && filepath.IsAbs(u.Name) {
-		sd.RegisterCallback(func(context.Context) error {
-			_ = shim.RemoveSocket("unix://" + u.Name) // its other finder may have been first
-			return nil
-		})
+		return u.Name
 	}
+	return ""
 }

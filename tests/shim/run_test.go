@@ -1,18 +1,194 @@
 package shim
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"agentjail.dev/tests/engine"
 )
 
+// facts prints what a process is in a jail.
+const facts = "cat /proc/self/uid_map; grep -E 'CapEff|CapBnd|Seccomp:|Seccomp_filters|NoNewPrivs' /proc/self/status; ls /sys/class/net 2>/dev/null; cat /proc/net/dev | tail -n +3 | cut -d: -f1"
+
+// hardened checks what facts printed.
+func hardened(t *testing.T, out string) {
+	t.Helper()
+	for _, want := range []string{"CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2", "Seccomp_filters:\t2"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("not %s:\n%s", want, out)
+		}
+	}
+	f := strings.Fields(out)
+	if len(f) < 3 || f[0] != "0" || f[1] == "0" || f[2] != "65536" {
+		t.Errorf("no ids of its own:\n%s", out)
+	}
+	if last := f[len(f)-1]; last != "lo" {
+		t.Errorf("interface %s:\n%s", last, out)
+	}
+}
+
 func TestRun(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		out := c.Must("run", "--rm", "--runtime", engine.ShimRuntime, engine.BusyboxImage, "run", "sh", "-c", "cat /proc/self/uid_map; grep -E 'CapEff|Seccomp:|NoNewPrivs' /proc/self/status")
-		t.Log(c.Version(), out)
-		if !strings.Contains(out, "CapEff:\t0000000000000000") {
-			t.Error(out)
+		r := c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", facts+"; echo said >&2")...)
+		if r.Code != 0 || !strings.HasSuffix(r.Stderr, "said\n") {
+			t.Fatal(r)
 		}
+		hardened(t, r.Stdout)
+		if r := c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", "exit 7")...); r.Code != 7 {
+			t.Error(r)
+		}
+		if r := c.Ctr(runArgs(newID(), "--rm", "--privileged", "--", "sh", "-c", facts)...); r.Code != 0 {
+			t.Error(r)
+		} else {
+			hardened(t, r.Stdout)
+		}
+		gone(t, c)
+	})
+}
+
+// What cannot start leaves nothing, and says why.
+func TestRunFails(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		for _, try := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"--", "/no/such/program"}, "no such file or directory"},
+			{[]string{"--mount", "type=bind,src=/etc,dst=/host,options=rbind:rw", "--", "true"}, "mount of /etc at /host: refused"},
+			{[]string{"--cgroup", "/../../x", "--", "true"}, ""},
+		} {
+			id := newID()
+			r := c.Ctr(runArgs(id, append([]string{"--rm"}, try.args...)...)...)
+			if try.want != "" && (r.Code == 0 || !strings.Contains(r.Stderr, try.want)) {
+				t.Errorf("not %q: %s", try.want, r)
+			}
+			remove(t, c, id)
+		}
+		gone(t, c)
+	})
+}
+
+func TestExec(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		id := start(t, c)
+		r := in(c, id, "sh", "-c", facts)
+		if r.Code != 0 {
+			t.Fatal(r)
+		}
+		hardened(t, r.Stdout)
+		if r := in(c, id, "sh", "-c", "exit 9"); r.Code != 9 {
+			t.Error(r)
+		}
+		if r := in(c, id, "/no/such/program"); r.Code == 0 || !strings.Contains(r.Stderr, "no such file or directory") {
+			t.Error(r)
+		}
+		// Several at once: none waits for, or takes, what is another's.
+		said := make(chan string)
+		for i := range 8 {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+				defer cancel()
+				r := c.Containerd.Ctr(ctx, "tasks", "exec", "--exec-id", newID(), id, "sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i))
+				want := fmt.Sprintf("%d\n", i)
+				if r.Code != i || r.Stdout != want {
+					said <- r.String()
+					return
+				}
+				said <- ""
+			}()
+		}
+		for range 8 {
+			if s := <-said; s != "" {
+				t.Error(s)
+			}
+		}
+		if s := status(c, id); s != "RUNNING" {
+			t.Error(s)
+		}
+		remove(t, c, id)
+		gone(t, c)
+	})
+}
+
+func TestTerminal(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		defer cancel()
+		id := newID()
+		term := engine.OnTerminal(t, 30, 90, c.Command(ctx, runArgs(id, "--rm", "--tty", "--", "sh", "-c",
+			`trap 'stty size' WINCH; echo ready; while ! read line; do :; done; echo got $line; exit 5`)...))
+		term.Expect("ready")
+		term.ExpectAtSize(40, 100, "40 100")
+		term.Type("hello\n")
+		term.Expect("got hello")
+		if code := term.Wait(); code != 5 {
+			t.Errorf("exit status %d: %s", code, term.Said())
+		}
+		id = start(t, c)
+		term = engine.OnTerminal(t, 30, 90, c.Command(ctx, "tasks", "exec", "--tty", "--exec-id", "e", id, "sh", "-c", "stty size; tty; exit 6"))
+		term.Expect("/dev/pts/")
+		if code := term.Wait(); code != 6 {
+			t.Errorf("exit status %d: %s", code, term.Said())
+		}
+		remove(t, c, id)
+		gone(t, c)
+	})
+}
+
+// Signals, pause, the list of processes, statistics.
+func TestTask(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		id := start(t, c, "--memory-limit", "100000000")
+		c.Must("tasks", "pause", id)
+		if s := status(c, id); s != "PAUSED" {
+			t.Error(s)
+		}
+		c.Must("tasks", "resume", id)
+		if s := status(c, id); s != "RUNNING" {
+			t.Error(s)
+		}
+		if out := c.Must("tasks", "ps", id); len(strings.Split(out, "\n")) != 2 {
+			t.Errorf("not one process: %s", out)
+		}
+		if out := c.Must("tasks", "metrics", "--format", "json", id); !strings.Contains(out, "100000000") && !strings.Contains(out, "99999744") {
+			t.Errorf("no memory limit in %s", out)
+		}
+		if r := c.Ctr("tasks", "checkpoint", id); r.Code == 0 || !strings.Contains(r.Stderr, "checkpoint") {
+			t.Error(r)
+		}
+		c.Must("tasks", "kill", "--signal", "KILL", id)
+		c.Eventually("the end of the task", func() bool { return status(c, id) == "STOPPED" })
+		if r := c.Ctr("tasks", "rm", id); !strings.Contains(r.Stderr, "exit code 137") {
+			t.Errorf("not the status of a killed task: %s", r)
+		}
+		remove(t, c, id)
+		gone(t, c)
+	})
+}
+
+// Every event that containerd knows is told, also of a memory limit that was met.
+func TestEvents(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		defer cancel()
+		watch := engine.OnTerminal(t, 30, 400, c.Command(ctx, "events"))
+		id := newID()
+		// The command may not watch yet.
+		c.Eventually("events are told", func() bool {
+			c.Must("namespaces", "label", c.Namespace(), "tried="+time.Now().Format("150405.000"))
+			return strings.Contains(watch.Said(), "/namespaces/update")
+		})
+		r := c.Ctr(runArgs(id, "--rm", "--memory-limit", "20000000", "--", "sh", "-c", "x=$(tr '\\0' x </dev/zero | head -c 100000000); echo survived")...)
+		if r.Code != 137 && !strings.Contains(r.Stderr, "Killed") {
+			t.Error(r)
+		}
+		for _, topic := range []string{"/tasks/create", "/tasks/start", "/tasks/oom", "/tasks/exit", "/tasks/delete"} {
+			watch.Expect(topic + ` {"container_id":"` + id + `"`)
+		}
+		remove(t, c, id)
+		gone(t, c)
 	})
 }

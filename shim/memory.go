@@ -1,0 +1,83 @@
+package shim
+
+import (
+	"bufio"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tidyAfter is how long nothing must have been done before memory is given back.
+const tidyAfter = time.Second
+
+// A tidier gives back what commands took in memory. A jail is made in a moment,
+// and the process then waits for its end for hours.
+type tidier struct {
+	mu    sync.Mutex
+	busy  int
+	timer *time.Timer
+}
+
+var memory tidier
+
+// begin says that a command begins.
+func (t *tidier) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy++
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// end says that a command has ended. Once no other has begun for a while, memory
+// is given back.
+func (t *tidier) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy--; t.busy > 0 {
+		return
+	}
+	if t.timer == nil {
+		t.timer = time.AfterFunc(tidyAfter, func() {
+			debug.FreeOSMemory()
+			forgetProgram()
+		})
+		return
+	}
+	t.timer.Reset(tidyAfter)
+}
+
+// forgetProgram drops the parts of this program's file that are in memory: what
+// is needed again comes back from the page cache, and that is little of what
+// making a jail needs.
+func forgetProgram() {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return
+	}
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		// START-END PERMISSIONS OFFSET DEVICE INODE PATH (proc_pid_maps(5))
+		w := strings.Fields(lines.Text())
+		if len(w) != 6 || w[5] != self || strings.Contains(w[1], "w") {
+			continue // a page that was written to would be lost
+		}
+		from, to, _ := strings.Cut(w[0], "-")
+		start, err := strconv.ParseUint(from, 16, 64)
+		end, err2 := strconv.ParseUint(to, 16, 64)
+		if err != nil || err2 != nil {
+			continue
+		}
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), unix.MADV_DONTNEED)
+	}
+}

@@ -1,0 +1,85 @@
+package shim
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// Jails outlive their daemon, whether it is stopped or killed, and the next one finds them: it can exec, sees what is
+// said, and learns of what ended meanwhile.
+func TestDaemonRestart(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		for _, away := range []func() error{c.Stop, c.Kill} {
+			stays, ends := start(t, c), start(t, c)
+			if err := away(); err != nil {
+				t.Fatal(err)
+			}
+			j := record(t, c, ends)
+			if err := unix.Kill(j.InitPid, unix.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			_ = unix.Kill(j.InitPid, unix.SIGKILL) // the first process of a jail need not heed the other
+			c.Eventually("the end of a jail", func() bool { return !j.InitAlive() })
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if s := status(c, stays); s != "RUNNING" {
+				t.Errorf("the jail that stays is %q", s)
+			}
+			// Releases since 1.7 remove at their start what has no process any more.
+			removes := !strings.HasPrefix(c.Version(), "1.6.")
+			c.Eventually("the ended jail is known as such", func() bool { s := status(c, ends); return s == "STOPPED" || removes && s == "" })
+			if r := in(c, stays, "sh", "-c", facts); r.Code != 0 {
+				t.Error(r)
+			} else {
+				hardened(t, r.Stdout)
+			}
+			if r := c.Ctr("tasks", "rm", ends); !strings.Contains(r.Stderr, "exit code 137") && !(removes && strings.Contains(r.Stderr, "not found")) {
+				t.Errorf("its status is lost: %s", r)
+			}
+			remove(t, c, stays)
+			remove(t, c, ends)
+			gone(t, c)
+		}
+	})
+}
+
+// A shim that is killed takes its jail with it: the daemon has the rest cleaned up by the shim's program.
+func TestShimKilled(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		id := start(t, c)
+		j := record(t, c, id)
+		if err := unix.Kill(shimOf(t, c, id), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		c.Eventually("the end of the jail", func() bool { return !j.InitAlive() })
+		c.Eventually("the daemon has noticed", func() bool { s := status(c, id); return s == "" || s == "STOPPED" })
+		remove(t, c, id)
+		gone(t, c)
+	})
+}
+
+// The same while the daemon is away.
+func TestShimAndDaemonKilled(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		id := start(t, c)
+		j := record(t, c, id)
+		shim := shimOf(t, c, id)
+		if err := c.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Kill(shim, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		c.Eventually("the end of the jail", func() bool { return !j.InitAlive() })
+		remove(t, c, id)
+		gone(t, c)
+	})
+}

@@ -1,0 +1,62 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// memory is what a process has in memory, in KiB (proc_pid_smaps(5)): all of it, what is its share, and what no other
+// has.
+type memory struct{ rss, pss, anon int }
+
+func memoryOf(t *testing.T, pid int) (m memory) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, _ := strconv.Atoi(f[1])
+		switch f[0] {
+		case "Rss:":
+			m.rss = n
+		case "Pss:":
+			m.pss = n
+		case "Anonymous:":
+			m.anon = n
+		}
+	}
+	return m
+}
+
+// A shim takes no more memory than the one of containerd's own runtime, of the same release. The distribution's daemon has
+// an older one.
+func TestMemory(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		var stock memory
+		for _, runtime := range []string{"io.containerd.runc.v2", engine.ShimRuntime} {
+			id := newID()
+			c.Must("run", "-d", "--runtime", runtime, engine.BusyboxImage, id, "sleep", "1000")
+			c.Must("tasks", "exec", "--exec-id", "one", id, "true")
+			pid := shimOf(t, c, id)
+			m := memoryOf(t, pid)
+			if runtime == engine.ShimRuntime {
+				// It gives back what it took once it has had nothing to do for a while.
+				c.Eventually("less memory than "+fmt.Sprint(stock), func() bool { m = memoryOf(t, pid); return m.rss <= stock.rss })
+			}
+			stock = m
+			t.Logf("containerd %s, %s: %+v KiB", c.Version(), runtime, m)
+			remove(t, c, id)
+		}
+		gone(t, c)
+	})
+}

@@ -1,0 +1,192 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/ttrpc"
+
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/tests/engine"
+)
+
+var ids atomic.Int64
+
+// jail starts a jail with `ctr run` and removes it at the test's end. args are options of ctr's; what follows "--" is the
+// command.
+func start(t *testing.T, c *engine.CT, args ...string) string {
+	t.Helper()
+	id := newID()
+	if r := c.Ctr(runArgs(id, append([]string{"-d"}, args...)...)...); r.Code != 0 {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() { remove(t, c, id) })
+	return id
+}
+
+func newID() string { return "jail-" + strconv.FormatInt(ids.Add(1), 10) }
+
+// runArgs makes the arguments of a `ctr run` with the shim.
+func runArgs(id string, args ...string) []string {
+	options, command := args, []string{"sleep", "1000"}
+	if i := slices.Index(args, "--"); i >= 0 {
+		options, command = args[:i], args[i+1:]
+	}
+	return slices.Concat([]string{"run", "--runtime", engine.ShimRuntime}, options, []string{engine.BusyboxImage, id}, command)
+}
+
+// remove removes a jail; one that is gone already is fine.
+func remove(t *testing.T, c *engine.CT, id string) {
+	t.Helper()
+	if r := c.Ctr("tasks", "rm", "-f", id); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
+		t.Error(r)
+	}
+	if r := c.Ctr("containers", "rm", id); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
+		t.Error(r)
+	}
+}
+
+// in runs a command in a jail.
+func in(c *engine.CT, id string, command ...string) engine.Result {
+	return c.Ctr(slices.Concat([]string{"tasks", "exec", "--exec-id", newID(), id}, command)...)
+}
+
+// status is a task's, as RUNNING, or "" when there is none.
+func status(c *engine.CT, id string) string {
+	for line := range strings.Lines(c.Must("tasks", "ls")) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == id {
+			return f[2]
+		}
+	}
+	return ""
+}
+
+// pidOf is the first process of a task.
+func pidOf(t *testing.T, c *engine.CT, id string) int {
+	t.Helper()
+	for line := range strings.Lines(c.Must("tasks", "ls")) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == id {
+			pid, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pid
+		}
+	}
+	t.Fatalf("no task %s", id)
+	return 0
+}
+
+// shimOf finds the process of the shim that serves a task: its folder is the task's.
+func shimOf(t *testing.T, c *engine.CT, id string) int {
+	t.Helper()
+	pids := shims(c.Bundle(id))
+	if len(pids) != 1 {
+		t.Fatalf("%d shims have the folder of %s", len(pids), id)
+	}
+	return pids[0]
+}
+
+// shims lists the processes of shims that have a folder, or one below.
+func shims(dir string) []int {
+	var out []int
+	folders, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, d := range folders {
+		at, err := os.Readlink(d)
+		if err != nil || !strings.HasPrefix(at+"/", dir+"/") {
+			continue
+		}
+		exe, err := os.Readlink(filepath.Join(filepath.Dir(d), "exe"))
+		if err != nil || !strings.HasPrefix(filepath.Base(exe), "containerd-shim-") {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(d)))
+		out = append(out, pid)
+	}
+	return out
+}
+
+// direct connects to the shim of a task as its daemon does.
+func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTRPCTaskService) {
+	t.Helper()
+	address := ""
+	if text, err := os.ReadFile(filepath.Join(c.Bundle(id), "bootstrap.json")); err == nil {
+		var b struct{ Address string }
+		if err := json.Unmarshal(text, &b); err != nil {
+			t.Fatal(err)
+		}
+		address = b.Address
+	} else if text, err := os.ReadFile(filepath.Join(c.Bundle(id), "address")); err == nil {
+		address = string(text)
+	}
+	conn, err := net.Dial("unix", strings.TrimPrefix(address, "unix://"))
+	if err != nil {
+		t.Fatalf("%q: %v", address, err)
+	}
+	client := ttrpc.NewClient(conn)
+	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx = ttrpc.WithMetadata(ctx, ttrpc.MD{"containerd-namespace-ttrpc": {c.Namespace()}})
+	t.Cleanup(func() { client.Close(); cancel() })
+	return ctx, taskAPI.NewTTRPCTaskClient(client)
+}
+
+// record is agentjail's own of a task, or nil.
+func record(t *testing.T, c *engine.CT, id string) *state.Jail {
+	t.Helper()
+	for _, j := range records(t, c) {
+		if j.ID == id {
+			return j
+		}
+	}
+	return nil
+}
+
+// records are agentjail's of all tasks of a daemon.
+func records(t *testing.T, c *engine.CT) []*state.Jail {
+	t.Helper()
+	all, err := state.Store{Root: state.DefaultRoot}.Find("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(j *state.Jail) bool { return !strings.HasPrefix(j.Bundle, c.Dir+"/") })
+}
+
+// gone checks that nothing is left of any task: processes, mounts, control groups, agentjail's state, sockets.
+func gone(t *testing.T, c *engine.CT) {
+	t.Helper()
+	var left string
+	c.TB = t
+	c.Eventually("nothing of the tasks is left", func() bool { left = leftOf(t, c); return left == "" })
+}
+
+func leftOf(t *testing.T, c *engine.CT) string {
+	var left []string
+	tasks := filepath.Dir(c.Bundle("x"))
+	if p := shims(tasks); len(p) > 0 {
+		left = append(left, fmt.Sprint("shims ", p))
+	}
+	mounts, err := engine.MountsBelow(tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left = append(left, mounts...)
+	for _, j := range records(t, c) {
+		left = append(left, "record of "+j.ID)
+	}
+	groups, _ := filepath.Glob("/sys/fs/cgroup/*/" + c.CgroupParent() + "/*/cgroup.procs")
+	more, _ := filepath.Glob("/sys/fs/cgroup/" + c.CgroupParent() + "/*/cgroup.procs")
+	left = append(left, slices.Concat(groups, more)...)
+	bundles, _ := filepath.Glob(tasks + "/*")
+	left = append(left, bundles...)
+	return strings.Join(left, "\n")
+}
