@@ -282,3 +282,16 @@ func proc(t *testing.T, pid int, name string) string {
 	}
 	return string(b)
 }
+
+// parent is the process that a process is the child of.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	for line := range strings.Lines(proc(t, pid, "status")) {
+		var ppid int
+		if n, _ := fmt.Sscanf(line, "PPid: %d", &ppid); n == 1 {
+			return ppid
+		}
+	}
+	t.Fatalf("process %d has no parent", pid)
+	return 0
+}

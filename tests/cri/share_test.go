@@ -1,18 +1,32 @@
 package cri
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/engine"
 )
 
 // The containers of a pod are jails that share one user namespace of their own, its ids, and the pod's network.
 func TestPodShares(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
-		for _, handler := range []string{"agentjail", "agentjail-net"} {
+		for _, handler := range []string{"agentjail", "agentjail-net", "shim-net", "byname-net"} {
 			t.Run(handler, func(t *testing.T) {
 				p := n.pod(t, handler)
-				a, b := p.container("a", idle), p.container("b", idle)
+				a, b := p.container("a", serve(8080, "over-lo")), p.container("b", idle)
 				pids := []int{p.pid(), a.pid(), b.pid()}
+				shim := "containerd-shim-runc-v2"
+				if !strings.HasPrefix(handler, "byname") {
+					shim = engine.ShimName
+				}
+				for _, pid := range pids {
+					if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", parent(t, pid))); err != nil || filepath.Base(exe) != shim {
+						t.Errorf("the shim is %s, %v, and not %s", exe, err, shim)
+					}
+				}
 				for _, kind := range []string{"user", "ipc", "uts", "net"} {
 					first := namespace(t, pids[0], kind)
 					if first == hosts(t, kind) {
@@ -32,11 +46,16 @@ func TestPodShares(t *testing.T) {
 						t.Errorf("ids %q", m)
 					}
 				}
-				a.must("nc -l -p 8080 -e echo over-lo >/dev/null 2>&1 & sleep 0; :")
-				if out := b.must("for i in 1 2 3 4 5 6 7 8 9 10; do nc 127.0.0.1 8080 </dev/null && break; sleep 0.2; done"); out != "over-lo" {
-					t.Errorf("over lo came %q", out)
+				eventually(t, "an answer over the pod's lo", func() bool {
+					out, _ := b.exec("nc 127.0.0.1 8080 </dev/null")
+					return out == "over-lo"
+				})
+				if out := a.must("hostname; cat /etc/hostname /etc/resolv.conf; id -u"); out != "a-pod\na-pod\nsearch default.svc.cluster.local\nnameserver 10.77.0.53\n0" {
+					t.Errorf("names: %q", out)
 				}
-				t.Log(a.must("ip addr; cat /etc/resolv.conf /etc/hostname; id; hostname"))
+				if out := a.must("ip -o addr show dev eth0 2>/dev/null | wc -l"); (out != "0") != strings.HasSuffix(handler, "-net") {
+					t.Errorf("%s addresses of CNI's", out)
+				}
 			})
 		}
 	})
