@@ -20,14 +20,20 @@ import (
 func installCommand() *cli.Command {
 	return &cli.Command{
 		Name: "install", Usage: "register agentjail with an engine",
-		Subcommands: []*cli.Command{dockerCommand("docker", "register with Docker", install.Docker, true)},
+		Subcommands: []*cli.Command{
+			dockerCommand("docker", "register with Docker", install.Docker, true),
+			podmanCommand("podman", "register with Podman", install.Podman, true),
+		},
 	}
 }
 
 func uninstallCommand() *cli.Command {
 	return &cli.Command{
 		Name: "uninstall", Usage: "take agentjail out of an engine's configuration",
-		Subcommands: []*cli.Command{dockerCommand("docker", "take out of Docker's configuration", install.UndoDocker, false)},
+		Subcommands: []*cli.Command{
+			dockerCommand("docker", "take out of Docker's configuration", install.UndoDocker, false),
+			podmanCommand("podman", "take out of Podman's configuration", install.UndoPodman, false),
+		},
 	}
 }
 
@@ -81,19 +87,27 @@ func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error)
 	o := install.DockerOptions{
 		Config: c.String("daemon-config"), PIDFile: c.String("pidfile"), Socket: c.String("socket"), Force: c.Bool("force"),
 	}
+	var err error
+	o.Runtimes, o.Default, err = namedRuntimes(c, register)
+	return o, err
+}
+
+// namedRuntimes are the runtimes that the flags name, and which of them is to be
+// the default.
+func namedRuntimes(c *cli.Context, register bool) (out []install.Runtime, byDefault string, err error) {
 	self := c.String("path")
 	if self == "" {
 		exe, err := os.Executable()
 		if err != nil {
-			return o, fmt.Errorf("finding this program: %w", err)
+			return nil, "", fmt.Errorf("finding this program: %w", err)
 		}
 		if self, err = filepath.EvalSymlinks(exe); err != nil {
-			return o, fmt.Errorf("finding this program: %w", err)
+			return nil, "", fmt.Errorf("finding this program: %w", err)
 		}
 	}
 	if register {
 		if err := outside.Check(filepath.Dir(self)); err != nil {
-			return o, err
+			return nil, "", err
 		}
 	}
 	for _, n := range c.StringSlice("name") {
@@ -101,15 +115,15 @@ func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error)
 		if verbs.Profile(n) != "" {
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
-				return o, fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
+				return nil, "", fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
 			}
 		}
-		o.Runtimes = append(o.Runtimes, install.Runtime{Name: n, Path: path})
+		out = append(out, install.Runtime{Name: n, Path: path})
 	}
-	if c.Bool("default") && len(o.Runtimes) > 0 {
-		o.Default = o.Runtimes[0].Name
+	if c.Bool("default") && len(out) > 0 {
+		byDefault = out[0].Name
 	}
-	return o, nil
+	return out, byDefault, nil
 }
 
 // loadProfile loads the AppArmor profile now, so that a host on which that is

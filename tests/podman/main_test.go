@@ -3,6 +3,7 @@
 package podman
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,11 +63,21 @@ func furnish() (err error) {
 	if place, err = engine.StartPodman(); err != nil {
 		return err
 	}
-	// As podman 4.3 and later read it from /etc/containers/containers.conf.d.
-	if err := place.Configure("agentjail.conf", fmt.Sprintf("[engine]\nruntime = %q\n[engine.runtimes]\n%s = [%q]\n", engine.Name, engine.Name, under)); err != nil {
+	if err := register(); err != nil {
 		return err
 	}
 	return place.ImportBusybox(false)
+}
+
+// register makes the runtime under test podman's default.
+func register() error {
+	if engine.UnderTestIsAgentjail() {
+		if out, err := place.Inside(context.Background(), under, "install", "podman", "--default").CombinedOutput(); err != nil {
+			return fmt.Errorf("agentjail install podman: %w: %s", err, out)
+		}
+		return nil
+	}
+	return place.Configure("agentjail.conf", fmt.Sprintf("[engine]\nruntime = %q\n[engine.runtimes]\n%s = [%q]\n", engine.Name, engine.Name, under))
 }
 
 // root gives podman to a test, as root.
