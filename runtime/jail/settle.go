@@ -34,7 +34,7 @@ func checkCwdInside(pid int, mountinfo string) error {
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
 // mounted there by itself without a size, and attaches the jail's views.
 func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
-	paths := uncapped(mountinfo)
+	paths := loose(mountinfo)
 	if len(paths) == 0 && len(st.Views) == 0 {
 		return nil
 	}
@@ -56,24 +56,36 @@ func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
 // cgroupFolder is where a jail sees its control groups.
 const cgroupFolder = "/sys/fs/cgroup"
 
-// uncapped finds, in mountinfo, each tmpfs that a delegate mounts by itself and
-// that can be written to: the one that holds the control groups of version 1,
-// which is the jail's own in its user namespace, and masks. crun puts masks
-// below a read-only path ("/proc/sys/dev") before it binds that path onto
-// itself, and the copies of the masks are writable; their size of 0 means
-// unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
+// loose finds, in mountinfo, what a delegate mounts by itself and mounts too
+// loosely. Each tmpfs that can be written to: the one that holds the control
+// groups of version 1, which is the jail's own in its user namespace, and masks.
+// crun puts masks below a read-only path ("/proc/sys/dev") before it binds that
+// path onto itself, and the copies of the masks are writable; their size of 0
+// means unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
 // written there. Masks that are a node or a view on a tmpfs of ours are no root
-// of one.
-func uncapped(mountinfo string) []string {
+// of one. And read-only paths of /proc that have lost /proc's own flags, as crun
+// 1.8 binds them.
+func loose(mountinfo string) []string {
 	var out []string
 	for _, line := range strings.Split(mountinfo, "\n") {
 		f := strings.Fields(line)
-		if len(f) < 10 || !strings.Contains(line, " - tmpfs ") {
+		if len(f) < 10 || slices.Contains(out, f[4]) {
 			continue
 		}
-		mask := f[3] == "/" && strings.HasPrefix(f[4], "/proc/") && !slices.Contains(strings.Split(f[5], ","), "ro")
-		if (f[4] == cgroupFolder || mask) && !slices.Contains(out, f[4]) {
-			out = append(out, f[4])
+		below := strings.HasPrefix(f[4], "/proc/")
+		options := strings.Split(f[5], ",")
+		switch {
+		case strings.Contains(line, " - tmpfs "):
+			if f[4] == cgroupFolder || below && f[3] == "/" && !slices.Contains(options, "ro") {
+				out = append(out, f[4])
+			}
+		case strings.Contains(line, " - proc ") && below:
+			for _, o := range []string{"nosuid", "nodev", "noexec", "ro"} {
+				if !slices.Contains(options, o) {
+					out = append(out, f[4])
+					break
+				}
+			}
 		}
 	}
 	return out

@@ -41,8 +41,10 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	callers := map[string]string{"agentjail": under}
-	if path, version := delegateInUse(t); strings.HasPrefix(version, "runc ") {
-		callers[version] = path
+	inUse, version := delegateInUse(t)
+	runc := strings.HasPrefix(version, "runc ")
+	if runc {
+		callers[version] = inUse
 	}
 	for name, path := range callers {
 		t.Run(name, func(t *testing.T) {
@@ -75,17 +77,20 @@ func TestStatus(t *testing.T) {
 				{0, "state ID"},
 				{1, "state OTHER"},
 				{1, "kill OTHER"},
-				{1, "kill ID NOSUCH"},
 				{1, "pause OTHER"},
 				{1, "resume OTHER"},
 				{1, "update --pids-limit 9 OTHER"},
+				{1, "exec"},
+				{1, "kill ID NOSUCH"},
 				{1, "ps OTHER"},
 				{1, "delete ID"},
 				{1, "delete OTHER"},
 				{0, "delete --force OTHER"},
 				{0, "delete --force ID"},
-				{1, "exec"},
 			} {
+				if (strings.HasPrefix(x.args, "kill ID") || strings.HasPrefix(x.args, "ps")) && !runc {
+					continue // the delegate answers: crun takes any word for a signal, and has a status of its own for ps
+				}
 				if x.args == "exec" && name != "agentjail" {
 					continue // runc prints its help for it, and 1.5 has another status
 				}
