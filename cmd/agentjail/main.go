@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/passthrough"
+	"agentjail.dev/runtime/verbs"
 )
 
 func main() {
@@ -26,7 +27,7 @@ func main() {
 	if err := jail.CloseInherited(); err != nil {
 		fatal(fmt.Errorf("closing inherited files: %w", err))
 	}
-	if err := newApp().Run(os.Args); err != nil {
+	if err := newApp().Run(verbs.Reorder(os.Args)); err != nil {
 		var ee *jail.ExitError
 		if errors.As(err, &ee) {
 			os.Exit(ee.Code)

@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,30 +29,28 @@ func (w *Way) List(format string, quiet bool) error {
 	if code != 0 {
 		return &ExitError{code}
 	}
-	var items []map[string]any
-	dec := json.NewDecoder(bytes.NewReader(out))
-	dec.UseNumber()
-	if err := dec.Decode(&items); err != nil {
+	var items []*object
+	if err := json.Unmarshal(out, &items); err != nil {
 		return fmt.Errorf("reading the delegate's list: %w", err)
 	}
 	for _, it := range items {
-		id, _ := it["id"].(string)
-		j, err := w.find(id)
+		j, err := w.find(it.text("id"))
 		if err != nil || j == nil {
 			continue
 		}
-		it["bundle"] = j.Bundle
+		it.set("bundle", j.Bundle)
 		if !j.OwnTime || !j.InitAlive() {
 			continue
 		}
 		if s, err := w.askState(d, j); err == nil {
-			it["status"], it["pid"] = s["status"], s["pid"]
+			it.put("status", s.values["status"])
+			it.put("pid", s.values["pid"])
 		}
 	}
 	switch {
 	case quiet:
 		for _, it := range items {
-			fmt.Fprintln(w.out(), it["id"])
+			fmt.Fprintln(w.out(), it.text("id"))
 		}
 		return nil
 	case format == "json":
@@ -62,17 +59,17 @@ func (w *Way) List(format string, quiet bool) error {
 	t := tabwriter.NewWriter(w.out(), 12, 1, 3, ' ', 0)
 	fmt.Fprint(t, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER\n")
 	for _, it := range items {
-		created := fmt.Sprint(it["created"])
+		created := it.text("created")
 		if c, err := time.Parse(time.RFC3339Nano, created); err == nil {
 			created = c.Format(time.RFC3339Nano)
 		}
-		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it["id"], it["pid"], it["status"], it["bundle"], created, it["owner"])
+		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"), it.text("bundle"), created, it.text("owner"))
 	}
 	return t.Flush()
 }
 
 // askState is the delegate's state of a jail.
-func (w *Way) askState(d *delegate.Runtime, j *state.Brief) (map[string]any, error) {
+func (w *Way) askState(d *delegate.Runtime, j *state.Brief) (*object, error) {
 	t, err := w.inTime(j)
 	if err != nil {
 		return nil, err
@@ -84,10 +81,8 @@ func (w *Way) askState(d *delegate.Runtime, j *state.Brief) (map[string]any, err
 	if code != 0 {
 		return nil, &ExitError{code}
 	}
-	var s map[string]any
-	dec := json.NewDecoder(bytes.NewReader(out))
-	dec.UseNumber()
-	if err := dec.Decode(&s); err != nil {
+	s := new(object)
+	if err := json.Unmarshal(out, s); err != nil {
 		return nil, fmt.Errorf("reading the delegate's state: %w", err)
 	}
 	return s, nil

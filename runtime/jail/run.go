@@ -107,7 +107,12 @@ type terminal struct {
 // newTerminal listens for the terminal that the delegate makes; its path is for
 // --console-socket (runc docs/terminals.md).
 func newTerminal(dir string) (*terminal, error) {
-	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+	// All can be redirected while there still is a terminal (tty(4)).
+	if tty, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0); err == nil {
+		files = append(files, tty) // stays open: the console is this file
+	}
+	for _, f := range files {
 		if c, err := console.ConsoleFromFile(f); err == nil {
 			t := &terminal{ours: c, path: filepath.Join(dir, "tty.sock"), copied: make(chan struct{})}
 			if t.socket, err = net.ListenUnix("unix", &net.UnixAddr{Name: t.path, Net: "unix"}); err != nil {
@@ -116,7 +121,7 @@ func newTerminal(dir string) (*terminal, error) {
 			return t, nil
 		}
 	}
-	return nil, errors.New("process.terminal is set, but none of our standard files is a terminal")
+	return nil, errors.New("process.terminal is set, but there is no terminal")
 }
 
 // receive takes the terminal and starts copying.

@@ -24,9 +24,9 @@ func (w *Way) State(id string) error {
 	if err != nil {
 		return err
 	}
-	s["bundle"] = j.Bundle
-	if _, has := s["rootfs"]; has && j.EngineRoot != "" {
-		s["rootfs"] = j.EngineRoot
+	s.set("bundle", j.Bundle)
+	if _, has := s.values["rootfs"]; has && j.EngineRoot != "" {
+		s.set("rootfs", j.EngineRoot)
 	}
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/harden"
@@ -127,7 +128,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	var p specs.Process
 	if o.ProcessFile != "" {
-		data, err := bundle.ReadFile(o.ProcessFile, bundle.MaxConfig)
+		data, err := readGiven(o.ProcessFile)
 		if err != nil {
 			return err
 		}
@@ -274,6 +275,21 @@ func (w *Way) resize(j *state.Jail, r *specs.LinuxResources) error {
 	return nil
 }
 
+// readGiven reads a file that the caller named, which may be a pipe: shells make
+// /dev/fd/N of a command's output.
+func readGiven(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, bundle.MaxConfig+1))
+	if err == nil && len(data) > bundle.MaxConfig {
+		err = fmt.Errorf("%s has more than %d bytes", path, bundle.MaxConfig)
+	}
+	return data, err
+}
+
 // ReadResources reads limits in the form of `update --resources`; "-" is
 // standard input.
 func (w *Way) ReadResources(path string) (*specs.LinuxResources, error) {
@@ -282,7 +298,7 @@ func (w *Way) ReadResources(path string) (*specs.LinuxResources, error) {
 	if path == "-" {
 		data, err = io.ReadAll(io.LimitReader(w.stdio()[0], bundle.MaxConfig))
 	} else {
-		data, err = bundle.ReadFile(path, bundle.MaxConfig)
+		data, err = readGiven(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)

@@ -136,11 +136,20 @@ func (c *Caller) Way() (*jail.Way, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The delegate is not run in the caller's folder.
+	root, err := absolute(g.String("root"))
+	if err != nil {
+		return nil, err
+	}
+	log, err := absolute(c.logPath)
+	if err != nil {
+		return nil, err
+	}
 	w := &jail.Way{
 		Store:  store,
 		Policy: pol,
 		Globals: jail.Globals{
-			Root: g.String("root"), Log: c.logPath, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
+			Root: root, Log: log, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
 			SystemdCgroup: g.Bool("systemd-cgroup"), Rootless: g.String("rootless"),
 		},
 		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
@@ -197,4 +206,24 @@ func (c *Caller) status(err error) int {
 	}
 	c.Fail(err)
 	return 1
+}
+
+// absolute is a path from the caller's folder; "" stays.
+func absolute(path string) (string, error) {
+	if path == "" || filepath.IsAbs(path) {
+		return path, nil
+	}
+	return filepath.Abs(path)
+}
+
+// paths are options that are paths, by the folder of the caller.
+func (c *Call) paths(names ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, n := range names {
+		var err error
+		if out[n], err = absolute(c.String(n)); err != nil {
+			return nil, fmt.Errorf("--%s: %w", n, err)
+		}
+	}
+	return out, nil
 }

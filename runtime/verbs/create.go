@@ -29,9 +29,13 @@ func create(name, usage string, run bool) Verb {
 			return err
 		}
 		c.notGranted("", "no-pivot", "no-new-keyring", "preserve-fds", "keep")
+		at, err := c.paths("bundle", "pid-file", "console-socket", "pidfd-socket")
+		if err != nil {
+			return err
+		}
 		return w.Create(c.Ctx, jail.CreateOptions{
-			ID: id, Bundle: c.String("bundle"), Run: run, Detach: c.Bool("detach"),
-			PidFile: c.String("pid-file"), ConsoleSocket: c.String("console-socket"), PidfdSocket: c.String("pidfd-socket"),
+			ID: id, Bundle: at["bundle"], Run: run, Detach: c.Bool("detach"),
+			PidFile: at["pid-file"], ConsoleSocket: at["console-socket"], PidfdSocket: at["pidfd-socket"],
 		})
 	}}
 }

@@ -13,7 +13,7 @@ import (
 
 func exec() Verb {
 	return Verb{
-		Name: "exec", Usage: "run a further process in a jail, hardened like the first", Args: "CONTAINER [COMMAND [ARG...]]",
+		Name: "exec", Foreign: true, Usage: "run a further process in a jail, hardened like the first", Args: "CONTAINER [COMMAND [ARG...]]",
 		Flags: []Flag{
 			{Name: "process", Short: "p", Usage: "the process as JSON, from `FILE`"},
 			{Name: "detach", Short: "d", Kind: Switch, Usage: "do not wait for its end"},
@@ -57,9 +57,13 @@ func runExec(c *Call) error {
 		return err
 	}
 	c.notGranted("exec ", "process-label", "apparmor", "cap", "preserve-fds")
+	at, err := c.paths("process", "pid-file", "console-socket", "pidfd-socket")
+	if err != nil {
+		return err
+	}
 	o := jail.ExecOptions{
-		ID: c.Args[0], ProcessFile: c.String("process"), Detach: c.Bool("detach"), PidFile: c.String("pid-file"),
-		ConsoleSocket: c.String("console-socket"), PidfdSocket: c.String("pidfd-socket"), Cgroup: c.String("cgroup"),
+		ID: c.Args[0], ProcessFile: at["process"], Detach: c.Bool("detach"), PidFile: at["pid-file"],
+		ConsoleSocket: at["console-socket"], PidfdSocket: at["pidfd-socket"], Cgroup: c.String("cgroup"),
 		IgnorePaused: c.Bool("ignore-paused"),
 	}
 	if o.ProcessFile == "" {

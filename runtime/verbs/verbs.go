@@ -46,6 +46,8 @@ type Verb struct {
 	Flags       []Flag
 	// Raw says that no option is looked at.
 	Raw bool
+	// Foreign says that what follows the container's id is not for us.
+	Foreign bool
 	// Run does it. An *jail.ExitError is the delegate's own failure, of which it
 	// has told itself.
 	Run func(*Call) error
@@ -150,7 +152,7 @@ func (c *Call) notGranted(prefix string, names ...string) {
 // pass is a verb that the delegate answers. Flags are parsed, so that an unknown
 // one is refused here, and handed on.
 func pass(name, usage, args string, flags ...Flag) Verb {
-	return Verb{Name: name, Usage: usage, Args: args, Flags: flags, Run: func(c *Call) error {
+	return Verb{Name: name, Usage: usage, Args: args, Flags: flags, Foreign: name == "ps", Run: func(c *Call) error {
 		if name != "list" && len(c.Args) == 0 {
 			return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", name, name)
 		}

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -130,4 +132,84 @@ func exitCode(t *testing.T, err error) int {
 		t.Fatal(err)
 	}
 	return ended.ExitCode()
+}
+
+// TestCallersFolder: names of files are meant from the caller's folder, and options can stand behind the id, as with runc.
+func TestCallersFolder(t *testing.T) {
+	needAgentjail(t)
+	t.Parallel()
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.NewBundle(t, docker.Dir)
+	c := engine.Caller{Path: under, Args: []string{"--debug", "--root", "state", "--log", "log"}}
+	id := b.ID()
+	b.Spec.Process.Args = []string{"sleep", "3600"}
+	b.Write(t)
+	call := func(args ...string) string {
+		t.Helper()
+		cmd := b.Command(context.Background(), c, args...) // also after the test
+		cmd.Dir = b.Dir
+		out, err := os.CreateTemp(b.Dir, "out-") // no pipe: the container keeps it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		cmd.Stdout, cmd.Stderr = out, out
+		err = cmd.Run()
+		said := content(t, out.Name())
+		if err != nil {
+			t.Fatalf("%v: %v %s", args, err, said)
+		}
+		return said
+	}
+	t.Cleanup(func() { call("delete", id, "--force") })
+	call("run", id, "--detach", "--pid-file", "pid")
+	if pid := content(t, filepath.Join(b.Dir, "pid")); !strings.Contains(call("state", id), `"pid": `+pid) {
+		t.Errorf("the pid file says %s: %s", pid, call("state", id))
+	}
+	call("exec", "--detach", "--pid-file", "exec-pid", id, "sleep", "1")
+	if content(t, filepath.Join(b.Dir, "exec-pid")) == "" {
+		t.Error("exec left no pid")
+	}
+	if _, err := os.Stat(filepath.Join(b.Dir, "state", id)); err != nil {
+		t.Errorf("the delegate's state: %v", err)
+	}
+	_, version := delegateInUse(t)
+	first := `[{"id":` // crun's list
+	if strings.HasPrefix(version, "runc ") {
+		first = `[{"ociVersion":`
+	}
+	if log := content(t, filepath.Join(b.Dir, "log")); strings.HasPrefix(version, "runc ") && strings.Count(log, "level=debug") == 0 {
+		t.Errorf("nothing of the delegate's in the log: %s", log)
+	}
+	call("update", id, "--pids-limit", "33")
+	found := false
+	for line := range strings.Lines(content(t, "/proc/"+content(t, filepath.Join(b.Dir, "pid"))+"/cgroup")) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		limit, err := os.ReadFile("/sys/fs/cgroup/" + f[1] + f[2] + "/pids.max")
+		found = found || err == nil && string(limit) == "33\n"
+	}
+	if !found {
+		t.Error("the limit is not 33")
+	}
+	if list := call("list", "--format", "json"); !strings.HasPrefix(list, first) {
+		t.Errorf("list's keys are in an order of their own: %s", list)
+	}
+	// A process that comes from a command, by a pipe.
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := w.WriteString(`{"args": ["sh", "-c", "exit 7"], "cwd": "/", "env": ["PATH=/bin"]}`); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	cmd := b.Command(t.Context(), c, "exec", "--process", "/dev/fd/3", id)
+	cmd.Dir, cmd.ExtraFiles = b.Dir, []*os.File{r}
+	if err := cmd.Run(); exitCode(t, err) != 7 {
+		t.Errorf("a process from a pipe: %v", err)
+	}
 }
