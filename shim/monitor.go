@@ -55,23 +55,30 @@ func (monitor) Wait(_ *exec.Cmd, ended chan runc.Exit) (int, error) {
 	return e.Status, nil
 }
 
-// perform runs a command line. A panic is a command that failed: this process
-// serves other containers too.
-func perform(args []string, stdio [3]*os.File) (status int) {
-	name := parseName(args[0])
-	c := &verbs.Caller{Profile: name.profile, Stdio: stdio}
+// perform runs a command line.
+func perform(args []string, stdio [3]*os.File) int {
+	n := parseName(args[0])
+	rest := args[1:]
+	if n.policy != "" {
+		rest = append([]string{"--config", n.policy}, rest...)
+	}
+	return guarded(strings.Join(args, " "), stdio[2], func() int {
+		c := &verbs.Caller{Profile: n.profile, Stdio: stdio}
+		return c.Do(context.Background(), rest)
+	})
+}
+
+// guarded makes a panic a command that failed: this process serves other
+// containers too.
+func guarded(what string, stderr *os.File, f func() int) (status int) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.L.Errorf("panic in %q: %v\n%s", args, p, debug.Stack())
-			c.Fail(fmt.Errorf("internal error: %v", p))
+			log.L.Errorf("panic in %q: %v\n%s", what, p, debug.Stack())
+			fmt.Fprintf(stderr, "%s: internal error: %v\n", verbs.Program, p)
 			status = 2
 		}
 	}()
-	rest := args[1:]
-	if name.policy != "" {
-		rest = append([]string{"--config", name.policy}, rest...)
-	}
-	return c.Do(context.Background(), rest)
+	return f()
 }
 
 // stdio are the standard files of a command, as os/exec would make them.

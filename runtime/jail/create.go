@@ -109,7 +109,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 		return err
 	}
 	crash.Point("create.claimed")
-	if err := w.create(ctx, o, j, d, caps); err != nil {
+	if err := caught(func() error { return w.create(ctx, o, j, d, caps) }); err != nil {
 		var ended *ExitError
 		if o.Run && errors.As(err, &ended) && j.Started {
 			return err // it ran, and was cleaned up after

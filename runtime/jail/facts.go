@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,7 +294,18 @@ func onHostThread(f func() error) error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		done <- f()
+		done <- caught(f)
 	}()
 	return <-done
+}
+
+// caught makes a panic an error, so that what was made so far is undone, and a
+// process that serves other jails goes on.
+func caught(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v; %s", p, debug.Stack())
+		}
+	}()
+	return f()
 }

@@ -139,7 +139,7 @@ func inMountNS(pid int, f func() error) error {
 			done <- fmt.Errorf("entering the jail's mount namespace: %w", err)
 			return
 		}
-		done <- f()
+		done <- caught(f)
 	}()
 	return <-done
 }

@@ -42,6 +42,8 @@ func baseDir() string { return "/var/tmp" }
 type Options struct {
 	// Runtimes are registered with dockerd, by the name that docker run --runtime takes.
 	Runtimes map[string]Runtime
+	// Shims are folders that containerd searches for shims, before all others.
+	Shims []string
 	// LiveRestore keeps containers running while dockerd is away (dockerd(8)).
 	LiveRestore bool
 	// Log gets a line about each thing that had to be done differently than asked; nil discards them.
@@ -50,8 +52,11 @@ type Options struct {
 
 // A Runtime is an entry of dockerd's table of runtimes.
 type Runtime struct {
-	Path string   `json:"path"`                  // absolute
+	Path string   `json:"path,omitempty"`        // absolute
 	Args []string `json:"runtimeArgs,omitempty"` // put before those of containerd
+	// Type names a shim instead, and Options are what it is sent (Docker 24).
+	Type    string         `json:"runtimeType,omitempty"`
+	Options map[string]any `json:"options,omitempty"`
 }
 
 // An Engine is a running dockerd with its containerd.
@@ -99,7 +104,7 @@ func Start(opts Options) (*Engine, error) {
 		return nil, err
 	}
 	sweepStale()
-	e := &Engine{opts: opts, cli: cli}
+	e := &Engine{opts: opts, cli: cli, search: opts.Shims}
 	if err := e.makeDir(); err != nil {
 		return nil, err
 	}
