@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// composeFile has two services in jails: one with a folder and a volume, and one that comes after it.
+const composeFile = `services:
+  agent:
+    image: %[1]s
+    runtime: %[2]s
+    command: sh -c "echo agent is here > /work/said; echo kept > /kept/file; echo agent is up; exec sleep 3600"
+    stop_grace_period: 0s
+    volumes:
+      - ./work:/work
+      - kept:/kept
+  helper:
+    image: %[1]s
+    runtime: %[2]s
+    command: sh -c "echo helper is up; exec sleep 3600"
+    stop_grace_period: 0s
+    depends_on: [agent]
+    privileged: true
+    volumes:
+      - kept:/kept:ro
+volumes:
+  kept: {}
+`
+
+// TestCompose: a file with two services works as it is, with runtime: agentjail in it.
+func TestCompose(t *testing.T) {
+	d := d(t)
+	dir := folder(t, 1000)
+	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	chown(t, filepath.Join(dir, "work"), 1000)
+	put(t, filepath.Join(dir, "docker-compose.yml"), fmt.Sprintf(composeFile, engine.Busybox, engine.Name), 0o644, 1000)
+	program := composeProgram(t, d)
+	project := fmt.Sprintf("compose%d", os.Getpid())
+	compose := func(args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		defer cancel()
+		all := append(append([]string{}, program[1:]...), append([]string{"-p", project, "-f", filepath.Join(dir, "docker-compose.yml")}, args...)...)
+		cmd := exec.CommandContext(ctx, program[0], all...)
+		cmd.Env, cmd.Dir = d.Command(ctx).Env, dir
+		var out, said bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &said
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v: %v\n%s%s", args, err, out.String(), said.String())
+		}
+		return strings.TrimSpace(out.String())
+	}
+	down := func() { compose("down", "-v", "-t", "0") }
+	t.Cleanup(down)
+	compose("up", "-d")
+	d.Eventually("what the agent writes", func() bool {
+		return strings.TrimSpace(content(t, filepath.Join(dir, "work", "said"))) == "agent is here" && strings.Contains(compose("logs", "--no-color"), "agent is up")
+	})
+	who, _ := owner(t, filepath.Join(dir, "work", "said"))
+	eq(t, "owner of what the agent makes", who, "1000:1000")
+	eq(t, "the volume in the other service", compose("exec", "-T", "helper", "cat", "/kept/file"), "kept")
+	has(t, "logs", compose("logs", "--no-color"), "helper is up")
+	for _, service := range []string{"agent", "helper"} {
+		jailed(t, service, decode[engine.Who](d, compose("exec", "-T", service, "probe", "identity")))
+		id := compose("ps", "-q", service)
+		sealed(t, service, probeIn[links](d, nil, id, "interfaces"))
+	}
+	compose("restart", "-t", "0", "helper")
+	eq(t, "after a restart", compose("exec", "-T", "helper", "echo", "here"), "here")
+	down()
+	for _, what := range []string{"ps -aq", "volume ls -q", "network ls -q"} {
+		if left := d.Must(append(strings.Fields(what), "--filter", "label=com.docker.compose.project="+project)...); left != "" {
+			t.Errorf("docker %s: %s is left", what, left)
+		}
+	}
+}
+
+// composeProgram is docker-compose, or docker's plugin of that name.
+func composeProgram(t *testing.T, d *engine.T) []string {
+	t.Helper()
+	if path, err := exec.LookPath("docker-compose"); err == nil {
+		return []string{path}
+	}
+	if d.Docker("compose", "version").Code == 0 {
+		return []string{d.Command(context.Background()).Path, "compose"}
+	}
+	t.Skip("neither docker-compose nor docker compose is on this machine (hack/deps.sh installs it)")
+	return nil
+}
