@@ -17,9 +17,10 @@ out=${1:?usage: root.sh DIR}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 suite=trixie
 # The engines, in Debian 13's versions: Docker 26, containerd 1.7, runc 1.1, crun, podman 5.
-engines=(docker.io docker-cli containerd runc crun podman netavark aardvark-dns uidmap)
+engines=(docker.io docker-cli docker-compose containerd containernetworking-plugins runc crun podman netavark aardvark-dns uidmap slirp4netns passt fuse-overlayfs)
 # What they and the tests call. procps: docker top runs the host's ps.
-tools=(apparmor iproute2 iptables nftables kmod busybox-static python3-minimal git procps strace socat)
+# systemd, which is not this machine's init, is there to make control groups (the systemd driver).
+tools=(systemd dbus apparmor iproute2 iptables nftables kmod busybox-static python3-minimal git procps strace socat)
 # The policy is refpolicy's, with its container module.
 selinux=(selinux-policy-default selinux-utils policycoreutils libsepol2)
 kernel=(linux-image-cloud-amd64)
