@@ -23,6 +23,8 @@ type step struct {
 	// pkg is a package of this module, relative to its root. Its tests are compiled here and run there.
 	pkg  string
 	args []string // further arguments of the test binary
+	// under is a program of the guest that calls the test binary, "" for none.
+	under string
 	// only names the tests that are run, where not all are; left says why the others are not.
 	only []string
 	left string
@@ -48,6 +50,14 @@ var suites = []suite{
 		name: "inside", what: "what only a kernel with this security module and control groups version 2 can show",
 		lsms:  []string{"apparmor", "selinux"},
 		steps: []step{tests("hack/vm/inside", 20*time.Minute)},
+	},
+	{
+		name: "systemd", what: "control groups that systemd makes",
+		lsms: []string{"apparmor"},
+		steps: []step{{
+			name: "systemd", pkg: "hack/vm/inside", limit: 8 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
+			left: "they ask about other things, and run in the suite inside",
+		}},
 	},
 	{
 		name: "e2e", what: "the end-to-end tests on Docker 26",

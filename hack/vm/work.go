@@ -19,6 +19,8 @@ var (
 	guestInit []byte
 	//go:embed guest/docker-up
 	guestDockerUp []byte
+	//go:embed guest/under-systemd
+	guestUnderSystemd []byte
 	//go:embed guest/go
 	guestGo []byte
 )
@@ -31,7 +33,7 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
-	for name, text := range map[string][]byte{"init": guestInit, "bin/docker-up": guestDockerUp, "bin/go": guestGo} {
+	for name, text := range map[string][]byte{"init": guestInit, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/go": guestGo} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			return err
 		}
@@ -64,7 +66,7 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 			}
 			// A minute less than the step: Go then says where everything hangs, which the step's end would not.
 			limit := s.limit - s.limit/8
-			script = fmt.Sprintf("cd /work/src/%s && exec /work/%s -test.v -test.timeout=%v %s", s.pkg, bin, limit, quote(s.args))
+			script = fmt.Sprintf("cd /work/src/%s && exec %s /work/%s -test.v -test.timeout=%v %s", s.pkg, s.under, bin, limit, quote(s.args))
 		}
 		if err := os.WriteFile(filepath.Join(dir, "steps", s.name), []byte(script+"\n"), 0o644); err != nil {
 			return err

@@ -33,7 +33,7 @@ func disk(t testing.TB, path string) string {
 }
 
 // runtimes are the ways to jail: over runc and over crun.
-var runtimes = []string{"agentjail", "agentjail-crun"}
+var runtimes = []string{"agentjail-runc", "agentjail-crun"}
 
 // each runs a test over each delegate.
 func each(t *testing.T, test func(t *testing.T, runtime string)) {

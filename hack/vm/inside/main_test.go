@@ -110,6 +110,9 @@ func run(t testing.TB, args ...string) result {
 	return r
 }
 
+// command prepares a daemon: of a step's control group, with which it ends at the latest.
+func command(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) }
+
 // must is run for what has to succeed, and returns the standard output.
 func must(t testing.TB, args ...string) string {
 	t.Helper()

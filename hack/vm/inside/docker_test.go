@@ -1,0 +1,188 @@
+package inside
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shims are Docker's ways to the shim: by its name, without any registration; and as a runtime of daemon.json whose
+// options name a profile.
+var shims = []string{"io.containerd.agentjail.v2", "agentjail-shim"}
+
+// facts prints what only a jail has, a line each.
+const facts = "grep -c '^Cap.*0000000000000000$' /proc/self/status; grep -e NoNewPrivs -e '^Seccomp:' /proc/self/status | tr -d '\\t'; " +
+	interfaces + "; tr -s ' ' </proc/self/uid_map | cut -d' ' -f2,4; cat /proc/self/attr/current 2>/dev/null"
+
+// isJail compares the facts with a jail's.
+func isJail(t testing.TB, what, got string) {
+	t.Helper()
+	want := []string{"5", "NoNewPrivs:1", "Seccomp:2", "lo", "0 65536", profile + " (enforce)"}
+	if lines := strings.Split(strings.TrimSpace(got), "\n"); strings.Join(lines, "|") != strings.Join(want, "|") {
+		t.Errorf("%s: got %q, want %q", what, lines, want)
+	}
+}
+
+// TestShim: docker run with the shim in containerd's place of its own, by either way, gives the same jail.
+func TestShim(t *testing.T) {
+	need(t, "apparmor")
+	for _, runtime := range shims {
+		t.Run(runtime, func(t *testing.T) {
+			isJail(t, "run", docker(t, "run", "--rm", "--runtime="+runtime, image, "sh", "-c", facts))
+			r := run(t, "docker", "run", "--rm", "--privileged", "--runtime="+runtime, image, "sh", "-c", facts+"; exit 7")
+			eq(t, "status", r.code, 7)
+			isJail(t, "run --privileged", r.out)
+			id := detached(t, "--runtime="+runtime, "-m", "64m")
+			isJail(t, "exec", docker(t, "exec", id, "sh", "-c", facts))
+			isJail(t, "exec --privileged", docker(t, "exec", "--privileged", id, "sh", "-c", facts))
+			g := group(t, id)
+			eq(t, "memory.max", read(t, filepath.Join(g, "memory.max")), "67108864")
+			docker(t, "update", "-m", "32m", "--memory-swap", "32m", id)
+			eq(t, "memory.max after update", read(t, filepath.Join(g, "memory.max")), "33554432")
+			if out := docker(t, "stats", "--no-stream", "--format", "{{.MemUsage}} {{.PIDs}}", id); !strings.HasSuffix(out, "/ 32MiB 1") {
+				t.Errorf("stats: %q", out)
+			}
+			if out := docker(t, "top", id); !strings.Contains(out, "sleep 3600") {
+				t.Errorf("top: %q", out)
+			}
+			docker(t, "pause", id)
+			docker(t, "unpause", id)
+			docker(t, "restart", "-t", "0", id)
+			isJail(t, "after restart", docker(t, "exec", id, "sh", "-c", facts))
+			pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
+			shim := parentOf(t, pid)
+			if exe, _ := os.Readlink("/proc/" + shim + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
+				t.Errorf("the jail's parent is %q", exe)
+			}
+			if r := run(t, "agentjail", "inspect", id); r.code != 0 || strings.Contains(r.out, "BROKEN") {
+				t.Errorf("inspect: %s", r)
+			}
+		})
+	}
+	// The profile of the registration's options is in force: its delegate is crun.
+	id := detached(t, "--runtime="+shims[1])
+	states, _ := filepath.Glob("/run/agentjail/jails/*" + id + "/state.json")
+	if len(states) != 1 || !strings.Contains(read(t, states[0]), "crun") {
+		t.Errorf("the profile that the options name is not in force: %v", states)
+	}
+}
+
+func parentOf(t testing.TB, pid string) string {
+	t.Helper()
+	for _, line := range strings.Split(read(t, "/proc/"+pid+"/status"), "\n") {
+		if p, ok := strings.CutPrefix(line, "PPid:"); ok {
+			return strings.TrimSpace(p)
+		}
+	}
+	t.Fatal("no parent")
+	return ""
+}
+
+// TestAnnotation: docker run --annotation (Docker 24) can tighten, and not loosen.
+func TestAnnotation(t *testing.T) {
+	need(t, "apparmor")
+	for annotation, want := range map[string]string{"dev.agentjail.limits.pids=77": "77", "dev.agentjail.limits.pids=100000": "1024"} {
+		id := detached(t, "--runtime=agentjail", "--annotation", annotation)
+		eq(t, annotation, read(t, filepath.Join(group(t, id), "pids.max")), want)
+	}
+}
+
+// TestImageStore: a second dockerd that keeps images in containerd (features.containerd-snapshotter), whose root file
+// systems lie elsewhere and are mounted by another program.
+func TestImageStore(t *testing.T) {
+	need(t, "apparmor")
+	dir := t.TempDir()
+	socket := "unix://" + dir + "/docker.sock"
+	config := filepath.Join(dir, "daemon.json")
+	text := `{"features":{"containerd-snapshotter":true},"runtimes":{"agentjail":{"path":"/usr/local/bin/agentjail"}},"exec-opts":["native.cgroupdriver=cgroupfs"]}`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := "/var/lib/docker-image-store"
+	daemon := start(t, "dockerd", "--config-file", config, "--host", socket, "--data-root", store, "--exec-root", dir+"/run",
+		"--pidfile", dir+"/pid", "--containerd", "/run/containerd/containerd.sock", "--containerd-namespace", "image-store",
+		"--bridge=none", "--iptables=false")
+	d := func(args ...string) string { t.Helper(); return docker(t, append([]string{"-H", socket}, args...)...) }
+	for end := time.Now().Add(commandWait); run(t, "docker", "-H", socket, "version").code != 0; {
+		if time.Now().After(end) {
+			t.Fatalf("the second dockerd does not answer: %s", read(t, daemon))
+		}
+		time.Sleep(200 * time.Millisecond) // between two polls
+	}
+	archive := filepath.Join(dir, "image.tar")
+	docker(t, "save", "-o", archive, image)
+	d("load", "-i", archive)
+	if out := d("info", "-f", "{{.DriverStatus}}"); !strings.Contains(out, "io.containerd.snapshotter.v1") {
+		t.Fatalf("this dockerd has no containerd image store: %s", out)
+	}
+	for _, runtime := range []string{"agentjail", shims[0]} {
+		isJail(t, runtime, d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", facts))
+		got := d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", "stat -c '%u %a' /etc/image-secret; echo more >>/etc/passwd && echo written; df -k / | tail -n 1 | tr -s ' ' | cut -d' ' -f2")
+		eq(t, runtime+": root", got, "0 600\nwritten\n1048576")
+	}
+	if out := d("run", "--rm", "--network=none", "--runtime=runc", image, "grep", "-c", "more", "/etc/passwd"); out != "0" {
+		t.Logf("%s", out)
+	}
+	if text := read(t, "/proc/self/mountinfo"); strings.Contains(text, store+"/rootfs/") {
+		t.Error("root file systems stay mounted")
+	}
+}
+
+// start starts a daemon, ends it with the test, and returns the path of its log.
+func start(t *testing.T, args ...string) (log string) {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "log-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := command(args...)
+	cmd.Stdout, cmd.Stderr = f, f
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		if err := cmd.Wait(); err != nil {
+			t.Logf("%s: %v", args[0], err)
+		}
+	})
+	return f.Name()
+}
+
+// TestSystemdDriver: where systemd makes the control groups, a jail's are a scope with policy's limits, through the
+// command line and through the shim, and nothing is left of it.
+func TestSystemdDriver(t *testing.T) {
+	if os.Getenv(vmEnv) == "" {
+		t.Skip("only in the virtual machine (make test-vm)")
+	}
+	if _, err := os.Stat("/run/systemd/system"); err != nil {
+		t.Skip("is run where systemd makes the control groups (guest/under-systemd)")
+	}
+	need(t, "apparmor")
+	for _, runtime := range append(runtimes, shims[0]) {
+		t.Run(runtime, func(t *testing.T) {
+			id := docker(t, "run", "-d", "--network=none", "--runtime="+runtime, "-m", "64m", "--pids-limit", "77", image, "sleep", "3600")
+			defer run(t, "docker", "rm", "-f", id)
+			scope := fmt.Sprintf("/sys/fs/cgroup/system.slice/docker-%s.scope", id)
+			g := group(t, id)
+			if g != scope && g != scope+"/container" { // crun makes the latter
+				t.Errorf("its group is %s", g)
+			}
+			eq(t, "memory.max", read(t, scope+"/memory.max"), "67108864")
+			eq(t, "pids.max", read(t, scope+"/pids.max"), "77")
+			eq(t, "memory.swap.max", read(t, g+"/memory.swap.max"), "0")
+			eq(t, "systemd knows it", must(t, "systemctl", "show", "-p", "ActiveState", "--value", "docker-"+id+".scope"), "active")
+			isJail(t, "exec", docker(t, "exec", id, "sh", "-c", facts))
+			docker(t, "update", "--pids-limit", "66", id)
+			eq(t, "pids.max after update", read(t, scope+"/pids.max"), "66")
+			docker(t, "rm", "-f", id)
+			if _, err := os.Stat(scope); err == nil {
+				t.Error("its group stays")
+			}
+		})
+	}
+}
