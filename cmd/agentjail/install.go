@@ -22,6 +22,7 @@ func installCommand() *cli.Command {
 		Name: "install", Usage: "register agentjail with an engine",
 		Subcommands: []*cli.Command{
 			dockerCommand("docker", "register with Docker", install.Docker, true),
+			containerdCommand("register with containerd, for Kubernetes", true),
 			podmanCommand("podman", "register with Podman", install.Podman, true),
 		},
 	}
@@ -32,6 +33,7 @@ func uninstallCommand() *cli.Command {
 		Name: "uninstall", Usage: "take agentjail out of an engine's configuration",
 		Subcommands: []*cli.Command{
 			dockerCommand("docker", "take out of Docker's configuration", install.UndoDocker, false),
+			containerdCommand("take out of containerd's configuration", false),
 			podmanCommand("podman", "take out of Podman's configuration", install.UndoPodman, false),
 		},
 	}

@@ -126,11 +126,14 @@ func startNode(binary string) (*node, error) {
 	}
 	c, err := engine.StartContainerd(engine.ContainerdOptions{
 		Binary: binary, CRI: true, Shims: []string{filepath.Dir(under)},
-		Config: func(c *engine.Containerd) string { return criConfig(c, shim, under, netName) },
+		Config: func(c *engine.Containerd) string { return criConfig(c, under, netName) },
 		Log:    func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := register(c, under, binary); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	n := &node{Containerd: c, cgroups: "/" + c.CgroupParent() + "/kubepods"}
 	fail := func(err error) (*node, error) { return nil, errors.Join(err, c.Close()) }
@@ -155,29 +158,44 @@ func startNode(binary string) (*node, error) {
 	return n, nil
 }
 
+// register has `agentjail install containerd` add the handlers that the tests use, and containerd read them.
+func register(c *engine.Containerd, agentjail, containerd string) error {
+	if containerd == "" {
+		containerd = "/usr/bin/containerd"
+	}
+	if err := c.Stop(); err != nil {
+		return err
+	}
+	args := []string{"install", "containerd", "--daemon-config", filepath.Join(c.Dir, "containerd.toml"), "--drop-in", filepath.Join(c.Dir, "conf.d/agentjail.toml"), "--program", containerd}
+	for _, says := range []string{": changed", ": nothing to change"} {
+		out, err := exec.Command(agentjail, args...).CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte(says)) {
+			return fmt.Errorf("agentjail %q says %q, not %q: %w", args, out, says, err)
+		}
+	}
+	return c.Start()
+}
+
 // criConfig is CRI's part of containerd's configuration. Every annotation of a pod reaches the bundles, which is the worst
 // that an administrator can configure.
-func criConfig(c *engine.Containerd, shim, byName, byNetName string) string {
+func criConfig(c *engine.Containerd, byName, byNetName string) string {
 	const cri = `plugins."io.containerd.grpc.v1.cri"`
 	conf := fmt.Sprintf("[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\n[%s.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = %q\n[%s.containerd]\ndefault_runtime_name = \"plain\"\n",
 		cri, pauseImage, cri, filepath.Join(c.Dir, "cni"), cri)
 	if err := writeCNI(c.Dir); err != nil {
 		panic(err)
 	}
-	for _, r := range []struct{ name, kind, path, key, value string }{
-		{"plain", "io.containerd.runc.v2", "", "BinaryName", "/usr/bin/runc"},
-		// As `agentjail install containerd` registers it.
-		{"agentjail", "io.containerd.runc.v2", shim, "BinaryName", byName},
-		{"agentjail-net", "io.containerd.runc.v2", shim, "BinaryName", byNetName},
+	for _, r := range []struct{ name, kind, key, value string }{
+		{"plain", "io.containerd.runc.v2", "BinaryName", "/usr/bin/runc"},
 		// The shim by its own name, which options of another kind reach.
-		{"shim", "io.containerd.agentjail.v2", "", "ConfigPath", ""},
-		{"shim-net", "io.containerd.agentjail.v2", "", "ConfigPath", "net"},
+		{"shim", "io.containerd.agentjail.v2", "ConfigPath", ""},
+		{"shim-net", "io.containerd.agentjail.v2", "ConfigPath", "net"},
 		// containerd's own shim.
-		{"byname", "io.containerd.runc.v2", "", "BinaryName", byName},
-		{"byname-net", "io.containerd.runc.v2", "", "BinaryName", byNetName},
+		{"byname", "io.containerd.runc.v2", "BinaryName", byName},
+		{"byname-net", "io.containerd.runc.v2", "BinaryName", byNetName},
 	} {
-		conf += fmt.Sprintf("[%s.containerd.runtimes.%s]\nruntime_type = %q\nruntime_path = %q\npod_annotations = [\"*\"]\ncontainer_annotations = [\"*\"]\nprivileged_without_host_devices = true\n[%s.containerd.runtimes.%s.options]\n%s = %q\n",
-			cri, r.name, r.kind, r.path, cri, r.name, r.key, r.value)
+		conf += fmt.Sprintf("[%s.containerd.runtimes.%s]\nruntime_type = %q\npod_annotations = [\"*\"]\ncontainer_annotations = [\"*\"]\nprivileged_without_host_devices = true\n[%s.containerd.runtimes.%s.options]\n%s = %q\n",
+			cri, r.name, r.kind, cri, r.name, r.key, r.value)
 	}
 	return conf
 }
