@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
@@ -195,6 +196,9 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return err
 	}
+	if d.Name == "crun" {
+		awaitProgram(j.InitPid, w.Store.Root)
+	}
 	args := append(append(w.Globals.Args(), "exec", "--process", file), preserve...)
 	if o.Detach {
 		args = append(args, "--detach")
@@ -217,6 +221,17 @@ func (w *Way) Exec(o ExecOptions) error {
 	done()
 	defer w.station("delegate exec")()
 	return exitError(d.RunInto(step[:], append(args, o.ID), t, !o.Detach))
+}
+
+// awaitProgram waits until a jail's first process has become its program. crun
+// enters the jail's user namespace first and the others from there, for which
+// it must have power over that process; nobody in a jail has any over the last
+// step.
+func awaitProgram(pid int, dir string) {
+	const most, pause = 5 * time.Second, time.Millisecond
+	for deadline := time.Now().Add(most); outside.Runs(pid, dir) && time.Now().Before(deadline); {
+		time.Sleep(pause)
+	}
 }
 
 // Update changes a running jail's limits, within policy.

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/engine"
 )
 
 func TestExec(t *testing.T) {
@@ -95,5 +98,27 @@ func TestExecIntoStopped(t *testing.T) {
 	d.Must("wait", id)
 	if r := d.Docker("exec", id, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "is not running") {
 		t.Errorf("exec into a stopped container: %s", r)
+	}
+}
+
+// TestExecAtOnce: an exec works as soon as the container counts as started, also while its first process is not yet its
+// program.
+func TestExecAtOnce(t *testing.T) {
+	needAgentjail(t)
+	t.Parallel()
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.NewBundle(t, docker.Dir)
+	c := engine.Caller{Path: under, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
+	b.Spec.Process.Args = []string{"sleep", "3600"}
+	for range 20 {
+		id := b.ID()
+		if got := status(t, b, c, "run", "--detach", "--bundle", b.Dir, id); got != 0 {
+			t.Fatal(got)
+		}
+		eq(t, "exec", status(t, b, c, "exec", id, "true"), 0)
+		eq(t, "delete", status(t, b, c, "delete", "--force", id), 0)
 	}
 }

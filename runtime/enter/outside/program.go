@@ -137,3 +137,19 @@ func keep(path, label string, src *os.File) error {
 	}
 	return nil
 }
+
+// Runs says whether a process is still the step, whose copies are in dir, and
+// has not become its program yet.
+func Runs(pid int, dir string) bool {
+	var exe, c unix.Stat_t
+	if unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &exe) != nil {
+		return false
+	}
+	copies, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
+	for _, path := range copies {
+		if unix.Lstat(path, &c) == nil && c.Dev == exe.Dev && c.Ino == exe.Ino {
+			return true
+		}
+	}
+	return false
+}
