@@ -1,6 +1,8 @@
 package shim
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -114,4 +116,28 @@ func FuzzNormalise(f *testing.F) {
 			t.Errorf("%q", o.BinaryName)
 		}
 	})
+}
+
+// The systemd driver is told by the control groups path; anything else, also what cannot be read, is not its.
+func TestSystemdPath(t *testing.T) {
+	dir := t.TempDir()
+	for config, want := range map[string]bool{
+		`{"linux": {"cgroupsPath": "system.slice:docker:0123"}}`: true,
+		`{"linux": {"cgroupsPath": ":docker:0123"}}`:             true,
+		`{"linux": {"cgroupsPath": "/default/x"}}`:               false,
+		`{"linux": {"cgroupsPath": "/a:b:c"}}`:                   false,
+		`{"linux": {"cgroupsPath": 1}}`:                          false,
+		`{}`:                                                     false,
+		``:                                                       false,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := systemdPath(dir); got != want {
+			t.Errorf("%s: %v", config, got)
+		}
+	}
+	if systemdPath(filepath.Join(dir, "none")) {
+		t.Error("no bundle is systemd's")
+	}
 }

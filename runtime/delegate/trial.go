@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
@@ -46,7 +47,7 @@ func (r *Runtime) try() error {
 
 func (r *Runtime) tryAt(dir string, program []byte) error {
 	sweepTrials()
-	id := fmt.Sprintf("%s%d", trialGroup, os.Getpid())
+	id := bundle.Unique(trialGroup)
 	root := filepath.Join(dir, "bundle", "rootfs")
 	for _, d := range []string{root, root + "/proc", root + "/dev"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

@@ -4,18 +4,20 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/internal/thread"
 )
 
 // A panic on any thread of a jail's making is an error.
 func TestCaught(t *testing.T) {
 	boom := func() error { var p *int; *p = 1; return nil }
-	for what, err := range map[string]error{"here": caught(boom), "on another thread": onHostThread(boom)} {
+	for what, err := range map[string]error{"here": thread.Caught(boom), "on another thread": onHostThread(boom), "on one of its own": thread.Own(boom)} {
 		if err == nil || !strings.Contains(err.Error(), "internal error: runtime error: invalid memory address") || !strings.Contains(err.Error(), "TestCaught") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	want := errors.New("x")
-	if err := caught(func() error { return want }); err != want {
+	if err := thread.Caught(func() error { return want }); err != want {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
@@ -109,7 +110,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 		return err
 	}
 	crash.Point("create.claimed")
-	if err := caught(func() error { return w.create(ctx, o, j, d, caps) }); err != nil {
+	if err := thread.Caught(func() error { return w.create(ctx, o, j, d, caps) }); err != nil {
 		var ended *ExitError
 		if o.Run && errors.As(err, &ended) && j.Started {
 			return err // it ran, and was cleaned up after

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
@@ -294,18 +294,7 @@ func onHostThread(f func() error) error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		done <- caught(f)
+		done <- thread.Caught(f)
 	}()
 	return <-done
-}
-
-// caught makes a panic an error, so that what was made so far is undone, and a
-// process that serves other jails goes on.
-func caught(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v; %s", p, debug.Stack())
-		}
-	}()
-	return f()
 }

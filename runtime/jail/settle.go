@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/stage"
 )
 
@@ -139,7 +140,7 @@ func inMountNS(pid int, f func() error) error {
 			done <- fmt.Errorf("entering the jail's mount namespace: %w", err)
 			return
 		}
-		done <- caught(f)
+		done <- thread.Caught(f)
 	}()
 	return <-done
 }

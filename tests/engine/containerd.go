@@ -269,7 +269,11 @@ type CT struct {
 // For gives the daemon to a test. When the test fails, the daemon's last log lines are printed with it.
 func (c *Containerd) For(t testing.TB) *CT {
 	t.Helper()
-	c.Engine.For(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("daemon log:\n%s", c.Logs(40))
+		}
+	})
 	return &CT{t, c}
 }
 

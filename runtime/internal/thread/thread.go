@@ -2,7 +2,9 @@
 package thread
 
 import (
+	"fmt"
 	"runtime"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,16 +17,27 @@ func Own(f func() error) error {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
-			done <- f()
+			done <- Caught(f)
 			return // locked: the thread ends
 		}
 		defer runtime.UnlockOSThread()
 		inner := make(chan error, 1)
 		go func() {
 			runtime.LockOSThread() // the main thread is held, so this is another
-			inner <- f()
+			inner <- Caught(f)
 		}()
 		done <- <-inner
 	}()
 	return <-done
+}
+
+// Caught makes a panic an error, so that what was made so far is undone, and a
+// process that serves other jails goes on.
+func Caught(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v; %s", p, debug.Stack())
+		}
+	}()
+	return f()
 }
