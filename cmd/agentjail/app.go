@@ -74,12 +74,20 @@ func runtimeCommands() []*cli.Command {
 						return cli.ShowSubcommandHelp(c)
 					}
 				}
+				if slices.Contains(looking, v.Name) {
+					if err := usersJails(); err != nil {
+						return err
+					}
+				}
 				return caller.Run(&v, &verbs.Call{Values: c, Args: args, Ctx: c.Context})
 			},
 		})
 	}
 	return out
 }
+
+// looking are runc's verbs that people call to look at containers.
+var looking = []string{"list", "ps", "state"}
 
 // flags makes the library's flags of ours.
 func flags(from []verbs.Flag) []cli.Flag {

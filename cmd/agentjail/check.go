@@ -21,6 +21,10 @@ func checkCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
+			// Without Podman the answer is about the caller as he is.
+			if _, err := whereUsersJailsAre(); err != nil {
+				return err
+			}
 			r := check.Run(check.Options{PolicyPath: c.String("config"), Profile: verbs.Profile(os.Args[0])})
 			var err error
 			if c.Bool("json") {

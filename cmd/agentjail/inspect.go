@@ -23,6 +23,9 @@ func inspectCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := usersJails(); err != nil {
+				return err
+			}
 			// Not the policy file: what the jail was made with is in its record,
 			// and a broken file must not keep anyone from looking.
 			store, err := state.Default()

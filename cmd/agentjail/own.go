@@ -22,6 +22,9 @@ func gcCommand() *cli.Command {
 		Name: "gc", Usage: "reclaim what a crash left",
 		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails.",
 		Action: func(c *cli.Context) error {
+			if err := usersJails(); err != nil {
+				return err
+			}
 			w, err := newWay(c)
 			if err != nil {
 				return err

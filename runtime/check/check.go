@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
 
@@ -105,6 +106,8 @@ type env struct {
 	doc    string // /usr/share/doc
 	cgroup string // /sys/fs/cgroup
 	store  state.Store
+	// user says that this is for a user's engine: in a user namespace of its own.
+	user bool
 
 	policy    policy.Policy // Default when it cannot be read
 	policyErr error
@@ -124,7 +127,7 @@ func newEnv(o Options) *env {
 	}
 	e := &env{
 		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot,
-		store: state.Store{Root: o.StateRoot}, host: host.Read(),
+		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: host.Read(),
 	}
 	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.Profile); e.policyErr != nil {
 		e.policy = policy.Default()
@@ -160,7 +163,11 @@ func runProbes(e *env, table []probe, patience time.Duration) *Report {
 
 func (p probe) result(e *env, patience time.Duration) Result {
 	done := make(chan answer, 1)
-	go func() { done <- p.run(e) }()
+	run := p.run
+	if user := ofUser[p.name]; user != nil && e.user {
+		run = user
+	}
+	go func() { done <- run(e) }()
 	var a answer
 	timer := time.NewTimer(patience)
 	defer timer.Stop()

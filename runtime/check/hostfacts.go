@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/rootless"
 )
 
 // policyFile is read already, by newEnv: what it says decides other probes.
@@ -36,6 +37,14 @@ func passthrough(e *env) answer {
 	return ok("all harden")
 }
 
+// owns refuses a folder that is not that of whose jails these are.
+func (e *env) owns(dir string, st *unix.Stat_t) error {
+	if e.user {
+		return rootless.Own(dir, st)
+	}
+	return policy.OwnedByRoot(dir, st)
+}
+
 // stateFolder says whether the jails' records can be written: with a file that
 // never gets a name (open(2), O_TMPFILE).
 func stateFolder(e *env) answer {
@@ -45,7 +54,7 @@ func stateFolder(e *env) answer {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fail("remove it", "%s is not a folder", dir)
 	case err == nil:
-		if err := policy.OwnedByRoot(dir, &st); err != nil {
+		if err := e.owns(dir, &st); err != nil {
 			return fail("as said", "%v", err)
 		}
 	case errors.Is(err, unix.ENOENT):
@@ -54,7 +63,7 @@ func stateFolder(e *env) answer {
 			return fail("mount a tmpfs at "+dir, "%s does not exist", dir)
 		}
 		if st.Mode&unix.S_ISVTX == 0 {
-			if err := policy.OwnedByRoot(dir, &st); err != nil {
+			if err := e.owns(dir, &st); err != nil {
 				return fail("as said", "%v", err)
 			}
 		}

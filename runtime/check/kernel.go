@@ -35,7 +35,7 @@ var privilegesNeeded = []struct {
 // root is root of its user namespace only (user_namespaces(7)).
 func privileges(*env) answer {
 	if os.Geteuid() != 0 {
-		return fail("run it as root", "uid %d is not root", os.Geteuid())
+		return fail("run it as root; for jails of your own, install podman and uidmap, and run it again", "uid %d is not root, and there is no podman to make a user namespace of its ids", os.Geteuid())
 	}
 	// The initial user namespace maps every id to itself.
 	m, err := os.ReadFile("/proc/self/uid_map")

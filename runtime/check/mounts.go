@@ -97,8 +97,12 @@ func cappedTmpfs(*env) answer {
 }
 
 // plainOverlay mounts an overlay as staging does.
-func plainOverlay(*env) answer {
-	err := inMounts(func(dir string) error { return overlay(dir, filepath.Join(dir, "low"), "metacopy=off") })
+func plainOverlay(e *env) answer {
+	opts := "metacopy=off"
+	if e.user {
+		opts += ",userxattr"
+	}
+	err := inMounts(func(dir string) error { return overlay(dir, filepath.Join(dir, "low"), opts) })
 	if err != nil {
 		return fail("load overlay (`modprobe overlay`)", "overlay: %v", err)
 	}

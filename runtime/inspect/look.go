@@ -3,6 +3,7 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"strconv"
@@ -78,7 +79,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 		{"network", func() error { return s.lookNetwork(p) }},
 		{"mounts", func() error { return s.lookMounts(p) }},
 		{"paths", func() error { return s.lookPaths(p, d) }},
-		{"control groups", func() error { return s.cgroup.look(first.cgroups) }},
+		{"control groups", func() error { return s.lookGroups(first, d.host.Rootless) }},
 		{"processes", func() error { return s.lookProcesses(first) }},
 		{"what is the host's", func() error { return s.lookHost(p, first) }},
 	} {
@@ -87,6 +88,26 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 		}
 	}
 	return s, nil
+}
+
+// lookGroups reads the jail's control groups. A rootless engine makes none that it
+// may not, and leaves the jail in its own.
+func (s *seen) lookGroups(first *process, rootless bool) error {
+	groups := first.cgroups
+	if rootless {
+		self, err := openProc(os.Getpid())
+		if err != nil {
+			return err
+		}
+		defer self.close()
+		own, err := readProcess(self)
+		if err != nil {
+			return err
+		}
+		groups = maps.Clone(groups)
+		maps.DeleteFunc(groups, func(controller, path string) bool { return path == "/" || path == own.cgroups[controller] })
+	}
+	return s.cgroup.look(groups)
 }
 
 func (s *seen) lookIDs(p *proc) error {

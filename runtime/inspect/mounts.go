@@ -142,7 +142,7 @@ func tmpfsSize(s string) (uint64, error) {
 func bindMounts(d *demands, s *seen) outcome {
 	const want = "nosuid and nodev, and owners mapped where writable"
 	var bad []string
-	mapped, readOnly, shm := 0, 0, 0
+	mapped, readOnly, shm, users := 0, 0, 0, 0
 	for _, m := range s.of(hostMount) {
 		if m.fs == "devtmpfs" {
 			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.point, m.root))
@@ -158,6 +158,8 @@ func bindMounts(d *demands, s *seen) outcome {
 			mapped++
 		case engineShm(m, uint64(d.jail.Policy.Tmpfs.Size)):
 			shm++
+		case d.host.Rootless:
+			users++
 		default:
 			bad = append(bad, fmt.Sprintf("%s (%s %s of the host) can be written as the host's own ids", m.point, m.fs, m.root))
 		}
@@ -175,6 +177,8 @@ func bindMounts(d *demands, s *seen) outcome {
 	switch {
 	case len(bad) > 0:
 		return brokenList(want, bad)
+	case users > 0:
+		return lacking(want, "%d writable with the ids that the user's engine gives the jail; nosuid, nodev", users)
 	case len(how) == 0:
 		return holds("nothing of the host's is mounted")
 	}
@@ -222,14 +226,16 @@ func ownGroup(s *seen, m *mount) bool {
 
 // kernelFiles: /proc, /sys and the like are the jail's own, and what steers the
 // kernel through them cannot be written.
-func kernelFiles(_ *demands, s *seen) outcome {
+func kernelFiles(d *demands, s *seen) outcome {
 	const want = "the jail's own, nosuid, nodev and noexec, and read-only but for /proc"
 	var bad []string
 	fs := map[string]bool{}
 	for _, m := range s.of(kernelMount) {
 		rule := kernelRules[m.fs]
 		fs[m.fs] = true
-		if s.hostDevs[m.dev] && (rule.part == nil || !rule.part(s, m)) {
+		// A user's engine may have left the jail in the groups of its own.
+		shared := d.host.Rootless && strings.HasPrefix(m.fs, "cgroup")
+		if s.hostDevs[m.dev] && !shared && (rule.part == nil || !rule.part(s, m)) {
 			bad = append(bad, fmt.Sprintf("%s is the host's %s%s", m.point, m.fs, part(m.root)))
 		}
 		for _, o := range rule.options {

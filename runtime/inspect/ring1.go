@@ -26,6 +26,9 @@ func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outco
 	if len(recorded) == 0 || !sameMap(have, recorded) {
 		return broken(want, "%s", text)
 	}
+	if d.host.Rootless {
+		return lacking("ids that are the jail's alone", "%s: of the user's own ids, which all of the user's jails share", text)
+	}
 	for _, m := range have {
 		switch {
 		case m.HostID == overflow && m.Size == 1:
@@ -67,7 +70,7 @@ func sameMap(a, b []specs.LinuxIDMapping) bool {
 }
 
 // idsInUse: the jail's processes have the jail's ids, and nobody else has.
-func idsInUse(_ *demands, s *seen) outcome {
+func idsInUse(d *demands, s *seen) outcome {
 	const want = "the jail's ids for its processes, and for nobody else's"
 	var bad []string
 	for _, p := range s.processes {
@@ -84,11 +87,16 @@ func idsInUse(_ *demands, s *seen) outcome {
 			}
 		}
 	}
-	for _, x := range s.strangers {
-		bad = append(bad, x+" outside the jail has its ids")
+	if !d.host.Rootless {
+		for _, x := range s.strangers {
+			bad = append(bad, x+" outside the jail has its ids")
+		}
 	}
 	if len(bad) > 0 {
 		return brokenList(want, bad)
+	}
+	if len(s.strangers) > 0 {
+		return lacking(want, "the user's own processes have some of them, such as %s", s.strangers[0])
 	}
 	return holds("by %s, and by nobody else", count(len(s.processes), "process"))
 }
@@ -245,6 +253,8 @@ func deviceRules(d *demands, s *seen) outcome {
 	const want = "the standard devices and those of policy"
 	list, ok := s.cgroup.files["devices.list"]
 	switch {
+	case d.host.Rootless && s.cgroup.programs <= 0 && !ok:
+		return lacking(want, "rules take a privilege on the machine: no other node is in the jail, and none can be made")
 	case s.cgroup.v2 && s.cgroup.programs > 0:
 		return holds("%s, whose rules cannot be read", count(s.cgroup.programs, "device program"))
 	case s.cgroup.v2 && s.cgroup.programs == 0:

@@ -174,7 +174,7 @@ func network(d *demands, s *seen) outcome {
 
 // membership: every process is in the groups that bound the first one, and
 // those are not the host's own.
-func membership(_ *demands, s *seen) outcome {
+func membership(d *demands, s *seen) outcome {
 	const want = "all processes in the jail's own groups"
 	controllers := limiting
 	if s.cgroup.v2 {
@@ -208,6 +208,9 @@ func membership(_ *demands, s *seen) outcome {
 		return brokenList(want, bad)
 	}
 	if dir == "" {
+		if d.host.Rootless {
+			return lacking(want, "the user was given none")
+		}
 		return lacking(want, "this host has no control groups")
 	}
 	note := ""

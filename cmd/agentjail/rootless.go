@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/rootless"
+)
+
+// podmans are where Podman is.
+var podmans = []string{"/usr/bin/podman", "/usr/local/bin/podman"}
+
+// whereUsersJailsAre runs an ordinary user's call again in the user namespace of
+// the user's own Podman (podman-unshare(1)): the user's jails are inside it, and
+// only from there can they be looked at. It returns true where this process is in
+// the right place, and false where there is no Podman.
+func whereUsersJailsAre() (bool, error) {
+	if os.Geteuid() == 0 || rootless.Inside() {
+		return true, nil
+	}
+	self, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		self, err = filepath.Abs(self)
+	}
+	if err != nil {
+		return false, fmt.Errorf("finding this program: %w", err)
+	}
+	for _, podman := range podmans {
+		if unix.Access(podman, unix.X_OK) != nil {
+			continue
+		}
+		args := append([]string{"podman", "unshare", "--", self}, os.Args[1:]...)
+		return false, fmt.Errorf("running %s unshare: %w", podman, syscall.Exec(podman, args, os.Environ()))
+	}
+	return false, nil
+}
+
+// usersJails is whereUsersJailsAre for calls that make no sense elsewhere.
+func usersJails() error {
+	there, err := whereUsersJailsAre()
+	if err == nil && !there {
+		err = fmt.Errorf("uid %d is not root, and there is no podman whose jails could be meant", os.Geteuid())
+	}
+	return err
+}

@@ -1,0 +1,87 @@
+package podman
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestRootlessLook: agentjail's own commands tell an ordinary user of the user's own jails.
+func TestRootlessLook(t *testing.T) {
+	p := user(t)
+	if !engine.UnderTestIsAgentjail() {
+		t.Skip("the runtime under test is not agentjail")
+	}
+	dir := shared(t, p, engine.RootlessUID)
+	id := start(p, "-v", dir+":/work", engine.Busybox, "sleep", "3600")
+	r := p.Run(nil, under, "inspect", "--json", id)
+	var seen struct {
+		Holds    bool
+		Findings []struct{ Name, Verdict, Seen string }
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &seen); err != nil || r.Code != 0 || !seen.Holds {
+		t.Fatalf("%v: %s", err, r)
+	}
+	holds := map[string]bool{}
+	for _, f := range seen.Findings {
+		holds[f.Name] = f.Verdict == "holds"
+	}
+	for _, wall := range []string{"namespaces", "namespace owner", "network", "root", "tmpfs", "rlimits", "capabilities", "no_new_privs", "masked paths", "read-only paths", "seccomp"} {
+		if !holds[wall] {
+			t.Errorf("%s does not hold: %s", wall, r.Stdout)
+		}
+	}
+	for _, wall := range []string{"user ids", "bind mounts"} {
+		if holds[wall] {
+			t.Errorf("%s is said to hold", wall)
+		}
+	}
+	list := p.Run(nil, under, "list")
+	has(t, "list", list.Stdout, id)
+	has(t, "list", list.Stdout, "running")
+	eq(t, "exit code of gc", p.Run(nil, under, "gc").Code, 0)
+	eq(t, "the jail after gc", sh(p, id, "echo here"), "here")
+}
+
+// TestRootlessCheck: what an ordinary user cannot have is named, with what can be done.
+func TestRootlessCheck(t *testing.T) {
+	p := user(t)
+	if !engine.UnderTestIsAgentjail() {
+		t.Skip("the runtime under test is not agentjail")
+	}
+	r := p.Run(nil, under, "check", "--json")
+	var said struct {
+		CanStart bool
+		Results  []struct{ Name, Status, Remedy string }
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &said); err != nil || !said.CanStart || r.Code != 0 {
+		t.Fatalf("%v: %s", err, r)
+	}
+	for _, x := range said.Results {
+		switch x.Name {
+		case "privileges", "id-pool", "idmapped-mounts":
+			if x.Status != "warning" || !strings.Contains(x.Remedy, "run the engine as root") {
+				t.Errorf("%s: %+v", x.Name, x)
+			}
+		case "namespaces", "user-namespace", "overlay", "network-seal", "landlock", "seccomp", "state", "policy", "delegate":
+			if x.Status != "ok" {
+				t.Errorf("%s: %+v", x.Name, x)
+			}
+		}
+	}
+}
+
+// TestRootlessForkBomb: where no group bounds a jail, the number of its processes is bounded all the same, by the resource
+// limit, which counts in each user namespace (Linux 5.14).
+func TestRootlessForkBomb(t *testing.T) {
+	p := user(t)
+	got := decode[struct {
+		Started int    `json:"started"`
+		Errno   string `json:"errno"`
+	}](t, mustRun(p, engine.Busybox, "probe", "forks", "3000"))
+	if got.Errno != "EAGAIN" || got.Started > 1100 {
+		t.Errorf("%d processes came to be, then %q", got.Started, got.Errno)
+	}
+}
