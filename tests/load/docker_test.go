@@ -142,23 +142,28 @@ func (d dockerDoor) forget(ctx context.Context) {
 // lostShims ends the engine's shims that are left when every container is removed, with what runs under them, as an
 // operator would: containerd was killed between starting them and writing so down. Under runc it leaves as many.
 func lostShims(dir string) {
+	for _, pid := range shims(dir) {
+		children := childrenOf(pid)
+		fmt.Fprintf(os.Stderr, "load: containerd has lost a shim with the processes %v\n", children)
+		for _, p := range append([]int{pid}, children...) {
+			_ = unix.Kill(p, unix.SIGKILL)
+		}
+	}
+}
+
+// shims lists the shims of the engine in dir.
+func shims(dir string) []int {
+	var out []int
 	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range procs {
 		args, _ := os.ReadFile(p)
-		if program, _, _ := strings.Cut(string(args), "\x00"); !strings.HasPrefix(filepath.Base(program), "containerd-shim-") || !strings.Contains(string(args), dir+"/") {
-			continue
-		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(p)))
-		if pid <= 1 {
-			continue
-		}
-		children := childrenOf(pid)
-		fmt.Fprintf(os.Stderr, "load: containerd has lost a shim with the processes %v\n", children)
-		_ = unix.Kill(pid, unix.SIGKILL)
-		for _, c := range children {
-			_ = unix.Kill(c, unix.SIGKILL)
+		program, _, _ := strings.Cut(string(args), "\x00")
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); err == nil && pid > 1 &&
+			strings.HasPrefix(filepath.Base(program), "containerd-shim-") && strings.Contains(string(args), dir+"/") {
+			out = append(out, pid)
 		}
 	}
+	return out
 }
 
 // childrenOf lists a process's children (proc_pid_task_tid_children(5): each thread has its own).

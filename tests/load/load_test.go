@@ -186,6 +186,10 @@ func (l *load) work(stop <-chan struct{}) {
 			return
 		default:
 		}
+		if l.outages.Load()%2 == 1 {
+			time.Sleep(50 * time.Millisecond) // nothing new is asked of a daemon that is away
+			continue
+		}
 		n := l.count()
 		switch {
 		case n < l.size.jails:

@@ -1,0 +1,133 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestContainerd: jails by the shim, over the newest containerd.
+func TestContainerd(t *testing.T) {
+	dir, err := engine.Shim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := engine.ContainerdOptions{Shims: []string{dir}}
+	if o.Binary, err = engine.Tool("containerd"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := engine.StartContainerd(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	}()
+	c.For(t)
+	if err := c.ImportBusybox(c.Namespace()); err != nil {
+		t.Fatal(err)
+	}
+	runtime := "io.containerd.agentjail.v2"
+	if !engine.UnderTestIsAgentjail() {
+		runtime = "io.containerd.runc.v2"
+	}
+	run(t, &containerdDoor{Containerd: c, runtime: runtime})
+}
+
+// containerdDoor is ctr run --runtime=NAME.
+type containerdDoor struct {
+	*engine.Containerd
+	runtime string
+	n       atomic.Int64
+}
+
+func (d *containerdDoor) call(ctx context.Context, args ...string) (string, error) {
+	r := d.Ctr(ctx, args...)
+	if r.Code != 0 {
+		return "", fmt.Errorf("ctr %s: exit code %d: %s", strings.Join(args, " "), r.Code, strings.TrimSpace(r.Stderr))
+	}
+	return strings.TrimSpace(r.Stdout), nil
+}
+
+// id makes a name that is not used twice.
+func (d *containerdDoor) id(kind string) string {
+	return fmt.Sprintf("%s-%s-%d", d.Namespace(), kind, d.n.Add(1))
+}
+
+func (d *containerdDoor) start(ctx context.Context) (string, error) {
+	id := d.id("jail")
+	_, err := d.call(ctx, "run", "--detach", "--null-io", "--runtime="+d.runtime, engine.BusyboxImage, id, "sleep", "3600")
+	return id, err
+}
+
+func (d *containerdDoor) exec(ctx context.Context, id string, args ...string) (string, error) {
+	return d.call(ctx, append([]string{"tasks", "exec", "--exec-id", d.id("exec"), id}, args...)...)
+}
+
+// remove: a task that is being removed already, or was, is fine; the container has to go.
+func (d *containerdDoor) remove(ctx context.Context, id string) error {
+	_, err := d.call(ctx, "tasks", "rm", "--force", id)
+	if err != nil && !strings.Contains(err.Error(), "not found") {
+		return err
+	}
+	_, err = d.call(ctx, "containers", "rm", id)
+	if err != nil && strings.Contains(err.Error(), "not found") {
+		return nil
+	}
+	return err
+}
+
+func (d *containerdDoor) pid(ctx context.Context, id string) (int, error) {
+	out, err := d.call(ctx, "tasks", "ls")
+	if err != nil {
+		return 0, err
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == id && f[2] == "RUNNING" {
+			return strconv.Atoi(f[1])
+		}
+	}
+	return 0, nil
+}
+
+func (d *containerdDoor) daemons() []string { return []string{"containerd"} }
+
+func (d *containerdDoor) crash(string) error {
+	if err := d.Kill(); err != nil {
+		return err
+	}
+	return d.Start()
+}
+
+func (d *containerdDoor) gone(ids []string) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), goneWait)
+	defer cancel()
+	// What it knows and the test does not: it was killed after it had made it, before it had said so.
+	for _, what := range []string{"tasks", "containers"} {
+		out, err := d.call(ctx, what, "ls", "-q")
+		if err != nil {
+			return []string{err.Error()}
+		}
+		for _, id := range strings.Fields(out) {
+			ids = append(ids, id)
+			if err := d.remove(ctx, id); err != nil {
+				fmt.Fprintf(os.Stderr, "load: %v\n", err)
+			}
+		}
+	}
+	// Shims end a moment after their last task.
+	for end := time.Now().Add(goneWait / 3); len(shims(d.Dir)) > 0 && time.Now().Before(end); {
+		time.Sleep(100 * time.Millisecond) // between two looks
+	}
+	lostShims(d.Dir)
+	return leftovers(ctx, ids, d.CgroupParent(), func(string) bool { return false }, d.Dir)
+}
