@@ -25,10 +25,19 @@ BENCH_ROUNDS ?= 40
 LOAD_JAILS ?= 200
 LOAD_TIME ?= 10m
 
-.PHONY: help build demo test test-unit test-e2e test-vm load table prove bench fuzz lint deps clean
+# Which delegate test-e2e runs over (hack/with-delegate.sh), and the tests that show what a delegate does by itself: the
+# others are about engines, or about agentjail alone, and go over one delegate only.
+DELEGATE ?= auto
+DELEGATE_TESTS := TestJail|TestAttempts|TestKernelFiles|TestGrants|TestExecLoosens|TestMemoryBomb|TestWorkingDirectory|TestRun|TestRunStderr|TestRunTerminal|TestExec|TestExecAtOnce|TestExecTerminal|TestExitCodes|TestExitCodeOfSignals|TestStatus|TestCallersFolder|TestInspectHolds|TestLoadedFilters|TestLimitsByDefault|TestMountedFolder|TestMountTable|TestNothingOfTheHost|TestJoinJail|TestNetworks|TestRestart|TestPause|TestCopyIn|TestPassthrough
+# Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
+SUITE ?= all
+CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
+CONFORMANCE_DIR ?= $(OUT)/suites
+
+.PHONY: help build demo test test-unit test-e2e test-delegates test-vm conformance load table prove bench fuzz lint deps clean
 
 help: ## list the tasks
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## compile agentjail into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -40,7 +49,7 @@ demo: deps build ## install what is missing, then show a jail on a real Docker
 deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
-test: deps lint test-unit prove test-e2e test-vm table ## everything that must pass, here and in virtual machines
+test: deps lint test-unit prove test-e2e test-delegates test-vm table ## everything that must pass, here and in virtual machines
 
 test-unit: ## tests without a container engine
 	@mkdir -p $(OUT)
@@ -50,9 +59,21 @@ test-unit: ## tests without a container engine
 
 test-e2e: ## tests against a real Docker, and the runtime by itself
 	@mkdir -p $(OUT)
-	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CGO_ENABLED=0 hack/with-cgroups.sh \
+	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
 		$(GO) test -v -count=1 -p 1 -timeout 40m ./tests/... 2>&1 | tee $(OUT)/e2e.log
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
+
+test-delegates: ## what depends on the delegate, over the newest runc and over crun
+	@mkdir -p $(OUT)
+	@for d in runc-new crun; do echo "delegate: $$d"; \
+		$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $$d \
+			$(GO) test -v -count=1 -timeout 20m -run '^($(DELEGATE_TESTS))$$' ./tests/e2e 2>&1 | tee $(OUT)/delegate-$$d.log | awk -f hack/brief.awk; \
+	done
+
+conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools or all, CONFORMANCE_DELEGATE=PATH
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
+	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh unshare --mount --propagation private \
+		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance
 
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
 	$(ROOT) hack/vm/deps.sh

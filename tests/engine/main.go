@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -98,6 +99,9 @@ func startForTests(opts Options) (*Engine, error) {
 			}
 			runtimes[name] = Runtime{Path: under, Args: []string{"--config", file}}
 		}
+		if runtimes[Passthrough], err = passthrough(under); err != nil {
+			return nil, err
+		}
 		if _, err := os.Stat("/etc/agentjail/config.toml"); err == nil {
 			fmt.Fprintln(os.Stderr, "engine: /etc/agentjail/config.toml is there: the tests expect the default policy")
 		}
@@ -110,4 +114,18 @@ func startForTests(opts Options) (*Engine, error) {
 	}
 	fmt.Fprintf(os.Stderr, "engine: %s; runtime under test: %s\n", e.Versions(), under)
 	return e, nil
+}
+
+// Passthrough is the runtime that hardens nothing: agentjail by the name of a profile that says so.
+const Passthrough = "agentjail-passthrough"
+
+func passthrough(under string) (Runtime, error) {
+	file, link := filepath.Join(binDir(), Passthrough+".toml"), filepath.Join(binDir(), Passthrough)
+	if err := os.WriteFile(file, []byte("[profiles.passthrough]\npassthrough = true\n"), 0o644); err != nil {
+		return Runtime{}, err
+	}
+	if err := os.Symlink(under, link); err != nil && !errors.Is(err, os.ErrExist) {
+		return Runtime{}, err
+	}
+	return Runtime{Path: link, Args: []string{"--config", file}}, nil
 }
