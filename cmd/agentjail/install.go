@@ -23,6 +23,7 @@ func installCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			dockerCommand("docker", "register with Docker", install.Docker, true),
 			containerdCommand("register with containerd, for Kubernetes", true),
+			nodeCommand("copy agentjail to the node that a container runs on, and register it there", true),
 			podmanCommand("podman", "register with Podman", install.Podman, true),
 		},
 	}
@@ -34,6 +35,7 @@ func uninstallCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			dockerCommand("docker", "take out of Docker's configuration", install.UndoDocker, false),
 			containerdCommand("take out of containerd's configuration", false),
+			nodeCommand("take agentjail off the node that a container runs on", false),
 			podmanCommand("podman", "take out of Podman's configuration", install.UndoPodman, false),
 		},
 	}
