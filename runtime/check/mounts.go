@@ -102,9 +102,16 @@ func plainOverlay(e *env) answer {
 	if e.user {
 		opts += ",userxattr"
 	}
-	err := inMounts(func(dir string) error { return overlay(dir, filepath.Join(dir, "low"), opts) })
+	notable := true
+	err := inMounts(func(dir string) error {
+		notable = !e.user || stage.Notable(dir)
+		return overlay(dir, filepath.Join(dir, "low"), opts)
+	})
 	if err != nil {
 		return fail("load overlay (`modprobe overlay`)", "overlay: %v", err)
+	}
+	if !notable {
+		return warn("boot Linux 6.6 or later", "overlay with its upper layer on tmpfs, but a folder of the image that was removed cannot be made again")
 	}
 	return ok("overlay with its upper layer on tmpfs")
 }

@@ -149,6 +149,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 		// What overlayfs notes on files otherwise takes CAP_SYS_ADMIN of the machine
 		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
 		extra += ",userxattr"
+		if !Notable(upper) {
+			s.notes = append(s.notes, "a folder of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
+		}
 	}
 	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + Upper + ",workdir=../work"
 	if len(opts) >= os.Getpagesize() {
@@ -162,6 +165,17 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	}
 	s.dev = st.Dev
 	return nil
+}
+
+// Notable says whether a folder takes the attributes by which overlayfs notes,
+// for a user, that what lies below is gone (overlayfs.rst, userxattr). None is
+// left.
+func Notable(dir string) bool {
+	const name = "user.agentjail.try"
+	if unix.Lsetxattr(dir, name, []byte{1}, 0) != nil {
+		return false
+	}
+	return unix.Lremovexattr(dir, name) == nil
 }
 
 // contextOption gives every file of the jail's root the engine's SELinux label
