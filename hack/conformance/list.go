@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
 // A list holds the differences that are known, with their reasons: the rows of a Markdown file's tables whose first cell
-// is a unit, the second a test's name, and the last the reason. "*" as a name is the whole unit.
+// is a unit, the second a test's name, and the last the reason. "*" in either stands for anything.
 type list map[test]string
 
 // readList reads a list; a missing file is an empty one.
@@ -55,39 +57,56 @@ func row(line string) ([]string, bool) {
 	return cells, true
 }
 
-// has says whether a test is listed, by itself or with its unit.
-func (l list) has(t test) bool {
-	_, one := l[t]
-	_, all := l[test{t.unit, "*"}]
-	return one || all
+// matches says whether a row is about a test.
+func matches(row, t test) bool { return like(row.unit, t.unit) && like(row.name, t.name) }
+
+// like says whether a text is as a pattern says.
+func like(pattern, text string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == text
+	}
+	text, ok := strings.CutPrefix(text, parts[0])
+	if !ok {
+		return false
+	}
+	for _, p := range parts[1 : len(parts)-1] {
+		_, after, found := strings.Cut(text, p)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return strings.HasSuffix(text, parts[len(parts)-1])
 }
 
 // judge prints what is not as the list says, and reports whether a difference is not on it.
 func (l list) judge(diff []difference, base results, draft bool) (failed bool) {
-	differs := map[test]bool{}
-	units := map[string]bool{}
+	used := map[test]bool{}
 	for _, d := range diff {
-		differs[d.test], units[d.unit] = true, true
-		if l.has(d.test) {
-			continue
-		}
-		failed = true
-		if draft {
-			fmt.Printf("| %s | %s |  |\n", d.unit, strings.ReplaceAll(d.name, "|", `\|`))
-			continue
-		}
-		fmt.Printf("DIFFERS in a jail, and is not listed: %s\n", d)
-	}
-	for t := range l {
-		_, run := base[t]
-		if t.name == "*" {
-			for b := range base {
-				run = run || b.unit == t.unit
+		listed := false
+		for row := range l {
+			if matches(row, d.test) {
+				listed, used[row] = true, true
 			}
-			differs[t] = units[t.unit]
 		}
-		if run && !differs[t] {
-			fmt.Printf("listed, and does not differ (any more): %s\n", t)
+		switch {
+		case listed:
+		case draft:
+			failed = true
+			fmt.Printf("| %s | %s |  |\n", d.unit, strings.ReplaceAll(d.name, "|", `\|`))
+		default:
+			failed = true
+			fmt.Printf("DIFFERS in a jail, and is not listed: %s\n", d)
+		}
+	}
+	for _, row := range slices.SortedFunc(maps.Keys(l), byName) {
+		run := false
+		for t := range base {
+			run = run || matches(row, t)
+		}
+		if run && !used[row] {
+			fmt.Printf("listed, and does not differ (any more): %s\n", row)
 		}
 	}
 	fmt.Printf("%d differences in a jail\n", len(diff))

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ func delegateFound(e *env) answer {
 	}
 	chosen := ""
 	if c := d.Choice; c != nil {
-		chosen = "; auto took it: " + c.Why
+		chosen = fmt.Sprintf("; the best of %d for auto: %s", 1+len(c.Not)+len(c.Also), c.Why)
 		for _, no := range slices.Concat(c.Not, c.Also) {
 			chosen += "; not " + no
 		}

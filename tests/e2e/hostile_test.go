@@ -69,7 +69,7 @@ func TestForkBomb(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
 	// Where policy does not hold, the test still must not take the machine down: hence a limit, above policy's.
-	bomb := start(d, "--pids-limit", "3000", engine.Busybox, "sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 3600")
+	bomb := start(d, "--pids-limit", "3000", engine.Busybox, "sh", "-c", "bomb() { bomb | bomb & }; bomb; exec sleep 3600")
 	d.Eventually("the bomb fills its jail", func() bool {
 		var pids uint64
 		for _, p := range []string{"/sys/fs/cgroup/pids/", "/sys/fs/cgroup/"} {

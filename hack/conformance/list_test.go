@@ -1,0 +1,74 @@
+package main
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestParseList(t *testing.T) {
+	const text = `# Words
+
+| file | test | why |
+|---|---|---|
+| a.bats | one | because |
+| a.bats | two \| three | since |
+| b | * | all |
+
+| another | table |
+|---|---|
+| a | b |
+`
+	l, err := parseList(text)
+	want := list{{"a.bats", "one"}: "because", {"a.bats", "two | three"}: "since", {"b", "*"}: "all"}
+	if err != nil || !maps.Equal(l, want) {
+		t.Errorf("%v, %v", l, err)
+	}
+	for _, bad := range []string{"| a | b |  |", "| a | b | c |\n| a | b | d |"} {
+		if l, err := parseList(bad); err == nil {
+			t.Errorf("%q: %v", bad, l)
+		}
+	}
+}
+
+func TestLike(t *testing.T) {
+	for _, c := range []struct {
+		pattern, text string
+		want          bool
+	}{
+		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "abc", true}, {"a*", "abc", true}, {"*c", "abc", true}, {"a*c", "abc", true},
+		{"a*b*c", "a-c", false}, {"a*b*c", "a-b-c", true}, {"b*", "abc", false}, {"a*a", "a", false}, {"set (*)", "set (2)", true},
+	} {
+		if got := like(c.pattern, c.text); got != c.want {
+			t.Errorf("like(%q, %q) = %v", c.pattern, c.text, got)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	l := list{{"u", "known*"}: "x", {"u", "gone"}: "x", {"elsewhere", "y"}: "x"}
+	base := results{{"u", "known 1"}: pass, {"u", "gone"}: pass, {"u", "new"}: pass}
+	diff := []difference{{test{"u", "known 1"}, pass, fail}}
+	if l.judge(diff, base, false) {
+		t.Error("a listed difference fails")
+	}
+	if !l.judge(append(diff, difference{test{"u", "new"}, pass, fail}), base, false) {
+		t.Error("a difference that is not listed passes")
+	}
+}
+
+func TestTAP(t *testing.T) {
+	const text = "TAP version 13\r\n1..4\r\nok 1 one\r\nnot ok 2 - two\r\n# not ok 9 a comment\r\nok 3 three # skip needs more\r\nok 4 one\r\n  ok 5 nested\r\nokay 6\r\n"
+	r := results{}
+	if err := readTAP(strings.NewReader(text), "u", nil, r); err != nil {
+		t.Fatal(err)
+	}
+	want := results{{"u", "one"}: pass, {"u", "two"}: fail, {"u", "three"}: skipped, {"u", "one (2)"}: pass}
+	if !maps.Equal(r, want) {
+		t.Errorf("%v", r)
+	}
+	got := differences(want, results{{"u", "one"}: pass, {"u", "two"}: pass, {"u", "three"}: skipped})
+	if len(got) != 2 || got[0].name != "one (2)" || got[0].is != nothing || got[1].name != "two" {
+		t.Errorf("%v", got)
+	}
+}
