@@ -12,7 +12,8 @@ import (
 func TestCaught(t *testing.T) {
 	boom := func() error { var p *int; *p = 1; return nil }
 	for what, err := range map[string]error{"here": thread.Caught(boom), "on another thread": onHostThread(boom), "on one of its own": thread.Own(boom)} {
-		if err == nil || !strings.Contains(err.Error(), "internal error: runtime error: invalid memory address") || !strings.Contains(err.Error(), "TestCaught") {
+		var p *thread.Panic
+		if !errors.As(err, &p) || !strings.Contains(err.Error(), "internal error: runtime error: invalid memory address") || !strings.Contains(string(p.Stack), "TestCaught") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

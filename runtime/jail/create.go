@@ -115,6 +115,9 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 		if o.Run && errors.As(err, &ended) && j.Started {
 			return err // it ran, and was cleaned up after
 		}
+		if _, serr := os.Lstat(j.DelegateState()); serr == nil {
+			w.abandon(d, j) // an internal error behind the delegate
+		}
 		// From the host's mount namespace: in this thread's own, the jail's
 		// root is busy.
 		if rerr := onHostThread(func() error { return w.release(&j.Brief) }); rerr != nil {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/thread"
 )
 
 // space is a fresh network namespace with a thread that works in it.
@@ -30,7 +32,7 @@ func newSpace(t testing.TB) *space {
 	}
 	s := &space{work: make(chan func())}
 	ready := make(chan error, 1)
-	go onOwnThread(func() {
+	go thread.Own(func() error {
 		s.tid = unix.Gettid()
 		// One CPU for everything: packets over a veth pair then arrive in the order in which they were sent.
 		var set unix.CPUSet
@@ -44,6 +46,7 @@ func newSpace(t testing.TB) *space {
 		for f := range s.work {
 			f()
 		}
+		return nil
 	})
 	if err := <-ready; err != nil {
 		t.Skipf("cannot make a network namespace: %v", err)

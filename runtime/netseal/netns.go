@@ -7,6 +7,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/thread"
 )
 
 // inNamespace calls f on a thread of its own that has joined the network namespace. The thread is never given back: the goroutine ends
@@ -16,29 +18,9 @@ func inNamespace(netns *os.File, f func() error) error {
 	if err := checkForeign(netns); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go onOwnThread(func() { done <- enter(netns, f) })
-	err := <-done
+	err := thread.Own(func() error { return enter(netns, f) })
 	runtime.KeepAlive(netns)
 	return err
-}
-
-// onOwnThread runs f on a locked thread that is not the process's main one: that thread cannot be destroyed, and /proc/<pid>/ns/net
-// of the whole process would show the jail's namespace from then on.
-func onOwnThread(f func()) {
-	runtime.LockOSThread()
-	if unix.Gettid() != unix.Getpid() {
-		f()
-		return
-	}
-	defer runtime.UnlockOSThread()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // the main thread is held above, so this is another one
-		f()
-	}()
-	<-done
 }
 
 func enter(netns *os.File, f func() error) error {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/thread"
 )
 
 func findings(t testing.TB, s *space) map[string]Finding {
@@ -455,15 +457,14 @@ func BenchmarkVerify(b *testing.B) {
 
 func freshNetns(b *testing.B) *os.File {
 	var file *os.File
-	done := make(chan error)
-	go onOwnThread(func() {
+	err := thread.Own(func() error {
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {
 			file, err = os.Open("/proc/thread-self/ns/net")
 		}
-		done <- err
+		return err
 	})
-	if err := <-done; err != nil {
+	if err != nil {
 		b.Skip(err)
 	}
 	return file

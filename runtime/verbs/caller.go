@@ -12,6 +12,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
@@ -203,6 +204,10 @@ func (c *Caller) status(err error) int {
 		return 0
 	case errors.As(err, &ended):
 		return ended.Code
+	}
+	var own *thread.Panic
+	if errors.As(err, &own) && c.Log != nil {
+		c.Log.Warnf("agentjail: %s", own.Stack)
 	}
 	c.Fail(err)
 	return 1

@@ -71,22 +71,6 @@ func status(c *engine.CT, id string) string {
 	return ""
 }
 
-// pidOf is the first process of a task.
-func pidOf(t *testing.T, c *engine.CT, id string) int {
-	t.Helper()
-	for line := range strings.Lines(c.Must("tasks", "ls")) {
-		if f := strings.Fields(line); len(f) > 2 && f[0] == id {
-			pid, err := strconv.Atoi(f[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return pid
-		}
-	}
-	t.Fatalf("no task %s", id)
-	return 0
-}
-
 // shimOf finds the process of the shim that serves a task: its folder is the task's.
 func shimOf(t *testing.T, c *engine.CT, id string) int {
 	t.Helper()

@@ -5,13 +5,27 @@ package crash
 
 import (
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Point ends the program with SIGKILL when AGENTJAIL_TEST_CRASH names it.
+// Point ends the program with SIGKILL when AGENTJAIL_TEST_CRASH names it. When
+// that is @FILE, the file's content counts, once: "kill NAME" or "panic NAME".
 func Point(name string) {
-	if os.Getenv("AGENTJAIL_TEST_CRASH") == name {
+	want := os.Getenv("AGENTJAIL_TEST_CRASH")
+	if file, ok := strings.CutPrefix(want, "@"); ok {
+		text, _ := os.ReadFile(file)
+		how, point, _ := strings.Cut(string(text), " ")
+		if point != name || os.Remove(file) != nil {
+			return
+		}
+		if how == "panic" {
+			panic("a test's, at " + name)
+		}
+		want = name
+	}
+	if want == name {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}
 	}

@@ -31,12 +31,20 @@ func Own(f func() error) error {
 	return <-done
 }
 
+// A Panic is an error of the program's own.
+type Panic struct {
+	Value any
+	Stack []byte // as the Go runtime prints it
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("internal error: %v", p.Value) }
+
 // Caught makes a panic an error, so that what was made so far is undone, and a
 // process that serves other jails goes on.
 func Caught(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("internal error: %v; %s", p, debug.Stack())
+			err = &Panic{p, debug.Stack()}
 		}
 	}()
 	return f()

@@ -1,0 +1,150 @@
+package shim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// steps are where a call can end, by verb, in order: see tests/crash.
+var steps = []struct{ verb, point string }{
+	{"create", "create.claimed"},
+	{"create", "create.ids"},
+	{"create", "create.staged"},
+	{"create", "create.attached"},
+	{"create", "create.delegated"},
+	{"create", "create.settled"},
+	{"start", "start.sealed"},
+	{"exec", "exec.written"},
+	{"delete", "delete.delegated"},
+	{"delete", "delete.released"},
+}
+
+// fragile starts a containerd with a shim that ends, once, where the returned function says.
+func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	bin, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(bin, "fragile")
+	if err := engine.Build("./cmd/"+engine.ShimName, filepath.Join(dir, engine.ShimName), "-tags=crashtest"); err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.Build("./cmd/agentjail-enter", filepath.Join(dir, "agentjail-enter")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "point")
+	o := engine.ContainerdOptions{Shims: []string{dir}, Env: []string{"AGENTJAIL_TEST_CRASH=@" + file}}
+	if tool != "" {
+		if o.Binary, err = engine.Tool(tool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := engine.StartContainerd(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := c.ImportBusybox(c.Namespace()); err != nil {
+		t.Fatal(err)
+	}
+	return c.For(t), func(how, point string) {
+		if err := os.WriteFile(file, []byte(how+" "+point), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(file) })
+	}
+}
+
+// A shim that is killed in the middle of anything leaves nothing, once its daemon has noticed.
+func TestShimKilledAtEveryStep(t *testing.T) {
+	c, end := fragile(t, "")
+	for _, s := range steps {
+		t.Run(s.point, func(t *testing.T) {
+			c := c.Containerd.For(t)
+			id := newID()
+			defer remove(t, c, id)
+			var r engine.Result
+			switch s.verb {
+			case "create", "start":
+				end("kill", s.point)
+				r = c.Ctr(runArgs(id, "-d")...)
+			case "exec":
+				start1(t, c, id)
+				end("kill", s.point)
+				r = in(c, id, "true")
+			case "delete":
+				start1(t, c, id)
+				end("kill", s.point)
+				r = c.Ctr("tasks", "rm", "-f", id)
+			}
+			if r.Code == 0 && s.verb != "delete" {
+				t.Errorf("was not killed: %s", r)
+			}
+			c.Eventually("the daemon has noticed", func() bool { return status(c, id) != "RUNNING" })
+			remove(t, c, id)
+			gone(t, c)
+		})
+	}
+}
+
+func start1(t *testing.T, c *engine.CT, id string) {
+	t.Helper()
+	if r := c.Ctr(runArgs(id, "-d")...); r.Code != 0 {
+		t.Fatal(r)
+	}
+}
+
+// An error of the program's own, wherever it is, ends a call, and neither the shim nor another jail of its group.
+func TestInternalErrors(t *testing.T) {
+	c, end := fragile(t, "containerd")
+	other := start(t, c, "--annotation", group+"fragile")
+	shim := shimOf(t, c, other)
+	for _, s := range steps {
+		t.Run(s.point, func(t *testing.T) {
+			c := c.Containerd.For(t)
+			id := newID()
+			defer remove(t, c, id)
+			run := runArgs(id, "-d", "--annotation", group+"fragile")
+			var r engine.Result
+			switch s.verb {
+			case "create", "start":
+				end("panic", s.point)
+				r = c.Ctr(run...)
+			default:
+				if r := c.Ctr(run...); r.Code != 0 {
+					t.Fatal(r)
+				}
+				end("panic", s.point)
+				if s.verb == "exec" {
+					r = in(c, id, "true")
+				} else {
+					r = c.Ctr("tasks", "rm", "-f", id)
+				}
+			}
+			if r.Code == 0 || !strings.Contains(r.Stderr, "internal error: a test's, at "+s.point) {
+				t.Errorf("did not fail: %s", r)
+			}
+			remove(t, c, id)
+			if r := in(c, other, "true"); r.Code != 0 || shimOf(t, c, other) != shim {
+				t.Errorf("the other jail suffers: %s", r)
+			}
+			if n := len(records(t, c)); n != 1 {
+				t.Errorf("%d jails are known", n)
+			}
+		})
+	}
+	remove(t, c, other)
+	gone(t, c)
+}
