@@ -34,7 +34,9 @@ func readTAP(in io.Reader, unit string, tidy func(string) string, into results) 
 		if tidy != nil {
 			name = tidy(name)
 		}
-		into.add(unit, strings.TrimSpace(name), v)
+		if name = strings.TrimSpace(name); name != "" { // one without a name cannot be compared
+			into.add(unit, name, v)
+		}
 	}
 	return lines.Err()
 }
