@@ -387,12 +387,21 @@ func (t *PodmanT) Must(args ...string) string {
 func (t *PodmanT) Detached(args ...string) string {
 	t.Helper()
 	id := lastLine(t.Must(append([]string{"run", "-d"}, args...)...))
-	t.Cleanup(func() {
-		if r := t.Podman("rm", "-f", "-t", "0", "-v", "--ignore", id); r.Code != 0 {
-			t.Errorf("remove the container: %s", r)
-		}
-	})
+	t.Cleanup(func() { t.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) })
 	return id
+}
+
+// Remove runs a podman command that removes something until it succeeds: podman 4.3 at times comes before what it has
+// just ended is gone, and fails on a mount or a control group.
+func (t *PodmanT) Remove(args ...string) {
+	t.Helper()
+	var last Result
+	for range 5 {
+		if last = t.Podman(args...); last.Code == 0 {
+			return
+		}
+	}
+	t.Errorf("does not succeed: %s", last)
 }
 
 // Eventually polls until ok returns true.

@@ -88,7 +88,7 @@ func TestCrun(t *testing.T) {
 	flag := "--runtime-flag=config=" + config
 	eq(t, "a jail", p.Must(flag, "run", "--rm", "--network=none", engine.Busybox, "echo", "hello"), "hello")
 	id := strings.TrimSpace(p.Must(append([]string{flag, "run", "-d", "--network=none"}, append(annotations, engine.Busybox, "sleep", "3600")...)...))
-	t.Cleanup(func() { p.Must("rm", "-f", "-t", "0", id) })
+	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
 	tamed(t, p, "the jail", id)
 	eq(t, "exit code of an exec", p.Podman("exec", id, "sh", "-c", "exit 4").Code, 4)
 }
@@ -109,7 +109,7 @@ func TestNetworks(t *testing.T) {
 			r := p.Podman(append(append([]string{"run", "-d"}, options...), engine.Busybox, "sleep", "3600")...)
 			id := strings.TrimSpace(r.Stdout)
 			if id != "" {
-				t.Cleanup(func() { p.Must("rm", "-f", "-t", "0", id) })
+				t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
 			}
 			if r.Code != 0 {
 				if strings.Contains(r.Stderr, "netavark") || strings.Contains(r.Stderr, "iptables") || strings.Contains(r.Stderr, "nftables") {
@@ -117,7 +117,7 @@ func TestNetworks(t *testing.T) {
 				}
 				t.Fatal(r)
 			}
-			tamed(t, p, "the jail", id)
+			engine.Jailed(t, "the jail", probeIn[engine.Who](p, id, "identity"))
 			for to, o := range probeIn[map[string]engine.Outcome](p, id, "connect", "tcp,10.88.0.1:80", "udp,10.0.0.1:53", "tcp,[2001:db8::1]:80") {
 				if o.Errno == "" || o.Errno == "ECONNREFUSED" {
 					t.Errorf("%s: %q", to, o.Errno)

@@ -17,10 +17,10 @@ func TestNothingLeft(t *testing.T) {
 	if len(left(t, p)) == len(before) {
 		t.Error("a running jail leaves no trace: this test looks in the wrong places")
 	}
-	p.Must("rm", "-f", "-t", "0", id)
+	p.Remove("rm", "-f", "-t", "0", id)
 	killed := p.Must("run", "-d", "--network=none", engine.Busybox, "sleep", "3600")
 	p.Must("kill", killed)
-	p.Must("rm", "-f", "-t", "0", killed)
+	p.Remove("rm", "-f", "-t", "0", killed)
 	for what := range left(t, p) {
 		if !before[what] {
 			t.Errorf("left: %s", what)

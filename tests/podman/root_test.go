@@ -110,7 +110,7 @@ func TestCopy(t *testing.T) {
 	eq(t, "copied out", string(text), "made in the jail\n")
 	// Of the image, out of a jail that does not run.
 	made := p.Must("create", "--network=none", engine.Busybox, "cat", "/tmp/in")
-	t.Cleanup(func() { p.Must("rm", "-f", made) })
+	t.Cleanup(func() { p.Remove("rm", "-f", made) })
 	p.Must("cp", filepath.Join(dir, "in"), made+":/tmp/in")
 	eq(t, "copied in before the start", p.Must("start", "-a", made), "from the host")
 }
@@ -134,7 +134,7 @@ func TestStats(t *testing.T) {
 func TestPod(t *testing.T) {
 	p := root(t)
 	p.Must("pod", "create", "--name", "duo", "--network=none")
-	t.Cleanup(func() { p.Must("pod", "rm", "-f", "-t", "0", "duo") })
+	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "duo") })
 	p.Must("run", "-d", "--pod", "duo", "--name", "server", engine.Busybox, "probe", "echo-server", "127.0.0.1:5000")
 	p.Must("run", "-d", "--pod", "duo", "--name", "client", engine.Busybox, "sleep", "3600")
 	a, b := probeIn[engine.Who](p, "server", "identity"), probeIn[engine.Who](p, "client", "identity")

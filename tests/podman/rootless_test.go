@@ -59,7 +59,7 @@ func TestRootlessLife(t *testing.T) {
 func TestRootlessPod(t *testing.T) {
 	p := user(t)
 	p.Must("pod", "create", "--name", "duo", "--network=none")
-	t.Cleanup(func() { p.Must("pod", "rm", "-f", "-t", "0", "duo") })
+	t.Cleanup(func() { p.Remove("pod", "rm", "-f", "-t", "0", "--ignore", "duo") })
 	p.Must("run", "-d", "--pod", "duo", "--name", "server", engine.Busybox, "probe", "echo-server", "127.0.0.1:5000")
 	p.Must("run", "-d", "--pod", "duo", "--name", "client", engine.Busybox, "sleep", "3600")
 	p.Eventually("an answer over lo", func() bool {
@@ -243,7 +243,7 @@ func TestRootlessNetwork(t *testing.T) {
 	if r.Code != 0 {
 		t.Skip("podman cannot make a user's network here:", r.Stderr)
 	}
-	t.Cleanup(func() { p.Must("rm", "-f", "-t", "0", id) })
+	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
 	tamed(t, p, "the jail", id)
 	for to, o := range probeIn[map[string]engine.Outcome](p, id, "connect", "tcp,10.0.2.2:80", "udp,10.0.2.3:53") {
 		if o.Errno == "" || o.Errno == "ECONNREFUSED" {
@@ -260,7 +260,7 @@ func TestRootlessNothingLeft(t *testing.T) {
 	if len(left(t, p)) == len(before) {
 		t.Error("a running jail leaves no trace: this test looks in the wrong places")
 	}
-	p.Must("rm", "-f", "-t", "0", id)
+	p.Remove("rm", "-f", "-t", "0", id)
 	for what := range left(t, p) {
 		if !before[what] {
 			t.Errorf("left: %s", what)

@@ -13,7 +13,7 @@ import (
 // TestUnitCommand runs what a unit made by quadlet (podman-systemd.unit(5)) runs, twice, as a restart of the unit does.
 func TestUnitCommand(t *testing.T) {
 	p := root(t)
-	t.Cleanup(func() { p.Must("rm", "-f", "-t", "0", "--ignore", "systemd-agent") })
+	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "--ignore", "systemd-agent") })
 	dir := shared(t, p, 1000)
 	cid := filepath.Join(p.Dir, "systemd-agent.cid")
 	for range 2 {
@@ -27,7 +27,7 @@ func TestUnitCommand(t *testing.T) {
 	}
 	sh(p, "systemd-agent", "echo made > /work/file")
 	eq(t, "owner of what it makes", owner(t, filepath.Join(dir, "file")), "1000:1000")
-	p.Must("rm", "-f", "-t", "0", "systemd-agent")
+	p.Remove("rm", "-f", "-t", "0", "systemd-agent")
 }
 
 // TestQuadlet: the unit that podman generates from a file with PodmanArgs starts the container in a jail.
