@@ -14,6 +14,8 @@ import (
 	runc "github.com/containerd/go-runc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"agentjail.dev/runtime/bundle"
 )
 
 // A command's output arrives whole, in files of every kind, before its end is told; and no program is started for it.
@@ -134,6 +136,17 @@ func TestBootstrap(t *testing.T) {
 	}
 	if err := start(context.Background(), commandLine{}, strings.NewReader(""), os.Stdout); err == nil {
 		t.Error("started without a name")
+	}
+	// The daemon's package would read all of it.
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile(bundle.ConfigName, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(bundle.ConfigName, bundle.MaxConfig+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := start(context.Background(), c, strings.NewReader(""), os.Stdout); err == nil || !strings.Contains(err.Error(), "are allowed") {
+		t.Error(err)
 	}
 }
 

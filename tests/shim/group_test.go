@@ -34,6 +34,10 @@ func TestGroup(t *testing.T) {
 		if ja.IDs.UIDs[0].HostID == jb.IDs.UIDs[0].HostID {
 			t.Error("two jails have the same ids")
 		}
+		socket := socketOf(t, c, b)
+		if s := socketOf(t, c, a); s != socket {
+			t.Errorf("sockets %q and %q", s, socket)
+		}
 		// The one whose folder the shim is in goes first.
 		remove(t, c, a)
 		if r := in(c, b, "sh", "-c", facts); r.Code != 0 {
@@ -44,6 +48,7 @@ func TestGroup(t *testing.T) {
 		remove(t, c, b)
 		remove(t, c, other)
 		gone(t, c)
+		c.Eventually("the socket is removed", func() bool { _, err := os.Lstat(socket); return os.IsNotExist(err) })
 	})
 }
 

@@ -100,8 +100,8 @@ func shims(dir string) []int {
 	return out
 }
 
-// direct connects to the shim of a task as its daemon does.
-func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTRPCTaskService) {
+// socketOf is the path of the socket of a task's shim.
+func socketOf(t *testing.T, c *engine.CT, id string) string {
 	t.Helper()
 	address := ""
 	if text, err := os.ReadFile(filepath.Join(c.Bundle(id), "bootstrap.json")); err == nil {
@@ -113,9 +113,15 @@ func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTR
 	} else if text, err := os.ReadFile(filepath.Join(c.Bundle(id), "address")); err == nil {
 		address = string(text)
 	}
-	conn, err := net.Dial("unix", strings.TrimPrefix(address, "unix://"))
+	return strings.TrimPrefix(address, "unix://")
+}
+
+// direct connects to the shim of a task as its daemon does.
+func direct(t *testing.T, c *engine.CT, id string) (context.Context, taskAPI.TTRPCTaskService) {
+	t.Helper()
+	conn, err := net.Dial("unix", socketOf(t, c, id))
 	if err != nil {
-		t.Fatalf("%q: %v", address, err)
+		t.Fatal(err)
 	}
 	client := ttrpc.NewClient(conn)
 	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
