@@ -43,6 +43,7 @@ func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	file := filepath.Join(t.TempDir(), "point")
 	o := engine.ContainerdOptions{Shims: []string{dir}, Env: []string{"AGENTJAIL_TEST_CRASH=@" + file}}
 	if tool != "" {
+		needGo(t)
 		if o.Binary, err = engine.Tool(tool); err != nil {
 			t.Fatal(err)
 		}
