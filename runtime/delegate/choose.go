@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/delegate/flaws"
+	"agentjail.dev/runtime/rootless"
 )
 
 // A Choice says why a delegate was taken of those that the host has.
@@ -226,6 +227,12 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 		return 0
 	})
 	for i, c := range order {
+		// What a user's own delegate can do depends on the user's ids and
+		// groups, which a trial has none to spare of.
+		if rootless.Inside() {
+			c.Choice = &Choice{Why: why[c.rank] + " (not tried)", Not: no}
+			return c.Runtime, nil
+		}
 		if err := c.try(); err != nil {
 			no = append(no, fmt.Sprintf("%s (%s): %v", c.Path, c.caps.Version, err))
 			continue

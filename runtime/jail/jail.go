@@ -90,6 +90,9 @@ type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
 
+// Ended is the error of a delegate's exit status: nil for 0.
+func Ended(status int) error { return exitError(status, nil) }
+
 // A StatusError is an error of ours with the exit status that the delegate's own
 // would have: for what fails before the delegate is asked.
 type StatusError struct {

@@ -94,27 +94,56 @@ func (c Call) Warning() string {
 // its policy cannot be read (the one who reads it next says why), or because the
 // verb is agentjail's alone.
 func Exec(argv []string, profile string, own func(verb string) bool) error {
-	if profile == "" {
-		return nil // only a [profiles.NAME] can pass through
-	}
 	c := Read(argv[1:])
 	if own(c.Verb) {
 		return nil
 	}
-	p, err := policy.Load(c.Config, profile)
-	if err != nil || !p.Passthrough {
-		return nil //nolint:nilerr // as said
-	}
-	store, err := state.Default()
-	if err != nil {
-		return err
-	}
-	d, err := delegate.Choose(p.Delegate, store.Root)
+	d, err := c.delegate(profile)
 	if err == nil {
-		if c.Loud() {
-			Tell(c.Warning(), c)
+		if d == nil {
+			return nil
 		}
 		err = syscall.Exec(d.Path, append([]string{d.Path}, c.Args...), os.Environ())
 	}
 	return fmt.Errorf("passing %s on: %w", c.Verb, err)
+}
+
+// Run is Exec for a process that goes on: it runs the delegate with these
+// standard files to its end, and returns its exit status. done is false where
+// Exec returns nil.
+func Run(args []string, profile string, stdio [3]*os.File) (status int, done bool, err error) {
+	c := Read(args)
+	d, err := c.delegate(profile)
+	if err != nil {
+		return 1, true, fmt.Errorf("passing %s on: %w", c.Verb, err)
+	}
+	if d == nil {
+		return 0, false, nil
+	}
+	d.Stdio = stdio
+	if status, err = d.Run(c.Args, delegate.Time{}); err != nil {
+		return 1, true, fmt.Errorf("passing %s on: %w", c.Verb, err)
+	}
+	return status, true, nil
+}
+
+// delegate is who gets the call, or nil where nobody does. That it gets one is
+// told here.
+func (c Call) delegate(profile string) (*delegate.Runtime, error) {
+	if profile == "" {
+		return nil, nil // only a [profiles.NAME] can pass through
+	}
+	p, err := policy.Load(c.Config, profile)
+	if err != nil || !p.Passthrough {
+		return nil, nil //nolint:nilerr // as said
+	}
+	store, err := state.Default()
+	if err != nil {
+		return nil, err
+	}
+	d, err := delegate.Choose(p.Delegate, store.Root)
+	if err == nil && c.Loud() {
+		Tell(c.Warning(), c)
+	}
+	return d, err
 }

@@ -198,3 +198,24 @@ func TestOnlyByProfile(t *testing.T) {
 		t.Errorf("inspect: %s", errOut)
 	}
 }
+
+// TestRun: the same in a process that goes on.
+func TestRun(t *testing.T) {
+	link, conf := build(t, "delegate = \"DIR/runc\"\n[profiles.bare]\npassthrough = true\n[profiles.other]\n")
+	out, err := os.Create(filepath.Join(filepath.Dir(link), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	args := []string{"--config", conf, "--log", os.DevNull, "create", "--bundle", "/b", "x"}
+	status, done, err := Run(args, "bare", [3]*os.File{nil, out, nil})
+	text, rerr := os.ReadFile(out.Name())
+	if status != 7 || !done || err != nil || rerr != nil || !strings.HasPrefix(string(text), "arguments: --log /dev/null create --bundle /b x\n") {
+		t.Errorf("%d, %v, %v: %s", status, done, err, text)
+	}
+	for _, profile := range []string{"", "other", "none"} {
+		if status, done, err := Run(args, profile, [3]*os.File{nil, out, nil}); done || err != nil {
+			t.Errorf("profile %q: %d, %v", profile, status, err)
+		}
+	}
+}

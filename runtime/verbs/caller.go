@@ -210,7 +210,7 @@ func (c *Caller) status(err error) int {
 		c.Log.Warnf("agentjail: %s", own.Stack)
 	}
 	c.Fail(err)
-	return 1
+	return jail.Status(err)
 }
 
 // absolute is a path from the caller's folder; "" stays.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/passthrough"
 )
 
 // options are parsed flags.
@@ -82,6 +84,11 @@ func (c *Caller) Do(ctx context.Context, args []string) int {
 }
 
 func (c *Caller) do(ctx context.Context, args []string) error {
+	if status, done, err := passthrough.Run(args, c.Profile, c.Stdio); err != nil {
+		return err
+	} else if done {
+		return jail.Ended(status)
+	}
 	global, rest, err := parseFlags(Program, Global(), args)
 	if err != nil {
 		return err
