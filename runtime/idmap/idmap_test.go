@@ -129,3 +129,23 @@ func TestEqual(t *testing.T) {
 		}
 	}
 }
+
+// TestForUser: a rootless engine's ids are its user's, whatever their numbers.
+func TestForUser(t *testing.T) {
+	one := func(ms ...specs.LinuxIDMapping) []specs.LinuxIDMapping { return ms }
+	for _, c := range []struct {
+		name string
+		ids  []specs.LinuxIDMapping
+		good bool
+	}{
+		{"all", one(specs.LinuxIDMapping{ContainerID: 0, HostID: 0, Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), true},
+		{"keep-id", one(specs.LinuxIDMapping{ContainerID: 0, HostID: 1, Size: 1000}, specs.LinuxIDMapping{ContainerID: 1000, HostID: 0, Size: 1}), true},
+		{"no root", one(specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 5}), false},
+		{"twice", one(specs.LinuxIDMapping{ContainerID: 0, HostID: 0, Size: 2}, specs.LinuxIDMapping{ContainerID: 5, HostID: 1, Size: 1}), false},
+		{"none", nil, false},
+	} {
+		if m, err := ForUser(c.ids, c.ids); (err == nil) != c.good || c.good && (!m.Given || m.Block >= 0) {
+			t.Errorf("%s: %+v, %v", c.name, m, err)
+		}
+	}
+}

@@ -43,6 +43,14 @@ func Default() (Store, error) {
 		return Store{Root: DefaultRoot}, nil
 	}
 	dir, err := rootless.RuntimeDir()
+	if !rootless.Inside() {
+		// An ordinary user, who makes no jails here: what does not need the folder
+		// must not fail for its lack.
+		if err != nil {
+			dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
+		}
+		err = nil
+	}
 	return Store{Root: filepath.Join(dir, "agentjail")}, err
 }
 

@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 	eq(t, "standard input", said.Stdout, "from here\n")
 	engine.Jailed(t, "podman run", decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
 	engine.Jailed(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
-	eq(t, "by the runtime's path", p.Must("--runtime="+under, "run", "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
+	eq(t, "by the runtime's path, as a quadlet would", p.Must("run", "--runtime="+under, "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
 	eq(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
 }
 

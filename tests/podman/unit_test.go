@@ -41,7 +41,7 @@ func TestQuadlet(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	unit := "[Container]\nImage=" + engine.Busybox + "\nExec=sleep 3600\nGlobalArgs=--runtime=" + engine.Name + "\n"
+	unit := "[Container]\nImage=" + engine.Busybox + "\nExec=sleep 3600\nPodmanArgs=--runtime=" + engine.Name + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "agent.container"), []byte(unit), 0o644); err != nil {
 		t.Fatal(err)
 	}
