@@ -202,6 +202,13 @@ func TestRootlessPolicy(t *testing.T) {
 	if r := with(roots, "--cap-add=SYS_ADMIN", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refuse") {
 		t.Errorf("root's policy does not hold: %s", r)
 	}
+	// What policy insists on, and a user's engine cannot have, keeps the jail from starting.
+	if on, _ := os.ReadFile("/sys/module/apparmor/parameters/enabled"); !strings.HasPrefix(string(on), "Y") {
+		write(t, roots, "[apparmor]\nrequired = true\n", 0)
+		if r := with(roots, engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "AppArmor") {
+			t.Errorf("policy insists on AppArmor: %s", r)
+		}
+	}
 	eq(t, "a policy in the same folder", with(users, engine.Busybox, "true").Code, 0)
 	for _, c := range []struct {
 		what, file string
