@@ -183,7 +183,12 @@ func ownCgroup(c Cgroup) Cgroup {
 		names := strings.Split(f[1], ",")
 		dir := filepath.Join(CgroupRoot, f[1], f[2])
 		if c.V2 && f[1] == "" {
+			// What was delegated is the topmost group that is the user's: further below,
+			// systemd turns controllers on as they are asked for.
 			dir = filepath.Join(CgroupRoot, f[2])
+			for up := filepath.Dir(dir); strings.HasPrefix(up, CgroupRoot+"/") && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
+				dir = up
+			}
 			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 			names = strings.Fields(string(b))
 		}
