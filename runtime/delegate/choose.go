@@ -36,7 +36,7 @@ const Auto = "auto"
 // answer is kept in the folder cacheDir ("" keeps none) until a delegate, the
 // control groups' layout or the boot changes. Without any there is an error.
 func Choose(want, cacheDir string) (*Runtime, error) {
-	if want != Auto {
+	if want != Auto || os.Geteuid() != 0 { // an ordinary user cannot have it tried
 		return Resolve(want)
 	}
 	all := distinct(All())
