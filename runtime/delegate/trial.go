@@ -15,7 +15,6 @@ import (
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/rootless"
 )
 
 // trialGroup begins the name of a trial's control group.
@@ -54,13 +53,7 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 			return err
 		}
 	}
-	spec := trialSpec("/" + id)
-	if rootless.Inside() {
-		if err := forUser(spec); err != nil {
-			return err
-		}
-	}
-	config, err := json.Marshal(spec)
+	config, err := json.Marshal(trialSpec("/" + id))
 	if err != nil {
 		return err
 	}
@@ -135,14 +128,6 @@ func trialSpec(cgroup string) *specs.Spec {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: t})
 	}
 	return s
-}
-
-// forUser makes of it what a user's engine can have: the user's ids, and no
-// limits, which depend on the groups that were delegated.
-func forUser(s *specs.Spec) (err error) {
-	s.Linux.UIDMappings, s.Linux.GIDMappings, err = rootless.Maps()
-	s.Linux.CgroupsPath, s.Linux.Resources = "", nil
-	return err
 }
 
 // exitProgram is a program that ends at once with status 0, as a file for Linux
