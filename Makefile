@@ -70,7 +70,7 @@ test-delegates: ## what depends on the delegate, over the newest runc and over c
 			$(GO) test -v -count=1 -timeout 20m -run '^($(DELEGATE_TESTS))$$' ./tests/e2e 2>&1 | tee $(OUT)/delegate-$$d.log | awk -f hack/brief.awk; \
 	done
 
-conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools or all, CONFORMANCE_DELEGATE=PATH
+conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
 	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh unshare --mount --propagation private \
 		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance

@@ -1,8 +1,10 @@
 package shim
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"agentjail.dev/runtime/verbs"
 )
@@ -22,6 +24,30 @@ func (n name) String() string {
 		s += ":" + n.policy
 	}
 	return s
+}
+
+// ownProfile is the profile of a shim that is installed by another file name,
+// containerd-shim-agentjail-PROFILE-v2: the runtime io.containerd.agentjail-PROFILE.v2
+// has it without any option. A symbolic link is not enough, as the serving
+// process is started by the file.
+var ownProfile = sync.OnceValue(func() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return profileOf(filepath.Base(path))
+})
+
+func profileOf(program string) string {
+	rest, ok := strings.CutPrefix(program, "containerd-shim-"+verbs.Program+"-")
+	if !ok {
+		return ""
+	}
+	profile, ok := strings.CutSuffix(rest, "-v2")
+	if !ok || !profileName.MatchString(profile) {
+		return ""
+	}
+	return profile
 }
 
 // parseName reads a name. That of anything else is the default profile's.

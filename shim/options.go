@@ -51,6 +51,9 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 	default:
 		err = errors.New("unknown kind")
 	}
+	if n == (name{}) {
+		n.profile = ownProfile()
+	}
 	if err == nil {
 		err = n.check()
 	}

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}}
+var suites = []suite{{"runc", runcSuite}, {"runtime-tools", toolsSuite}, {"shimtest", shimSuite}}
 
 // versionOf is a delegate's name and version, as "runc-1.1.5".
 func versionOf(path string) (string, error) {

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/tests/engine"
+)
+
+// What shimtest needs to be built with the release of containerd whose shims are compared. Some of what its own go.mod
+// names cannot be had from module proxies.
+var shimModules = []string{
+	"github.com/containerd/containerd/v2@v2.4.2", "github.com/containerd/containerd/api@v1.12.0", "github.com/containerd/ttrpc@v1.2.9",
+	"github.com/containerd/typeurl/v2@v2.3.0", "google.golang.org/protobuf@v1.36.11", "github.com/Microsoft/go-winio@v0.6.2",
+}
+
+// shimSkip are features that the runc shim has not, or that need a network.
+var shimSkip = []string{"layers", "sandbox", "transfer", "uds", "net"}
+
+// shimSuite is containerd/shimtest. Alone is containerd's own runc shim here, not the delegate.
+func shimSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
+	from := filepath.Join(o.from, "shimtest")
+	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
+		return nil, fmt.Errorf("not there: git clone https://github.com/containerd/shimtest %s, or name the folder that holds it (CONFORMANCE_DIR)", from)
+	}
+	dir := workDir("shimtest")
+	steps := [][]string{{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-r", from, dir}, append([]string{"go", "-C", dir, "mod", "edit"}, requires(shimModules)...), {"env", "GOFLAGS=-mod=mod", "make", "-C", dir, "build"}}
+	for _, s := range steps {
+		if _, err := do(ctx, "", s...); err != nil {
+			return nil, err
+		}
+	}
+	shims, err := shimPaths()
+	if err != nil {
+		return nil, err
+	}
+	if err := profileForShims(o.delegate); err != nil {
+		return nil, err
+	}
+	return []unit{{"shimtest", func(ctx context.Context, path, log string) (results, error) {
+		subject := alone
+		for _, s := range []string{passthrough, jails} {
+			if filepath.Base(path) == "runtime-"+s {
+				subject = s
+			}
+		}
+		config, err := json.Marshal(map[string]any{"shim_binary": shims[subject], "uid": 0, "skip": shimSkip})
+		if err != nil {
+			return nil, err
+		}
+		file := filepath.Join(dir, "config-"+subject+".json")
+		if err := os.WriteFile(file, config, 0o644); err != nil {
+			return nil, err
+		}
+		// The stock shim looks for runc by name.
+		env := []string{"PATH=" + filepath.Dir(o.delegate) + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+		if err := command(ctx, dir, log, env, "_output/shimtest.test", "-test.v", "-shimtest.config="+file); err != nil {
+			return nil, err
+		}
+		return readGoTest(log, "shimtest")
+	}}}, nil
+}
+
+func requires(modules []string) []string {
+	var out []string
+	for _, m := range modules {
+		out = append(out, "-require="+m)
+	}
+	return out
+}
+
+// shimPaths are the shims by subject.
+func shimPaths() (map[string]string, error) {
+	dir, err := engine.BinDir()
+	if err != nil {
+		return nil, err
+	}
+	stock, err := engine.Tool("containerd")
+	if err != nil {
+		return nil, err
+	}
+	own := filepath.Join(dir, "containerd-shim-agentjail-v2")
+	if err := engine.Build("./cmd/containerd-shim-agentjail-v2", own); err != nil {
+		return nil, err
+	}
+	byName := filepath.Join(dir, "containerd-shim-agentjail-passthrough-v2")
+	if err := os.Link(own, byName); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	return map[string]string{alone: filepath.Join(filepath.Dir(stock), "containerd-shim-runc-v2"), jails: own, passthrough: byName}, nil
+}
+
+// profileForShims puts a policy where shims look for it, in this program's mount namespace alone.
+func profileForShims(delegate string) error {
+	dir := filepath.Dir(policy.DefaultPath)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("agentjail-conformance", dir, "tmpfs", 0, "mode=0755,size=65536"); err != nil {
+		return fmt.Errorf("mounting over %s: %w", dir, err)
+	}
+	text := fmt.Sprintf("delegate = %q\n[profiles.passthrough]\npassthrough = true\n", delegate)
+	return os.WriteFile(policy.DefaultPath, []byte(text), 0o644)
+}
+
+var goTestLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
+
+// readGoTest reads what go test -v said. The test that has all others in it is told by them.
+func readGoTest(path, unit string) (results, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := results{}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		m := goTestLine.FindStringSubmatch(lines.Text())
+		if m == nil || !strings.Contains(m[2], "/") {
+			continue
+		}
+		r.add(unit, m[2], map[string]verdict{"PASS": pass, "FAIL": fail, "SKIP": skipped}[m[1]])
+	}
+	return r, lines.Err()
+}
