@@ -78,6 +78,9 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	if err := state.CheckID(o.ID); err != nil {
 		return err
 	}
+	if o.ID == buildID(o.Bundle) {
+		return errors.New("refused: a step of an image's build is to keep what it changes, and a jail throws that away (remedy: `podman build --runtime=crun`)")
+	}
 	if w.Policy.Passthrough {
 		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
 	}
@@ -127,6 +130,10 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	}
 	return nil
 }
+
+// buildID is the id that Podman's and Buildah's builds give the container of a
+// step whose bundle this is (buildah run_common.go).
+func buildID(bundle string) string { return "buildah-" + filepath.Base(bundle) }
 
 // newRecord begins the jail's record.
 func (w *Way) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {

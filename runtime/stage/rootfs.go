@@ -127,7 +127,9 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777)); err != nil {
+	// Podman's images have a root folder that nobody may write, which does not keep
+	// root from it elsewhere: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
+	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777|0o200)); err != nil {
 		return err
 	}
 	if err := unix.Chdir(dir); err != nil {

@@ -31,6 +31,7 @@ func TestRun(t *testing.T) {
 	engine.Jailed(t, "podman run", decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
 	engine.Jailed(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
 	eq(t, "by the runtime's path, as a quadlet would", p.Must("run", "--runtime="+under, "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
+	eq(t, "the root folder", mustRun(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
 	eq(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
 }
 

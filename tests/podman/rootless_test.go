@@ -45,7 +45,7 @@ func TestRootlessLife(t *testing.T) {
 	eq(t, "exit code of an exec", term.Wait(), 6)
 	p.Eventually("the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
 	// The layer: thrown away, sized, and a folder of the image can be made again.
-	eq(t, "the layer", sh(p, id, "rm -r /home; mkdir /home; echo x > /home/new; ls /home; df -k / | awk 'NR == 2 { print $2 }'"), "new\n1048576")
+	eq(t, "the layer", sh(p, id, "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home; df -k / | awk 'NR == 2 { print $2 }'"), "new\n1048576")
 	in := filepath.Join(p.Dir, "home", "in")
 	write(t, in, "from the host\n", engine.RootlessUID)
 	p.Must("cp", in, id+":/tmp/in")
