@@ -2,7 +2,6 @@ package podman
 
 import (
 	"encoding/base64"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -70,7 +69,6 @@ func attempts(t *testing.T, p *engine.PodmanT, id string) {
 
 // TestCrun: with crun, podman's own choice, in runc's place, and with the annotations that only crun reads.
 func TestCrun(t *testing.T) {
-	p := root(t)
 	if !engine.UnderTestIsAgentjail() {
 		t.Skip("the runtime under test is not agentjail")
 	}
@@ -82,15 +80,17 @@ func TestCrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "crun.toml")
-	if err := os.WriteFile(config, []byte("delegate = \"crun\"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, config, "delegate = \"crun\"\n", 0)
 	flag := "--runtime-flag=config=" + config
-	eq(t, "a jail", p.Must(flag, "run", "--rm", "--network=none", engine.Busybox, "echo", "hello"), "hello")
-	id := strings.TrimSpace(p.Must(append([]string{flag, "run", "-d", "--network=none"}, append(annotations, engine.Busybox, "sleep", "3600")...)...))
-	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
-	tamed(t, p, "the jail", id)
-	eq(t, "exit code of an exec", p.Podman("exec", id, "sh", "-c", "exit 4").Code, 4)
+	for name, get := range map[string]func(*testing.T) *engine.PodmanT{"root": root, "user": user} {
+		t.Run(name, func(t *testing.T) {
+			p := get(t)
+			id := strings.TrimSpace(p.Must(append([]string{flag, "run", "-d", "--network=none"}, append(annotations, engine.Busybox, "sleep", "3600")...)...))
+			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
+			tamed(t, p, "the jail", id)
+			eq(t, "exit code of an exec", p.Podman("exec", id, "sh", "-c", "exit 4").Code, 4)
+		})
+	}
 }
 
 // TestWithoutCgroups: podman leaves limits away only for runtimes of which it knows that they can do without.
