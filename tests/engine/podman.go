@@ -55,8 +55,9 @@ events_logger = "file"
 infra_image = "localhost/infra"
 `
 
-// placeScript furnishes the place: $1 is its folder. It says ready, and stays as the place's first process. The hybrid
-// hierarchy of control groups is taken away since crun before 1.9 refuses it.
+// placeScript furnishes the place: $1 is its folder. It says ready, and stays as the place's first process. Of control
+// groups version 1 it has what is mounted and nothing else: crun before 1.9 refuses the hybrid hierarchy, and podman
+// takes any folder beside the hierarchies for one.
 const placeScript = `set -e
 d=$1
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -71,13 +72,13 @@ for f in passwd group subuid subgid; do
 	mount --bind $d/accounts/$f /etc/$f
 done
 if [ -c /dev/net/tun ]; then mknod -m 666 /run/tun c 10 200 && mount --bind /run/tun /dev/net/tun; fi
-if mountpoint -q /sys/fs/cgroup/unified; then
+if [ ! -e /sys/fs/cgroup/cgroup.controllers ]; then
 	mkdir /run/groups
 	mount -t tmpfs -o mode=755 cgroup /run/groups
 	for c in /sys/fs/cgroup/*; do
 		if [ -L $c ]; then cp -P $c /run/groups; continue; fi
 		n=/run/groups/${c##*/}
-		if [ $c != /sys/fs/cgroup/unified ]; then mkdir $n && mount --bind $c $n; fi
+		if [ $c != /sys/fs/cgroup/unified ] && mountpoint -q $c; then mkdir $n && mount --bind $c $n; fi
 	done
 	mount --move /run/groups /sys/fs/cgroup
 fi
