@@ -63,6 +63,11 @@ func ForUser(uids, gids []specs.LinuxIDMapping) (Map, error) {
 	return m, nil
 }
 
+// Host says whether a mapping is that of the machine's own user namespace.
+func Host(ms []specs.LinuxIDMapping) bool {
+	return len(ms) == 1 && ms[0].ContainerID == 0 && ms[0].HostID == 0 && ms[0].Size == 1<<32-1
+}
+
 // maxExtents is the kernel's bound (user_namespaces(7)).
 const maxExtents = 340
 

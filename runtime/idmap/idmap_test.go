@@ -149,3 +149,19 @@ func TestForUser(t *testing.T) {
 		}
 	}
 }
+
+func TestHost(t *testing.T) {
+	for _, c := range []struct {
+		ids  []specs.LinuxIDMapping
+		want bool
+	}{
+		{[]specs.LinuxIDMapping{{ContainerID: 0, HostID: 0, Size: 4294967295}}, true},
+		{[]specs.LinuxIDMapping{{ContainerID: 0, HostID: 0, Size: 65536}}, false},
+		{[]specs.LinuxIDMapping{{ContainerID: 0, HostID: 1, Size: 4294967294}}, false},
+		{nil, false},
+	} {
+		if got := Host(c.ids); got != c.want {
+			t.Errorf("%v: %v", c.ids, got)
+		}
+	}
+}

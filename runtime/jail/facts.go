@@ -56,9 +56,11 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 
 // givenIDs are those that the engine has chosen. Those of a rootless engine are
 // its user's: without a mapping for the container, all that the user has, in a
-// user namespace inside the engine's.
+// user namespace inside the engine's. A mapping of all of the host's ids to
+// themselves is as good as none (Podman 5: keep-id for root).
 func (w *Way) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
-	mapped := l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0
+	mapped := l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 &&
+		!(idmap.Host(l.UIDMappings) && idmap.Host(l.GIDMappings))
 	switch {
 	case rootless.Inside() && mapped:
 		m, err = idmap.ForUser(l.UIDMappings, l.GIDMappings)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/tests/engine"
 )
 
@@ -222,6 +224,21 @@ func TestUserns(t *testing.T) {
 		return
 	}
 	engine.Held(t, "keep-id", decode[engine.Who](t, r.Stdout))
+}
+
+// TestHostMapping: what Podman 5 makes of --userns=keep-id for root, all of the host's ids, gives a jail ids of its own.
+func TestHostMapping(t *testing.T) {
+	p := root(t)
+	b := engine.NewBundle(t, p.Dir)
+	all := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 0, Size: 4294967295}}
+	b.Spec.Linux.Namespaces = append(b.Spec.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+	b.Spec.Linux.UIDMappings, b.Spec.Linux.GIDMappings = all, all
+	b.Spec.Process.Args = []string{"probe", "identity"}
+	out, err := b.Run(t, engine.Caller{Path: under})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine.Jailed(t, "the jail", decode[engine.Who](t, out))
 }
 
 // shared makes a folder with the given owner in the place, outside of what is a container's.
