@@ -18,7 +18,7 @@ import (
 // cgroupDirs are the control group folders that the delegate will make for a
 // container: only those that do not exist yet, since what was there before is
 // not the jail's to remove. The systemd driver's are systemd's to end.
-func cgroupDirs(cgroupsPath, id string, systemd bool) []string {
+func cgroupDirs(cgroupsPath, id string, systemd, crun bool) []string {
 	if systemd || strings.Contains(cgroupsPath, ":") {
 		return nil
 	}
@@ -26,8 +26,7 @@ func cgroupDirs(cgroupsPath, id string, systemd bool) []string {
 	if err != nil {
 		return nil
 	}
-	// An empty path is the id, below the caller's own group (runc
-	// libcontainer/specconv).
+	// An empty path is the id.
 	rel := cgroupsPath
 	if rel == "" {
 		rel = id
@@ -39,22 +38,26 @@ func cgroupDirs(cgroupsPath, id string, systemd bool) []string {
 			continue
 		}
 		for _, root := range hierarchyRoots(f[1]) {
-			dir := filepath.Join(root, filepath.Clean("/"+rel))
-			if !filepath.IsAbs(rel) {
-				dir = filepath.Join(root, f[2], filepath.Clean("/"+rel))
-			}
-			if dir == root {
-				continue
-			}
 			if _, err := os.Lstat(root); err != nil {
 				continue
 			}
-			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) {
+			dir := groupFolder(root, f[2], rel, crun)
+			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
 				out = append(out, dir)
 			}
 		}
 	}
 	return out
+}
+
+// groupFolder is where a delegate makes a group in a hierarchy: one that is not
+// absolute is below the caller's own for runc (libcontainer/cgroups/fs), and
+// below the root for crun.
+func groupFolder(root, own, rel string, crun bool) string {
+	if filepath.IsAbs(rel) || crun {
+		own = "/"
+	}
+	return filepath.Join(root, own, filepath.Clean("/"+rel))
 }
 
 // hierarchyRoots is where a line of /proc/self/cgroup (cgroups(7)) is mounted.
