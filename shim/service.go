@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
+	taskTypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2/task"
 	"github.com/containerd/containerd/v2/pkg/identifiers"
 	"github.com/containerd/containerd/v2/pkg/shim"
@@ -27,8 +28,8 @@ import (
 )
 
 // register makes the task service known to the server, in the place of
-// containerd's own plugin of that name.
-func register() {
+// containerd's own plugin of that name. events is given the service's publisher.
+func register(events **publisher) {
 	registry.Register(&plugin.Registration{
 		Type:     plugins.TTRPCPlugin,
 		ID:       "task",
@@ -42,18 +43,22 @@ func register() {
 			if err != nil {
 				return nil, err
 			}
-			inner, err := task.NewTaskService(ic.Context, pp.(shim.Publisher), ss.(shutdown.Service))
+			*events = newPublisher(pp.(shim.Publisher))
+			inner, err := task.NewTaskService(ic.Context, *events, ss.(shutdown.Service))
 			if err != nil {
 				return nil, err
 			}
 			runc.Monitor = monitor{} // it has set its own
-			return &service{inner}, nil
+			return &service{inner, *events}, nil
 		},
 	})
 }
 
 // service is containerd's task service, with what it is asked made safe for it.
-type service struct{ taskAPI.TTRPCTaskService }
+type service struct {
+	taskAPI.TTRPCTaskService
+	events *publisher
+}
 
 // Create normalises the options: the service takes only those of its own kind.
 func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*taskAPI.CreateTaskResponse, error) {
@@ -93,6 +98,23 @@ func (s *service) Update(ctx context.Context, r *taskAPI.UpdateTaskRequest) (*em
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "update without resources")
 	}
 	return s.TTRPCTaskService.Update(ctx, r)
+}
+
+// Delete waits until the daemon was told of the end of what is deleted: behind
+// the deletion of the last task, there may be nobody left to tell.
+func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
+	p := process{r.ID, r.ExecID}
+	if r.ExecID == "" {
+		p.id = r.ID
+	}
+	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
+		await(ctx, s.events.exit(p))
+	}
+	answer, err := s.TTRPCTaskService.Delete(ctx, r)
+	if err == nil {
+		s.events.forget(p)
+	}
+	return answer, err
 }
 
 // Checkpoint is refused.

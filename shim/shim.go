@@ -44,13 +44,17 @@ func Main(version string) {
 	case c.action == "start" && !c.info:
 		err = start(ctx, c, os.Stdin, os.Stdout)
 	default:
-		register()
+		var events *publisher
+		register(&events)
 		socket := ownSocket()
 		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(Runtime), version: version})
 		// Of a group's shim, no file in the bundle need be left by now to tell
 		// the server where its socket is.
 		if c.action == "" && socket != "" {
 			_ = os.Remove(socket)
+		}
+		if events != nil {
+			await(ctx, events.done)
 		}
 		return
 	}

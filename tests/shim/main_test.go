@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -26,12 +27,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// daemons are the containerds that the tests are run on: the distribution's and the newest.
-var daemons = []*daemon{{name: "distribution"}, {name: "newest", tool: "containerd"}}
+// daemons are the containerds that the tests are run on: the distribution's and the newest, and those that the environment
+// names, a list of programs as in $PATH.
+var daemons = append([]*daemon{{name: "distribution"}, {name: "newest", tool: "containerd"}}, named(os.Getenv("AGENTJAIL_TEST_CONTAINERDS"))...)
+
+func named(paths string) (out []*daemon) {
+	for _, p := range filepath.SplitList(paths) {
+		out = append(out, &daemon{name: "named", path: p})
+	}
+	return out
+}
 
 // A daemon is started when a test first needs it.
 type daemon struct {
-	name, tool string
+	name, tool, path string
 
 	once sync.Once
 	c    *engine.Containerd
@@ -45,7 +54,7 @@ func (d *daemon) start() (*engine.Containerd, error) {
 			d.err = err
 			return
 		}
-		o := engine.ContainerdOptions{Shims: []string{dir}}
+		o := engine.ContainerdOptions{Shims: []string{dir}, Binary: d.path}
 		if d.tool != "" {
 			if o.Binary, d.err = engine.Tool(d.tool); d.err != nil {
 				return

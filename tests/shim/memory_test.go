@@ -3,6 +3,7 @@ package shim
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,6 +58,50 @@ func TestMemory(t *testing.T) {
 			t.Logf("containerd %s, %s: %+v KiB", c.Version(), runtime, m)
 			remove(t, c, id)
 		}
+		gone(t, c)
+	})
+}
+
+// A shim holds on to nothing of what it has done: files, threads, children.
+func TestShimLeaks(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		id := start(t, c, "--annotation", group+"leaks")
+		pid := shimOf(t, c, id)
+		round := func() {
+			t.Helper()
+			if r := in(c, id, "true"); r.Code != 0 {
+				t.Error(r)
+			}
+			if r := c.Ctr(runArgs(newID(), "--rm", "--annotation", group+"leaks", "--", "true")...); r.Code != 0 {
+				t.Error(r)
+			}
+		}
+		count := func(what string) int {
+			names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/%s/*", pid, what))
+			return len(names)
+		}
+		for range 2 {
+			round()
+		}
+		files := count("fd")
+		for range 5 {
+			round()
+		}
+		c.Eventually("no more files are open than before", func() bool { return count("fd") <= files })
+		const threads = 24 // some wait in the kernel while others are started
+		if n := count("task"); n > threads {
+			t.Errorf("%d threads", n)
+		}
+		children := 0 // their parent is whichever thread started them
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+		for _, l := range lists {
+			text, _ := os.ReadFile(l)
+			children += len(strings.Fields(string(text)))
+		}
+		if len(lists) > 0 && children != 1 {
+			t.Errorf("%d children, and one jail", children)
+		}
+		remove(t, c, id)
 		gone(t, c)
 	})
 }

@@ -161,6 +161,8 @@ func TestTask(t *testing.T) {
 		}
 		c.Must("tasks", "kill", "--signal", "KILL", id)
 		c.Eventually("the end of the task", func() bool { return status(c, id) == "STOPPED" })
+		// The delegate's answer about what has ended, by a shim that goes on.
+		c.Must("tasks", "ps", id)
 		if r := c.Ctr("tasks", "rm", id); !strings.Contains(r.Stderr, "exit code 137") {
 			t.Errorf("not the status of a killed task: %s", r)
 		}
@@ -189,6 +191,33 @@ func TestEvents(t *testing.T) {
 			watch.Expect(topic + ` {"container_id":"` + id + `"`)
 		}
 		remove(t, c, id)
+		gone(t, c)
+	})
+}
+
+// Of jails that end at once, no event is lost, although their shims end with them.
+func TestEveryEvent(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		defer cancel()
+		watch := engine.OnTerminal(t, 30, 400, c.Command(ctx, "events"))
+		c.Eventually("events are told", func() bool {
+			c.Must("namespaces", "label", c.Namespace(), "tried="+time.Now().Format("150405.000"))
+			return strings.Contains(watch.Said(), "/namespaces/update")
+		})
+		var all []string
+		for range 6 {
+			id := newID()
+			all = append(all, id)
+			if r := c.Ctr(runArgs(id, "--rm", "--", "true")...); r.Code != 0 {
+				t.Error(r)
+			}
+		}
+		for _, id := range all {
+			for _, topic := range []string{"/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete"} {
+				watch.Expect(topic + ` {"container_id":"` + id + `"`)
+			}
+		}
 		gone(t, c)
 	})
 }

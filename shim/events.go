@@ -1,0 +1,95 @@
+package shim
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	eventsAPI "github.com/containerd/containerd/api/events"
+	"github.com/containerd/containerd/v2/core/events"
+	"github.com/containerd/containerd/v2/pkg/shim"
+)
+
+// A publisher knows what the task service has told its daemon. The service tells
+// in the background, of an end also after the one who waited for it knows: what
+// is untold when the last task was deleted and the process ends would be lost.
+type publisher struct {
+	shim.Publisher
+
+	mu    sync.Mutex
+	exits map[process]chan struct{} // closed once told
+	once  sync.Once
+	done  chan struct{} // closed behind the last event
+}
+
+// A process is a task's first one (whose id is the container's) or a further
+// one.
+type process struct{ container, id string }
+
+func newPublisher(p shim.Publisher) *publisher {
+	return &publisher{Publisher: p, exits: map[process]chan struct{}{}, done: make(chan struct{})}
+}
+
+// Publish tells of an event.
+func (p *publisher) Publish(ctx context.Context, topic string, event events.Event) error {
+	err := p.Publisher.Publish(ctx, topic, event)
+	if e, ok := event.(*eventsAPI.TaskExit); ok {
+		p.tell(process{e.ContainerID, e.ID})
+	}
+	return err
+}
+
+// tell says that the end of a process was told.
+func (p *publisher) tell(of process) {
+	c := p.exit(of)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-c: // a process id that was used again may end twice
+	default:
+		close(c)
+	}
+}
+
+// Close is called by the service behind its last event.
+func (p *publisher) Close() error {
+	defer p.once.Do(func() { close(p.done) })
+	return p.Publisher.Close()
+}
+
+// exit is closed once the end of a process was told.
+func (p *publisher) exit(of process) chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, ok := p.exits[of]
+	if !ok {
+		c = make(chan struct{})
+		p.exits[of] = c
+	}
+	return c
+}
+
+// forget drops what is known of a process that was deleted, and with the first
+// one of all others.
+func (p *publisher) forget(of process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for q := range p.exits {
+		if q == of || q.container == of.container && of.id == of.container {
+			delete(p.exits, q)
+		}
+	}
+}
+
+// patience is how long a daemon that does not take events is waited for.
+const patience = 5 * time.Second
+
+// await waits for c, but not for ever.
+func await(ctx context.Context, c <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	select {
+	case <-c:
+	case <-ctx.Done():
+	}
+}
