@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// A shim holds on to nothing of what it has done: files, threads, children.
+// A shim holds on to nothing of what it has done: files, mount namespaces, threads, children.
 func TestShimLeaks(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		id := start(t, c, "--annotation", group+"leaks")
@@ -88,6 +89,14 @@ func TestShimLeaks(t *testing.T) {
 			round()
 		}
 		c.Eventually("no more files are open than before", func() bool { return count("fd") <= files })
+		own, err := os.Readlink("/proc/self/ns/mnt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Eventually("no thread is left in a jail's mount namespace", func() bool {
+			spaces, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/mnt", pid))
+			return !slices.ContainsFunc(spaces, func(s string) bool { at, err := os.Readlink(s); return err == nil && at != own })
+		})
 		const threads = 24 // some wait in the kernel while others are started
 		if n := count("task"); n > threads {
 			t.Errorf("%d threads", n)
