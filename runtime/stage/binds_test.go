@@ -10,6 +10,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/source"
 )
 
 // image is a plain root file system with the usual folders.
@@ -149,6 +152,21 @@ func TestSubmounts(t *testing.T) {
 			t.Errorf("notes %q", st.Notes)
 		}
 		want(t, "the folder behind procfs", content(t, r.Spec.Mounts[0].Source+"/proc/below"), "proc/below")
+		// A volume of the jail's own pod comes as it is.
+		const uid = "0a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
+		vol := proj + "/kubelet/pods/" + uid + "/volumes/kubernetes.io~secret/s"
+		must(t, os.MkdirAll(vol, 0o755))
+		must(t, unix.Mount("proc", vol, "proc", 0, ""))
+		r = request(t, image(t), bindMount(vol, "/secret", "rbind"))
+		f := &r.Sources[0].Fact
+		f.Role, f.Pod, f.Also, r.Plan.Binds[0].Owner = source.Pod, uid, "", harden.OwnerSame
+		st = staged(t, r)
+		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {
+			t.Errorf("notes %q", st.Notes)
+		}
+		if _, err := os.Stat(r.Spec.Mounts[0].Source + "/uptime"); err != nil {
+			t.Error(err)
+		}
 		// A folder whose own file system cannot be idmapped is refused by name.
 		_, err := Stage(*request(t, image(t), bindMount(proj+"/proc", "/work", "rbind")))
 		if err == nil || !strings.Contains(err.Error(), "the proc file system cannot map owners") || !strings.Contains(err.Error(), "remedy") {

@@ -292,6 +292,16 @@ func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) 
 			mnt, err = flat, nil
 		}
 	}
+	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && src.OwnOfPod() {
+		// Secrets, tokens and emptyDirs in memory are on tmpfs, which can be idmapped since Linux 6.3. As they are they can be read by
+		// mode, and what the pod's containers make there has the pod's ids.
+		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = 0
+		if plain, perr := cloneTree(src.File, !b.Flat, &attr); perr == nil {
+			s.notes = append(s.notes, fmt.Sprintf("volume %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
+			mnt, err = plain, nil
+		}
+	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
 		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the folder to ext4, xfs, btrfs or tmpfs, or mount it read-only", FSName(src.File))
 	}

@@ -136,6 +136,16 @@ func TestPodLimits(t *testing.T) {
 		if out := large.must("cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max"); out != "1024" {
 			t.Errorf("process limit %s", out)
 		}
+		// The pod's annotations can tighten, where the configuration lets them through.
+		tight := n.pod(t, "agentjail", func(s *runtimeapi.PodSandboxConfig) {
+			s.Annotations = map[string]string{"dev.agentjail.limits.pids": "50", "dev.agentjail.limits.memory": "1TiB"}
+		}).container("tight", idle)
+		if out := tight.must("cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max"); out != "50" {
+			t.Errorf("process limit %s by annotation", out)
+		}
+		if out := tight.must(limit); len(out) > len("4294967296") {
+			t.Errorf("memory limit %s by annotation", out)
+		}
 		stats, err := p.ContainerStats(callContext(t), &runtimeapi.ContainerStatsRequest{ContainerId: large.id})
 		if err != nil || stats.Stats.Memory.GetWorkingSetBytes().GetValue() == 0 {
 			t.Errorf("stats %v, %v", stats, err)

@@ -3,6 +3,7 @@ package cri
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,6 +40,11 @@ func TestPodShares(t *testing.T) {
 						}
 					}
 				}
+				for _, id := range []string{p.id, a.id, b.id} {
+					if out, err := exec.Command(agentjail(t), "inspect", id).CombinedOutput(); err != nil {
+						t.Errorf("inspect: %v\n%s", err, out)
+					}
+				}
 				if namespace(t, pids[1], "pid") == namespace(t, pids[2], "pid") || namespace(t, pids[1], "mnt") == namespace(t, pids[2], "mnt") {
 					t.Error("two containers share processes or mounts")
 				}
@@ -60,4 +66,14 @@ func TestPodShares(t *testing.T) {
 			})
 		}
 	})
+}
+
+// agentjail is the path of the program under test.
+func agentjail(t *testing.T) string {
+	t.Helper()
+	path, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -18,6 +18,18 @@ func TestHostUsersFalse(t *testing.T) {
 		if major, _, _ := strings.Cut(n.Containerd.Version(), "."); major == "1" {
 			t.Skipf("containerd %s has no user namespaces for pods", n.Containerd.Version())
 		}
+		// The kubelet asks first whether the handler can.
+		st, err := n.Status(callContext(t), &runtimeapi.StatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		can := map[string]bool{}
+		for _, h := range st.RuntimeHandlers {
+			can[h.Name] = h.GetFeatures().GetUserNamespaces()
+		}
+		if !can["agentjail"] || !can["agentjail-net"] {
+			t.Errorf("handlers with user namespaces: %v", can)
+		}
 		const first = 1 << 20
 		ids := []*runtimeapi.IDMapping{{HostId: first, ContainerId: 0, Length: 65536}}
 		users := &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: ids, Gids: ids}
