@@ -114,8 +114,7 @@ func isSandboxFile(path, id string) bool {
 // OwnOfPod says whether a source lies in the pod's own folder, and is not a
 // folder of the host that was mounted there.
 func (f Fact) OwnOfPod() bool {
-	dir, _, ok := podFolder(f.Path, f.Pod)
-	return f.Role == Pod && ok && (f.Also == "" || within(f.Also, dir))
+	return f.Role == Pod && podRole(f.Path, f.Pod) == Pod && (f.Also == "" || podRole(f.Also, f.Pod) == Pod)
 }
 
 // podRefusal says why what the kubelet mounted for the pod from elsewhere may
@@ -126,11 +125,17 @@ func podRefusal(f Fact, readOnly bool) string {
 	if why := forbidden(dir, readOnly); why != "" {
 		return why
 	}
-	if f.Also == "" || within(f.Also, dir) {
+	if f.Also == "" || within(f.Also, dir) && f.OwnOfPod() {
 		return ""
 	}
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
 		return why
+	}
+	if f.OwnOfPod() { // the kubelet's folder is mounted from somewhere else
+		return ""
+	}
+	if root := KubeletRoot(f.Also); root != "" {
+		return "an engine keeps its containers in " + root
 	}
 	for _, s := range storage {
 		if within(f.Also, s) || within(s, f.Also) {

@@ -112,24 +112,21 @@ const (
 const criNamespace = "k8s.io"
 
 func startNode(binary string) (*node, error) {
-	under, err := engine.UnderTest()
+	dir, err := engine.Shim()
 	if err != nil {
 		return nil, err
 	}
-	netName := filepath.Join(filepath.Dir(under), "agentjail-net")
+	under := filepath.Join(dir, "agentjail")
+	netName := filepath.Join(dir, "agentjail-net")
 	if err := os.Symlink(filepath.Base(under), netName); err != nil && !os.IsExist(err) {
 		return nil, err
 	}
-	refuse := filepath.Join(filepath.Dir(under), "refuse.toml")
+	refuse := filepath.Join(dir, "refuse.toml")
 	if err := os.WriteFile(refuse, []byte("on_loosen = \"refuse\"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	shim := filepath.Join(filepath.Dir(under), engine.ShimName)
-	if err := engine.Build("./cmd/"+engine.ShimName, shim); err != nil {
-		return nil, err
-	}
 	c, err := engine.StartContainerd(engine.ContainerdOptions{
-		Binary: binary, CRI: true, Shims: []string{filepath.Dir(under)},
+		Binary: binary, CRI: true, Shims: []string{dir},
 		Config: func(c *engine.Containerd) string { return criConfig(c, under, netName, refuse) },
 		Log:    func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})

@@ -71,9 +71,9 @@ func TestPodShares(t *testing.T) {
 // agentjail is the path of the program under test.
 func agentjail(t *testing.T) string {
 	t.Helper()
-	path, err := engine.UnderTest()
+	dir, err := engine.Shim()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(dir, "agentjail")
 }

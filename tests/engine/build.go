@@ -53,13 +53,18 @@ const DelegateEnv = "AGENTJAIL_DELEGATE"
 
 // BuildAgentjail compiles agentjail to out, and what belongs beside it.
 func BuildAgentjail(out string, flags ...string) error {
-	if d := os.Getenv(DelegateEnv); d != "" {
-		flags = append(flags, "-ldflags=-s -w -X agentjail.dev/runtime/policy.defaultDelegate="+d)
-	}
 	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
 		return err
 	}
-	return Build("./cmd/agentjail", out, flags...)
+	return Build("./cmd/agentjail", out, append(flags, delegateFlags()...)...)
+}
+
+// delegateFlags are the build flags for DelegateEnv.
+func delegateFlags() []string {
+	if d := os.Getenv(DelegateEnv); d != "" {
+		return []string{"-ldflags=-s -w -X agentjail.dev/runtime/policy.defaultDelegate=" + d}
+	}
+	return nil
 }
 
 // ShimName is the file name of the containerd shim, by which containerd finds it for ShimRuntime.
@@ -78,7 +83,7 @@ var shim = sync.OnceValues(func() (string, error) {
 	if err := BuildAgentjail(filepath.Join(dir, "agentjail")); err != nil {
 		return "", err
 	}
-	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName))
+	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName), delegateFlags()...)
 })
 
 // Tool returns the path of one of the programs of other people that hack/tools fixes the versions of, building it the
