@@ -65,6 +65,9 @@ var suites = []suite{
 		steps: []step{{
 			name: "tests-e2e", pkg: "tests/e2e", limit: 20 * time.Minute, only: e2e,
 			left: "they depend on neither kernel nor engine version, and run on the machine itself (make test-e2e)",
+		}, {
+			name: "tests-e2e-runc", pkg: "tests/e2e", limit: 8 * time.Minute, under: "under-runc", only: e2eRunc,
+			left: "they do not depend on the delegate, which is crun 1.21 in the others and runc 1.1.15 here",
 		}},
 	},
 }
@@ -75,13 +78,16 @@ var e2e = []string{
 	"TestJail", "TestAttempts", "TestKernelFiles",
 	// What this kernel and these control groups tell of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
-	// runc 1.1.15.
-	"TestWorkingDirectory", "TestRunTerminal",
+	// crun 1.21, the best delegate here.
+	"TestWorkingDirectory", "TestRunTerminal", "TestExecAtOnce",
 	// Docker 26's networks.
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
 	"TestCopyIn", "TestCopyOut", "TestMountedFolder", "TestVolumeFromImage", "TestRestart",
 }
+
+// e2eRunc are those that go over this distribution's runc as well.
+var e2eRunc = []string{"TestJail", "TestWorkingDirectory", "TestRunTerminal"}
 
 func tests(pkg string, limit time.Duration, args ...string) step {
 	return step{name: strings.ReplaceAll(pkg, "/", "-"), limit: limit, pkg: pkg, args: args}

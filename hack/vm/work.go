@@ -21,6 +21,8 @@ var (
 	guestDockerUp []byte
 	//go:embed guest/under-systemd
 	guestUnderSystemd []byte
+	//go:embed guest/under-runc
+	guestUnderRunc []byte
 	//go:embed guest/go
 	guestGo []byte
 )
@@ -33,7 +35,7 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
-	for name, text := range map[string][]byte{"init": guestInit, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/go": guestGo} {
+	for name, text := range map[string][]byte{"init": guestInit, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/under-runc": guestUnderRunc, "bin/go": guestGo} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			return err
 		}
