@@ -12,9 +12,6 @@ import (
 // who is the probe's word on what a process is for the kernel.
 type who = engine.Who
 
-// hostNamespaces are this process's.
-func hostNamespaces(t testing.TB) map[string]string { return engine.Namespaces(t, "self") }
-
 // jailed tests everything that makes a process jailed whatever it was started with.
 func jailed(t testing.TB, what string, w who) { t.Helper(); engine.Jailed(t, what, w) }
 
