@@ -46,7 +46,6 @@ func TestPassthrough(t *testing.T) {
 	d.Must("pause", id)
 	d.Must("unpause", id)
 	d.Must("restart", "-t", "0", id)
-	d.Must("update", "--pids-limit", "50", id)
 	eq(t, "after a restart", sh(d, id, "echo alive"), "alive")
 	d.Must("kill", id)
 	eq(t, "exit code", d.Must("wait", id), "137")
