@@ -524,6 +524,10 @@ func (w *Way) tell(r *report.Report) {
 // dialect takes from the spec what this delegate would stumble over, to be done
 // by ourselves.
 func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
+	if newer(s.Version, caps.OCIMax) {
+		// Older crun refuses by the number alone (1.8 knows none above 1.0).
+		s.Version = "1.0.2"
+	}
 	if caps.SeccompFlags && s.Linux.Seccomp != nil && len(s.Linux.Seccomp.Flags) == 0 {
 		seccomp.DenySpecAllow(s.Linux.Seccomp)
 	}
