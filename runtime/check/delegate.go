@@ -47,6 +47,9 @@ func delegateFound(e *env) answer {
 		return fail("reinstall it", "%v", err)
 	}
 	line, _, _ := strings.Cut(string(out), "\n")
+	if d.Choice != nil && d.Choice.Doubt {
+		return warn("see what each says; name one as delegate in the policy file if jails start", "%s (%s)%s", d.Path, line, chosen)
+	}
 	f, err := d.Features()
 	if err != nil {
 		return warn("a newer release (runc 1.1, crun 1.8) says more", "%s (%s), which does not tell its features%s", d.Path, line, chosen)

@@ -25,6 +25,8 @@ type Choice struct {
 	Not []string `json:"not,omitempty"`
 	// Also says of each other one what speaks against it.
 	Also []string `json:"also,omitempty"`
+	// Doubt says that none ran a trial.
+	Doubt bool `json:"doubt,omitempty"`
 }
 
 // Auto is policy's word for the best delegate of the host.
@@ -34,7 +36,8 @@ const Auto = "auto"
 // that works on this host, found out by having it run a container: the quickest
 // without known flaws, a crun of release 1.9 or later, then the newest runc. The
 // answer is kept in the folder cacheDir ("" keeps none) until a delegate, the
-// control groups' layout or the boot changes. Without any there is an error.
+// control groups' layout or the boot changes. Without any there is an error;
+// where none runs a container the newest runc is named, and will say why.
 func Choose(want, cacheDir string) (*Runtime, error) {
 	if want != Auto || os.Geteuid() != 0 { // an ordinary user cannot have it tried
 		return Resolve(want)
@@ -83,7 +86,7 @@ type choiceRecord struct {
 
 // choiceForm changes with choiceRecord, the tables of flaws, and the trial.
 const (
-	choiceForm = 1
+	choiceForm = 2
 	choiceFile = "delegate.json"
 )
 
@@ -243,7 +246,18 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 		}
 		return c.Runtime, nil
 	}
-	return nil, fmt.Errorf("%w that works here: %s (remedy: install one that does, or name it as delegate in the policy)", ErrNone, strings.Join(no, "; "))
+	if len(order) == 0 {
+		return nil, fmt.Errorf("%w that can be used: %s (remedy: install one that can, or name it as delegate in the policy)", ErrNone, strings.Join(no, "; "))
+	}
+	// Where none runs a trial it may be the trial's fault: a security module can
+	// let jails be made and not this. Whatever is wrong, the delegate will say so
+	// and the jail will not start.
+	best := order[0]
+	if i := slices.IndexFunc(order, func(c rated) bool { return c.Name == "runc" }); i >= 0 {
+		best = order[i]
+	}
+	best.Choice = &Choice{Why: "none ran a trial", Not: no, Doubt: true}
+	return best.Runtime, nil
 }
 
 // distinct leaves out further names of the same file.

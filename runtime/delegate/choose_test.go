@@ -89,7 +89,8 @@ func TestChoose(t *testing.T) {
 		{"an old crun where runc does not work", map[string]fake{"runc": refusing(runc1), "crun": crun8}, "crun", "cgroups"},
 		{"one without seccomp", map[string]fake{"runc": runc1, "crun": bare(crun21)}, "runc", "built without seccomp"},
 		{"one that is broken", map[string]fake{"runc": runc1, "crun": {}}, "runc", ""},
-		{"none that works", map[string]fake{"runc": refusing(runc1), "crun": refusing(crun21)}, "", "cgroups in hybrid mode not supported"},
+		{"none that runs a trial", map[string]fake{"runc": refusing(runc1), "crun": refusing(crun21)}, "runc", "cgroups in hybrid mode not supported"},
+		{"none with seccomp", map[string]fake{"runc": bare(runc1), "crun": bare(crun21)}, "", "built without seccomp"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := hostWith(t, c.have)
