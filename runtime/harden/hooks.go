@@ -31,7 +31,8 @@ func hooks(p *pass) {
 					kept = &specs.Hooks{}
 				}
 				hk.Env = nil
-				kept.Prestart = append(kept.Prestart, hk) //nolint:staticcheck // what Docker uses
+				//lint:ignore SA1019 prestart is what Docker uses
+				kept.Prestart = append(kept.Prestart, hk)
 				continue
 			}
 			why := "a jail runs no program of the host"

@@ -568,14 +568,16 @@ func TestHooksAndAnnotations(t *testing.T) {
 		{specs.Hook{Path: "/proc/1000/../../bin/sh", Args: []string{"libnetwork-setkey", id, "abc"}}, policy.NetworkEngine, false},
 		{specs.Hook{Path: "/proc/1000/exe", Args: []string{"sh", "libnetwork-setkey", id}}, policy.NetworkEngine, false},
 	} {
-		s := with(func(s *specs.Spec) { s.Hooks = &specs.Hooks{Prestart: []specs.Hook{c.hook}} }) //nolint:staticcheck // what Docker uses
+		//lint:ignore SA1019 prestart is what Docker uses
+		s := with(func(s *specs.Spec) { s.Hooks = &specs.Hooks{Prestart: []specs.Hook{c.hook}} })
 		pol := policy.Default()
 		pol.Network.Mode = c.mode
 		res, _, err := Harden(s, pol, testFacts(s))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h := res.Spec.Hooks; (h != nil) != c.kept || h != nil && (len(h.Prestart) != 1 || h.Prestart[0].Env != nil) { //nolint:staticcheck // what Docker uses
+		//lint:ignore SA1019 prestart is what Docker uses
+		if h := res.Spec.Hooks; (h != nil) != c.kept || h != nil && (len(h.Prestart) != 1 || h.Prestart[0].Env != nil) {
 			t.Errorf("%+v with network %s: %s", c.hook, c.mode, jsonOf(t, h))
 		}
 	}

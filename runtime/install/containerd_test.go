@@ -33,9 +33,7 @@ func containerdFolder(t *testing.T, dump string) ContainerdOptions {
 		Config: filepath.Join(dir, "config.toml"), DropIn: filepath.Join(dir, "conf.d/agentjail.toml"),
 		Program: filepath.Join(dir, "containerd"),
 	}
-	if strings.Contains(dump, "%s") {
-		dump = strings.Replace(dump, "%s", dir, 1)
-	}
+	dump = strings.Replace(dump, "%s", dir, 1)
 	write(t, o.Program, "#!/bin/sh\ncat <<'E'\n"+dump+"E\n", 0o755)
 	return o
 }
