@@ -333,7 +333,16 @@ func findLayers(root *os.File, path string) (layers, error) {
 	if len(dirs) == 0 {
 		return plain, nil
 	}
-	return commonParent(dirs)
+	found, err := commonParent(dirs)
+	if err != nil {
+		return plain, err
+	}
+	for _, name := range found.names {
+		if _, err := os.Stat(filepath.Join(found.parent, name)); errors.Is(err, os.ErrNotExist) {
+			return plain, nil // a layer that was mapped by a mount that has ended
+		}
+	}
+	return found, nil
 }
 
 // IsMount says whether a folder is where something is mounted.

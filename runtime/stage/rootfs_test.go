@@ -255,6 +255,21 @@ func TestShiftedByEndedMounts(t *testing.T) {
 	})
 }
 
+// The same where the files are not shifted and the folder of the mount is gone: owners are copied up.
+func TestLayersOfEndedMounts(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		top := t.TempDir()
+		put(t, top, "low/mine:7", "mapped/", "up/", "work/", "merged/")
+		must(t, unix.Mount(top+"/low", top+"/mapped", "", unix.MS_BIND, ""))
+		must(t, unix.Mount("engine", top+"/merged", "overlay", 0, "lowerdir="+top+"/mapped,upperdir="+top+"/up,workdir="+top+"/work"))
+		must(t, unix.Unmount(top+"/mapped", unix.MNT_DETACH))
+		must(t, os.Remove(top+"/mapped"))
+		r := request(t, top+"/merged")
+		staged(t, r)
+		want(t, "a file of the image", owner(r.Spec.Root.Path+"/mine"), jailed(7))
+	})
+}
+
 // An engine that shifts files itself, and a root whose files keep their owners.
 func TestShiftedAndPlain(t *testing.T) {
 	onThread(t, func(t *testing.T) {
