@@ -6,6 +6,8 @@ import (
 	"time"
 
 	eventsAPI "github.com/containerd/containerd/api/events"
+	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
+	taskTypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/events"
 )
 
@@ -57,4 +59,58 @@ func TestPublisher(t *testing.T) {
 	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
 	await(ctx, make(chan struct{})) // ends with its context
+}
+
+// deleting is a task service of one stopped task.
+type deleting struct {
+	taskAPI.TTRPCTaskService
+	status taskTypes.Status
+	called chan struct{}
+}
+
+func (d *deleting) State(context.Context, *taskAPI.StateRequest) (*taskAPI.StateResponse, error) {
+	return &taskAPI.StateResponse{Status: d.status}, nil
+}
+
+func (d *deleting) Delete(context.Context, *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
+	close(d.called)
+	return &taskAPI.DeleteResponse{}, nil
+}
+
+// What has ended is deleted once its end was told; what has not ended at once.
+func TestDeleteWaits(t *testing.T) {
+	ctx := context.Background()
+	for _, exec := range []string{"", "e"} {
+		d := &deleting{status: taskTypes.Status_STOPPED, called: make(chan struct{})}
+		s := &service{d, newPublisher(&nowhere{})}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: "c", ExecID: exec})
+			ended <- err
+		}()
+		select {
+		case <-d.called:
+			t.Error("deleted before its end was told")
+		case <-time.After(50 * time.Millisecond): // long enough for the mistake to show, most times
+		}
+		id := exec
+		if exec == "" {
+			id = "c"
+		}
+		if err := s.events.Publish(ctx, "/tasks/exit", &eventsAPI.TaskExit{ContainerID: "c", ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		<-d.called
+		if len(s.events.exits) != 0 {
+			t.Error("not forgotten")
+		}
+		d = &deleting{status: taskTypes.Status_CREATED, called: make(chan struct{})}
+		s = &service{d, newPublisher(&nowhere{})}
+		if _, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: "c", ExecID: exec}); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -8,10 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	bootapi "github.com/containerd/containerd/api/runtime/bootstrap/v1"
 	taskAPI "github.com/containerd/containerd/api/runtime/task/v3"
+	"github.com/containerd/containerd/v2/pkg/sys/reaper"
 	runc "github.com/containerd/go-runc"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -185,3 +188,37 @@ func (r recorder) Start(c *exec.Cmd) (chan runc.Exit, error) {
 }
 func (r recorder) StartLocked(c *exec.Cmd) (chan runc.Exit, error) { return r.Start(c) }
 func (recorder) Wait(*exec.Cmd, chan runc.Exit) (int, error)       { return 0, nil }
+
+// A child's status arrives although the reaper was first to wait for it.
+func TestChildren(t *testing.T) {
+	wait, _ := children()
+	cmd := exec.Command("sh", "-c", "exit 3")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := reaper.Reap(); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := wait(cmd.Process.Pid); status != 3 || err != nil {
+		t.Errorf("%d, %v", status, err)
+	}
+	_, stop := children()
+	stop() // and asks nobody to wait for it
+	ends := make(chan error, 1)
+	go func() { ends <- reaped(exec.Command("sh", "-c", "exit 4")) }()
+	for {
+		_ = reaper.Reap()
+		select {
+		case err := <-ends:
+			if err == nil || !strings.Contains(err.Error(), "exit status 4") {
+				t.Error(err)
+			}
+			return
+		case <-time.After(time.Millisecond): // until it has ended
+		}
+	}
+}
