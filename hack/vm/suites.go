@@ -70,6 +70,20 @@ var suites = []suite{
 			left: "they do not depend on the delegate, which is crun 1.21 in the others and runc 1.1.15 here",
 		}},
 	},
+	{
+		name: "shim", what: "the containerd shim on containerd 1.7 and Docker 26",
+		lsms: []string{"apparmor"},
+		steps: []step{{
+			name: "tests-shim", pkg: "tests/shim", limit: 15 * time.Minute, only: shim,
+			left: "they run on the machine itself, on older and newer releases (make test-e2e)",
+		}},
+	},
+}
+
+// shim are the tests of the containerd shim that depend on the daemon's release or the kernel.
+var shim = []string{
+	"TestRun", "TestExec", "TestTerminal", "TestTask", "TestEvents", "TestUpdate", "TestOptions", "TestGroup",
+	"TestDaemonRestart", "TestShimKilled", "TestDocker",
 }
 
 // e2e are the end-to-end tests that are worth the minutes that they take under emulation.
@@ -98,6 +112,7 @@ var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjail", ""},
 	{"./cmd/agentjail", "-tags=crashtest"},
 	{"./cmd/agentjail-enter", ""},
+	{"./cmd/containerd-shim-agentjail-v2", ""},
 	{"./tests/probe", ""},
 }
 
