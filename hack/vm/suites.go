@@ -71,19 +71,13 @@ var suites = []suite{
 		}},
 	},
 	{
-		name: "shim", what: "the containerd shim on containerd 1.7 and Docker 26",
+		name: "shim", what: "the containerd shim from Docker 26, on containerd 1.7",
 		lsms: []string{"apparmor"},
 		steps: []step{{
-			name: "tests-shim", pkg: "tests/shim", limit: 15 * time.Minute, only: shim,
-			left: "they run on the machine itself, on older and newer releases (make test-e2e)",
+			name: "tests-shim", pkg: "tests/shim", limit: 15 * time.Minute, only: []string{"TestDocker"},
+			left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
 		}},
 	},
-}
-
-// shim are the tests of the containerd shim that depend on the daemon's release or the kernel.
-var shim = []string{
-	"TestRun", "TestExec", "TestTerminal", "TestTask", "TestEvents", "TestUpdate", "TestOptions", "TestGroup",
-	"TestDaemonRestart", "TestShimKilled", "TestDocker",
 }
 
 // e2e are the end-to-end tests that are worth the minutes that they take under emulation.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,6 +113,15 @@ func (c *Containerd) Start() error {
 	var err error
 	c.containerd, err = c.startDaemon("containerd", c.opts.Binary, "--config", c.path("containerd.toml"))
 	if err != nil {
+		return err
+	}
+	if err := c.await(c.containerd, func(context.Context) error {
+		conn, err := net.Dial("unix", c.Socket())
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}); err != nil {
 		return err
 	}
 	return c.await(c.containerd, func(ctx context.Context) error {
