@@ -87,7 +87,7 @@ var e2e = []string{
 	// What this kernel and these control groups tell of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
 	// crun 1.21, the best delegate here.
-	"TestWorkingDirectory", "TestRunTerminal", "TestExecAtOnce",
+	"TestWorkingDirectory", "TestRunTerminal",
 	// Docker 26's networks.
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
