@@ -136,8 +136,11 @@ func subjects(delegate string) (map[string]string, error) {
 	}
 	out := map[string]string{alone: delegate}
 	for name, program := range map[string]string{passthrough: link, jails: bin} {
-		// The suites take a path and no arguments.
-		out[name] = filepath.Join(dir, "runtime-"+name)
+		// The suites take a path and no arguments, and know the runtime by its file's name.
+		out[name] = filepath.Join(dir, name, filepath.Base(delegate))
+		if err := os.MkdirAll(filepath.Dir(out[name]), 0o755); err != nil {
+			return nil, err
+		}
 		options := "--config " + conf
 		if name == jails {
 			// Grants that a jail does not get would else be told on standard error, which the suites compare.

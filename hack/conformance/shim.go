@@ -50,7 +50,7 @@ func shimSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
 	return []unit{{"shimtest", func(ctx context.Context, path, log string) (results, error) {
 		subject := alone
 		for _, s := range []string{passthrough, jails} {
-			if filepath.Base(path) == "runtime-"+s {
+			if filepath.Base(filepath.Dir(path)) == s {
 				subject = s
 			}
 		}
