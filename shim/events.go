@@ -81,11 +81,16 @@ func (p *publisher) forget(of process) {
 	}
 }
 
-// patience is how long a daemon that does not take events is waited for.
-const patience = 5 * time.Second
+// How long a daemon that does not take events is waited for: by a deletion, which
+// such a daemon may itself be waiting for while it starts (for 5 seconds in all),
+// and by the end of the process.
+const (
+	deletePatience = 500 * time.Millisecond
+	endPatience    = 5 * time.Second
+)
 
 // await waits for c, but not for ever.
-func await(ctx context.Context, c <-chan struct{}) {
+func await(ctx context.Context, c <-chan struct{}, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {

@@ -55,10 +55,10 @@ func TestPublisher(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	await(ctx, p.done)
+	await(ctx, p.done, endPatience)
 	ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
 	defer cancel()
-	await(ctx, make(chan struct{})) // ends with its context
+	await(ctx, make(chan struct{}), endPatience) // ends with its context
 }
 
 // deleting is a task service of one stopped task.

@@ -108,7 +108,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 		p.id = r.ID
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
-		await(ctx, s.events.exit(p))
+		await(ctx, s.events.exit(p), deletePatience)
 	}
 	answer, err := s.TTRPCTaskService.Delete(ctx, r)
 	if err == nil {

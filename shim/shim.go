@@ -54,7 +54,7 @@ func Main(version string) {
 			_ = os.Remove(socket)
 		}
 		if events != nil {
-			await(ctx, events.done)
+			await(ctx, events.done, endPatience)
 		}
 		return
 	}
