@@ -25,8 +25,10 @@ type step struct {
 	args []string // further arguments of the test binary
 	// under is a program of the guest that calls the test binary, "" for none.
 	under string
-	// only names the tests that are run, where not all are; left says why the others are not.
+	// only names the tests that are run, where not all are, and part which of their subtests; left says why the others
+	// are not.
 	only []string
+	part string
 	left string
 	// script is a shell command; set instead of pkg.
 	script string
@@ -71,12 +73,25 @@ var suites = []suite{
 		}},
 	},
 	{
-		name: "shim", what: "the containerd shim from Docker 26, on containerd 1.7",
+		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
 		lsms: []string{"apparmor"},
-		steps: []step{{
-			name: "tests-shim", pkg: "tests/shim", limit: 15 * time.Minute, only: []string{"TestDocker"},
-			left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
-		}},
+		steps: []step{
+			{
+				name: "tests-shim", pkg: "tests/shim", limit: 10 * time.Minute, part: "distribution",
+				only: []string{"TestRun", "TestExec", "TestDaemonRestart", "TestGroup", "TestDocker"},
+				left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
+			},
+			{
+				name: "tests-cri", pkg: "tests/cri", limit: 10 * time.Minute, part: "distribution",
+				only: []string{"TestPodShares", "TestPodLife", "TestPodNetwork"},
+				left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
+			},
+			{
+				name: "tests-podman", pkg: "tests/podman", limit: 10 * time.Minute,
+				only: []string{"TestRun", "TestPod", "TestUserns", "TestStats", "TestQuadlet", "TestRootlessRun", "TestRootlessGrants"},
+				left: "they depend little on Podman's release, and run on the machine itself (make test-e2e)",
+			},
+		},
 	},
 }
 
@@ -108,6 +123,7 @@ var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjail-enter", ""},
 	{"./cmd/containerd-shim-agentjail-v2", ""},
 	{"./tests/probe", ""},
+	{"./tests/cri/pause", ""},
 }
 
 // prebuiltName is what the guest's stand-in for the Go tool (guest/go) looks for.
@@ -144,6 +160,9 @@ func plan(o options) ([]step, error) {
 			st.only = nil
 		} else if len(st.only) > 0 {
 			pattern = "^(" + strings.Join(st.only, "|") + ")$"
+			if st.part != "" {
+				pattern += "/^" + st.part + "$"
+			}
 		}
 		if pattern != "" {
 			st.args = append(slices.Clone(st.args), "-test.run="+pattern)

@@ -5,7 +5,6 @@ package cri
 import (
 	"archive/tar"
 	"bytes"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -223,16 +222,11 @@ func writeCNI(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "cni", "10-pods.conflist"), conf, 0o600)
 }
 
-//go:embed testdata/pause.c
-var pauseSource []byte
-
 // pauseLayer is the file tree of the image whose program holds a pod's namespaces.
 func pauseLayer(dir string) ([]byte, error) {
 	out := filepath.Join(dir, "pause")
-	cmd := exec.Command("gcc", "-static", "-Os", "-x", "c", "-o", out, "-")
-	cmd.Stdin = bytes.NewReader(pauseSource)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compile pause: %w\n%s", err, text)
+	if err := engine.Build("./tests/cri/pause", out); err != nil {
+		return nil, err
 	}
 	program, err := os.ReadFile(out)
 	if err != nil {
