@@ -216,6 +216,9 @@ func (w *Way) Pass(id string, args []string) error {
 		return err
 	}
 	verb := args[0]
+	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
+		args = killOne(args)
+	}
 	args = append(w.Globals.Args(), args...)
 	t, err := w.inTime(j)
 	if err != nil {
