@@ -71,8 +71,10 @@ if [ ! -x "$out" ]; then
 		go mod edit -replace="$package=$tmp/src" "$tmp/alt.mod"
 		set -- -modfile="$tmp/alt.mod"
 	fi
-	for p in "$package" $(for a in $also; do echo "${package%/*}/$a"; done); do
-		CGO_ENABLED=$cgo nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/${p##*/}" "$p" >&2
+	for name in "$tool" $also; do
+		p=$package
+		[ "$name" = "$tool" ] || p=${package%/*}/$name
+		CGO_ENABLED=$cgo nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/$name" "$p" >&2
 	done
 	rm -rf "$tmp/src" "$tmp"/alt.*
 	mv -T "$tmp" "$cache/$tool-$sum" 2>/dev/null || [ -x "$out" ]
