@@ -85,7 +85,7 @@ load: ## many jails at once, with jails, shims and daemons killed at random
 		$(GO) test -v -count=1 -timeout 2h ./tests/load
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
-	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm/apparmor vm-selinux=$(OUT)/vm/selinux
+	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh

@@ -32,19 +32,28 @@ type machine struct {
 	guest string // folder with the root file system and kernel
 	dir   string // folder for this run's disks
 	cache string
-	lsm   string
+	kind  string // the name of one
 }
 
-// kernelLine are the kernel's parameters for each security module. No journal of the kernel's chatter on the console;
-// a panic ends the machine.
-var kernelLine = map[string]string{
-	"apparmor": "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,apparmor,bpf",
-	"selinux":  "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,selinux,bpf enforcing=1",
+// A kind is a machine of those that run side by side.
+type kind struct {
+	// line is the kernel's parameters: no journal of its chatter on the console; a panic ends the machine.
+	line string
+	// processors are no more than it takes: one that waits for another that the host has taken off spins.
+	processors string
 }
 
-// processors of each machine. They run side by side, and a processor that waits for another one that the host has taken
-// off spins: no more of them than it takes.
-var processors = map[string]string{"apparmor": "2", "selinux": "1"}
+const (
+	withAppArmor = "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,apparmor,bpf"
+	withSELinux  = "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,selinux,bpf enforcing=1"
+)
+
+// kinds are the machines by name: one for each security module, and one more for what would make the first run longest.
+var kinds = map[string]kind{
+	"apparmor": {withAppArmor, "2"},
+	"engines":  {withAppArmor, "1"},
+	"selinux":  {withSELinux, "1"},
+}
 
 func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
 
@@ -121,7 +130,7 @@ func (m machine) boot(ctx context.Context, accel string) error {
 	if !errors.Is(err, errNoKVM) {
 		return err
 	}
-	say("%s: %v: emulating", m.lsm, err)
+	say("%s: %v: emulating", m.kind, err)
 	if err := os.WriteFile(verdict, nil, 0o644); err != nil {
 		return err
 	}
@@ -156,9 +165,9 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	}
 	args := append([]string{"-n", "5", "qemu-system-x86_64"}, cpu...)
 	args = append(args,
-		"-smp", processors[m.lsm], "-m", fmt.Sprint(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-smp", kinds[m.kind].processors, "-m", fmt.Sprint(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-serial", "stdio", "-nic", "none",
-		"-kernel", filepath.Join(m.guest, "vmlinuz"), "-initrd", filepath.Join(m.guest, "initrd"), "-append", kernelLine[m.lsm],
+		"-kernel", filepath.Join(m.guest, "vmlinuz"), "-initrd", filepath.Join(m.guest, "initrd"), "-append", kinds[m.kind].line,
 		// In this order they are vda, vdb and vdc. Nothing has to survive the host's power failure.
 		"-drive", "if=virtio,cache=unsafe,format=qcow2,file="+overlay,
 		"-drive", "if=virtio,cache=unsafe,format=raw,readonly=on,file="+m.path("work.img"),
@@ -178,13 +187,13 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	}
 	defer console.Close()
 	cmd.Stdout, cmd.Stderr = stdout, stdout
-	say("%s: booting, %s", m.lsm, accel)
+	say("%s: booting, %s", m.kind, accel)
 	if err := cmd.Start(); err != nil {
 		stdout.Close()
 		return fmt.Errorf("start QEMU: %w", err)
 	}
 	stdout.Close()
-	watch := watcher{name: m.lsm, accel: accel, cancel: cancel, pid: cmd.Process.Pid}
+	watch := watcher{name: m.kind, accel: accel, cancel: cancel, pid: cmd.Process.Pid}
 	watched := make(chan error, 1)
 	go func() { watched <- watch.read(console, m.path("console")) }()
 	werr := cmd.Wait()

@@ -2,7 +2,7 @@
 // AppArmor or SELinux, whatever the machine at hand has. It needs no hardware virtualisation and no registry, only root,
 // a Debian mirror for the first time, and what deps.sh installs.
 //
-//	vm [options]                  run every suite that is made for the security modules, a machine for each, side by side
+//	vm [options]                  run every suite, in several machines side by side
 //	vm [options] SUITE...         run only these
 //	vm -table PLACE=PATH...       tell which test ran where
 //
@@ -27,7 +27,7 @@ import (
 
 // options are the command line's.
 type options struct {
-	lsm     string        // security module: apparmor or selinux
+	kind    string        // the machine's name
 	out     string        // where results go: a folder, and in it one for each machine
 	cache   string        // where the root file system is kept
 	accel   string        // auto, kvm or tcg
@@ -40,7 +40,7 @@ type options struct {
 func main() {
 	var o options
 	var rootOnly, table bool
-	flag.StringVar(&o.lsm, "lsm", "apparmor,selinux", "security `modules` to boot with, a machine for each")
+	flag.StringVar(&o.kind, "machine", "apparmor,engines,selinux", "`names` of the machines to boot, side by side")
 	flag.StringVar(&o.out, "out", "", "`folder` for the results (default dist/vm); each machine has its own in it, by its module")
 	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`folder` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
@@ -70,7 +70,7 @@ func main() {
 	}
 }
 
-// runAll runs a machine for each security module, side by side: containers wait for each other often enough that one
+// runAll runs the machines side by side: containers wait for each other often enough that one
 // machine leaves processors idle. The verdicts come when all are done.
 func runAll(ctx context.Context, o options) error {
 	if os.Geteuid() != 0 {
@@ -83,10 +83,10 @@ func runAll(ctx context.Context, o options) error {
 	if o.out == "" {
 		o.out = filepath.Join(root, "dist", "vm")
 	}
-	modules := strings.Split(o.lsm, ",")
-	for _, m := range modules {
-		if kernelLine[m] == "" {
-			return fmt.Errorf("-lsm %q: must be apparmor or selinux", m)
+	names := strings.Split(o.kind, ",")
+	for _, m := range names {
+		if kinds[m].line == "" {
+			return fmt.Errorf("-machine %q: must be apparmor, engines or selinux", m)
 		}
 	}
 	guest, err := ensureRoot(ctx, o.cache)
@@ -99,11 +99,11 @@ func runAll(ctx context.Context, o options) error {
 		results []result
 		err     error
 	}
-	all := make([]outcome, len(modules))
+	all := make([]outcome, len(names))
 	var wg sync.WaitGroup
-	for i, m := range modules {
+	for i, m := range names {
 		all[i].o = o
-		all[i].o.lsm, all[i].o.out = m, filepath.Join(o.out, m)
+		all[i].o.kind, all[i].o.out = m, filepath.Join(o.out, m)
 		wg.Go(func() { all[i].results, all[i].err = run(ctx, all[i].o, root, guest) })
 	}
 	wg.Wait()
@@ -111,10 +111,10 @@ func runAll(ctx context.Context, o options) error {
 	for _, r := range all {
 		failed := report(os.Stdout, r.o, r.results)
 		if failed > 0 {
-			errs = append(errs, fmt.Errorf("%s: %d of %d steps failed", r.o.lsm, failed, len(r.results)))
+			errs = append(errs, fmt.Errorf("%s: %d of %d steps failed", r.o.kind, failed, len(r.results)))
 		}
 		if r.err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", r.o.lsm, r.err))
+			errs = append(errs, fmt.Errorf("%s: %w", r.o.kind, r.err))
 		}
 	}
 	say("%v in all; what every step said is in %s", time.Since(start).Round(time.Second), o.out)
@@ -132,11 +132,11 @@ func run(ctx context.Context, o options, root, guest string) ([]result, error) {
 		return nil, err
 	}
 	defer remove()
-	say("%s: compiling the tests of %d steps", o.lsm, len(steps))
+	say("%s: compiling the tests of %d steps", o.kind, len(steps))
 	if err := makeWork(ctx, root, filepath.Join(dir, "work"), steps); err != nil {
 		return nil, err
 	}
-	m := machine{guest: guest, dir: dir, cache: o.cache, lsm: o.lsm}
+	m := machine{guest: guest, dir: dir, cache: o.cache, kind: o.kind}
 	if err := m.makeDisks(ctx); err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func report(w io.Writer, o options, results []result) (failed int) {
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "in the machine (%s)\tpassed\tfailed\tskipped\ttime\tverdict\n", o.lsm)
+	fmt.Fprintf(t, "in the machine (%s)\tpassed\tfailed\tskipped\ttime\tverdict\n", o.kind)
 	for _, r := range results {
 		verdict := "ok"
 		switch {

@@ -12,7 +12,7 @@ import (
 type suite struct {
 	name  string
 	what  string
-	lsms  []string // the security modules that it is run with
+	on    []string // the machines that run it
 	steps []step
 }
 
@@ -38,7 +38,7 @@ type step struct {
 var suites = []suite{
 	{
 		name: "unit", what: "packages whose tests ask the kernel, on Linux 6.12 with the security module on",
-		lsms: []string{"apparmor"},
+		on: []string{"apparmor"},
 		steps: []step{
 			tests("apparmor", 5*time.Minute),
 			tests("runtime/host", 2*time.Minute),
@@ -50,12 +50,12 @@ var suites = []suite{
 	},
 	{
 		name: "inside", what: "what only a kernel with this security module and control groups version 2 can show",
-		lsms:  []string{"apparmor", "selinux"},
+		on:    []string{"apparmor", "selinux"},
 		steps: []step{tests("hack/vm/inside", 20*time.Minute)},
 	},
 	{
 		name: "systemd", what: "control groups that systemd makes",
-		lsms: []string{"apparmor"},
+		on: []string{"apparmor"},
 		steps: []step{{
 			name: "systemd", pkg: "hack/vm/inside", limit: 8 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
 			left: "they ask about other things, and run in the suite inside",
@@ -63,7 +63,7 @@ var suites = []suite{
 	},
 	{
 		name: "e2e", what: "the end-to-end tests on Docker 26",
-		lsms: []string{"apparmor"},
+		on: []string{"apparmor"},
 		steps: []step{{
 			name: "tests-e2e", pkg: "tests/e2e", limit: 20 * time.Minute, only: e2e,
 			left: "they depend on neither kernel nor engine version, and run on the machine itself (make test-e2e)",
@@ -74,7 +74,7 @@ var suites = []suite{
 	},
 	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
-		lsms: []string{"apparmor"},
+		on: []string{"engines"},
 		steps: []step{
 			{
 				name: "tests-shim", pkg: "tests/shim", limit: 10 * time.Minute, part: "distribution",
@@ -138,7 +138,7 @@ func plan(o options) ([]step, error) {
 	known := map[string]bool{}
 	for _, s := range suites {
 		known[s.name] = true
-		if len(o.suites) > 0 && !slices.Contains(o.suites, s.name) || len(o.suites) == 0 && !slices.Contains(s.lsms, o.lsm) {
+		if len(o.suites) > 0 && !slices.Contains(o.suites, s.name) || len(o.suites) == 0 && !slices.Contains(s.on, o.kind) {
 			continue
 		}
 		steps = append(steps, s.steps...)
@@ -151,7 +151,7 @@ func plan(o options) ([]step, error) {
 		steps = append(steps, tests(strings.TrimPrefix(path.Clean(name), "./"), o.timeout))
 	}
 	if len(steps) == 0 {
-		return nil, fmt.Errorf("nothing to run with %s", o.lsm)
+		return nil, fmt.Errorf("nothing to run with %s", o.kind)
 	}
 	for i := range steps {
 		st := &steps[i]

@@ -102,7 +102,8 @@ func TestImageStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := "/var/lib/docker-image-store"
-	daemon := start(t, "dockerd", "--config-file", config, "--host", socket, "--data-root", store, "--exec-root", dir+"/run",
+	// In a network namespace of its own: without a bridge, it would take the other Docker's away.
+	daemon := start(t, "unshare", "--net", "dockerd", "--config-file", config, "--host", socket, "--data-root", store, "--exec-root", dir+"/run",
 		"--pidfile", dir+"/pid", "--containerd", "/run/containerd/containerd.sock", "--containerd-namespace", "image-store",
 		"--bridge=none", "--iptables=false")
 	d := func(args ...string) string { t.Helper(); return docker(t, append([]string{"-H", socket}, args...)...) }
