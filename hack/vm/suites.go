@@ -55,7 +55,7 @@ var suites = []suite{
 	},
 	{
 		name: "systemd", what: "control groups that systemd makes",
-		on: []string{"apparmor"},
+		on: []string{"engines"},
 		steps: []step{{
 			name: "systemd", pkg: "hack/vm/inside", limit: 8 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
 			left: "they ask about other things, and run in the suite inside",
