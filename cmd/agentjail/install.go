@@ -42,14 +42,11 @@ func uninstallCommand() *cli.Command {
 }
 
 func dockerCommand(name, usage string, plan func(install.DockerOptions) (*install.Plan, error), register bool) *cli.Command {
-	flags := []cli.Flag{
-		&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, and change nothing"},
-		&cli.StringSliceFlag{Name: "name", Usage: "name of the runtime; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName)},
-		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: this one); agentjail-NAME is looked for beside it"},
+	flags := append(runtimeFlags(),
 		&cli.StringFlag{Name: "daemon-config", Usage: "Docker's configuration `FILE`", Value: install.DefaultConfig},
 		&cli.StringFlag{Name: "pidfile", Usage: "Docker's process id `FILE`", Value: install.DefaultPIDFile},
 		&cli.StringFlag{Name: "socket", Usage: "Docker's API `SOCKET`", Value: install.DefaultSocket},
-	}
+	)
 	if register {
 		flags = append(flags,
 			&cli.BoolFlag{Name: "default", Usage: "make it Docker's default runtime: every container becomes a jail"},
@@ -94,6 +91,16 @@ func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error)
 	var err error
 	o.Runtimes, o.Default, err = namedRuntimes(c, register)
 	return o, err
+}
+
+// runtimeFlags say under which names what is registered, for engines that call
+// it by its path (namedRuntimes).
+func runtimeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, and change nothing"},
+		&cli.StringSliceFlag{Name: "name", Usage: "name of the runtime; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName)},
+		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: this one); agentjail-NAME is looked for beside it"},
+	}
 }
 
 // namedRuntimes are the runtimes that the flags name, and which of them is to be

@@ -10,12 +10,9 @@ import (
 )
 
 func podmanCommand(name, usage string, plan func(install.PodmanOptions) (*install.PodmanPlan, error), register bool) *cli.Command {
-	flags := []cli.Flag{
-		&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, and change nothing"},
-		&cli.StringSliceFlag{Name: "name", Usage: "name of the runtime; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName)},
-		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: this one); agentjail-NAME is looked for beside it"},
+	flags := append(runtimeFlags(),
 		&cli.StringFlag{Name: "drop-in", Usage: "the `FILE` of Podman's configuration that is agentjail's", Value: install.DefaultPodmanConfig},
-	}
+	)
 	if register {
 		flags = append(flags,
 			&cli.BoolFlag{Name: "default", Usage: "make it Podman's default runtime, also of users: every container becomes a jail"},

@@ -20,11 +20,7 @@ func create(name, usage string, run bool) Verb {
 		)
 	}
 	return Verb{Name: name, Usage: usage, Args: "CONTAINER", Flags: flags, Run: func(c *Call) error {
-		id, err := c.ID()
-		if err != nil {
-			return err
-		}
-		w, err := c.Way()
+		w, id, err := c.jail()
 		if err != nil {
 			return err
 		}

@@ -74,11 +74,7 @@ func update() Verb {
 }
 
 func runUpdate(c *Call) error {
-	id, err := c.ID()
-	if err != nil {
-		return err
-	}
-	w, err := c.Way()
+	w, id, err := c.jail()
 	if err != nil {
 		return err
 	}

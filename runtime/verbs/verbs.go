@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -85,11 +86,7 @@ func Verbs() []Verb {
 		{
 			Name: "start", Usage: "seal the jail's network and let its process go", Args: "CONTAINER",
 			Run: func(c *Call) error {
-				id, err := c.ID()
-				if err != nil {
-					return err
-				}
-				w, err := c.Way()
+				w, id, err := c.jail()
 				if err != nil {
 					return err
 				}
@@ -102,11 +99,7 @@ func Verbs() []Verb {
 			Name: "delete", Usage: "remove a jail and all that was made for it", Args: "CONTAINER",
 			Flags: []Flag{{Name: "force", Short: "f", Kind: Switch, Usage: "kill it first; a missing jail is no error"}},
 			Run: func(c *Call) error {
-				id, err := c.ID()
-				if err != nil {
-					return err
-				}
-				w, err := c.Way()
+				w, id, err := c.jail()
 				if err != nil {
 					return err
 				}
@@ -138,6 +131,16 @@ func (c *Call) ID() (string, error) {
 		return "", fmt.Errorf("%q requires exactly 1 argument, a container id (see `agentjail %s --help`)", c.Verb, c.Verb)
 	}
 	return c.Args[0], nil
+}
+
+// jail is for verbs whose sole argument is a container's id: its way, and the id.
+func (c *Call) jail() (*jail.Way, string, error) {
+	id, err := c.ID()
+	if err != nil {
+		return nil, "", err
+	}
+	w, err := c.Way()
+	return w, id, err
 }
 
 // notGranted tells which of the given options a jail does not have.

@@ -7,38 +7,26 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-// points are the named steps of each verb, in order.
-var points = []struct{ verb, point string }{
-	{"create", "create.claimed"},
-	{"create", "create.ids"},
-	{"create", "create.staged"},
-	{"create", "create.attached"},
-	{"create", "create.delegated"},
-	{"create", "create.settled"},
-	{"start", "start.sealed"},
-	{"exec", "exec.written"},
-	{"delete", "delete.delegated"},
-	{"delete", "delete.released"},
-}
+	"agentjail.dev/tests/engine"
+)
 
 // TestKilledAtEveryStep kills each verb at each of its steps, cleans up as
 // engines do (`delete --force`), and looks.
 func TestKilledAtEveryStep(t *testing.T) {
-	for i, p := range points {
-		t.Run(p.point, func(t *testing.T) {
+	for i, p := range engine.CrashPoints {
+		t.Run(p.Point, func(t *testing.T) {
 			id := fmt.Sprintf("crash%d-%d", os.Getpid(), i)
 			defer agentjail(t, nil, "delete", "--force", id)
 			for _, v := range verbs(id) {
 				env := []string(nil)
-				if v[0] == p.verb {
-					env = []string{"AGENTJAIL_TEST_CRASH=" + p.point}
+				if v[0] == p.Verb {
+					env = []string{"AGENTJAIL_TEST_CRASH=" + p.Point}
 				}
 				code, text := agentjail(t, env, v...)
-				if v[0] == p.verb {
+				if v[0] == p.Verb {
 					if code != -1 {
-						t.Fatalf("%s was not killed at %s: status %d\n%s", v[0], p.point, code, text)
+						t.Fatalf("%s was not killed at %s: status %d\n%s", v[0], p.Point, code, text)
 					}
 					break
 				}

@@ -35,8 +35,8 @@ func TestEveryStepIsTried(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range points {
-		tried = append(tried, p.point)
+	for _, p := range engine.CrashPoints {
+		tried = append(tried, p.Point)
 	}
 	slices.Sort(named)
 	slices.Sort(tried)

@@ -200,14 +200,7 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin io.Reader) Result {
 	start := time.Now()
 	err := cmd.Run()
 	r := Result{Program: filepath.Base(cmd.Path), Args: cmd.Args[1:], Stdout: out.String(), Stderr: errOut.String(), Took: time.Since(start)}
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		r.Code = exit.ExitCode()
-	case err != nil:
-		r.Code = -1
-		r.Stderr += err.Error()
-	}
+	r.ended(err)
 	if ctx.Err() != nil {
 		r.Code = -1
 		r.Stderr += fmt.Sprintf("\n(killed after %v: %v)", r.Took.Round(time.Millisecond), ctx.Err())

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,18 @@ type Result struct {
 	Stdout, Stderr string
 	Code           int // the exit code; -1 when the command was killed or did not start
 	Took           time.Duration
+}
+
+// ended takes in how a command ended: with an exit code, or not at all.
+func (r *Result) ended(err error) {
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		r.Code = -1
+		r.Stderr += err.Error()
+	}
 }
 
 // String shows the command and everything it said, for failure messages.

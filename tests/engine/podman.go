@@ -334,14 +334,7 @@ func capture(cmd *exec.Cmd, stdin io.Reader) Result {
 	err = cmd.Run()
 	r.Took = time.Since(start)
 	r.Stdout, r.Stderr = contents(out), contents(errOut)
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		r.Code = exit.ExitCode()
-	case err != nil:
-		r.Code = -1
-		r.Stderr += err.Error()
-	}
+	r.ended(err)
 	return r
 }
 

@@ -9,20 +9,6 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// steps are where a call can end, by verb, in order: see tests/crash.
-var steps = []struct{ verb, point string }{
-	{"create", "create.claimed"},
-	{"create", "create.ids"},
-	{"create", "create.staged"},
-	{"create", "create.attached"},
-	{"create", "create.delegated"},
-	{"create", "create.settled"},
-	{"start", "start.sealed"},
-	{"exec", "exec.written"},
-	{"delete", "delete.delegated"},
-	{"delete", "delete.released"},
-}
-
 // fragile starts a containerd with a shim that ends, once, where the returned function says.
 func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	t.Helper()
@@ -71,26 +57,26 @@ func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 // A shim that is killed in the middle of anything leaves nothing, once its daemon has noticed.
 func TestShimKilledAtEveryStep(t *testing.T) {
 	c, end := fragile(t, "")
-	for _, s := range steps {
-		t.Run(s.point, func(t *testing.T) {
+	for _, s := range engine.CrashPoints {
+		t.Run(s.Point, func(t *testing.T) {
 			c := c.Containerd.For(t)
 			id := newID()
 			defer remove(t, c, id)
 			var r engine.Result
-			switch s.verb {
+			switch s.Verb {
 			case "create", "start":
-				end("kill", s.point)
+				end("kill", s.Point)
 				r = c.Ctr(runArgs(id, "-d")...)
 			case "exec":
 				start1(t, c, id)
-				end("kill", s.point)
+				end("kill", s.Point)
 				r = in(c, id, "true")
 			case "delete":
 				start1(t, c, id)
-				end("kill", s.point)
+				end("kill", s.Point)
 				r = c.Ctr("tasks", "rm", "-f", id)
 			}
-			if r.Code == 0 && s.verb != "delete" {
+			if r.Code == 0 && s.Verb != "delete" {
 				t.Errorf("was not killed: %s", r)
 			}
 			c.Eventually("the daemon has noticed", func() bool { return status(c, id) != "RUNNING" })
@@ -112,29 +98,29 @@ func TestInternalErrors(t *testing.T) {
 	c, end := fragile(t, "containerd")
 	other := start(t, c, "--annotation", group+"fragile")
 	shim := shimOf(t, c, other)
-	for _, s := range steps {
-		t.Run(s.point, func(t *testing.T) {
+	for _, s := range engine.CrashPoints {
+		t.Run(s.Point, func(t *testing.T) {
 			c := c.Containerd.For(t)
 			id := newID()
 			defer remove(t, c, id)
 			run := runArgs(id, "-d", "--annotation", group+"fragile")
 			var r engine.Result
-			switch s.verb {
+			switch s.Verb {
 			case "create", "start":
-				end("panic", s.point)
+				end("panic", s.Point)
 				r = c.Ctr(run...)
 			default:
 				if r := c.Ctr(run...); r.Code != 0 {
 					t.Fatal(r)
 				}
-				end("panic", s.point)
-				if s.verb == "exec" {
+				end("panic", s.Point)
+				if s.Verb == "exec" {
 					r = in(c, id, "true")
 				} else {
 					r = c.Ctr("tasks", "rm", "-f", id)
 				}
 			}
-			if r.Code == 0 || !strings.Contains(r.Stderr, "internal error: a test's, at "+s.point) {
+			if r.Code == 0 || !strings.Contains(r.Stderr, "internal error: a test's, at "+s.Point) {
 				t.Errorf("did not fail: %s", r)
 			}
 			remove(t, c, id)

@@ -1,0 +1,15 @@
+package engine
+
+// CrashPoints are the named steps of each verb, in order, at which a build with the tag crashtest can end.
+var CrashPoints = []struct{ Verb, Point string }{
+	{"create", "create.claimed"},
+	{"create", "create.ids"},
+	{"create", "create.staged"},
+	{"create", "create.attached"},
+	{"create", "create.delegated"},
+	{"create", "create.settled"},
+	{"start", "start.sealed"},
+	{"exec", "exec.written"},
+	{"delete", "delete.delegated"},
+	{"delete", "delete.released"},
+}
