@@ -23,7 +23,11 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 40, "how often each subject is measured")
 	flag.IntVar(&o.dockerRounds, "docker-rounds", 0, "the same for whole docker runs (default: half of -rounds)")
 	flag.StringVar(&o.json, "json", "", "write everything that was measured to `FILE`")
-	flag.StringVar(&o.only, "only", "cycle,exec,docker", "which measures to take")
+	var names []string
+	for _, m := range measures {
+		names = append(names, m.name)
+	}
+	flag.StringVar(&o.only, "only", strings.Join(names, ","), "which measures to take")
 	flag.StringVar(&o.delegates, "delegates", "", "measure only delegates whose name has this in it, such as 1.1")
 	flag.Float64Var(&o.gross, "gross", 0, "exit with status 1 when agentjail takes more than this `RATIO` of its delegate")
 	flag.Parse()
