@@ -29,7 +29,6 @@ func main() {
 	}
 	flag.StringVar(&o.only, "only", strings.Join(names, ","), "which measures to take")
 	flag.StringVar(&o.delegates, "delegates", "", "measure only delegates whose name has this in it, such as 1.1")
-	flag.Float64Var(&o.gross, "gross", 0, "exit with status 1 when agentjail takes more than this `RATIO` of its delegate")
 	flag.Parse()
 	if o.dockerRounds == 0 {
 		o.dockerRounds = max(o.rounds/2, 3)
@@ -40,7 +39,6 @@ func main() {
 type options struct {
 	rounds, dockerRounds  int
 	json, only, delegates string
-	gross                 float64
 }
 
 func (o options) has(measure string) bool {
@@ -80,10 +78,6 @@ func run(o options) int {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			return 1
 		}
-	}
-	if worst := b.res.worst(); o.gross > 0 && worst.Ratio.Value > o.gross {
-		fmt.Fprintf(os.Stderr, "bench: %s, %s: %.2f is more than %.2f\n", worst.Delegate, worst.What, worst.Ratio.Value, o.gross)
-		return 1
 	}
 	return 0
 }

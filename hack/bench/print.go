@@ -14,14 +14,21 @@ func (r *results) print(w io.Writer) {
 	fmt.Fprintf(w, "Linux %s, %d processors, cgroup %s, %s, %s\n", r.Host.Kernel, r.Host.CPUs, r.Host.Cgroup, r.Host.Engine, r.Host.Go)
 	fmt.Fprintf(w, "%d rounds (%d of whole docker runs); medians; in brackets the 95 %% interval\n", r.Rounds, r.DockerRounds)
 	r.printComparisons(w)
+	r.printValues(w)
 	r.printVerbs(w)
 	r.printStations(w)
+	for i, l := range r.LeftOut {
+		if i == 0 {
+			fmt.Fprint(w, "\nNot measured here\n")
+		}
+		fmt.Fprintln(w, l)
+	}
 }
 
 func (r *results) printComparisons(w io.Writer) {
 	fmt.Fprint(w, "\nRatios and differences\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "delegate\twhat\tratio\tmore ms\tmore CPU ms\ttarget")
+	fmt.Fprintln(t, "delegate\twhat\tratio\tmore\t\tmore CPU ms\ttarget")
 	for _, c := range r.Comparisons {
 		target := c.Target
 		if c.Met != nil {
@@ -31,8 +38,25 @@ func (r *results) printComparisons(w io.Writer) {
 		if c.CPU != 0 {
 			cpu = fmt.Sprintf("%+.1f", c.CPU)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f, %.2f]\t%+.1f [%+.1f, %+.1f]\t%s\t%s\n", c.Delegate, c.What,
-			c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.Difference.Value, c.Difference.Low, c.Difference.High, cpu, target)
+		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f, %.2f]\t%+.3g [%+.3g, %+.3g]\t%s\t%s\t%s\n", c.Delegate, c.What,
+			c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.Difference.Value, c.Difference.Low, c.Difference.High, c.Unit, cpu, target)
+	}
+	t.Flush()
+}
+
+// printValues writes what is no time of verbs.
+func (r *results) printValues(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	title := "\nValues, on this machine in this run\nmeasure\tdelegate\tsubject\tvariant\tmedian\t"
+	for _, m := range r.Subjects {
+		if len(m.Verbs) > 0 {
+			continue
+		}
+		if title != "" {
+			fmt.Fprintln(t, title)
+			title = ""
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.4g [%.4g, %.4g]\t%s\n", m.Measure, m.Delegate, m.Kind, m.Variant, m.Median.Value, m.Median.Low, m.Median.High, m.Unit)
 	}
 	t.Flush()
 }
@@ -40,13 +64,16 @@ func (r *results) printComparisons(w io.Writer) {
 func (r *results) printVerbs(w io.Writer) {
 	fmt.Fprint(w, "\nMilliseconds by verb, on this machine in this run\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "measure\tdelegate\tsubject\twhole\tCPU\t")
+	fmt.Fprint(t, "measure\tdelegate\tsubject\tvariant\twhole\tCPU\t")
 	for _, v := range verbOrder {
 		fmt.Fprint(t, v+"\t")
 	}
 	fmt.Fprintln(t)
 	for _, m := range r.Subjects {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f\t%.1f\t", m.Measure, m.Delegate, m.Kind, m.Wall.Value, m.CPU)
+		if len(m.Verbs) == 0 {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t", m.Measure, m.Delegate, m.Kind, m.Variant, m.Median.Value, m.CPU)
 		for _, v := range verbOrder {
 			if i, ok := m.Verbs[v]; ok {
 				fmt.Fprintf(t, "%.1f", i.Value)
@@ -68,7 +95,7 @@ func (r *results) printStations(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "delegate\tverb\tstation\tmedian")
 	for _, m := range r.Subjects {
-		if m.Kind != jailedDocker {
+		if m.Kind != jailedDocker || m.Variant != "" {
 			continue
 		}
 		for _, v := range verbOrder {
@@ -78,7 +105,7 @@ func (r *results) printStations(w io.Writer) {
 			}
 			own, all := 0.0, 0.0
 			for _, s := range r.Stations {
-				if s.Measure != m.Measure || s.Delegate != m.Delegate || s.Kind != m.Kind || s.Verb != v {
+				if s.Measure != m.Measure || s.Delegate != m.Delegate || s.Kind != m.Kind || s.Variant != m.Variant || s.Verb != v {
 					continue
 				}
 				fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", s.Delegate, v, s.Station, s.Median)

@@ -18,6 +18,7 @@ type subject struct {
 	name     string
 	delegate string // the delegate's name, for grouping
 	kind     kind
+	variant  string // of the measure, or ""
 	bin      string
 	global   []string // options before the verb
 	bundle   string

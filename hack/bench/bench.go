@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// warmup is how many rounds are run and not counted.
+const warmup = 3
+
+// bench is one run of the program.
+type bench struct {
+	options
+	res       *results
+	e         *engine.Engine
+	dir       string // of bundles and traces, swept with the engine's
+	agentjail string
+	found     []delegate
+	captured  *capture
+	root      *rootfs
+	made      int // bundles
+}
+
+// measures are what can be measured, in this order, by the names that -only takes.
+var measures = []struct {
+	name string
+	take func(*bench, context.Context) error
+}{
+	{"cycle", (*bench).cycles},
+	{"exec", (*bench).execs},
+	{"docker", (*bench).dockerRuns},
+}
+
+// all prepares and measures.
+func (b *bench) all(ctx context.Context) error {
+	if os.Geteuid() != 0 {
+		return errors.New("needs root")
+	}
+	// Other work on the machine should disturb little; everything measured inherits this alike.
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
+		b.say("cannot be run before other processes (setpriority: %v): numbers will be noisier", err)
+	}
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	for _, m := range measures {
+		if b.has(m.name) {
+			if err := m.take(b, ctx); err != nil {
+				return fmt.Errorf("%s: %w", m.name, err)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// prepare builds, starts Docker and copies the bundle that it makes.
+func (b *bench) prepare(ctx context.Context) (err error) {
+	if b.agentjail, err = engine.UnderTest(); err != nil {
+		return err
+	}
+	if err := b.findDelegates(); err != nil {
+		return err
+	}
+	bin, err := engine.BinDir()
+	if err != nil {
+		return err
+	}
+	config, script := filepath.Join(bin, "captured.json"), filepath.Join(bin, "capture")
+	if err := os.WriteFile(script, fmt.Appendf(nil, captureRuntime, config), 0o755); err != nil {
+		return err
+	}
+	runtimes := map[string]engine.Runtime{"capture": {Path: script}}
+	for _, d := range b.found {
+		runtimes[dockerName("bare", d)] = engine.Runtime{Path: d.path}
+		runtimes[dockerName("agentjail", d)] = engine.Runtime{Path: b.agentjail, Args: []string{"--config", d.policy}}
+	}
+	b.say("starting a Docker of its own")
+	if b.e, err = engine.Start(engine.Options{Runtimes: runtimes, Log: b.say}); err != nil {
+		return err
+	}
+	if err := b.e.ImportBusybox(); err != nil {
+		return err
+	}
+	b.res.Host = describeHost(b.e.Versions())
+	b.dir = filepath.Join(b.e.Dir, "bench")
+	if err := os.Mkdir(b.dir, 0o711); err != nil {
+		return err
+	}
+	if b.captured, err = captureBundle(ctx, b.e, "capture", config); err != nil {
+		return err
+	}
+	b.root, err = newRootfs(b.dir)
+	return err
+}
+
+// close cleans up; what a jail left in an interrupted run is reclaimed.
+func (b *bench) close() error {
+	var errs []error
+	if b.e != nil {
+		errs = append(errs, b.e.Close())
+		if out, err := exec.Command(b.agentjail, "gc").CombinedOutput(); err != nil {
+			errs = append(errs, fmt.Errorf("agentjail gc: %w: %s", err, out))
+		}
+	}
+	return errors.Join(append(errs, engine.RemoveBuilt())...)
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
+}
+
+// subject makes one with a bundle of its own.
+func (b *bench) subject(d delegate, k kind, id string, change func(*specs.Spec)) (*subject, error) {
+	b.made++
+	dir := filepath.Join(b.dir, strconv.Itoa(b.made))
+	s := &subject{
+		name: d.name + ", " + string(k), delegate: d.name, kind: k, id: id, bin: d.path,
+		bundle: dir, global: []string{"--root", dir + ".root"},
+	}
+	if k == jailed || k == jailedDocker {
+		s.bin = b.agentjail
+		s.trace = dir + ".trace"
+		s.global = append(s.global, "--config", d.policy, "--trace", s.trace)
+	}
+	return s, writeBundle(s.bundle, b.root, &b.captured.spec, change)
+}
+
+// interleave measures every subject once a round, in an order that chance gives (the same chance in every run), so that
+// neither the machine's changing load nor what one leaves in caches favours any of them.
+func (b *bench) interleave(ctx context.Context, measure string, rounds int, subjects []*subject, take func(*subject) (sample, error)) error {
+	random := rand.New(rand.NewPCG(2, 3))
+	samples := map[*subject][]sample{}
+	b.say("%s: %d rounds of %d subjects", measure, rounds, len(subjects))
+	for round := range warmup + rounds {
+		if round == warmup {
+			for _, s := range subjects {
+				if s.trace != "" {
+					_ = os.Remove(s.trace)
+				}
+			}
+		}
+		for _, i := range random.Perm(len(subjects)) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			got, err := take(subjects[i])
+			if err != nil {
+				return err
+			}
+			if round >= warmup {
+				samples[subjects[i]] = append(samples[subjects[i]], got)
+			}
+		}
+	}
+	for _, s := range subjects {
+		if err := b.res.add(measure, s, samples[s]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

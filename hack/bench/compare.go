@@ -1,0 +1,122 @@
+package main
+
+import (
+	"slices"
+	"strings"
+)
+
+// A pair is a comparison to be made, of side a with side b, which were measured in the same rounds.
+type pair struct {
+	measure, what string
+	a, b          side
+	target        *target
+	// gross is the ratio beyond which something is badly wrong, whatever the machine: about twice the usual one. 0: none.
+	gross float64
+}
+
+// A side says which subjects of a measure are meant. Without a delegate and a variant, it is each that there is, compared
+// with the same of the other side.
+type side struct {
+	kind     kind
+	delegate string // what its name begins with
+	variant  string
+}
+
+// A target bounds one quantity of a comparison. It is met when the value is, whatever its interval.
+type target struct {
+	of   quantity
+	most float64
+	text string
+}
+
+// quantity is what a target bounds.
+type quantity string
+
+const (
+	ofRatio      quantity = "ratio"
+	ofDifference quantity = "difference"
+	ofCPU        quantity = "CPU"
+)
+
+// atMost is a target for the ratio.
+func atMost(ratio float64, text string) *target { return &target{ofRatio, ratio, text} }
+
+// pairs are all comparisons, in the order of the table.
+var pairs = slices.Concat(startPairs)
+
+// startPairs are about starts: what agentjail costs beyond its delegate.
+var startPairs = []pair{
+	{"cycle", "start to end, bundle as Docker makes it", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.10, "at most 1.10"), 4},
+	{"cycle", "start to end, over crun, against runc", side{jailedDocker, "crun", ""}, side{bareDocker, "runc", ""}, atMost(0.6, "at most 0.60"), 4},
+	{"cycle", "start to end, bundle without a filter", side{kind: jailed}, side{kind: bare}, nil, 4},
+	{"cycle", "the delegate's cost of Docker's filter", side{kind: bareDocker}, side{kind: bare}, nil, 0},
+	{"cycle", "the delegate's cost of a jail's filter", side{kind: bareOurs}, side{kind: bare}, nil, 0},
+	{"cycle", "a jail's filter against Docker's", side{kind: bareOurs}, side{kind: bareDocker}, atMost(1, "no more"), 0},
+	{"cycle", "the delegate's cost of a jail's whole spec", side{kind: bareJail}, side{kind: bare}, nil, 0},
+	{"cycle", "agentjail's own cost", side{kind: jailedDocker}, side{kind: bareJail}, nil, 0},
+	{"exec", "exec into a running container", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.10, "at most 1.10"), 2.5},
+	{"docker", "docker run", side{kind: wholeDockerJailed}, side{kind: wholeDocker}, atMost(1.03, "at most 1.03"), 2},
+}
+
+// A comparison holds two subjects of one run against each other.
+type comparison struct {
+	Measure    string   `json:"measure"`
+	Delegate   string   `json:"delegate"` // "crun 1.8 : runc 1.1" where it is not the same on both sides
+	What       string   `json:"what"`
+	Unit       string   `json:"unit"`
+	Ratio      Interval `json:"ratio"`
+	Difference Interval `json:"difference"`
+	CPU        float64  `json:"cpuMs,omitempty"` // difference of the medians
+	Target     string   `json:"target,omitempty"`
+	Met        *bool    `json:"met,omitempty"`
+
+	gross float64
+}
+
+// find returns the subjects of a measure that a side means.
+func (r *results) find(measure string, s side) []*measured {
+	var out []*measured
+	for _, m := range r.Subjects {
+		if m.Measure == measure && m.Kind == s.kind && strings.HasPrefix(m.Delegate, s.delegate) && (s.variant == "" || m.Variant == s.variant) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// compare fills Comparisons.
+func (r *results) compare() {
+	for _, p := range pairs {
+		for _, a := range r.find(p.measure, p.a) {
+			for _, b := range r.find(p.measure, p.b) {
+				if p.a.delegate == "" && p.b.delegate == "" && a.Delegate != b.Delegate || p.a.variant == "" && p.b.variant == "" && a.Variant != b.Variant {
+					continue
+				}
+				r.Comparisons = append(r.Comparisons, p.of(a, b))
+			}
+		}
+	}
+}
+
+// of compares two subjects.
+func (p pair) of(a, b *measured) comparison {
+	c := comparison{
+		Measure: p.measure, Delegate: a.Delegate, What: p.what, Unit: a.Unit,
+		Ratio: ratio(a.Samples, b.Samples), Difference: difference(a.Samples, b.Samples), gross: p.gross,
+	}
+	if a.Delegate != b.Delegate {
+		c.Delegate += " : " + b.Delegate
+	}
+	if a.Variant != "" && a.Variant == b.Variant {
+		c.What += ", " + a.Variant
+	}
+	if a.CPU != 0 && b.CPU != 0 {
+		c.CPU = a.CPU - b.CPU
+	}
+	if p.target != nil {
+		value := map[quantity]float64{ofRatio: c.Ratio.Value, ofDifference: c.Difference.Value, ofCPU: c.CPU}[p.target.of]
+		met := value <= p.target.most
+		c.Target, c.Met = p.target.text, &met
+	}
+	return c
+}
