@@ -2,7 +2,7 @@
 // through to it, and on agentjail's jails. Passed through, every test has to come out as on the delegate; in jails, every
 // difference has to be on a reviewed list with its reason (tests/conformance).
 //
-// Usage: conformance [-suite NAME] [-delegate PATH] [-from DIR] [-out DIR] [-subjects LIST] [-only PATTERN] [-draft]
+// Usage: conformance [-suite NAME] [-delegate PATH] [-from DIR] [-out DIR] [-subjects LIST] [-only PATTERN] [-reuse] [-draft]
 //
 // The suites are not part of agentjail. runc's comes from its Go module, at the delegate's version; the others from folders
 // below -from, which the caller has cloned there. It needs root, and control groups (hack/with-cgroups.sh).
@@ -34,6 +34,7 @@ type options struct {
 	only     *regexp.Regexp
 	rounds   int
 	draft    bool
+	reuse    bool
 }
 
 // The subjects, in the order in which they are run.
@@ -52,6 +53,7 @@ func main() {
 	subjects := flag.String("subjects", passthrough+","+jails, "what to compare with the delegate")
 	only := flag.String("only", "", "run the files of a suite that match `PATTERN`")
 	flag.IntVar(&o.rounds, "rounds", 3, "how often a difference has to be seen to count")
+	flag.BoolVar(&o.reuse, "reuse", false, "run only what an earlier call with the same -out has not")
 	flag.BoolVar(&o.draft, "draft", false, "print lines for the reviewed list where one is missing")
 	flag.Parse()
 	o.only = regexp.MustCompile(*only)
@@ -164,7 +166,7 @@ func compare(ctx context.Context, o *options, s suite, version string, paths map
 	if len(units) == 0 {
 		return true, errors.New("there is nothing to run")
 	}
-	r := &runner{ctx: ctx, out: filepath.Join(o.out, s.name, version), paths: paths}
+	r := &runner{ctx: ctx, out: filepath.Join(o.out, s.name, version), paths: paths, reuse: o.reuse}
 	base, err := r.all(alone, units, "")
 	if err != nil {
 		return true, err

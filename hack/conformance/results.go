@@ -21,8 +21,10 @@ type suite struct {
 // A unit is a part of a suite that can be run by itself.
 type unit struct {
 	name string
-	// run runs it on the runtime at path, with all that is said going to the file log, and returns what came out.
-	run func(ctx context.Context, path, log string) (results, error)
+	// run runs it on the runtime at path, with all that is said going to the file log.
+	run func(ctx context.Context, path, log string) error
+	// read is what came out, by that file.
+	read func(log string) (results, error)
 }
 
 // A verdict is what came out of a test.
@@ -92,6 +94,8 @@ type runner struct {
 	ctx   context.Context
 	out   string
 	paths map[string]string
+	// reuse takes what an earlier call has left, in the place of running a unit.
+	reuse bool
 }
 
 // all runs all units on one subject. mark is added to the names of the files with what they say.
@@ -102,24 +106,38 @@ func (r *runner) all(subject string, units []unit, mark string) (results, error)
 	}
 	sum := results{}
 	for _, u := range units {
-		ctx, cancel := context.WithTimeout(r.ctx, unitWait)
+		log := filepath.Join(dir, strings.ReplaceAll(u.name, "/", "-")+mark+".log")
 		start := time.Now()
-		got, err := u.run(ctx, r.paths[subject], filepath.Join(dir, strings.ReplaceAll(u.name, "/", "-")+mark+".log"))
-		late := ctx.Err() != nil
-		cancel()
-		if r.ctx.Err() != nil {
-			return nil, r.ctx.Err()
+		if _, err := os.Stat(log); err != nil || !r.reuse {
+			if err := r.one(subject, u, log); err != nil {
+				return nil, fmt.Errorf("%s: %w", u.name, err)
+			}
 		}
-		if err != nil && !late {
+		got, err := u.read(log)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", u.name, err)
-		}
-		if late {
-			fmt.Fprintf(os.Stderr, "%s, %s: stopped after %v\n", subject, u.name, unitWait)
 		}
 		fmt.Fprintf(os.Stderr, "%s%s %s: %s, %v\n", subject, mark, u.name, got, time.Since(start).Round(time.Second))
 		maps.Copy(sum, got)
 	}
 	return sum, nil
+}
+
+// one runs a unit. The file with what it says is there when it has ended, not before.
+func (r *runner) one(subject string, u unit, log string) error {
+	ctx, cancel := context.WithTimeout(r.ctx, unitWait)
+	defer cancel()
+	part := log + ".partial"
+	err := u.run(ctx, r.paths[subject], part)
+	switch {
+	case r.ctx.Err() != nil:
+		return r.ctx.Err()
+	case ctx.Err() != nil:
+		fmt.Fprintf(os.Stderr, "%s, %s: stopped after %v\n", subject, u.name, unitWait)
+	case err != nil:
+		return err
+	}
+	return os.Rename(part, log)
 }
 
 // again runs the units of differences once more on both sides and returns those that still differ: some tests of these

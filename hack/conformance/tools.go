@@ -29,10 +29,9 @@ func toolsSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
 	var units []unit
 	for _, p := range programs {
 		name := strings.TrimSuffix(filepath.Base(p), ".t")
-		units = append(units, unit{name, func(ctx context.Context, path, log string) (results, error) {
-			if err := command(ctx, dir, log, []string{"RUNTIME=" + path}, p); err != nil {
-				return nil, err
-			}
+		units = append(units, unit{name, func(ctx context.Context, path, log string) error {
+			return command(ctx, dir, log, []string{"RUNTIME=" + path}, p)
+		}, func(log string) (results, error) {
 			return readTAPFile(log, name, func(s string) string { return unsteady.ReplaceAllString(s, "N") })
 		}})
 	}
