@@ -35,18 +35,18 @@ func checkCwdInside(pid int, mountinfo string) error {
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
 // mounted there by itself without a size, and attaches the jail's views.
 func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
-	paths := loose(mountinfo)
-	if len(paths) == 0 && len(st.Views) == 0 {
+	mounts := loose(mountinfo)
+	if len(mounts) == 0 && len(st.Views) == 0 {
 		return nil
 	}
 	return inMountNS(pid, func() error {
-		for _, p := range paths {
-			if p == cgroupFolder {
-				if err := capTmpfs(p); err != nil {
+		for _, m := range mounts {
+			if m.at == cgroupFolder {
+				if err := capTmpfs(m.at); err != nil {
 					return err
 				}
 			}
-			if err := makeReadOnly(p); err != nil {
+			if err := m.tighten(); err != nil {
 				return err
 			}
 		}
@@ -57,6 +57,12 @@ func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
 // cgroupFolder is where a jail sees its control groups.
 const cgroupFolder = "/sys/fs/cgroup"
 
+// A looseMount is one that a delegate has made too loosely.
+type looseMount struct {
+	at       string
+	writable bool // and may stay so
+}
+
 // loose finds, in mountinfo, what a delegate mounts by itself and mounts too
 // loosely. Each tmpfs that can be written to: the one that holds the control
 // groups of version 1, which is the jail's own in its user namespace, and masks.
@@ -64,13 +70,14 @@ const cgroupFolder = "/sys/fs/cgroup"
 // path onto itself, and the copies of the masks are writable; their size of 0
 // means unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
 // written there. Masks that are a node or a view on a tmpfs of ours are no root
-// of one. And read-only paths of /proc that have lost /proc's own flags, as crun
-// 1.8 binds them.
-func loose(mountinfo string) []string {
-	var out []string
+// of one. And what has lost the flags that the bundle asks for, with crun 1.8: the
+// read-only paths of /proc, which it binds, and a pod's mqueue, which it cannot
+// mount in a user namespace that it joined.
+func loose(mountinfo string) []looseMount {
+	var out []looseMount
 	for _, line := range strings.Split(mountinfo, "\n") {
 		f := strings.Fields(line)
-		if len(f) < 10 || slices.Contains(out, f[4]) {
+		if len(f) < 10 || slices.ContainsFunc(out, func(m looseMount) bool { return m.at == f[4] }) {
 			continue
 		}
 		below := strings.HasPrefix(f[4], "/proc/")
@@ -78,18 +85,24 @@ func loose(mountinfo string) []string {
 		switch {
 		case strings.Contains(line, " - tmpfs "):
 			if f[4] == cgroupFolder || below && f[3] == "/" && !slices.Contains(options, "ro") {
-				out = append(out, f[4])
+				out = append(out, looseMount{at: f[4]})
 			}
 		case strings.Contains(line, " - proc ") && below:
-			for _, o := range []string{"nosuid", "nodev", "noexec", "ro"} {
-				if !slices.Contains(options, o) {
-					out = append(out, f[4])
-					break
-				}
+			if lacks(options, "nosuid", "nodev", "noexec", "ro") {
+				out = append(out, looseMount{at: f[4]})
+			}
+		case strings.Contains(line, " - mqueue "):
+			if lacks(options, "nosuid", "nodev", "noexec") {
+				out = append(out, looseMount{at: f[4], writable: true})
 			}
 		}
 	}
 	return out
+}
+
+// lacks says whether one of the options is missing.
+func lacks(have []string, options ...string) bool {
+	return slices.ContainsFunc(options, func(o string) bool { return !slices.Contains(have, o) })
 }
 
 // capTmpfs gives the tmpfs at path hardly any room. Reconfiguration by
@@ -111,11 +124,15 @@ func capTmpfs(path string) error {
 	return nil
 }
 
-// makeReadOnly lets nobody write through the mount at path.
-func makeReadOnly(path string) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
-	if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
-		return fmt.Errorf("making %s read-only: %w", path, err)
+// tighten takes set-id bits, devices, programs and, unless it may stay so,
+// writing away from the mount.
+func (m looseMount) tighten() error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	if !m.writable {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, m.at, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
+		return fmt.Errorf("taking what it may not have from the mount at %s: %w", m.at, err)
 	}
 	return nil
 }

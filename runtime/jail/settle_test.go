@@ -11,6 +11,7 @@ func TestLoose(t *testing.T) {
 3 2 0:29 /j /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu
 4 1 0:80 / /proc/acpi ro,relatime - tmpfs tmpfs ro
 5 1 0:81 / /tmp rw,nosuid - tmpfs tmpfs rw,size=10k,nr_inodes=5
+6 1 0:82 / /dev/mqueue rw,nosuid,nodev,noexec - mqueue mqueue rw
 `
 	const crun = `1 0 0:40 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup2 rw
 131 75 0:46 / /proc/sys/dev ro,relatime - tmpfs tmpfs rw,size=0k
@@ -19,13 +20,14 @@ func TestLoose(t *testing.T) {
 145 75 0:34 /sys /proc/sys ro,relatime - proc proc rw
 146 145 0:46 / /proc/sys/dev rw,relatime - tmpfs tmpfs rw,size=0k
 147 145 0:6 /null /proc/sys/fs/aio-nr rw,nosuid - devtmpfs devtmpfs rw
+148 75 0:90 / /dev/mqueue rw,relatime - mqueue mqueue rw
 `
 	for name, c := range map[string]struct {
 		text string
-		want []string
+		want []looseMount
 	}{
-		"runc, version 1": {runc, []string{"/sys/fs/cgroup"}},
-		"crun, version 2": {crun, []string{"/proc/sys", "/proc/sys/dev"}},
+		"runc, version 1": {runc, []looseMount{{at: "/sys/fs/cgroup"}}},
+		"crun, version 2": {crun, []looseMount{{at: "/proc/sys"}, {at: "/proc/sys/dev"}, {at: "/dev/mqueue", writable: true}}},
 		"nothing":         {"", nil},
 	} {
 		if got := loose(c.text); !slices.Equal(got, c.want) {
