@@ -93,7 +93,7 @@ prove: ## prove every profile from the filter that libseccomp compiles, on both 
 
 bench: deps build ## compare agentjail with the runtime it delegates to
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
-	$(ROOT) hack/with-cgroups.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 	@for pkg in $$($(GO) list ./...); do \

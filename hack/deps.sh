@@ -26,6 +26,8 @@ gcc:gcc
 make:make
 pkg-config:pkg-config
 strace:strace
+bwrap:bubblewrap
+systemd-nspawn:systemd-container
 xz:xz-utils
 ps:procps
 "

@@ -83,7 +83,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	runtimes := map[string]engine.Runtime{"capture": {Path: script}}
 	for _, d := range b.found {
 		runtimes[dockerName("bare", d)] = engine.Runtime{Path: d.path}
-		runtimes[dockerName("agentjail", d)] = engine.Runtime{Path: b.agentjail, Args: []string{"--config", d.policy}}
+		runtimes[dockerName("agentjail", d)] = engine.Runtime{Path: d.agentjail}
 	}
 	b.say("starting a Docker of its own")
 	if b.e, err = engine.Start(engine.Options{Runtimes: runtimes, Log: b.say}); err != nil {
@@ -100,8 +100,10 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if b.captured, err = captureBundle(ctx, b.e, "capture", config); err != nil {
 		return err
 	}
-	b.root, err = newRootfs(b.dir)
-	return err
+	if b.root, err = newRootfs(b.dir, 1); err != nil {
+		return err
+	}
+	return b.dropBroken()
 }
 
 // close cleans up; what a jail left in an interrupted run is reclaimed.
@@ -122,6 +124,11 @@ func (b *bench) say(format string, args ...any) {
 
 // subject makes one with a bundle of its own.
 func (b *bench) subject(d delegate, k kind, id string, change func(*specs.Spec)) (*subject, error) {
+	return b.subjectOf(b.root, d, k, id, change)
+}
+
+// subjectOf makes one of another image.
+func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change func(*specs.Spec)) (*subject, error) {
 	b.made++
 	dir := filepath.Join(b.dir, strconv.Itoa(b.made))
 	s := &subject{
@@ -129,11 +136,11 @@ func (b *bench) subject(d delegate, k kind, id string, change func(*specs.Spec))
 		bundle: dir, global: []string{"--root", dir + ".root"},
 	}
 	if k == jailed || k == jailedDocker {
-		s.bin = b.agentjail
+		s.bin = d.agentjail
 		s.trace = dir + ".trace"
-		s.global = append(s.global, "--config", d.policy, "--trace", s.trace)
+		s.global = append(s.global, "--trace", s.trace)
 	}
-	return s, writeBundle(s.bundle, b.root, &b.captured.spec, change)
+	return s, writeBundle(s.bundle, root, &b.captured.spec, change)
 }
 
 // interleave measures every subject once a round, in an order that chance gives (the same chance in every run), so that

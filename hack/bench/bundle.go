@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
 )
@@ -61,34 +60,70 @@ func captureBundle(ctx context.Context, e *engine.Engine, runtime, file string) 
 	return c, nil
 }
 
-// A rootfs is an image mounted as Docker's overlay2 driver does it: a read-only layer below a writable one.
-type rootfs struct{ lower string }
+// A rootfs is an image mounted as Docker's overlay2 driver does it: read-only layers below a writable one, with names
+// relative to the folder of all layers, where the mounting program is.
+type rootfs struct {
+	dir    string
+	lowers []string // the uppermost first
+}
 
-// newRootfs unpacks the image once.
-func newRootfs(dir string) (*rootfs, error) {
-	r := &rootfs{lower: filepath.Join(dir, "lower")}
-	if err := os.MkdirAll(r.lower, 0o755); err != nil {
-		return nil, err
-	}
-	var tree bytes.Buffer
-	if err := engine.BusyboxTree(&tree); err != nil {
-		return nil, err
-	}
-	cmd := exec.Command("tar", "-x", "-C", r.lower)
-	cmd.Stdin = &tree
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("unpack the image: %w: %s", err, out)
-	}
-	// As Docker's own layer does: mount points that container root could not make in a user namespace.
-	for _, f := range dockersFiles {
-		if err := os.WriteFile(filepath.Join(r.lower, f), nil, 0o644); err != nil {
-			return nil, err
+// newRootfs makes an image of some layers: one that is unpacked once for all images in dir, and small ones above it.
+func newRootfs(dir string, layers int) (*rootfs, error) {
+	r := &rootfs{dir: dir}
+	for i := range layers {
+		name := fmt.Sprintf("l/%02d", i)
+		r.lowers = append([]string{name}, r.lowers...)
+		at := filepath.Join(dir, name)
+		if _, err := os.Stat(at); err == nil {
+			continue
+		}
+		make := layer
+		if i == 0 {
+			make = unpack
+		}
+		if err := make(at); err != nil {
+			return nil, fmt.Errorf("layer %d of the image: %w", i, err)
 		}
 	}
 	return r, nil
 }
 
-// mount makes dir/merged.
+// unpack makes the lowest layer.
+func unpack(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var tree bytes.Buffer
+	if err := engine.BusyboxTree(&tree); err != nil {
+		return err
+	}
+	cmd := exec.Command("tar", "-x", "-C", dir)
+	cmd.Stdin = &tree
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	// As Docker's own layer does: mount points that container root could not make in a user namespace.
+	for _, f := range dockersFiles {
+		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layer makes a further layer: a folder of its own, and a file in one that all have.
+func layer(dir string) error {
+	own := filepath.Join(dir, "opt", filepath.Base(dir))
+	if err := os.MkdirAll(own, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(own, "file"), make([]byte, 4096), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "opt", "last"), []byte(dir), 0o644)
+}
+
+// mount makes dir/merged. dir lies in the folder of all layers.
 func (r *rootfs) mount(dir string) (string, error) {
 	for _, d := range []string{"diff", "work", "merged"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
@@ -96,9 +131,11 @@ func (r *rootfs) mount(dir string) (string, error) {
 		}
 	}
 	merged := filepath.Join(dir, "merged")
-	opts := "lowerdir=" + r.lower + ",upperdir=" + filepath.Join(dir, "diff") + ",workdir=" + filepath.Join(dir, "work")
-	if err := unix.Mount("overlay", merged, "overlay", 0, opts); err != nil {
-		return "", fmt.Errorf("mount the image: %w", err)
+	cmd := exec.Command("mount", "-t", "overlay", "overlay", "-o",
+		"lowerdir="+strings.Join(r.lowers, ":")+",upperdir="+filepath.Join(dir, "diff")+",workdir="+filepath.Join(dir, "work"), merged)
+	cmd.Dir = r.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mount the image: %w: %s", err, out)
 	}
 	return merged, nil
 }

@@ -11,51 +11,105 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// A delegate is a runc, and the policy that makes agentjail use it.
-type delegate struct{ name, path, policy string }
+// A delegate is a runc or crun, with what makes agentjail use it: a policy file, and a build that does so by itself. The
+// latter is what is measured: an engine calls a runtime with arguments of its own by way of a shell.
+type delegate struct{ name, path, policy, agentjail string }
 
-// findDelegates takes the distribution's runc and builds the newest one.
+// program is the delegate's, without its version.
+func (d delegate) program() string {
+	program, _, _ := strings.Cut(d.name, " ")
+	return program
+}
+
+// findDelegates takes the distribution's runc, builds the newest one, and takes the distribution's crun.
 func (b *bench) findDelegates() error {
 	var paths []string
-	if p, err := exec.LookPath("runc"); err == nil {
-		if p, err = filepath.EvalSymlinks(p); err == nil {
-			paths = append(paths, p)
+	installed := func(name string) {
+		p, err := exec.LookPath(name)
+		if err == nil {
+			p, err = filepath.EvalSymlinks(p)
 		}
+		if err != nil {
+			b.res.leftOut(fmt.Sprintf("%s: %v", name, err))
+			return
+		}
+		paths = append(paths, p)
 	}
-	root, err := engine.ModuleRoot()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(filepath.Join(root, "hack/tools/build.sh"), "runc")
-	cmd.Stderr = os.Stderr
-	if out, err := cmd.Output(); err == nil {
-		paths = append(paths, strings.TrimSpace(string(out)))
+	installed("runc")
+	if p, err := engine.Tool("runc"); err == nil {
+		paths = append(paths, p)
 	} else {
-		b.say("the newest runc cannot be built here, and is left out: %v", err)
+		b.res.leftOut(fmt.Sprintf("the newest runc, which cannot be built here: %v", err))
 	}
+	installed("crun")
 	bin, err := engine.BinDir()
 	if err != nil {
 		return err
 	}
 	for i, p := range paths {
-		out, err := exec.Command(p, "--version").Output()
+		name, err := nameOf(p)
 		if err != nil {
-			return fmt.Errorf("%s --version: %w", p, err)
+			return err
 		}
-		// "runc version 1.1.5+ds1"
-		line, _, _ := strings.Cut(string(out), "\n")
-		version, _, _ := strings.Cut(line[strings.LastIndexByte(line, ' ')+1:], "+")
-		d := delegate{name: "runc " + version, path: p, policy: filepath.Join(bin, fmt.Sprintf("policy-%d.toml", i))}
-		if !strings.Contains(d.name, b.delegates) {
+		if !strings.Contains(name, b.delegates) {
 			continue
 		}
+		d := delegate{name: name, path: p, policy: filepath.Join(bin, fmt.Sprintf("policy-%d.toml", i)), agentjail: filepath.Join(bin, fmt.Sprint(i), "agentjail")}
 		if err := os.WriteFile(d.policy, fmt.Appendf(nil, "delegate = %q\n", p), 0o644); err != nil {
+			return err
+		}
+		if err := engine.BuildAgentjail(d.agentjail, "-ldflags=-s -w -X agentjail.dev/runtime/policy.defaultDelegate="+p); err != nil {
 			return err
 		}
 		b.found = append(b.found, d)
 	}
 	if len(b.found) == 0 {
-		return errors.New("no runc to compare with")
+		return errors.New("no runtime to compare with")
 	}
 	return nil
+}
+
+// nameOf asks a program for its name and version: "runc version 1.1.5+ds1", "crun version 1.8.1".
+func nameOf(path string) (string, error) {
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", path, err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	version, _, _ := strings.Cut(line[strings.LastIndexByte(line, ' ')+1:], "+")
+	return filepath.Base(path) + " " + version, nil
+}
+
+// dropBroken leaves out the delegates that cannot run a container here: crun refuses some layouts of the control groups.
+func (b *bench) dropBroken() error {
+	return reaping(func() error {
+		var works []delegate
+		for _, d := range b.found {
+			s, err := b.subject(d, bareDocker, b.captured.id, nil)
+			if err != nil {
+				return err
+			}
+			if _, err := s.lifecycle(); err != nil {
+				b.res.leftOut(err.Error())
+				continue
+			}
+			works = append(works, d)
+		}
+		b.found = works
+		if len(works) == 0 {
+			return errors.New("no runtime to compare with runs here: " + strings.Join(b.res.LeftOut, "; "))
+		}
+		return nil
+	})
+}
+
+// newest returns the last of each program's delegates, for measures that take long.
+func (b *bench) newest() []delegate {
+	var out []delegate
+	for i, d := range b.found {
+		if i+1 == len(b.found) || b.found[i+1].program() != d.program() {
+			out = append(out, d)
+		}
+	}
+	return out
 }

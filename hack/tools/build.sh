@@ -4,6 +4,7 @@
 #   hack/tools/build.sh runc             the newest runc; needs gcc, pkg-config and libseccomp's headers
 #   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
 #   hack/tools/build.sh containerd       the newest containerd (containerd/go.mod), with ctr and its own shim beside it
+#   hack/tools/build.sh runsc            gVisor's (gvisor/go.mod), to compare with; takes minutes
 #
 # What was built is kept outside the checkout, in $AGENTJAIL_TOOLS or /var/cache/agentjail-tests/tools, under a name with
 # the hash of everything it was made from; a second call only prints the path. A delegate has to lie where only root can
@@ -39,6 +40,14 @@ containerd)
 	mode=exe link=
 	sources=
 	also='ctr containerd-shim-runc-v2' cgo=0
+	;;
+runsc)
+	cd gvisor
+	package=gvisor.dev/gvisor/runsc
+	tags=
+	mode=exe link=
+	sources=
+	also= cgo=0
 	;;
 *)
 	echo "build.sh: no tool is called $tool" >&2
