@@ -17,37 +17,44 @@ import (
 
 // cgroupDirs are the control group folders that the delegate will make for a
 // container: only those that do not exist yet, since what was there before is
-// not the jail's to remove. The systemd driver's are systemd's to end.
-func cgroupDirs(cgroupsPath, id string, systemd, crun bool) []string {
+// not the jail's to remove. The systemd driver's are systemd's to end. all says
+// that there will be no others.
+func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all bool) {
 	if systemd || strings.Contains(cgroupsPath, ":") {
-		return nil
+		return nil, false
 	}
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return nil
+		return nil, false
 	}
+	all = true
 	// An empty path is the id.
 	rel := cgroupsPath
 	if rel == "" {
 		rel = id
 	}
-	var out []string
 	for _, line := range strings.Split(strings.TrimSpace(string(own)), "\n") {
 		f := strings.SplitN(line, ":", 3)
 		if len(f) != 3 {
 			continue
 		}
+		// A named hierarchy controls nothing, and is seldom mounted.
+		found := strings.HasPrefix(f[1], "name=")
 		for _, root := range hierarchyRoots(f[1]) {
 			if _, err := os.Lstat(root); err != nil {
 				continue
 			}
+			found = true
 			dir := groupFolder(root, f[2], rel, crun)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
-				out = append(out, dir)
+				dirs = append(dirs, dir)
+			} else {
+				all = false
 			}
 		}
+		all = all && found
 	}
-	return out
+	return dirs, all && len(dirs) > 0
 }
 
 // groupFolder is where a delegate makes a group in a hierarchy: one that is not
@@ -71,8 +78,8 @@ func hierarchyRoots(controllers string) []string {
 // cgroupPatience is how long a killed process may take to leave its group.
 const cgroupPatience = 2 * time.Second
 
-// removeCgroups ends what a killed delegate left in the jail's control groups,
-// and removes them. On every other way the delegate has done so.
+// removeCgroups ends what is left in the jail's control groups, and removes
+// them, where the delegate has not done so.
 func removeCgroups(j *state.Brief) error {
 	var errs []error
 	deadline := time.Now().Add(cgroupPatience)

@@ -216,7 +216,9 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
 	j.MountLabel = spec.Linux.MountLabel
-	j.CgroupDirs = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup, d.Name == "crun")
+	var allGroups bool
+	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup, d.Name == "crun")
+	j.Direct = allGroups && direct(spec)
 	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	done()

@@ -276,7 +276,11 @@ func (w *Way) GC(_ context.Context, max int) ([]string, error) {
 		}
 		if j.BootID == state.BootID() {
 			// The delegate may still know it.
-			if _, err := os.Lstat(j.DelegateState()); err == nil {
+			if ended(j) {
+				if err := forget(j); err != nil {
+					return err
+				}
+			} else if _, err := os.Lstat(j.DelegateState()); err == nil {
 				if d, err := w.delegateFor(j); err == nil {
 					g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
 					if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {

@@ -29,18 +29,19 @@ func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty
 		w.abandon(d, j)
 		return err
 	}
-	t, err := w.inTime(&j.Brief)
-	if err != nil {
-		w.abandon(d, j)
-		return err
-	}
 	stop := func() {}
 	if !o.Detach {
 		stop = forwardSignals(j.InitPid, tty)
 	}
 	defer stop()
-	code, err := d.Run(append(w.Globals.Args(), "start", o.ID), t)
-	if err := exitError(code, err); err != nil {
+	err := w.letGo(&j.Brief, func() error {
+		t, err := w.inTime(&j.Brief)
+		if err != nil {
+			return err
+		}
+		return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
+	})
+	if err != nil {
 		w.abandon(d, j)
 		j.Started = false // create cleans up
 		return err
@@ -58,8 +59,13 @@ func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	tty.drain()
-	if code, err := d.Run(append(w.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}); err != nil || code != 0 {
-		w.Log.Warnf("deleting the ended container: status %d: %v", code, err)
+	if ended(&j.Brief) {
+		err = forget(&j.Brief)
+	} else {
+		err = exitError(d.Run(append(w.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
+	}
+	if err != nil {
+		w.Log.Warnf("deleting the ended container: %v", err)
 	}
 	if err := onHostThread(func() error { return w.release(&j.Brief) }); err != nil {
 		w.Log.Warnf("cleaning up: %v", err)

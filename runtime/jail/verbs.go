@@ -54,7 +54,7 @@ func (w *Way) Start(id string) error {
 			return err
 		}
 	}
-	return w.Pass(id, []string{"start", id})
+	return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
 }
 
 func (w *Way) seal(j *state.Brief) error {
@@ -331,6 +331,9 @@ func (w *Way) Delete(id string, force bool) error {
 	j, err := w.find(id)
 	if err != nil {
 		return err
+	}
+	if j != nil && ended(j) {
+		return w.deleteDirectly(j, force)
 	}
 	d, err := w.delegateFor(j)
 	if err != nil {

@@ -88,6 +88,9 @@ type Brief struct {
 	// jail.
 	CgroupDirs    []string `json:"cgroupDirs,omitempty"`
 	SystemdCgroup bool     `json:"systemdCgroup,omitempty"`
+	// Direct says that CgroupDirs and the delegate's folder are all that the
+	// delegate makes of the jail, whose processes end with its first one.
+	Direct bool `json:"direct,omitempty"`
 	// OwnTime says that the time namespace is ours to enter, since the
 	// delegate does not know of it.
 	OwnTime bool `json:"ownTime,omitempty"`

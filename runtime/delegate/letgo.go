@@ -1,0 +1,120 @@
+package delegate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// fifoName is what runc and crun both call the pipe that the process of a
+// created container waits at.
+const fifoName = "exec.fifo"
+
+// A protocol is how a delegate's start lets a process go. Starting the delegate
+// for it takes longer than all else that a start does.
+type protocol struct {
+	// record is the file by which a delegate's folder is told from another's.
+	record string
+	letGo  func(fifo string, pidfd int, stopped func() error) error
+}
+
+var protocols = []protocol{
+	{"state.json", runcLetGo},
+	{"status", crunLetGo},
+}
+
+// errDead is runc's message.
+var errDead = errors.New("container process is already dead")
+
+// LetGo does what the delegate's start does to a created container: it lets the
+// process go that pidfd refers to. dir is the folder that the delegate keeps for
+// the container. It returns false, having done nothing, where that is not
+// the folder of a created container as runc (1.0 to 1.5) and crun keep it; then
+// the delegate is to be asked, which also knows what is wrong. stopped is called now
+// and then while the process does not answer; its error ends the waiting.
+func LetGo(dir string, pidfd int, stopped func() error) (bool, error) {
+	fifo := filepath.Join(dir, fifoName)
+	var st unix.Stat_t
+	if unix.Lstat(fifo, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return false, nil
+	}
+	for _, p := range protocols {
+		if unix.Access(filepath.Join(dir, p.record), unix.F_OK) == nil {
+			return true, p.letGo(fifo, pidfd, stopped)
+		}
+	}
+	return false, nil
+}
+
+// answer is how long a process may take before stopped is asked.
+const answer = 100 // ms
+
+// runcLetGo reads what the process writes when it finds a reader; one byte, so that
+// of two starts at once one comes too late (libcontainer/container_linux.go, exec).
+func runcLetGo(fifo string, pidfd int, stopped func() error) error {
+	fd, err := unix.Open(fifo, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: fifo, Err: err}
+	}
+	defer unix.Close(fd)
+	for dead := false; ; {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
+		if dead {
+			fds[1].Fd = -1
+		}
+		n, err := unix.Poll(fds, answer)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("waiting for the container's process: %w", err)
+		case fds[0].Revents != 0:
+			var one [1]byte
+			switch n, err := unix.Read(fd, one[:]); {
+			case err == unix.EINTR, err == unix.EAGAIN:
+				continue
+			case err != nil:
+				return &os.PathError{Op: "read", Path: fifo, Err: err}
+			case n == 0:
+				return errors.New("cannot start an already running container")
+			}
+			// Its absence says that the container runs.
+			if err := unix.Unlink(fifo); err != nil && err != unix.ENOENT {
+				return &os.PathError{Op: "remove", Path: fifo, Err: err}
+			}
+			return nil
+		case dead:
+			return errDead
+		case n > 0:
+			dead = true // it may have been let go before it died: look once more
+		default:
+			if err := stopped(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// crunLetGo writes what the process waits for (src/libcrun/status.c,
+// libcrun_status_write_exec_fifo).
+func crunLetGo(fifo string, _ int, _ func() error) error {
+	// Without O_NONBLOCK this would wait for ever for a process that has died.
+	fd, err := unix.Open(fifo, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENXIO {
+		return errDead
+	}
+	if err != nil {
+		return &os.PathError{Op: "open", Path: fifo, Err: err}
+	}
+	defer unix.Close(fd)
+	if err := unix.Unlink(fifo); err != nil {
+		return &os.PathError{Op: "remove", Path: fifo, Err: err}
+	}
+	if _, err := unix.Write(fd, []byte{0}); err != nil {
+		return &os.PathError{Op: "write", Path: fifo, Err: err}
+	}
+	return nil
+}

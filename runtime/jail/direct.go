@@ -1,0 +1,114 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/state"
+)
+
+// What a delegate does at start and at delete is little, and its own start takes
+// several times as long. For most jails it is done here. Whatever is unusual is
+// the delegate's.
+
+// direct says of a jail's spec that what the delegate makes of it is known: a
+// process that takes all others along when it ends, and nothing of the host's
+// but control groups.
+func direct(s *specs.Spec) bool {
+	if s.Linux.IntelRdt != nil {
+		return false
+	}
+	//lint:ignore SA1019 prestart is what Docker uses, and over before start
+	if h := s.Hooks; h != nil && len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.PIDNamespace && n.Path == ""
+	})
+}
+
+// letGo starts a created container, by otherwise where that is the delegate's to
+// do.
+func (w *Way) letGo(j *state.Brief, otherwise func() error) error {
+	if !j.Direct {
+		return otherwise()
+	}
+	done := w.station("let go")
+	known, err := letGoDirectly(j)
+	if err == nil && !known {
+		return otherwise()
+	}
+	done()
+	return err
+}
+
+func letGoDirectly(j *state.Brief) (known bool, err error) {
+	fd, err := unix.PidfdOpen(j.InitPid, 0)
+	if err != nil || !j.InitAlive() { // it may be another's by now
+		return false, nil
+	}
+	defer unix.Close(fd)
+	return delegate.LetGo(j.DelegateState(), fd, func() error {
+		if frozen(j.CgroupDirs) {
+			return errors.New("cannot start a container in the paused state") // runc's message
+		}
+		return nil
+	})
+}
+
+// ended says that a direct jail was made completely, and its processes have
+// ended.
+func ended(j *state.Brief) bool { return j.Direct && j.InitPid != 0 && !j.InitAlive() }
+
+// frozen says whether one of the control groups is (freezer of cgroups(7)).
+func frozen(dirs []string) bool {
+	for _, dir := range dirs {
+		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil && strings.TrimSpace(string(text)) != thawed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// deleteDirectly removes a jail whose processes have ended.
+func (w *Way) deleteDirectly(j *state.Brief, force bool) error {
+	defer w.station("release")()
+	_, err := os.Lstat(j.DelegateState())
+	missing := errors.Is(err, os.ErrNotExist)
+	if err := forget(j); err != nil {
+		return err
+	}
+	crash.Point("delete.delegated")
+	if err := w.release(j); err != nil {
+		return err
+	}
+	crash.Point("delete.released")
+	if missing && !force {
+		return errNotOurs(j.ID) // as the delegate would say
+	}
+	return nil
+}
+
+// forget removes what the delegate made: the groups first, since it knows of
+// them only while its folder is there.
+func forget(j *state.Brief) error {
+	if err := removeCgroups(j); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(j.DelegateState()); err != nil {
+		return fmt.Errorf("removing the delegate's record: %w", err)
+	}
+	return nil
+}
