@@ -100,10 +100,9 @@ func open(path string) (*Runtime, error) {
 
 // environment is what the delegate gets of ours. NOTIFY_SOCKET and LISTEN_*
 // would be passed into the jail (sd_notify(3), sd_listen_fds(3)); LD_* and
-// GODEBUG change what the delegate does. Ours spares a runc that Go 1.25 or later
-// built what it spares us: see cmd/agentjail.
+// GODEBUG change what the delegate does.
 func environment() []string {
-	out := []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
+	var out []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		switch {
