@@ -36,6 +36,7 @@ type Caller struct {
 	logPath string
 	opened  []io.Closer
 	verb    string
+	trace   func(station string, d time.Duration)
 }
 
 // Open sets up the log by the global options, so that an error of any verb
@@ -166,7 +167,8 @@ func (c *Caller) Way() (*jail.Way, error) {
 			return nil, fmt.Errorf("opening the trace: %w", err)
 		}
 		c.opened = append(c.opened, f)
-		w.Trace = tracer(f, c.verb)
+		c.trace = tracer(f, c.verb)
+		w.Trace = c.trace
 	}
 	return w, nil
 }
@@ -175,8 +177,19 @@ func (c *Caller) Way() (*jail.Way, error) {
 func (c *Caller) Run(v *Verb, call *Call) error {
 	c.verb = v.Name
 	call.Caller, call.Verb = c, v.Name
-	return v.Run(call)
+	err := v.Run(call)
+	if c.trace != nil {
+		var used unix.Rusage
+		if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+			c.trace(OwnCPU, time.Duration(used.Utime.Nano()+used.Stime.Nano()))
+		}
+	}
+	return err
 }
+
+// OwnCPU is the last entry of a trace: the processor time that this process has
+// taken since its start, without that of the delegate.
+const OwnCPU = "own CPU"
 
 // tracer writes one line per station; each is one write, so that the lines of
 // several processes do not mix.
