@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"agentjail.dev/runtime/verbs"
 )
 
 // verbOrder is how verbs follow each other in a life.
@@ -109,6 +111,9 @@ func (r *results) printStations(w io.Writer) {
 					continue
 				}
 				fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", s.Delegate, v, s.Station, s.Median)
+				if s.Station == verbs.OwnCPU {
+					continue // of the whole process, beside its stations
+				}
 				all += s.Median
 				if ownStation(s.Station) {
 					own += s.Median
