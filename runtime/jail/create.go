@@ -286,6 +286,11 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	crash.Point("create.attached")
 	done()
 
+	if o.ConsoleSocket != "" && !spec.Process.Terminal {
+		// runc says so itself; crun waits for a terminal that nobody sends it.
+		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
+	}
+
 	done = w.station("delegate create")
 	if uid, ok := j.IDs.HostUID(spec.Process.User.UID); ok && !spec.Process.Terminal {
 		gid, _ := j.IDs.HostGID(spec.Process.User.GID)
