@@ -28,7 +28,7 @@ LOAD_TIME ?= 10m
 # Which delegate test-e2e runs over (hack/with-delegate.sh), and the tests that show what a delegate does by itself: the
 # others are about engines, or about agentjail alone, and go over one delegate only.
 DELEGATE ?= auto
-DELEGATE_TESTS := TestJail|TestAttempts|TestKernelFiles|TestGrants|TestExecLoosens|TestMemoryBomb|TestWorkingDirectory|TestRun|TestRunStderr|TestRunTerminal|TestExec|TestExecAtOnce|TestExecTerminal|TestExitCodes|TestExitCodeOfSignals|TestStatus|TestCallersFolder|TestInspectHolds|TestLoadedFilters|TestLimitsByDefault|TestMountedFolder|TestMountTable|TestNothingOfTheHost|TestJoinJail|TestNetworks|TestRestart|TestPause|TestCopyIn|TestPassthrough
+DELEGATE_TESTS := TestJail|TestAttempts|TestKernelFiles|TestGrants|TestExecLoosens|TestMemoryBomb|TestWorkingDirectory|TestRun|TestRunStderr|TestRunTerminal|TestExec|TestExecAtOnce|TestExecTerminal|TestExitCodes|TestExitCodeOfSignals|TestStatus|TestCallersFolder|TestInspectHolds|TestLoadedFilters|TestLimitsByDefault|TestMountedFolder|TestMountTable|TestNothingOfTheHost|TestJoinJail|TestNetworks|TestRestart|TestPause|TestCopyIn|TestPassthrough|TestStandardFilesKeepTheirOwners
 # Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
 SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)

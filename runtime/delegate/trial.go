@@ -66,19 +66,15 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 			return err
 		}
 	}
-	// Files, since a container that stays must not keep a pipe open.
+	// A file, since a container that stays must not keep a pipe open; and for
+	// input as well, since crun gives what it gets away, /dev/null included.
 	said, err := os.Create(filepath.Join(dir, "said"))
 	if err != nil {
 		return err
 	}
 	defer said.Close()
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		return err
-	}
-	defer null.Close()
 	alone := *r
-	alone.Stdio = [3]*os.File{null, said, said}
+	alone.Stdio = [3]*os.File{said, said, said}
 	code, err := alone.Run([]string{"--root", filepath.Join(dir, "state"), "run", "--bundle", filepath.Dir(root), id}, Time{})
 	if err == nil && code == 0 {
 		return nil

@@ -312,7 +312,12 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err := enterNetwork(network); err != nil {
 		return err
 	}
-	code, err := d.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
+	spared, giveBack, err := w.sparing(d, p.facts.Host.Rootless)
+	if err != nil {
+		return err
+	}
+	code, err := spared.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
+	giveBack()
 	if err := exitError(code, err); err != nil {
 		return err
 	}

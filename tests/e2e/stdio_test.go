@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// The devices and files that a jail gets as its standard files belong to whom they belonged to: with /dev/null, a jail
+// could else take from every program of the host what it writes to. The null device here is the test's own.
+func TestStandardFilesKeepTheirOwners(t *testing.T) {
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	null, file := filepath.Join(base, "null"), filepath.Join(base, "file")
+	if err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		t.Fatal(err)
+	}
+	stdin, err := os.OpenFile(null, os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no devices in ", base, ": ", err)
+	}
+	defer stdin.Close()
+	stdout, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	path, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.NewBundle(t, base)
+	b.Spec.Process.Args = []string{"sh", "-c", "cat; echo said; echo lost >&2"}
+	b.Write(t)
+	cmd := b.Command(t.Context(), engine.Caller{Path: path, Args: []string{"--root", filepath.Join(base, "state")}}, "run", "--bundle", b.Dir, b.ID())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stdin
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "said\n" {
+		t.Errorf("the jail said %q, %v", text, err)
+	}
+	for _, p := range []string{null, file} {
+		fi, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := fi.Sys().(*syscall.Stat_t); st.Uid != 0 || st.Gid != 0 {
+			t.Errorf("%s belongs to %d:%d now", filepath.Base(p), st.Uid, st.Gid)
+		}
+	}
+}
