@@ -42,7 +42,15 @@ func command(ctx context.Context, dir, log string, env []string, args ...string)
 		return err
 	}
 	defer f.Close()
+	// Input that never comes and does not end: script(1) tells its terminal of an end, and what is there echoes it.
+	in, hold, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer hold.Close()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Stdin = in
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = dir, f, f, append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -65,8 +65,12 @@ func TestRootlessCheck(t *testing.T) {
 			if x.Status != "warning" || !strings.Contains(x.Remedy, "run the engine as root") {
 				t.Errorf("%s: %+v", x.Name, x)
 			}
-		case "namespaces", "user-namespace", "overlay", "network-seal", "landlock", "seccomp", "state", "policy", "delegate":
+		case "namespaces", "user-namespace", "overlay", "network-seal", "landlock", "seccomp", "state", "policy":
 			if x.Status != "ok" {
+				t.Errorf("%s: %+v", x.Name, x)
+			}
+		case "delegate": // Debian 12's crun has no command `features`
+			if x.Status != "ok" && !strings.HasPrefix(x.Remedy, "a newer release ") {
 				t.Errorf("%s: %+v", x.Name, x)
 			}
 		}

@@ -74,7 +74,7 @@ var inImage = []Work{
 	},
 	{
 		Name: "rsync, bc, jq, busybox tools", Needs: []string{"rsync", "bc", "jq"}, Packages: []string{"rsync", "bc", "jq"}, OnlyImage: true,
-		Script: `set -e; mkdir -p a/b; seq 100 > a/b/f; ln -s f a/b/l; chmod 640 a/b/f; rsync -a --checksum a/ c; echo more >> a/b/f; rsync -ai a/ c | cut -c1-5; diff -r a c && echo same; rsync -a --delete --exclude f a/ d; find d | sort; echo '2^100' | bc; echo '[{"a":1},{"a":2}]' | jq -c 'map(.a) | add'; find a -type f -print0 | xargs -0 -n1 sha256sum | cut -c1-8; comm -12 a/b/f c/b/f | wc -l; tac a/b/f | head -n 1; column -t < /dev/null; env -i sh -c 'echo $PATH' > /dev/null; stat -f -c %T . > /dev/null; getconf PAGESIZE`,
+		Script: `set -e; mkdir -p a/b; seq 100 > a/b/f; ln -s f a/b/l; chmod 640 a/b/f; rsync -a --checksum a/ c; echo more >> a/b/f; rsync -ai a/ c | cut -c1-4; diff -r a c && echo same; rsync -a --delete --exclude f a/ d; find d | sort; echo '2^100' | bc; echo '[{"a":1},{"a":2}]' | jq -c 'map(.a) | add'; find a -type f -print0 | xargs -0 -n1 sha256sum | cut -c1-8; comm -12 a/b/f c/b/f | wc -l; tac a/b/f | head -n 1; column -t < /dev/null; env -i sh -c 'echo $PATH' > /dev/null; stat -f -c %T . > /dev/null; getconf PAGESIZE`,
 	},
 	{
 		// Without the setting apt changes to a user of its own, which a jail's root cannot.
