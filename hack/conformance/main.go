@@ -202,4 +202,4 @@ func compare(ctx context.Context, o *options, s suite, version string, paths map
 }
 
 // unitWait bounds what one file of a suite may take.
-const unitWait = 8 * time.Minute
+const unitWait = 15 * time.Minute
