@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -218,6 +219,11 @@ func (w *Way) Pass(id string, args []string) error {
 	verb := args[0]
 	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
 		args = killOne(args)
+	}
+	if verb == "ps" && d.Name == "crun" && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
+		// crun falls over a container whose control group is gone.
+		_, err := fmt.Fprintln(w.out(), "[]")
+		return err
 	}
 	args = append(w.Globals.Args(), args...)
 	t, err := w.inTime(j)
