@@ -151,6 +151,12 @@ func (t *terminal) receive() error {
 		return errors.New("receiving the jail's terminal: no file came with the message")
 	}
 	unix.CloseOnExec(fds[0])
+	// The caller's own terminal, if it prints to one, begins lines; a pipe has
+	// to get what the program writes.
+	if err := console.ClearONLCR(uintptr(fds[0])); err != nil {
+		unix.Close(fds[0])
+		return fmt.Errorf("setting the jail's terminal: %w", err)
+	}
 	// Non-blocking, so that Go's poller serves it and a close ends the copies.
 	_ = unix.SetNonblock(fds[0], true)
 	t.theirs = os.NewFile(uintptr(fds[0]), "jail terminal")

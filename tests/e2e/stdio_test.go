@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -59,5 +60,33 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 		if st := fi.Sys().(*syscall.Stat_t); st.Uid != 0 || st.Gid != 0 {
 			t.Errorf("%s belongs to %d:%d now", filepath.Base(p), st.Uid, st.Gid)
 		}
+	}
+}
+
+// What a program writes to its terminal arrives in a pipe as it wrote it, with no carriage returns added.
+func TestTerminalIntoPipe(t *testing.T) {
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	path, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.NewBundle(t, base)
+	b.Spec.Process.Terminal = true
+	b.Spec.Process.Args = []string{"sh", "-c", `tty; printf 'one\ntwo\n'`}
+	b.Write(t)
+	out := filepath.Join(base, "out")
+	term := engine.OnTerminal(t, 24, 80, exec.CommandContext(t.Context(), "sh", "-c", `"$0" "$@" | cat >`+out, path, "--root", filepath.Join(base, "state"), "run", "--bundle", b.Dir, b.ID()))
+	if code := term.Wait(); code != 0 {
+		t.Fatalf("exit code %d: %s", code, term.Said())
+	}
+	if got, err := os.ReadFile(out); err != nil || string(got) != "/dev/pts/0\none\ntwo\n" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
