@@ -39,7 +39,11 @@ var measures = []struct {
 }{
 	{"cycle", (*bench).cycles},
 	{"exec", (*bench).execs},
+	{"layers", (*bench).layers},
 	{"docker", (*bench).dockerRuns},
+	{"ctr", (*bench).ctrRuns},
+	{"parallel", (*bench).parallel},
+	{"crowd", (*bench).crowd},
 }
 
 // all prepares and measures.

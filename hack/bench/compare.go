@@ -55,7 +55,13 @@ var startPairs = []pair{
 	{"cycle", "the delegate's cost of a jail's whole spec", side{kind: bareJail}, side{kind: bare}, nil, 0},
 	{"cycle", "agentjail's own cost", side{kind: jailedDocker}, side{kind: bareJail}, &target{ofCreateCPU, 4, "at most 4 ms CPU at create"}, 0},
 	{"exec", "exec into a running container", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.10, "at most 1.10"), 2.5},
+	{"cycle", "start to end, against gVisor", side{kind: jailedDocker}, side{alone, "gVisor", ""}, nil, 0},
+	{"layers", "start to end", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
 	{"docker", "docker run", side{kind: wholeDockerJailed}, side{kind: wholeDocker}, atMost(1.03, "at most 1.03"), 2},
+	{"ctr", "ctr run", side{kind: wholeCtrJailed}, side{kind: wholeCtr}, nil, 0},
+	{"parallel", "starts per second", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
+	{"crowd", "500th start against the 1st", side{jailedDocker, "", lastStarts}, side{jailedDocker, "", firstStarts}, atMost(1.2, "at most 1.20"), 0},
+	{"crowd", "the same without agentjail", side{bareDocker, "", lastStarts}, side{bareDocker, "", firstStarts}, nil, 0},
 }
 
 // A comparison holds two subjects of one run against each other.

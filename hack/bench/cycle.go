@@ -45,6 +45,9 @@ func (b *bench) cycles(ctx context.Context) error {
 				subjects = append(subjects, s)
 			}
 		}
+		if b.delegates == "" {
+			subjects = append(subjects, b.peers()...)
+		}
 		return b.interleave(ctx, "cycle", b.rounds, subjects, (*subject).lifecycle)
 	})
 }

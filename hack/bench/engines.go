@@ -2,10 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"agentjail.dev/tests/engine"
+)
+
+// What engines run, from the outside.
+const (
+	wholeDocker       kind = "docker run"
+	wholeDockerJailed kind = "docker run, agentjail"
+	wholeCtr          kind = "ctr run"
+	wholeCtrJailed    kind = "ctr run, agentjail"
 )
 
 // dockerName is what a runtime is registered as.
@@ -17,16 +26,77 @@ func dockerName(what string, d delegate) string {
 func (b *bench) dockerRuns(ctx context.Context) error {
 	var subjects []*subject
 	for _, d := range b.found {
-		subjects = append(subjects,
-			&subject{name: d.name + ", docker run", delegate: d.name, kind: wholeDocker, id: dockerName("bare", d)},
-			&subject{name: d.name + ", docker run with agentjail", delegate: d.name, kind: wholeDockerJailed, id: dockerName("agentjail", d)})
-	}
-	return b.interleave(ctx, "docker", b.dockerRounds, subjects, func(s *subject) (out sample, err error) {
-		r := b.e.Docker(ctx, "run", "--rm", "--runtime", s.id, engine.Busybox, "true")
-		if r.Code != 0 {
-			err = fmt.Errorf("%s: %s", s.name, r)
+		for k, runtime := range map[kind]string{wholeDocker: dockerName("bare", d), wholeDockerJailed: dockerName("agentjail", d)} {
+			subjects = append(subjects, &subject{name: d.name + ", " + string(k), delegate: d.name, kind: k, whole: func() (sample, error) {
+				return took(b.e.Docker(ctx, "run", "--rm", "--runtime", runtime, engine.Busybox, "true"))
+			}})
 		}
-		out.wall = r.Took
-		return out, err
-	})
+	}
+	return b.interleave(ctx, "docker", b.dockerRounds, subjects, (*subject).lifecycle)
+}
+
+// ctrRuns measures the same by containerd alone, the distribution's and the newest: with its own shim, and with agentjail's.
+func (b *bench) ctrRuns(ctx context.Context) (err error) {
+	shim, err := engine.Shim()
+	if err != nil {
+		return err
+	}
+	var subjects []*subject
+	var daemons []*engine.Containerd
+	defer func() {
+		for _, c := range daemons {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	for _, tool := range []string{"", "containerd"} {
+		c, err := startContainerd(tool, shim, b.say)
+		if err != nil {
+			b.res.leftOut(fmt.Sprintf("a containerd: %v", err))
+			continue
+		}
+		daemons = append(daemons, c)
+		if err := c.ImportBusybox(c.Namespace()); err != nil {
+			return err
+		}
+		for _, d := range b.newest() {
+			for k, runtime := range map[kind][]string{
+				wholeCtr:       {"--runtime", "io.containerd.runc.v2", "--runc-binary", d.path},
+				wholeCtrJailed: {"--runtime", engine.ShimRuntime, "--runtime-config-path", d.policy},
+			} {
+				args := append([]string{"run", "--rm", "--seccomp"}, runtime...)
+				args = append(args, engine.BusyboxImage, "bench", "true")
+				s := &subject{
+					name: d.name + ", " + string(k), delegate: d.name, kind: k, variant: "containerd " + c.Version(),
+					whole: func() (sample, error) { return took(c.Ctr(ctx, args...)) },
+				}
+				if _, err := s.lifecycle(); err != nil {
+					// Old releases of crun do not know the version of the specification that new ones of ctr write.
+					b.res.leftOut(fmt.Sprintf("%s, %s: %v", s.name, s.variant, err))
+					continue
+				}
+				subjects = append(subjects, s)
+			}
+		}
+	}
+	return b.interleave(ctx, "ctr", b.dockerRounds, subjects, (*subject).lifecycle)
+}
+
+// startContainerd starts the distribution's or one of hack/tools.
+func startContainerd(tool, shim string, say func(string, ...any)) (*engine.Containerd, error) {
+	o := engine.ContainerdOptions{Shims: []string{shim}, Log: say}
+	if tool != "" {
+		var err error
+		if o.Binary, err = engine.Tool(tool); err != nil {
+			return nil, err
+		}
+	}
+	return engine.StartContainerd(o)
+}
+
+// took is the sample of a command.
+func took(r engine.Result) (sample, error) {
+	if r.Code != 0 {
+		return sample{}, errors.New(r.String())
+	}
+	return sample{wall: r.Took}, nil
 }

@@ -32,14 +32,12 @@ type subject struct {
 type kind string
 
 const (
-	bare              kind = "no filter"                // the delegate alone; the bundle has no seccomp profile
-	bareDocker        kind = "Docker's filter"          // the delegate alone, with the bundle as Docker makes it
-	bareJail          kind = "a jail's bundle"          // the delegate alone, with the spec that a jail gets, on the plain root
-	bareOurs          kind = "agentjail's filter"       // the delegate alone, with the filter that a jail gets
-	jailed            kind = "agentjail, no filter"     // agentjail over the delegate, with the bundle of bare
-	jailedDocker      kind = "agentjail, Docker bundle" // agentjail over the delegate, with the bundle of bareDocker
-	wholeDocker       kind = "docker run"
-	wholeDockerJailed kind = "docker run, agentjail"
+	bare         kind = "no filter"                // the delegate alone; the bundle has no seccomp profile
+	bareDocker   kind = "Docker's filter"          // the delegate alone, with the bundle as Docker makes it
+	bareJail     kind = "a jail's bundle"          // the delegate alone, with the spec that a jail gets, on the plain root
+	bareOurs     kind = "agentjail's filter"       // the delegate alone, with the filter that a jail gets
+	jailed       kind = "agentjail, no filter"     // agentjail over the delegate, with the bundle of bare
+	jailedDocker kind = "agentjail, Docker bundle" // agentjail over the delegate, with the bundle of bareDocker
 )
 
 // A sample is one measurement.
