@@ -26,9 +26,15 @@ func dockerName(what string, d delegate) string {
 func (b *bench) dockerRuns(ctx context.Context) error {
 	var subjects []*subject
 	for _, d := range b.found {
-		for k, runtime := range map[kind]string{wholeDocker: dockerName("bare", d), wholeDockerJailed: dockerName("agentjail", d)} {
-			subjects = append(subjects, &subject{name: d.name + ", " + string(k), delegate: d.name, kind: k, whole: func() (sample, error) {
-				return took(b.e.Docker(ctx, "run", "--rm", "--runtime", runtime, engine.Busybox, "true"))
+		for _, way := range []struct {
+			kind    kind
+			runtime string
+		}{
+			{wholeDocker, dockerName("bare", d)},
+			{wholeDockerJailed, dockerName("agentjail", d)},
+		} {
+			subjects = append(subjects, &subject{name: d.name + ", " + string(way.kind), delegate: d.name, kind: way.kind, whole: func() (sample, error) {
+				return took(b.e.Docker(ctx, "run", "--rm", "--runtime", way.runtime, engine.Busybox, "true"))
 			}})
 		}
 	}
@@ -59,14 +65,17 @@ func (b *bench) ctrRuns(ctx context.Context) (err error) {
 			return err
 		}
 		for _, d := range b.newest() {
-			for k, runtime := range map[kind][]string{
-				wholeCtr:       {"--runtime", "io.containerd.runc.v2", "--runc-binary", d.path},
-				wholeCtrJailed: {"--runtime", engine.ShimRuntime, "--runtime-config-path", d.policy},
+			for _, way := range []struct {
+				kind kind
+				args []string
+			}{
+				{wholeCtr, []string{"--runtime", "io.containerd.runc.v2", "--runc-binary", d.path}},
+				{wholeCtrJailed, []string{"--runtime", engine.ShimRuntime, "--runtime-config-path", d.policy}},
 			} {
-				args := append([]string{"run", "--rm", "--seccomp"}, runtime...)
+				args := append([]string{"run", "--rm", "--seccomp"}, way.args...)
 				args = append(args, engine.BusyboxImage, "bench", "true")
 				s := &subject{
-					name: d.name + ", " + string(k), delegate: d.name, kind: k, variant: "containerd " + c.Version(),
+					name: d.name + ", " + string(way.kind), delegate: d.name, kind: way.kind, variant: "containerd " + c.Version(),
 					whole: func() (sample, error) { return took(c.Ctr(ctx, args...)) },
 				}
 				if _, err := s.lifecycle(); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -96,8 +97,11 @@ func (r *results) add(measure string, s *subject, samples []sample) error {
 	return nil
 }
 
-// leftOut remembers what could not be measured.
+// leftOut remembers what could not be measured, in one line: the last has the cause.
 func (r *results) leftOut(what string) {
+	if first, rest, found := strings.Cut(strings.TrimSpace(what), "\n"); found {
+		what = first + ": ... " + rest[strings.LastIndexByte(rest, '\n')+1:]
+	}
 	if !slices.Contains(r.LeftOut, what) {
 		r.LeftOut = append(r.LeftOut, what)
 	}
