@@ -44,6 +44,8 @@ var measures = []struct {
 	{"ctr", (*bench).ctrRuns},
 	{"parallel", (*bench).parallel},
 	{"crowd", (*bench).crowd},
+	{"loops", (*bench).loops},
+	{"work", (*bench).work},
 }
 
 // all prepares and measures.
