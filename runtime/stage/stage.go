@@ -177,7 +177,13 @@ func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) 
 // makeLayer mounts the tmpfs that all of the jail's own files are in.
 func (s *stager) makeLayer() error {
 	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
-	if err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts); err != nil {
+	// Large writes take large pages, of no more than what is written (Linux 6.14; before that, whole huge pages within a
+	// file's size): a tenth of the time. A kernel without them does not know the option.
+	err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts+",huge=within_size")
+	if err == unix.EINVAL {
+		err = unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
+	}
+	if err != nil {
 		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
 	}
 	for _, d := range []string{"upper", "work", "low", "m"} {
