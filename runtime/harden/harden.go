@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
+	"agentjail.dev/seccomp"
 )
 
 // Facts is what hardening is told about the world.
@@ -41,6 +42,10 @@ type Facts struct {
 	// for a newer specification.
 	Unknown           []string
 	DelegateKnowsMore bool
+	// Filter makes a system call filter and its notes of an incoming section, or
+	// of none, as seccomp.OCI and seccomp.Intersect do, which do it where this is
+	// nil.
+	Filter func(seccomp.Options, *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error)
 }
 
 // Node is a device node as the host has it.

@@ -3,6 +3,8 @@ package harden
 import (
 	"fmt"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
+
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/seccomp"
 )
@@ -11,26 +13,42 @@ import (
 // incoming one.
 func filter(p *pass) {
 	l := p.spec.Linux
-	ours, err := seccomp.OCI(seccomp.Options{
+	o := seccomp.Options{
 		Profile: p.pol.Seccomp.Profile,
 		Arch:    p.f.Host.Arch,
 		Kill:    p.pol.Seccomp.OnViolation == "kill",
-	})
+	}
+	incoming := l.Seccomp
+	// A section without default action and rules is none (runc
+	// libcontainer/specconv, SetupSeccomp).
+	if incoming != nil && incoming.DefaultAction == "" && len(incoming.Syscalls) == 0 {
+		incoming = nil
+	}
+	meet := p.f.Filter
+	if meet == nil {
+		meet = meetFilters
+	}
+	f, notes, err := meet(o, incoming)
 	if err != nil {
 		p.refuse("seccomp: %v", err)
 		return
 	}
-	// A section without default action and rules is none (runc
-	// libcontainer/specconv, SetupSeccomp).
-	if l.Seccomp == nil || l.Seccomp.DefaultAction == "" && len(l.Seccomp.Syscalls) == 0 {
-		p.lost(report.Kernel, "linux.seccomp", "unconfined", "profile "+p.pol.Seccomp.Profile, "unlisted system calls do not exist in a jail")
-		l.Seccomp = ours
+	l.Seccomp = f
+	if incoming == nil {
+		p.lost(report.Kernel, "linux.seccomp", "unconfined", "profile "+o.Profile, "unlisted system calls do not exist in a jail")
 		return
 	}
-	f, notes := seccomp.Intersect(ours, l.Seccomp)
 	for _, n := range notes {
 		p.change(report.Kernel, report.Lowered, "linux.seccomp", "", "", n)
 	}
-	p.change(report.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", p.pol.Seccomp.Profile), "what either refuses does not exist in a jail")
-	l.Seccomp = f
+	p.change(report.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", o.Profile), "what either refuses does not exist in a jail")
+}
+
+func meetFilters(o seccomp.Options, incoming *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error) {
+	ours, err := seccomp.OCI(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, notes := seccomp.Intersect(ours, incoming)
+	return f, notes, nil
 }

@@ -38,10 +38,10 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 		if len(f) != 3 {
 			continue
 		}
-		// A named hierarchy controls nothing, and is seldom mounted.
-		found := strings.HasPrefix(f[1], "name=")
+		// A hierarchy without controllers is not mounted everywhere.
+		found := f[1] == "" || strings.HasPrefix(f[1], "name=")
 		for _, root := range hierarchyRoots(f[1]) {
-			if _, err := os.Lstat(root); err != nil {
+			if !isHierarchy(root) {
 				continue
 			}
 			found = true
@@ -73,6 +73,13 @@ func hierarchyRoots(controllers string) []string {
 		return []string{host.CgroupRoot, filepath.Join(host.CgroupRoot, "unified")}
 	}
 	return []string{filepath.Join(host.CgroupRoot, strings.TrimPrefix(controllers, "name="))}
+}
+
+// isHierarchy says whether control groups are mounted at a folder. Elsewhere
+// crun makes folders with plain files in them, which are not ours to know.
+func isHierarchy(root string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(root, &fs) == nil && (fs.Type == unix.CGROUP_SUPER_MAGIC || fs.Type == unix.CGROUP2_SUPER_MAGIC)
 }
 
 // cgroupPatience is how long a killed process may take to leave its group.

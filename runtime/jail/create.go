@@ -28,6 +28,7 @@ import (
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
 	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/kept"
 )
 
 // CreateOptions are the options of create and run.
@@ -193,6 +194,14 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return err
 	}
 	p.facts.DelegateKnowsMore = knowsMore(caps.OCIMax)
+	var filter *kept.Filter
+	p.facts.Filter = func(o seccomp.Options, in *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error) {
+		var err error
+		if filter, err = (kept.Store{Dir: filepath.Join(w.Store.Root, "filters")}).Get(o, in); err != nil {
+			return nil, nil, err
+		}
+		return filter.Section, filter.Notes, nil
+	}
 	p.res, p.rep, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
 	w.tell(p.rep)
 	if err != nil {
@@ -247,7 +256,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	done()
 
 	done = w.station("write")
-	second, err := secondFilter(w.Store.Dir(j.Key), spec.Linux)
+	second, err := secondFilter(w.Store.Dir(j.Key), spec.Linux, filter)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 package jail
 
 import (
-	"fmt"
+	"errors"
 	"hash/fnv"
 	"os"
 	"path/filepath"
@@ -22,7 +22,7 @@ import (
 	"agentjail.dev/runtime/views"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/kept"
 )
 
 // throughEnter has the delegate start the last step in the place of a process's
@@ -78,17 +78,15 @@ const maxFilter = 8 * bpf.MaxInsns
 
 // secondFilter makes the filter that the last step loads: what the jail's filter
 // says, exactly. The delegate's lets pass what the step itself needs, too.
-func secondFilter(dir string, l *specs.Linux) ([]byte, error) {
+func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error) {
 	if without.Ring(0) {
 		return nil, nil
 	}
-	prog, err := exact.Compile(l.Seccomp)
-	if err != nil {
-		return nil, fmt.Errorf("compiling the second filter: %w", err)
+	if made == nil || made.Section != l.Seccomp {
+		return nil, errors.New("the second filter is not that of the spec")
 	}
 	l.Seccomp, _ = seccomp.WithEntry(l.Seccomp)
-	text := bpf.Encode(prog)
-	return text, bundle.WriteFile(filepath.Join(dir, filterFile), text, 0o600)
+	return made.Program, bundle.WriteFile(filepath.Join(dir, filterFile), made.Program, 0o600)
 }
 
 // preserve is the delegate's option that hands the step's files on.
