@@ -238,7 +238,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	own := views.For(spec.Linux.Resources, machine, views.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()
 	st, err := stage.Stage(stage.Request{
-		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Rootless: p.facts.Host.Rootless,
+		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
 		Single: views.Single(own, machine), Sys: views.Sys(own, machine),
 	})
 	if err != nil {

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// A mounted is one line of mountinfo (proc_pid_mountinfo(5)).
+// A mounted is one line of mountinfo (proc_pid_mountinfo(5)). What few ask for
+// stays in rest: a host has a mount or two for each of its containers.
 type mounted struct {
-	id, dev, root, at string
+	id, dev, root, at, rest string
 }
 
 // Mounts are the mounts of this mount namespace, the oldest first.
@@ -27,14 +29,37 @@ func ReadMounts() (Mounts, error) {
 }
 
 func parseMounts(text string) Mounts {
-	var out Mounts
+	out := make(Mounts, 0, strings.Count(text, "\n"))
 	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) >= 5 {
-			out = append(out, mounted{id: f[0], dev: f[2], root: unoctal(f[3]), at: unoctal(f[4])})
+		var m mounted
+		var ok bool
+		m.id, line, _ = strings.Cut(line, " ")
+		_, line, _ = strings.Cut(line, " ") // the parent's id
+		m.dev, line, _ = strings.Cut(line, " ")
+		m.root, line, _ = strings.Cut(line, " ")
+		if m.at, m.rest, ok = strings.Cut(line, " "); ok {
+			m.root, m.at = unoctal(m.root), unoctal(m.at)
+			out = append(out, m)
 		}
 	}
 	return out
+}
+
+// Super returns the source and the file system options of the mount of an id, as
+// statx(2) tells it.
+func (ms Mounts) Super(id uint64) (source, options string, err error) {
+	want := strconv.FormatUint(id, 10)
+	for _, m := range ms {
+		if m.id != want {
+			continue
+		}
+		if _, tail, ok := strings.Cut(m.rest, " - "); ok {
+			if f := strings.Split(strings.TrimSuffix(tail, "\n"), " "); len(f) == 3 { // type, source, options
+				return unoctal(f[1]), unoctal(f[2]), nil
+			}
+		}
+	}
+	return "", "", fmt.Errorf("mount %d is not in mountinfo", id)
 }
 
 // mountOf is the id of the mount that an open file is on.
@@ -98,7 +123,7 @@ func unoctal(s string) string {
 	}
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
+		if s[i] == '\\' && i+3 < len(s) && isOctal(s[i+1]) && isOctal(s[i+2]) && isOctal(s[i+3]) {
 			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
 			i += 3
 			continue
@@ -107,3 +132,5 @@ func unoctal(s string) string {
 	}
 	return b.String()
 }
+
+func isOctal(c byte) bool { return c >= '0' && c <= '7' }

@@ -197,7 +197,7 @@ short line
 			t.Errorf("below %s: %q, not %q", path, got, want)
 		}
 	}
-	for in, want := range map[string]string{`a`: "a", `a\040b`: "a b", `\134`: `\`, `a\`: `a\`, `a\0`: `a\0`} {
+	for in, want := range map[string]string{`/a\040b`: "/a b", `\134`: `\`, `/a\011b\012`: "/a\tb\n", `\`: `\`, `\9`: `\9`, `\08x`: `\08x`, `a\04`: `a\04`} {
 		if got := unoctal(in); got != want {
 			t.Errorf("%q is %q, not %q", in, got, want)
 		}

@@ -148,8 +148,10 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 	f, err := OpenDir(rootfs)
 	must(t, err, rootfs)
 	t.Cleanup(func() { f.Close() })
+	host, err := source.ReadMounts()
+	must(t, err)
 	r := &Request{
-		Dir: dir, Rootfs: f,
+		Dir: dir, Rootfs: f, Mounts: host,
 		Spec: &specs.Spec{
 			Root: &specs.Root{Path: rootfs}, Linux: &specs.Linux{},
 			Process: &specs.Process{User: specs.User{UID: 1000, GID: 1000}},

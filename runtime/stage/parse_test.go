@@ -41,11 +41,6 @@ func TestOverlayDirs(t *testing.T) {
 			t.Errorf("%q came back as %q", name, got)
 		}
 	}
-	for in, want := range map[string]string{`/a\040b`: "/a b", `\134`: `\`, `/a\011b\012`: "/a\tb\n", `\`: `\`, `\9`: `\9`, `\08x`: `\08x`, `a\04`: `a\04`} {
-		if got := unoctal(in); got != want {
-			t.Errorf("%q is %q, not %q", in, got, want)
-		}
-	}
 }
 
 func TestCommonParent(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/source"
 )
 
 // layers is what the engine's root is made of.
@@ -30,7 +31,7 @@ func (s *stager) cloneLayers() (err error) {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
-	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path); err != nil {
+	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path, s.Mounts); err != nil {
 		return err
 	}
 	if s.Plan.Shifted {
@@ -306,7 +307,7 @@ func (s *stager) chownAt(dir int, name string) error {
 
 // findLayers finds what the engine's root consists of: an overlay's layers, or
 // the folder itself.
-func findLayers(root *os.File, path string) (layers, error) {
+func findLayers(root *os.File, path string, mounts source.Mounts) (layers, error) {
 	plain := layers{parent: path, names: []string{"."}}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
@@ -322,7 +323,7 @@ func findLayers(root *os.File, path string) (layers, error) {
 	if stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		return plain, nil // a folder within an overlay: cannot be idmapped, is copied up
 	}
-	fsSource, opts, err := superOptions(stx.Mnt_id)
+	fsSource, opts, err := mounts.Super(stx.Mnt_id)
 	if err != nil {
 		return plain, err
 	}
@@ -351,53 +352,6 @@ func IsMount(f *os.File) bool {
 	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, 0, &stx)
 	return err == nil && stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
 }
-
-// superOptions returns the source and the file system options of a mount, from
-// mountinfo (proc_pid_mountinfo(5)).
-func superOptions(id uint64) (source, opts string, err error) {
-	data, err := os.ReadFile("/proc/thread-self/mountinfo")
-	if err != nil {
-		return "", "", err
-	}
-	prefix := fmt.Sprintf("%d ", id)
-	text := string(data)
-	for len(text) > 0 {
-		line := text
-		if i := strings.IndexByte(text, '\n'); i >= 0 {
-			line, text = text[:i], text[i+1:]
-		} else {
-			text = ""
-		}
-		if !strings.HasPrefix(line, prefix) {
-			continue
-		}
-		if _, tail, ok := strings.Cut(line, " - "); ok {
-			if f := strings.Split(tail, " "); len(f) == 3 { // type, source, options
-				return unoctal(f[1]), unoctal(f[2]), nil
-			}
-		}
-	}
-	return "", "", fmt.Errorf("mount %d is not in mountinfo", id)
-}
-
-// unoctal resolves the \ooo escapes of mountinfo.
-func unoctal(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && isOctal(s[i+1]) && isOctal(s[i+2]) && isOctal(s[i+3]) {
-			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
-			i += 3
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-func isOctal(c byte) bool { return c >= '0' && c <= '7' }
 
 // overlayDirs returns an overlay's layers, the topmost first: its upper layer,
 // then the lower ones (Documentation/filesystems/overlayfs.rst). Since Linux
