@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"sync/atomic"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -57,12 +58,11 @@ func Load(dir string) (*Bundle, error) {
 // ReadFile reads a regular file of at most max bytes, not following a symbolic
 // link in the last component.
 func ReadFile(path string, max int64) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	fd, err := open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
+	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
@@ -74,15 +74,24 @@ func ReadFile(path string, max int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, st.Size, max)
 	}
 	data := make([]byte, 0, st.Size+1)
-	buf := bytes.NewBuffer(data)
-	n, err := buf.ReadFrom(io.LimitReader(f, max+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
+	for {
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return data, nil
+		}
+		data = data[:len(data)+n]
+		if int64(len(data)) > max {
+			return nil, fmt.Errorf("%s has more than the %d bytes that are read", path, max)
+		}
+		if len(data) == cap(data) { // it has grown
+			data = slices.Grow(data, 512)
+		}
 	}
-	if n > max {
-		return nil, fmt.Errorf("%s has more than the %d bytes that are read", path, max)
-	}
-	return buf.Bytes(), nil
 }
 
 // Decode reads one JSON document into v, which is a pointer to a struct, and
@@ -170,20 +179,52 @@ var names atomic.Uint64
 // new content. There is no fsync: what is written here is void after a reboot.
 func WriteFile(path string, data []byte, mode os.FileMode) error {
 	tmp := Unique(path+".") + ".tmp"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, mode)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
+	err := write(tmp, data, unix.O_TRUNC, mode)
 	if err == nil {
-		err = os.Rename(tmp, path)
+		err = unix.Rename(tmp, path)
 	}
 	if err != nil {
-		os.Remove(tmp)
+		_ = unix.Unlink(tmp)
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
+}
+
+// WriteNew writes a file that nobody has written or looks for yet: an error
+// wraps os.ErrExist where there is something.
+func WriteNew(path string, data []byte, mode os.FileMode) error {
+	if err := write(path, data, unix.O_EXCL, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// write goes without os.File, which asks the kernel of each file whether it can
+// be waited for.
+func write(path string, data []byte, flags int, mode os.FileMode) error {
+	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|flags, mode)
+	if err != nil {
+		return err
+	}
+	for len(data) > 0 && err == nil {
+		var n int
+		if n, err = unix.Write(fd, data); err == unix.EINTR {
+			err = nil
+		} else if err == nil {
+			data = data[n:]
+		}
+	}
+	if cerr := unix.Close(fd); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func open(path string, flags int, mode os.FileMode) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, uint32(mode.Perm()))
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
 }

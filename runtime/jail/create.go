@@ -92,7 +92,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	done := w.station("sweep")
 	// A few jails each time, so that crashes are cleaned up after without
 	// anybody asking; whatever fails here is `agentjail gc`'s to tell.
-	_, _ = w.GC(ctx, 4)
+	_, _ = w.GC(ctx, 2)
 	done()
 
 	done = w.station("delegate")

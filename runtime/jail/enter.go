@@ -86,7 +86,7 @@ func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error)
 		return nil, errors.New("the second filter is not that of the spec")
 	}
 	l.Seccomp, _ = seccomp.WithEntry(l.Seccomp)
-	return made.Program, bundle.WriteFile(filepath.Join(dir, filterFile), made.Program, 0o600)
+	return made.Program, bundle.WriteNew(filepath.Join(dir, filterFile), made.Program, 0o600)
 }
 
 // preserve is the delegate's option that hands the step's files on.

@@ -21,7 +21,8 @@ import (
 )
 
 // assignIDs gives the jail its host ids: its own block of the pool, that of the
-// jail whose namespaces it joins, or the engine's mapping.
+// jail whose namespaces it joins, or the engine's mapping. The record says so
+// with its next saving: Store.Release finds them also without.
 func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 	if m, ok := without.IDs(); ok {
 		j.IDs = m
@@ -36,11 +37,9 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 		j.IDs = other.IDs
 		j.Userns = other.Userns
 		if !other.IDs.Given {
-			if err := w.Store.Share(j.Userns, j.IDs, j.Key); err != nil {
-				return err
-			}
+			return w.Store.Share(j.Userns, j.IDs, j.Key)
 		}
-		return w.Store.Save(j)
+		return nil
 	}
 	if m, ok, err := w.givenIDs(l); err != nil || ok {
 		j.IDs = m
@@ -51,7 +50,7 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 		return err
 	}
 	j.IDs = m
-	return w.Store.Save(j)
+	return nil
 }
 
 // givenIDs are those that the engine has chosen. Those of a rootless engine are

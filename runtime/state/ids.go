@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 )
@@ -30,8 +31,13 @@ func (s Store) Allocate(p policy.Userns, key string) (idmap.Map, error) {
 	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
 	}
-	defer os.RemoveAll(tmp)
-	if err := os.WriteFile(filepath.Join(tmp, key), nil, 0o600); err != nil {
+	taken := false
+	defer func() {
+		if !taken {
+			os.RemoveAll(tmp)
+		}
+	}()
+	if err := bundle.WriteNew(filepath.Join(tmp, key), nil, 0o600); err != nil {
 		return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
 	}
 	start := rand.IntN(n)
@@ -40,6 +46,7 @@ func (s Store) Allocate(p policy.Userns, key string) (idmap.Map, error) {
 		err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, s.blockDir(p.Pool, block), unix.RENAME_NOREPLACE)
 		switch err {
 		case nil:
+			taken = true
 			return idmap.ForBlock(p, block), nil
 		case unix.EEXIST, unix.ENOTEMPTY:
 		default:
@@ -59,12 +66,28 @@ func (s Store) Share(p policy.Userns, m idmap.Map, key string) error {
 	return f.Close()
 }
 
-// Release gives the jail's block back; the last user's release frees it.
+// Release gives the jail's block back; the last user's release frees it. The
+// block of a jail that ended before it could be recorded is looked for.
 func (s Store) Release(p policy.Userns, m idmap.Map, key string) error {
-	if m.Given || m.Block < 0 {
+	if m.Given {
 		return nil
 	}
-	dir := s.blockDir(p.Pool, m.Block)
+	if m.Block >= 0 {
+		return s.leave(s.blockDir(p.Pool, m.Block), key)
+	}
+	blocks, err := readNames(filepath.Join(s.Root, "ids"))
+	if err != nil {
+		return fmt.Errorf("releasing host ids: %w", err)
+	}
+	for _, b := range blocks {
+		if dir := filepath.Join(s.Root, "ids", b); unix.Access(filepath.Join(dir, key), unix.F_OK) == nil {
+			return s.leave(dir, key)
+		}
+	}
+	return nil
+}
+
+func (s Store) leave(dir, key string) error {
 	if err := os.Remove(filepath.Join(dir, key)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("releasing host ids: %w", err)
 	}

@@ -182,6 +182,12 @@ func (s Store) init() error {
 	return policy.OwnedByRoot(s.Root, &st)
 }
 
+// recordFile is the record, and folders what else every jail's folder has from
+// the beginning.
+const recordFile = "state.json"
+
+var folders = [...]string{"bundle", "root", "layer"}
+
 // newPrefix begins the name of a jail's folder until its record is written; the
 // maker's pid follows.
 const newPrefix = ".new-"
@@ -198,7 +204,7 @@ func (s Store) Create(j *Jail) error {
 		return fmt.Errorf("making the jail's state: %w", err)
 	}
 	err := func() error {
-		for _, d := range []string{"bundle", "root", "layer"} {
+		for _, d := range folders {
 			if err := os.Mkdir(filepath.Join(tmp, d), 0o711); err != nil {
 				return err
 			}
@@ -207,7 +213,7 @@ func (s Store) Create(j *Jail) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(tmp, "state.json"), data, 0o600); err != nil {
+		if err := bundle.WriteNew(filepath.Join(tmp, recordFile), data, 0o600); err != nil {
 			return err
 		}
 		return unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, s.Dir(j.Key), unix.RENAME_NOREPLACE)
@@ -228,7 +234,7 @@ func (s Store) Save(j *Jail) error {
 	if err != nil {
 		return fmt.Errorf("encoding the jail's state: %w", err)
 	}
-	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), "state.json"), data, 0o600)
+	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), recordFile), data, 0o600)
 }
 
 // SaveReport keeps the report beside the record.
@@ -237,7 +243,7 @@ func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
+	return bundle.WriteNew(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
 }
 
 // Report reads what SaveReport wrote.
@@ -271,7 +277,7 @@ func (s Store) Brief(key string) (*Brief, error) {
 }
 
 func (s Store) read(key string, into any) error {
-	path := filepath.Join(s.Dir(key), "state.json")
+	path := filepath.Join(s.Dir(key), recordFile)
 	data, err := bundle.ReadFile(path, bundle.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
 		return ErrNotFound
@@ -341,11 +347,14 @@ func (s Store) Find(id string) ([]*Jail, error) {
 // in a mount namespace that has ended.
 func (s Store) Remove(key string) error {
 	dir := s.Dir(key)
-	// The record goes last: while it is there, a crash leaves something to
-	// clean up by.
-	for _, d := range []string{"bundle", "root", "layer"} {
-		if err := os.RemoveAll(filepath.Join(dir, d)); err != nil {
-			return fmt.Errorf("removing the jail's state: %w", err)
+	// What is there as a rule, without looking; the record goes last: while it
+	// is there, a crash leaves something to clean up by.
+	_ = unix.Unlink(filepath.Join(dir, folders[0], bundle.ConfigName))
+	for _, d := range folders {
+		if path := filepath.Join(dir, d); unix.Rmdir(path) != nil {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("removing the jail's state: %w", err)
+			}
 		}
 	}
 	if err := os.RemoveAll(dir); err != nil {

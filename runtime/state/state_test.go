@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -155,5 +156,32 @@ func TestCheckID(t *testing.T) {
 		if err := CheckID(id); (err == nil) != ok {
 			t.Errorf("CheckID(%q) = %v", id, err)
 		}
+	}
+}
+
+// A jail that ended between taking its ids and recording them gives them back.
+func TestReleaseWithoutRecord(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state folder belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	j, other := record("a"), record("b")
+	for _, j := range []*Jail{j, other} {
+		if err := s.Create(j); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Allocate(j.Policy.Userns, j.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Release(j.Userns, j.IDs, j.Key); err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := readNames(filepath.Join(s.Root, "ids"))
+	if err != nil || len(blocks) != 1 {
+		t.Fatalf("the other's block is to be left: %q, %v", blocks, err)
+	}
+	if _, err := os.Lstat(filepath.Join(s.Root, "ids", blocks[0], other.Key)); err != nil {
+		t.Error(err)
 	}
 }
