@@ -243,7 +243,7 @@ func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	return bundle.WriteNew(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
+	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
 }
 
 // Report reads what SaveReport wrote.
