@@ -74,16 +74,21 @@ func runtimeCommands() []*cli.Command {
 						return cli.ShowSubcommandHelp(c)
 					}
 				}
-				if slices.Contains(looking, v.Name) {
-					if err := usersJails(); err != nil {
-						return err
-					}
-				}
-				return caller.Run(&v, &verbs.Call{Values: c, Args: args, Ctx: c.Context})
+				return runVerb(&v, &verbs.Call{Values: c, Args: args, Ctx: c.Context})
 			},
 		})
 	}
 	return out
+}
+
+// runVerb runs one of them.
+func runVerb(v *verbs.Verb, call *verbs.Call) error {
+	if slices.Contains(looking, v.Name) {
+		if err := usersJails(); err != nil {
+			return err
+		}
+	}
+	return caller.Run(v, call)
 }
 
 // looking are runc's verbs that people call to look at containers.

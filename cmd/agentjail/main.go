@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -27,13 +28,28 @@ func main() {
 	if err := jail.CloseInherited(); err != nil {
 		fatal(fmt.Errorf("closing inherited files: %w", err))
 	}
-	if err := newApp().Run(verbs.Reorder(os.Args)); err != nil {
+	if err := run(verbs.Reorder(os.Args)); err != nil {
 		var ee *jail.ExitError
 		if errors.As(err, &ee) {
 			os.Exit(ee.Code)
 		}
 		fatal(err)
 	}
+}
+
+// run goes straight to runc's verbs, which engines call: all commands and their
+// help take longer to set up than most verbs take to do their work. Whatever is
+// not understood at once, help among it, is the app's to answer.
+func run(argv []string) error {
+	global, v, call, err := verbs.Parse(argv[1:])
+	if err != nil || v.Raw {
+		return newApp().Run(argv)
+	}
+	if err := caller.Open(global); err != nil {
+		return err
+	}
+	call.Ctx = context.Background()
+	return runVerb(v, call)
 }
 
 func fatal(err error) {

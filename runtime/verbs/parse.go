@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -89,27 +90,39 @@ func (c *Caller) do(ctx context.Context, args []string) error {
 	} else if done {
 		return jail.Ended(status)
 	}
-	global, rest, err := parseFlags(Program, Global(), args)
+	global, v, call, err := Parse(args)
+	if global != nil { // so that also a wrong verb is told where the caller looks
+		if err := c.Open(global); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if err := c.Open(global); err != nil {
-		return err
+	call.Ctx = ctx
+	return c.Run(v, call)
+}
+
+// Parse reads a whole command line, without the program's name. Where only the
+// global options can be read, they are returned with the error.
+func Parse(args []string) (global Values, v *Verb, call *Call, err error) {
+	global, rest, err := parseFlags(Program, Global(), args)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	if len(rest) == 0 {
-		return fmt.Errorf("no command")
+		return global, nil, nil, errors.New("no command")
 	}
 	verbs := Verbs()
 	i := slices.IndexFunc(verbs, func(v Verb) bool { return v.Name == rest[0] })
 	if i < 0 {
-		return fmt.Errorf("unknown command %q", rest[0])
+		return global, nil, nil, fmt.Errorf("unknown command %q", rest[0])
 	}
-	v := &verbs[i]
-	call := &Call{Args: rest[1:], Ctx: ctx}
+	v, call = &verbs[i], &Call{Args: rest[1:]}
 	if !v.Raw {
 		if call.Values, call.Args, err = parseFlags(v.Name, v.Flags, rest[1:]); err != nil {
-			return err
+			return global, nil, nil, err
 		}
 	}
-	return c.Run(v, call)
+	return global, v, call, nil
 }
