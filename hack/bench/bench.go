@@ -60,14 +60,18 @@ func (b *bench) all(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
+	var errs []error
 	for _, m := range measures {
-		if b.has(m.name) {
-			if err := m.take(b, ctx); err != nil {
-				return fmt.Errorf("%s: %w", m.name, err)
-			}
+		if !b.has(m.name) || ctx.Err() != nil {
+			continue
+		}
+		// One that fails does not cost the others.
+		if err := m.take(b, ctx); err != nil {
+			b.say("%s: %v", m.name, err)
+			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))
 		}
 	}
-	return ctx.Err()
+	return errors.Join(append(errs, ctx.Err())...)
 }
 
 // prepare builds, starts Docker and copies the bundle that it makes.

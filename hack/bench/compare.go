@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -35,7 +36,8 @@ type quantity string
 const (
 	ofRatio      quantity = "ratio"
 	ofDifference quantity = "difference"
-	ofCreateCPU  quantity = "CPU of create"
+	// ofOwnCPU is what agentjail's create itself takes of a processor, in milliseconds, and no difference at all.
+	ofOwnCPU quantity = "own CPU at create"
 )
 
 // atMost is a target for the ratio.
@@ -53,7 +55,7 @@ var startPairs = []pair{
 	{"cycle", "the delegate's cost of a jail's filter", side{kind: bareOurs}, side{kind: bare}, nil, 0},
 	{"cycle", "a jail's filter against Docker's", side{kind: bareOurs}, side{kind: bareDocker}, atMost(1, "no more"), 0},
 	{"cycle", "the delegate's cost of a jail's whole spec", side{kind: bareJail}, side{kind: bare}, nil, 0},
-	{"cycle", "agentjail's own cost", side{kind: jailedDocker}, side{kind: bareJail}, &target{ofCreateCPU, 4, "at most 4 ms CPU at create"}, 0},
+	{"cycle", "agentjail's own cost", side{kind: jailedDocker}, side{kind: bareJail}, &target{ofOwnCPU, 4, "at most 4 ms of processor at create"}, 0},
 	{"exec", "exec into a running container", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.10, "at most 1.10"), 2.5},
 	{"cycle", "start to end, against gVisor", side{kind: jailedDocker}, side{alone, "gVisor", ""}, nil, 0},
 	{"layers", "start to end", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
@@ -69,15 +71,38 @@ type comparison struct {
 	Measure    string   `json:"measure"`
 	Delegate   string   `json:"delegate"` // "crun 1.8 : runc 1.1" where it is not the same on both sides
 	What       string   `json:"what"`
+	Variant    string   `json:"variant,omitempty"`
+	Kind       kind     `json:"kind"` // of the first side
 	Unit       string   `json:"unit"`
 	Ratio      Interval `json:"ratio"`
 	Difference Interval `json:"difference"`
-	CPU        float64  `json:"cpuMs,omitempty"`       // difference of the medians
-	CreateCPU  float64  `json:"createCpuMs,omitempty"` // the same of create alone
+	CPU        float64  `json:"cpuMs,omitempty"` // difference of the medians
+	Of         quantity `json:"of,omitempty"`    // what the target bounds
+	Value      float64  `json:"value,omitempty"` // of that quantity
+	Most       float64  `json:"most,omitempty"`
 	Target     string   `json:"target,omitempty"`
 	Met        *bool    `json:"met,omitempty"`
+	Gross      float64  `json:"gross,omitempty"`
+}
 
-	gross float64
+// name is what is compared.
+func (c comparison) name() string {
+	if c.Variant != "" {
+		return c.What + ", " + c.Variant
+	}
+	return c.What
+}
+
+// verdict tells whether the target is met, "" without one.
+func (c comparison) verdict() string {
+	if c.Met == nil {
+		return ""
+	}
+	value := ""
+	if c.Of != ofRatio {
+		value = fmt.Sprintf(" (%.2f)", c.Value)
+	}
+	return c.Target + map[bool]string{true: ": met", false: ": MISSED"}[*c.Met] + value
 }
 
 // find returns the subjects of a measure that a side means.
@@ -93,6 +118,7 @@ func (r *results) find(measure string, s side) []*measured {
 
 // compare fills Comparisons.
 func (r *results) compare() {
+	r.Comparisons = nil
 	for _, p := range pairs {
 		for _, a := range r.find(p.measure, p.a) {
 			for _, b := range r.find(p.measure, p.b) {
@@ -108,22 +134,23 @@ func (r *results) compare() {
 // of compares two subjects.
 func (p pair) of(a, b *measured) comparison {
 	c := comparison{
-		Measure: p.measure, Delegate: a.Delegate, What: p.what, Unit: a.Unit,
-		Ratio: ratio(a.Samples, b.Samples), Difference: difference(a.Samples, b.Samples), gross: p.gross,
+		Measure: p.measure, Delegate: a.Delegate, What: p.what, Kind: a.Kind, Unit: a.Unit,
+		Ratio: ratio(a.Samples, b.Samples), Difference: difference(a.Samples, b.Samples), Gross: p.gross,
 	}
 	if a.Delegate != b.Delegate {
 		c.Delegate += " : " + b.Delegate
 	}
-	if a.Variant != "" && a.Variant == b.Variant {
-		c.What += ", " + a.Variant
+	if a.Variant == b.Variant {
+		c.Variant = a.Variant
 	}
 	if a.CPU != 0 && b.CPU != 0 {
-		c.CPU, c.CreateCPU = a.CPU-b.CPU, a.CreateCPU-b.CreateCPU
+		c.CPU = a.CPU - b.CPU
 	}
-	if p.target != nil {
-		value := map[quantity]float64{ofRatio: c.Ratio.Value, ofDifference: c.Difference.Value, ofCreateCPU: c.CreateCPU}[p.target.of]
-		met := value <= p.target.most
-		c.Target, c.Met = p.target.text, &met
+	if t := p.target; t != nil {
+		c.Of, c.Most, c.Target = t.of, t.most, t.text
+		c.Value = map[quantity]float64{ofRatio: c.Ratio.Value, ofDifference: c.Difference.Value, ofOwnCPU: a.OwnCPU["create"]}[t.of]
+		met := c.Value <= t.most
+		c.Met = &met
 	}
 	return c
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
-
-	"agentjail.dev/runtime/verbs"
 )
 
 // verbOrder is how verbs follow each other in a life.
@@ -32,16 +30,12 @@ func (r *results) printComparisons(w io.Writer) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "delegate\twhat\tratio\tmore\t\tmore CPU ms\ttarget")
 	for _, c := range r.Comparisons {
-		target := c.Target
-		if c.Met != nil {
-			target += map[bool]string{true: ": met", false: ": MISSED"}[*c.Met]
-		}
 		cpu := ""
 		if c.CPU != 0 {
 			cpu = fmt.Sprintf("%+.1f", c.CPU)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f, %.2f]\t%+.3g [%+.3g, %+.3g]\t%s\t%s\t%s\n", c.Delegate, c.What,
-			c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.Difference.Value, c.Difference.Low, c.Difference.High, c.Unit, cpu, target)
+		fmt.Fprintf(t, "%s\t%s\t%.2f [%.2f, %.2f]\t%+.3g [%+.3g, %+.3g]\t%s\t%s\t%s\n", c.Delegate, c.name(),
+			c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.Difference.Value, c.Difference.Low, c.Difference.High, c.Unit, cpu, c.verdict())
 	}
 	t.Flush()
 }
@@ -111,15 +105,15 @@ func (r *results) printStations(w io.Writer) {
 					continue
 				}
 				fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", s.Delegate, v, s.Station, s.Median)
-				if s.Station == verbs.OwnCPU {
-					continue // of the whole process, beside its stations
-				}
 				all += s.Median
 				if ownStation(s.Station) {
 					own += s.Median
 				}
 			}
 			fmt.Fprintf(t, "%s\t%s\t= own stations\t%.2f\n", m.Delegate, v, own)
+			if cpu, ok := m.OwnCPU[v]; ok {
+				fmt.Fprintf(t, "%s\t%s\t= own processor time\t%.2f\n", m.Delegate, v, cpu)
+			}
 			fmt.Fprintf(t, "%s\t%s\t= beyond the stations\t%.2f\n", m.Delegate, v, whole.Value-all)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/verbs"
 )
 
 // results is what a run found, as it is written to -json.
@@ -44,17 +46,16 @@ func describeHost(engine string) host {
 
 // measured is one subject with what it showed, a sample for each round.
 type measured struct {
-	Measure  string   `json:"measure"`           // as -only names it
-	Variant  string   `json:"variant,omitempty"` // which of the measure's variants: "60 layers, cold"
-	Delegate string   `json:"delegate"`          // what runs the container in the end
-	Kind     kind     `json:"kind"`
-	Unit     string   `json:"unit"`
-	Median   Interval `json:"median"`
-	CPU      float64  `json:"cpuMs,omitempty"` // median of user and system time of all processes waited for; 0 where not known
-	// CreateCPU is that part of CPU which create took.
-	CreateCPU float64             `json:"createCpuMs,omitempty"`
-	Verbs     map[string]Interval `json:"verbsMs,omitempty"` // medians
-	Samples   []float64           `json:"samples"`
+	Measure  string              `json:"measure"`           // as -only names it
+	Variant  string              `json:"variant,omitempty"` // which of the measure's variants: "60 layers, cold"
+	Delegate string              `json:"delegate"`          // what runs the container in the end
+	Kind     kind                `json:"kind"`
+	Unit     string              `json:"unit"`
+	Median   Interval            `json:"median"`
+	CPU      float64             `json:"cpuMs,omitempty"`    // median of user and system time of all processes waited for; 0 where not known
+	Verbs    map[string]Interval `json:"verbsMs,omitempty"`  // medians
+	OwnCPU   map[string]float64  `json:"ownCpuMs,omitempty"` // what of CPU agentjail itself took in each verb, without its delegate
+	Samples  []float64           `json:"samples"`
 }
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
@@ -69,31 +70,35 @@ func (r *results) addValues(m measured) {
 // add takes the samples of a subject, and the stations from its trace.
 func (r *results) add(measure string, s *subject, samples []sample) error {
 	m := measured{Measure: measure, Variant: s.variant, Delegate: s.delegate, Kind: s.kind, Unit: "ms", Verbs: map[string]Interval{}}
-	var cpu, createCPU []float64
-	verbs := map[string][]float64{}
+	var cpu []float64
+	took := map[string][]float64{}
 	for _, got := range samples {
 		m.Samples = append(m.Samples, ms(got.wall))
-		cpu, createCPU = append(cpu, ms(got.cpu)), append(createCPU, ms(got.createCPU))
+		cpu = append(cpu, ms(got.cpu))
 		for v, d := range got.verbs {
-			verbs[v] = append(verbs[v], ms(d))
+			took[v] = append(took[v], ms(d))
 		}
 	}
-	m.CPU, m.CreateCPU = median(cpu), median(createCPU)
-	for v, values := range verbs {
+	m.CPU = median(cpu)
+	for v, values := range took {
 		m.Verbs[v] = medianInterval(values)
 	}
+	if s.trace != "" {
+		stations, err := readTrace(s.trace)
+		if err != nil {
+			return err
+		}
+		m.OwnCPU = map[string]float64{}
+		for _, st := range stations {
+			if st.Station == verbs.OwnCPU {
+				m.OwnCPU[st.Verb] = st.Median
+				continue // of the whole process, beside its stations
+			}
+			st.Measure, st.Variant, st.Delegate, st.Kind = measure, s.variant, s.delegate, s.kind
+			r.Stations = append(r.Stations, st)
+		}
+	}
 	r.addValues(m)
-	if s.trace == "" {
-		return nil
-	}
-	stations, err := readTrace(s.trace)
-	if err != nil {
-		return err
-	}
-	for _, st := range stations {
-		st.Measure, st.Variant, st.Delegate, st.Kind = measure, s.variant, s.delegate, s.kind
-		r.Stations = append(r.Stations, st)
-	}
 	return nil
 }
 

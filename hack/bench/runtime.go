@@ -45,8 +45,6 @@ type sample struct {
 	wall  time.Duration
 	cpu   time.Duration            // of all processes that were waited for
 	verbs map[string]time.Duration // wall time of each verb
-	// createCPU is that part of cpu which create took.
-	createCPU time.Duration
 }
 
 // cmd prepares a call. Its errors go to a file: a pipe would be held open by the container.
@@ -74,11 +72,7 @@ func (s *subject) call(out *sample, args ...string) error {
 		return fmt.Errorf("%s: %s %s: %w: %s", s.name, filepath.Base(s.bin), strings.Join(args, " "), err, strings.TrimSpace(string(text)))
 	}
 	out.wall += took
-	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	out.cpu += cpu
-	if args[0] == "create" {
-		out.createCPU = cpu
-	}
+	out.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	if out.verbs == nil {
 		out.verbs = map[string]time.Duration{}
 	}
