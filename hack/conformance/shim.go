@@ -47,6 +47,14 @@ func shimSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
 	if err := profileForShims(o.delegate); err != nil {
 		return nil, err
 	}
+	// The stock shim looks for runc by name.
+	named := filepath.Join(dir, "delegate")
+	if err := os.Mkdir(named, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Symlink(o.delegate, filepath.Join(named, "runc")); err != nil {
+		return nil, err
+	}
 	return []unit{{"shimtest", func(ctx context.Context, path, log string) error {
 		subject := alone
 		for _, s := range []string{passthrough, jails} {
@@ -62,8 +70,7 @@ func shimSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
 		if err := os.WriteFile(file, config, 0o644); err != nil {
 			return err
 		}
-		// The stock shim looks for runc by name.
-		env := []string{"PATH=" + filepath.Dir(o.delegate) + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+		env := []string{"PATH=" + named + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 		return command(ctx, dir, log, env, "_output/shimtest.test", "-test.v", "-test.skip=^TestShim$/./^Stress$", "-shimtest.config="+file)
 	}, func(log string) (results, error) { return readGoTest(log, "shimtest") }}}, nil
 }

@@ -13,10 +13,16 @@ import (
 var unsteady = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|/tmp/[^ "]*|\b[0-9]{4,}\b|0x[0-9a-f]+`)
 
 // toolsSuite is the validation of opencontainers/runtime-tools: one program for each part of the specification.
-func toolsSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
+func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	dir := filepath.Join(o.from, "runtime-tools")
 	if _, err := os.Stat(filepath.Join(dir, "validation")); err != nil {
 		return nil, fmt.Errorf("not there: git clone https://github.com/opencontainers/runtime-tools %s, or name the folder that holds it (CONFORMANCE_DIR)", dir)
+	}
+	if strings.HasPrefix(version, "crun-1.8") {
+		var err error
+		if dir, err = olderTools(ctx, dir); err != nil {
+			return nil, err
+		}
 	}
 	// It keeps what it needs in a vendor folder; newer Go would look at its old go.mod first.
 	if _, err := do(ctx, dir, "make", "runtimetest", "validation-executables", "EXTRA_FLAGS=-mod=vendor"); err != nil {
@@ -36,4 +42,20 @@ func toolsSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
 		}})
 	}
 	return units, nil
+}
+
+// olderTools is a copy of the suite whose bundles say that they are of version 1.0.2 of the specification: crun 1.8
+// refuses the number of any later one.
+func olderTools(ctx context.Context, from string) (string, error) {
+	dir := workDir("runtime-tools-1.0.2")
+	const number = "vendor/github.com/opencontainers/runtime-spec/specs-go/version.go"
+	for _, step := range [][]string{
+		{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-rL", from, dir},
+		{"sed", "-i", "-e", "s/VersionMinor = .*/VersionMinor = 0/", "-e", "s/VersionPatch = .*/VersionPatch = 2/", filepath.Join(dir, number)},
+	} {
+		if _, err := do(ctx, "", step...); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
 }
