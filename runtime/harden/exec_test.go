@@ -259,6 +259,7 @@ func TestUpdate(t *testing.T) {
 		{"quota for a short period", r{CPU: &specs.LinuxCPU{Quota: i(400000), Period: u(1000)}}, r{CPU: &specs.LinuxCPU{Quota: i(4000), Period: u(1000)}}},
 		{"no quota", r{CPU: &specs.LinuxCPU{Quota: i(-1)}}, r{CPU: &specs.LinuxCPU{Quota: i(400000), Period: u(100000)}}},
 		{"shares", r{CPU: &specs.LinuxCPU{Shares: u(5), Cpus: "0"}}, r{CPU: &specs.LinuxCPU{Shares: u(5), Cpus: "0"}}},
+		{"idle no longer", r{CPU: &specs.LinuxCPU{Idle: i(0)}}, r{CPU: &specs.LinuxCPU{Idle: i(0)}}},
 		{"devices", r{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}, r{}},
 		{"no throttle", r{BlockIO: &specs.LinuxBlockIO{ThrottleWriteBpsDevice: []specs.LinuxThrottleDevice{{}}}}, r{BlockIO: &specs.LinuxBlockIO{ThrottleWriteBpsDevice: []specs.LinuxThrottleDevice{{Rate: 200 << 20}}}}},
 		{"files of the group", r{Unified: map[string]string{"memory.max": "max", "pids.max": "5", "cgroup.kill": "1"}}, r{Unified: map[string]string{"pids.max": "5"}}},

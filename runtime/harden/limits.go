@@ -200,7 +200,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 		p.lost(report.Resources, field+"realtimeRuntime", "set", "", "real-time scheduling can starve the host")
 	}
 	c.RealtimeRuntime, c.RealtimePeriod = nil, nil
-	if c.Idle != nil && *c.Idle == 0 {
+	if c.Idle != nil && *c.Idle == 0 && !p.update { // where a group begins; an update goes back to it
 		c.Idle = nil
 	}
 	if c.Burst != nil {

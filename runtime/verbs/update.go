@@ -21,6 +21,7 @@ var updateFlags = []updateFlag{
 	{"memory-swap", "memory and swap in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
 	{"cpu-period", "period of the quota in microseconds", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Period = &u })},
 	{"cpu-quota", "processor time per period in microseconds", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Quota = &v })},
+	{"cpu-burst", "not granted", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Burst = &u })},
 	{"cpu-share", "weight against other groups", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Shares = &u })},
 	{"cpu-idle", "1: only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
 	{"cpuset-cpus", "processors to use", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
