@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -28,13 +29,16 @@ var shimModules = []string{
 var shimSkip = []string{"layers", "sandbox", "transfer", "uds", "net"}
 
 // shimSuite is containerd/shimtest, without its stress tests, which take minutes of nothing but starts. Alone is containerd's own runc shim here, not the delegate.
-func shimSuite(ctx context.Context, o *options, _ string) ([]unit, error) {
+func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	from := filepath.Join(o.from, "shimtest")
 	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
 		return nil, fmt.Errorf("not there: git clone https://github.com/containerd/shimtest %s, or name the folder that holds it (CONFORMANCE_DIR)", from)
 	}
 	dir := workDir("shimtest")
 	steps := [][]string{{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-rL", from, dir}, append([]string{"go", "-C", dir, "mod", "edit"}, requires(shimModules)...), {"env", "GOFLAGS=-mod=mod", "make", "-C", dir, "build"}}
+	if olderSpec(version) {
+		steps = slices.Insert(steps, 3, []string{"sed", "-i", `s/specs\.Version,/"1.0.2",/`, filepath.Join(dir, "helpers.go")})
+	}
 	for _, s := range steps {
 		if _, err := do(ctx, "", s...); err != nil {
 			return nil, err

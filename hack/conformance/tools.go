@@ -18,7 +18,7 @@ func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error)
 	if _, err := os.Stat(filepath.Join(dir, "validation")); err != nil {
 		return nil, fmt.Errorf("not there: git clone https://github.com/opencontainers/runtime-tools %s, or name the folder that holds it (CONFORMANCE_DIR)", dir)
 	}
-	if strings.HasPrefix(version, "crun-1.8") {
+	if olderSpec(version) {
 		var err error
 		if dir, err = olderTools(ctx, dir); err != nil {
 			return nil, err
@@ -44,8 +44,11 @@ func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error)
 	return units, nil
 }
 
-// olderTools is a copy of the suite whose bundles say that they are of version 1.0.2 of the specification: crun 1.8
-// refuses the number of any later one.
+// olderSpec says whether a delegate refuses the number of the specification that the suites' bundles have, and any later
+// one than 1.0.2.
+func olderSpec(version string) bool { return strings.HasPrefix(version, "crun-1.8") }
+
+// olderTools is a copy of the suite whose bundles say that they are of version 1.0.2 of the specification.
 func olderTools(ctx context.Context, from string) (string, error) {
 	dir := workDir("runtime-tools-1.0.2")
 	const number = "vendor/github.com/opencontainers/runtime-spec/specs-go/version.go"
