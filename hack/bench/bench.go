@@ -46,6 +46,8 @@ var measures = []struct {
 	{"crowd", (*bench).crowd},
 	{"loops", (*bench).loops},
 	{"work", (*bench).work},
+	{"idle", (*bench).idleContainers},
+	{"shim", (*bench).shims},
 }
 
 // all prepares and measures.
