@@ -72,7 +72,7 @@ test-delegates: ## what depends on the delegate, over the newest runc and over c
 
 conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
-	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh unshare --mount --propagation private \
+	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(CONFORMANCE_DELEGATE) unshare --mount --propagation private \
 		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance
 
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines

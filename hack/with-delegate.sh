@@ -20,5 +20,5 @@ runc-new) path=$("$here/tools/build.sh" runc) ;;
 *) echo "with-delegate: no delegate is called $name" >&2; exit 1 ;;
 esac
 shift
-[ "$name" != crun ] || set -- "$here/without-unified.sh" "$@"
+[ "${name##*/}" != crun ] || set -- "$here/without-unified.sh" "$@"
 AGENTJAIL_DELEGATE=$path exec "$@"
