@@ -45,7 +45,7 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 				continue
 			}
 			found = true
-			dir := groupFolder(root, f[2], rel, crun)
+			dir := groupFolder(root, base(root, f), rel, crun)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
 				dirs = append(dirs, dir)
 			} else {
@@ -55,6 +55,20 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 		all = all && found
 	}
 	return dirs, all && len(dirs) > 0
+}
+
+// base is the group that runc takes for the caller's own where it makes others
+// below it, by a line of /proc/self/cgroup: in version 2, where processes lie in
+// leaves, the one above; beside version 1 the topmost (opencontainers/cgroups,
+// fs2/defaultpath.go and fs/paths.go).
+func base(root string, line []string) string {
+	switch {
+	case line[1] != "":
+		return line[2]
+	case root == host.CgroupRoot:
+		return filepath.Dir(line[2])
+	}
+	return "/"
 }
 
 // groupFolder is where a delegate makes a group in a hierarchy: one that is not

@@ -19,3 +19,16 @@ func TestGroupFolder(t *testing.T) {
 		}
 	}
 }
+
+func TestBase(t *testing.T) {
+	for _, c := range []struct{ root, controllers, want string }{
+		{"/sys/fs/cgroup/pids", "pids", "/a/b"},
+		{"/sys/fs/cgroup/systemd", "name=systemd", "/a/b"},
+		{"/sys/fs/cgroup", "", "/a"},
+		{"/sys/fs/cgroup/unified", "", "/"},
+	} {
+		if got := base(c.root, []string{"1", c.controllers, "/a/b"}); got != c.want {
+			t.Errorf("%s: %s, want %s", c.root, got, c.want)
+		}
+	}
+}
