@@ -58,9 +58,12 @@ func (g Globals) Args() []string {
 // Way carries what the stations share.
 type Way struct {
 	Store   state.Store
-	Policy  policy.Policy
 	Globals Globals
-	Log     *logrus.Logger
+	// Policy is for what makes jails. A jail that exists has that which it was made
+	// with: then LoadPolicy, if not nil, fills it where it is needed after all.
+	Policy     policy.Policy
+	LoadPolicy func() (policy.Policy, error)
+	Log        *logrus.Logger
 	// Trace, if not nil, is told how long each station took.
 	Trace func(station string, d time.Duration)
 	// Stdio take the place of our standard files, where not nil: they are the
@@ -189,6 +192,11 @@ func (w *Way) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	if j != nil {
 		d, err = delegate.Resolve(j.Delegate)
 	} else {
+		if w.LoadPolicy != nil {
+			if w.Policy, err = w.LoadPolicy(); err != nil {
+				return nil, err
+			}
+		}
 		d, err = delegate.Choose(w.Policy.Delegate, w.Store.Root)
 	}
 	if err == nil {

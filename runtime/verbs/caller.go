@@ -124,15 +124,20 @@ func OneLine(s string) string {
 	return s
 }
 
-// Way gathers what every verb shares.
+// Way gathers what every verb shares, with the policy.
 func (c *Caller) Way() (*jail.Way, error) {
-	pol, err := policy.Load(c.global.String("config"), c.Profile)
+	w, err := c.existing()
 	if err != nil {
 		return nil, err
 	}
-	if pol.Userns.Map == "" {
-		return nil, errors.New("policy has no id mapping")
-	}
+	w.Policy, err = w.LoadPolicy()
+	w.LoadPolicy = nil
+	return w, err
+}
+
+// existing is Way for a jail that exists, which no longer depends on the policy:
+// a file that has been broken since must not keep anyone from ending a jail.
+func (c *Caller) existing() (*jail.Way, error) {
 	g := c.global
 	store, err := state.Default()
 	if err != nil {
@@ -148,8 +153,8 @@ func (c *Caller) Way() (*jail.Way, error) {
 		return nil, err
 	}
 	w := &jail.Way{
-		Store:  store,
-		Policy: pol,
+		Store:      store,
+		LoadPolicy: c.policy,
 		Globals: jail.Globals{
 			Root: root, Log: log, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
 			SystemdCgroup: g.Bool("systemd-cgroup"), Rootless: g.String("rootless"),
@@ -171,6 +176,14 @@ func (c *Caller) Way() (*jail.Way, error) {
 		w.Trace = c.trace
 	}
 	return w, nil
+}
+
+func (c *Caller) policy() (policy.Policy, error) {
+	p, err := policy.Load(c.global.String("config"), c.Profile)
+	if err == nil && p.Userns.Map == "" {
+		err = errors.New("policy has no id mapping")
+	}
+	return p, err
 }
 
 // Run runs a verb. ctx ends what it waits for.

@@ -20,7 +20,11 @@ func create(name, usage string, run bool) Verb {
 		)
 	}
 	return Verb{Name: name, Usage: usage, Args: "CONTAINER", Flags: flags, Run: func(c *Call) error {
-		w, id, err := c.jail()
+		id, err := c.ID()
+		if err != nil {
+			return err
+		}
+		w, err := c.Way()
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func exec() Verb {
 const execFailed = 255
 
 func runExec(c *Call) error {
-	w, err := c.Way()
+	w, err := c.existing()
 	if err != nil {
 		return err
 	}

@@ -133,13 +133,14 @@ func (c *Call) ID() (string, error) {
 	return c.Args[0], nil
 }
 
-// jail is for verbs whose sole argument is a container's id: its way, and the id.
+// jail is for verbs whose sole argument is the id of a container that exists: its
+// way, and the id.
 func (c *Call) jail() (*jail.Way, string, error) {
 	id, err := c.ID()
 	if err != nil {
 		return nil, "", err
 	}
-	w, err := c.Way()
+	w, err := c.existing()
 	return w, id, err
 }
 
@@ -159,7 +160,7 @@ func pass(name, usage, args string, flags ...Flag) Verb {
 		if name != "list" && len(c.Args) == 0 {
 			return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", name, name)
 		}
-		w, err := c.Way()
+		w, err := c.existing()
 		if err != nil {
 			return err
 		}

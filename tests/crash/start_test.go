@@ -1,0 +1,65 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// A container that is paused before its start is not let go, and can be later.
+func TestStartPaused(t *testing.T) {
+	id := fmt.Sprintf("crash%d-paused", os.Getpid())
+	defer cleanUp(t, id)
+	must := func(args ...string) {
+		t.Helper()
+		if code, text := agentjail(t, nil, args...); code != 0 {
+			t.Fatalf("%q: status %d\n%s", args, code, text)
+		}
+	}
+	must(verbs(id)[0]...)
+	must("pause", id)
+	code, text := agentjail(t, nil, "start", id)
+	if code != 0 && !strings.Contains(text, "paused") {
+		t.Errorf("start while paused: status %d\n%s", code, text)
+	}
+	must("resume", id)
+	if code != 0 { // crun lets it go all the same
+		must("start", id)
+	}
+	code, text = agentjail(t, nil, "start", id)
+	if code == 0 {
+		t.Error("a container that runs is started again")
+	}
+	t.Logf("a second start: status %d, %s", code, text)
+}
+
+// A policy file that has been broken since keeps nobody from ending a jail, and
+// nobody can make one with it.
+func TestBrokenPolicy(t *testing.T) {
+	bin, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(bin, "broken.toml")
+	if err := os.WriteFile(broken, []byte("nonsense = \n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	id := fmt.Sprintf("crash%d-policy", os.Getpid())
+	defer cleanUp(t, id)
+	if code, text := agentjail(t, nil, append([]string{"--config", broken}, verbs(id)[0]...)...); code != 1 || !strings.Contains(text, broken) {
+		t.Errorf("create: status %d\n%s", code, text)
+	}
+	for _, args := range [][]string{verbs(id)[0], verbs(id)[1], {"kill", id, "KILL"}, {"delete", "--force", id}} {
+		if args[0] != "create" {
+			args = append([]string{"--config", broken}, args...)
+		}
+		if code, text := agentjail(t, nil, args...); code != 0 {
+			t.Errorf("%q: status %d\n%s", args, code, text)
+		}
+	}
+	waitGone(t, id)
+}
