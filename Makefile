@@ -34,7 +34,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test test-unit test-e2e test-delegates test-vm conformance load table prove bench fuzz lint deps clean
+.PHONY: help build demo test test-unit test-e2e test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ demo: deps build ## install what is missing, then show a jail on a real Docker
 deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
-test: deps lint test-unit prove test-e2e test-delegates test-vm table ## everything that must pass, here and in virtual machines
+test: deps lint test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
 
 test-unit: ## tests without a container engine
 	@mkdir -p $(OUT)
@@ -91,9 +91,13 @@ prove: ## prove every profile from the filter that libseccomp compiles, on both 
 	hack/deps.sh
 	CGO_ENABLED=1 $(GO) run -tags $(TAGS),libseccomp ./cmd/agentjail seccomp prove --all
 
-bench: deps build ## compare agentjail with the runtime it delegates to
+bench: deps build ## compare agentjail with what it delegates to and with others; BENCH='-docs docs' writes docs/performance.md
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
-	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json $(BENCH)
+
+bench-smoke: ## fail if agentjail takes about twice the time that it usually adds
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -smoke
 
 fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 	@for pkg in $$($(GO) list ./...); do \

@@ -62,12 +62,19 @@ func (b *bench) all(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
+	if b.brief {
+		return b.smoke(ctx)
+	}
+	return b.take(ctx)
+}
+
+// take takes the measures that were asked for. One that fails does not cost the others.
+func (b *bench) take(ctx context.Context) error {
 	var errs []error
 	for _, m := range measures {
 		if !b.has(m.name) || ctx.Err() != nil {
 			continue
 		}
-		// One that fails does not cost the others.
 		if err := m.take(b, ctx); err != nil {
 			b.say("%s: %v", m.name, err)
 			errs = append(errs, fmt.Errorf("%s: %w", m.name, err))

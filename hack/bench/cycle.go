@@ -22,22 +22,15 @@ func (b *bench) cycles(ctx context.Context) error {
 	return reaping(func() error {
 		var subjects []*subject
 		for _, d := range b.found {
-			jail, err := b.jailSpec(d)
-			if err != nil {
-				return err
+			kinds := []withChange{{bareDocker, nil}, {jailedDocker, nil}}
+			if !b.brief {
+				jail, err := b.jailSpec(d)
+				if err != nil {
+					return err
+				}
+				kinds = allKinds(jail)
 			}
-			for _, k := range []struct {
-				kind   kind
-				change func(*specs.Spec)
-			}{
-				{bare, noFilter},
-				{bareDocker, nil},
-				// A jail's filter expects no_new_privs, as every jail has it.
-				{bareOurs, func(s *specs.Spec) { s.Linux.Seccomp = jail.Linux.Seccomp; s.Process.NoNewPrivileges = true }},
-				{bareJail, func(s *specs.Spec) { onPlainRoot(s, jail) }},
-				{jailed, noFilter},
-				{jailedDocker, nil},
-			} {
+			for _, k := range kinds {
 				s, err := b.subject(d, k.kind, b.captured.id, k.change)
 				if err != nil {
 					return err
@@ -45,11 +38,30 @@ func (b *bench) cycles(ctx context.Context) error {
 				subjects = append(subjects, s)
 			}
 		}
-		if b.delegates == "" {
+		if b.delegates == "" && !b.brief {
 			subjects = append(subjects, b.peers()...)
 		}
 		return b.interleave(ctx, "cycle", b.rounds, subjects, (*subject).lifecycle)
 	})
+}
+
+// withChange is a kind of subject with what its bundle differs in from Docker's.
+type withChange struct {
+	kind   kind
+	change func(*specs.Spec)
+}
+
+// allKinds are those whose starts are measured, with the bundle of a jail.
+func allKinds(jail *specs.Spec) []withChange {
+	return []withChange{
+		{bare, noFilter},
+		{bareDocker, nil},
+		// A jail's filter expects no_new_privs, as every jail has it.
+		{bareOurs, func(s *specs.Spec) { s.Linux.Seccomp = jail.Linux.Seccomp; s.Process.NoNewPrivileges = true }},
+		{bareJail, func(s *specs.Spec) { onPlainRoot(s, jail) }},
+		{jailed, noFilter},
+		{jailedDocker, nil},
+	}
 }
 
 // onPlainRoot makes s the spec of a jail, but on its own root, and without what would need agentjail: bind mounts of

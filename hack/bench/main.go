@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"agentjail.dev/tests/engine"
 )
@@ -29,7 +30,13 @@ func main() {
 	}
 	flag.StringVar(&o.only, "only", strings.Join(names, ","), "which measures to take")
 	flag.StringVar(&o.delegates, "delegates", "", "measure only delegates whose name has this in it, such as 1.1")
+	flag.StringVar(&o.docs, "docs", "", "put the numbers into performance.md in `FOLDER`, and draw performance.svg there")
+	flag.StringVar(&o.from, "from", "", "measure nothing, and take what -json wrote to `FILE`")
+	flag.BoolVar(&o.brief, "smoke", false, "measure a few rounds, and fail if agentjail takes about twice what it usually does")
 	flag.Parse()
+	if o.brief {
+		o.rounds, o.only = smokeRounds, smokeMeasures
+	}
 	if o.dockerRounds == 0 {
 		o.dockerRounds = max(o.rounds/2, 3)
 	}
@@ -39,6 +46,8 @@ func main() {
 type options struct {
 	rounds, dockerRounds  int
 	json, only, delegates string
+	docs, from            string
+	brief                 bool
 }
 
 func (o options) has(measure string) bool {
@@ -51,7 +60,28 @@ func (o options) has(measure string) bool {
 }
 
 func run(o options) int {
-	b := &bench{options: o, res: &results{Rounds: o.rounds, DockerRounds: o.dockerRounds}}
+	err := o.measure()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
+	return 0
+}
+
+// measure measures, or reads what an earlier run measured, and tells. What was measured before an error is told too.
+func (o options) measure() error {
+	if o.from != "" {
+		data, err := os.ReadFile(o.from)
+		if err != nil {
+			return err
+		}
+		var res results
+		if err := json.Unmarshal(data, &res); err != nil {
+			return fmt.Errorf("%s: %w", o.from, err)
+		}
+		return o.tell(&res)
+	}
+	b := &bench{options: o, res: &results{Date: time.Now().UTC(), Rounds: o.rounds, DockerRounds: o.dockerRounds}}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,21 +93,36 @@ func run(o options) int {
 	if cerr := b.close(); err == nil {
 		err = cerr
 	}
+	if o.brief {
+		return err // it has said all
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		return 1
+		o.docs = "" // only whole runs go there
 	}
-	b.res.compare()
-	b.res.print(os.Stdout)
+	if terr := o.tell(b.res); err == nil {
+		err = terr
+	}
+	return err
+}
+
+// tell prints results and writes what was asked for.
+func (o options) tell(r *results) error {
+	if len(r.Subjects) == 0 {
+		return nil
+	}
+	r.compare()
+	r.print(os.Stdout)
 	if o.json != "" {
-		data, err := json.MarshalIndent(b.res, "", "  ")
-		if err == nil {
-			err = os.WriteFile(o.json, append(data, '\n'), 0o644)
-		}
+		data, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			return 1
+			return err
+		}
+		if err := os.WriteFile(o.json, append(data, '\n'), 0o644); err != nil {
+			return err
 		}
 	}
-	return 0
+	if o.docs != "" {
+		return r.writeDocs(o.docs)
+	}
+	return nil
 }

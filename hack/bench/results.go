@@ -13,6 +13,7 @@ import (
 
 // results is what a run found, as it is written to -json.
 type results struct {
+	Date         time.Time    `json:"date"`
 	Host         host         `json:"host"`
 	Rounds       int          `json:"rounds"`
 	DockerRounds int          `json:"dockerRounds"`
