@@ -11,7 +11,8 @@ type pair struct {
 	measure, what string
 	a, b          side
 	target        *target
-	// gross is the ratio beyond which something is badly wrong, whatever the machine: about twice the usual one. 0: none.
+	// gross is the ratio, of time or of processor time, beyond which something is badly wrong, whatever the machine: about
+	// twice the usual one. 0: none.
 	gross float64
 }
 
@@ -48,19 +49,20 @@ var pairs = slices.Concat(startPairs, steadyPairs, memoryPairs)
 
 // startPairs are about starts: what agentjail costs beyond its delegate.
 var startPairs = []pair{
-	{"cycle", "create to delete", side{kind: jailedDocker}, side{kind: bareDocker}, atMost(1.10, "at most 1.10"), 4},
-	{"cycle", "create to delete over crun, against runc", side{jailedDocker, "crun", ""}, side{bareDocker, "runc", ""}, atMost(0.6, "at most 0.60"), 2.5},
-	{"cycle", "create to delete, bundle without a filter", side{kind: jailed}, side{kind: bare}, nil, 4},
+	{"cycle", "create to delete", side{jailedDocker, "runc", ""}, side{bareDocker, "runc", ""}, atMost(1.10, "at most 1.10"), 2.5},
+	{"cycle", "create to delete", side{jailedDocker, "crun", ""}, side{bareDocker, "crun", ""}, atMost(1.10, "at most 1.10"), 3.5},
+	{"cycle", "create to delete over crun, against runc", side{jailedDocker, "crun", ""}, side{bareDocker, "runc", ""}, atMost(0.6, "at most 0.60"), 1.6},
+	{"cycle", "create to delete, bundle without a filter", side{kind: jailed}, side{kind: bare}, nil, 0},
 	{"cycle", "the delegate's cost of Docker's filter", side{kind: bareDocker}, side{kind: bare}, nil, 0},
 	{"cycle", "the delegate's cost of a jail's filter", side{kind: bareOurs}, side{kind: bare}, nil, 0},
 	{"cycle", "a jail's filter against Docker's", side{kind: bareOurs}, side{kind: bareDocker}, atMost(1, "no more"), 0},
 	{"cycle", "the delegate's cost of a jail's whole spec", side{kind: bareJail}, side{kind: bare}, nil, 0},
 	{"cycle", "agentjail's own cost", side{kind: jailedDocker}, side{kind: bareJail}, &target{ofOwnCPU, 4, "at most 4 ms of processor at create"}, 0},
-	{"exec", "exec into a running container", side{jailedDocker, "runc", ""}, side{bareDocker, "runc", ""}, atMost(1.10, "at most 1.10"), 2.5},
-	{"exec", "exec into a running container", side{jailedDocker, "crun", ""}, side{bareDocker, "crun", ""}, atMost(1.10, "at most 1.10"), 6},
+	{"exec", "exec into a running container", side{jailedDocker, "runc", ""}, side{bareDocker, "runc", ""}, atMost(1.10, "at most 1.10"), 2.2},
+	{"exec", "exec into a running container", side{jailedDocker, "crun", ""}, side{bareDocker, "crun", ""}, atMost(1.10, "at most 1.10"), 5},
 	{"cycle", "create to delete, against gVisor", side{kind: jailedDocker}, side{alone, "gVisor", ""}, nil, 0},
 	{"layers", "create to delete", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
-	{"docker", "docker run", side{kind: wholeDockerJailed}, side{kind: wholeDocker}, atMost(1.03, "at most 1.03"), 2},
+	{"docker", "docker run", side{kind: wholeDockerJailed}, side{kind: wholeDocker}, atMost(1.03, "at most 1.03"), 1.6},
 	{"ctr", "ctr run", side{kind: wholeCtrJailed}, side{kind: wholeCtr}, nil, 0},
 	{"parallel", "starts per second", side{kind: jailedDocker}, side{kind: bareDocker}, nil, 0},
 	{"crowd", "500th start against the 1st", side{jailedDocker, "", lastStarts}, side{jailedDocker, "", firstStarts}, atMost(1.2, "at most 1.20"), 0},
@@ -77,9 +79,10 @@ type comparison struct {
 	Unit       string   `json:"unit"`
 	Ratio      Interval `json:"ratio"`
 	Difference Interval `json:"difference"`
-	CPU        float64  `json:"cpuMs,omitempty"` // difference of the medians
-	Of         quantity `json:"of,omitempty"`    // what the target bounds
-	Value      float64  `json:"value,omitempty"` // of that quantity
+	CPU        float64  `json:"cpuMs,omitempty"`    // difference of the medians
+	CPURatio   float64  `json:"cpuRatio,omitempty"` // of the medians
+	Of         quantity `json:"of,omitempty"`       // what the target bounds
+	Value      float64  `json:"value,omitempty"`    // of that quantity
 	Most       float64  `json:"most,omitempty"`
 	Target     string   `json:"target,omitempty"`
 	Met        *bool    `json:"met,omitempty"`
@@ -145,7 +148,7 @@ func (p pair) of(a, b *measured) comparison {
 		c.Variant = a.Variant
 	}
 	if a.CPU != 0 && b.CPU != 0 {
-		c.CPU = a.CPU - b.CPU
+		c.CPU, c.CPURatio = a.CPU-b.CPU, a.CPU/b.CPU
 	}
 	if t := p.target; t != nil {
 		c.Of, c.Most, c.Target = t.of, t.most, t.text
