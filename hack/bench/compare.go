@@ -49,8 +49,8 @@ var pairs = slices.Concat(startPairs, steadyPairs, memoryPairs)
 
 // startPairs are about starts: what agentjail costs beyond its delegate.
 var startPairs = []pair{
-	{"cycle", "create to delete", side{jailedDocker, "runc", ""}, side{bareDocker, "runc", ""}, atMost(1.10, "at most 1.10"), 2.5},
-	{"cycle", "create to delete", side{jailedDocker, "crun", ""}, side{bareDocker, "crun", ""}, atMost(1.10, "at most 1.10"), 3.5},
+	{"cycle", "create to delete", side{jailedDocker, "runc", ""}, side{bareDocker, "runc", ""}, atMost(1.10, "at most 1.10"), 2.2},
+	{"cycle", "create to delete", side{jailedDocker, "crun", ""}, side{bareDocker, "crun", ""}, atMost(1.10, "at most 1.10"), 3},
 	{"cycle", "create to delete over crun, against runc", side{jailedDocker, "crun", ""}, side{bareDocker, "runc", ""}, atMost(0.6, "at most 0.60"), 1.6},
 	{"cycle", "create to delete, bundle without a filter", side{kind: jailed}, side{kind: bare}, nil, 0},
 	{"cycle", "the delegate's cost of Docker's filter", side{kind: bareDocker}, side{kind: bare}, nil, 0},

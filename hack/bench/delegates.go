@@ -30,7 +30,7 @@ func (b *bench) findDelegates() error {
 			p, err = filepath.EvalSymlinks(p)
 		}
 		if err != nil {
-			b.res.leftOut(fmt.Sprintf("%s: %v", name, err))
+			b.res.leftOut(name, err)
 			return
 		}
 		paths = append(paths, p)
@@ -39,7 +39,7 @@ func (b *bench) findDelegates() error {
 	if p, err := engine.Tool("runc"); err == nil {
 		paths = append(paths, p)
 	} else {
-		b.res.leftOut(fmt.Sprintf("the newest runc, which cannot be built here: %v", err))
+		b.res.leftOut("the newest runc", err)
 	}
 	installed("crun")
 	bin, err := engine.BinDir()
@@ -90,7 +90,7 @@ func (b *bench) dropBroken() error {
 				return err
 			}
 			if _, err := s.lifecycle(); err != nil {
-				b.res.leftOut(err.Error())
+				b.res.leftOut(d.name, err)
 				continue
 			}
 			works = append(works, d)

@@ -57,7 +57,7 @@ func (b *bench) ctrRuns(ctx context.Context) (err error) {
 	for _, tool := range []string{"", "containerd"} {
 		c, err := startContainerd(tool, shim, b.say)
 		if err != nil {
-			b.res.leftOut(fmt.Sprintf("a containerd: %v", err))
+			b.res.leftOut("a containerd", err)
 			continue
 		}
 		daemons = append(daemons, c)
@@ -80,7 +80,7 @@ func (b *bench) ctrRuns(ctx context.Context) (err error) {
 				}
 				if _, err := s.lifecycle(); err != nil {
 					// Old releases of crun do not know the version of the specification that new ones of ctr write.
-					b.res.leftOut(fmt.Sprintf("%s, %s: %v", s.name, s.variant, err))
+					b.res.leftOut(s.name+", "+s.variant, err)
 					continue
 				}
 				subjects = append(subjects, s)

@@ -16,7 +16,7 @@ var imageLayers = []int{1, 10, 60}
 func (b *bench) layers(ctx context.Context) error {
 	cold := dropCaches()
 	if cold != nil {
-		b.res.leftOut(fmt.Sprintf("cold starts: %v", cold))
+		b.res.leftOut("cold starts", cold)
 	}
 	return reaping(func() error {
 		var warm, all []*subject

@@ -36,7 +36,7 @@ func (b *bench) peers() []*subject {
 			_, err = s.lifecycle()
 		}
 		if err != nil {
-			b.res.leftOut(fmt.Sprintf("%s: %v", p.name, err))
+			b.res.leftOut(p.name, err)
 			continue
 		}
 		out = append(out, s)

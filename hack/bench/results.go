@@ -103,11 +103,10 @@ func (r *results) add(measure string, s *subject, samples []sample) error {
 	return nil
 }
 
-// leftOut remembers what could not be measured, in one line: the last has the cause.
-func (r *results) leftOut(what string) {
-	if first, rest, found := strings.Cut(strings.TrimSpace(what), "\n"); found {
-		what = first + ": ... " + rest[strings.LastIndexByte(rest, '\n')+1:]
-	}
+// leftOut remembers what could not be measured, and why: the last line of an error has the cause.
+func (r *results) leftOut(what string, err error) {
+	why := strings.TrimSpace(err.Error())
+	what += ": " + why[strings.LastIndexByte(why, '\n')+1:]
 	if !slices.Contains(r.LeftOut, what) {
 		r.LeftOut = append(r.LeftOut, what)
 	}

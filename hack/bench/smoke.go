@@ -44,7 +44,10 @@ func (r *results) tooSlow() (bad []string, err error) {
 			continue
 		}
 		looked++
-		text := fmt.Sprintf("%s, %s: %.2f [%.2f, %.2f], processor %.2f, bound %.2f", c.Delegate, c.name(), c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.CPURatio, c.Gross)
+		text := fmt.Sprintf("%s, %s: %.2f [%.2f, %.2f], bound %.2f", c.Delegate, c.name(), c.Ratio.Value, c.Ratio.Low, c.Ratio.High, c.Gross)
+		if c.CPURatio != 0 {
+			text += fmt.Sprintf("; processor time: %.2f", c.CPURatio)
+		}
 		if c.Ratio.Low > c.Gross || c.CPURatio > c.Gross {
 			bad = append(bad, text)
 			continue

@@ -79,7 +79,7 @@ awk '{ printf "%%.1f\t%s\n%%.1f\t%s, processor time\n", $1 * 1000, ($2 + $3) * 1
 func (b *bench) work(ctx context.Context) error {
 	root, err := unpackWork(b.dir)
 	if err != nil {
-		b.res.leftOut(fmt.Sprintf("real work: %v", err))
+		b.res.leftOut("real work", err)
 		return nil
 	}
 	// Over one delegate: none has a part in what a container does once it runs, but for the shape of its filter.
