@@ -179,7 +179,7 @@ func (b *bench) shims(ctx context.Context) (err error) {
 	for _, tool := range []string{"", "containerd"} {
 		c, err := startContainerd(tool, shim, b.say)
 		if err != nil {
-			b.res.leftOut(fmt.Sprintf("a containerd: %v", err))
+			b.res.leftOut("a containerd", err)
 			continue
 		}
 		if err := errors.Join(b.shimsOf(ctx, c), c.Close()); err != nil {
