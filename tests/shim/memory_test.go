@@ -40,8 +40,10 @@ func memoryOf(t *testing.T, pid int) (m memory) {
 	return m
 }
 
-// A shim takes no more memory than the one of containerd's own runtime, of the same release. The distribution's daemon has
-// an older one.
+// A shim takes no more memory than the one of containerd's own runtime: in all at most two thirds of it, since it gives its
+// program's pages back, and of its own, beyond what it can share, little more than that of the release whose packages it is
+// made of. (The distribution's older daemon has a smaller one, by an older Go.) What both have of their own varies by a
+// tenth between runs.
 func TestMemory(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		var stock memory
@@ -53,7 +55,10 @@ func TestMemory(t *testing.T) {
 			m := memoryOf(t, pid)
 			if runtime == engine.ShimRuntime {
 				// It gives back what it took once it has had nothing to do for a while.
-				c.Eventually("less memory than "+fmt.Sprint(stock), func() bool { m = memoryOf(t, pid); return m.rss <= stock.rss })
+				c.Eventually("less memory than "+fmt.Sprintf("%+v", stock), func() bool {
+					m = memoryOf(t, pid)
+					return 3*m.rss <= 2*stock.rss && (strings.HasPrefix(c.Version(), "1.") || 4*m.anon <= 5*stock.anon)
+				})
 			}
 			stock = m
 			t.Logf("containerd %s, %s: %+v KiB", c.Version(), runtime, m)
