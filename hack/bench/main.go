@@ -23,6 +23,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 40, "how often each subject is measured")
 	flag.IntVar(&o.dockerRounds, "docker-rounds", 0, "the same for whole docker runs (default: half of -rounds)")
+	flag.IntVar(&o.crowdSize, "crowd", 500, "how many containers are started beside each other, at least 20")
 	flag.StringVar(&o.json, "json", "", "write everything that was measured to `FILE`")
 	var names []string
 	for _, m := range measures {
@@ -37,6 +38,7 @@ func main() {
 	if o.brief {
 		o.rounds, o.only = smokeRounds, smokeMeasures
 	}
+	o.crowdSize = max(o.crowdSize, 2*edge)
 	if o.dockerRounds == 0 {
 		o.dockerRounds = max(o.rounds/2, 3)
 	}
@@ -45,6 +47,7 @@ func main() {
 
 type options struct {
 	rounds, dockerRounds  int
+	crowdSize             int
 	json, only, delegates string
 	docs, from            string
 	brief                 bool

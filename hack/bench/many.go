@@ -18,8 +18,11 @@ import (
 const (
 	// parallelRounds is how often each number of starts at once is measured, parallelStarts how many starts that is.
 	parallelRounds, parallelStarts = 5, 16
-	// population is how many containers are alive at last, and edge how many of the first and the last are counted.
-	population, edge = 500, 10
+	// edge is how many of the first and the last starts of a crowd are counted.
+	edge = 10
+
+	firstStarts = "first 10"
+	lastStarts  = "last 10"
 )
 
 // own is the change that makes a bundle one of several that run at a time: in a control group of its own, without what
@@ -101,11 +104,15 @@ func atOnce(ctx context.Context, workers []*subject, n int) error {
 
 // crowd measures how the start of a container depends on how many there are already.
 func (b *bench) crowd(ctx context.Context) error {
-	d := b.newest()[0]
+	return reaping(func() error { return b.crowdOf(ctx, b.newest()[0]) })
+}
+
+// crowdOf is crowd over one delegate.
+func (b *bench) crowdOf(ctx context.Context, d delegate) error {
 	for _, k := range []kind{bareDocker, jailedDocker} {
-		b.say("crowd: %d containers, %s, %s", population, d.name, k)
+		b.say("crowd: %d containers, %s, %s", b.crowdSize, d.name, k)
 		var starts []float64
-		stop, err := b.idle(ctx, d, k, population, func(s sample) { starts = append(starts, ms(s.wall)) })
+		stop, err := b.idle(ctx, d, k, b.crowdSize, func(s sample) { starts = append(starts, ms(s.wall)) })
 		if serr := stop(); err == nil {
 			err = serr
 		}
@@ -115,21 +122,17 @@ func (b *bench) crowd(ctx context.Context) error {
 		m := measured{Measure: "crowd", Delegate: d.name, Kind: k, Unit: "ms"}
 		m.Variant, m.Samples = firstStarts, starts[:edge]
 		b.res.addValues(m)
-		m.Variant, m.Samples = lastStarts, starts[population-edge:]
+		m.Variant, m.Samples = lastStarts, starts[len(starts)-edge:]
 		b.res.addValues(m)
 	}
 	return nil
 }
 
-var (
-	firstStarts = fmt.Sprintf("1st to %dth", edge)
-	lastStarts  = fmt.Sprintf("%dst to %dth", population-edge+1, population)
-)
-
 // idle starts n containers that only sleep, one after the other, and hands what each start took to each. stop, which is
-// never nil, removes them.
+// never nil, removes them. The caller is reaping.
 func (b *bench) idle(ctx context.Context, d delegate, k kind, n int, each func(sample)) (stop func() error, err error) {
 	var made []*subject
+	pids := map[*subject]int{}
 	stop = func() error {
 		queue := make(chan *subject, len(made))
 		for _, s := range made {
@@ -142,6 +145,10 @@ func (b *bench) idle(ctx context.Context, d delegate, k kind, n int, each func(s
 			wg.Go(func() {
 				for s := range queue {
 					err := s.call(&sample{}, "delete", "--force", s.id)
+					if pid := pids[s]; err == nil && pid != 0 {
+						var ws unix.WaitStatus
+						err = wait(pid, &ws, nil)
+					}
 					errs <- errors.Join(err, unix.Unmount(filepath.Join(s.bundle, "merged"), unix.MNT_DETACH), os.RemoveAll(s.bundle))
 				}
 			})
@@ -166,7 +173,7 @@ func (b *bench) idle(ctx context.Context, d delegate, k kind, n int, each func(s
 		s.global, s.trace = s.global[:2:2], "" // a trace of so many is of no use
 		made = append(made, s)
 		var took sample
-		if _, err := s.create(&took); err != nil {
+		if pids[s], err = s.create(&took); err != nil {
 			return stop, err
 		}
 		if err := s.call(&took, "start", s.id); err != nil {
