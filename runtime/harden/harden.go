@@ -42,9 +42,9 @@ type Facts struct {
 	// for a newer specification.
 	Unknown           []string
 	DelegateKnowsMore bool
-	// Filter makes a system call filter and its notes of an incoming section, or
-	// of none, as seccomp.OCI and seccomp.Intersect do, which do it where this is
-	// nil.
+	// Filter makes the system call filter that the delegate is to load, and its
+	// notes, of an incoming section or of none. It allows at least what
+	// seccomp.OCI and seccomp.Intersect would, which do it where this is nil.
 	Filter func(seccomp.Options, *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error)
 }
 

@@ -200,7 +200,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		if filter, err = (kept.Store{Dir: filepath.Join(w.Store.Root, "filters")}).Get(o, in); err != nil {
 			return nil, nil, err
 		}
-		return filter.Section, filter.Notes, nil
+		return filter.Delegates, filter.Notes, nil
 	}
 	p.res, p.rep, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
 	w.tell(p.rep)

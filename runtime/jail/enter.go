@@ -20,7 +20,6 @@ import (
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
-	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/kept"
 )
@@ -76,16 +75,15 @@ const filterFile = "filter.bpf"
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
 
-// secondFilter makes the filter that the last step loads: what the jail's filter
+// secondFilter keeps the filter that the last step loads: what the jail's filter
 // says, exactly. The delegate's lets pass what the step itself needs, too.
 func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error) {
 	if without.Ring(0) {
 		return nil, nil
 	}
-	if made == nil || made.Section != l.Seccomp {
+	if made == nil || made.Delegates != l.Seccomp {
 		return nil, errors.New("the second filter is not that of the spec")
 	}
-	l.Seccomp, _ = seccomp.WithEntry(l.Seccomp)
 	return made.Program, bundle.WriteNew(filepath.Join(dir, filterFile), made.Program, 0o600)
 }
 

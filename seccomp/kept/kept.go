@@ -25,11 +25,13 @@ import (
 
 // A Filter is what a jail runs under.
 type Filter struct {
-	// Section allows what both our profile and the incoming section allow; Notes
-	// say where the incoming one changed it (seccomp.Intersect).
-	Section *specs.LinuxSeccomp
-	Notes   []string
-	// Program is Section compiled by package exact, as bpf.Encode writes it.
+	// Delegates is for the delegate: what both our profile and the incoming section
+	// allow, with what the last step needs (seccomp.WithEntry). Notes say where the
+	// incoming section changed it (seccomp.Intersect).
+	Delegates *specs.LinuxSeccomp
+	Notes     []string
+	// Program is for the last step: what both allow and no more, compiled by package
+	// exact, as bpf.Encode writes it.
 	Program []byte
 }
 
@@ -39,13 +41,13 @@ func Make(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := new(Filter)
-	f.Section, f.Notes = seccomp.Intersect(ours, incoming)
-	program, err := exact.Compile(f.Section)
+	section, notes := seccomp.Intersect(ours, incoming)
+	program, err := exact.Compile(section)
 	if err != nil {
 		return nil, fmt.Errorf("compiling the second filter: %w", err)
 	}
-	f.Program = bpf.Encode(program)
+	f := &Filter{Notes: notes, Program: bpf.Encode(program)}
+	f.Delegates, _ = seccomp.WithEntry(section)
 	return f, nil
 }
 
@@ -180,7 +182,7 @@ type head struct {
 }
 
 func encode(f *Filter) ([]byte, error) {
-	text, err := json.Marshal(head{f.Section, f.Notes, len(f.Program)})
+	text, err := json.Marshal(head{f.Delegates, f.Notes, len(f.Program)})
 	if err != nil {
 		return nil, err
 	}

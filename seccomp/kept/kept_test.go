@@ -9,6 +9,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/exact"
 )
 
 var options = seccomp.Options{Profile: "default", Arch: "amd64"}
@@ -45,6 +47,16 @@ func TestGet(t *testing.T) {
 		want, err := Make(options, in)
 		if err != nil {
 			t.Fatal(err)
+		}
+		ours, err := seccomp.OCI(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both, notes := seccomp.Intersect(ours, in)
+		wide, _ := seccomp.WithEntry(both)
+		second, err := exact.Compile(both)
+		if err != nil || !reflect.DeepEqual(want, &Filter{wide, notes, bpf.Encode(second)}) {
+			t.Errorf("section %s: not the meeting of both (%v)", what, err)
 		}
 		for _, from := range []string{"made", "kept"} {
 			got, err := s.Get(options, in)
