@@ -2,12 +2,14 @@ package fork
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -83,9 +85,51 @@ func itoa(n int64) string {
 }
 
 func TestStartNamesTheStep(t *testing.T) {
-	_, err := (&Cmd{Path: "/nonexistent/x", Args: []string{"x"}}).Start()
-	if err == nil || !strings.Contains(err.Error(), "exec") {
-		t.Fatal(err)
+	c := &Cmd{Path: "/nonexistent/x", Args: []string{"x"}}
+	if _, err := c.Start(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), c.Path) {
+		t.Error(err)
+	}
+	needRoot(t)
+	c.NewTime = "boottime 0 0\n"
+	if _, err := c.Start(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "exec") {
+		t.Error(err)
+	}
+}
+
+// Children that share our memory for a moment must leave it as it is, whatever
+// the rest of the program does meanwhile, and be gone.
+func TestManyUserNS(t *testing.T) {
+	needRoot(t)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // allocates, and is preempted by signals
+		for keep := [][]byte{}; ; {
+			select {
+			case <-stop:
+				return
+			default:
+				keep = append(keep[max(0, len(keep)-100):], make([]byte, 4096))
+			}
+		}
+	}()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range 50 {
+				f, err := UserNS("0 1000 1\n", "0 1000 1\n")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				f.Close()
+			}
+		}()
+	}
+	wg.Wait()
+	if _, err := syscall.Wait4(-1, nil, unix.WALL|syscall.WNOHANG, nil); err != syscall.ECHILD {
+		t.Errorf("children are left: %v", err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,25 +14,23 @@ import (
 // process that made it is gone on return. The caller has CAP_SETUID and
 // CAP_SETGID over the mapped ids.
 func UserNS(uidMap, gidMap string) (*os.File, error) {
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("making a user namespace: %w", err)
-	}
 	syscall.ForkLock.Lock()
-	pid, errno := forkPause(uintptr(pipe[0]), uintptr(pipe[1]))
+	beforeFork()
+	pid, errno := cloneAndExit()
+	afterFork()
 	syscall.ForkLock.Unlock()
-	unix.Close(pipe[0])
-	defer func() {
-		unix.Close(pipe[1]) // lets the child go
-		if pid > 0 {
-			var ws syscall.WaitStatus
-			_ = wait4(pid, &ws)
-		}
-	}()
 	if errno != 0 {
-		pid = 0
 		return nil, fmt.Errorf("making a user namespace: %w (is user.max_user_namespaces 0?)", errno)
 	}
+	// Without a signal at its end it is only waited for by name, also where
+	// something else in this process waits for all children (wait(2), __WALL).
+	defer func() {
+		for {
+			if _, err := syscall.Wait4(pid, nil, unix.WALL, nil); err != syscall.EINTR {
+				return
+			}
+		}
+	}()
 	dir := "/proc/" + strconv.Itoa(pid)
 	for _, m := range [][2]string{{"/uid_map", uidMap}, {"/gid_map", gidMap}} {
 		if err := writeOnce(dir+m[0], m[1]); err != nil {
@@ -58,24 +55,19 @@ func writeOnce(path, text string) error {
 	return err
 }
 
-// forkPause makes a child in a new user namespace that waits for the end of the
-// pipe and exits.
-//
-//go:noinline
-//go:norace
-//go:nocheckptr
-func forkPause(r, w uintptr) (int, syscall.Errno) {
-	beforeFork()
-	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD)|unix.CLONE_NEWUSER, 0, 0, 0, 0, 0)
-	if errno != 0 || pid != 0 {
-		afterFork()
-		return int(pid), errno
+// cloneAndExit makes a child in a new user namespace that shares our memory and has
+// ended on return (clone(2), CLONE_VFORK). What has ended and is not waited for
+// still is a member of its namespaces. The child runs on our stack, and touches
+// none of it.
+func cloneAndExit() (pid int, errno syscall.Errno) {
+	r := rawCloneAndExit(unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_NEWUSER)
+	if r < 0 {
+		return 0, syscall.Errno(-r)
 	}
-	afterForkInChild()
-	var b [1]byte
-	syscall.RawSyscall(syscall.SYS_CLOSE, w, 0, 0)
-	syscall.RawSyscall(syscall.SYS_READ, r, uintptr(unsafe.Pointer(&b[0])), 1)
-	for {
-		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
-	}
+	return int(r), 0
 }
+
+// rawCloneAndExit is clone(2) with these flags, followed by exit(2) in the child.
+//
+//go:noescape
+func rawCloneAndExit(flags uintptr) (r int64)
