@@ -10,9 +10,11 @@
 package fork
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -41,7 +43,8 @@ type Cmd struct {
 	// JoinTime is the time namespace to run in, or nil.
 	JoinTime *os.File
 	// NewTime, if not empty, makes a new time namespace with these lines for
-	// /proc/self/timens_offsets and runs in it.
+	// /proc/self/timens_offsets and runs in it. The calling thread's later children
+	// may be in it, too: its goroutine stays locked to it.
 	NewTime string
 	// Stdio take the place of our standard files, where not nil.
 	Stdio [3]*os.File
@@ -85,6 +88,9 @@ var Reaper func() (wait func(pid int) (int, error), stop func())
 func (c *Cmd) Start() (*Process, error) {
 	if c.JoinTime == nil && c.NewTime == "" {
 		return c.startShared()
+	}
+	if c.JoinTime == nil && execMovesTime() {
+		return c.startInTime()
 	}
 	path, err := syscall.BytePtrFromString(c.Path)
 	if err != nil {
@@ -196,6 +202,47 @@ func (c *Cmd) startShared() (*Process, error) {
 	}
 	return p, nil
 }
+
+// startInTime makes the time namespace for the children of the calling thread, and
+// leaves it to exec to move the child there.
+func (c *Cmd) startInTime() (*Process, error) {
+	if err := unix.Unshare(unix.CLONE_NEWTIME); err != nil {
+		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[stepUnshare], err)
+	}
+	own := fmt.Sprintf("/proc/%d/", unix.Gettid())
+	if err := writeOnce(own+"timens_offsets", c.NewTime); err != nil {
+		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[stepOffsets], err)
+	}
+	p, err := c.startShared()
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s)", err, steps[stepExec])
+	}
+	// It has come to its exec, or it would not have been started.
+	var want, got unix.Stat_t
+	err = errors.Join(unix.Stat(own+"ns/time_for_children", &want), unix.Stat(fmt.Sprintf("/proc/%d/ns/time", p.Pid), &got))
+	if err == nil && (want.Dev != got.Dev || want.Ino != got.Ino) {
+		err = errors.New("it stayed in ours")
+	}
+	if err != nil {
+		_ = unix.Kill(p.Pid, unix.SIGKILL)
+		_, _ = p.Wait()
+		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[stepJoin], err)
+	}
+	return p, nil
+}
+
+// execMovesTime says whether exec puts a process whose memory was its parent's into
+// the time namespace for children (Linux 6.2, fs/exec.c exec_task_namespaces).
+// Before, the fork itself does, and only for a copy.
+var execMovesTime = sync.OnceValue(func() bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
+	return err == nil && (major > 6 || major == 6 && minor >= 2)
+})
 
 // firstFile is the first descriptor after the standard ones.
 const firstFile = 3

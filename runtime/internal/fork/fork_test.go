@@ -50,8 +50,21 @@ func TestNewTimeStartsNearZero(t *testing.T) {
 	if _, err := os.Stat("/proc/self/ns/time"); err != nil {
 		t.Skip("this kernel has no time namespaces")
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	t.Run("by exec", func(t *testing.T) {
+		if !execMovesTime() {
+			t.Skip("before Linux 6.2 exec does not change time namespaces")
+		}
+		newTime(t)
+	})
+	t.Run("by fork", func(t *testing.T) {
+		defer func(f func() bool) { execMovesTime = f }(execMovesTime)
+		execMovesTime = func() bool { return false }
+		newTime(t)
+	})
+}
+
+func newTime(t *testing.T) {
+	runtime.LockOSThread() // and never unlock: see Cmd.NewTime
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		t.Fatal(err)
