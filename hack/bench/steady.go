@@ -224,8 +224,8 @@ func unpackWork(dir string) (*rootfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rootfs{dir: dir, lowers: []string{"work"}}
-	lower := filepath.Join(dir, "work")
+	r := &rootfs{dir: dir, lowers: []string{"toolchains"}}
+	lower := filepath.Join(dir, "toolchains")
 	if err := os.Mkdir(lower, 0o755); err != nil {
 		return nil, err
 	}
