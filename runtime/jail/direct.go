@@ -27,7 +27,7 @@ func direct(s *specs.Spec) bool {
 	if s.Linux.IntelRdt != nil {
 		return false
 	}
-	//lint:ignore SA1019 prestart is what Docker uses, and over before start
+	// Prestart is what Docker uses, and over before start.
 	if h := s.Hooks; h != nil && len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
 		return false
 	}
