@@ -183,7 +183,7 @@ func (w *Way) Exec(o ExecOptions) error {
 		return fmt.Errorf("encoding the process: %w", err)
 	}
 	file := filepath.Join(w.Store.Dir(j.Key), bundle.Unique("exec-")+".json")
-	if err := bundle.WriteFile(file, data, 0o600); err != nil {
+	if err := bundle.WriteNew(file, data, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(file)

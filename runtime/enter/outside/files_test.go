@@ -114,3 +114,37 @@ func BenchmarkPrepare(b *testing.B) {
 		f.Close()
 	}
 }
+
+func TestRuns(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir, other := t.TempDir(), t.TempDir()
+	for _, c := range []struct {
+		in, name string
+		want     bool
+	}{{dir, prefix + "a", true}, {dir, "b", false}, {other, prefix + "a", false}} {
+		data, err := os.ReadFile(sleep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(c.in, c.name)
+		if err := os.WriteFile(path, data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(path, "100000")
+		cmd.Args[0] = "sleep" // where sleep is one of several in a program
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if got := Runs(cmd.Process.Pid, dir); got != c.want {
+			t.Errorf("%s: %v", path, got)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if Runs(cmd.Process.Pid, dir) {
+			t.Errorf("%s: has ended", path)
+		}
+	}
+}

@@ -141,15 +141,12 @@ func keep(path, label string, src *os.File) error {
 // Runs says whether a process is still the step, whose copies are in dir, and
 // has not become its program yet.
 func Runs(pid int, dir string) bool {
-	var exe, c unix.Stat_t
-	if unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &exe) != nil {
+	exe := fmt.Sprintf("/proc/%d/exe", pid)
+	// A name tells which copy it would be: there is one of each build ever used.
+	path, err := os.Readlink(exe)
+	if err != nil || filepath.Dir(path) != dir || !strings.HasPrefix(filepath.Base(path), prefix) {
 		return false
 	}
-	copies, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))
-	for _, path := range copies {
-		if unix.Lstat(path, &c) == nil && c.Dev == exe.Dev && c.Ino == exe.Ino {
-			return true
-		}
-	}
-	return false
+	var runs, copied unix.Stat_t
+	return unix.Stat(exe, &runs) == nil && unix.Lstat(path, &copied) == nil && runs.Dev == copied.Dev && runs.Ino == copied.Ino
 }
