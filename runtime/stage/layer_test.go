@@ -1,0 +1,28 @@
+package stage
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestLargePages: the layer takes pages as large as what is written, where the kernel has any.
+func TestLargePages(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage/shmem_enabled"); errors.Is(err, os.ErrNotExist) {
+			t.Skip("this kernel has no huge pages for tmpfs")
+		}
+		r := request(t, t.TempDir())
+		s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir)}
+		must(t, isolate())
+		must(t, s.makeLayer())
+		for line := range strings.Lines(threadMounts(t)) {
+			if f := strings.Fields(line); f[4] == s.layer && strings.Contains(f[len(f)-1], ",huge=within_size") {
+				return
+			}
+		}
+		t.Errorf("the layer is not mounted so:\n%s", threadMounts(t))
+	})
+}
