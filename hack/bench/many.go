@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,12 +97,29 @@ func atOnce(ctx context.Context, workers []*subject, n int) error {
 				if errs[i] != nil || ctx.Err() != nil {
 					continue
 				}
-				_, errs[i] = s.lifecycle()
+				if errs[i] = s.rename(); errs[i] == nil {
+					_, errs[i] = s.lifecycle()
+				}
 			}
 		})
 	}
 	wg.Wait()
 	return errors.Join(append(errs, ctx.Err())...)
+}
+
+// rename gives the subject, and its control group, an id that no container had: as engines do.
+func (s *subject) rename() error {
+	config := filepath.Join(s.bundle, "config.json")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	base, n, _ := strings.Cut(s.id, ".")
+	i, _ := strconv.Atoi(n)
+	id := fmt.Sprint(base, ".", i+1)
+	text = bytes.ReplaceAll(text, []byte("/"+s.id+`"`), []byte("/"+id+`"`))
+	s.id = id
+	return os.WriteFile(config, text, 0o600)
 }
 
 // crowd measures how the start of a container depends on how many there are already.
