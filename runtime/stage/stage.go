@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/fork"
 	"agentjail.dev/runtime/source"
@@ -178,11 +179,15 @@ func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) 
 // makeLayer mounts the tmpfs that all of the jail's own files are in.
 func (s *stager) makeLayer() error {
 	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
-	// Large writes take large pages, of no more than what is written (Linux 6.14; before that, whole huge pages within a
-	// file's size): a tenth of the time. A kernel without them does not know the option.
-	err := unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts+",huge=within_size")
-	if err == unix.EINVAL {
-		err = unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
+	mount := func(opts string) error {
+		return unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
+	}
+	err := error(unix.EINVAL)
+	if largePages(host.KernelRelease()) {
+		err = mount(opts + ",huge=within_size") // a tenth of the time for large writes
+	}
+	if err == unix.EINVAL { // a kernel without such pages does not know the option
+		err = mount(opts)
 	}
 	if err != nil {
 		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
@@ -193,6 +198,14 @@ func (s *stager) makeLayer() error {
 		}
 	}
 	return nil
+}
+
+// largePages says whether tmpfs takes pages of no more than what is written (Linux 6.14). Before that it takes whole huge
+// pages within a file's size, and a byte in each hole of a sparse file would fill the layer.
+func largePages(release string) bool {
+	var major, minor int
+	n, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return err == nil && n == 2 && (major > 6 || major == 6 && minor >= 14)
 }
 
 // cloneBinds clones each bind source with its owners mapped.
