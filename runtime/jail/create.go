@@ -392,9 +392,8 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 	if err != nil {
 		return fmt.Errorf("the jail's first process: %w", err)
 	}
-	j.InitPid, j.InitStart = pid, start
-	if err := w.Store.Save(j); err != nil {
-		return err
+	if err := w.Store.First(&j.Brief, pid, start); err != nil {
+		return fmt.Errorf("recording the jail's first process: %w", err)
 	}
 	// Read once: a jail has a hundred mounts. What follows only adds views.
 	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))

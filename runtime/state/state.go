@@ -5,6 +5,8 @@
 // Layout below Root:
 //
 //	jails/KEY/state.json   the record; KEY names the delegate's root and the id
+//	jails/KEY/first        its first process, once there is one
+//	jails/KEY/started      empty: that process was let go
 //	jails/KEY/report.json  what hardening changed
 //	jails/KEY/bundle/      the hardened bundle
 //	jails/KEY/root         empty; the jail's root is mounted here, but only in
@@ -262,7 +264,7 @@ func (s Store) Load(key string) (*Jail, error) {
 	if err := s.read(key, j); err != nil {
 		return nil, err
 	}
-	j.Started = s.started(key)
+	s.since(&j.Brief, key)
 	return j, nil
 }
 
@@ -272,7 +274,7 @@ func (s Store) Brief(key string) (*Brief, error) {
 	if err := s.read(key, j); err != nil {
 		return nil, err
 	}
-	j.Started = s.started(key)
+	s.since(j, key)
 	return j, nil
 }
 
@@ -291,9 +293,38 @@ func (s Store) read(key string, into any) error {
 	return nil
 }
 
-// startedFile is there once the jail's process was let go. A file of its own
-// spares start the writing of the whole record.
-const startedFile = "started"
+// What happens to every jail after its record was written is kept in files of
+// their own: the whole record need not be written again.
+const (
+	// firstFile is the first process: its id, a blank, and its start time.
+	firstFile = "first"
+	// startedFile is there once that process was let go.
+	startedFile = "started"
+)
+
+// First records the jail's first process.
+func (s Store) First(j *Brief, pid int, start uint64) error {
+	j.InitPid, j.InitStart = pid, start
+	return bundle.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d", pid, start), 0o600)
+}
+
+// since adds what happened since the record was written.
+func (s Store) since(j *Brief, key string) {
+	j.Started = s.started(key)
+	if j.InitPid != 0 {
+		return
+	}
+	data, err := bundle.ReadFile(filepath.Join(s.Dir(key), firstFile), 64)
+	if err != nil {
+		return
+	}
+	pid, start, _ := strings.Cut(string(data), " ")
+	p, perr := strconv.Atoi(pid)
+	t, terr := strconv.ParseUint(start, 10, 64)
+	if perr == nil && terr == nil && p > 1 {
+		j.InitPid, j.InitStart = p, t
+	}
+}
 
 // Start records that the jail's process is let go.
 func (s Store) Start(j *Brief) error {

@@ -44,7 +44,7 @@ func TestRecordSurvives(t *testing.T) {
 	if !reflect.DeepEqual(got, j) {
 		t.Fatalf("read back\n%+v\nwrote\n%+v", got, j)
 	}
-	if err := s.Start(&j.Brief); err != nil {
+	if err := errors.Join(s.First(&j.Brief, 4711, 12345), s.Start(&j.Brief)); err != nil {
 		t.Fatal(err)
 	}
 	brief, err := s.Brief(j.Key)
