@@ -89,13 +89,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	// delegate, which dies with the thread. It is never given back.
 	runtime.LockOSThread()
 
-	done := w.station("sweep")
-	// A few jails each time, so that crashes are cleaned up after without
-	// anybody asking; whatever fails here is `agentjail gc`'s to tell.
-	_, _ = w.GC(ctx, 2)
-	done()
-
-	done = w.station("delegate")
+	done := w.station("delegate")
 	d, err := w.delegateFor(nil)
 	if err != nil {
 		return err
@@ -272,9 +266,6 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		}
 	}
 	timeNS := dialect(spec, caps, j)
-	if err := w.Store.SaveReport(&j.Brief, p.rep); err != nil {
-		return err
-	}
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
@@ -325,12 +316,18 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err != nil {
 		return err
 	}
+	beside := w.beside(ctx, &j.Brief, p.rep)
 	code, err := spared.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
 	giveBack()
+	besideErr := <-beside
 	if err := exitError(code, err); err != nil {
 		return err
 	}
 	done()
+	if besideErr != nil {
+		w.abandon(d, j)
+		return besideErr
+	}
 	crash.Point("create.delegated")
 	done = w.station("settle")
 	if tty != nil {
@@ -348,6 +345,25 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return w.finishRun(o, j, d, tty)
 	}
 	return nil
+}
+
+// beside does, while the delegate works and this process would wait, what nothing
+// else waits for: it keeps the report, and looks at a few jails, so that crashes
+// are cleaned up after without anybody asking. What fails at that is `agentjail
+// gc`'s to tell. Another thread does it, which is in the host's mount namespace.
+func (w *Way) beside(ctx context.Context, j *state.Brief, rep *report.Report) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		done <- thread.Caught(func() error {
+			defer w.station("beside")()
+			if err := w.Store.SaveReport(j, rep); err != nil {
+				return err
+			}
+			_, _ = w.GC(ctx, 2)
+			return nil
+		})
+	}()
+	return done
 }
 
 // engineSeesRoot says whether the jail's root is to be mounted over the
