@@ -201,5 +201,6 @@ func compare(ctx context.Context, o *options, s suite, version string, paths map
 	return failed, nil
 }
 
-// unitWait bounds what one file of a suite may take.
+// unitWait bounds what one file of a suite may take: in jails a shell that a hook should have kept from starting waits for
+// its input. (bats' own bound on a test is a job of the test's shell, for which tests wait.)
 const unitWait = 15 * time.Minute

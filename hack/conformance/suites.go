@@ -159,8 +159,8 @@ func runcSuite(ctx context.Context, o *options, version string) ([]unit, error) 
 			if err := os.Chmod(tmp, 0o711); err != nil {
 				return err
 			}
-			// Some of the tests need a terminal. A shell that a hook should have kept from starting waits there for ever.
-			return command(ctx, dir, log, []string{"RUNC=" + path, "TMPDIR=" + tmp, "BATS_TEST_TIMEOUT=180"}, "script", "-qefc", "bats -t "+f, "/dev/null")
+			// Some of the tests need a terminal.
+			return command(ctx, dir, log, []string{"RUNC=" + path, "TMPDIR=" + tmp}, "script", "-qefc", "bats -t "+f, "/dev/null")
 		}, func(log string) (results, error) { return readTAPFile(log, name, nil) }})
 	}
 	return units, nil

@@ -11,7 +11,6 @@ import (
 var (
 	tapLine  = regexp.MustCompile(`^(ok|not ok)\b\s*\d*\s*(?:- )?(.*)$`)
 	tapSkip  = regexp.MustCompile(`(?i)\s*# skip\b.*$`)
-	tapTime  = regexp.MustCompile(`\s*# timeout after \d+s$`) // bats' note
 	tapBegin = "\r\n"
 )
 
@@ -28,7 +27,7 @@ func readTAP(in io.Reader, unit string, tidy func(string) string, into results) 
 		if m == nil {
 			continue
 		}
-		v, name := verdict(m[1]), tapTime.ReplaceAllString(m[2], "")
+		v, name := verdict(m[1]), m[2]
 		if tapSkip.MatchString(name) {
 			v, name = skipped, tapSkip.ReplaceAllString(name, "")
 		}
