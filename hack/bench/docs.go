@@ -45,8 +45,8 @@ func (r *results) writeDocs(dir string) error {
 
 // markdown writes the tables for docs/performance.md.
 func (r *results) markdown(w io.Writer) {
-	fmt.Fprintf(w, "Measured on %s: Linux %s, %d processors, control groups %s, %s, %s; %d rounds (%d of whole engine runs).\n",
-		r.Date.Format(time.DateOnly), r.Host.Kernel, r.Host.CPUs, r.Host.Cgroup, r.Host.Engine, r.Host.Go, r.Rounds, r.DockerRounds)
+	fmt.Fprintf(w, "Measured on %s: Linux %s, %d processors, control groups %s, %s, %s; %d rounds (%d of whole engine runs), crowds of %d.\n",
+		r.Date.Format(time.DateOnly), r.Host.Kernel, r.Host.CPUs, r.Host.Cgroup, r.Host.Engine, r.Host.Go, r.Rounds, r.DockerRounds, r.Crowd)
 	fmt.Fprint(w, "\n### Targets\n\n| what | over | target | measured | |\n|---|---|---|---|---|\n")
 	for _, l := range r.lines() {
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", l.what, l.delegate, l.target, l.measured(), l.verdict())

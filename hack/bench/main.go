@@ -84,7 +84,7 @@ func (o options) measure() error {
 		}
 		return o.tell(&res)
 	}
-	b := &bench{options: o, res: &results{Date: time.Now().UTC(), Rounds: o.rounds, DockerRounds: o.dockerRounds}}
+	b := &bench{options: o, res: &results{Date: time.Now().UTC(), Rounds: o.rounds, DockerRounds: o.dockerRounds, Crowd: o.crowdSize}}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())

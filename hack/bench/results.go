@@ -17,6 +17,7 @@ type results struct {
 	Host         host         `json:"host"`
 	Rounds       int          `json:"rounds"`
 	DockerRounds int          `json:"dockerRounds"`
+	Crowd        int          `json:"crowd"` // containers in a crowd
 	Subjects     []*measured  `json:"subjects"`
 	Comparisons  []comparison `json:"comparisons"`
 	Stations     []station    `json:"stations"`
