@@ -157,6 +157,14 @@ func (w *Way) claim(j *state.Jail) error {
 	if !errors.Is(err, state.ErrExists) {
 		return err
 	}
+	unlock, lerr := w.Store.Lock(j.Key)
+	if errors.Is(lerr, state.ErrNotFound) {
+		return w.Store.Create(j) // gone meanwhile
+	}
+	if lerr != nil {
+		return lerr
+	}
+	defer unlock()
 	old, lerr := w.Store.Brief(j.Key)
 	if lerr == nil && !w.complete(old).Dead() {
 		return err

@@ -348,6 +348,16 @@ func (w *Way) ReadResources(path string) (*specs.LinuxResources, error) {
 // Delete removes a container and all that was made for it. With force a missing
 // one is no error, as with runc.
 func (w *Way) Delete(id string, force bool) error {
+	if err := state.CheckID(id); err != nil {
+		return err
+	}
+	unlock, err := w.Store.Lock(state.Key(w.Globals.Root, id))
+	switch {
+	case err == nil:
+		defer unlock()
+	case !errors.Is(err, state.ErrNotFound):
+		return err
+	}
 	j, err := w.find(id)
 	if err != nil {
 		return err

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Dead says that nothing will ever delete this jail: it is of an earlier boot,
@@ -39,7 +41,7 @@ func (j *Brief) DelegateState() string {
 }
 
 // Sweep finds what crashes left and hands each dead jail to reap, which undoes
-// and removes it. It looks at no more than max jails, starting at a random one
+// and removes it, locked. It looks at no more than max jails, starting at a random one
 // (a folder's order is); max < 0 means all.
 func (s Store) Sweep(max int, reap func(*Brief) error) (reaped []string, err error) {
 	keys, err := s.Keys()
@@ -54,31 +56,49 @@ func (s Store) Sweep(max int, reap func(*Brief) error) (reaped []string, err err
 	}
 	var errs []error
 	for _, k := range keys {
-		j, err := s.Brief(k)
-		if errors.Is(err, ErrNotFound) || strings.HasPrefix(k, newPrefix) {
-			if !makerAlive(k) {
-				errs = append(errs, s.Remove(k))
-				reaped = append(reaped, k)
-			}
-			continue
-		}
+		got, err := s.sweepOne(k, reap)
 		if err != nil {
 			errs = append(errs, err)
-			continue
 		}
-		if !j.Dead() {
-			continue
+		if got {
+			reaped = append(reaped, k)
 		}
-		if err := reap(j); err != nil {
-			errs = append(errs, fmt.Errorf("reclaiming %s: %w", j.ID, err))
-			continue
-		}
-		reaped = append(reaped, j.Key)
 	}
 	if max < 0 {
 		errs = append(errs, s.sweepIDs())
 	}
 	return reaped, errors.Join(errs...)
+}
+
+// sweepOne looks at one jail. What somebody else is removing is theirs.
+func (s Store) sweepOne(key string, reap func(*Brief) error) (reaped bool, err error) {
+	if strings.HasPrefix(key, newPrefix) {
+		if makerAlive(key) {
+			return false, nil
+		}
+		return true, s.Remove(key)
+	}
+	unlock, err := s.lock(key, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, errBusy) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	j, err := s.Brief(key)
+	switch {
+	case errors.Is(err, ErrNotFound): // an interrupted Remove
+		return true, s.Remove(key)
+	case err != nil:
+		return false, err
+	case !j.Dead():
+		return false, nil
+	}
+	if err := reap(j); err != nil {
+		return false, fmt.Errorf("reclaiming %s: %w", j.ID, err)
+	}
+	return true, nil
 }
 
 // sweepIDs frees blocks whose users are gone.

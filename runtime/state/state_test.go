@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 )
@@ -183,5 +185,71 @@ func TestReleaseWithoutRecord(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(s.Root, "ids", blocks[0], other.Key)); err != nil {
 		t.Error(err)
+	}
+}
+
+// A sweep leaves alone what somebody is removing: until it looks, there may be
+// another jail of that name.
+func TestSweepLeavesTheLocked(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state folder belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	dead := record("a")
+	dead.BootID = "of another time"
+	if err := s.Create(dead); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := s.Lock(dead.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep := func() []string {
+		t.Helper()
+		reaped, err := s.Sweep(-1, func(j *Brief) error { return s.Remove(j.Key) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reaped
+	}
+	if got := sweep(); len(got) > 0 {
+		t.Errorf("reaped while it was locked: %q", got)
+	}
+	// The same for what an interrupted removal left.
+	if err := os.Remove(filepath.Join(s.Dir(dead.Key), recordFile)); err != nil {
+		t.Fatal(err)
+	}
+	if got := sweep(); len(got) > 0 {
+		t.Errorf("a folder without a record was removed while it was locked: %q", got)
+	}
+	// Whoever waited for the lock meanwhile gets that of the jail that is there.
+	if err := errors.Join(s.Remove(dead.Key), s.Create(record("a"))); err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Lock(dead.Key)
+	if err != nil {
+		t.Fatal("the folder's lock is not the first one's: ", err)
+	}
+	again()
+	unlock()
+	if _, err := s.Lock("nothing"); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	// And nobody removes what a sweep has judged, or makes another in its place.
+	b := record("b")
+	b.BootID = dead.BootID
+	if err := s.Create(b); err != nil {
+		t.Fatal(err)
+	}
+	judged := false
+	_, err = s.Sweep(-1, func(j *Brief) error {
+		judged = judged || j.Key == b.Key
+		if _, err := s.lock(j.Key, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, errBusy) {
+			t.Errorf("%s is not locked while it is reaped: %v", j.Key, err)
+		}
+		return s.Remove(j.Key)
+	})
+	if err != nil || !judged {
+		t.Errorf("judged %v, %v", judged, err)
 	}
 }

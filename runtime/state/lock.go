@@ -1,0 +1,48 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// errBusy says that somebody else has the lock.
+var errBusy = errors.New("it is being removed")
+
+// Lock is for whoever is about to remove a jail, and waits for anybody else who
+// is. A record that was read without it can be of an earlier jail with the same
+// id: then all of its names are another's by now. ErrNotFound when there is no
+// jail. The lock ends with the process, and goes with the jail's folder.
+func (s Store) Lock(key string) (unlock func(), err error) { return s.lock(key, unix.LOCK_EX) }
+
+func (s Store) lock(key string, how int) (unlock func(), err error) {
+	dir := s.Dir(key)
+	for {
+		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT {
+			return nil, ErrNotFound
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+		}
+		for err = unix.Flock(fd, how); err == unix.EINTR; err = unix.Flock(fd, how) {
+		}
+		var locked, there unix.Stat_t
+		if err == nil {
+			err = errors.Join(unix.Fstat(fd, &locked), unix.Lstat(dir, &there))
+		}
+		switch {
+		case err == nil && locked.Dev == there.Dev && locked.Ino == there.Ino:
+			return func() { unix.Close(fd) }, nil
+		case err == unix.EWOULDBLOCK:
+			unix.Close(fd)
+			return nil, errBusy
+		case err != nil && !errors.Is(err, unix.ENOENT):
+			unix.Close(fd)
+			return nil, fmt.Errorf("locking %s: %w", dir, err)
+		}
+		unix.Close(fd) // it was removed meanwhile, and may have been made again
+	}
+}
