@@ -58,7 +58,9 @@ func writeOnce(path, text string) error {
 // cloneAndExit makes a child in a new user namespace that shares our memory and has
 // ended on return (clone(2), CLONE_VFORK). What has ended and is not waited for
 // still is a member of its namespaces. The child runs on our stack, and touches
-// none of it.
+// none of it. Between beforeFork and afterFork no stack may grow.
+//
+//go:nosplit
 func cloneAndExit() (pid int, errno syscall.Errno) {
 	r := rawCloneAndExit(unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_NEWUSER)
 	if r < 0 {
