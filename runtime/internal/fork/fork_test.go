@@ -45,6 +45,42 @@ func TestUserNSKeepsItsMap(t *testing.T) {
 	}
 }
 
+// Root of a user namespace is not root of the machine: a user's own engine.
+func TestUserNSInside(t *testing.T) {
+	needRoot(t)
+	const inside = "AGENTJAIL_TEST_INSIDE"
+	if os.Getenv(inside) != "" {
+		f, err := UserNS("0 0 1\n1 1 1000\n", "0 0 1\n1 1 1000\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		return
+	}
+	// The test's program, where another user can run it.
+	data, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "userns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program := filepath.Join(dir, "test")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, data, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run=^TestUserNSInside$", "-test.v")
+	cmd.Dir, cmd.Env = "/", append(os.Environ(), inside+"=1")
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 2013265920, Size: 65536}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids,
+		Credential: &syscall.Credential{}}
+	if out, err := cmd.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("PASS")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestNewTimeStartsNearZero(t *testing.T) {
 	needRoot(t)
 	if _, err := os.Stat("/proc/self/ns/time"); err != nil {

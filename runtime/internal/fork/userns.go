@@ -1,10 +1,12 @@
 package fork
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,13 +16,25 @@ import (
 // process that made it is gone on return. The caller has CAP_SETUID and
 // CAP_SETGID over the mapped ids.
 func UserNS(uidMap, gidMap string) (*os.File, error) {
+	f, err := fromEnded(uidMap, gidMap)
+	if errors.Is(err, os.ErrPermission) {
+		// Files in /proc of what has ended belong to the machine's root alone
+		// (fs/proc/base.c, task_dump_owner): not to root of a user namespace.
+		return fromPaused(uidMap, gidMap)
+	}
+	return f, err
+}
+
+// fromEnded has the namespace made by a child that has ended when it is mapped,
+// which takes no copy of this process.
+func fromEnded(uidMap, gidMap string) (*os.File, error) {
 	syscall.ForkLock.Lock()
 	beforeFork()
 	pid, errno := cloneAndExit()
 	afterFork()
 	syscall.ForkLock.Unlock()
 	if errno != 0 {
-		return nil, fmt.Errorf("making a user namespace: %w (is user.max_user_namespaces 0?)", errno)
+		return nil, noUserNS(errno)
 	}
 	// Without a signal at its end it is only waited for by name, also where
 	// something else in this process waits for all children (wait(2), __WALL).
@@ -31,6 +45,39 @@ func UserNS(uidMap, gidMap string) (*os.File, error) {
 			}
 		}
 	}()
+	return mapped(pid, uidMap, gidMap)
+}
+
+// fromPaused has it made by a child that waits until it is mapped.
+func fromPaused(uidMap, gidMap string) (*os.File, error) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("making a user namespace: %w", err)
+	}
+	syscall.ForkLock.Lock()
+	pid, errno := forkPause(uintptr(pipe[0]), uintptr(pipe[1]))
+	syscall.ForkLock.Unlock()
+	unix.Close(pipe[0])
+	defer func() {
+		unix.Close(pipe[1]) // lets the child go
+		if pid > 0 {
+			var ws syscall.WaitStatus
+			_ = wait4(pid, &ws)
+		}
+	}()
+	if errno != 0 {
+		pid = 0
+		return nil, noUserNS(errno)
+	}
+	return mapped(pid, uidMap, gidMap)
+}
+
+func noUserNS(err error) error {
+	return fmt.Errorf("making a user namespace: %w (is user.max_user_namespaces 0?)", err)
+}
+
+// mapped maps and opens the user namespace of a child.
+func mapped(pid int, uidMap, gidMap string) (*os.File, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	for _, m := range [][2]string{{"/uid_map", uidMap}, {"/gid_map", gidMap}} {
 		if err := writeOnce(dir+m[0], m[1]); err != nil {
@@ -73,3 +120,25 @@ func cloneAndExit() (pid int, errno syscall.Errno) {
 //
 //go:noescape
 func rawCloneAndExit(flags uintptr) (r int64)
+
+// forkPause makes a child in a new user namespace that waits for the end of the
+// pipe and exits.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func forkPause(r, w uintptr) (int, syscall.Errno) {
+	beforeFork()
+	pid, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD)|unix.CLONE_NEWUSER, 0, 0, 0, 0, 0)
+	if errno != 0 || pid != 0 {
+		afterFork()
+		return int(pid), errno
+	}
+	afterForkInChild()
+	var b [1]byte
+	syscall.RawSyscall(syscall.SYS_CLOSE, w, 0, 0)
+	syscall.RawSyscall(syscall.SYS_READ, r, uintptr(unsafe.Pointer(&b[0])), 1)
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+}
