@@ -47,6 +47,12 @@ func (w *Way) letGo(j *state.Brief, otherwise func() error) error {
 	if err == nil && !known {
 		return otherwise()
 	}
+	if err == nil {
+		// A signal that comes before the program can take it is lost: the kernel
+		// keeps from a first process what it has no handler for (kill(2), Notes).
+		// Whoever called start may send one at once.
+		awaitProgram(j.InitPid, w.Store.Root)
+	}
 	done()
 	return err
 }
