@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,42 +109,16 @@ func (b *bench) jailSpec(d delegate) (*specs.Spec, error) {
 
 // execs measures a further process in a container that runs.
 func (b *bench) execs(ctx context.Context) error {
-	return reaping(func() error {
-		var subjects []*subject
-		defer func() {
-			for _, s := range subjects {
-				_ = s.call(&sample{}, "delete", "--force", s.id)
-			}
-		}()
-		process := filepath.Join(b.dir, "process.json")
-		p := *b.captured.spec.Process
-		data, err := json.Marshal(&p)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(process, data, 0o600); err != nil {
-			return err
-		}
-		for i, d := range b.found {
-			for k, kind := range []kind{bareDocker, jailedDocker} {
-				id := fmt.Sprintf("bench-exec-%d-%d", i, k)
-				s, err := b.subject(d, kind, id, func(s *specs.Spec) {
-					s.Process.Args = []string{"/bin/sleep", "100000"}
-					s.Linux.CgroupsPath = "/" + b.e.CgroupParent() + "/" + id
-					s.Mounts = without(s.Mounts, dockersFiles...)
-				})
-				if err != nil {
-					return err
-				}
-				if _, err := s.create(&sample{}); err != nil {
-					return err
-				}
-				subjects = append(subjects, s)
-				if err := s.call(&sample{}, "start", s.id); err != nil {
-					return err
-				}
-			}
-		}
+	process := filepath.Join(b.dir, "process.json")
+	p := *b.captured.spec.Process
+	data, err := json.Marshal(&p)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(process, data, 0o600); err != nil {
+		return err
+	}
+	return b.running(b.root, "", []kind{bareDocker, jailedDocker}, func(subjects []*subject) error {
 		return b.interleave(ctx, "exec", b.rounds, subjects, func(s *subject) (sample, error) { return s.exec(process) })
 	})
 }

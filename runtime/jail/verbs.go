@@ -224,12 +224,13 @@ func (w *Way) Exec(o ExecOptions) error {
 	return exitError(d.RunInto(step[:], append(args, o.ID), t, !o.Detach))
 }
 
-// awaitProgram waits until a jail's first process has become its program, for a
-// start that goes without the delegate, and for an exec: crun
-// enters the jail's user namespace first and the others from there, for which
-// it must have power over that process; nobody in a jail has any over the last
-// step. Before that step the process is still the delegate's own, for which
-// `start` does not wait either, with one filter at most; the step adds a second.
+// awaitProgram waits until a jail's first process has become its program: for a
+// start that goes without the delegate, and for an exec over crun. crun enters
+// the jail's user namespace first and the others from there, for which it must
+// have power over that process; nobody in a jail has any over the last step.
+// Before that step the process is still the delegate's own, for whose end the
+// delegate's `start` does not wait either, with one filter at most; the step adds
+// a second.
 func awaitProgram(pid int, dir string) {
 	const most, pause = 5 * time.Second, 300 * time.Microsecond
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(pause) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
@@ -78,8 +79,11 @@ func Global() []Flag {
 	}
 }
 
-// Verbs are runc's.
-func Verbs() []Verb {
+// Verbs are runc's. They are not to be changed.
+func Verbs() []Verb { return table() }
+
+// table is made once, and not before main.
+var table = sync.OnceValue(func() []Verb {
 	return []Verb{
 		create("create", "make a jail from a bundle; its process waits for start", false),
 		create("run", "make a jail, start it and wait for its end", true),
@@ -123,7 +127,7 @@ func Verbs() []Verb {
 		refused("restore", "a restored process was never hardened"),
 		{Name: "features", Usage: "print what jails can have, as JSON (OCI runtime-spec, features.md)", Run: printFeatures},
 	}
-}
+})
 
 // ID is the sole argument of most verbs.
 func (c *Call) ID() (string, error) {

@@ -51,7 +51,7 @@ func TestEntryTakenAway(t *testing.T) {
 				if !ok || e.Why == "" {
 					t.Fatalf("%s: %+v", name, e)
 				}
-				if e.Rule == "" && !constAllow(first, nr, audit) {
+				if e.Rule == "" && !bpf.Constant(first, audit, nr) {
 					t.Errorf("%s: the last step cannot call %s", name, e.Name)
 				}
 			}

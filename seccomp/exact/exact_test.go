@@ -252,7 +252,7 @@ func TestConstAllow(t *testing.T) {
 			if !ok || e.Errno != "" {
 				continue
 			}
-			if got, want := constAllow(prog, nr, arches[s.Architectures[0]].audit), e.Rule == ""; got != want {
+			if got, want := bpf.Constant(prog, arches[s.Architectures[0]].audit, nr), e.Rule == ""; got != want {
 				t.Errorf("%s: cached %v, want %v", e.Name, got, want)
 			}
 			if e.Rule == "" {
@@ -268,51 +268,6 @@ func TestConstAllow(t *testing.T) {
 			t.Errorf("%d instructions", len(prog))
 		}
 	})
-}
-
-// constAllow follows a program as kernel/seccomp.c does to fill its cache.
-func constAllow(prog []bpf.Insn, nr, arch uint32) bool {
-	var a uint32
-	for pc := 0; pc < len(prog); pc++ {
-		in := prog[pc]
-		yes := false
-		switch in.Code {
-		case 0x20:
-			switch in.K {
-			case 0:
-				a = nr
-			case 4:
-				a = arch
-			default:
-				return false
-			}
-			continue
-		case 0x06:
-			return in.K == bpf.RetAllow
-		case 0x05:
-			pc += int(in.K)
-			continue
-		case 0x54:
-			a &= in.K
-			continue
-		case 0x15:
-			yes = a == in.K
-		case 0x25:
-			yes = a > in.K
-		case 0x35:
-			yes = a >= in.K
-		case 0x45:
-			yes = a&in.K != 0
-		default:
-			return false
-		}
-		if yes {
-			pc += int(in.Jt)
-		} else {
-			pc += int(in.Jf)
-		}
-	}
-	return false
 }
 
 // Sections that no profile is like: every operator, both halves of arguments,

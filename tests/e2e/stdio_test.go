@@ -12,17 +12,28 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// The devices and files that a jail gets as its standard files belong to whom they belonged to: with /dev/null, a jail
-// could else take from every program of the host what it writes to. The null device here is the test's own.
-func TestStandardFilesKeepTheirOwners(t *testing.T) {
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
+// byItself is a folder for a runtime that is called without an engine, which a jail's user can pass through, and the
+// runtime under test.
+func byItself(t *testing.T) (dir, runtime string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	if err := os.Chmod(base, 0o711); err != nil {
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
+	if runtime, err = engine.UnderTest(); err != nil {
+		t.Fatal(err)
+	}
+	return dir, runtime
+}
+
+// The devices and files that a jail gets as its standard files belong to whom they belonged to: with /dev/null, a jail
+// could else take from every program of the host what it writes to. The null device here is the test's own.
+func TestStandardFilesKeepTheirOwners(t *testing.T) {
+	base, path := byItself(t)
 	null, file := filepath.Join(base, "null"), filepath.Join(base, "file")
 	if err := unix.Mknod(null, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 		t.Fatal(err)
@@ -37,10 +48,6 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stdout.Close()
-	path, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
 	b := engine.NewBundle(t, base)
 	b.Spec.Process.Args = []string{"sh", "-c", "cat; echo said; echo lost >&2"}
 	b.Write(t)
@@ -65,18 +72,7 @@ func TestStandardFilesKeepTheirOwners(t *testing.T) {
 
 // What a program writes to its terminal arrives in a pipe as it wrote it, with no carriage returns added.
 func TestTerminalIntoPipe(t *testing.T) {
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-stdio-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	if err := os.Chmod(base, 0o711); err != nil {
-		t.Fatal(err)
-	}
-	path, err := engine.UnderTest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	base, path := byItself(t)
 	b := engine.NewBundle(t, base)
 	b.Spec.Process.Terminal = true
 	b.Spec.Process.Args = []string{"sh", "-c", `tty; printf 'one\ntwo\n'`}
