@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,6 +16,42 @@ import (
 
 // TestContainerd: jails by the shim, over the newest containerd.
 func TestContainerd(t *testing.T) {
+	run(t, newContainerdDoor(t))
+}
+
+// TestLeftSnapshot: what containerd leaves of a snapshot when it is killed is known for what it is.
+func TestLeftSnapshot(t *testing.T) {
+	d := newContainerdDoor(t)
+	id, err := d.start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.remove(context.Background(), id); err != nil {
+			t.Error(err)
+		}
+	}()
+	all := filepath.Join(d.Dir, "containerd/io.containerd.snapshotter.v1.overlayfs/snapshots")
+	entries, err := os.ReadDir(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			last = max(last, n)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(all, strconv.Itoa(last+1), "fs"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.start(t.Context()); err == nil || !d.outlives(err) {
+		t.Errorf("starting a jail where a snapshot's folder was left: %v", err)
+	}
+}
+
+func newContainerdDoor(t *testing.T) *containerdDoor {
+	t.Helper()
 	dir, err := engine.Shim()
 	if err != nil {
 		t.Fatal(err)
@@ -27,11 +64,11 @@ func TestContainerd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("clean up: %v", err)
 		}
-	}()
+	})
 	c.For(t)
 	if err := c.ImportBusybox(c.Namespace()); err != nil {
 		t.Fatal(err)
@@ -40,7 +77,7 @@ func TestContainerd(t *testing.T) {
 	if !engine.UnderTestIsAgentjail() {
 		runtime = "io.containerd.runc.v2"
 	}
-	run(t, &containerdDoor{Containerd: c, runtime: runtime})
+	return &containerdDoor{Containerd: c, runtime: runtime}
 }
 
 // containerdDoor is ctr run --runtime=NAME.
@@ -106,6 +143,14 @@ func (d *containerdDoor) crash(string) error {
 		return err
 	}
 	return d.Start()
+}
+
+// outlives: a snapshot's folder gets its name before the snapshot is written down (containerd's overlay snapshotter,
+// createSnapshot). Killed between the two, containerd gives the next snapshot the same number and finds the folder there,
+// until its garbage collection takes it away. The runtime has not been called then.
+func (d *containerdDoor) outlives(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "failed to rename: rename ") && strings.Contains(text, "/snapshots/new-") && strings.HasSuffix(text, "file exists")
 }
 
 func (d *containerdDoor) gone(ids []string) []string {

@@ -99,6 +99,8 @@ func (d dockerDoor) crash(name string) error {
 	return d.StartDockerd()
 }
 
+func (d dockerDoor) outlives(error) bool { return false }
+
 // goneWait bounds how long engines and the kernel may take to let go.
 const goneWait = 90 * time.Second
 

@@ -66,6 +66,8 @@ type door interface {
 	// daemons are the engine's own programs; crash kills one, starts it again and waits until it answers.
 	daemons() []string
 	crash(name string) error
+	// outlives says whether a failure is what a daemon's earlier death leaves of its own doing after it is back.
+	outlives(err error) bool
 	// gone waits until nothing is left of all containers, and tells what is.
 	gone(ids []string) []string
 }
@@ -107,7 +109,7 @@ func (l *load) op(what string, j *jail, f func(ctx context.Context) error) bool 
 	if err == nil {
 		return true
 	}
-	if before%2 == 1 || l.outages.Load() != before || j != nil && j.victim.Load() {
+	if before%2 == 1 || l.outages.Load() != before || j != nil && j.victim.Load() || before > 0 && l.door.outlives(err) {
 		l.excused.Add(1)
 		// Hanging is never excused.
 		if ctx.Err() == nil {
