@@ -88,6 +88,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	// This thread gets a mount namespace of its own and lends it to the
 	// delegate, which dies with the thread. It is never given back.
 	runtime.LockOSThread()
+	defer hasten()()
 
 	done := w.station("delegate")
 	d, err := w.delegateFor(nil)

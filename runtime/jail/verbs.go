@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
@@ -222,38 +220,6 @@ func (w *Way) Exec(o ExecOptions) error {
 	done()
 	defer w.station("delegate exec")()
 	return exitError(d.RunInto(step[:], append(args, o.ID), t, !o.Detach))
-}
-
-// awaitProgram waits until a jail's first process has become its program: for a
-// start that goes without the delegate, and for an exec over crun. crun enters
-// the jail's user namespace first and the others from there, for which it must
-// have power over that process; nobody in a jail has any over the last step.
-// Before that step the process is still the delegate's own, for whose end the
-// delegate's `start` does not wait either, with one filter at most; the step adds
-// a second.
-func awaitProgram(pid int, dir string) {
-	const most, pause = 5 * time.Second, 300 * time.Microsecond
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(pause) {
-		ended, filters := fate(pid)
-		if ended || !outside.Runs(pid, dir) && (filters >= 2 || without.Ring(0)) {
-			return
-		}
-	}
-}
-
-// fate says whether a process has ended, and how many system call filters it has.
-func fate(pid int) (ended bool, filters int) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return true, 0
-	}
-	field := func(name string) string {
-		_, rest, _ := strings.Cut(string(text), "\n"+name+":\t")
-		value, _, _ := strings.Cut(rest, "\n")
-		return value
-	}
-	filters, _ = strconv.Atoi(field("Seccomp_filters"))
-	return strings.HasPrefix(field("State"), "Z") || strings.HasPrefix(field("State"), "X"), filters
 }
 
 // Update changes a running jail's limits, within policy.

@@ -1,0 +1,54 @@
+package jail
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/enter/outside"
+	"agentjail.dev/runtime/internal/without"
+)
+
+// awaitProgram waits until a jail's first process has become its program: for a
+// start that goes without the delegate, and for an exec over crun. crun enters
+// the jail's user namespace first and the others from there, for which it must
+// have power over that process; nobody in a jail has any over the last step.
+// Before that step the process is still the delegate's own, for whose end the
+// delegate's `start` does not wait either, with one filter at most; the step adds
+// a second. dir is where the step's copies are.
+//
+// It looks time and again: nothing tells when a process becomes another program
+// but inotify on the program's file, and closing that takes 20 ms (a grace
+// period of SRCU). The step needs some milliseconds, and this machine's processors.
+func awaitProgram(pid int, dir string) {
+	const most, first, pause = 5 * time.Second, 2 * time.Millisecond, 200 * time.Microsecond
+	begin := time.Now()
+	for sleep := first; ; sleep = pause {
+		ended, filters := fate(pid)
+		if ended || !outside.Runs(pid, dir) && (filters >= 2 || without.Ring(0)) || time.Since(begin) > most {
+			return
+		}
+		// Not Go's own sleep, which wakes other threads as well.
+		t := unix.NsecToTimespec(int64(sleep))
+		_ = unix.Nanosleep(&t, nil)
+	}
+}
+
+// fate says whether a process has ended, and how many system call filters it has.
+func fate(pid int) (ended bool, filters int) {
+	text, err := bundle.ReadFile(fmt.Sprintf("/proc/%d/status", pid), 64<<10)
+	if err != nil {
+		return true, 0
+	}
+	field := func(name string) string {
+		_, rest, _ := strings.Cut(string(text), "\n"+name+":\t")
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	filters, _ = strconv.Atoi(field("Seccomp_filters"))
+	return strings.HasPrefix(field("State"), "Z") || strings.HasPrefix(field("State"), "X"), filters
+}

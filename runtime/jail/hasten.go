@@ -1,0 +1,62 @@
+package jail
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hasten begins what the first move of a process into a control group waits for:
+// a grace period of RCU, some 10 ms in which a delegate does nothing else. The
+// kernel keeps the way open for about as long after each move
+// (cgroup_threadgroup_rwsem and kernel/rcu/sync.c), so one that moves nothing,
+// made while the bundle is read, spares the delegate the waiting. This process
+// is "moved" to where it is, once in a while until stop is called. Where it may
+// not, everything takes as long as it always did.
+func hasten() (stop func()) {
+	const every, most = 4 * time.Millisecond, 10
+	done := make(chan struct{})
+	go func() {
+		fd := ownGroup()
+		if fd < 0 {
+			return
+		}
+		defer unix.Close(fd)
+		for range most {
+			if _, err := unix.Write(fd, []byte("0")); err != nil {
+				return
+			}
+			select {
+			case <-done:
+				return
+			case <-time.After(every):
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// ownGroup opens, to be written, the list of processes of one of the control
+// groups that this process is in; which does not matter.
+func ownGroup() int {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return -1
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		for _, root := range hierarchyRoots(f[1]) {
+			path := filepath.Join(root, f[2], "cgroup.procs")
+			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+				return fd
+			}
+		}
+	}
+	return -1
+}
