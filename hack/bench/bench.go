@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -18,6 +19,11 @@ import (
 
 // warmup is how many rounds are run and not counted.
 const warmup = 3
+
+// rest is how long nothing happens before each sample. A move into a control group leaves the kernel in a state, for some
+// ten milliseconds, in which the next costs nothing (kernel/rcu/sync.c): without a rest, chance would tell which subject
+// profits from the one before it. On a machine that starts containers all the time, none waits.
+const rest = 50 * time.Millisecond
 
 // bench is one run of the program.
 type bench struct {
@@ -180,6 +186,7 @@ func (b *bench) interleave(ctx context.Context, measure string, rounds int, subj
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			time.Sleep(rest)
 			got, err := take(subjects[i])
 			if err != nil {
 				return err
