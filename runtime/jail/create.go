@@ -72,6 +72,7 @@ func (p *prepared) close() {
 	if p.rootfs != nil {
 		p.rootfs.Close()
 	}
+	p.engine.Mounts.Close()
 }
 
 // Create makes a jail from a bundle, and with Run starts it.
@@ -487,7 +488,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if len(s.Mounts) > w.Policy.Limits.Mounts {
 		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
 	}
-	if p.engine.Mounts, err = source.ReadMounts(); err != nil {
+	if p.engine.Mounts, err = source.OpenMounts(); err != nil {
 		return p, err
 	}
 	for _, m := range s.Mounts {

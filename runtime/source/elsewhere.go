@@ -4,32 +4,88 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // A mounted is one line of mountinfo (proc_pid_mountinfo(5)). What few ask for
-// stays in rest: a host has a mount or two for each of its containers.
+// stays in rest.
 type mounted struct {
 	id, dev, root, at, rest string
 }
 
-// Mounts are the mounts of this mount namespace, the oldest first.
-type Mounts []mounted
-
-// ReadMounts reads them.
-func ReadMounts() (Mounts, error) {
-	data, err := os.ReadFile("/proc/thread-self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("reading the mounts: %w", err)
-	}
-	return parseMounts(string(data)), nil
+// Mounts are the mounts of a mount namespace, the oldest first. They are read as
+// far as somebody asks: a host has a mount or two for each of its containers,
+// and each takes the kernel some microseconds to describe.
+type Mounts struct {
+	fd   int    // of mountinfo, or -1 when all is read
+	tail string // the beginning of a line whose end is still to be read
+	list []mounted
+	err  error
 }
 
-func parseMounts(text string) Mounts {
-	out := make(Mounts, 0, strings.Count(text, "\n"))
+// OpenMounts opens those of this thread's mount namespace as it is now, whatever
+// namespace the thread is in later. Close them after use.
+func OpenMounts() (*Mounts, error) {
+	const path = "/proc/thread-self/mountinfo"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &Mounts{fd: fd}, nil
+}
+
+// Close stops reading.
+func (ms *Mounts) Close() {
+	if ms != nil && ms.fd >= 0 {
+		unix.Close(ms.fd)
+		ms.fd = -1
+	}
+}
+
+// all iterates over them. After it, err says whether something kept it from
+// reading on.
+func (ms *Mounts) all(yield func(mounted) bool) {
+	for i := 0; ; i++ {
+		for i == len(ms.list) {
+			if !ms.more() {
+				return
+			}
+		}
+		if !yield(ms.list[i]) {
+			return
+		}
+	}
+}
+
+// more reads the next part of mountinfo: the kernel gives whole lines, about a
+// page of them at once.
+func (ms *Mounts) more() bool {
+	if ms.fd < 0 {
+		return false
+	}
+	var buf [16 << 10]byte
+	n, err := unix.Read(ms.fd, buf[:])
+	if err == unix.EINTR {
+		return true
+	}
+	if err != nil {
+		ms.err = fmt.Errorf("reading the mounts: %w", err)
+	}
+	if n <= 0 {
+		ms.Close()
+		return false
+	}
+	text := ms.tail + string(buf[:n])
+	end := strings.LastIndexByte(text, '\n') + 1
+	ms.tail = text[end:]
+	ms.list = append(ms.list, parseMounts(text[:end])...)
+	return true
+}
+
+func parseMounts(text string) []mounted {
+	out := make([]mounted, 0, strings.Count(text, "\n"))
 	for line := range strings.Lines(text) {
 		var m mounted
 		var ok bool
@@ -45,11 +101,17 @@ func parseMounts(text string) Mounts {
 	return out
 }
 
-// Super returns the source and the file system options of the mount of an id, as
-// statx(2) tells it.
-func (ms Mounts) Super(id uint64) (source, options string, err error) {
-	want := strconv.FormatUint(id, 10)
-	for _, m := range ms {
+// Super returns the source and the file system options of the mount that an open
+// file is on.
+func (ms *Mounts) Super(fd int) (source, options string, err error) {
+	if source, options, err = statmount(fd); err == nil {
+		return source, options, nil
+	}
+	want, err := mountOf(fd)
+	if err != nil {
+		return "", "", err
+	}
+	for m := range ms.all {
 		if m.id != want {
 			continue
 		}
@@ -59,7 +121,10 @@ func (ms Mounts) Super(id uint64) (source, options string, err error) {
 			}
 		}
 	}
-	return "", "", fmt.Errorf("mount %d is not in mountinfo", id)
+	if ms.err != nil {
+		return "", "", ms.err
+	}
+	return "", "", fmt.Errorf("mount %s is not in mountinfo", want)
 }
 
 // mountOf is the id of the mount that an open file is on.
@@ -77,18 +142,18 @@ func mountOf(fd int) (string, error) {
 // (`docker volume create -o type=none -o o=bind -o device=/etc`), and an
 // administrator may have done so. The oldest mount of a file system that has
 // the folder counts as its real place.
-func (ms Mounts) elsewhere(id, path string) string {
-	for _, own := range ms {
+func (ms *Mounts) elsewhere(id, path string) (string, error) {
+	for own := range ms.all {
 		if own.id == id && within(path, own.at) {
-			return ms.realPlace(own, filepath.Join(own.root, strings.TrimPrefix(path, own.at)), path)
+			return ms.realPlace(own, filepath.Join(own.root, strings.TrimPrefix(path, own.at)), path), nil
 		}
 	}
-	return ""
+	return "", ms.err
 }
 
 // realPlace is where a mount's folder inside is found through the oldest mount.
-func (ms Mounts) realPlace(own mounted, inside, path string) string {
-	for _, m := range ms {
+func (ms *Mounts) realPlace(own mounted, inside, path string) string {
+	for m := range ms.all { // has been read as far as own
 		if m.id == own.id {
 			return ""
 		}
@@ -103,9 +168,9 @@ func (ms Mounts) realPlace(own mounted, inside, path string) string {
 }
 
 // below lists what is mounted below path of folders that no jail may have.
-func (ms Mounts) below(path string) []string {
+func (ms *Mounts) below(path string) ([]string, error) {
 	var out []string
-	for _, m := range ms {
+	for m := range ms.all {
 		if m.at == path || !within(m.at, path) {
 			continue
 		}
@@ -113,7 +178,7 @@ func (ms Mounts) below(path string) []string {
 			out = append(out, real)
 		}
 	}
-	return out
+	return out, ms.err
 }
 
 // unoctal resolves the \ooo escapes of mountinfo.

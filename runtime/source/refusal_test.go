@@ -147,7 +147,7 @@ func TestRole(t *testing.T) {
 }
 
 func TestElsewhere(t *testing.T) {
-	all := parseMounts(`20 1 8:1 / / rw - ext4 /dev/sda1 rw
+	all := &Mounts{fd: -1, list: parseMounts(`20 1 8:1 / / rw - ext4 /dev/sda1 rw
 21 20 8:2 / /home rw - ext4 /dev/sda2 rw
 22 20 0:6 / /dev rw - devtmpfs udev rw
 30 20 8:1 /etc /var/lib/docker/volumes/etc/_data rw - ext4 /dev/sda1 rw
@@ -164,7 +164,7 @@ func TestElsewhere(t *testing.T) {
 50 20 0:70 /@home /home2 rw - btrfs /dev/sdb rw
 51 20 0:70 /@home/dev/x /srv/sub rw - btrfs /dev/sdb rw
 short line
-`)
+`)}
 	for _, c := range []struct {
 		id, path string
 		want     string
@@ -186,14 +186,15 @@ short line
 		{"99", "/var/lib/docker/volumes/etc/_data", ""},
 		{"30", "/elsewhere", ""}, // the mount is gone from there
 	} {
-		if got := all.elsewhere(c.id, c.path); got != c.want {
+		if got, err := all.elsewhere(c.id, c.path); err != nil || got != c.want {
 			t.Errorf("%s is really %q, not %q", c.path, got, c.want)
 		}
 	}
 	for path, want := range map[string]string{
 		"/srv": "/dev /root/.ssh", "/srv/chroot": "/dev", "/srv/chroot/dev": "", "/srv/chroot/a": "", "/srv/disk": "/root/.ssh", "/srv/dis": "", "/home": "", "/home/dev": "", "/data": "",
 	} {
-		if got := strings.Join(all.below(path), " "); got != want {
+		below, err := all.below(path)
+		if got := strings.Join(below, " "); err != nil || got != want {
 			t.Errorf("below %s: %q, not %q", path, got, want)
 		}
 	}

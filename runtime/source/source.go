@@ -73,7 +73,7 @@ type Engine struct {
 	IDs     []string // the container's id, and those of jails that it joins
 	Storage []string // its storage folders
 	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
-	Mounts  Mounts   // the host's; nil: Open reads them
+	Mounts  *Mounts  // the host's; nil: Open reads them
 }
 
 // Open opens the source of a bind mount and finds out what it is.
@@ -131,17 +131,22 @@ func (s *Source) look(e Engine) error {
 	s.System = system(s.Path)
 	mounts := e.Mounts
 	if mounts == nil {
-		if mounts, err = ReadMounts(); err != nil {
+		if mounts, err = OpenMounts(); err != nil {
 			return err
 		}
+		defer mounts.Close()
 	}
 	id, err := mountOf(fd)
 	if err != nil {
 		return err
 	}
-	s.Also = mounts.elsewhere(id, s.Path)
+	if s.Also, err = mounts.elsewhere(id, s.Path); err != nil {
+		return err
+	}
 	if s.Kind == Dir {
-		s.Below = mounts.below(s.Path)
+		if s.Below, err = mounts.below(s.Path); err != nil {
+			return err
+		}
 	}
 	dirs := append(e.Storage[:len(e.Storage):len(e.Storage)], storage...)
 	if root := KubeletRoot(s.Path); root != "" {

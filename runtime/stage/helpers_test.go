@@ -148,7 +148,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 	f, err := OpenDir(rootfs)
 	must(t, err, rootfs)
 	t.Cleanup(func() { f.Close() })
-	host, err := source.ReadMounts()
+	host, err := source.OpenMounts()
 	must(t, err)
 	r := &Request{
 		Dir: dir, Rootfs: f, Mounts: host,

@@ -307,7 +307,7 @@ func (s *stager) chownAt(dir int, name string) error {
 
 // findLayers finds what the engine's root consists of: an overlay's layers, or
 // the folder itself.
-func findLayers(root *os.File, path string, mounts source.Mounts) (layers, error) {
+func findLayers(root *os.File, path string, mounts *source.Mounts) (layers, error) {
 	plain := layers{parent: path, names: []string{"."}}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
@@ -317,13 +317,13 @@ func findLayers(root *os.File, path string, mounts source.Mounts) (layers, error
 		return plain, nil
 	}
 	var stx unix.Statx_t
-	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
+	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, 0, &stx); err != nil {
 		return plain, fmt.Errorf("%s: %w", path, err)
 	}
 	if stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		return plain, nil // a folder within an overlay: cannot be idmapped, is copied up
 	}
-	fsSource, opts, err := mounts.Super(stx.Mnt_id)
+	fsSource, opts, err := mounts.Super(int(root.Fd()))
 	if err != nil {
 		return plain, err
 	}

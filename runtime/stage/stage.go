@@ -32,7 +32,7 @@ type Request struct {
 	Plan    harden.Plan
 	Sources []*source.Source // by index of the incoming mounts
 	Rootfs  *os.File         // the engine's root, O_PATH
-	Mounts  source.Mounts    // the host's, read after Rootfs was opened
+	Mounts  *source.Mounts   // the host's, opened after Rootfs was
 	// Rootless says that all of this happens in a user's own user namespace.
 	Rootless bool
 	Single   []views.File // what the jail sees in place of the kernel's files

@@ -1,0 +1,72 @@
+package source
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestStatmount: the kernel's direct answer is that of mountinfo, for every mount that can be seen here.
+func TestStatmount(t *testing.T) {
+	all, err := OpenMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	compared := 0
+	for m := range all.all {
+		fd, err := unix.Open(m.at, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if id, err := mountOf(fd); err == nil && id == m.id { // nothing is mounted over it
+			source, options, err := statmount(fd)
+			switch {
+			case err == unix.ENOSYS || err == errStatmount && !strings.Contains(m.rest, "="):
+			case err != nil:
+				t.Logf("%s: %v", m.at, err)
+			default:
+				_, tail, _ := strings.Cut(m.rest, " - ")
+				f := strings.Split(strings.TrimSuffix(tail, "\n"), " ")
+				if len(f) != 3 || unoctal(f[1]) != source || !strings.HasSuffix(unoctal(f[2]), options) {
+					t.Errorf("%s: source %q with %q, and mountinfo says %q", m.at, source, options, tail)
+				}
+				compared++
+			}
+		}
+		unix.Close(fd)
+	}
+	if all.err != nil {
+		t.Error(all.err)
+	}
+	if compared == 0 {
+		t.Skip("this kernel's statmount(2) tells no mount's source and options (Linux 6.13 is needed)")
+	}
+}
+
+// TestMountsAsFarAsNeeded: the mounts are read in parts, and all in the end.
+func TestMountsAsFarAsNeeded(t *testing.T) {
+	some, err := OpenMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer some.Close()
+	for range some.all {
+		break
+	}
+	if len(some.list) == 0 || some.fd < 0 {
+		t.Error("nothing was read, or everything")
+	}
+	n := 0
+	for range some.all {
+		n++
+	}
+	if some.fd >= 0 || some.tail != "" || some.err != nil || n != len(some.list) {
+		t.Errorf("%d of %d mounts at the end, %q left over, %v", n, len(some.list), some.tail, some.err)
+	}
+	some.Close()
+	if (&Mounts{fd: -1}).more() {
+		t.Error("there is more of nothing")
+	}
+}
