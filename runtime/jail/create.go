@@ -243,6 +243,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	j.Born = own.Born.Unix()
 	st, err := stage.Stage(stage.Request{
 		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
+		Needed: w.needed(o, d, spec),
 		Single: views.Single(own, machine), Sys: views.Sys(own, machine),
 	})
 	if err != nil {
@@ -355,6 +356,17 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return w.finishRun(o, j, d, tty)
 	}
 	return nil
+}
+
+// needed lists the paths that the delegate is given, and those that this process
+// uses from the mount namespace in which the delegate works.
+func (w *Way) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []string {
+	self, _ := os.Executable() // the last step is beside it
+	out := []string{w.Store.Root, w.Globals.Root, w.Globals.Log, d.Path, self, o.PidFile, o.ConsoleSocket, o.PidfdSocket}
+	for _, ns := range s.Linux.Namespaces {
+		out = append(out, ns.Path)
+	}
+	return out
 }
 
 // beside does, while the delegate works and this process would wait, what nothing

@@ -147,6 +147,7 @@ func TestSubmounts(t *testing.T) {
 		// procfs cannot be idmapped: the folder comes alone, and that is said.
 		must(t, unix.Mount("proc", proj+"/proc", "proc", 0, ""))
 		r = request(t, image(t), bindMount(proj, "/work", "rbind"))
+		r.Needed = []string{proj + "/proc"} // for the last of these
 		st = staged(t, r)
 		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "without what is mounted below it") {
 			t.Errorf("notes %q", st.Notes)
@@ -159,6 +160,7 @@ func TestSubmounts(t *testing.T) {
 		must(t, unix.Mount("proc", vol, "proc", 0, ""))
 		r = request(t, image(t), bindMount(vol, "/secret", "rbind"))
 		f := &r.Sources[0].Fact
+		r.Needed = []string{proj + "/proc"}
 		f.Role, f.Pod, f.Also, r.Plan.Binds[0].Owner = source.Pod, uid, "", harden.OwnerSame
 		st = staged(t, r)
 		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {

@@ -1,0 +1,189 @@
+package stage
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A delegate reads the list of all mounts several times, and copies it with
+// every mount namespace: on a host with hundreds of containers, each with mounts
+// of its own, that takes longer than all else it does. So the mount namespace that
+// it works in is given those of the host's mounts that it needs.
+
+// wholeTrees are kept with all that is mounted below them: the kernel's own.
+var wholeTrees = []string{"/dev", "/proc", "/sys"}
+
+// systemDirs are where a delegate finds itself, its libraries, its settings and
+// the system's manager. Those that are no mounts of their own come with the root.
+var systemDirs = []string{
+	"/bin", "/etc", "/gnu/store", "/lib", "/lib32", "/lib64", "/nix/store", "/opt", "/run/dbus", "/run/systemd", "/sbin", "/tmp",
+	"/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var/lib", "/var/tmp",
+}
+
+// isolate gives the thread a mount namespace of its own, with what of the host's
+// mounts is needed: what lies on the way to system folders and to the paths.
+//
+// It receives the host's mounts and unmounts (a disk that is unmounted there
+// must not stay busy because of a jail) and sends none. Where the kernel does not
+// let mounts be left out, as in a user's own namespaces, all are there.
+func isolate(needed []string) error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("ending propagation: %w", err)
+	}
+	var cwd [unix.PathMax]byte
+	n, err := unix.Getcwd(cwd[:])
+	if err != nil {
+		return fmt.Errorf("the working directory: %w", err)
+	}
+	at := strings.TrimSuffix(string(cwd[:n]), "\x00")
+	l := &lean{seen: map[string]bool{"/": true}}
+	defer l.close()
+	if !filepath.IsAbs(at) || !l.clone(append(slices.Concat(systemDirs, needed), at)) {
+		return nil
+	}
+	if err := l.enter(); err != nil {
+		return fmt.Errorf("leaving out the host's other mounts: %w", err)
+	}
+	if err := unix.Chdir(at); err != nil {
+		return fmt.Errorf("the working directory %s: %w", at, err)
+	}
+	return nil
+}
+
+// lean is a file tree of clones of some of the host's mounts.
+type lean struct {
+	root   int // the clone of the root alone, attached over it
+	mounts []kept
+	seen   map[string]bool
+}
+
+type kept struct {
+	at   string
+	tree int
+}
+
+func (l *lean) close() {
+	for _, m := range l.mounts {
+		unix.Close(m.tree)
+	}
+	if l.root > 0 {
+		unix.Close(l.root)
+	}
+}
+
+// clone clones the root and what is mounted on the way to the paths. It returns
+// false, with nothing changed, where it cannot.
+func (l *lean) clone(paths []string) bool {
+	keep := append([]string{}, wholeTrees...)
+	for _, t := range wholeTrees {
+		l.seen[t] = true
+	}
+	for _, p := range paths {
+		if p != "" {
+			keep = append(keep, l.onTheWay(resolved(p))...)
+		}
+	}
+	slices.Sort(keep) // what is below comes after
+	var err error
+	if l.root, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+		return false
+	}
+	for _, at := range keep {
+		flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT)
+		if slices.Contains(wholeTrees, at) {
+			if !isMountPoint(at) {
+				continue
+			}
+			flags |= unix.AT_RECURSIVE
+		}
+		fd, err := unix.OpenTree(unix.AT_FDCWD, at, flags)
+		if err != nil {
+			return false
+		}
+		l.mounts = append(l.mounts, kept{at, fd})
+	}
+	return true
+}
+
+// enter makes the clones this thread's file tree, and lets go of all other
+// mounts. A root that cannot be left (that of an initramfs) stays, with all.
+func (l *lean) enter() error {
+	// Attached over the root, where a path does not lead to.
+	if err := unix.MoveMount(l.root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return nil //nolint:nilerr // all is as it was
+	}
+	if err := unix.Fchdir(l.root); err != nil {
+		return err
+	}
+	// Both paths the same: the old root is then mounted over the new one
+	// (pivot_root(2), Notes).
+	pivoted := unix.PivotRoot(".", ".")
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmounting the old root: %w", err)
+	}
+	if pivoted != nil {
+		return nil
+	}
+	for _, m := range l.mounts {
+		if err := unix.MoveMount(m.tree, "", unix.AT_FDCWD, m.at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("mounting %s: %w", m.at, err)
+		}
+	}
+	return nil
+}
+
+// onTheWay lists the mount points on the way to a path, its end included, that
+// were not seen before.
+func (l *lean) onTheWay(path string) []string {
+	var out []string
+	for end := 1; end <= len(path); end++ {
+		if end < len(path) && path[end] != '/' {
+			continue
+		}
+		at := path[:end]
+		if l.seen[at] {
+			if slices.Contains(wholeTrees, at) {
+				return out
+			}
+			continue
+		}
+		l.seen[at] = true
+		if isMountPoint(at) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+func isMountPoint(path string) bool {
+	var stx unix.Statx_t
+	return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &stx) == nil &&
+		stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+}
+
+// resolved is the kernel's own name for what a path leads to, as far as it is there.
+func resolved(path string) string {
+	rest := ""
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		if fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+			real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+			unix.Close(fd)
+			if err == nil && filepath.IsAbs(real) { // a namespace has another kind of name
+				return filepath.Join(real, rest)
+			}
+		}
+		if at == "/" || at == "." {
+			return filepath.Join(at, rest)
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
