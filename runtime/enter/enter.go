@@ -68,6 +68,8 @@ type Orders struct {
 	DenyWriteExecute bool
 	// Filter is a further seccomp filter, an array of struct sock_filter.
 	Filter []byte
+	// OwnEnv are variables that the step was given for itself and does not hand on.
+	OwnEnv []string
 	// Without names checks that a test has taken the subject of away.
 	Without []string
 }
@@ -107,7 +109,7 @@ type Landlock struct {
 
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 1\n"
+const magic = "agentjail-enter 2\n"
 
 // ErrForm says that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -159,6 +161,7 @@ func (o *Orders) fields(c codec) {
 	filter := string(o.Filter)
 	c.text(&filter)
 	o.Filter = []byte(filter)
+	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
 }
 

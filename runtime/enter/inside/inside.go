@@ -55,7 +55,7 @@ func Main() {
 	if status != 0 {
 		fail(status, why)
 	}
-	err = syscall.Exec(path, os.Args[1:], os.Environ())
+	err = syscall.Exec(path, os.Args[1:], handOn(os.Environ(), o.OwnEnv))
 	switch err {
 	case unix.ENOENT:
 		status = enter.ExitNotFound
@@ -63,6 +63,19 @@ func Main() {
 		status = enter.ExitNotExecutable
 	}
 	fail(status, "exec "+path+": "+err.Error())
+}
+
+// handOn is the environment without one entry for each of the step's own.
+func handOn(env, own []string) []string {
+	for _, o := range own {
+		for i, e := range env {
+			if e == o {
+				env = append(env[:i:i], env[i+1:]...)
+				break
+			}
+		}
+	}
+	return env
 }
 
 // fail ends the process with a message on its standard error.

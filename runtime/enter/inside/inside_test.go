@@ -141,6 +141,19 @@ func TestBecomes(t *testing.T) {
 	}
 }
 
+// TestOwnEnv: what the step was given for itself does not go on; a variable of the same name does.
+func TestOwnEnv(t *testing.T) {
+	t.Setenv("OWN", "1")
+	o := enter.Orders{Without: all, OwnEnv: []string{"OWN=1", "NONE=1"}}
+	if out, code := run(t, o.Encode(), "", nil, "sh", "-c", `echo "${OWN-none} ${HOME:+home}"`); out != "none home" || code != 0 {
+		t.Errorf("status %d and %q", code, out)
+	}
+	t.Setenv("OWN", "2")
+	if out, code := run(t, o.Encode(), "", nil, "sh", "-c", `echo "$OWN"`); out != "2" || code != 0 {
+		t.Errorf("status %d and %q", code, out)
+	}
+}
+
 // TestNoProgram: statuses and messages are those that engines know.
 func TestNoProgram(t *testing.T) {
 	dir := t.TempDir()
