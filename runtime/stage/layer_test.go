@@ -21,7 +21,7 @@ func TestLargePages(t *testing.T) {
 		}
 		r := request(t, t.TempDir())
 		s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir)}
-		must(t, isolate(nil))
+		must(t, isolate())
 		must(t, s.makeLayer())
 		for line := range strings.Lines(threadMounts(t)) {
 			if f := strings.Fields(line); f[4] == s.layer && strings.Contains(f[len(f)-1], ",huge=within_size") {

@@ -26,32 +26,22 @@ var systemDirs = []string{
 	"/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/var/lib", "/var/tmp",
 }
 
-// isolate gives the thread a mount namespace of its own, with what of the host's
-// mounts is needed: what lies on the way to system folders and to the paths.
-//
-// It receives the host's mounts and unmounts (a disk that is unmounted there
-// must not stay busy because of a jail) and sends none. Where the kernel does not
-// let mounts be left out, as in a user's own namespaces, all are there.
-func isolate(needed []string) error {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("unshare: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("ending propagation: %w", err)
-	}
+// leaveOut leaves in the thread's mount namespace what of the host's mounts is
+// needed: what lies on the way to system folders and to the paths. Where the
+// kernel does not let mounts be left out, as in a user's own namespaces, all stay.
+func leaveOut(needed []string) error {
+	at := "/" // for a working directory that was removed
 	var cwd [unix.PathMax]byte
-	n, err := unix.Getcwd(cwd[:])
-	if err != nil {
-		return fmt.Errorf("the working directory: %w", err)
+	if n, err := unix.Getcwd(cwd[:]); err == nil {
+		at = strings.TrimSuffix(string(cwd[:n]), "\x00")
 	}
-	at := strings.TrimSuffix(string(cwd[:n]), "\x00")
 	l := &lean{seen: map[string]bool{"/": true}}
 	defer l.close()
 	if !filepath.IsAbs(at) || !l.clone(append(slices.Concat(systemDirs, needed), at)) {
 		return nil
 	}
 	if err := l.enter(); err != nil {
-		return fmt.Errorf("leaving out the host's other mounts: %w", err)
+		return err
 	}
 	if err := unix.Chdir(at); err != nil {
 		return fmt.Errorf("the working directory %s: %w", at, err)

@@ -70,7 +70,7 @@ func TestLayers(t *testing.T) {
 				s.layers, err = commonParent(dirs)
 				must(t, err)
 				s.lower = clone(t, s)
-				must(t, isolate(nil))
+				must(t, isolate())
 				must(t, s.makeLayer())
 				must(t, s.makeRoot())
 				want(t, "notes", s.notes, []string(nil))

@@ -36,6 +36,9 @@ type Request struct {
 	// Needed are paths that the delegate is given or that this process uses later:
 	// of the host's mounts, those on the way to them stay within reach.
 	Needed []string
+	// AllMounts keeps all of the host's mounts within reach: for programs of the
+	// host's that the delegate runs (hooks), which may need any.
+	AllMounts bool
 	// Rootless says that all of this happens in a user's own user namespace.
 	Rootless bool
 	Single   []views.File // what the jail sees in place of the kernel's files
@@ -99,7 +102,8 @@ func Stage(r Request) (_ *Staged, err error) {
 	}{
 		{"preparing the image's layers", s.cloneLayers},
 		{"preparing bind mounts", s.cloneBinds},
-		{"entering a mount namespace", func() error { return isolate(append(s.Needed, s.Dir, s.layers.parent)) }},
+		{"entering a mount namespace", isolate},
+		{"leaving out other containers' mounts", s.leaveOut},
 		{"preparing the throw-away layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
 		{"looking at mount points", s.checkPoints},
@@ -124,6 +128,26 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev}, nil
+}
+
+// isolate gives the thread a mount namespace of its own. It receives the host's
+// mounts and unmounts (a disk that is unmounted there must not stay busy
+// because of a jail) and sends none.
+func isolate() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("ending propagation: %w", err)
+	}
+	return nil
+}
+
+func (s *stager) leaveOut() error {
+	if s.AllMounts {
+		return nil
+	}
+	return leaveOut(append(s.Needed, s.Dir, s.layers.parent))
 }
 
 type stager struct {

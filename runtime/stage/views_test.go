@@ -113,7 +113,7 @@ func TestNoHostInMounts(t *testing.T) {
 		s.layers, err = commonParent([]string{filepath.Dir(merged) + "/upper", filepath.Dir(merged) + "/b/diff", filepath.Dir(merged) + "/a/diff"})
 		must(t, err)
 		s.lower = clone(t, s)
-		must(t, isolate(nil))
+		must(t, isolate())
 		must(t, s.makeLayer())
 		must(t, s.makeRoot())
 		must(t, s.cloneBinds())
