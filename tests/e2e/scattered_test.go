@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestScattered: everything that a call names may be on a file system of its own. The delegate works without the mounts of
+// other containers, but not without these.
+func TestScattered(t *testing.T) {
+	base, path := byItself(t)
+	at := func(name string) string {
+		dir := filepath.Join(base, "on", name, "deep")
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []string{filepath.Dir(dir), dir} {
+			if err := unix.Mount("test", d, "tmpfs", 0, "mode=711"); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(d, unix.MNT_DETACH) })
+			if d != dir {
+				if err := os.Mkdir(dir, 0o711); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return dir
+	}
+	b := engine.NewBundle(t, at("bundle"))
+	state, logs, pids, work := at("state"), at("log"), at("pid"), at("work")
+	if err := os.Symlink(pids, filepath.Join(base, "link")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(work, "given"), "given", 0o644, 0)
+	b.Mount(work, "/work")
+	b.Spec.Process.Args = []string{"sh", "-c", "cat /work/given; sleep 3600"}
+	c := engine.Caller{Path: path, Args: []string{"--root", state, "--log", filepath.Join(logs, "log"), "--debug"}}
+	id := b.ID()
+	t.Cleanup(func() { _, _, _ = b.Call(t, c, "delete", "--force", id) })
+	if _, said, err := b.Call(t, c, "create", "--bundle", b.Dir, "--pid-file", filepath.Join(base, "link", "pid"), id); err != nil {
+		t.Fatalf("create: %v: %s", err, said)
+	}
+	text, err := os.ReadFile(filepath.Join(pids, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil || unix.Kill(pid, 0) != nil {
+		t.Errorf("the pid file says %q: %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(state, id)); err != nil {
+		t.Errorf("the delegate's record: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(logs, "log")); err != nil || !strings.Contains(string(text), "level") {
+		t.Errorf("the log: %q, %v", text, err)
+	}
+	if _, said, err := b.Call(t, c, "start", id); err != nil {
+		t.Fatalf("start: %v: %s", err, said)
+	}
+	if out, said, err := b.Call(t, c, "exec", id, "cat", "/work/given"); err != nil || out != "given" {
+		t.Errorf("exec: %v: %q, %s", err, out, said)
+	}
+	for _, verb := range [][]string{{"kill", id, "KILL"}, {"delete", "--force", id}} {
+		if _, said, err := b.Call(t, c, verb...); err != nil {
+			t.Errorf("%s: %v: %s", verb[0], err, said)
+		}
+	}
+}
