@@ -243,7 +243,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	j.Born = own.Born.Unix()
 	st, err := stage.Stage(stage.Request{
 		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
-		Needed: w.needed(o, d, spec), AllMounts: spec.Hooks != nil,
+		Needed: w.needed(o, d, spec), AllMounts: spec.Hooks != nil || p.facts.Host.SELinux,
 		Single: views.Single(own, machine), Sys: views.Sys(own, machine),
 	})
 	if err != nil {

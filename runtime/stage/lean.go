@@ -105,28 +105,27 @@ func (l *lean) clone(paths []string) bool {
 }
 
 // enter makes the clones this thread's file tree, and lets go of all other
-// mounts. A root that cannot be left (that of an initramfs) stays, with all.
+// mounts. Where that cannot be done, all is as it was.
 func (l *lean) enter() error {
 	// Attached over the root, where a path does not lead to.
 	if err := unix.MoveMount(l.root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return nil //nolint:nilerr // all is as it was
+		return nil //nolint:nilerr // nothing has changed
 	}
 	if err := unix.Fchdir(l.root); err != nil {
 		return err
 	}
-	// Both paths the same: the old root is then mounted over the new one
-	// (pivot_root(2), Notes).
-	pivoted := unix.PivotRoot(".", ".")
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmounting the old root: %w", err)
-	}
-	if pivoted != nil {
-		return nil
-	}
+	complete := true
 	for _, m := range l.mounts {
-		if err := unix.MoveMount(m.tree, "", unix.AT_FDCWD, m.at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return fmt.Errorf("mounting %s: %w", m.at, err)
-		}
+		complete = complete && unix.MoveMount(m.tree, "", unix.AT_FDCWD, m.at[1:], unix.MOVE_MOUNT_F_EMPTY_PATH) == nil
+	}
+	if complete {
+		// Both paths the same: the old root is then mounted over the new one
+		// (pivot_root(2), Notes). The root of an initramfs cannot be left.
+		_ = unix.PivotRoot(".", ".")
+	}
+	// Now "." has the tree over it that is not to be: the old one, or this.
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmounting the other root: %w", err)
 	}
 	return nil
 }

@@ -71,3 +71,24 @@ func TestLeaveOut(t *testing.T) {
 		want(t, "again", slices.Contains(mountPoints(t), dir+"/disk"), true)
 	})
 }
+
+// TestLeaveOutNothing: where a mount cannot be had in the new tree, or the root not be left, all stay.
+func TestLeaveOutNothing(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		must(t, isolate())
+		dir := t.TempDir()
+		must(t, unix.Mount("test", dir, "tmpfs", 0, ""))
+		must(t, unix.Chdir(dir))
+		before := mountPoints(t)
+		l := &lean{seen: map[string]bool{"/": true}}
+		defer l.close()
+		want(t, "cloned", l.clone(nil), true)
+		l.mounts = append(l.mounts, kept{dir + "/not/there", -1})
+		must(t, l.enter())
+		must(t, unix.Chdir(dir))
+		want(t, "mounts", strings.Join(mountPoints(t), "\n"), strings.Join(before, "\n"))
+		// Nor is one left behind that is in no namespace's root.
+		must(t, leaveOut([]string{dir}))
+		want(t, "now", len(mountPoints(t)) <= len(before), true)
+	})
+}

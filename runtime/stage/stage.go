@@ -37,7 +37,8 @@ type Request struct {
 	// of the host's mounts, those on the way to them stay within reach.
 	Needed []string
 	// AllMounts keeps all of the host's mounts within reach: for programs of the
-	// host's that the delegate runs (hooks), which may need any.
+	// host's that the delegate runs (hooks), which may need any, and where a policy
+	// of SELinux says on which folders may be mounted, and logs each refusal.
 	AllMounts bool
 	// Rootless says that all of this happens in a user's own user namespace.
 	Rootless bool
