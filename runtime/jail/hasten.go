@@ -52,6 +52,9 @@ func ownGroup() int {
 			continue
 		}
 		for _, root := range hierarchyRoots(f[1]) {
+			if !isHierarchy(root) {
+				continue
+			}
 			path := filepath.Join(root, f[2], "cgroup.procs")
 			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
 				return fd
