@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 	if systemd || strings.Contains(cgroupsPath, ":") {
 		return nil, false
 	}
-	own, err := os.ReadFile("/proc/self/cgroup")
+	own, err := ownGroups()
 	if err != nil {
 		return nil, false
 	}
@@ -33,17 +34,10 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 	if rel == "" {
 		rel = id
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(own)), "\n") {
-		f := strings.SplitN(line, ":", 3)
-		if len(f) != 3 {
-			continue
-		}
+	for _, f := range own {
 		// A hierarchy without controllers is not mounted everywhere.
 		found := f[1] == "" || strings.HasPrefix(f[1], "name=")
-		for _, root := range hierarchyRoots(f[1]) {
-			if !isHierarchy(root) {
-				continue
-			}
+		for _, root := range hierarchies(f[1]) {
 			found = true
 			dir := groupFolder(root, base(root, f), rel, crun)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
@@ -55,6 +49,22 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 		all = all && found
 	}
 	return dirs, all && len(dirs) > 0
+}
+
+// ownGroups are the control groups that this process is in: number, controllers
+// and path of each line of /proc/self/cgroup (cgroups(7)).
+func ownGroups() ([][]string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	var out [][]string
+	for line := range strings.Lines(string(text)) {
+		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 {
+			out = append(out, f)
+		}
+	}
+	return out, nil
 }
 
 // base is the group that runc takes for the caller's own where it makes others
@@ -81,12 +91,13 @@ func groupFolder(root, own, rel string, crun bool) string {
 	return filepath.Join(root, own, filepath.Clean("/"+rel))
 }
 
-// hierarchyRoots is where a line of /proc/self/cgroup (cgroups(7)) is mounted.
-func hierarchyRoots(controllers string) []string {
+// hierarchies is where the hierarchy with these controllers is mounted.
+func hierarchies(controllers string) []string {
+	roots := []string{filepath.Join(host.CgroupRoot, strings.TrimPrefix(controllers, "name="))}
 	if controllers == "" { // version 2, alone or beside version 1
-		return []string{host.CgroupRoot, filepath.Join(host.CgroupRoot, "unified")}
+		roots = []string{host.CgroupRoot, filepath.Join(host.CgroupRoot, "unified")}
 	}
-	return []string{filepath.Join(host.CgroupRoot, strings.TrimPrefix(controllers, "name="))}
+	return slices.DeleteFunc(roots, func(root string) bool { return !isHierarchy(root) })
 }
 
 // isHierarchy says whether control groups are mounted at a folder. Elsewhere

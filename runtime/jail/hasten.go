@@ -1,9 +1,7 @@
 package jail
 
 import (
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,19 +40,12 @@ func hasten() (stop func()) {
 // ownGroup opens, to be written, the list of processes of one of the control
 // groups that this process is in; which does not matter.
 func ownGroup() int {
-	text, err := os.ReadFile("/proc/self/cgroup")
+	own, err := ownGroups()
 	if err != nil {
 		return -1
 	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		for _, root := range hierarchyRoots(f[1]) {
-			if !isHierarchy(root) {
-				continue
-			}
+	for _, f := range own {
+		for _, root := range hierarchies(f[1]) {
 			path := filepath.Join(root, f[2], "cgroup.procs")
 			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
 				return fd

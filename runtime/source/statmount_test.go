@@ -23,9 +23,9 @@ func TestStatmount(t *testing.T) {
 		if id, err := mountOf(fd); err == nil && id == m.id { // nothing is mounted over it
 			source, options, err := statmount(fd)
 			switch {
-			case err == unix.ENOSYS || err == errStatmount && !strings.Contains(m.rest, "="):
+			case err == unix.ENOSYS, err == errStatmount: // an old kernel, or a file system without options
 			case err != nil:
-				t.Logf("%s: %v", m.at, err)
+				t.Errorf("%s: %v", m.at, err)
 			default:
 				_, tail, _ := strings.Cut(m.rest, " - ")
 				f := strings.Split(strings.TrimSuffix(tail, "\n"), " ")

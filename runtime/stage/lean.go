@@ -73,9 +73,12 @@ func (l *lean) close() {
 // clone clones the root and what is mounted on the way to the paths. It returns
 // false, with nothing changed, where it cannot.
 func (l *lean) clone(paths []string) bool {
-	keep := append([]string{}, wholeTrees...)
+	var keep []string
 	for _, t := range wholeTrees {
 		l.seen[t] = true
+		if isMountPoint(t) {
+			keep = append(keep, t)
+		}
 	}
 	for _, p := range paths {
 		if p != "" {
@@ -90,9 +93,6 @@ func (l *lean) clone(paths []string) bool {
 	for _, at := range keep {
 		flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT)
 		if slices.Contains(wholeTrees, at) {
-			if !isMountPoint(at) {
-				continue
-			}
 			flags |= unix.AT_RECURSIVE
 		}
 		fd, err := unix.OpenTree(unix.AT_FDCWD, at, flags)
@@ -154,9 +154,8 @@ func (l *lean) onTheWay(path string) []string {
 }
 
 func isMountPoint(path string) bool {
-	var stx unix.Statx_t
-	return unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, 0, &stx) == nil &&
-		stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	mounted, err := mountedAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+	return err == nil && mounted
 }
 
 // resolved is the kernel's own name for what a path leads to, as far as it is there.

@@ -13,10 +13,8 @@ import (
 // mountPoints are those of this thread.
 func mountPoints(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("/proc/thread-self/mountinfo")
-	must(t, err)
 	var out []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(threadMounts(t)) {
 		out = append(out, strings.Fields(line)[4])
 	}
 	return out

@@ -316,11 +316,11 @@ func findLayers(root *os.File, path string, mounts *source.Mounts) (layers, erro
 	if int64(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
 		return plain, nil
 	}
-	var stx unix.Statx_t
-	if err := unix.Statx(int(root.Fd()), "", unix.AT_EMPTY_PATH, 0, &stx); err != nil {
+	mounted, err := mountedAt(int(root.Fd()), "", unix.AT_EMPTY_PATH)
+	if err != nil {
 		return plain, fmt.Errorf("%s: %w", path, err)
 	}
-	if stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
+	if !mounted {
 		return plain, nil // a folder within an overlay: cannot be idmapped, is copied up
 	}
 	fsSource, opts, err := mounts.Super(int(root.Fd()))
@@ -348,9 +348,17 @@ func findLayers(root *os.File, path string, mounts *source.Mounts) (layers, erro
 
 // IsMount says whether a folder is where something is mounted.
 func IsMount(f *os.File) bool {
+	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)
+	return err == nil && mounted
+}
+
+// mountedAt says whether something is mounted at a path (Linux 5.8 tells).
+func mountedAt(dir int, path string, flags int) (bool, error) {
 	var stx unix.Statx_t
-	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, 0, &stx)
-	return err == nil && stx.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0
+	if err := unix.Statx(dir, path, flags, 0, &stx); err != nil {
+		return false, err
+	}
+	return stx.Attributes&stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 }
 
 // overlayDirs returns an overlay's layers, the topmost first: its upper layer,

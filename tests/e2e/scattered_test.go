@@ -16,24 +16,17 @@ import (
 // other containers, but not without these.
 func TestScattered(t *testing.T) {
 	base, path := byItself(t)
-	at := func(name string) string {
-		dir := filepath.Join(base, "on", name, "deep")
+	mount := func(dir string) string {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			t.Fatal(err)
 		}
-		for _, d := range []string{filepath.Dir(dir), dir} {
-			if err := unix.Mount("test", d, "tmpfs", 0, "mode=711"); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = unix.Unmount(d, unix.MNT_DETACH) })
-			if d != dir {
-				if err := os.Mkdir(dir, 0o711); err != nil {
-					t.Fatal(err)
-				}
-			}
+		if err := unix.Mount("test", dir, "tmpfs", 0, "mode=711"); err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 		return dir
 	}
+	at := func(name string) string { return mount(filepath.Join(mount(filepath.Join(base, "on", name)), "deep")) }
 	b := engine.NewBundle(t, at("bundle"))
 	state, logs, pids, work := at("state"), at("log"), at("pid"), at("work")
 	if err := os.Symlink(pids, filepath.Join(base, "link")); err != nil {

@@ -10,6 +10,7 @@ package inside
 import (
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -65,14 +66,11 @@ func Main() {
 	fail(status, "exec "+path+": "+err.Error())
 }
 
-// handOn is the environment without one entry for each of the step's own.
+// handOn is the environment, which it changes, without one entry for each of the step's own.
 func handOn(env, own []string) []string {
 	for _, o := range own {
-		for i, e := range env {
-			if e == o {
-				env = append(env[:i:i], env[i+1:]...)
-				break
-			}
+		if i := slices.Index(env, o); i >= 0 {
+			env = slices.Delete(env, i, i+1)
 		}
 	}
 	return env
