@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/hack/selinux"
 )
 
 // The recipe of the guest's root file system. A change in any of these makes a new one.
@@ -20,8 +22,6 @@ var (
 	rootScript []byte
 	//go:embed guest/early
 	earlyScript []byte
-	//go:embed guest/agentjail.cil
-	selinuxModule []byte
 )
 
 // guestFiles are what root.sh leaves in its folder.
@@ -32,7 +32,7 @@ var guestFiles = []string{"root.img", "vmlinuz", "initrd", "versions"}
 // removed.
 func ensureRoot(ctx context.Context, cache string) (string, error) {
 	h := sha256.New()
-	for _, part := range [][]byte{rootScript, earlyScript, selinuxModule} {
+	for _, part := range [][]byte{rootScript, earlyScript, selinux.Module} {
 		fmt.Fprintf(h, "%d\n%s", len(part), part)
 	}
 	dir := filepath.Join(cache, "root-"+hex.EncodeToString(h.Sum(nil)[:8]))
@@ -91,7 +91,7 @@ func buildRoot(ctx context.Context, dir string) error {
 	if err := os.Mkdir(filepath.Join(scripts, "guest"), 0o755); err != nil {
 		return err
 	}
-	for name, text := range map[string][]byte{"root.sh": rootScript, "guest/early": earlyScript, "guest/agentjail.cil": selinuxModule} {
+	for name, text := range map[string][]byte{"root.sh": rootScript, "guest/early": earlyScript, "guest/agentjail.cil": selinux.Module} {
 		if err := os.WriteFile(filepath.Join(scripts, name), text, 0o755); err != nil {
 			return err
 		}
