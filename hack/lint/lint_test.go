@@ -1,0 +1,133 @@
+// Package lint holds rules of this repository that no ready-made tool knows: the direction of imports.
+package lint
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// module is the import path of the repository's root, which is two directories up.
+const (
+	module = "agentjail.dev/"
+	top    = "../.."
+)
+
+// A rule says which packages may be imported by few only.
+type rule struct {
+	imported string   // prefix of the import path below the module
+	by       []string // prefixes of the directories whose packages may import it
+	why      string
+}
+
+// rules hold for all code but tests.
+var rules = []rule{
+	{"tests/", []string{"tests/", "hack/"}, "the product does not link the tests"},
+	{"hack/", []string{"hack/"}, "the product does not link its tools"},
+	{"cmd/", nil, "a program is not a library"},
+	{"runtime/install", []string{"runtime/install", "cmd/", "hack/", "tests/", "apparmor"}, "no stage of a bundle depends on an installer"},
+	{"shim", []string{"shim", "cmd/"}, "the life cycle does not know who calls it"},
+	{"runtime/jail", []string{"runtime/jail", "runtime/verbs", "shim", "cmd/", "hack/", "tests/"}, "no stage of a bundle depends on the life cycle"},
+}
+
+// TestImports: packages import each other in one direction.
+func TestImports(t *testing.T) {
+	n := 0
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && path != top && (name[0] == '.' || name == "dist" || name == "bin" || name == "tools") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		rel, err := filepath.Rel(top, path)
+		if err != nil {
+			return err
+		}
+		n++
+		for _, problem := range wrong(t, path, filepath.ToSlash(filepath.Dir(rel))) {
+			t.Errorf("%s: %s", rel, problem)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 200 {
+		t.Errorf("only %d files were looked at", n)
+	}
+}
+
+// wrong lists the imports of a file that break a rule.
+func wrong(t *testing.T, path, dir string) []string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rel, ours := strings.CutPrefix(name, module); ours {
+			out = append(out, broken(dir, rel)...)
+		}
+	}
+	return out
+}
+
+// broken lists the rules that forbid a package below dir to import another.
+func broken(dir, imported string) []string {
+	var out []string
+	for _, r := range rules {
+		if !below(imported, r.imported) {
+			continue
+		}
+		allowed := false
+		for _, by := range r.by {
+			allowed = allowed || below(dir, by)
+		}
+		if !allowed {
+			out = append(out, "imports "+imported+": "+r.why)
+		}
+	}
+	return out
+}
+
+// below says whether path is prefix or lies below it.
+func below(path, prefix string) bool {
+	prefix = strings.TrimSuffix(prefix, "/")
+	return path == prefix || strings.HasPrefix(path, prefix+"/")
+}
+
+// TestRulesCanFail: the rules find what they forbid, and nothing else.
+func TestRulesCanFail(t *testing.T) {
+	for _, c := range []struct {
+		dir, imported string
+		bad           bool
+	}{
+		{"runtime/stage", "runtime/install", true},
+		{"runtime/stage", "tests/engine", true},
+		{"runtime/jail", "shim", true},
+		{"runtime/stage", "runtime/jail", true},
+		{"runtime/installer", "runtime/install", true},
+		{"cmd/agentjail", "runtime/install", false},
+		{"hack/demo", "tests/engine", false},
+		{"runtime/verbs", "runtime/jail", false},
+		{"runtime/stage", "runtime/idmap", false},
+	} {
+		if got := broken(c.dir, c.imported); (len(got) > 0) != c.bad {
+			t.Errorf("%s imports %s: %v", c.dir, c.imported, got)
+		}
+	}
+}
