@@ -34,7 +34,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test test-unit test-e2e test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
+.PHONY: help build demo test test-quick test-unit test-e2e test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
 test: deps lint test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
+
+test-quick: ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
+	CGO_ENABLED=0 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) test ./...
 
 test-unit: ## tests without a container engine
 	@mkdir -p $(OUT)

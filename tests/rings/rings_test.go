@@ -1,5 +1,5 @@
 // Package rings takes rings of a jail away and looks at what the others still stop. It needs a build of agentjail that
-// no installation has (runtime/internal/without). The README holds the table of what it finds.
+// no installation has (runtime/internal/without). docs/security/rings.md holds the table of what it finds.
 package rings
 
 import (
@@ -23,7 +23,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-var update = flag.Bool("update", false, "write the measured table into the README")
+var update = flag.Bool("update", false, "write the measured table into docs/security/rings.md")
 
 // attack is a row of the table: the name of one of the probe's tries (tests/probe/rings.go), and the reason where taking
 // one ring away lets it through: what other ring cannot help by its nature.
@@ -124,7 +124,7 @@ func TestRings(t *testing.T) {
 // alone is what is left when all rings but one are taken away.
 var alone = map[string]string{"2": "1,0", "1": "2,0", "0": "2,1"}
 
-// table is the README's form of what was measured.
+// table is the documentation's form of what was measured.
 func table(got map[string]map[string]outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, measuredOn+"\n\n", release())
@@ -170,17 +170,17 @@ func cell(got map[string]map[string]outcome, a attack, r string) string {
 	return o.Errno + ", " + strings.Join(by, " or ")
 }
 
-// The table's place in the README.
+// The table's place in docs/security/rings.md.
 const begin, end = "<!-- rings: made by go test ./tests/rings -update -->\n", "<!-- /rings -->\n"
 
-// compare holds the README against a table, or writes it there.
+// compare holds the documentation against a table, or writes it there.
 func compare(t *testing.T, want string) {
 	t.Helper()
 	root, err := engine.ModuleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(root, "README.md")
+	path := filepath.Join(root, "docs", "security", "rings.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -188,16 +188,16 @@ func compare(t *testing.T, want string) {
 	before, rest, ok := strings.Cut(string(text), begin)
 	have, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		t.Fatal("the README has no place for the table of rings")
+		t.Fatal("docs/security/rings.md has no place for the table of rings")
 	}
 	if have == want {
 		return
 	}
 	if !*update {
 		if !strings.Contains(have, fmt.Sprintf(measuredOn, release())) {
-			t.Skip("the README's table is of another kernel")
+			t.Skip("the documented table is of another kernel")
 		}
-		t.Errorf("the README's table is not what was measured (-update writes it):\n%s", want)
+		t.Errorf("the documented table is not what was measured (-update writes it):\n%s", want)
 		return
 	}
 	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
