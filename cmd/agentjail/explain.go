@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/report"
@@ -56,7 +55,7 @@ func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
 	if refused != nil {
 		out.Refused = refused.Error()
 	} else {
-		spec, err := bundle.Encode(x.Result.Spec, x.Unknown)
+		spec, err := json.Marshal(x.Result.Spec)
 		if err != nil {
 			return fmt.Errorf("encoding the hardened spec: %w", err)
 		}

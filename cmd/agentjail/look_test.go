@@ -50,7 +50,7 @@ func TestExplainCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ring 2, resources\n", "ring 1, access\n", "ring 0, kernel surface\n", "  lost     process.capabilities: CAP_SYS_ADMIN -> none"} {
+	for _, want := range []string{"ring 2, resources\n", "ring 1, access\n", "ring 0, kernel surface\n", "  lost     process.capabilities: CAP_SYS_ADMIN -> none", "config.json: unheardOf"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -67,7 +67,7 @@ func TestExplainCommand(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &x); err != nil {
 		t.Fatal(err)
 	}
-	if x.Refused != "" || len(x.Report.Changes) == 0 || x.Spec["unheardOf"] == nil || x.Spec["linux"] == nil {
+	if x.Refused != "" || len(x.Report.Changes) == 0 || x.Spec["unheardOf"] != nil || x.Spec["linux"] == nil {
 		t.Errorf("refused %q, %d changes, spec %v", x.Refused, len(x.Report.Changes), x.Spec)
 	}
 }

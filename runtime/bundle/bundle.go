@@ -1,6 +1,5 @@
 // Package bundle reads and writes OCI bundles. Input is hostile: sizes are
-// bounded, and what this version does not know is kept apart, so that it can be
-// written back as it was.
+// bounded, and what this version does not know is named and left out.
 package bundle
 
 import (
@@ -30,9 +29,9 @@ const MaxConfig = 8 << 20
 type Bundle struct {
 	Dir  string // absolute
 	Spec *specs.Spec
-	// Unknown holds the fields of config.json that the specification's Go types
-	// do not have; nil when there are none.
-	Unknown *Unknown
+	// Unknown lists the fields of config.json that the specification's Go types
+	// do not have, as dotted paths. They are not written again.
+	Unknown []string
 }
 
 // Load reads DIR/config.json.
@@ -96,7 +95,7 @@ func ReadFile(path string, max int64) ([]byte, error) {
 
 // Decode reads one JSON document into v, which is a pointer to a struct, and
 // returns the fields that v's type does not have.
-func Decode(data []byte, v any) (*Unknown, error) {
+func Decode(data []byte, v any) ([]string, error) {
 	alike, err := scan(data)
 	if err != nil {
 		return nil, err
@@ -140,27 +139,10 @@ func jsonError(err error) error {
 	return err
 }
 
-// Encode is the JSON of v with the unknown fields put back. Where v's own JSON
-// has a field, that wins.
-func Encode(v any, unknown *Unknown) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil || unknown == nil {
-		return data, err
-	}
-	var out map[string]any
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if err := dec.Decode(&out); err != nil {
-		return nil, err
-	}
-	unknown.mergeInto(out)
-	return json.Marshal(out)
-}
-
 // Save writes the spec to DIR/config.json with mode 0600, replacing it in one
 // step.
 func (b *Bundle) Save() error {
-	data, err := Encode(b.Spec, b.Unknown)
+	data, err := json.Marshal(b.Spec)
 	if err != nil {
 		return fmt.Errorf("encoding the spec: %w", err)
 	}

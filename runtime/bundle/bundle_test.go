@@ -129,18 +129,15 @@ func TestOtherCase(t *testing.T) {
 			continue
 		}
 		s.Process.Cwd = "/hardened"
-		out, err := Encode(&s, u)
+		out, err := json.Marshal(&s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if bytes.Contains(out, []byte(name)) || !bytes.Contains(out, []byte(`"process":{`)) {
 			t.Errorf("%s comes back: %s", name, out)
 		}
-		if !bytes.Contains(out, []byte(`"cwd2":1`)) {
-			t.Errorf("%s: the unknown field below is lost: %s", name, out)
-		}
-		if want := []string{"process.cwd2"}; fmt.Sprint(u.Paths()) != fmt.Sprint(want) {
-			t.Errorf("%s: paths %v", name, u.Paths())
+		if want := []string{"process.cwd2"}; fmt.Sprint(u) != fmt.Sprint(want) {
+			t.Errorf("%s: paths %v", name, u)
 		}
 	}
 }
@@ -232,31 +229,5 @@ func TestWriteFileLink(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(victim); string(got) != "precious" {
 		t.Errorf("the link's target holds %q", got)
-	}
-}
-
-// Numbers and texts of unknown fields come back as they were.
-func TestUnknownValues(t *testing.T) {
-	in := `{"future": {"big": 123456789012345678901234567890, "float": 1.50, "text": "<é😀>", "null": null, "list": [1, {"a": [true]}], "empty": {}},` + good[1:]
-	var s specs.Spec
-	u, err := Decode([]byte(in), &s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := Encode(&s, u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"123456789012345678901234567890", "1.50", `"null":null`, `[1,{"a":[true]}]`, `"empty":{}`} {
-		if !bytes.Contains(out, []byte(want)) {
-			t.Errorf("%s is lost in %s", want, out)
-		}
-	}
-	var back map[string]any
-	if err := json.Unmarshal(out, &back); err != nil {
-		t.Fatal(err)
-	}
-	if got := back["future"].(map[string]any)["text"]; got != "<é😀>" {
-		t.Errorf("text %q", got)
 	}
 }

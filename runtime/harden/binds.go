@@ -14,6 +14,10 @@ import (
 
 // bind decides on one bind mount.
 func bind(p *pass, i int, m *specs.Mount) {
+	if m.Source == "" {
+		p.refuse("mount at %s: refused: a bind mount without a source would mount the bundle's own directory", m.Destination)
+		return
+	}
 	var f *source.Fact
 	if i < len(p.f.Sources) {
 		f = p.f.Sources[i]

@@ -13,7 +13,7 @@ import (
 // and why no value of it loosens a jail. A new version of the specification
 // fails TestEveryFieldIsLookedAt until somebody has thought about its fields.
 var handlers = map[string]string{
-	"Spec.Version":     "nobody: a number; fields of a newer version are unknown ones, which shape refuses where the delegate knows more",
+	"Spec.Version":     "nobody: a number; fields of a newer version are unknown ones, which are dropped",
 	"Spec.Process":     "shape refuses its absence",
 	"Spec.Root":        "shape refuses its absence",
 	"Spec.Hostname":    "shape bounds its length; it is set in the jail's own UTS namespace",

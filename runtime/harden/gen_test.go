@@ -116,7 +116,9 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 			}
 		}
 	}
-	f.DelegateKnowsMore = g.maybe(8)
+	if g.maybe(8) {
+		f.Unknown = []string{"linux.future"}
+	}
 	return f
 }
 

@@ -37,11 +37,8 @@ type Facts struct {
 	Nodes map[string]Node
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
-	// Unknown lists fields of config.json that this version does not know, and
-	// DelegateKnowsMore says that the delegate may understand them, being made
-	// for a newer specification.
-	Unknown           []string
-	DelegateKnowsMore bool
+	// Unknown lists fields of config.json that this version does not know.
+	Unknown []string
 	// Filter makes the system call filter that the delegate is to load, and its
 	// notes, of an incoming section or of none. It allows at least what
 	// seccomp.OCI and seccomp.Intersect would, which do it where this is nil.
@@ -258,10 +255,8 @@ func shape(p *pass) {
 		p.refuse("hostname and domainname have at most 64 characters (sethostname(2))")
 	}
 	checkCgroupsPath(p, s.Linux.CgroupsPath)
-	if p.f.DelegateKnowsMore {
-		for _, u := range p.f.Unknown {
-			p.refuse("config.json: %s is unknown to this version of agentjail, but may mean something to the delegate (remedy: a newer agentjail)", u)
-		}
+	if len(p.f.Unknown) > 0 {
+		p.change(report.Access, report.Dropped, "config.json", list(p.f.Unknown), "", "this version does not know these fields, and the delegate could take them for grants")
 	}
 }
 

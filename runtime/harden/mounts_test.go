@@ -203,6 +203,7 @@ func TestBinds(t *testing.T) {
 	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
 	f.Sources = append(f.Sources, nil)
 	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
+	contain(t, "no source", refused(t, mount(specs.Mount{Destination: "/x", Type: "bind", Options: []string{"rbind"}}), policy.Default(), testFacts(s)), "a bind mount without a source")
 	// The real path shows when the name is another.
 	_, _, _, err := one(t, specs.Mount{Destination: "/x", Type: "bind", Source: "/var/run/docker.sock"}, &source.Fact{Path: "/run/docker.sock", Kind: source.Socket}, policy.Default())
 	contain(t, "a link to a socket", fmt.Sprint(err), "/var/run/docker.sock (/run/docker.sock)")

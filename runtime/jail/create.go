@@ -197,7 +197,6 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	if err := ensureLSM(ctx, &p.facts, w.Policy); err != nil {
 		return err
 	}
-	p.facts.DelegateKnowsMore = knowsMore(caps.OCIMax)
 	var filter *kept.Filter
 	p.facts.Filter = func(o seccomp.Options, in *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error) {
 		var err error
@@ -285,7 +284,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return err
 	}
 	defer step.Close()
-	hardened := &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec, Unknown: p.b.Unknown}
+	hardened := &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec}
 	if err := hardened.Save(); err != nil {
 		return err
 	}
@@ -483,7 +482,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		return p, err
 	}
 	s := p.b.Spec
-	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: p.b.Unknown.Paths()}
+	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: p.b.Unknown}
 	if s.Root == nil || s.Root.Path == "" {
 		return p, errors.New("config.json has no root")
 	}
@@ -512,7 +511,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	p.sources = make([]*source.Source, len(s.Mounts))
 	p.facts.Sources = make([]*source.Fact, len(s.Mounts))
 	for i, m := range s.Mounts {
-		if !harden.IsBind(m) {
+		if !harden.IsBind(m) || m.Source == "" { // hardening refuses the latter
 			continue
 		}
 		from := m.Source

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/report"
@@ -16,8 +14,6 @@ import (
 type Explained struct {
 	Result *harden.Result // nil where it would be refused
 	Report *report.Report // as far as hardening got; nil where the bundle cannot be read
-	// Unknown holds the bundle's fields that are kept without being understood.
-	Unknown *bundle.Unknown
 }
 
 // Explain hardens the bundle in dir and changes nothing: no state is written,
@@ -30,20 +26,9 @@ func (w *Way) Explain(dir string) (*Explained, error) {
 		return &Explained{}, err
 	}
 	defer p.close()
-	out := &Explained{Unknown: p.b.Unknown}
+	out := &Explained{}
 	if p.facts.IDs, err = w.exampleIDs(p); err != nil {
 		return out, err
-	}
-	// Asked directly: the answers that are kept for create stay as they are.
-	d, err := delegate.Choose(w.Policy.Delegate, "")
-	if err != nil {
-		// Without root nothing can be tried; features are much the same.
-		if d, err = delegate.Resolve(w.Policy.Delegate); err != nil {
-			return out, err
-		}
-	}
-	if f, err := d.Features(); err == nil {
-		p.facts.DelegateKnowsMore = knowsMore(f.OCIVersionMax)
 	}
 	out.Result, out.Report, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
 	return out, err

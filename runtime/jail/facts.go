@@ -288,17 +288,6 @@ func newer(version, ociMax string) bool {
 	return have[0] > most[0] || have[0] == most[0] && have[1] > most[1]
 }
 
-// knowsMore compares the delegate's newest specification with the one that this
-// program's types are of.
-func knowsMore(ociMax string) bool {
-	var have, ours [2]int
-	if n, _ := fmt.Sscanf(ociMax, "%d.%d", &have[0], &have[1]); n != 2 {
-		return false // before `features` was invented
-	}
-	_, _ = fmt.Sscanf(specs.Version, "%d.%d", &ours[0], &ours[1])
-	return have[0] > ours[0] || have[0] == ours[0] && have[1] > ours[1]
-}
-
 // onHostThread runs f on a thread that is still in the host's mount namespace:
 // the one of Create is not.
 func onHostThread(f func() error) error {
