@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/internal/oomscore"
 )
 
 // Time says in which time namespace a delegate runs that does not know of them.
@@ -104,7 +105,21 @@ func (r *Runtime) RunInto(files []*os.File, args []string, t Time, foreground bo
 	return r.run(fork.Cmd{Files: files}, args, t, foreground)
 }
 
+// RunExpendable is RunInto, and what the delegate starts inherits at least this
+// OOM score.
+func (r *Runtime) RunExpendable(score int, files []*os.File, args []string, t Time, foreground bool) (int, error) {
+	return r.runBy(func(c *fork.Cmd) (p *fork.Process, err error) {
+		err = oomscore.Inherit(score, func() error { p, err = c.Start(); return err })
+		return p, err
+	}, fork.Cmd{Files: files}, args, t, foreground)
+}
+
 func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, error) {
+	return r.runBy((*fork.Cmd).Start, c, args, t, signals)
+}
+
+// runBy is run with a way to start the delegate.
+func (r *Runtime) runBy(start func(*fork.Cmd) (*fork.Process, error), c fork.Cmd, args []string, t Time, signals bool) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	c.Path, c.Args, c.Env = r.Path, append([]string{r.Path}, args...), environment()
@@ -114,7 +129,7 @@ func (r *Runtime) run(c fork.Cmd, args []string, t Time, signals bool) (int, err
 			c.Stdio[i] = f
 		}
 	}
-	p, err := c.Start()
+	p, err := start(&c)
 	if err != nil {
 		return -1, err
 	}

@@ -8,11 +8,7 @@
 // nothing, as every start waits for them.
 package enter
 
-import (
-	"errors"
-
-	"golang.org/x/sys/unix"
-)
+import "errors"
 
 // Where the delegate leaves the program and its orders in the process that it
 // starts (runc(8), --preserve-fds).
@@ -55,9 +51,11 @@ type Orders struct {
 	Masked, ReadOnly []string
 	// Limits are control group files and the most that each may hold.
 	Limits []Limit
-	// Rlimits must be in force. Lower is set here: below what a Go program
-	// needs to start, the delegate could not have started the step.
-	Rlimits, Lower []Rlimit
+	// OOMScore is the least that the process's must be (proc_pid_oom_score_adj(5)).
+	OOMScore uint32
+	// Rlimits are set here: a delegate cannot set each of them, and SELinux sets
+	// soft ones anew where a program's label changes (setrlimit(2)).
+	Rlimits []Rlimit
 	// CPUs, if not 0, is on how many processors the process may run, so that
 	// what counts them sees what it can use. Seed picks which.
 	CPUs, Seed uint32
@@ -109,7 +107,7 @@ type Landlock struct {
 
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 2\n"
+const magic = "agentjail-enter 3\n"
 
 // ErrForm says that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -149,9 +147,8 @@ func (o *Orders) fields(c codec) {
 	list(c, &o.Masked, c.text)
 	list(c, &o.ReadOnly, c.text)
 	list(c, &o.Limits, func(l *Limit) { list(c, &l.Files, c.text); c.u64(&l.Max) })
-	for _, r := range []*[]Rlimit{&o.Rlimits, &o.Lower} {
-		list(c, r, func(r *Rlimit) { c.u32(&r.Resource); c.u64(&r.Soft); c.u64(&r.Hard) })
-	}
+	c.u32(&o.OOMScore)
+	list(c, &o.Rlimits, func(r *Rlimit) { c.u32(&r.Resource); c.u64(&r.Soft); c.u64(&r.Hard) })
 	c.u32(&o.CPUs)
 	c.u32(&o.Seed)
 	for _, f := range []*bool{&o.Landlock.Want, &o.Landlock.Required, &o.Landlock.Scoped, &o.Landlock.NoTCP, &o.DenyWriteExecute} {
@@ -164,12 +161,3 @@ func (o *Orders) fields(c codec) {
 	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
 }
-
-// goNeeds is what of a resource a Go program needs to start, the step as the
-// delegates themselves: with less, the step sets the limit.
-var goNeeds = map[uint32]uint64{
-	unix.RLIMIT_AS: 4 << 30, unix.RLIMIT_DATA: 1 << 30, unix.RLIMIT_NPROC: 64, unix.RLIMIT_NOFILE: 32,
-}
-
-// Early says whether the delegate can set a limit before the step runs.
-func Early(r Rlimit) bool { return r.Soft >= goNeeds[r.Resource] }

@@ -15,7 +15,7 @@ func sample() *Orders {
 		LabelFile: "/proc/self/attr/current", Label: "agentjail-default (enforce)",
 		Loopback: true, Masked: []string{"/proc/kcore"}, ReadOnly: []string{"/proc/sys", ""},
 		Limits:  []Limit{{[]string{"a", "b"}, 5}},
-		Rlimits: []Rlimit{{6, 7, 8}}, Lower: []Rlimit{{9, 10, 11}},
+		Rlimits: []Rlimit{{6, 7, 8}, {9, 10, 11}}, OOMScore: 900,
 		CPUs: 12, Seed: 13,
 		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, Devices: []string{"/dev/null"}},
 		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, OwnEnv: []string{"A=1"}, Without: []string{"status"},

@@ -26,6 +26,9 @@ func RlimitBounds(l policy.Limits) map[string]uint64 {
 	return out
 }
 
+// CoreOff is the limit on core files of a jail's processes, soft and hard.
+const CoreOff = coreOff
+
 // StandardDevice says whether every jail may have the character device; a minor
 // number of -1 means all of the major's.
 func StandardDevice(major, minor int64) bool {

@@ -222,7 +222,14 @@ func (j *judge) rlimits() {
 		if l.Soft > l.Hard {
 			j.say("%s soft %d over hard %d", l.Type, l.Soft, l.Hard)
 		}
-		if was, ok := before[l.Type]; ok && l.Hard > was {
+		if l.Type == "RLIMIT_CORE" {
+			// The one value that starts no handler is the tightest.
+			if h, ok := j.f.Host.HardLimits[l.Type]; l.Hard != 1 || l.Soft != 1 {
+				if !ok || h >= 1 {
+					j.say("RLIMIT_CORE %d of %d", l.Soft, l.Hard)
+				}
+			}
+		} else if was, ok := before[l.Type]; ok && l.Hard > was {
 			j.say("%s %d, the bundle has %d", l.Type, l.Hard, was)
 		}
 		if h, ok := j.f.Host.HardLimits[l.Type]; ok && l.Hard > h {
@@ -250,7 +257,7 @@ func (j *judge) priorities() {
 	if p.OOMScoreAdj != nil {
 		adj = *p.OOMScoreAdj
 	}
-	if adj < 0 || was.OOMScoreAdj != nil && adj < *was.OOMScoreAdj {
+	if adj < 900 || was.OOMScoreAdj != nil && adj < *was.OOMScoreAdj {
 		j.say("oom_score_adj %d", adj)
 	}
 	if s := p.Scheduler; s != nil && (s.Nice < 0 || s.Priority != 0 || s.Runtime != 0 || len(s.Flags) > 0 || !slices.Contains([]specs.LinuxSchedulerPolicy{"SCHED_OTHER", "SCHED_BATCH", "SCHED_IDLE"}, s.Policy)) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/internal/oomscore"
 	"agentjail.dev/runtime/report"
 )
 
@@ -12,20 +13,31 @@ import (
 // that never asked (ioprio_set(2)).
 const usualIOPriority = 4
 
+// oomScore has the jail die before the host's own processes when memory runs
+// out: what it holds of the kernel's memory is counted for nobody. A higher wish
+// of the engine's stays.
+func oomScore(p *pass) {
+	const first = "when memory runs out, a jail dies before the host's own processes"
+	pr, field, now := p.spec.Process, "process.oomScoreAdj", fmt.Sprint(oomscore.Jail)
+	switch {
+	case pr.OOMScoreAdj == nil:
+		pr.OOMScoreAdj = ptr(max(oomscore.Jail, p.f.Host.OOMScoreAdj))
+		p.change(report.Resources, report.Set, field, "", fmt.Sprint(*pr.OOMScoreAdj), first)
+	case *pr.OOMScoreAdj < 0:
+		p.lost(report.Resources, field, fmt.Sprint(*pr.OOMScoreAdj), now, first)
+		pr.OOMScoreAdj = ptr(oomscore.Jail)
+	case *pr.OOMScoreAdj < oomscore.Jail:
+		p.change(report.Resources, report.Set, field, fmt.Sprint(*pr.OOMScoreAdj), now, first)
+		pr.OOMScoreAdj = ptr(oomscore.Jail)
+	}
+}
+
 // priorities keep a jail behind the host's own processes: in what the kernel
 // kills when memory runs out, and in what it runs and serves first. A spec that
 // is silent gets the engine's own values, and engines protect themselves.
 func priorities(p *pass) {
 	pr := p.spec.Process
-	const spared = "a jail is not spared before the host's own processes"
-	switch {
-	case pr.OOMScoreAdj != nil && *pr.OOMScoreAdj < 0:
-		p.lost(report.Resources, "process.oomScoreAdj", fmt.Sprint(*pr.OOMScoreAdj), "0", spared)
-		pr.OOMScoreAdj = ptr(0)
-	case pr.OOMScoreAdj == nil && p.f.Host.OOMScoreAdj < 0:
-		p.change(report.Resources, report.Set, "process.oomScoreAdj", "", "0", spared)
-		pr.OOMScoreAdj = ptr(0)
-	}
+	oomScore(p)
 
 	if s := pr.Scheduler; s != nil {
 		why := ""

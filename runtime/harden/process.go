@@ -63,21 +63,33 @@ func checkCwd(p *pass, cwd string) {
 	}
 }
 
+// coreOff is the limit on core files with which a crash writes none, and starts
+// no program either: where core_pattern is a pipe, the kernel looks at this one
+// value only (core(5); fs/coredump.c, coredump_pipe). The program would be the
+// host's, run as its root for every crash in a jail and fed with its memory.
+const coreOff = 1
+
+// fixed is a bound that policy has no say in.
+func fixed(v uint64) func(policy.Limits) (uint64, bool) {
+	return func(policy.Limits) (uint64, bool) { return v, true }
+}
+
 // A rlimit's bound; value reads it from policy, and ok says whether there is
-// one.
+// one. Of an exact one the value is the limit itself, soft and hard.
 var rlimitBounds = []struct {
 	name  string
 	why   string
 	value func(policy.Limits) (v uint64, ok bool)
+	exact bool
 }{
-	{"RLIMIT_CORE", "a crash writes no memory image into a workspace", func(policy.Limits) (uint64, bool) { return 0, true }},
-	{"RLIMIT_MEMLOCK", "locked memory cannot be reclaimed", func(l policy.Limits) (uint64, bool) { return uint64(l.MemLock), l.MemLock > 0 }},
-	{"RLIMIT_MSGQUEUE", "message queues are kernel memory", func(policy.Limits) (uint64, bool) { return 819200, true }},
-	{"RLIMIT_NICE", "a jail does not go before the host's own processes", func(policy.Limits) (uint64, bool) { return 0, true }},
-	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }},
-	{"RLIMIT_NPROC", "a second wall behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids), l.Pids > 0 }},
-	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", func(policy.Limits) (uint64, bool) { return 0, true }},
-	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", func(policy.Limits) (uint64, bool) { return 4096, true }},
+	{"RLIMIT_CORE", "a crash writes no memory image into a workspace, and starts no program of the host", fixed(coreOff), true},
+	{"RLIMIT_MEMLOCK", "locked memory cannot be reclaimed", func(l policy.Limits) (uint64, bool) { return uint64(l.MemLock), l.MemLock > 0 }, false},
+	{"RLIMIT_MSGQUEUE", "POSIX message queues are kernel memory", fixed(0), false},
+	{"RLIMIT_NICE", "a jail does not go before the host's own processes", fixed(0), false},
+	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }, false},
+	{"RLIMIT_NPROC", "a second wall behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids), l.Pids > 0 }, false},
+	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", fixed(0), false},
+	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", fixed(4096), false},
 }
 
 func rlimits(p *pass) {
@@ -101,6 +113,9 @@ func rlimits(p *pass) {
 		if !ok {
 			continue
 		}
+		if h, ok := p.f.Host.HardLimits[b.name]; ok && b.exact && h < v {
+			p.missing(report.Resources, "process.rlimits["+b.name+"]", fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.why))
+		}
 		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.name })
 		if i < 0 {
 			// Below the bound that this process itself has: a child's cannot be
@@ -112,9 +127,12 @@ func rlimits(p *pass) {
 			out = append(out, specs.POSIXRlimit{Type: b.name, Hard: v, Soft: v})
 			continue
 		}
-		if out[i].Hard > v {
+		if out[i].Hard > v || b.exact && out[i] != (specs.POSIXRlimit{Type: b.name, Hard: v, Soft: v}) {
 			p.change(report.Resources, report.Lowered, "process.rlimits["+b.name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.why)
 			out[i].Hard = v
+		}
+		if b.exact {
+			out[i].Soft = v
 		}
 	}
 	for i := range out {

@@ -238,18 +238,27 @@ func TestProcess(t *testing.T) {
 		got[r.Type] = [2]uint64{r.Hard, r.Soft}
 	}
 	want := map[string][2]uint64{
-		"RLIMIT_NOFILE": {65536, 65536}, "RLIMIT_CORE": {0, 0}, "RLIMIT_STACK": {100, 100}, "RLIMIT_NPROC": {7, 7}, "RLIMIT_MEMLOCK": {8 << 20, 8 << 20},
-		"RLIMIT_MSGQUEUE": {819200, 819200}, "RLIMIT_NICE": {0, 0}, "RLIMIT_RTPRIO": {0, 0}, "RLIMIT_SIGPENDING": {4096, 4096},
+		"RLIMIT_NOFILE": {16384, 16384}, "RLIMIT_CORE": {1, 1}, "RLIMIT_STACK": {100, 100}, "RLIMIT_NPROC": {7, 7}, "RLIMIT_MEMLOCK": {8 << 20, 8 << 20},
+		"RLIMIT_MSGQUEUE": {0, 0}, "RLIMIT_NICE": {0, 0}, "RLIMIT_RTPRIO": {0, 0}, "RLIMIT_SIGPENDING": {4096, 4096},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("limits %v, not %v", got, want)
 	}
+	// An engine's own 0, which is what most give, is no switch for a pipe.
+	res, _ = jail(t, with(func(s *specs.Spec) { s.Process.Rlimits = []specs.POSIXRlimit{{Type: "RLIMIT_CORE"}} }))
+	if r := res.Spec.Process.Rlimits[0]; r.Hard != 1 || r.Soft != 1 {
+		t.Errorf("%+v", r)
+	}
 	// Below what the engine itself may have: a child's cannot be raised.
 	f := testFacts(s)
 	f.Host.HardLimits["RLIMIT_NOFILE"], f.Host.HardLimits["RLIMIT_SIGPENDING"] = 1000, 10
-	res, _, err := Harden(s, policy.Default(), f)
+	f.Host.HardLimits["RLIMIT_CORE"] = 0
+	res, rep, err := Harden(s, policy.Default(), f)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(find(rep, report.Missing, "process.rlimits[RLIMIT_CORE]")) != 1 {
+		t.Errorf("that core handlers run is not reported: %v", rep.Changes)
 	}
 	for _, r := range res.Spec.Process.Rlimits {
 		if r.Type == "RLIMIT_NOFILE" && r.Hard != 1000 || r.Type == "RLIMIT_SIGPENDING" && r.Hard != 10 {
@@ -304,19 +313,15 @@ func TestPriorities(t *testing.T) {
 	}
 	// A silent spec would inherit what the engine protects itself with.
 	s := small()
-	for adj, want := range map[int]string{-999: "0", 0: "nil", 300: "nil"} {
+	for adj, want := range map[int]int{-999: 900, 0: 900, 300: 900, 950: 950} {
 		f := testFacts(s)
 		f.Host.OOMScoreAdj = adj
 		res, _, err := Harden(s, policy.Default(), f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := "nil"
-		if a := res.Spec.Process.OOMScoreAdj; a != nil {
-			got = fmt.Sprint(*a)
-		}
-		if got != want {
-			t.Errorf("an engine with %d gives its jail %s, not %s", adj, got, want)
+		if got := *res.Spec.Process.OOMScoreAdj; got != want {
+			t.Errorf("an engine with %d gives its jail %d, not %d", adj, got, want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func goodProcess(d *demands, pid int) *process {
 	p := &process{
 		pid: pid, name: "sh", uids: []uint32{id, id, id, id}, gids: []uint32{id, id, id, id}, groups: []uint32{id + 5},
 		caps: map[string]uint64{"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0}, noNewPrivs: true, seccomp: 2, filters: 2,
-		limits: map[string]rlimit{}, userNS: 11, mntNS: 12, pidNS: 13,
+		oomAdj: 900, limits: map[string]rlimit{}, userNS: 11, mntNS: 12, pidNS: 13,
 		cgroups: map[string]string{"pids": "/j", "memory": "/j", "cpu": "/j", "blkio": "/j", "devices": "/j", "": "/j"},
 	}
 	for n, v := range harden.RlimitBounds(d.jail.Policy.Limits) {
@@ -283,11 +283,18 @@ var damages = []damage{
 		d.report.Add(report.Change{Kind: report.Missing, Field: "linux.resources.blockIO", Why: "no throttle"})
 		s.cgroup.files["blkio.throttle.write_bps_device"] = ""
 	}, Missing, "no throttle"},
-	{"rlimits", "above policy", second(func(p *process) { p.limits["RLIMIT_CORE"] = rlimit{0, 1} }), Broken, "process 4243 (sh): RLIMIT_CORE is 1"},
+	{"rlimits", "above policy", second(func(p *process) { p.limits["RLIMIT_CORE"] = rlimit{0, 1} }), Broken, "process 4243 (sh): RLIMIT_CORE is 0 of 1"},
+	{"rlimits", "the host's core handler runs", second(func(p *process) { p.limits["RLIMIT_CORE"] = rlimit{} }), Broken, "process 4243 (sh): RLIMIT_CORE is 0 of 0"},
+	{"rlimits", "host without CAP_SYS_RESOURCE", func(d *demands, s *seen) {
+		d.report.Add(report.Change{Kind: report.Missing, Field: "process.rlimits[RLIMIT_CORE]", Why: "the engine's own bound"})
+		for _, p := range s.processes {
+			p.limits["RLIMIT_CORE"] = rlimit{}
+		}
+	}, Missing, "the engine's own bound"},
 	{"rlimits", "unlimited", second(func(p *process) { p.limits["RLIMIT_NPROC"] = rlimit{5, ^uint64(0)} }), Broken, "unlimited"},
 	{"rlimits", "above the bundle's", func(_ *demands, s *seen) { s.processes[0].limits["RLIMIT_NOFILE"] = rlimit{2048, 2048} }, Broken, "RLIMIT_NOFILE is 2048"},
 	{"rlimits", "not told", second(func(p *process) { delete(p.limits, "RLIMIT_NICE") }), Broken, "RLIMIT_NICE"},
-	{"oom score", "spared", second(func(p *process) { p.oomAdj = -1 }), Broken, "process 4243 (sh) has -1"},
+	{"oom score", "spared", second(func(p *process) { p.oomAdj = 899 }), Broken, "process 4243 (sh) has 899"},
 	{"user ids", "the host's own map", func(_ *demands, s *seen) { s.uidMap = []specs.LinuxIDMapping{{Size: 1<<32 - 1}} }, Broken, "map 0 0 4294967295"},
 	{"user ids", "another block", func(d *demands, s *seen) { s.uidMap = idmap.ForBlock(d.jail.Policy.Userns, 4).UIDs }, Broken, ""},
 	{"user ids", "a recorded map to people", func(d *demands, s *seen) {

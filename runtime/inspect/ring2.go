@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/oomscore"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -236,7 +237,14 @@ func rlimits(d *demands, s *seen) outcome {
 	bounds := harden.RlimitBounds(d.jail.Policy.Limits)
 	const want = "hard limits of policy"
 	var bad []string
+	core, without := uint64(harden.CoreOff), ""
+	if why, ok := d.missing("process.rlimits[RLIMIT_CORE]"); ok {
+		core, without = 0, why
+	}
 	for i, p := range s.processes {
+		if have, ok := p.limits["RLIMIT_CORE"]; ok && have != (rlimit{core, core}) {
+			bad = append(bad, fmt.Sprintf("%s: RLIMIT_CORE is %s of %s, not %d", p.who(), limitText(have.soft), limitText(have.hard), core))
+		}
 		limits := bounds
 		if i == 0 && d.jail.Process != nil {
 			limits = map[string]uint64{}
@@ -262,6 +270,9 @@ func rlimits(d *demands, s *seen) outcome {
 		slices.Sort(bad)
 		return brokenList(want, bad)
 	}
+	if without != "" {
+		return lacking("RLIMIT_CORE of 1", "%s", without)
+	}
 	first := s.processes[0].limits
 	return holds("%d bounds; open files %s, processes %s, core %s", len(bounds),
 		limitText(first["RLIMIT_NOFILE"].hard), limitText(first["RLIMIT_NPROC"].hard), limitText(first["RLIMIT_CORE"].hard))
@@ -274,18 +285,19 @@ func limitText(v uint64) string {
 	return fmt.Sprint(v)
 }
 
-// oomScore: no process of a jail is spared before the host's own.
+// oomScore: every process of a jail dies before the host's own.
 func oomScore(_ *demands, s *seen) outcome {
+	want := fmt.Sprintf("oom_score_adj of %d or more", oomscore.Jail)
 	var bad []string
 	lowest := s.processes[0].oomAdj
 	for _, p := range s.processes {
 		lowest = min(lowest, p.oomAdj)
-		if p.oomAdj < 0 {
+		if p.oomAdj < oomscore.Jail {
 			bad = append(bad, fmt.Sprintf("%s has %d", p.who(), p.oomAdj))
 		}
 	}
 	if len(bad) > 0 {
-		return brokenList("oom_score_adj of 0 or more", bad)
+		return brokenList(want, bad)
 	}
 	return holds("oom_score_adj %d", lowest)
 }

@@ -449,6 +449,9 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 	if err := checkProgram(pid, j.Process); err != nil {
 		return err
 	}
+	if err := diesFirst(pid, j.Process); err != nil {
+		return err
+	}
 	if o.PidFile != "" {
 		if err := bundle.WriteFile(o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
 			return fmt.Errorf("writing the pid file: %w", err)
@@ -482,6 +485,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		return p, err
 	}
 	s := p.b.Spec
+	allowCoreOff()
 	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: p.b.Unknown}
 	if s.Root == nil || s.Root.Path == "" {
 		return p, errors.New("config.json has no root")

@@ -36,6 +36,7 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 		Namespaces: hostNamespaces(f),
 		Loopback:   loopback,
 		Limits:     groupLimits(j, f),
+		OOMScore:   uint32(oomScore(p)),
 		Landlock: enter.Landlock{
 			Want: true, Required: j.Policy.Landlock.Required, Scoped: linux != nil,
 			NoTCP:   j.Policy.Seccomp.Profile == "strict",
@@ -49,15 +50,8 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
 	}
 	o.LabelFile, o.Label = label(p)
-	var early []specs.POSIXRlimit
 	for _, r := range p.Rlimits {
-		l := enter.Rlimit{Resource: uint32(host.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard}
-		if enter.Early(l) {
-			early = append(early, r)
-			o.Rlimits = append(o.Rlimits, l)
-		} else {
-			o.Lower = append(o.Lower, l)
-		}
+		o.Rlimits = append(o.Rlimits, enter.Rlimit{Resource: uint32(host.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard})
 	}
 	// With one processor, Go starts fewer threads for the step: a tenth of its time.
 	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
@@ -69,7 +63,7 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 	if err != nil {
 		return nil, err
 	}
-	p.Rlimits = early
+	p.Rlimits = nil
 	p.Args = append([]string{enter.Program}, p.Args...)
 	return files, nil
 }

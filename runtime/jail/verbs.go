@@ -143,6 +143,7 @@ func (w *Way) Exec(o ExecOptions) error {
 		o.Change(&p)
 	}
 	done := w.station("harden")
+	allowCoreOff()
 	facts := harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs}
 	// The label and profile are the jail's, not the caller's choice.
 	if j.Process != nil {
@@ -220,7 +221,9 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	done()
 	defer w.station("delegate exec")()
-	return exitError(d.RunInto(step[:], append(args, o.ID), t, !o.Detach))
+	// crun takes no score from the process that it is given, and runc takes the
+	// container's.
+	return exitError(d.RunExpendable(oomScore(h), step[:], append(args, o.ID), t, !o.Detach))
 }
 
 // Update changes a running jail's limits, within policy.

@@ -162,7 +162,7 @@ func Default() Policy {
 		Limits: Limits{
 			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,
 			IORead: 400 << 20, IOWrite: 200 << 20,
-			NoFile: 65536, MemLock: 8 << 20, Mounts: 256,
+			NoFile: 16384, MemLock: 8 << 20, Mounts: 256,
 		},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},

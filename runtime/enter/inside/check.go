@@ -26,7 +26,7 @@ var checks = []struct {
 	{"files", access, files},
 	{"mounts", access, mounts},
 	{"limits", resources, limits},
-	{"rlimits", resources, rlimits},
+	{"oom score", resources, oomScore},
 }
 
 // check looks at every ring and names all that is broken.
@@ -282,15 +282,19 @@ func limits(o *enter.Orders) string {
 	return ""
 }
 
-func rlimits(o *enter.Orders) string {
-	for _, r := range o.Rlimits {
-		var have unix.Rlimit
-		if err := unix.Prlimit(0, int(r.Resource), nil, &have); err != nil {
-			return "reading resource limit " + itoa(uint64(r.Resource)) + ": " + err.Error()
-		}
-		if have.Max > r.Hard {
-			return "resource limit " + itoa(uint64(r.Resource)) + " is " + itoa(have.Max) + " and must be at most " + itoa(r.Hard)
-		}
+// oomScore: the process dies before the host's own when memory runs out.
+func oomScore(o *enter.Orders) string {
+	if o.OOMScore == 0 {
+		return ""
+	}
+	const path = "/proc/self/oom_score_adj"
+	text, err := file(path)
+	if err != nil {
+		return err.Error()
+	}
+	text = strings.TrimSpace(text)
+	if n, err := strconv.Atoi(text); err != nil || n < int(o.OOMScore) {
+		return path + " is " + text + " and must be at least " + itoa(uint64(o.OOMScore))
 	}
 	return ""
 }

@@ -103,11 +103,6 @@ func orders() (*enter.Orders, error) {
 // raise puts up the walls that only the process itself can. The filter comes
 // last: it takes away what the others need.
 func raise(o *enter.Orders) error {
-	for _, r := range o.Lower {
-		if err := setRlimit(r); err != nil {
-			return &broken{resources, "setting the resource limit " + itoa(uint64(r.Resource)) + ": " + err.Error()}
-		}
-	}
 	runOn(o.CPUs, o.Seed)
 	if o.DenyWriteExecute {
 		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
@@ -119,14 +114,9 @@ func raise(o *enter.Orders) error {
 			return &broken{access, "Landlock: " + err.Error()}
 		}
 	}
-	// Go's runtime has raised the limit on open files to the hard one, and puts
-	// it back when it execs, which the filter may refuse.
-	for _, r := range o.Rlimits {
-		if r.Resource == unix.RLIMIT_NOFILE {
-			if err := setRlimit(r); err != nil {
-				return &broken{resources, "the limit on open files: " + err.Error()}
-			}
-		}
+	// Late, since a limit can be below what this program needs.
+	if err := setRlimits(o.Rlimits); err != nil {
+		return &broken{resources, err.Error()}
 	}
 	if len(o.Filter) > 0 {
 		if err := stack(o.Filter); err != nil {
@@ -134,12 +124,6 @@ func raise(o *enter.Orders) error {
 		}
 	}
 	return nil
-}
-
-// setRlimit sets a limit through package syscall, which otherwise puts back the
-// one on open files when it execs.
-func setRlimit(r enter.Rlimit) error {
-	return syscall.Setrlimit(int(r.Resource), &syscall.Rlimit{Cur: r.Soft, Max: r.Hard})
 }
 
 // read reads to the end of a file of at most max bytes.

@@ -69,7 +69,7 @@ func run(t *testing.T, orders []byte, dir string, stray *os.File, args ...string
 }
 
 // all names every check.
-var all = []string{"ids", "namespaces", "status", "seccomp", "label", "network", "cwd", "files", "mounts", "limits", "rlimits"}
+var all = []string{"ids", "namespaces", "status", "seccomp", "label", "network", "cwd", "files", "mounts", "limits", "oom score"}
 
 // only leaves one check to run.
 func only(name string) []string {
@@ -93,10 +93,6 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	var nofile unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &nofile); err != nil {
-		t.Fatal(err)
-	}
 	group := filepath.Join(t.TempDir(), "memory.max")
 	if err := os.WriteFile(group, []byte("max\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -117,7 +113,7 @@ func TestRefusals(t *testing.T) {
 		{"files", enter.Orders{}, dir, "ring 1 (access): file 5 was left open (/)"},
 		{"mounts", enter.Orders{}, nil, "ring 1 (access): "},
 		{"limits", enter.Orders{Limits: []enter.Limit{{Files: []string{"/none", group}, Max: 1 << 30}}}, nil, "memory.max is max and must be at most 1073741824"},
-		{"rlimits", enter.Orders{Rlimits: []enter.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 1, Hard: nofile.Max - 1}}}, nil, "ring 2 (resources): resource limit 7 is "},
+		{"oom score", enter.Orders{OOMScore: 1001}, nil, "ring 2 (resources): /proc/self/oom_score_adj is "},
 	} {
 		c.o.Without = only(c.check)
 		out, code := run(t, c.o.Encode(), "", c.stray, "true")
@@ -185,15 +181,59 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-// TestLowered: limits that no Go program could start under are set here.
-func TestLowered(t *testing.T) {
-	o := enter.Orders{Without: all, Lower: []enter.Rlimit{
+// TestRlimits: limits are set, also those that no Go program could start under.
+func TestRlimits(t *testing.T) {
+	o := enter.Orders{Without: all, Rlimits: []enter.Rlimit{
 		{Resource: unix.RLIMIT_AS, Soft: 64 << 20, Hard: 65 << 20}, {Resource: unix.RLIMIT_NOFILE, Soft: 9, Hard: 10},
 	}}
-	out, code := run(t, o.Encode(), "", nil, "sh", "-c", "ulimit -v; ulimit -Hv; ulimit -n; ulimit -Hn")
+	out, code := run(t, o.Encode(), "", nil, "sh", "-c", `ulimit -v; ulimit -Hv; ulimit -n; ulimit -Hn`)
 	if want := "65536\n66560\n9\n10"; out != want || code != 0 {
 		t.Errorf("status %d and %q, want 0 and %q", code, out, want)
 	}
+}
+
+// TestRlimitValues: the kernel has exactly the numbers, which shells round.
+func TestRlimitValues(t *testing.T) {
+	o := enter.Orders{Without: all, Rlimits: []enter.Rlimit{{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1}, {Resource: unix.RLIMIT_MSGQUEUE}}}
+	out, code := run(t, o.Encode(), "", nil, "awk", `/^Max core|^Max msg/ { print $(NF-2), $(NF-1) }`, "/proc/self/limits")
+	if want := "1 1\n0 0"; out != want || code != 0 {
+		t.Errorf("status %d and %q, want 0 and %q", code, out, want)
+	}
+}
+
+// TestRlimitsOnlyLowered: a hard limit that is lower already stays, but the one
+// on core files has to be what it should be.
+func TestRlimitsOnlyLowered(t *testing.T) {
+	lower := []enter.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 40, Hard: 50}, {Resource: unix.RLIMIT_CORE}}
+	higher := []enter.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 60, Hard: 70}}
+	if err := setRlimitsIn(t, lower, higher); err != "" {
+		t.Errorf("above the hard limit: %s", err)
+	}
+	higher = []enter.Rlimit{{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1}}
+	if err := setRlimitsIn(t, lower, higher); !strings.Contains(err, "resource limit 4 is 0 of 0 and must be 1 of 1") {
+		t.Errorf("the limit on core files: %q", err)
+	}
+}
+
+// setRlimitsIn is the error of a step which is started by a step: the first sets
+// limits that the second finds.
+func setRlimitsIn(t *testing.T, first, second []enter.Rlimit) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "orders")
+	o := enter.Orders{Without: all, Rlimits: second}
+	if err := os.WriteFile(file, o.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Rlimits = first
+	args := []string{"sh", "-c", `exec 3<"$0" 4<"$1"; exec /proc/self/fd/3 true`, program, file}
+	if os.Geteuid() == 0 {
+		args = append([]string{"setpriv", "--bounding-set", "-sys_resource"}, args...)
+	}
+	out, code := run(t, o.Encode(), "", nil, args...)
+	if code == 0 {
+		return ""
+	}
+	return out
 }
 
 // TestProcessors: a limit below a processor's count shows to what counts them.

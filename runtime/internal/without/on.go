@@ -109,7 +109,8 @@ func Orders(o *enter.Orders) {
 		o.Without = append(o.Without, "mounts")
 	}
 	if Ring(2) {
-		o.Without = append(o.Without, "ids", "namespaces", "network", "limits", "rlimits")
+		o.Without = append(o.Without, "ids", "namespaces", "network", "limits", "oom score")
+		o.Rlimits = nil
 	}
 }
 

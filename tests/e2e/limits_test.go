@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// oomOrder is the least OOM score of a jail's processes, 1000 is the most.
+const oomOrder = 900
+
+// canLimit says whether this machine's root has CAP_SYS_RESOURCE, which the kernel asks for where a bound is made that
+// processes cannot take back by themselves.
+func canLimit(t testing.TB) bool {
+	t.Helper()
+	for line := range strings.Lines(content(t, "/proc/self/status")) {
+		if v, ok := strings.CutPrefix(line, "CapEff:\t"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return caps&(1<<unix.CAP_SYS_RESOURCE) != 0
+		}
+	}
+	t.Fatal("/proc/self/status tells no capabilities")
+	return false
+}
+
+// TestDiesFirst: every process of a jail is killed before the host's own when memory runs out, whatever the engine asks
+// for; an engine's own wish to have it die earlier stays.
+func TestDiesFirst(t *testing.T) {
+	needAgentjail(t)
+	for _, c := range []struct {
+		name    string
+		options []string
+		want    int
+	}{
+		{"by default", nil, oomOrder},
+		{"spared", []string{"--oom-score-adj", "-500"}, oomOrder},
+		{"a little", []string{"--oom-score-adj", "300"}, oomOrder},
+		{"first of all", []string{"--oom-score-adj", "1000"}, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := d(t)
+			id := sleeper(d, c.options...)
+			first := strings.TrimSpace(content(t, "/proc/"+inspect(d, id, "{{.State.Pid}}")+"/oom_score_adj"))
+			eq(t, "the first process", first, fmt.Sprint(c.want))
+			exec, err := strconv.Atoi(sh(d, id, "cat /proc/self/oom_score_adj"))
+			if err != nil || exec < oomOrder {
+				t.Errorf("a further process has %d, %v", exec, err)
+			}
+		})
+	}
+}
+
+// TestDiesFirstAlways: no process of a jail makes itself live longer. Where root has CAP_SYS_RESOURCE, its score is the
+// kernel's floor; elsewhere Landlock keeps /proc from being written in a jail with a read-only root.
+func TestDiesFirstAlways(t *testing.T) {
+	needAgentjail(t)
+	options := []string{"--read-only"}
+	if canLimit(t) {
+		options = nil
+	}
+	d := d(t)
+	id := sleeper(d, options...)
+	for _, user := range []string{"0", "1000"} {
+		got := d.Must("exec", "-u", user, id, "sh", "-c", "for n in 899 0 -1000; do echo $n > /proc/self/oom_score_adj; done 2>/dev/null; cat /proc/self/oom_score_adj")
+		eq(t, "as user "+user, got, fmt.Sprint(oomOrder))
+	}
+}
+
+// rlimitRows are of /proc/PID/limits: soft and hard.
+func rlimitRows(t *testing.T, text string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, rest, ok := strings.Cut(line, "  "); ok {
+			if f := strings.Fields(rest); len(f) >= 2 {
+				out[name] = f[0] + " " + f[1]
+			}
+		}
+	}
+	return out
+}
+
+// TestResourceLimits: the kernel has exactly these limits for the first process and for further ones. An engine's wish
+// tightens them, except for the one on core files, where any other value has the host's handler run.
+func TestResourceLimits(t *testing.T) {
+	needAgentjail(t)
+	for _, c := range []struct {
+		name    string
+		options []string
+		files   string
+	}{
+		{"by default", nil, "16384 16384"},
+		{"looser", []string{"--ulimit", "nofile=20000:20000", "--ulimit", "core=-1:-1", "--ulimit", "msgqueue=819200:819200"}, "16384 16384"},
+		{"tighter", []string{"--ulimit", "nofile=100:200", "--ulimit", "core=0:0", "--ulimit", "msgqueue=0:0"}, "100 200"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := d(t)
+			id := sleeper(d, c.options...)
+			for who, text := range map[string]string{
+				"the first process": content(t, filepath.Join("/proc", inspect(d, id, "{{.State.Pid}}"), "limits")),
+				"a further process": d.Must("exec", id, "cat", "/proc/self/limits"),
+				"another user's":    d.Must("exec", "-u", "1000", id, "cat", "/proc/self/limits"),
+			} {
+				rows := rlimitRows(t, text)
+				eq(t, who+": core files", rows["Max core file size"], "1 1")
+				eq(t, who+": message queues", rows["Max msgqueue size"], "0 0")
+				if who == "the first process" || c.options == nil {
+					eq(t, who+": open files", rows["Max open files"], c.files)
+				}
+			}
+		})
+	}
+}
+
+// TestEngineWithoutCores: an engine that was started with no core files, which is a hard limit of 0, is told that the
+// host's handler runs for a crash, where it cannot be helped.
+func TestEngineWithoutCores(t *testing.T) {
+	needAgentjail(t)
+	t.Parallel()
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := engine.NewBundle(t, docker.Dir)
+	b.Spec.Process.Args = []string{"awk", "/^Max core/ { print $(NF-2), $(NF-1) }", "/proc/self/limits"}
+	c := engine.Caller{Path: "/bin/sh", Args: []string{"-c", `ulimit -c 0; exec "$@"`, "sh", under, "--root", filepath.Join(b.Dir, "state")}}
+	out, said, err := b.Call(t, c, "run", "--bundle", b.Dir, b.ID())
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	want := "1 1"
+	if !canLimit(t) {
+		want = "0 0"
+		has(t, "the report", said, "process.rlimits[RLIMIT_CORE]")
+	}
+	eq(t, "the limit", strings.TrimSpace(out), want)
+}
