@@ -49,7 +49,7 @@ func register(events **publisher) {
 				return nil, err
 			}
 			runc.Monitor = monitor{} // it has set its own
-			return &service{inner, *events}, nil
+			return &service{inner, *events, &placedTasks{}}, nil
 		},
 	})
 }
@@ -58,6 +58,7 @@ func register(events **publisher) {
 type service struct {
 	taskAPI.TTRPCTaskService
 	events *publisher
+	tasks  *placedTasks
 }
 
 // Create normalises the options: the service takes only those of its own kind.
@@ -72,12 +73,21 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	if err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "%v", err)
 	}
+	at := placed{parseName(o.BinaryName), r.Bundle}
+	if err := at.checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrPermissionDenied, "%v", err)
+	}
+	s.tasks.set(r.ID, at)
 	o.SystemdCgroup = o.SystemdCgroup || systemdPath(r.Bundle)
 	if r.Options, err = anypb.New(o); err != nil {
 		return nil, errgrpc.ToGRPC(fmt.Errorf("encoding the options: %w", err))
 	}
 	r.Options.TypeUrl = "containerd.runc.v1.Options"
-	return s.TTRPCTaskService.Create(ctx, r)
+	answer, err := s.TTRPCTaskService.Create(ctx, r)
+	if err != nil {
+		s.tasks.forget(r.ID)
+	}
+	return answer, err
 }
 
 // Exec refuses what the service would stumble over. The process itself is
@@ -88,6 +98,9 @@ func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emp
 	}
 	if r.Spec == nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "exec without a process")
+	}
+	if err := s.tasks.get(r.ID).checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
+		return nil, errgrpc.ToGRPCf(errdefs.ErrPermissionDenied, "%v", err)
 	}
 	return s.TTRPCTaskService.Exec(ctx, r)
 }
@@ -113,6 +126,9 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	answer, err := s.TTRPCTaskService.Delete(ctx, r)
 	if err == nil {
 		s.events.forget(p)
+		if r.ExecID == "" {
+			s.tasks.forget(r.ID)
+		}
 	}
 	return answer, err
 }

@@ -6,33 +6,61 @@ import (
 	"agentjail.dev/runtime/report"
 )
 
-// droppedAnnotations steer a delegate or an engine, by the beginning of their
-// names: crun's can switch its filter off (run.oci.seccomp_bpf_data), keep
-// groups or hand a run to another program (run.oci.handler); systemd's set
-// properties of the control group past our limits; CRIU's are for restore.
-// runc and crun list those that they call potentially unsafe in the answer of
-// their `features` (runtime-spec, features.md).
-var droppedAnnotations = []string{
-	"run.oci.", "org.criu.", "org.systemd.property.", "krun.", "module.wasm.image/", "com.github.containers.",
-	"io.kubernetes.cri-o.umask", "io.kubernetes.cri-o.devices", "io.kubernetes.cri-o.unifiedcgroup", "io.kubernetes.cri-o.linklogs",
+// A steering annotation is one by which a delegate, or the sandbox around it,
+// does something else than the specification says.
+type steering struct {
+	// name is the beginning of the annotations' names, in lower case, or a whole
+	// name if it ends in "=".
+	name   string
+	reader string // who reads it
+	does   string // what it does
+	source string // where that is written
 }
 
-// droppedNames steer by their whole name: runc keeps a container's bundle among
-// its annotations.
-var droppedNames = []string{"bundle"}
+// steerings never reach a delegate. Whoever starts the container writes
+// annotations, and some engines pass on an image's labels as annotations. What
+// is not listed is an engine's own, and passes: no delegate reads it. runc and
+// crun list those that they call potentially unsafe in the answer of their
+// `features` (runtime-spec, features.md).
+var steerings = []steering{
+	{"run.oci.handler", "crun, youki", "gives the container to another program: krun, wasm", "crun(1), run.oci.handler"},
+	{"run.oci.seccomp", "crun", "replaces the filter, ignores what it does not know of it, or sends its events to a socket", "crun(1), run.oci.seccomp_bpf_data; shown on 1.8.1"},
+	{"run.oci.", "crun", "keeps groups, splits the control group, runs hooks otherwise", "crun(1), ANNOTATIONS"},
+	{"krun.", "crun with libkrun", "sets the virtual machine's processors, memory and kernel", "crun, krun.1.md"},
+	{"module.wasm.image/", "crun, youki", "gives the container to a WebAssembly runtime", "crun, docs/wasm-on-kubernetes"},
+	{"run.youki.", "youki", "as run.oci.", "youki, libcontainer"},
+	{"dev.gvisor.", "runsc", "sets flags of the sandbox, its network and file access among them", "gvisor.dev, user guide, dev.gvisor.flag"},
+	{"io.katacontainers.", "Kata Containers", "sets the virtual machine's kernel, image, memory and the program that runs it", "kata-containers, how-to-set-sandbox-config-kata"},
+	{"com.github.containers.virtcontainers.", "Kata Containers before 2.0", "as io.katacontainers.", "kata-containers/runtime, annotations.go"},
+	{"com.urunc.", "urunc", "gives the container to a hypervisor", "urunc, docs/package"},
+	{"com.github.containers.", "cc-oci-runtime and its heirs", "sets the virtual machine", "clearcontainers"},
+	{"cdi.k8s.io/", "engines, nvidia-container-runtime", "adds devices and hooks; engines have done so before", "CNCF container device interface, SPEC.md"},
+	{"nvidia.", "nvidia-container-runtime", "adds devices and hooks", "nvidia-container-toolkit"},
+	{"org.criu.", "runc, crun", "names the configuration of checkpoint and restore", "runc, docs/checkpoint"},
+	{"org.systemd.property.", "runc, crun", "sets properties of the unit past the limits", "runc, docs/systemd.md"},
+	{"io.kubernetes.cri-o.umask=", "CRI-O's runtimes", "sets the process's mask", "cri-o, annotations.go"},
+	{"io.kubernetes.cri-o.devices=", "CRI-O", "adds devices", "cri-o, annotations.go"},
+	{"io.kubernetes.cri-o.unifiedcgroup", "CRI-O", "writes files of the control group", "cri-o, annotations.go"},
+	{"io.kubernetes.cri-o.linklogs=", "CRI-O", "links the log into a volume", "cri-o, annotations.go"},
+	{"bundle=", "runc", "is where runc keeps the bundle's path", "runc, libcontainer/utils"},
+}
+
+// steers finds what says why an annotation is dropped, or nil. No engine tells
+// apart names by their case alone.
+func steers(name string) *steering {
+	name = strings.ToLower(name)
+	for i, s := range steerings {
+		if whole, ok := strings.CutSuffix(s.name, "="); ok && name == whole || !ok && strings.HasPrefix(name, s.name) {
+			return &steerings[i]
+		}
+	}
+	return nil
+}
 
 func annotations(p *pass) {
 	for _, k := range sortedKeys(p.spec.Annotations) {
-		name := strings.ToLower(k)
-		drop := false
-		for _, d := range droppedAnnotations {
-			drop = drop || strings.HasPrefix(name, d)
-		}
-		for _, d := range droppedNames {
-			drop = drop || name == d
-		}
-		if drop {
-			p.change(report.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "", "it steers the delegate")
+		if s := steers(k); s != nil {
+			p.change(report.Access, report.Dropped, "annotations["+short(k)+"]", short(p.spec.Annotations[k]), "", "it steers the delegate: "+s.reader+", "+s.does)
 			delete(p.spec.Annotations, k)
 		}
 	}

@@ -23,13 +23,7 @@ func TestDocsAreTheDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An empty list and an absent one say the same.
-	if len(p.Binds.Allow) == 0 {
-		p.Binds.Allow = nil
-	}
-	if len(p.Devices.Allow) == 0 {
-		p.Devices.Allow = nil
-	}
+	noEmptyLists(reflect.ValueOf(&p).Elem())
 	if d := Default(); !reflect.DeepEqual(p, d) {
 		t.Errorf("the documented values are\n%+v\nthe defaults are\n%+v", p, d)
 	}
@@ -41,6 +35,18 @@ func TestDocsAreTheDefault(t *testing.T) {
 	for _, a := range Annotations() {
 		if !strings.Contains(string(text), "`"+a[0]+"`") {
 			t.Errorf("docs/configuration.md does not name the annotation %s", a[0])
+		}
+	}
+}
+
+// noEmptyLists makes empty lists absent ones, which say the same.
+func noEmptyLists(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct:
+			noEmptyLists(f)
+		case f.Kind() == reflect.Slice && f.Len() == 0:
+			f.SetZero()
 		}
 	}
 }

@@ -51,6 +51,7 @@ type Policy struct {
 	Landlock Landlock `toml:"landlock" json:"landlock"`
 	Process  Process  `toml:"process" json:"process"`
 	Network  Network  `toml:"network" json:"network"`
+	Shim     Shim     `toml:"shim" json:"shim"`
 }
 
 // Userns decides the id mapping.
@@ -315,6 +316,7 @@ func (p Policy) Validate() error {
 		notNegative("limits.swap", int64(p.Limits.Swap)),
 		notNegative("limits.io_read", int64(p.Limits.IORead)), notNegative("limits.io_write", int64(p.Limits.IOWrite)),
 		notNegative("limits.memlock", int64(p.Limits.MemLock)),
+		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(),
 		paths("binds.allow", "/", p.Binds.Allow), paths("devices.allow", "/dev/", p.Devices.Allow),
 	} {
 		if err != nil {

@@ -50,6 +50,8 @@ var others = map[string]struct {
 	"apparmor.profile":     {`"mine"`, "mine"},
 	"apparmor.required":    {`true`, true},
 	"landlock.required":    {`true`, true},
+	"shim.loggers":         {`["/l", "/m?a=b"]`, []string{"/l", "/m?a=b"}},
+	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},
 	"network.mode":         {`"none"`, "none"}, // there is no other yet
 

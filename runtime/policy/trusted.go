@@ -44,6 +44,16 @@ func readTrusted(path string) ([]byte, error) {
 	return data, nil
 }
 
+// Trusted says whether only root can have written the regular file at an absolute
+// path, and whether only root can replace it.
+func Trusted(path string) error {
+	f, err := openTrusted(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // openTrusted walks the path, each component opened relative to the one before
 // and looked at through its descriptor.
 func openTrusted(path string) (*os.File, error) {

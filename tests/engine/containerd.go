@@ -214,6 +214,8 @@ type ImageConfig struct {
 	Env        []string `json:"Env,omitempty"`
 	Entrypoint []string `json:"Entrypoint,omitempty"`
 	Cmd        []string `json:"Cmd,omitempty"`
+
+	Labels map[string]string `json:"Labels,omitempty"`
 }
 
 // BusyboxImage is the name that ImportBusybox gives the image.

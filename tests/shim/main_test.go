@@ -47,6 +47,11 @@ type daemon struct {
 	err  error
 }
 
+// quickRestarts has the restart monitor look each second, not each tenth.
+func quickRestarts(*engine.Containerd) string {
+	return "[plugins.\"io.containerd.internal.v1.restart\"]\n  interval = \"1s\"\n[plugins.\"io.containerd.monitor.container.v1.restart\"]\n  interval = \"1s\"\n"
+}
+
 func (d *daemon) start() (*engine.Containerd, error) {
 	d.once.Do(func() {
 		dir, err := engine.Shim()
@@ -54,7 +59,7 @@ func (d *daemon) start() (*engine.Containerd, error) {
 			d.err = err
 			return
 		}
-		o := engine.ContainerdOptions{Shims: []string{dir}, Binary: d.path}
+		o := engine.ContainerdOptions{Shims: []string{dir}, Binary: d.path, Config: quickRestarts}
 		if d.tool != "" {
 			if o.Binary, d.err = engine.Tool(d.tool); d.err != nil {
 				return

@@ -1,0 +1,207 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/policy"
+)
+
+// enginePipes are the directories in which engines make the pipes of their
+// containers, apart from the daemon's own state: containerd's default for
+// clients (defaults.DefaultFIFODir), dockerd's, and those of the daemons that
+// Kubernetes distributions bring with them.
+var enginePipes = []string{"/run/containerd", "/run/docker", "/run/k3s/containerd", "/run/k0s/containerd"}
+
+// A placed is where a container's input and output may be, and which policy
+// says so.
+type placed struct {
+	name   name
+	bundle string
+}
+
+// placedTasks are the containers that the shim serves, by id: an exec names only
+// that.
+type placedTasks struct {
+	mu  sync.Mutex
+	all map[string]placed
+}
+
+func (p *placedTasks) set(id string, at placed) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = map[string]placed{}
+	}
+	p.all[id] = at
+}
+
+func (p *placedTasks) get(id string) placed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[id]
+}
+
+func (p *placedTasks) forget(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, id)
+}
+
+// checkStdio refuses what a shim would do as root on the host with a container's
+// standard files, unless it is an engine's pipe or policy names it. containerd
+// takes the URI of a container's log from a label that an image can bring
+// (containerd.io/restart.loguri), and the shim runs the program of a binary URI
+// (CVE-2026-53488), or appends the container's output to any file.
+func (p placed) checkStdio(stdin, stdout, stderr string) error {
+	for _, f := range []struct{ what, uri string }{{"input", stdin}, {"output", stdout}, {"error output", stderr}} {
+		if err := p.check(f.uri); err != nil {
+			return fmt.Errorf("standard %s: %w", f.what, err)
+		}
+	}
+	return nil
+}
+
+// check judges one URI as containerd's task service would read it
+// (containerd-shim-runc-v2/process, createIO).
+func (p placed) check(uri string) error {
+	if uri == "" {
+		return nil
+	}
+	u, err := url.Parse(uri)
+	if err != nil {
+		return fmt.Errorf("refused: not a URI: %w", err)
+	}
+	if p.enginePipe(uri) {
+		return nil
+	}
+	pol, err := policy.Load(p.policyPath(), p.name.profile)
+	if err != nil {
+		return err
+	}
+	switch {
+	case pol.Passthrough:
+		return nil
+	case u.Scheme == "":
+		return checkPlain(uri, pol.Shim)
+	case u.Host != "" || u.User != nil || u.Opaque != "" || !cleanAbsolute(u.Path):
+		return fmt.Errorf("refused: %q does not name a clean absolute path", uri)
+	case u.Scheme == "binary" || u.Scheme == "binary-v2":
+		return checkLogger(u, pol.Shim)
+	case u.Scheme == "file":
+		return checkFile(u.Path, pol.Shim)
+	}
+	return fmt.Errorf("refused: %q: logs of the scheme %q are not known", uri, u.Scheme)
+}
+
+func (p placed) policyPath() string {
+	if p.name.policy != "" {
+		return p.name.policy
+	}
+	return policy.DefaultPath
+}
+
+// enginePipe says whether a path is that of a pipe in a directory of engines'.
+func (p placed) enginePipe(path string) bool {
+	return cleanAbsolute(path) && isPipe(path) && within(path, append(p.daemonDirs(), enginePipes...))
+}
+
+// daemonDirs are the bundle's own directory, and that of the daemon that made
+// it: containerd has bundles in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID,
+// and a containerd that dockerd starts has its state in EXEC-ROOT/containerd/daemon,
+// beside the pipes.
+func (p placed) daemonDirs() []string {
+	if !cleanAbsolute(p.bundle) {
+		return nil
+	}
+	dirs := []string{p.bundle}
+	tasks := filepath.Dir(filepath.Dir(p.bundle))
+	if filepath.Base(tasks) != "io.containerd.runtime.v2.task" {
+		return dirs
+	}
+	state := filepath.Dir(tasks)
+	if strings.HasSuffix(state, "/containerd/daemon") {
+		state = filepath.Dir(state)
+	}
+	return append(dirs, state)
+}
+
+func checkPlain(path string, s policy.Shim) error {
+	if !cleanAbsolute(path) {
+		return fmt.Errorf("refused: %q is not a clean absolute path", path)
+	}
+	if !within(path, s.Logs) {
+		return fmt.Errorf("refused: %s is neither a pipe of an engine's nor below a directory of policy's shim.logs (remedy: add %q to shim.logs)", path, filepath.Dir(path))
+	}
+	return checkNode(path)
+}
+
+func checkFile(path string, s policy.Shim) error {
+	if !within(path, s.Logs) {
+		return fmt.Errorf("refused: the log file %s is not below a directory of policy's shim.logs (remedy: add %q to shim.logs)", path, filepath.Dir(path))
+	}
+	return checkNode(path)
+}
+
+// checkNode refuses what is neither a file, nor a pipe, nor to be made.
+func checkNode(path string) error {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	switch mode := st.Mode & unix.S_IFMT; {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return &os.PathError{Op: "lstat", Path: path, Err: err}
+	case mode != unix.S_IFREG && mode != unix.S_IFIFO:
+		return fmt.Errorf("refused: the log %s is neither a file nor a pipe", path)
+	}
+	return nil
+}
+
+func checkLogger(u *url.URL, s policy.Shim) error {
+	if !s.Logger(u.Path, u.Query()) {
+		return fmt.Errorf("refused: the log URI would run the program %s as root on the host, which an image's label can ask for (CVE-2026-53488) (remedy: if it is your logger, add %q to shim.loggers of the policy)",
+			u.Path, policy.LoggerEntry(u.Path, u.Query()))
+	}
+	if err := policy.Trusted(u.Path); err != nil {
+		return fmt.Errorf("refused: the logger %s: %w", u.Path, err)
+	}
+	return nil
+}
+
+// within says whether a path is below one of these directories when links are
+// followed: /var/run is one on most hosts. What does not exist yet is judged by
+// the part that does.
+func within(path string, dirs []string) bool {
+	real := ""
+	for at, rest := filepath.Dir(path), filepath.Base(path); ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
+		r, err := filepath.EvalSymlinks(at)
+		if err == nil {
+			real = filepath.Join(r, rest)
+			break
+		}
+		if !errors.Is(err, os.ErrNotExist) || at == "/" {
+			return false
+		}
+	}
+	for _, d := range dirs {
+		if r, err := filepath.EvalSymlinks(d); err == nil && strings.HasPrefix(real, r+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func isPipe(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO
+}
+
+func cleanAbsolute(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }

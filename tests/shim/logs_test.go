@@ -1,0 +1,136 @@
+package shim
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// logger writes a program that a log URI can name: it says that it ran, and is ready at once (containerd,
+// runtime/v2/logging: descriptor 5 is closed when the logger is).
+func logger(t *testing.T) (program, ran string) {
+	t.Helper()
+	dir, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.CreateTemp(dir, "logger-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran = f.Name() + ".ran"
+	t.Cleanup(func() { os.Remove(f.Name()); os.Remove(ran) })
+	_, err = fmt.Fprintf(f, "#!/bin/sh\nexec 5>&-\nexec cat <&3 >>%s\n", ran)
+	if err = firstError(err, f.Chmod(0o755), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name(), ran
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A log URI that names a program, or a file, is refused unless policy lists it.
+func TestLogURI(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		program, ran := logger(t)
+		victim := filepath.Join(t.TempDir(), "victim")
+		if err := os.WriteFile(victim, []byte("as it was\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		say := []string{"--", "echo", "said"}
+		for _, uri := range []string{"binary://" + program, "file://" + victim} {
+			id := newID()
+			r := c.Ctr(runArgs(id, append([]string{"--rm", "--log-uri", uri}, say...)...)...)
+			if r.Code == 0 || !strings.Contains(r.Stderr, "refused") || !strings.Contains(r.Stderr, "remedy: ") {
+				t.Errorf("%s: %s", uri, r)
+			}
+			remove(t, c, id)
+		}
+		if _, err := os.Lstat(ran); err == nil {
+			t.Error("a program that no policy lists ran on the host")
+		}
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "as it was\n" {
+			t.Errorf("a file of the host's is written: %q, %v", text, err)
+		}
+		file := policyFile(t, fmt.Sprintf("shim.loggers = [%q]\nshim.logs = [%q]\n", program, filepath.Dir(victim)))
+		for _, uri := range []string{"binary://" + program, "file://" + victim} {
+			id := newID()
+			if r := c.Ctr(runArgs(id, append([]string{"-d", "--runtime-config-path", file, "--log-uri", uri}, say...)...)...); r.Code != 0 {
+				t.Errorf("%s: %s", uri, r)
+			}
+			c.Eventually("the task ends", func() bool { return status(c, id) != "RUNNING" })
+			remove(t, c, id)
+		}
+		for _, f := range []string{ran, victim} {
+			c.Eventually(f+" has what was said", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
+		}
+		gone(t, c)
+	})
+}
+
+// An image's labels can have containerd's restart monitor run a program (CVE-2026-53488): it is refused, and the same
+// image's program runs where policy lists it, so that the refusal is the shim's.
+func TestLogLabel(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		program, ran := logger(t)
+		const image = "docker.io/library/labelled:latest"
+		var layer bytes.Buffer
+		if err := engine.BusyboxTree(&layer); err != nil {
+			t.Fatal(err)
+		}
+		err := c.ImportImage(c.Namespace(), image, layer.Bytes(), engine.ImageConfig{
+			Cmd: []string{"/bin/sleep", "1000"},
+			Labels: map[string]string{
+				"containerd.io/restart.status": "running", "containerd.io/restart.policy": "always",
+				"containerd.io/restart.loguri": "binary://" + program,
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Ctr("images", "rm", image) })
+		labelled := func(args ...string) string {
+			id := newID()
+			all := append([]string{"run", "-d", "--runtime", engine.ShimRuntime}, args...)
+			if r := c.Ctr(append(all, image, id)...); r.Code != 0 {
+				t.Fatal(r)
+			}
+			return id
+		}
+		id := labelled()
+		if out := c.Must("containers", "info", id); !strings.Contains(out, "restart.loguri") {
+			// Releases with the fix take no such labels from images: as somebody else could have set them.
+			c.Must("containers", "label", id, "containerd.io/restart.status=running", "containerd.io/restart.policy=always",
+				"containerd.io/restart.loguri=binary://"+program)
+		}
+		c.Must("tasks", "kill", "--signal", "KILL", id)
+		c.Eventually("the monitor is refused", func() bool { return strings.Contains(c.Logs(400), "would run the program "+program) })
+		if _, err := os.Lstat(ran); err == nil {
+			t.Error("a program that a label names ran on the host")
+		}
+		c.Must("containers", "label", id, "containerd.io/restart.status=stopped")
+		remove(t, c, id)
+
+		id = labelled("--runtime-config-path", policyFile(t, fmt.Sprintf("shim.loggers = [%q]\n", program)))
+		c.Must("containers", "label", id, "containerd.io/restart.status=running", "containerd.io/restart.policy=always",
+			"containerd.io/restart.loguri=binary://"+program)
+		c.Must("tasks", "kill", "--signal", "KILL", id)
+		c.Eventually("the monitor starts it again", func() bool { _, err := os.Lstat(ran); return err == nil })
+		c.Must("containers", "label", id, "containerd.io/restart.status=stopped")
+		c.Eventually("it stays stopped", func() bool { return status(c, id) != "RUNNING" })
+		remove(t, c, id)
+		gone(t, c)
+	})
+}
