@@ -81,7 +81,7 @@ func TestCheckStdio(t *testing.T) {
 		{"binary://" + program + "?k=v&k=w", "shim.loggers"},
 		{"binary://" + loose, "written by others"},
 		{"binary://host" + program + "?k=v", "clean absolute path"},
-		{"binary:" + program + "?k=v", ""}, // the same
+		{"binary:" + program + "?k=v", ""},   // the same
 		{"BINARY:///bin/sh", "shim.loggers"}, // schemes have no case (RFC 3986)
 		{"fifo://" + state + "/pipe", "not known"},
 		{"npipe:////./pipe/x", "not"},
