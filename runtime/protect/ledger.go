@@ -1,0 +1,416 @@
+package protect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/bundle"
+)
+
+// Ledger is the account of placeholders: mount points that were made in mounted
+// directories for paths that were not there. It is written before the first of
+// them is made, and outlives a boot as they do. Several jails may stand on one
+// placeholder; the last one's end removes it.
+type Ledger struct {
+	Dir string // mode 0700
+}
+
+// A Made is one placeholder.
+type Made struct {
+	Path string `json:"path"` // on the host, when it was made
+	Dir  bool   `json:"dir"`
+	Text string `json:"text,omitempty"`
+	// Dev, Ino and Born, its birth in nanoseconds since 1970 where the file system
+	// keeps that, tell it from another of that name; 0 until it was made.
+	Dev  uint64 `json:"dev,omitempty"`
+	Ino  uint64 `json:"ino,omitempty"`
+	Born int64  `json:"born,omitempty"`
+}
+
+// account is a jail's file in the ledger.
+type account struct {
+	Made []Made `json:"made"`
+	// Since is when it was written, in nanoseconds since 1970: what is older was
+	// not made by us.
+	Since int64 `json:"since"`
+}
+
+// clockSlack is by how much a file's birth, read from a coarse clock, can lie
+// before a moment that was read earlier (clock_gettime(2), CLOCK_REALTIME_COARSE).
+const clockSlack = 50 * time.Millisecond
+
+// lock keeps other calls from the ledger.
+func (l Ledger) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the ledger of placeholders: %w", err)
+	}
+	fd, err := unix.Open(filepath.Join(l.Dir, ".lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the ledger of placeholders: %w", err)
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(fd, unix.LOCK_EX)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("locking the ledger of placeholders: %w", err)
+	}
+	return func() { unix.Close(fd) }, nil
+}
+
+// suffix ends the names of accounts; other files are what a crash left of one.
+const suffix = ".json"
+
+func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix) }
+
+// read reads an account. One that a crash of the machine left without text is
+// empty: nothing says what was made.
+func (l Ledger) read(key string) (*account, error) {
+	data, err := bundle.ReadFile(l.file(key), 8<<20)
+	if err != nil {
+		return nil, err
+	}
+	a := new(account)
+	if json.Unmarshal(data, a) != nil {
+		return new(account), nil
+	}
+	return a, nil
+}
+
+func (l Ledger) write(key string, a *account) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if err := bundle.WriteFile(l.file(key), data, 0o600); err != nil {
+		return fmt.Errorf("writing the ledger of placeholders: %w", err)
+	}
+	return nil
+}
+
+// keys lists the accounts.
+func (l Ledger) keys() ([]string, error) {
+	list, err := os.ReadDir(l.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range list {
+		if key, ok := strings.CutSuffix(e.Name(), suffix); ok {
+			out = append(out, key)
+		}
+	}
+	return out, err
+}
+
+// Make makes the placeholders among the paths of a directory that are not there
+// yet, for the jail of that key. What has appeared since the search stays as it
+// is. source is the directory's path on the host.
+func (l Ledger) Make(key string, root *os.File, source string, paths []Path) error {
+	var want []Made
+	for _, p := range paths {
+		if p.Treatment == Placeholder {
+			want = append(want, missing(tree{root: root, mounts: true}, source, p)...)
+		}
+	}
+	shared, err := l.shared(source, paths)
+	if err != nil {
+		return err
+	}
+	if len(want) == 0 && len(shared) == 0 {
+		return nil
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a, err := l.read(key)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if a == nil {
+		a = &account{Since: time.Now().UnixNano()}
+	}
+	// Asked again behind the lock: the jail that made them may have ended.
+	if shared, err = l.shared(source, paths); err != nil {
+		return err
+	}
+	for _, m := range shared {
+		if !named(a.Made, m) && !named(want, m) {
+			a.Made = append(a.Made, m)
+		}
+	}
+	begin := len(a.Made)
+	for _, m := range want {
+		if !named(a.Made[begin:], m) {
+			a.Made = append(a.Made, m)
+		}
+	}
+	if err := l.write(key, a); err != nil {
+		return err
+	}
+	made := a.Made[:begin:begin]
+	for _, m := range a.Made[begin:] {
+		ok, err := m.make(tree{root: root, mounts: true}, source)
+		if err != nil {
+			return fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect): %w", m.Path, err)
+		}
+		if ok {
+			made = append(made, m)
+		}
+	}
+	a.Made = made
+	return l.write(key, a)
+}
+
+// named says whether a list has a placeholder of the same path.
+func named(list []Made, m Made) bool {
+	return slices.ContainsFunc(list, func(o Made) bool { return o.Path == m.Path })
+}
+
+// missing lists what has to be made for a placeholder: the directories on the
+// way, then itself.
+func missing(t tree, source string, p Path) []Made {
+	out := []Made{{Path: path.Join(source, p.Rel), Dir: p.Dir, Text: p.Text}}
+	for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
+		if _, err := t.stat(dir); !errors.Is(err, unix.ENOENT) {
+			break
+		}
+		out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// make makes a placeholder, its directory's owner's, and notes what it is. ok is
+// false where something of that name is there.
+func (m *Made) make(t tree, source string) (ok bool, err error) {
+	rel := strings.TrimPrefix(m.Path, source+"/")
+	dir, err := t.open(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(dir)
+	name := path.Base(rel)
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return false, err
+	}
+	uid, gid := int(st.Uid), int(st.Gid)
+	fd := -1
+	if m.Dir {
+		if err = unix.Mkdirat(dir, name, 0o755); err == nil {
+			fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		}
+	} else {
+		fd, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	}
+	switch {
+	case err == unix.EEXIST:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer unix.Close(fd)
+	if m.Text != "" {
+		if _, err := unix.Write(fd, []byte(m.Text)); err != nil {
+			return false, err
+		}
+	}
+	// Another user of the directory may have put something in its place.
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, err
+	}
+	m.Dev, m.Ino = st.Dev, st.Ino
+	var stx unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &stx) == nil {
+		m.Born = born(&stx)
+	}
+	if int(st.Uid) == uid && int(st.Gid) == gid || int(st.Uid) != os.Geteuid() {
+		return true, nil
+	}
+	return true, unix.Fchown(fd, uid, gid)
+}
+
+// shared lists placeholders of other jails that are to serve this one too.
+func (l Ledger) shared(source string, paths []Path) ([]Made, error) {
+	keys, err := l.keys()
+	if err != nil {
+		return nil, err
+	}
+	var out []Made
+	for _, k := range keys {
+		a, err := l.read(k)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range a.Made {
+			rel, ok := strings.CutPrefix(m.Path, source+"/")
+			if !ok || slices.Contains(out, m) {
+				continue
+			}
+			if slices.ContainsFunc(paths, func(p Path) bool { return p.Rel == rel || strings.HasPrefix(p.Rel, rel+"/") }) {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Remove ends a jail's account and removes the placeholders that no other jail
+// stands on, unless they are something else by now.
+func (l Ledger) Remove(key string) error {
+	if _, err := os.Lstat(l.file(key)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return l.remove(key)
+}
+
+func (l Ledger) remove(key string) error {
+	a, err := l.read(key)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	keys, err := l.keys()
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, k := range keys {
+		if k == key {
+			continue
+		}
+		other, err := l.read(k)
+		if err != nil {
+			return err
+		}
+		for _, m := range other.Made {
+			used[m.Path] = true
+		}
+	}
+	for _, m := range slices.Backward(a.Made) {
+		if used[m.Path] {
+			continue
+		}
+		if err := m.unmake(a.Since); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(l.file(key)); err != nil {
+		return fmt.Errorf("ending the ledger's account: %w", err)
+	}
+	return nil
+}
+
+// unmake removes a placeholder that is still one. Nothing that anybody else has
+// made, filled or moved is touched.
+func (m *Made) unmake(since int64) error {
+	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil //nolint:nilerr // moved, or gone: so is what was in it
+	}
+	defer unix.Close(dir)
+	name := path.Base(m.Path)
+	var st unix.Statx_t
+	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
+		return nil
+	}
+	if !m.is(&st, since) {
+		return nil
+	}
+	if m.Dir {
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) // only when empty
+		if err == unix.ENOTEMPTY || err == unix.EEXIST {
+			return nil
+		}
+	} else {
+		if text, ok := readAt(dir, name, len(m.Text)+1); !ok || text != m.Text {
+			return nil
+		}
+		err = unix.Unlinkat(dir, name, 0)
+	}
+	if err != nil && err != unix.ENOENT && err != unix.EROFS {
+		return fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
+	}
+	return nil
+}
+
+// is tells a placeholder from anything else of its name.
+func (m *Made) is(st *unix.Statx_t, since int64) bool {
+	kind := uint16(unix.S_IFREG)
+	if m.Dir {
+		kind = unix.S_IFDIR
+	}
+	if st.Mode&unix.S_IFMT != kind || !m.Dir && (st.Nlink != 1 || st.Size != uint64(len(m.Text)) && m.Ino != 0) {
+		return false
+	}
+	if m.Ino != 0 {
+		return st.Ino == m.Ino && unix.Mkdev(st.Dev_major, st.Dev_minor) == m.Dev && born(st) == m.Born
+	}
+	// A crash came between making it and noting what it is.
+	at := born(st)
+	return at != 0 && at >= since-int64(clockSlack)
+}
+
+// born is a file's birth, 0 where the file system does not keep it.
+func born(st *unix.Statx_t) int64 {
+	if st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*int64(time.Second) + int64(st.Btime.Nsec)
+}
+
+// readAt reads up to most bytes of a regular file.
+func readAt(dir int, name string, most int) (string, bool) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, most)
+	n, err := unix.Read(fd, buf)
+	return string(buf[:max(n, 0)]), err == nil
+}
+
+// Sweep ends the accounts of jails that are not there any more.
+func (l Ledger) Sweep(exists func(key string) bool) error {
+	keys, err := l.keys()
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var errs []error
+	for _, k := range keys {
+		if !exists(k) {
+			errs = append(errs, l.remove(k))
+		}
+	}
+	return errors.Join(errs...)
+}

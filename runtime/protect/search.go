@@ -1,0 +1,361 @@
+package protect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Treatment is how a path is kept from a jail.
+type Treatment string
+
+// The treatments.
+const (
+	// ReadOnly mounts what is there over itself, read-only.
+	ReadOnly Treatment = "read-only"
+	// Private gives the jail a copy of the file.
+	Private Treatment = "copy"
+	// Placeholder makes something empty, and mounts that read-only.
+	Placeholder Treatment = "placeholder"
+	// Hidden covers what is there with something empty.
+	Hidden Treatment = "hidden"
+)
+
+// A Path is something in a mounted directory that is kept from the jail.
+type Path struct {
+	Rel       string // below the directory
+	Treatment Treatment
+	// Dir says that it is a directory, and Link that it is a symbolic link; for a
+	// placeholder, what it is to be.
+	Dir, Link bool
+	// Text is what a placeholder holds, or the text of a private copy.
+	Text string
+	// Mode, UID and GID are the file's of which a private copy is made.
+	Mode     uint32
+	UID, GID uint32
+	Why      string
+}
+
+// Limits bound a search: what is searched is somebody else's.
+type Limits struct {
+	Entries int // names that are looked at
+	Depth   int // directories below each other
+	Paths   int // paths that are protected
+	Time    time.Duration
+}
+
+// DefaultLimits are those of every search: about 50 ms on a local disk.
+var DefaultLimits = Limits{Entries: 100_000, Depth: 24, Paths: 300, Time: time.Second}
+
+// Options are for one directory.
+type Options struct {
+	Source string // its path on the host
+	// Mounts says that the jail gets what is mounted below, too.
+	Mounts bool
+	// Absent has absent paths protected, too.
+	Absent bool
+	// Home says that it is somebody's home directory.
+	Home bool
+	// Protect has the table's paths protected, but for those of Unprotect.
+	Protect   bool
+	Unprotect []string
+	Hide      []string // patterns of names
+	Limits    Limits
+}
+
+// Found is what a search found.
+type Found struct {
+	// Paths are sorted, and none lies within another.
+	Paths        []Path
+	Repositories int
+	Searched     int // names
+	// GaveUp says at which bound the search ended; "" where it did not.
+	GaveUp string
+	// Linked are protected files that have a further name, by which they may be
+	// written to.
+	Linked []string
+}
+
+// Search looks through a directory.
+func Search(root *os.File, o Options) (*Found, error) {
+	if o.Limits == (Limits{}) {
+		o.Limits = DefaultLimits
+	}
+	s := &search{
+		tree: tree{root: root, mounts: o.Mounts}, o: o, found: &Found{}, seen: map[string]int{}, gits: map[string]bool{},
+		until: time.Now().Add(o.Limits.Time), buf: make([]byte, 32<<10),
+	}
+	s.queue = []string{"."}
+	for len(s.queue) > 0 && s.found.GaveUp == "" {
+		rel := s.queue[0]
+		s.queue = s.queue[1:]
+		if time.Now().After(s.until) {
+			s.giveUp("after %v", o.Limits.Time)
+			break
+		}
+		if err := s.look(rel); err != nil {
+			return nil, fmt.Errorf("searching %s for protected paths: %w", o.Source, err)
+		}
+	}
+	s.absents() // last: what is there matters more where there is too much
+	s.finish()
+	return s.found, nil
+}
+
+// prepares bounds how often a directory is searched that changes meanwhile.
+const prepares = 5
+
+// Prepare searches a directory and makes the placeholders that it needs for the
+// jail of that key. What it found is there, until somebody else changes it.
+func Prepare(root *os.File, o Options, l Ledger, key string) (*Found, error) {
+	for range prepares {
+		f, err := Search(root, o)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.Make(key, root, o.Source, f.Paths); err != nil {
+			return nil, err
+		}
+		t := tree{root: root, mounts: o.Mounts}
+		vanished := slices.ContainsFunc(f.Paths, func(p Path) bool {
+			_, err := t.stat(p.Rel) // another jail's placeholder, for one
+			return errors.Is(err, unix.ENOENT)
+		})
+		if !vanished {
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("refused: %s changes too fast for its protected paths to be kept (remedy: try again when nothing else writes there)", o.Source)
+}
+
+type search struct {
+	tree
+	o        Options
+	found    *Found
+	seen     map[string]int  // paths found, by index
+	gits     map[string]bool // git directories
+	queue    []string
+	projects []string // directories that are worked in
+	homes    []string
+	gitDirs  []gitDir
+	until    time.Time
+	buf      []byte
+}
+
+func (s *search) giveUp(format string, args ...any) {
+	if s.found.GaveUp == "" {
+		s.found.GaveUp = fmt.Sprintf(format, args...)
+	}
+}
+
+// gone says that a name is not there any more, or not to be looked into.
+func gone(err error) bool {
+	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM, unix.ENAMETOOLONG} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// names lists a directory and counts.
+func (s *search) names(rel string) ([]dirent, error) {
+	room := s.o.Limits.Entries - s.found.Searched
+	list, err := s.list(rel, room+1, s.buf)
+	if err != nil && gone(err) {
+		return list, nil
+	}
+	s.found.Searched += len(list)
+	if len(list) > room {
+		s.giveUp("after %d names", s.o.Limits.Entries)
+	}
+	return list, err
+}
+
+// look goes through one directory.
+func (s *search) look(rel string) error {
+	list, err := s.names(rel)
+	if err != nil {
+		return err
+	}
+	if isGitDir(list) {
+		return s.gitDir(gitDir{rel: rel})
+	}
+	home := rel == "." && s.o.Home
+	repository := false
+	for _, d := range list {
+		at := path.Join(rel, d.name)
+		switch {
+		case hidden(s.o.Hide, d.name):
+			s.add(Path{Rel: at, Treatment: Hidden, Dir: d.typ == unix.DT_DIR, Link: d.typ == unix.DT_LNK, Why: "binds.hide"})
+			continue
+		case !s.o.Protect:
+		case fold(d.name) == ".git":
+			repository = true
+			if err := s.git(at, rel, d.typ); err != nil {
+				return err
+			}
+			continue
+		default:
+			home = home || slices.Contains(homeMarks, d.name)
+			if e := match(path.Join(path.Base(s.o.Source), at)); e != nil {
+				s.keep(at, d.typ, e)
+				continue
+			}
+		}
+		if d.typ == unix.DT_DIR && !slices.Contains(rebuilt, d.name) {
+			if strings.Count(at, "/") >= s.o.Limits.Depth {
+				s.giveUp("below %d directories", s.o.Limits.Depth)
+				continue
+			}
+			s.queue = append(s.queue, at)
+		}
+	}
+	if home {
+		s.homes = append(s.homes, rel)
+	}
+	if repository || rel == "." && len(list) > 0 {
+		s.projects = append(s.projects, rel)
+	}
+	return nil
+}
+
+// onHost is a path of the tree as the host names it.
+func (s *search) onHost(rel string) string { return path.Join(s.o.Source, rel) }
+
+// keep has what is there protected, and what a link leads to.
+func (s *search) keep(rel string, typ byte, e *Entry) {
+	if !s.o.Protect || unprotected(s.o.Unprotect, e, s.onHost(rel)) {
+		return
+	}
+	p := Path{Rel: rel, Treatment: ReadOnly, Dir: typ == unix.DT_DIR, Link: typ == unix.DT_LNK, Why: e.Why}
+	if e.Copy && typ == unix.DT_REG {
+		if text, st, err := s.read(rel, maxCopy); err == nil {
+			p.Treatment, p.Text, p.Mode, p.UID, p.GID = Private, text, st.Mode&0o777, st.Uid, st.Gid
+		}
+	}
+	if st, err := s.stat(rel); typ == unix.DT_REG && err == nil && st.Nlink > 1 {
+		s.found.Linked = append(s.found.Linked, rel)
+	}
+	s.add(p)
+	if p.Link {
+		if to := s.target(rel, s.o.Source); to != "" {
+			if st, err := s.stat(to); err == nil {
+				s.add(Path{Rel: to, Treatment: ReadOnly, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Why: e.Why})
+			}
+		}
+	}
+}
+
+// maxCopy bounds a file that the jail gets a copy of, in bytes.
+const maxCopy = 1 << 20
+
+// add notes a path once.
+func (s *search) add(p Path) {
+	if _, ok := s.seen[p.Rel]; ok || p.Rel == "." {
+		return
+	}
+	if len(s.found.Paths) >= s.o.Limits.Paths {
+		s.giveUp("after %d protected paths", s.o.Limits.Paths)
+		return
+	}
+	s.seen[p.Rel] = len(s.found.Paths)
+	s.found.Paths = append(s.found.Paths, p)
+}
+
+// absents adds what is not there and must not come.
+func (s *search) absents() {
+	if !s.o.Protect {
+		return
+	}
+	for _, g := range s.gitDirs {
+		s.absentGit(g)
+	}
+	if !s.o.Absent {
+		return
+	}
+	for _, where := range []struct {
+		dirs  []string
+		scope Scope
+	}{{s.projects, Project}, {s.homes, Home}} {
+		for _, dir := range where.dirs {
+			for i := range Table {
+				if e := &Table[i]; e.Scope == where.scope {
+					s.absent(path.Join(dir, e.Path), e)
+				}
+			}
+		}
+	}
+}
+
+// absent adds a placeholder unless something is there.
+func (s *search) absent(rel string, e *Entry) {
+	if e.Absent == Leave || unprotected(s.o.Unprotect, e, s.onHost(rel)) {
+		return
+	}
+	if _, ok := s.seen[rel]; ok {
+		return
+	}
+	// ENOTDIR and ELOOP: what is in the way is no directory of the tree.
+	if _, err := s.stat(rel); !errors.Is(err, unix.ENOENT) {
+		return
+	}
+	s.add(Path{Rel: rel, Treatment: Placeholder, Dir: e.Absent == EmptyDir, Text: e.Text, Why: e.Why})
+}
+
+// finish sorts, and drops what lies within something else that is protected.
+func (s *search) finish() {
+	f := s.found
+	f.Repositories = len(s.gits)
+	f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
+		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
+			if _, ok := s.seen[dir]; ok {
+				return true
+			}
+		}
+		return false
+	})
+	slices.SortFunc(f.Paths, func(a, b Path) int { return strings.Compare(a.Rel, b.Rel) })
+	slices.Sort(f.Linked)
+}
+
+// Pins lists the directories on the way to the protected paths, the deepest
+// first: with one of them renamed, another could be put in its place. What is
+// hidden stays hidden wherever it is moved to.
+func (f *Found) Pins() []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, p := range f.Paths {
+		if p.Treatment == Hidden {
+			continue
+		}
+		for dir := path.Dir(p.Rel); dir != "." && !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
+			out = append(out, dir)
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if n := strings.Count(b, "/") - strings.Count(a, "/"); n != 0 {
+			return n
+		}
+		return strings.Compare(a, b)
+	})
+	return out
+}
+
+// Count tells how many paths have a treatment.
+func (f *Found) Count(t Treatment) int {
+	n := 0
+	for _, p := range f.Paths {
+		if p.Treatment == t {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,258 @@
+// Package protect finds, in a directory that a jail may write to, what the host
+// runs by itself: hooks, settings of git, start-up files of shells, settings of
+// editors and agents. It plans how each is kept from the jail, and keeps the
+// account of what had to be made for that. The mounts are package stage's.
+package protect
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Scope says where a path of the table counts.
+type Scope int
+
+// The scopes.
+const (
+	// Repository is a path within a repository's git directory.
+	Repository Scope = iota
+	// Project is a path in a directory that is worked in.
+	Project
+	// Home is a path in a home directory.
+	Home
+)
+
+// Absent says what is done about a path that is not there at the start.
+type Absent int
+
+// What is done about absent paths.
+const (
+	// Leave does nothing: the path acts only with the consent of a person, or an
+	// entry of that name would disturb git or the program that reads it.
+	Leave Absent = iota
+	// EmptyDir is an empty directory, which git does not show, and in place of
+	// which nothing else can be made.
+	EmptyDir
+	// EmptyFile is an empty file, in a git directory.
+	EmptyFile
+)
+
+// An Entry is a protected path.
+type Entry struct {
+	// Path is relative to a git directory (written ".git/...") or to the directory
+	// that is worked in.
+	Path  string
+	Scope Scope
+	// Absent says what is done where it is not there.
+	Absent Absent
+	// Text is what the file in its place holds instead of nothing.
+	Text string
+	// Copy says that the jail gets a copy of its own of the file, to change.
+	Copy bool
+	// Why says who runs it.
+	Why string
+}
+
+// Table is all that is protected: the union of the lists of sandbox-runtime
+// (sandbox-utils.ts), code-on-incus (its wiki, 2026-09) and Codex (pull request
+// 19852), and what git's documentation adds (gitrepository-layout(5)).
+// CVE-2026-25725 is what an absent one is good for.
+var Table = []Entry{
+	{Path: ".git/hooks", Scope: Repository, Absent: EmptyDir, Why: "git runs them (githooks(5))"},
+	{Path: ".git/config", Scope: Repository, Absent: EmptyFile, Copy: true, Why: "names programs that git runs: core.fsmonitor, core.sshCommand, diff.external, filters (git-config(1))"},
+	{Path: ".git/config.worktree", Scope: Repository, Absent: EmptyFile, Copy: true, Why: "as config, with extensions.worktreeConfig"},
+	{Path: ".git/commondir", Scope: Repository, Absent: EmptyFile, Text: ".\n", Why: "leads git to another directory's config and hooks"},
+	{Path: ".git/info/attributes", Scope: Repository, Absent: EmptyFile, Why: "picks the filters that git runs (gitattributes(5))"},
+
+	{Path: ".gitmodules", Scope: Project, Why: "says where submodules come from and which directories are theirs"},
+	{Path: ".githooks", Scope: Project, Why: "hooks by a common setting of core.hooksPath"},
+	{Path: ".husky", Scope: Project, Absent: EmptyDir, Why: "hooks of husky"},
+	{Path: ".pre-commit-config.yaml", Scope: Project, Why: "programs of pre-commit's hooks"},
+	{Path: ".lefthook.yml", Scope: Project, Why: "programs of lefthook's hooks"},
+	{Path: "lefthook.yml", Scope: Project, Why: "programs of lefthook's hooks"},
+	{Path: ".envrc", Scope: Project, Why: "direnv runs it on entry, once allowed"},
+	{Path: ".vscode", Scope: Project, Absent: EmptyDir, Why: "tasks, interpreters and debuggers of the editor"},
+	{Path: ".idea", Scope: Project, Absent: EmptyDir, Why: "run configurations and tools of the editor"},
+	{Path: ".devcontainer", Scope: Project, Why: "commands that editors run on the host (initializeCommand)"},
+	{Path: ".mcp.json", Scope: Project, Absent: EmptyDir, Why: "servers that agents start"},
+	{Path: ".claude/settings.json", Scope: Project, Absent: EmptyDir, Why: "hooks and permissions of an agent (CVE-2026-25725)"},
+	{Path: ".claude/settings.local.json", Scope: Project, Absent: EmptyDir, Why: "hooks and permissions of an agent"},
+	{Path: ".claude/commands", Scope: Project, Absent: EmptyDir, Why: "commands of an agent"},
+	{Path: ".claude/agents", Scope: Project, Absent: EmptyDir, Why: "agents with permissions of their own"},
+	{Path: ".claude/hooks", Scope: Project, Absent: EmptyDir, Why: "hooks of an agent"},
+	{Path: ".claude/skills", Scope: Project, Why: "programs that come with an agent's skills"},
+	{Path: ".codex", Scope: Project, Absent: EmptyDir, Why: "settings and servers of an agent"},
+	{Path: ".agents", Scope: Project, Absent: EmptyDir, Why: "settings and skills of agents"},
+	{Path: ".cursor", Scope: Project, Why: "servers and hooks of an editor"},
+	{Path: ".gemini", Scope: Project, Why: "settings and servers of an agent"},
+	{Path: ".coi", Scope: Project, Why: "settings of code-on-incus"},
+
+	{Path: ".bashrc", Scope: Home, Absent: EmptyDir, Why: "shells run it (bash(1))"},
+	{Path: ".bash_profile", Scope: Home, Absent: EmptyDir, Why: "login shells run it (bash(1))"},
+	{Path: ".bash_login", Scope: Home, Absent: EmptyDir, Why: "login shells run it (bash(1))"},
+	{Path: ".bash_aliases", Scope: Home, Absent: EmptyDir, Why: "Debian's .bashrc runs it"},
+	{Path: ".bash_logout", Scope: Home, Absent: EmptyDir, Why: "login shells run it at their end (bash(1))"},
+	{Path: ".profile", Scope: Home, Absent: EmptyDir, Why: "login shells run it (sh(1))"},
+	{Path: ".zshenv", Scope: Home, Absent: EmptyDir, Why: "shells run it (zsh(1))"},
+	{Path: ".zshrc", Scope: Home, Absent: EmptyDir, Why: "shells run it (zsh(1))"},
+	{Path: ".zprofile", Scope: Home, Absent: EmptyDir, Why: "login shells run it (zsh(1))"},
+	{Path: ".zlogin", Scope: Home, Absent: EmptyDir, Why: "login shells run it (zsh(1))"},
+	{Path: ".config/fish", Scope: Home, Why: "shells run it (fish(1))"},
+	{Path: ".config/git", Scope: Home, Why: "git's settings of a user (git-config(1))"},
+	{Path: ".config/autostart", Scope: Home, Why: "desktops run it"},
+	{Path: ".config/systemd", Scope: Home, Why: "units of a user"},
+	{Path: ".gitconfig", Scope: Home, Absent: EmptyDir, Why: "git's settings of a user (git-config(1))"},
+	{Path: ".ripgreprc", Scope: Home, Why: "can name a program that ripgrep runs (--pre)"},
+	{Path: ".ssh", Scope: Home, Why: "keys, and programs that ssh runs (ProxyCommand)"},
+	{Path: ".pam_environment", Scope: Home, Why: "environment of a user's sessions"},
+	{Path: ".xprofile", Scope: Home, Why: "sessions run it"},
+	{Path: ".xsessionrc", Scope: Home, Why: "sessions run it"},
+}
+
+// homeMarks are files that say of a directory that it is somebody's home.
+var homeMarks = []string{".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile"}
+
+// rebuilt are directories that tools remove and make again as a whole. What is
+// in them is neither searched nor protected: a mount there would keep the tools
+// from it, and packages ship settings of editors that nobody reads.
+var rebuilt = []string{"node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox", ".pnpm-store", "site-packages"}
+
+// Names are the paths that Options.Unprotect can name beside absolute ones: those
+// of the table and the directories on the way to them.
+func Names() []string {
+	var out []string
+	for _, e := range Table {
+		for p := e.Path; p != "."; p = path.Dir(p) {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// fold is the form in which names are compared: some file systems do not tell
+// upper from lower case, and a directory may be shared with one that does not.
+func fold(name string) string { return strings.ToLower(name) }
+
+// byName finds the entries of the table by the folded name of their first part.
+var byName = func() map[string][]*Entry {
+	out := map[string][]*Entry{}
+	for i := range Table {
+		e := &Table[i]
+		if e.Scope == Repository {
+			continue
+		}
+		first, _, _ := strings.Cut(e.Path, "/")
+		out[first] = append(out[first], e)
+	}
+	return out
+}()
+
+// repositories are the entries within git directories, without ".git/".
+var repositories = func() []*Entry {
+	var out []*Entry
+	for i := range Table {
+		if Table[i].Scope == Repository {
+			out = append(out, &Table[i])
+		}
+	}
+	return out
+}()
+
+// match finds the entry that protects a path by its last parts; nil for none.
+func match(rel string) *Entry {
+	last := fold(path.Base(rel))
+	for _, e := range byName[last] {
+		if e.Path == last {
+			return e
+		}
+	}
+	dir := fold(path.Base(path.Dir(rel)))
+	for _, e := range byName[dir] {
+		if e.Path == dir+"/"+last {
+			return e
+		}
+	}
+	return nil
+}
+
+// Within finds the entry that protects an absolute path of the host, or
+// something that the path lies in, judging by names alone: a mount of such a
+// path would otherwise be a way around. at is the part that the entry names; nil
+// where none does.
+func Within(p string, unprotect []string) (e *Entry, at string) {
+	parts := strings.Split(strings.Trim(path.Clean(p), "/"), "/")
+	for i := range parts {
+		at = "/" + strings.Join(parts[:i+1], "/")
+		if e = match(at); e == nil {
+			e = matchRepository(parts[:i+1])
+		}
+		if e != nil && !unprotected(unprotect, e, at) {
+			return e, at
+		}
+	}
+	return nil, ""
+}
+
+// matchRepository finds the entry of a path that goes through a ".git".
+func matchRepository(parts []string) *Entry {
+	i := slices.IndexFunc(parts, func(p string) bool { return fold(p) == ".git" })
+	if i < 0 {
+		return nil
+	}
+	rest := fold(strings.Join(parts[i:], "/"))
+	for _, e := range repositories {
+		if e.Path == rest {
+			return e
+		}
+	}
+	return nil
+}
+
+// unprotected says whether policy leaves an entry, or the path at on the host,
+// to jails.
+func unprotected(list []string, e *Entry, at string) bool {
+	return slices.ContainsFunc(list, func(u string) bool {
+		if path.IsAbs(u) {
+			return at == u || strings.HasPrefix(at, u+"/")
+		}
+		u = fold(u)
+		return e.Path == u || strings.HasPrefix(e.Path, u+"/")
+	})
+}
+
+// CheckUnprotect refuses what names nothing that is protected: a misspelt name
+// would leave protected what was meant.
+func CheckUnprotect(list []string) error {
+	names := Names()
+	for _, u := range list {
+		if path.IsAbs(u) && path.Clean(u) == u && u != "/" {
+			continue
+		}
+		if !slices.Contains(names, fold(u)) {
+			return fmt.Errorf("%q is neither a clean absolute path nor a protected one, as .git/config", u)
+		}
+	}
+	return nil
+}
+
+// CheckHide refuses patterns that are none for a single name, or that fit every
+// name.
+func CheckHide(list []string) error {
+	for _, h := range list {
+		if _, err := path.Match(h, "x"); err != nil || strings.Contains(h, "/") || strings.Trim(h, "*?") == "" {
+			return fmt.Errorf("%q is no pattern for the names of some files, as *.pem (path.Match)", h)
+		}
+	}
+	return nil
+}
+
+// hidden says whether a name is to be covered.
+func hidden(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(fold(p), fold(name))
+		return ok
+	})
+}
