@@ -25,10 +25,8 @@ BENCH_ROUNDS ?= 40
 LOAD_JAILS ?= 200
 LOAD_TIME ?= 10m
 
-# Which delegate test-e2e runs over (hack/with-delegate.sh), and the tests that show what a delegate does by itself: the
-# others are about engines, or about agentjail alone, and go over one delegate only.
+# Which delegate test-e2e runs over (hack/with-delegate.sh).
 DELEGATE ?= auto
-DELEGATE_TESTS := TestJail|TestAttempts|TestKernelFiles|TestGrants|TestExecLoosens|TestMemoryBomb|TestWorkingDirectory|TestRun|TestRunStderr|TestRunTerminal|TestExec|TestExecAtOnce|TestExecTerminal|TestExitCodes|TestExitCodeOfSignals|TestStatus|TestCallersFolder|TestInspectHolds|TestLoadedFilters|TestLimitsByDefault|TestMountedFolder|TestMountTable|TestNothingOfTheHost|TestJoinJail|TestNetworks|TestRestart|TestPause|TestCopyIn|TestPassthrough|TestStandardFilesKeepTheirOwners
 # Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
 SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
@@ -72,7 +70,7 @@ test-delegates: ## what depends on the delegate, over the newest runc and over c
 	@mkdir -p $(OUT)
 	@for d in runc-new crun; do echo "delegate: $$d"; \
 		$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $$d \
-			$(GO) test -v -count=1 -timeout 20m -run '^($(DELEGATE_TESTS))$$' ./tests/e2e 2>&1 | tee $(OUT)/delegate-$$d.log | awk -f hack/brief.awk; \
+			$(GO) test -v -count=1 -timeout 20m ./tests/e2e -per-delegate 2>&1 | tee $(OUT)/delegate-$$d.log | awk -f hack/brief.awk; \
 	done
 
 conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest or all, CONFORMANCE_DELEGATE=PATH

@@ -13,6 +13,9 @@ import (
 	"agentjail.dev/runtime/jail"
 )
 
+// noPolicy is a policy file that does not exist, in a directory that is root's for every caller.
+const noPolicy = "/agentjail-test-no-policy.toml"
+
 // call runs the program's command line in this process, with the built-in
 // policy.
 func call(t *testing.T, args ...string) (string, error) {
@@ -20,7 +23,7 @@ func call(t *testing.T, args ...string) (string, error) {
 	app := newApp()
 	var out bytes.Buffer
 	app.Writer = &out
-	err := app.Run(append([]string{"agentjail", "--config", filepath.Join(t.TempDir(), "none.toml")}, args...))
+	err := app.Run(append([]string{"agentjail", "--config", noPolicy}, args...))
 	return out.String(), err
 }
 

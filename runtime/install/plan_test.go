@@ -231,7 +231,11 @@ func TestChangedMeanwhile(t *testing.T) {
 func TestUntrustedBinary(t *testing.T) {
 	o := folder(t)
 	checkBinary = CheckBinary
-	program := filepath.Join(t.TempDir(), "agentjail") // below a folder that everybody can write
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil { // everybody can replace what is in it
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "agentjail")
 	write(t, program, "#!/bin/sh\n", 0o755)
 	o.Runtimes[0].Path = program
 	if _, err := Docker(o); err == nil || !strings.Contains(err.Error(), "runtime agentjail") {

@@ -136,9 +136,7 @@ func TestConfigurations(t *testing.T) {
 
 // What the DaemonSet does, on a file tree of its own: it copies, registers, restarts once, and takes all back.
 func TestNode(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	from, err := engine.Shim()
 	if err != nil {
 		t.Fatal(err)

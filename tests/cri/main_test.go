@@ -84,9 +84,7 @@ func closeNodes() error {
 // onEach runs a test on each release.
 func onEach(t *testing.T, test func(*testing.T, *node)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	for _, n := range nodes {
 		t.Run(n.name, func(t *testing.T) {
 			n, err := n.start()

@@ -43,10 +43,7 @@ var (
 
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
-	if os.Geteuid() != 0 {
-		fmt.Println("skipping: containers need root")
-		os.Exit(0)
-	}
+	engine.SuiteNeedsRoot("it runs containers")
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -2,6 +2,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -12,6 +13,10 @@ import (
 var docker *engine.Engine
 
 func TestMain(m *testing.M) {
+	if err := choosePerDelegate(); err != nil {
+		fmt.Fprintln(os.Stderr, "choosing tests:", err)
+		os.Exit(1)
+	}
 	os.Exit(engine.Main(m, func(e *engine.Engine) error {
 		docker = e
 		return e.ImportBusybox()

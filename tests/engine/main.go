@@ -43,6 +43,7 @@ func Main(m *testing.M, before func(*Engine) error) int { return MainWith(m, Opt
 // MainWith is Main with an engine of a certain kind; its runtimes and log are set here.
 func MainWith(m *testing.M, opts Options, before func(*Engine) error) int {
 	IfJanitor()
+	SuiteNeedsRoot("it starts a Docker of its own")
 	// Whoever runs the tests may have left files open. The daemons would get them and hand them on, and descriptors in
 	// containers would have other numbers than elsewhere (os/exec closes only what this program opened).
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {

@@ -29,10 +29,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if os.Geteuid() != 0 {
-		fmt.Println("skipping: jails need root")
-		os.Exit(0)
-	}
+	engine.SuiteNeedsRoot("it runs jails")
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -27,6 +27,7 @@ var (
 
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
+	engine.SuiteNeedsRoot("it sets up a Podman of its own")
 	os.Exit(run(m))
 }
 

@@ -89,9 +89,7 @@ type outcome struct {
 
 // TestRings measures every attack with every set of rings taken away.
 func TestRings(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("jails need root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	got := map[string]map[string]outcome{} // by removal, then attack
 	w := newWorld(t)
 	for _, r := range removals {
@@ -207,6 +205,7 @@ func compare(t *testing.T, want string) {
 
 // TestOnlyInTests: what takes rings away is in no build for use.
 func TestOnlyInTests(t *testing.T) {
+	engine.NeedsRoot(t, "it builds into the cache of the tests")
 	path, err := engine.UnderTest()
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func delegate(t *testing.T, from, to string) (policy string) {
 	t.Helper()
 	runc, err := exec.LookPath("runc")
 	if err != nil {
-		t.Skip("needs runc")
+		t.Fatal("needs runc (hack/deps.sh installs it): ", err)
 	}
 	dir, err := engine.BinDir()
 	if err != nil {

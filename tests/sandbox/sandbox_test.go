@@ -20,11 +20,8 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	engine.SuiteNeedsRoot("it runs jails")
 	os.Exit(func() int {
-		if os.Geteuid() != 0 {
-			fmt.Println("skipping tests/sandbox: needs root")
-			return 0
-		}
 		var err error
 		if bin, err = engine.UnderTest(); err != nil {
 			fmt.Println(err)

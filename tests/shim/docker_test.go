@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -13,9 +12,7 @@ import (
 // Docker runs jails by the shim: by its name (Docker 23) and as a runtime of its configuration, with a profile (Docker
 // 24).
 func TestDocker(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	out, err := exec.Command("dockerd", "--version").Output()
 	if err != nil {
 		t.Skip("no dockerd:", err)

@@ -3,7 +3,6 @@ package shim
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -20,9 +19,7 @@ import (
 
 // The shim says of itself what the command line says, by the policy that the options name, and touches nothing.
 func TestInfo(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	dir, err := engine.Shim()
 	if err != nil {
 		t.Fatal(err)

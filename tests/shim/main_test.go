@@ -82,9 +82,7 @@ func (d *daemon) stop() error {
 
 // each runs a test on every containerd.
 func each(t *testing.T, test func(*testing.T, *engine.CT)) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	for _, d := range daemons {
 		t.Run(d.name, func(t *testing.T) {
 			if d.tool != "" {

@@ -12,9 +12,7 @@ import (
 // fragile starts a containerd with a shim that ends, once, where the returned function says.
 func fragile(t *testing.T, tool string) (*engine.CT, func(how, point string)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	engine.NeedsRoot(t, "it runs jails")
 	bin, err := engine.BinDir()
 	if err != nil {
 		t.Fatal(err)

@@ -152,6 +152,8 @@ func TestOwnEnv(t *testing.T) {
 
 // TestNoProgram: statuses and messages are those that engines know.
 func TestNoProgram(t *testing.T) {
+	// The caller's path may have directories that this user cannot search, which changes the error.
+	t.Setenv("PATH", "/usr/bin:/bin")
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o644); err != nil {
 		t.Fatal(err)
