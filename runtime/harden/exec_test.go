@@ -179,6 +179,9 @@ func updateAbove(in, got *specs.LinuxResources, pol policy.Policy, f Facts) []st
 		case f.Host.Cgroup.Swap && bound > 0 && m.Limit != nil && (m.Swap == nil || *m.Swap < *m.Limit || *m.Swap > *m.Limit+int64(lim.Swap)):
 			j.say("swap %d for %d", num(m.Swap), *m.Limit)
 		}
+		if m.KernelTCP != nil {
+			j.say("sockets %d", *m.KernelTCP)
+		}
 		if m.DisableOOMKiller != nil && *m.DisableOOMKiller || num(m.Reservation) < 0 || bound > 0 && num(m.Reservation) > bound {
 			j.say("memory %+v", *m)
 		}

@@ -56,6 +56,7 @@ func (g gen) policy() policy.Policy {
 		p.Limits.CPUs = []float64{0, 0.001, 0.5, 64, 65536}[g.IntN(5)]
 		p.Limits.IORead = []policy.Size{0, 1, 1 << 20}[g.IntN(3)]
 		p.Limits.IOWrite = []policy.Size{0, 1, 1 << 20}[g.IntN(3)]
+		p.Limits.Sockets = []policy.Size{0, 1 << 20, 1 << 30}[g.IntN(3)]
 		p.Limits.NoFile = []uint64{0, 64, 1 << 30}[g.IntN(3)]
 		p.Limits.MemLock = []policy.Size{0, 1 << 16}[g.IntN(2)]
 		p.Tmpfs = policy.Tmpfs{Size: []policy.Size{1, 4096, 1 << 30}[g.IntN(3)], Inodes: 1 + g.Int64N(1<<20)}
@@ -91,7 +92,7 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 		}
 	}
 	yes := func() bool { return !g.maybe(4) }
-	f.Host.Cgroup = host.Cgroup{V2: yes(), Pids: yes(), Memory: yes(), Swap: yes(), CPU: yes(), IO: yes()}
+	f.Host.Cgroup = host.Cgroup{V2: yes(), Pids: yes(), Memory: yes(), Swap: yes(), CPU: yes(), IO: yes(), Sockets: yes()}
 	f.Host.AppArmor, f.Host.SELinux, f.Host.TimeNS = yes(), g.maybe(3), yes()
 	if f.Host.SELinux && yes() {
 		f.Host.ProcessLabel, f.Host.FileLabel = processLabel, fileLabel

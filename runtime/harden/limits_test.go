@@ -71,6 +71,53 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestSockets: socket buffers have a limit where memory does not count them.
+func TestSockets(t *testing.T) {
+	const def = 64 << 20
+	asked := func(n int64) *specs.LinuxMemory { return &specs.LinuxMemory{KernelTCP: &n} }
+	for _, c := range []struct {
+		name    string
+		in      *specs.LinuxMemory
+		v2, has bool
+		want    int64 // 0 is none
+		kind    report.Kind
+	}{
+		{"by default", nil, false, true, def, report.Set},
+		{"tighter", asked(1 << 20), false, true, 1 << 20, ""},
+		{"looser", asked(1 << 40), false, true, def, report.Lowered},
+		{"unlimited", asked(-1), false, true, def, report.Lowered},
+		{"zero", asked(0), false, true, def, report.Set},
+		{"version 2", asked(1 << 20), true, false, 0, report.Dropped},
+		{"version 2, silent", nil, true, false, 0, ""},
+		{"a kernel that does not count", nil, false, false, 0, report.Missing},
+	} {
+		s := with(func(s *specs.Spec) { s.Linux.Resources = &specs.LinuxResources{Memory: c.in} })
+		f := testFacts(s)
+		f.Host.Cgroup.V2, f.Host.Cgroup.Sockets = c.v2, c.has
+		res, rep, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got int64
+		if v := res.Spec.Linux.Resources.Memory.KernelTCP; v != nil {
+			got = *v
+		}
+		if got != c.want {
+			t.Errorf("%s: %d, not %d", c.name, got, c.want)
+		}
+		var kinds []report.Kind
+		for _, x := range rep.Changes {
+			if x.Field == "linux.resources.memory.kernelTCP" {
+				kinds = append(kinds, x.Kind)
+			}
+		}
+		if c.kind == "" && len(kinds) > 0 || c.kind != "" && (len(kinds) != 1 || kinds[0] != c.kind) {
+			t.Errorf("%s: reported as %v, not %q", c.name, kinds, c.kind)
+		}
+		check(t, s, policy.Default(), f)
+	}
+}
+
 // TestUnified holds the bounds on control group files one by one.
 func TestUnified(t *testing.T) {
 	for _, c := range []struct {
@@ -128,7 +175,7 @@ func TestLimitsWithoutControllers(t *testing.T) {
 // Where policy sets no bound, the bundle's own holds, and none is made up.
 func TestNoBounds(t *testing.T) {
 	pol := policy.Default()
-	pol.Limits.Pids, pol.Limits.Memory, pol.Limits.CPUs, pol.Limits.NoFile, pol.Limits.MemLock, pol.Limits.IORead, pol.Limits.IOWrite = 0, 0, 0, 0, 0, 0, 0
+	pol.Limits.Pids, pol.Limits.Memory, pol.Limits.CPUs, pol.Limits.NoFile, pol.Limits.MemLock, pol.Limits.IORead, pol.Limits.IOWrite, pol.Limits.Sockets = 0, 0, 0, 0, 0, 0, 0, 0
 	s := mount(specs.Mount{Destination: "/work", Type: "bind", Source: "/home/dev/project", Options: []string{"rbind"}})
 	res, _, err := Harden(s, pol, testFacts(s))
 	if err != nil {

@@ -67,6 +67,11 @@ func (j *judge) limits() {
 			j.say("memory and swap %d, the bundle has %d", *m.Swap, *wm.Swap)
 		}
 	}
+	if cg.Sockets {
+		j.within("sockets", true, m.KernelTCP, int64(lim.Sockets), wm.KernelTCP)
+	} else if m.KernelTCP != nil {
+		j.say("sockets %d, which the host cannot limit", *m.KernelTCP)
+	}
 	if m.Reservation != nil && (*m.Reservation < 0 || bound > 0 && *m.Reservation > bound || m.Limit != nil && *m.Limit > 0 && *m.Reservation > *m.Limit) {
 		j.say("reservation %d", *m.Reservation)
 	}

@@ -60,6 +60,8 @@ type Cgroup struct {
 	Swap   bool `json:"swap"` // memory+swap accounting
 	CPU    bool `json:"cpu"`
 	IO     bool `json:"io"` // bandwidth throttling
+	// Sockets says that socket buffers have a limit of their own (version 1).
+	Sockets bool `json:"sockets"`
 }
 
 // Rlimits maps the names of the OCI spec (config-linux.md, POSIX process) to
@@ -163,6 +165,8 @@ func readCgroup() Cgroup {
 		Swap:   exists(CgroupRoot + "/memory/memory.memsw.limit_in_bytes"),
 		CPU:    exists(CgroupRoot+"/cpu/cpu.cfs_quota_us") || exists(CgroupRoot+"/cpu/cgroup.procs"),
 		IO:     exists(CgroupRoot + "/blkio/blkio.throttle.write_bps_device"),
+
+		Sockets: exists(CgroupRoot + "/memory/memory.kmem.tcp.limit_in_bytes"),
 	}
 }
 
@@ -200,7 +204,7 @@ func ownCgroup(c Cgroup) Cgroup {
 			case "pids":
 				out.Pids = c.Pids
 			case "memory":
-				out.Memory, out.Swap = c.Memory, c.Swap
+				out.Memory, out.Swap, out.Sockets = c.Memory, c.Swap, c.Sockets
 			case "cpu":
 				out.CPU = c.CPU
 			case "io", "blkio":

@@ -27,7 +27,7 @@ type cgroupState struct {
 // cgroupFiles are what is read, by controller: version 1, then version 2.
 var cgroupFiles = map[string][]string{
 	"pids":    {"pids.max"},
-	"memory":  {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"},
+	"memory":  {"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"},
 	"cpu":     {"cpu.cfs_quota_us", "cpu.cfs_period_us"},
 	"blkio":   {"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"},
 	"devices": {"devices.list"},

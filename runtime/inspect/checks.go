@@ -32,6 +32,7 @@ var checks = []check{
 	{report.Resources, "processes", pidsLimit},
 	{report.Resources, "memory", memoryLimit},
 	{report.Resources, "swap", swapLimit},
+	{report.Resources, "socket buffers", socketLimit},
 	{report.Resources, "processors", cpuLimit},
 	{report.Resources, "disk I/O", ioLimit},
 	{report.Resources, "rlimits", rlimits},

@@ -95,7 +95,8 @@ func goodSeen(d *demands) *seen {
 			paths: map[string]string{"pids": "/j", "memory": "/j", "cpu": "/j", "blkio": "/j", "devices": "/j", "": "/j"},
 			files: map[string]string{
 				"pids.max": "1024\n", "memory.limit_in_bytes": "4294967296\n", "memory.memsw.limit_in_bytes": "4294967296\n",
-				"cpu.cfs_quota_us": "400000\n", "cpu.cfs_period_us": "100000\n",
+				"memory.kmem.tcp.limit_in_bytes": "67108864\n",
+				"cpu.cfs_quota_us":               "400000\n", "cpu.cfs_period_us": "100000\n",
 				"blkio.throttle.read_bps_device": "8:0 1048576\n", "blkio.throttle.write_bps_device": "8:0 1048576\n",
 				"devices.list": "b *:* m\nc *:* m\nc 1:3 rwm\nc 5:1 rw\nc 136:* rwm\nc 10:200 rwm\n",
 			},
@@ -272,6 +273,16 @@ var damages = []damage{
 	{"swap", "not accounted", func(d *demands, s *seen) { useV2(d, s); delete(s.cgroup.files, "memory.swap.max") }, Missing, "account"},
 	{"processors", "unlimited, version 1", put("cpu.cfs_quota_us", "-1\n"), Broken, "unlimited"},
 	{"processors", "unlimited, version 2", putV2("cpu.max", "max 100000\n"), Broken, "unlimited"},
+	{"socket buffers", "unlimited", put("memory.kmem.tcp.limit_in_bytes", "9223372036854771712\n"), Broken, "unlimited"},
+	{"socket buffers", "above policy", put("memory.kmem.tcp.limit_in_bytes", "67112960\n"), Broken, "65540KiB"},
+	{"socket buffers", "no limit", func(d *demands, s *seen) {
+		d.host.Cgroup.Sockets = true
+		delete(s.cgroup.files, "memory.kmem.tcp.limit_in_bytes")
+	}, Broken, "no limit"},
+	{"socket buffers", "no accounting", func(d *demands, s *seen) {
+		d.host.Cgroup.Sockets = false
+		delete(s.cgroup.files, "memory.kmem.tcp.limit_in_bytes")
+	}, Missing, "cannot"},
 	{"processors", "above policy", putV2("cpu.max", "500000 100000\n"), Broken, "5"},
 	{"processors", "no limit", func(_ *demands, s *seen) { delete(s.cgroup.files, "cpu.cfs_quota_us") }, Broken, "no limit"},
 	{"processors", "no controller", func(d *demands, s *seen) { delete(s.cgroup.files, "cpu.cfs_quota_us"); d.host.Cgroup.CPU = false }, Missing, "cannot"},

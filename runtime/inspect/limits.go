@@ -86,6 +86,16 @@ func memoryLimit(d *demands, s *seen) outcome {
 	return within(v, ok, uint64(d.jail.Policy.Limits.Memory), d.host.Cgroup.Memory, volume)
 }
 
+// socketLimit: version 1 has a limit of its own for the buffers of sockets,
+// version 2 counts them as memory.
+func socketLimit(d *demands, s *seen) outcome {
+	if s.cgroup.v2 {
+		return holds("a part of the memory")
+	}
+	v, ok := s.cgroup.number("memory.kmem.tcp.limit_in_bytes")
+	return within(v, ok, uint64(d.jail.Policy.Limits.Sockets), d.host.Cgroup.Sockets, volume)
+}
+
 // swapLimit: version 1 limits memory and swap together, version 2 swap alone.
 func swapLimit(d *demands, s *seen) outcome {
 	pol := d.jail.Policy.Limits

@@ -51,10 +51,13 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 	return dirs, all && len(dirs) > 0
 }
 
-// ownGroups are the control groups that this process is in: number, controllers
-// and path of each line of /proc/self/cgroup (cgroups(7)).
-func ownGroups() ([][]string, error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
+// ownGroups are the control groups that this process is in.
+func ownGroups() ([][]string, error) { return groupsOf("self") }
+
+// groupsOf are the control groups that a process is in: number, controllers and
+// path of each line of /proc/PID/cgroup (cgroups(7)).
+func groupsOf(pid string) ([][]string, error) {
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
 	if err != nil {
 		return nil, err
 	}

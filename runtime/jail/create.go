@@ -275,6 +275,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 			return err
 		}
 	}
+	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
 	timeNS := dialect(spec, caps, j)
 	if err := w.Store.Save(j); err != nil {
 		return err
@@ -450,6 +451,9 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 		return err
 	}
 	if err := diesFirst(pid, j.Process); err != nil {
+		return err
+	}
+	if err := boundSockets(pid, j); err != nil {
 		return err
 	}
 	if o.PidFile != "" {

@@ -124,7 +124,18 @@ func groupLimits(j *state.Jail, f host.Facts) []enter.Limit {
 	if n := j.Policy.Limits.Memory; n > 0 && (f.Cgroup.Memory || !f.Rootless) {
 		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory.max", cgroupFolder + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
 	}
+	if m := memoryOf(j); m != nil && m.KernelTCP != nil {
+		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})
+	}
 	return out
+}
+
+// memoryOf are the jail's limits on memory, or nil.
+func memoryOf(j *state.Jail) *specs.LinuxMemory {
+	if j.Limits == nil {
+		return nil
+	}
+	return j.Limits.Memory
 }
 
 // programLabel is the SELinux label of the step's program: that of the jail's

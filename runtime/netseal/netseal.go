@@ -9,7 +9,7 @@
 //   - rules-ipv4, rules-ipv6: policy routing consults no table but for lo;
 //   - nftables: a filter drops what comes from or goes to anything but lo, and what goes to Docker's resolver;
 //   - resolver: 127.0.0.11, through which Docker forwards names to the outside, is unreachable;
-//   - sysctls: no forwarding, no ARP answers, no IPv6 on interfaces to come, reverse path checked.
+//   - sysctls: no forwarding, no ARP answers, no IPv6 on interfaces to come, reverse path checked; small buffers for sockets.
 //
 // What an engine notices: its interfaces are there and countable, and a further network can be connected and disconnected. Only when it
 // wants to set a default route after the seal is it told that the network is unreachable (tried with Docker 20.10), since the gateway
@@ -149,6 +149,9 @@ func sealSysctls(links []Link) error {
 	var errs []error
 	for _, s := range settings {
 		errs = append(errs, d.set(s))
+	}
+	for _, b := range buffers {
+		errs = append(errs, d.lower(b))
 	}
 	return errors.Join(errs...)
 }

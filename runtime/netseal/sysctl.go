@@ -99,7 +99,7 @@ func (d sysctlDir) check(s sysctl) error {
 }
 
 func readSysctl(fd int) (string, error) {
-	var b [32]byte
+	var b [64]byte
 	n, err := unix.Pread(fd, b[:], 0)
 	if err != nil {
 		return "", err

@@ -115,5 +115,10 @@ func verifySysctls() error {
 			return err
 		}
 	}
+	for _, b := range buffers {
+		if err := d.within(b); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -85,7 +85,8 @@ type Limits struct {
 	IOWrite Size    `toml:"io_write" json:"ioWrite"`
 	NoFile  uint64  `toml:"nofile" json:"nofile"`
 	MemLock Size    `toml:"memlock" json:"memlock"`
-	Mounts  int     `toml:"mounts" json:"mounts"` // mounts in one bundle
+	Sockets Size    `toml:"sockets" json:"sockets"` // socket buffers, on control groups of version 1
+	Mounts  int     `toml:"mounts" json:"mounts"`   // mounts in one bundle
 }
 
 // Binds widens the list of host paths that may be mounted.
@@ -163,7 +164,7 @@ func Default() Policy {
 		Limits: Limits{
 			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,
 			IORead: 400 << 20, IOWrite: 200 << 20,
-			NoFile: 16384, MemLock: 8 << 20, Mounts: 256,
+			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
@@ -317,6 +318,7 @@ func (p Policy) Validate() error {
 		notNegative("limits.io_read", int64(p.Limits.IORead)), notNegative("limits.io_write", int64(p.Limits.IOWrite)),
 		notNegative("limits.memlock", int64(p.Limits.MemLock)),
 		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(),
+		notNegative("limits.sockets", int64(p.Limits.Sockets)),
 		paths("binds.allow", "/", p.Binds.Allow), paths("devices.allow", "/dev/", p.Devices.Allow),
 	} {
 		if err != nil {

@@ -42,6 +42,7 @@ var others = map[string]struct {
 	"limits.io_write":      {`4096`, Size(4096)},
 	"limits.nofile":        {`10`, uint64(10)},
 	"limits.memlock":       {`"0"`, Size(0)},
+	"limits.sockets":       {`"1M"`, Size(1 << 20)},
 	"limits.mounts":        {`11`, 11},
 	"binds.allow":          {`["/a", "/b/c"]`, []string{"/a", "/b/c"}},
 	"devices.allow":        {`["/dev/kvm"]`, []string{"/dev/kvm"}},

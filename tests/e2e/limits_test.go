@@ -144,3 +144,24 @@ func TestEngineWithoutCores(t *testing.T) {
 	}
 	eq(t, "the limit", strings.TrimSpace(out), want)
 }
+
+// TestSocketBuffers: the buffers of a jail's sockets have a limit, on control groups of version 1 one of their own, which
+// an update does not take away; and a socket's own buffer stays small.
+func TestSocketBuffers(t *testing.T) {
+	needAgentjail(t)
+	const most = 64 << 20
+	for _, c := range []struct{ name, update string }{{"by default", ""}, {"updated", "100m"}} {
+		t.Run(c.name, func(t *testing.T) {
+			d := d(t)
+			id := sleeper(d, "-m", "200m")
+			if c.update != "" {
+				d.Must("update", "-m", c.update, "--memory-swap", c.update, id)
+			}
+			// Version 2 counts them as memory.
+			if is := cgroupValue(t, d, id, "memory", "memory.kmem.tcp.limit_in_bytes", "memory.max"); is > 200<<20 || is > most && exists("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes") {
+				t.Errorf("socket buffers may have %d bytes", is)
+			}
+			eq(t, "TCP", sh(d, id, "cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem | tr '\\t' ' '"), "4096 131072 1048576\n4096 16384 1048576")
+		})
+	}
+}

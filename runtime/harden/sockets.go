@@ -1,0 +1,56 @@
+package harden
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// sockets bounds the buffers of the jail's sockets, UDP's among them, on control
+// groups of version 1, which do not count them as memory
+// (Documentation/admin-guide/cgroup-v1/memory.rst, 2.7 and 4;
+// mm/memcontrol-v1.c). On version 2 they are a part of the memory limit.
+func sockets(p *pass, r *specs.LinuxResources) {
+	const field, why = resources + "memory.kernelTCP", "the kernel has one budget for all sockets of the host"
+	var asked *int64
+	if r.Memory != nil {
+		asked, r.Memory.KernelTCP = r.Memory.KernelTCP, nil
+	}
+	if asked != nil && *asked == 0 {
+		asked = nil // as good as absent
+	}
+	limit, cg := int64(p.pol.Limits.Sockets), p.f.Host.Cgroup
+	switch {
+	case p.update && asked != nil:
+		p.change(report.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "a running jail's stays as it is")
+	case p.update:
+	case !cg.Sockets:
+		if limit > 0 && cg.Memory && !cg.V2 {
+			p.missing(report.Resources, field, "this kernel does not count socket buffers (CONFIG_MEMCG_V1): only the number of open files bounds them")
+		}
+		if asked != nil {
+			p.change(report.Resources, report.Dropped, field, fmt.Sprint(*asked), "", "the host has no limit of its own for them")
+		}
+	case asked != nil && *asked > 0 && (limit == 0 || *asked <= limit):
+		setSockets(r, *asked)
+	case asked != nil && limit > 0:
+		p.bound(field, policy.Size(*asked).String(), policy.Size(limit).String(), why)
+		setSockets(r, limit)
+	case limit > 0:
+		p.bound(field, "", policy.Size(limit).String(), why)
+		setSockets(r, limit)
+	}
+	if r.Memory != nil && *r.Memory == (specs.LinuxMemory{}) {
+		r.Memory = nil
+	}
+}
+
+func setSockets(r *specs.LinuxResources, n int64) {
+	if r.Memory == nil {
+		r.Memory = &specs.LinuxMemory{}
+	}
+	r.Memory.KernelTCP = ptr(n)
+}
