@@ -36,7 +36,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 	}
 	readOnly := has(m.Options, "ro", "rro")
 	names := ofNames(m, f) && readOnly
-	if why := source.Refusal(*f, readOnly, p.pol.Binds.Allow); why != "" && !names {
+	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != "" && !names {
 		name := m.Source
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
@@ -45,35 +45,15 @@ func bind(p *pass, i int, m *specs.Mount) {
 		return
 	}
 	b := Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path}
-	switch {
-	case f.Role == source.Injected:
+	if f.Role == source.Injected && f.Kind == source.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
-		b.Owner = OwnerNone
-		if f.Kind == source.File && !readOnly {
+		if !readOnly {
 			readOnly = true
 			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
 		}
-		b.Copy = f.Kind == source.File && p.plan.OwnNetwork && ofNetwork(path.Clean(m.Destination))
-	case f.System, names:
-		// What every user of the host can read, and nothing else of root's.
-		b.Owner = OwnerNone
-	case f.OwnOfPod():
-		// The pod's containers share its ids; who may do what with the volume's
-		// files is as in any pod.
-		b.Owner = OwnerSame
-	case f.Role == source.Volume && f.UID == p.spec.Process.User.UID:
-		b.Owner = OwnerSame
-	default:
-		b.Owner = OwnerFolder
+		b.Copy = p.plan.OwnNetwork && ofNetwork(path.Clean(m.Destination))
 	}
-	if p.f.Host.Rootless && b.Owner != OwnerNone {
-		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
-		// The kernel keeps files of others than the user from the jail.
-		b.Owner = OwnerNone
-		if !readOnly && f.Role == source.Plain {
-			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
-		}
-	}
+	b.Owner = owner(p, m, f, readOnly, names)
 	if has(m.Options, "shared", "rshared") {
 		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
@@ -99,6 +79,42 @@ func bind(p *pass, i int, m *specs.Mount) {
 	m.Type, m.Options = "bind", opts
 	b.ReadOnly = readOnly
 	p.plan.Binds = append(p.plan.Binds, b)
+}
+
+// owner decides whose files of a source the jail may own.
+func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, names bool) Owner {
+	o := OwnerFolder
+	switch {
+	case f.Role == source.Injected, f.System, names:
+		// What every user of the host can read, and nothing else of root's.
+		return OwnerNone
+	case source.Allowed(*f, p.pol.Binds):
+		// The host's owner answers for it.
+	case f.HostPath:
+		// Its author has no more right on the node than anybody.
+		return OwnerNone
+	case f.OwnOfPod():
+		// The pod's containers share its ids; who may do what with the volume's
+		// files is as in any pod.
+		o = OwnerSame
+	case f.Role == source.Volume && f.UID == p.spec.Process.User.UID && !f.Roots():
+		o = OwnerSame
+	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
+		// Read-only or by policy: what only root may read, or write, stays root's.
+		if !readOnly {
+			p.change(report.Access, report.Lowered, mountField(m), "root's", "nobody's", `binds.root = "nobody"`)
+		}
+		return OwnerNone
+	}
+	if p.f.Host.Rootless {
+		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
+		// The kernel keeps files of others than the user from the jail.
+		if !readOnly && f.Role == source.Plain {
+			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
+		}
+		return OwnerNone
+	}
+	return o
 }
 
 // ofNetwork names the engine's files whose folder on the host need not show in

@@ -49,6 +49,7 @@ func opt[T any](g gen, v T) *T {
 
 func (g gen) policy() policy.Policy {
 	p := policy.Default()
+	p.Binds.Root = g.one(policy.RootRefuse, policy.RootNobody, policy.RootAllow)
 	if g.maybe(2) {
 		p.Limits.Pids = []int64{0, 1, 100, 1 << 22}[g.IntN(4)]
 		p.Limits.Memory = []policy.Size{0, 1, 1 << 28, 1 << 50}[g.IntN(4)]
@@ -144,12 +145,13 @@ func (g gen) source(f *source.Fact) *source.Fact {
 			c.Also, c.Below = "", []string{"/root"}
 		}
 	case 4:
-		c.Path = g.one("/", "/etc/shadow", "/srv/x", "/home", "/home/x", "/usr/lib", "/run/allowed.sock", "/dev/shm", "/proc", "/sys", "/var/lib/x")
+		c.Path = g.one("/", "/etc/shadow", "/srv/x", "/home", "/home/x", "/usr/lib", "/run/allowed.sock", "/dev/shm", "/proc", "/sys", "/var/lib/x", "/root/x", "/root/.ssh", "/home/dev/.ssh/x")
 		c.System = strings.HasPrefix(c.Path, "/usr")
 	case 5:
 		c.UID, c.GID = g.u32(), g.u32()
 	case 6:
 		c.Room = g.i64()
+		c.HostPath, c.Rootless = g.maybe(2), g.maybe(2)
 	case 7:
 		c.Role = []source.Role{source.Plain, source.Injected, source.Volume, source.Pod}[g.IntN(4)]
 		if c.Role == source.Pod {

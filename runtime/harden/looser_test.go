@@ -369,7 +369,7 @@ func (j *judge) binds() {
 			j.say("bind mount at %s with %v below", m.Destination, f.Below)
 		}
 		names := ro && b.Owner == OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")
-		if why := source.Refusal(*f, ro, j.pol.Binds.Allow); why != "" && !names {
+		if why := source.Refusal(*f, ro, j.pol.Binds); why != "" && !names {
 			j.say("bind mount at %s: %s", m.Destination, why)
 		}
 		if ro && !b.ReadOnly || b.ReadOnly != effectiveOf(m).flags["ro"] {
@@ -377,6 +377,12 @@ func (j *judge) binds() {
 		}
 		if effectiveOf(j.in.Mounts[i]).flags["noexec"] && !b.NoExec {
 			j.say("bind mount at %s is staged executable", m.Destination)
+		}
+		if f.Roots() && j.pol.Binds.Root != policy.RootAllow && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
+			j.say("bind mount at %s gives root's files by owner %s for %+v", m.Destination, b.Owner, *f)
+		}
+		if f.HostPath && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
+			j.say("bind mount at %s gives a pod owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		if b.Owner == OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != OwnerNone || f.System && b.Owner == OwnerFolder && f.Role == source.Plain {
 			j.say("bind mount at %s gives owner %s for %+v", m.Destination, b.Owner, *f)

@@ -122,7 +122,11 @@ func TestBinds(t *testing.T) {
 	folder := source.Fact{Path: "/home/dev/project", Kind: source.Dir, UID: 1000, GID: 1000, DiskMajor: 8}
 	rooted := source.Fact{Path: "/srv/data", Kind: source.Dir, DiskMajor: 8}
 	allow := policy.Default()
-	allow.Binds.Allow = []string{"/run/x.sock", "/etc/ssl"}
+	allow.Binds.Allow = []string{"/run/x.sock", "/etc/ssl", "/srv/data"}
+	asNobody, asRoot := policy.Default(), policy.Default()
+	asNobody.Binds.Root, asRoot.Binds.Root = policy.RootNobody, policy.RootAllow
+	hostPath := folder
+	hostPath.HostPath = true
 	for _, c := range []struct {
 		name    string
 		at      string
@@ -144,14 +148,24 @@ func TestBinds(t *testing.T) {
 		{"noexec", "/work", "bind", "rbind noexec exec", folder, policy.Default(), "rbind noexec nosuid nodev rprivate", Bind{Owner: OwnerFolder, NoExec: true}, ""},
 		{"loose options", "/work", "bind", "rbind suid dev rsuid rdev idmap ridmap remount rslave slave copy-symlink foo X-mount.mkdir", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
 		{"shared", "/work", "bind", "rbind rshared", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
-		{"root's folder", "/data", "bind", "rbind", rooted, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"root's directory", "/data", "bind", "rbind", rooted, policy.Default(), "", Bind{}, "it belongs to the host's root"},
+		{"root's directory, to read", "/data", "bind", "rbind ro", rooted, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
+		{"root's directory, named by policy", "/data", "bind", "rbind", rooted, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"root's directory as nobody", "/data", "bind", "rbind", rooted, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
+		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
+		{"a user's directory as nobody", "/data", "bind", "rbind", folder, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"a volume that is root's directory", "/data", "bind", "rbind", source.Fact{Path: "/e/volumes/v/_data", Kind: source.Dir, Role: source.Volume, Also: "/srv/x"}, policy.Default(), "", Bind{}, "it belongs to the host's root"},
+		{"a pod author's choice, to write", "/data", "bind", "rbind", hostPath, policy.Default(), "", Bind{}, "a pod's author chose this directory"},
+		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", Bind{}, "a pod's author chose this directory"},
+		{"a pod author's choice, to read", "/data", "bind", "rbind ro", hostPath, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerSame}, ""},
 		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
 		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
 		{"the host's programs, to read", "/ro", "bind", "rbind ro", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the host's programs, to write", "/rw", "bind", "rbind", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "", Bind{}, "the host runs programs from it"},
-		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true, Flat: true}, ""},
+		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Flat: true}, ""},
 		{"a folder over one of procfs", "/proc/meminfo", "bind", "bind ro", folder, policy.Default(), "", Bind{}, "kernel file system"},
 		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "kernel file system"},
 		{"over procfs", "/proc", "bind", "bind", folder, policy.Default(), "", Bind{}, "kernel file system"},
@@ -160,7 +174,7 @@ func TestBinds(t *testing.T) {
 		{"over /dev by a detour", "/x/../dev//", "bind", "bind", folder, policy.Default(), "", Bind{}, "the jail's device nodes"},
 		{"over /dev/null", "/dev/null", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/null is the jail's own"},
 		{"over the console", "/dev/console", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/console is the jail's own"},
-		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
+		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
 		{"a socket", "/s", "bind", "bind", source.Fact{Path: "/home/x.sock", Kind: source.Socket}, policy.Default(), "", Bind{}, "a socket speaks"},
 		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
 		{"an allowed folder", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true, ReadOnly: true}, ""},
@@ -225,7 +239,7 @@ func TestHostsOwn(t *testing.T) {
 	}
 	// Not at another place, and not of another one.
 	for _, c := range [][2]string{{"/dev/shm", "/x"}, {"/x", "/dev/shm"}} {
-		_, _, _, err := one(t, specs.Mount{Destination: c[1], Type: "bind", Source: c[0], Options: []string{"rbind"}}, &source.Fact{Path: c[0], Kind: source.Dir}, policy.Default())
+		_, _, _, err := one(t, specs.Mount{Destination: c[1], Type: "bind", Source: c[0], Options: []string{"rbind"}}, &source.Fact{Path: c[0], Kind: source.Dir, UID: 1000}, policy.Default())
 		if (err == nil) != (c[0] == "/x") {
 			t.Errorf("%s at %s: %v", c[0], c[1], err)
 		}

@@ -503,6 +503,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		return p, err
 	}
 	p.engine.Pod = source.PodUID(s)
+	p.engine.CRI, p.engine.Rootless = source.OfPod(s), p.facts.Host.Rootless
 	p.engine.IDs = append([]string{id}, members...)
 	if len(s.Mounts) > w.Policy.Limits.Mounts {
 		return p, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
@@ -510,6 +511,11 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	if p.engine.Mounts, err = source.OpenMounts(); err != nil {
 		return p, err
 	}
+	layers, err := stage.EngineLayers(p.rootfs, p.engine.Mounts)
+	if err != nil {
+		return p, fmt.Errorf("the layers of %s: %w", s.Root.Path, err)
+	}
+	p.engine.Storage = append(p.engine.Storage, source.LayerStorage(layers)...)
 	for _, m := range s.Mounts {
 		// Every container in a pod has a file of the kubelet's.
 		if root := source.KubeletRoot(m.Source); root != "" && p.engine.Pod != "" && !slices.Contains(p.engine.Storage, root) {

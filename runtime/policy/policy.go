@@ -94,7 +94,17 @@ type Binds struct {
 	// Allow names host paths that may be mounted although they are refused by
 	// default; each covers what lies below it.
 	Allow []string `toml:"allow" json:"allow"`
+	// Root says what becomes of a directory of the host's root that is mounted
+	// writable: RootRefuse, RootNobody or RootAllow.
+	Root string `toml:"root" json:"root"`
 }
+
+// What a jail may do in a directory that belongs to the host's root.
+const (
+	RootRefuse = "refuse" // nothing: no jail is started
+	RootNobody = "nobody" // what anybody on the host may do there
+	RootAllow  = "allow"  // what root may do there with files
+)
 
 // Devices lists device nodes beyond the standard ones.
 type Devices struct {
@@ -166,6 +176,7 @@ func Default() Policy {
 			IORead: 400 << 20, IOWrite: 200 << 20,
 			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
+		Binds:    Binds{Root: RootRefuse},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
@@ -306,6 +317,7 @@ func (p Policy) Validate() error {
 	for _, err := range []error{
 		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),
 		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
+		oneOf("binds.root", p.Binds.Root, RootRefuse, RootNobody, RootAllow),
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
 		oneOf("network.mode", p.Network.Mode, NetworkNone, NetworkEngine),
 		oneOf("network.filter", p.Network.Filter, "required", "optional"),

@@ -1,7 +1,9 @@
 package source
 
 import (
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -46,6 +48,20 @@ func PodUID(s *specs.Spec) string {
 		return ""
 	}
 	return uid
+}
+
+// criAnnotations are what CRI runtimes say of every container of a pod: its kind
+// or its sandbox. Who adds one to another container only has it judged more
+// strictly.
+var criAnnotations = []string{
+	"io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id", // containerd
+	"io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID", // CRI-O
+}
+
+// OfPod says whether a container belongs to a Kubernetes pod, whose author chose
+// its mounts.
+func OfPod(s *specs.Spec) bool {
+	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool { return s.Annotations[name] != "" })
 }
 
 // isPodUID takes UUIDs, and the 32 digits that static pods have.
@@ -112,9 +128,25 @@ func isSandboxFile(path, id string) bool {
 }
 
 // OwnOfPod says whether a source lies in the pod's own folder, and is not a
-// folder of the host that was mounted there.
+// folder of the host that was mounted there: what the kubelet staged for the
+// pod, and a share that other pods have, too, are its own.
 func (f Fact) OwnOfPod() bool {
-	return f.Role == Pod && podRole(f.Path, f.Pod) == Pod && (f.Also == "" || podRole(f.Also, f.Pod) == Pod)
+	return f.Role == Pod && podRole(f.Path, f.Pod) == Pod && (f.Also == "" || podRole(f.Also, f.Pod) == Pod || f.staged())
+}
+
+// refusalOfPods judges what the kubelet made ready for the pod.
+func refusalOfPods(f Fact, readOnly bool) string {
+	if why := podRefusal(f, readOnly); why != "" {
+		at := f.Path
+		if f.Also != "" {
+			at = f.Also
+		}
+		return fmt.Sprintf("refused: it is %s, and %s%s", at, why, remedy)
+	}
+	if f.engines() {
+		return ""
+	}
+	return hostPathRefusal(readOnly) // by a subPath
 }
 
 // podRefusal says why what the kubelet mounted for the pod from elsewhere may
@@ -131,16 +163,18 @@ func podRefusal(f Fact, readOnly bool) string {
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
 		return why
 	}
-	if f.OwnOfPod() { // the kubelet's folder is mounted from somewhere else
+	if f.OwnOfPod() { // the kubelet's folder is mounted from somewhere else, or staged
 		return ""
 	}
-	if root := KubeletRoot(f.Also); root != "" {
-		return "an engine keeps its containers in " + root
+	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
+		if root != "" && (within(f.Also, root) || within(root, f.Also)) {
+			return "an engine keeps its containers in " + root
+		}
 	}
 	for _, s := range storage {
 		if within(f.Also, s) || within(s, f.Also) {
 			return "an engine keeps its containers in " + s
 		}
 	}
-	return ""
+	return forbiddenOfUsers(f.Also, readOnly)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
 )
 
 const podUID = "0a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
@@ -84,6 +86,9 @@ func TestPodSources(t *testing.T) {
 		f := Fact{Path: c.path, Kind: Dir, Role: role(c.path, Engine{Pod: podUID}), Also: c.also}
 		if f.Role == Pod {
 			f.Pod = podUID
+			if parts := strings.Split(strings.TrimPrefix(c.path, own+"/"), "/"); parts[0] == "volumes" {
+				f.Plugin = parts[1]
+			}
 		}
 		for _, dir := range storage {
 			if f.Role == Plain && within(c.path, dir) {
@@ -93,7 +98,7 @@ func TestPodSources(t *testing.T) {
 		if f.Role != c.role {
 			t.Errorf("%s is %q, not %q", c.path, f.Role, c.role)
 		}
-		if why := Refusal(f, false, nil); (why == "") != c.may {
+		if why := Refusal(f, false, policy.Binds{}); (why == "") != c.may {
 			t.Errorf("%s (%s): %q", c.path, c.also, why)
 		}
 		if same := c.may && f.Role == Pod && c.also != "/mnt/disk"; f.OwnOfPod() != same && c.may {

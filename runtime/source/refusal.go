@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/policy"
 )
 
 // A place is a part of the host's file tree that jails may not have.
@@ -32,10 +34,27 @@ var places = []place{
 	{"/var/backups", true, false, "it holds copies of the host's secrets"},
 	{"/var/crash", true, false, "it holds memory images of the host's programs"},
 	{"/var/lib", false, false, "it holds the state of the host's services"},
+	{"/var/lib/buildkit", true, false, "an engine keeps its layers in it"},
+	{"/var/lib/cloud", true, false, "the host's first start is steered from it"},
+	{"/var/lib/cni", true, false, "the node's network plugins keep their state in it"},
+	{"/var/lib/dkms", true, false, "the host's kernel modules are made in it"},
+	{"/var/lib/etcd", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/k0s/etcd", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/k0s/pki", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/libvirt", true, false, "it holds virtual machines"},
+	{"/var/lib/lxc", true, false, "an engine keeps its containers in it"},
+	{"/var/lib/lxd", true, false, "an engine keeps its containers in it"},
+	{"/var/lib/machines", true, false, "it holds containers and virtual machines"},
+	{"/var/lib/rancher", false, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/rancher/k3s", false, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/rancher/k3s/agent", true, false, "it holds a node's state and secrets"},
+	{"/var/lib/rancher/k3s/server", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/rancher/rke2", true, false, "it holds a cluster's state and secrets"},
 	{"/var/lib/NetworkManager", true, false, "it holds the state of the host's services"},
 	{"/var/lib/private", true, false, "it holds the state of the host's services"},
 	{"/var/lib/sss", true, false, "it holds the state of the host's services"},
 	{"/var/lib/systemd", true, false, "it holds the state of the host's services"},
+	{"/var/snap", true, false, "it holds the state of the host's services"},
 	{"/var/log", true, false, "it holds the host's logs"},
 	{"/var/mail", true, false, "it holds every user's mail"},
 	{"/var/spool", true, false, "it holds jobs that the host's services run"},
@@ -66,11 +85,9 @@ var storage = []string{
 const remedy = " (policy: binds.allow)"
 
 // Refusal says why a source may not be mounted; "" when it may.
-func Refusal(f Fact, readOnly bool, allow []string) string {
-	for _, a := range allow {
-		if within(f.Path, a) && f.Link == "" {
-			return ""
-		}
+func Refusal(f Fact, readOnly bool, b policy.Binds) string {
+	if Allowed(f, b) {
+		return ""
 	}
 	switch f.Kind {
 	case Dir, File:
@@ -83,34 +100,63 @@ func Refusal(f Fact, readOnly bool, allow []string) string {
 		return fmt.Sprintf("refused: the symbolic link %s leads out of its folder, to %s (name the real path, if it is meant)", f.Link, f.Path)
 	}
 	if f.Role == Pod {
-		if why := podRefusal(f, readOnly); why != "" {
-			at := f.Path
-			if f.Also != "" {
-				at = f.Also
-			}
-			return fmt.Sprintf("refused: it is %s, and %s%s", at, why, remedy)
-		}
+		return refusalOfPods(f, readOnly)
+	}
+	if why := elsewhereRefusal(f, readOnly); why != "" {
+		return why
+	}
+	if f.engines() {
 		return ""
 	}
-	if f.Also != "" {
-		why := forbiddenElsewhere(f.Also, readOnly)
-		for _, dir := range storage {
-			if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
-				why = "an engine keeps its containers in " + dir
-			}
-		}
-		if why != "" {
-			return fmt.Sprintf("refused: it is %s, mounted there, and %s%s", f.Also, why, remedy)
-		}
+	if why := placeRefusal(f, readOnly, b); why != "" {
+		return why
 	}
-	if f.Role != Plain {
+	if f.HostPath {
+		return hostPathRefusal(readOnly)
+	}
+	return rootRefusal(f, readOnly, b)
+}
+
+// elsewhereRefusal judges the place from which a source was mounted where it is.
+func elsewhereRefusal(f Fact, readOnly bool) string {
+	if f.Also == "" {
 		return ""
 	}
-	why := forbidden(f.Path, readOnly)
+	why := forbiddenElsewhere(f.Also, readOnly)
+	if why == "" && !f.engines() {
+		why = forbiddenOfUsers(f.Also, readOnly)
+	}
+	for _, dir := range storage {
+		if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
+			why = "an engine keeps its containers in " + dir
+		}
+	}
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf("refused: it is %s, mounted there, and %s%s", f.Also, why, remedy)
+}
+
+// placeRefusal judges a source's own place.
+func placeRefusal(f Fact, readOnly bool, b policy.Binds) string {
+	if f.Role == Volume {
+		return "" // its place is the engine's, and was judged where it is really at
+	}
+	ofRoots := b.Root != policy.RootRefuse && b.Root != "" && strings.HasPrefix(f.Path, "/root/") && !strings.HasPrefix(f.Path, "/root/.")
+	why := ""
+	if !ofRoots {
+		why = forbidden(f.Path, readOnly)
+	}
 	switch {
-	case why == "" && f.Storage != "":
+	case why != "" && strings.HasPrefix(f.Path, "/root/"):
+		return "refused: " + why + ` (remedy: policy: binds.allow, or binds.root = "nobody" or "allow" where root works in directories of its own)`
+	case why != "":
+	case f.Storage != "":
 		why = "an engine keeps its containers in " + f.Storage
-	case why == "":
+	default:
+		why = forbiddenOfUsers(f.Path, readOnly)
+	}
+	if why == "" {
 		return ""
 	}
 	return "refused: " + why + remedy
@@ -148,6 +194,14 @@ func system(path string) bool {
 		}
 	}
 	return false
+}
+
+// sameVolume says whether two paths name the same volume of an engine's whose
+// storage shows at two places.
+func sameVolume(a, b string) bool {
+	const volumes = "/volumes/"
+	i, j := strings.LastIndex(a, volumes), strings.LastIndex(b, volumes)
+	return i >= 0 && j >= 0 && a[i:] == b[j:]
 }
 
 // injected are the files that an engine makes for each container, below a

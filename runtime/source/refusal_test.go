@@ -3,6 +3,8 @@ package source
 import (
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/policy"
 )
 
 // TestRefusal is the table of what may be mounted: r to read, w to write, or
@@ -24,15 +26,15 @@ func TestRefusal(t *testing.T) {
 		{"/var/lib/systemd/x", "", "state"}, {"/var/lib/private", "", "state"}, {"/var/crash/x", "", "memory images"},
 		{"/var/lib/myapp", "rw", ""}, {"/var/www/html", "rw", ""}, {"/var/cache/x", "rw", ""},
 		{"/usr", "r", "runs programs"}, {"/usr/local/bin", "r", "runs programs"}, {"/usr/share/x", "r", "runs programs"}, {"/bin", "r", "runs programs"}, {"/lib64/ld.so", "r", "runs programs"}, {"/nix/store/x", "r", "runs programs"}, {"/snap/x", "r", "runs programs"}, {"/var/lib/dpkg/status", "r", "package manager"},
-		{"/home", "", "every user's home"}, {"/home/dev", "rw", ""}, {"/home/dev/project", "rw", ""},
+		{"/home", "", "every user's home"}, {"/home/dev", "", "holds /home/dev/.ssh"}, {"/home/dev/project", "rw", ""},
 		{"/tmp", "", "shares it"}, {"/tmp/x", "rw", ""}, {"/var/tmp", "", "shares it"}, {"/var/tmp/x", "rw", ""},
 		{"/srv", "rw", ""}, {"/opt/app", "rw", ""}, {"/mnt/disk", "rw", ""}, {"/data", "rw", ""},
 		// Names that only look like others.
 		{"/etcetera", "rw", ""}, {"/usrlocal", "rw", ""}, {"/runner/work", "rw", ""}, {"/rootfs", "rw", ""}, {"/devel", "rw", ""}, {"/procs", "rw", ""}, {"/home2", "rw", ""},
 	} {
 		for _, ro := range []bool{true, false} {
-			f := Fact{Path: c.path, Kind: Dir}
-			got := Refusal(f, ro, nil)
+			f := Fact{Path: c.path, Kind: Dir, UID: 1000}
+			got := Refusal(f, ro, policy.Binds{})
 			want := strings.Contains(c.may, map[bool]string{true: "r", false: "w"}[ro])
 			if (got == "") != want {
 				t.Errorf("%s, read-only %v: %q", c.path, ro, got)
@@ -45,12 +47,12 @@ func TestRefusal(t *testing.T) {
 				if allow == "" {
 					continue
 				}
-				if got := Refusal(f, ro, []string{"/other", allow}); got != "" {
+				if got := Refusal(f, ro, policy.Binds{Allow: []string{"/other", allow}}); got != "" {
 					t.Errorf("%s with %s allowed: %s", c.path, allow, got)
 				}
 			}
 			// And not with a longer or a similar name.
-			if got := Refusal(f, ro, []string{c.path + "/x", c.path + "x", "/nonexistent"}); (got == "") != want {
+			if got := Refusal(f, ro, policy.Binds{Allow: []string{c.path + "/x", c.path + "x", "/nonexistent"}}); (got == "") != want {
 				t.Errorf("%s with others allowed: %q", c.path, got)
 			}
 		}
@@ -81,21 +83,24 @@ func TestRefusalOfKinds(t *testing.T) {
 		{"a volume that is the root", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/"}, "it is /, mounted there, and it is the host's whole file tree"},
 		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker/overlay2"}, "keeps its containers"},
 		{"a folder that is /root, mounted there", Fact{Path: "/srv/x", Kind: Dir, Also: "/root"}, "it is /root, mounted there"},
-		{"a home of an image-based system", Fact{Path: "/var/home/x", Kind: Dir, Also: "/sysroot/ostree/deploy/default/var/home/x"}, ""},
+		{"a home of an image-based system", Fact{Path: "/var/home/x/p", Kind: Dir, Also: "/sysroot/ostree/deploy/default/var/home/x/p"}, ""},
 		{"a folder that a volume's folder is mounted on", Fact{Path: "/srv/x", Kind: Dir, Also: "/var/lib/docker/volumes/v/_data"}, ""},
 		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker"}, "keeps its containers"},
 	} {
-		got := Refusal(c.f, false, nil)
+		if c.f.Role == Plain || c.f.Also != "" {
+			c.f.UID = 1000 // what is root's is another matter (TestRoots)
+		}
+		got := Refusal(c.f, false, policy.Binds{})
 		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%s: %q, not %q", c.name, got, c.says)
 		}
 	}
 	// An allowed path reached through a link that anybody made is not what the
 	// host's owner allowed.
-	if got := Refusal(Fact{Path: "/etc/ssl", Kind: Dir, Link: "/home/x/ssl"}, true, []string{"/etc/ssl"}); got == "" {
+	if got := Refusal(Fact{Path: "/etc/ssl", Kind: Dir, Link: "/home/x/ssl"}, true, policy.Binds{Allow: []string{"/etc/ssl"}}); got == "" {
 		t.Error("a link to an allowed folder")
 	}
-	if got := Refusal(Fact{Path: "/run/docker.sock", Kind: Socket}, false, []string{"/run/docker.sock"}); got != "" {
+	if got := Refusal(Fact{Path: "/run/docker.sock", Kind: Socket}, false, policy.Binds{Allow: []string{"/run/docker.sock"}}); got != "" {
 		t.Errorf("an allowed socket: %s", got)
 	}
 }

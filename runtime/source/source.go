@@ -58,6 +58,14 @@ type Fact struct {
 	System bool `json:"system,omitempty"`
 	// Pod is the id of the pod that the source belongs to.
 	Pod string `json:"pod,omitempty"`
+	// Plugin is the kind of volume that it is of its pod's, as the kubelet names
+	// it ("kubernetes.io~csi"); "" where that cannot be shown.
+	Plugin string `json:"plugin,omitempty"`
+	// Rootless says that UID and GID are those of a user's own namespace, in which
+	// 0 is that user.
+	Rootless bool `json:"rootless,omitempty"`
+	// HostPath says that a pod's author chose it from the node's file tree.
+	HostPath bool `json:"hostPath,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -73,7 +81,10 @@ type Engine struct {
 	IDs     []string // the container's id, and those of jails that it joins
 	Storage []string // its storage folders
 	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
-	Mounts  *Mounts  // the host's; nil: Open reads them
+	CRI     bool     // the container is one of a pod's (OfPod)
+	// Rootless says that the engine is a user's, in a user namespace.
+	Rootless bool
+	Mounts   *Mounts // the host's; nil: Open reads them
 }
 
 // Open opens the source of a bind mount and finds out what it is.
@@ -129,24 +140,10 @@ func (s *Source) look(e Engine) error {
 		s.Pod = e.Pod
 	}
 	s.System = system(s.Path)
-	mounts := e.Mounts
-	if mounts == nil {
-		if mounts, err = OpenMounts(); err != nil {
-			return err
-		}
-		defer mounts.Close()
-	}
-	id, err := mountOf(fd)
-	if err != nil {
+	s.Rootless = e.Rootless
+	s.HostPath = e.CRI && s.Role == Plain
+	if err := s.lookAtMounts(e); err != nil {
 		return err
-	}
-	if s.Also, err = mounts.elsewhere(id, s.Path); err != nil {
-		return err
-	}
-	if s.Kind == Dir {
-		if s.Below, err = mounts.below(s.Path); err != nil {
-			return err
-		}
 	}
 	dirs := append(e.Storage[:len(e.Storage):len(e.Storage)], storage...)
 	if root := KubeletRoot(s.Path); root != "" {
@@ -159,6 +156,34 @@ func (s *Source) look(e Engine) error {
 		}
 	}
 	return nil
+}
+
+// lookAtMounts finds out where the source is really at, and what is mounted below
+// it.
+func (s *Source) lookAtMounts(e Engine) (err error) {
+	mounts := e.Mounts
+	if mounts == nil {
+		if mounts, err = OpenMounts(); err != nil {
+			return err
+		}
+		defer mounts.Close()
+	}
+	id, err := mountOf(int(s.File.Fd()))
+	if err != nil {
+		return err
+	}
+	if s.Also, err = mounts.elsewhere(id, s.Path); err != nil {
+		return err
+	}
+	if s.Kind == Dir {
+		if s.Below, err = mounts.below(s.Path); err != nil {
+			return err
+		}
+	}
+	if s.Role == Pod {
+		s.Plugin, err = mounts.plugin(id, s.Path, s.Pod)
+	}
+	return err
 }
 
 // wholeDisk is the disk of a partition: control groups throttle disks.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/policy"
 )
 
 // tree makes folders (name/), files (name), links (name -> target), sockets
@@ -116,8 +118,8 @@ func TestOpen(t *testing.T) {
 		if err := errors.Join(unix.Fstat(int(s.File.Fd()), &a), unix.Stat(real, &b)); err != nil || a.Ino != b.Ino || a.Dev != b.Dev {
 			t.Errorf("%s: the open file is another one: %v", c.path, err)
 		}
-		if (Refusal(s.Fact, true, nil) == "") != (link == "" && (c.kind == Dir || c.kind == File)) {
-			t.Errorf("%s: %q", c.path, Refusal(s.Fact, true, nil))
+		if (Refusal(s.Fact, true, policy.Binds{}) == "") != (link == "" && (c.kind == Dir || c.kind == File)) {
+			t.Errorf("%s: %q", c.path, Refusal(s.Fact, true, policy.Binds{}))
 		}
 		s.File.Close()
 	}
@@ -142,7 +144,7 @@ func TestMagicLinks(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if s.Link == "" || Refusal(s.Fact, true, nil) == "" {
+		if s.Link == "" || Refusal(s.Fact, true, policy.Binds{}) == "" {
 			t.Errorf("%s: %+v", path, s.Fact)
 		}
 		s.File.Close()
@@ -240,7 +242,7 @@ func TestFacts(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for _, p := range []string{"/docker", "/docker/overlay2/x/merged", "/docker/volumes", ""} {
-		if f := get(dir + p); f.Storage != dir+"/docker" || Refusal(f, true, nil) == "" {
+		if f := get(dir + p); f.Storage != dir+"/docker" || Refusal(f, true, policy.Binds{}) == "" {
 			t.Errorf("%s: %+v", p, f)
 		}
 	}
@@ -271,7 +273,7 @@ func TestFacts(t *testing.T) {
 				return err
 			}
 			defer s.File.Close()
-			if why := Refusal(s.Fact, true, nil); s.Role != Volume || !strings.Contains(why, "it is /etc, mounted there") {
+			if why := Refusal(s.Fact, true, policy.Binds{}); s.Role != Volume || !strings.Contains(why, "it is /etc, mounted there") {
 				t.Errorf("a volume of /etc: %+v: %q", s.Fact, why)
 			}
 			// A folder below which something is mounted that no jail may have.
@@ -283,10 +285,10 @@ func TestFacts(t *testing.T) {
 				return err
 			}
 			defer s1.File.Close()
-			if len(s1.Below) != 1 || s1.Below[0] != "/root" || Refusal(s1.Fact, true, nil) != "" {
+			if len(s1.Below) != 1 || s1.Below[0] != "/root" || Refusal(s1.Fact, true, policy.Binds{}) != "" {
 				t.Errorf("a folder with /root below: %+v", s1.Fact)
 			}
-			if s3, err := Open(dir+"/elsewhere/deep/.", e); err != nil || !strings.Contains(Refusal(s3.Fact, true, nil), "it is /root, mounted there") {
+			if s3, err := Open(dir+"/elsewhere/deep/.", e); err != nil || !strings.Contains(Refusal(s3.Fact, true, policy.Binds{}), "it is /root, mounted there") {
 				t.Errorf("/root by another name: %+v, %v", s3, err)
 			}
 			if err := unix.Mount("x", dir+"/project", "tmpfs", 0, "size=1m"); err != nil {

@@ -346,6 +346,21 @@ func findLayers(root *os.File, path string, mounts *source.Mounts) (layers, erro
 	return found, nil
 }
 
+// EngineLayers lists the layers of an engine's root, the topmost first, as its
+// overlay file system names them; none of a root that is no overlay, or one of
+// another form.
+func EngineLayers(root *os.File, mounts *source.Mounts) ([]string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil || int64(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
+		return nil, err
+	}
+	_, opts, err := mounts.Super(int(root.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	return overlayDirs(opts), nil
+}
+
 // IsMount says whether a folder is where something is mounted.
 func IsMount(f *os.File) bool {
 	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)

@@ -327,24 +327,29 @@ func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) 
 			mnt, err = flat, nil
 		}
 	}
-	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && src.OwnOfPod() {
+	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (src.OwnOfPod() || b.ReadOnly) {
 		// Secrets, tokens and emptyDirs in memory are on tmpfs, which can be idmapped since Linux 6.3. As they are they can be read by
-		// mode, and what the pod's containers make there has the pod's ids.
+		// mode, and what the pod's containers make there has the pod's ids. Nobody's ownership is less than the owner's: a read-only
+		// mount may come so from any file system.
 		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = 0
 		if plain, perr := cloneTree(src.File, !b.Flat, &attr); perr == nil {
-			s.notes = append(s.notes, fmt.Sprintf("volume %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
+			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
 			mnt, err = plain, nil
 		}
 	}
 	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
-		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the folder to ext4, xfs, btrfs or tmpfs, or mount it read-only", FSName(src.File))
+		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the directory to ext4, xfs, btrfs or tmpfs, use a volume of the engine's, or mount it read-only, which shows what everybody on the host may read", FSName(src.File))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(mnt), b.Source), nil
 }
+
+// nobody is the id that owns nothing (Documentation/admin-guide/sysctl/fs.rst,
+// overflowgid).
+const nobody = 65534
 
 // ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
 // the host's ids of the jail; ok is false where nothing is to be mapped.
@@ -358,8 +363,12 @@ func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.Li
 		if !ok1 || !ok2 {
 			return nil, nil, false
 		}
+		group := f.GID
+		if group == 0 && f.UID != 0 {
+			group = nobody // root's group may read and write more than the owner
+		}
 		return []specs.LinuxIDMapping{{ContainerID: f.UID, HostID: u, Size: 1}},
-			[]specs.LinuxIDMapping{{ContainerID: f.GID, HostID: g, Size: 1}}, true
+			[]specs.LinuxIDMapping{{ContainerID: group, HostID: g, Size: 1}}, true
 	}
 	return nil, nil, false
 }

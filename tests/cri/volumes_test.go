@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Volumes as the kubelet lays them out are what they are in any pod: each user of the pod owns its files, all read the others'
@@ -85,8 +87,8 @@ func TestVolumes(t *testing.T) {
 	})
 }
 
-// A hostPath volume is judged as any mount: folders of people are theirs, what holds the node's or another pod's things is
-// refused, under whatever name.
+// A hostPath volume is its author's choice, who has no right on the node: it may be read, as nobody, and not written, and
+// what holds the node's or another pod's things is refused, under whatever name.
 func TestHostPath(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		other := n.plan(t)
@@ -98,10 +100,17 @@ func TestHostPath(t *testing.T) {
 			t.Fatal(err)
 		}
 		chown(t, mine, 4321, 4321)
-		c := p.container("mine", idle, mount(mine, "/work", false))
-		c.must("echo x >/work/file")
-		if uid, _ := owner(t, filepath.Join(mine, "file")); uid != 4321 {
-			t.Errorf("a file in a folder of 4321 belongs to %d", uid)
+		write(t, filepath.Join(mine, "public"), "public", 0o644)
+		write(t, filepath.Join(mine, "private"), "private", 0o600)
+		for _, name := range []string{"public", "private"} {
+			chown(t, filepath.Join(mine, name), 4321, 4321)
+		}
+		if _, err := p.start("writes", idle, p.standard("writes"), mount(mine, "/work", false)); err == nil || !strings.Contains(err.Error(), "a pod's author chose this directory") {
+			t.Errorf("a writable hostPath: %v", err)
+		}
+		c := p.container("mine", idle, mount(mine, "/work", true))
+		if out := c.must("cat /work/public /work/private 2>/dev/null; stat -c %u /work"); out != "public65534" {
+			t.Errorf("a hostPath to read: %q", out)
 		}
 		// The kubelet bind mounts a subPath of a hostPath volume into the pod's own folder.
 		sub := filepath.Join(p.dir, "volume-subpaths/host/main/0")
@@ -111,6 +120,48 @@ func TestHostPath(t *testing.T) {
 		bind(t, "/etc", sub)
 		kubelet := filepath.Dir(filepath.Dir(p.dir))
 		for i, path := range []string{kubelet, filepath.Join(kubelet, "pods"), other.dir, stolen, p.dir, "/", "/etc", "/proc", "/sys", "/dev", "/run", "/var/lib/kubelet", "/var/log", "/root", n.State(), sub, n.Socket()} {
+			if _, err := p.start(fmt.Sprintf("bad%d", i), idle, p.standard("bad"), mount(path, "/host", true)); err == nil || !strings.Contains(err.Error(), "refused") {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+}
+
+// TestStagedVolumes: what the kubelet mounts for a pod from where it is staged on the node, or what two pods share, is the
+// pod's own; the stage itself is nobody's.
+func TestStagedVolumes(t *testing.T) {
+	onEach(t, func(t *testing.T, n *node) {
+		p, other := n.pod(t, "agentjail"), n.plan(t)
+		kubelet := filepath.Dir(filepath.Dir(p.dir))
+		mkdir := func(path string) string {
+			if err := os.MkdirAll(path, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		var mounts []func(*runtimeapi.ContainerConfig)
+		var stage string
+		for i, below := range []string{"ebs.csi.example.com/0a1b2c", "pv/pvc-1"} { // as since, and before, Kubernetes 1.24
+			stage = p.onTmpfs(mkdir(filepath.Join(kubelet, "plugins/kubernetes.io/csi", below, "globalmount")), "mode=777")
+			at := mkdir(filepath.Join(p.volume("csi", fmt.Sprintf("pvc-%d", i), 0o777), "mount"))
+			bind(t, stage, at)
+			mounts = append(mounts, mount(at, fmt.Sprintf("/staged%d", i), false))
+		}
+		// A share: mounted for another pod first.
+		share := p.onTmpfs(other.volume("nfs", "share", 0o777), "mode=777")
+		at := p.volume("nfs", "share", 0o777)
+		bind(t, share, at)
+		sub := mkdir(filepath.Join(share, "sub"))
+		subPath := mkdir(filepath.Join(p.dir, "volume-subpaths/share/main/0"))
+		bind(t, sub, subPath)
+		c := p.container("main", idle, append(mounts, mount(at, "/share", false), mount(subPath, "/sub", false), p.standard("main"))...)
+		if out := c.must("for d in staged0 staged1 share sub; do echo x >/$d/file && stat -c %u /$d/file; done"); out != "0\n0\n0\n0" {
+			t.Errorf("owners of what it made: %q", out)
+		}
+		// A hostPath's subPath leads there as well.
+		stolen := mkdir(filepath.Join(p.dir, "volume-subpaths/host/main/0"))
+		bind(t, stage, stolen)
+		for i, path := range []string{stage, share, stolen} {
 			if _, err := p.start(fmt.Sprintf("bad%d", i), idle, p.standard("bad"), mount(path, "/host", true)); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("%s: %v", path, err)
 			}

@@ -3,6 +3,7 @@ package cve
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -50,14 +51,14 @@ func secret(t *testing.T) (path, text string) {
 	return path, text
 }
 
-// hostDir makes a folder on the host.
+// hostDir makes a directory of a user's on the host.
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(base, "host-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 1000, 1000)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })

@@ -33,6 +33,7 @@ func TestScattered(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, filepath.Join(work, "given"), "given", 0o644, 0)
+	chown(t, work, 1000)
 	b.Mount(work, "/work")
 	b.Spec.Process.Args = []string{"sh", "-c", "cat /work/given; sleep 3600"}
 	c := engine.Caller{Path: path, Args: []string{"--root", state, "--log", filepath.Join(logs, "log"), "--debug"}}

@@ -21,8 +21,6 @@ func TestMountedFolder(t *testing.T) {
 		{"of uid 1000 as app", 1000, []string{"-u", "app"}, "1000:1000"},
 		{"of uid 1000 as 4321", 1000, []string{"-u", "4321:4321"}, "1000:1000"},
 		{"of uid 5000", 5000, nil, "5000:5000"},
-		{"of root", 0, nil, "0:0"},
-		{"of root as app", 0, []string{"-u", "app"}, "0:0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := d(t)

@@ -52,6 +52,9 @@ func TestLimitFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(work)
+	if err := os.Chown(work, 1000, 1000); err != nil { // what is root's is refused
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		options []string
@@ -178,7 +181,11 @@ func TestOutOfMemory(t *testing.T) {
 func TestNothingLeft(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {
-		id := docker(t, "run", "-d", runtime, "-v", t.TempDir()+":/work", image, "sleep", "3600")
+		work := t.TempDir()
+		if err := os.Chown(work, 1000, 1000); err != nil {
+			t.Fatal(err)
+		}
+		id := docker(t, "run", "-d", runtime, "-v", work+":/work", image, "sleep", "3600")
 		g := group(t, id)
 		docker(t, "rm", "-f", id)
 		if _, err := os.Stat(g); err == nil {

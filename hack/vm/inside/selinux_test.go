@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -130,7 +131,7 @@ func folder(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, file} {
-		if err := os.Chmod(path, 0o777); err != nil {
+		if err := errors.Join(os.Chmod(path, 0o777), os.Chown(path, 1000, 1000)); err != nil { // what is root's is refused
 			t.Fatal(err)
 		}
 	}
