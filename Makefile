@@ -32,7 +32,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test test-quick test-unit test-e2e test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
+.PHONY: help build demo test preflight test-quick test-unit test-e2e test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,11 @@ demo: deps build ## install what is missing, then show a jail on a real Docker
 deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
-test: deps lint test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
+test: preflight deps lint test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
+
+preflight: ## report a kernel on which tests would hang, left so by an earlier run; silent where all is well
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight
+	@$(ROOT) $(OUT)/preflight
 
 test-quick: ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
