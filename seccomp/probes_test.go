@@ -60,7 +60,12 @@ int main(void) {
 	TRY("personality", syscall(SYS_personality, 8));
 	TRY("shmget", syscall(SYS_shmget, 0, 4096, 01600));
 	TRY("an unknown call", syscall(999));
-	TRY("a further filter", (memcpy(prog, "\6\0\0\0\0\0\377\177", 8), syscall(SYS_prctl, 38, 1, 0, 0, 0) || syscall(SYS_seccomp, 1, 0, &(struct { unsigned short n; void *p; }){1, prog})));
+	TRY("a further filter", (memcpy(prog, "\6\0\0\0\0\0\377\177", 8), syscall(SYS_prctl, 38, 1, 0, 0, 0), syscall(SYS_seccomp, 1, 0, &(struct { unsigned short n; void *p; }){1, prog})));
+	TRY("core limit", syscall(SYS_prlimit64, 0, 4, 8L, 0));
+	TRY("huge pages", syscall(SYS_mmap, 0, 2L << 20, 3, 0x40022, -1, 0));
+	TRY("FUTEX_CMP_REQUEUE_PI", syscall(SYS_futex, b, 12 | 128, 1, 0, b + 4, 0));
+	TRY("timer on processor time", syscall(SYS_timer_create, 3, 0, b));
+	TRY("attribute of an open file", syscall(SYS_fsetxattr, syscall(SYS_openat, -100, "/tmp/f", 0102, 0600), "user.a", "x", 1, 0));
 #ifdef __x86_64__
 	TRY("int 0x80", int80(20, 0, 0, 0));
 	TRY("x32", syscall(0x40000000L | SYS_getpid));
@@ -109,7 +114,12 @@ PR_SET_MM: EINVAL | EINVAL
 personality: ENOSYS | ENOSYS
 shmget: ENOSYS | SYS
 an unknown call: ENOSYS | ENOSYS
-a further filter: ok | ok
+a further filter: ENOSYS | ENOSYS
+core limit: ok | ok
+huge pages: ENOMEM | ENOMEM
+FUTEX_CMP_REQUEUE_PI: ENOSYS | ENOSYS
+timer on processor time: EOPNOTSUPP | EOPNOTSUPP
+attribute of an open file: EOPNOTSUPP | EOPNOTSUPP
 int 0x80: SYS | SYS
 x32: SYS | SYS
 `

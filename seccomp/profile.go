@@ -79,7 +79,8 @@ func About(profile string) string {
 	return p.about
 }
 
-// load finds an embedded profile and adds what it extends.
+// load finds an embedded profile and adds what it extends, but for the calls
+// that it allows itself: by another rule, or where the other refuses.
 func load(name string) (*profile, error) {
 	if name == "" {
 		name = "default"
@@ -94,16 +95,25 @@ func load(name string) (*profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.allow = slices.Concat(base.allow, p.allow)
-		p.refuse = slices.Concat(base.refuse, p.refuse)
+		p.refuse = slices.Concat(others(base.refuse, p.allow), p.refuse)
+		p.allow = slices.Concat(others(base.allow, p.allow), p.allow)
 	}
 	return &p, nil
 }
 
-// overrides says whether the profile allows a call that the one it extends
-// refuses.
-func (p *profile) overrides(name string) bool {
-	return p.extends != "" && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, name) })
+// others is what groups hold beside the calls of own.
+func others(groups, own []group) []group {
+	out := make([]group, 0, len(groups))
+	for _, g := range groups {
+		taken := func(name string) bool {
+			return slices.ContainsFunc(own, func(o group) bool { return slices.Contains(o.names, name) })
+		}
+		if slices.ContainsFunc(g.names, taken) {
+			g.names = slices.DeleteFunc(slices.Clone(g.names), taken)
+		}
+		out = append(out, g)
+	}
+	return out
 }
 
 // archOf maps a GOARCH to its OCI name.
@@ -181,9 +191,6 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 			continue
 		}
 		for _, n := range g.names {
-			if p.overrides(n) {
-				continue
-			}
 			c.name = n
 			f.calls = append(f.calls, c)
 		}
@@ -226,11 +233,11 @@ func Entries(name, arch string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := entriesOf(name, p.allow, arch, nil)
+	out, err := entriesOf(name, p.allow, arch)
 	if err != nil {
 		return nil, err
 	}
-	refused, err := entriesOf(name, p.refuse, arch, p.overrides)
+	refused, err := entriesOf(name, p.refuse, arch)
 	if err != nil {
 		return nil, err
 	}
@@ -239,8 +246,8 @@ func Entries(name, arch string) ([]Entry, error) {
 	return out, nil
 }
 
-// entriesOf lists groups of calls, sorted, but those that leave out is true for.
-func entriesOf(profile string, groups []group, arch string, leaveOut func(string) bool) ([]Entry, error) {
+// entriesOf lists groups of calls, sorted.
+func entriesOf(profile string, groups []group, arch string) ([]Entry, error) {
 	var out []Entry
 	for _, g := range groups {
 		if g.arch != "" && g.arch != arch {
@@ -255,9 +262,6 @@ func entriesOf(profile string, groups []group, arch string, leaveOut func(string
 			e.Rule = r.text
 		}
 		for _, n := range g.names {
-			if leaveOut != nil && leaveOut(n) {
-				continue
-			}
 			e.Name = n
 			out = append(out, e)
 		}

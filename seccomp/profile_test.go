@@ -63,7 +63,7 @@ func allowed(t *testing.T, profile, arch string) []string {
 }
 
 func TestEntries(t *testing.T) {
-	for profile, most := range map[string]int{"default": 180, "strict": 80, "server": 190} {
+	for profile, most := range map[string]int{"default": 178, "strict": 77, "server": 186} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			entries, err := Entries(profile, arch)
 			if err != nil {
@@ -147,7 +147,8 @@ func TestOCI(t *testing.T) {
 				}
 				for _, a := range s.Args {
 					rest := s.Action == specs.ActErrno && a == specs.LinuxSeccompArg{Op: specs.OpGreaterEqual}
-					if !rest && (a.Op != specs.OpMaskedEqual || a.Value > 0xffffffff || a.ValueTwo&^a.Value != 0) {
+					pointer := s.Names[0] == "prlimit64" && a == specs.LinuxSeccompArg{Index: 2, Op: specs.OpEqualTo}
+					if !rest && !pointer && (a.Op != specs.OpMaskedEqual || a.Value > 0xffffffff || a.ValueTwo&^a.Value != 0) {
 						t.Errorf("%s %s: %v compares %+v: not the low 32 bits", p, arch, s.Names, a)
 					}
 				}
@@ -232,7 +233,8 @@ func TestRules(t *testing.T) {
 		{"mknodat", [6]uint64{0, 0, 0o010644}, true},
 		{"mknodat", [6]uint64{0, 0, 0o100644}, true},
 		{"mknodat", [6]uint64{0, 0, 0o020000}, false},
-		{"prctl", [6]uint64{22}, true},
+		{"prctl", [6]uint64{22}, false},
+		{"prctl", [6]uint64{23}, true},
 		{"prctl", [6]uint64{38}, true},
 		{"prctl", [6]uint64{35}, false},
 		{"fcntl", [6]uint64{0, 1030}, true},

@@ -1,20 +1,23 @@
 package seccomp
 
-// cond is one comparison on one syscall argument, always on the low 32 bits:
-// the kernel truncates int arguments to 32 bits, so a 64-bit comparison could
-// be dodged by setting a high bit.
+import "math"
+
+// cond is one comparison on one syscall argument. All but null compare the low
+// 32 bits only: the kernel truncates int arguments to 32 bits, so a 64-bit
+// comparison could be dodged by setting a high bit.
 type cond struct {
 	arg   uint
-	mask  uint32
-	value uint32
+	mask  uint64
+	value uint64
 }
 
-// verdict is what an argument rule answers where it refuses. errno 0 stands
-// for "no own answer": the profile's default action then decides.
+// verdict is what an argument rule answers where it refuses.
 type verdict struct {
 	// conds of one refusing rule; empty means everything that no allowing
 	// rule matched.
 	conds []cond
+	// errno is what the program sees. With 0 it sees success, and nothing was
+	// done (seccomp(2), SECCOMP_RET_ERRNO with a data field of 0).
 	errno uint
 	// soft refusals are such as ordinary programs meet on probing: they are
 	// answered even where violations end the process.
@@ -31,10 +34,14 @@ type argRule struct {
 }
 
 // low compares all 32 low bits of an argument.
-func low(arg uint, value uint32) cond { return cond{arg, 0xffffffff, value} }
+func low(arg uint, value uint32) cond { return cond{arg, 0xffffffff, uint64(value)} }
 
 // field compares the bits of mask of an argument.
-func field(arg uint, mask, value uint32) cond { return cond{arg, mask, value} }
+func field(arg uint, mask, value uint32) cond { return cond{arg, uint64(mask), uint64(value)} }
+
+// null is a pointer that is not there. A pointer is read whole: one whose low
+// half is 0 can be mapped.
+func null(arg uint) cond { return cond{arg, math.MaxUint64, 0} }
 
 // Constants of the Linux ABI. They are the same on x86_64 and arm64 (checked
 // against the kernel's uapi headers; O_* with bits below 0o200000 and
@@ -65,6 +72,9 @@ const (
 
 	msgOOB = 1
 
+	soSndbuf = 7
+	soRcvbuf = 8
+
 	solIP     = 0
 	solSocket = 1
 	solTCP    = 6
@@ -80,6 +90,7 @@ const (
 // so that rendering does not depend on the building platform.
 const (
 	ePERM           = 1
+	eNOMEM          = 12
 	eINVAL          = 22
 	eNOTTY          = 25
 	eNOSYS          = 38
@@ -139,9 +150,11 @@ func ruleOf(name string) (argRule, bool) {
 	case "fcntl":
 		return fcntlRule(), true
 	case "prctl":
-		return prctlRule(), true
+		return prctlRule(false), true
+	case "prctl-filters":
+		return prctlRule(true), true
 	}
-	return argRule{}, false
+	return resourceRuleOf(name)
 }
 
 // openRule refuses set-id bits in the mode of a file that open creates.
@@ -222,15 +235,31 @@ func socketRule() argRule {
 // setsockoptRule lists the options that ordinary clients and servers set.
 // Not in it: TCP_ULP (31) and SOL_TLS (282), multicast joins, IPV6_ADDRFORM,
 // IP_OPTIONS, socket filters (SO_ATTACH_*), SO_ZEROCOPY, SO_TXTIME.
+//
+// SO_SNDBUF and SO_RCVBUF answer success and change nothing: buffers of sockets
+// are kernel memory that control groups of version 1 do not count, and programs
+// end where the call fails.
 func setsockoptRule() argRule {
-	r := argRule{text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6", refuse: softly(eNOPROTOOPT)}
+	r := argRule{
+		text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6; sizes of buffers are accepted and not changed",
+		refuse: []verdict{
+			{conds: []cond{low(1, solSocket), low(2, soSndbuf)}, soft: true},
+			{conds: []cond{low(1, solSocket), low(2, soRcvbuf)}, soft: true},
+			{errno: eNOPROTOOPT, soft: true},
+		},
+	}
 	add := func(level uint32, masks ...cond) {
 		for _, m := range masks {
 			r.allow = append(r.allow, []cond{low(1, level), m})
 		}
 	}
 	add(solSocket,
-		field(2, 0xffffffff&^15, 0), // 0-15: DEBUG .. REUSEPORT
+		field(2, 0xffffffff&^3, 0),  // DEBUG, REUSEADDR, TYPE
+		field(2, 0xffffffff&^1, 4),  // ERROR, DONTROUTE
+		low(2, 6),                   // BROADCAST
+		field(2, 0xffffffff&^1, 10), // OOBINLINE, NO_CHECK
+		low(2, 9),                   // KEEPALIVE
+		field(2, 0xffffffff&^3, 12), // PRIORITY, LINGER, BSDCOMPAT, REUSEPORT
 		low(2, 16),                  // PASSCRED
 		field(2, 0xffffffff&^1, 18), // RCVLOWAT, SNDLOWAT
 		field(2, 0xffffffff&^1, 20), // RCVTIMEO, SNDTIMEO
@@ -322,9 +351,15 @@ func fcntlRule() argRule {
 
 // prctlRule leaves what libc, runtimes and inner sandboxes use. Not in it:
 // PR_SET_MM, PR_SET_SECUREBITS, PR_SET_SYSCALL_USER_DISPATCH, PR_SET_PTRACER,
-// PR_CAP_AMBIENT, speculation and core scheduling controls.
-func prctlRule() argRule {
-	r := argRule{text: "names, death signal, dumpable, keepcaps, seccomp, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: softly(eINVAL)}
+// PR_CAP_AMBIENT, speculation and core scheduling controls, and without filters
+// PR_SET_SECCOMP. EINVAL is what a kernel without filters answers to that:
+// libseccomp, systemd, man-db, OpenSSH and browsers then go on without.
+func prctlRule(filters bool) argRule {
+	r := argRule{text: "names, death signal, dumpable, keepcaps, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: softly(eINVAL)}
+	if filters {
+		r.text += ", filters of its own"
+		r.allow = append(r.allow, []cond{low(0, 22)}) // SET_SECCOMP
+	}
 	for _, m := range []cond{
 		low(0, 1),                   // SET_PDEATHSIG
 		field(0, 0xffffffff&^1, 2),  // GET_PDEATHSIG, GET_DUMPABLE
@@ -334,7 +369,7 @@ func prctlRule() argRule {
 		low(0, 15),                  // SET_NAME
 		low(0, 16),                  // GET_NAME
 		low(0, 21),                  // GET_SECCOMP
-		field(0, 0xffffffff&^1, 22), // SET_SECCOMP, CAPBSET_READ
+		low(0, 23),                  // CAPBSET_READ
 		low(0, 29),                  // SET_TIMERSLACK
 		low(0, 30),                  // GET_TIMERSLACK
 		field(0, 0xffffffff&^3, 36), // SET_CHILD_SUBREAPER, GET_CHILD_SUBREAPER, SET_NO_NEW_PRIVS, GET_NO_NEW_PRIVS

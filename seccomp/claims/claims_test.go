@@ -88,6 +88,21 @@ func TestClaimsFail(t *testing.T) {
 		{"prctl", "personality", []specs.LinuxSeccompArg{eq(0, 0x20000)}},
 		{"high bits", "ioctl", []specs.LinuxSeccompArg{eq(1, 0x5412|1<<63)}},
 		{"kernelCTF", "bpf", nil},
+		{"RLIMIT_CORE", "prlimit64", []specs.LinuxSeccompArg{eq(1, 4)}},
+		{"RLIMIT_CORE", "prlimit64", []specs.LinuxSeccompArg{eq(1, 4), {Index: 2, Value: 0xffffffff, Op: specs.OpMaskedEqual}}},
+		{"RLIMIT_CORE", "setrlimit", nil},
+		{"huge pages", "mmap", []specs.LinuxSeccompArg{eq(3, 0x40022)}},
+		{"huge pages", "memfd_create", nil},
+		{"huge pages", "shmget", []specs.LinuxSeccompArg{eq(2, 0o4000)}},
+		{"futex", "futex", []specs.LinuxSeccompArg{eq(1, 11)}},
+		{"futex", "futex", []specs.LinuxSeccompArg{eq(1, 12|128)}},
+		{"futex", "futex_requeue", nil},
+		{"processor time", "timer_create", []specs.LinuxSeccompArg{eq(0, 3)}},
+		{"processor time", "clock_nanosleep", []specs.LinuxSeccompArg{eq(0, 0xfffffffa)}},
+		{"buffers", "setsockopt", []specs.LinuxSeccompArg{eq(1, 1), eq(2, 8)}},
+		{"socket filter", "setsockopt", []specs.LinuxSeccompArg{eq(1, 1), eq(2, 26)}},
+		{"attributes", "fsetxattr", nil},
+		{"no filter of a program's own", "seccomp", []specs.LinuxSeccompArg{eq(0, 1), eq(1, 2)}},
 	} {
 		f := embedded(t, "default")
 		add := specs.LinuxSyscall{Names: []string{c.call}, Action: specs.ActAllow, Args: c.args}
@@ -127,6 +142,13 @@ func TestClaimsFail(t *testing.T) {
 	res, err = Profile([][]bpf.Insn{compile(t, more)}, "default", "amd64")
 	if err != nil || res[0].Holds || !strings.Contains(res[0].Detail, "getsid") || res[1].Holds {
 		t.Errorf("a call that the profile does not list: %+v, %v", res[:2], err)
+	}
+	// A program may load filters under the profile for that alone.
+	loads := embedded(t, "server")
+	res, err = Profile([][]bpf.Insn{compile(t, loads)}, "strict", "amd64")
+	i := slices.IndexFunc(res, func(r Result) bool { return strings.Contains(r.Claim, "no program loads") })
+	if err != nil || i < 0 || res[i].Holds || !strings.Contains(res[i].Detail, "seccomp passes, prctl passes with PR_SET_SECCOMP") {
+		t.Errorf("filters of a program's own: %d of %+v, %v", i, res, err)
 	}
 	// A stack holds what one of its filters does.
 	res, err = Profile([][]bpf.Insn{open[0], compile(t, embedded(t, "default"))}, "default", "amd64")

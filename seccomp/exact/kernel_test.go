@@ -34,10 +34,30 @@ var tried = []struct {
 	errno  syscall.Errno // default profile
 	strict syscall.Errno
 }{
-	{"landlock_create_ruleset", unix.SYS_LANDLOCK_CREATE_RULESET, [3]uintptr{0, 0, 1 << 30}, unix.EINVAL, unix.ENOSYS}, // the kernel's own EINVAL
+	{"prlimit64, a new core limit", unix.SYS_PRLIMIT64, [3]uintptr{0, unix.RLIMIT_CORE, 8}, 0, unix.ENOSYS}, // address 8: EFAULT in the kernel
+	{"prlimit64, a new core limit at 4 GiB", unix.SYS_PRLIMIT64, [3]uintptr{0, unix.RLIMIT_CORE, 1 << 32}, 0, unix.ENOSYS},
+	{"prlimit64, the core limit read", unix.SYS_PRLIMIT64, [3]uintptr{1 << 30, unix.RLIMIT_CORE, 0}, unix.ESRCH, unix.ENOSYS},
+	{"prlimit64, another limit", unix.SYS_PRLIMIT64, [3]uintptr{0, unix.RLIMIT_NOFILE, 8}, unix.EFAULT, unix.ENOSYS},
+	{"memfd_create MFD_HUGETLB", unix.SYS_MEMFD_CREATE, [3]uintptr{0, unix.MFD_HUGETLB, 0}, unix.EINVAL, unix.ENOSYS},
+	{"memfd_create", unix.SYS_MEMFD_CREATE, [3]uintptr{0, 0, 0}, unix.EFAULT, unix.ENOSYS},
+	{"futex FUTEX_WAKE_PRIVATE", unix.SYS_FUTEX, [3]uintptr{2, 129, 0}, unix.EINVAL, unix.EINVAL}, // not aligned
+	{"futex FUTEX_WAIT_REQUEUE_PI", unix.SYS_FUTEX, [3]uintptr{2, 11, 0}, unix.ENOSYS, unix.ENOSYS},
+	{"futex FUTEX_CMP_REQUEUE_PI_PRIVATE, clock bit", unix.SYS_FUTEX, [3]uintptr{2, 12 | 128 | 256, 0}, unix.ENOSYS, unix.ENOSYS},
+	{"futex FUTEX_LOCK_PI2", unix.SYS_FUTEX, [3]uintptr{2, 13, 0}, unix.EINVAL, unix.EINVAL},
+	{"timer_create CLOCK_THREAD_CPUTIME_ID", unix.SYS_TIMER_CREATE, [3]uintptr{3, 8, 8}, unix.EOPNOTSUPP, unix.ENOSYS},
+	{"timer_create, another process's clock", unix.SYS_TIMER_CREATE, [3]uintptr{^uintptr(5), 8, 8}, unix.EOPNOTSUPP, unix.ENOSYS},
+	{"timer_create CLOCK_MONOTONIC", unix.SYS_TIMER_CREATE, [3]uintptr{1, 8, 8}, unix.EFAULT, unix.ENOSYS},
+	{"clock_nanosleep CLOCK_PROCESS_CPUTIME_ID", unix.SYS_CLOCK_NANOSLEEP, [3]uintptr{2, 0, 8}, unix.EOPNOTSUPP, unix.EOPNOTSUPP},
+	{"clock_nanosleep CLOCK_MONOTONIC", unix.SYS_CLOCK_NANOSLEEP, [3]uintptr{1, 0, 8}, unix.EFAULT, unix.EFAULT},
+	{"setsockopt SO_RCVBUF", unix.SYS_SETSOCKOPT, [3]uintptr{1 << 30, unix.SOL_SOCKET, unix.SO_RCVBUF}, 0, unix.ENOSYS}, // EBADF in the kernel
+	{"setsockopt SO_RCVBUFFORCE", unix.SYS_SETSOCKOPT, [3]uintptr{1 << 30, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE}, unix.ENOPROTOOPT, unix.ENOSYS},
+	{"setsockopt SO_KEEPALIVE", unix.SYS_SETSOCKOPT, [3]uintptr{1 << 30, unix.SOL_SOCKET, unix.SO_KEEPALIVE}, unix.EBADF, unix.ENOSYS},
+	{"fsetxattr", unix.SYS_FSETXATTR, [3]uintptr{1 << 30, 0, 0}, unix.EOPNOTSUPP, unix.ENOSYS},
+	{"prctl PR_SET_SECCOMP", unix.SYS_PRCTL, [3]uintptr{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0}, unix.EINVAL, unix.EINVAL}, // EFAULT in the kernel
+	{"landlock_create_ruleset", unix.SYS_LANDLOCK_CREATE_RULESET, [3]uintptr{0, 0, 1 << 30}, unix.EINVAL, unix.ENOSYS},               // the kernel's own EINVAL
 	{"close_range", unix.SYS_CLOSE_RANGE, [3]uintptr{1 << 30, 1 << 30, 0}, 0, unix.ENOSYS},
 	{"sched_setaffinity", unix.SYS_SCHED_SETAFFINITY, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
-	{"seccomp", unix.SYS_SECCOMP, [3]uintptr{99, 0, 0}, unix.EINVAL, unix.ENOSYS},
+	{"seccomp", unix.SYS_SECCOMP, [3]uintptr{1, 0, 0}, unix.ENOSYS, unix.ENOSYS}, // EFAULT in the kernel
 	{"io_uring_setup", unix.SYS_IO_URING_SETUP, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
 	{"unshare", unix.SYS_UNSHARE, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
 	{"socket AF_VSOCK", unix.SYS_SOCKET, [3]uintptr{40, 1, 0}, unix.EAFNOSUPPORT, unix.ENOSYS},
@@ -74,7 +94,7 @@ func filtered(what string) {
 	fail(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	fail(bpf.Load(first))
 	// As the last step does: calls that only it may make.
-	if _, _, errno := syscall.RawSyscall(unix.SYS_PRLIMIT64, 0, 1<<30, 0); errno != unix.EINVAL {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 8); errno != unix.EFAULT {
 		fail(fmt.Errorf("prlimit64 between the filters: %w", errno))
 	}
 	fail(bpf.Load(second))

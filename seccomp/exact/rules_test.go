@@ -14,7 +14,9 @@ import (
 func TestRules(t *testing.T) {
 	const (
 		ok    = 0
+		done  = 1 << 12 // success, and nothing was done
 		perm  = 1
+		nomem = 12
 		inval = 22
 		notty = 25
 		nosys = 38
@@ -112,7 +114,49 @@ func TestRules(t *testing.T) {
 		{"personality", [6]uint64{0xffffffff}, nosys},
 		{"personality", [6]uint64{0x40000}, nosys},
 		{"prctl", [6]uint64{15}, ok},
-		{"prctl", [6]uint64{22}, ok},
+		{"prctl", [6]uint64{22}, inval}, // PR_SET_SECCOMP
+		{"prctl", [6]uint64{22 | high}, inval},
+		{"seccomp", [6]uint64{1, 0, 4096}, nosys},
+		// Limits, huge pages, locks, clocks, attributes.
+		{"prlimit64", [6]uint64{0, 4, 0, 4096}, ok},
+		{"prlimit64", [6]uint64{0, 4, 4096}, done},
+		{"prlimit64", [6]uint64{0, 4 | high, 1 << 32}, done},
+		{"prlimit64", [6]uint64{0, 0, 4096}, ok},
+		{"prlimit64", [6]uint64{0, 7, 4096}, ok},
+		{"prlimit64", [6]uint64{0, 15, 4096}, ok},
+		{"mmap", [6]uint64{0, 4096, 3, 0x22}, ok},
+		{"mmap", [6]uint64{0, 4096, 3, 0x40022}, nomem},
+		{"mmap", [6]uint64{0, 4096, 3, 0x54040022 | high}, nomem},
+		{"memfd_create", [6]uint64{4096, 3}, ok},
+		{"memfd_create", [6]uint64{4096, 4}, inval},
+		{"futex", [6]uint64{4096, 0}, ok},
+		{"futex", [6]uint64{4096, 129}, ok},
+		{"futex", [6]uint64{4096, 128 | 4}, ok},
+		{"futex", [6]uint64{4096, 128 | 6}, ok},
+		{"futex", [6]uint64{4096, 7}, ok},
+		{"futex", [6]uint64{4096, 8}, ok},
+		{"futex", [6]uint64{4096, 9 | 128 | 256}, ok},
+		{"futex", [6]uint64{4096, 10 | 128}, ok},
+		{"futex", [6]uint64{4096, 13 | 128}, ok},
+		{"futex", [6]uint64{4096, 11}, nosys},
+		{"futex", [6]uint64{4096, 11 | 128 | 256 | high}, nosys},
+		{"futex", [6]uint64{4096, 12}, nosys},
+		{"futex", [6]uint64{4096, 12 | 128}, nosys},
+		{"timer_create", [6]uint64{0}, ok},
+		{"timer_create", [6]uint64{1}, ok},
+		{"timer_create", [6]uint64{7}, ok},
+		{"timer_create", [6]uint64{2}, notop},
+		{"timer_create", [6]uint64{3 | high}, notop},
+		{"timer_create", [6]uint64{0xfffffffa}, notop},
+		{"clock_nanosleep", [6]uint64{1}, ok},
+		{"clock_nanosleep", [6]uint64{2}, notop},
+		{"setsockopt", [6]uint64{3, 1, 7}, done},
+		{"setsockopt", [6]uint64{3, 1, 8 | high}, done},
+		{"setsockopt", [6]uint64{3, 1, 33}, noopt},
+		{"setsockopt", [6]uint64{3, 1, 9}, ok},
+		{"setsockopt", [6]uint64{3, 1, 15}, ok},
+		{"setsockopt", [6]uint64{3, 6, 8}, ok},
+		{"fsetxattr", [6]uint64{}, notop},
 		{"prctl", [6]uint64{38 | high}, ok},
 		{"prctl", [6]uint64{35}, inval}, // PR_SET_MM
 		{"prctl", [6]uint64{28}, inval}, // PR_SET_SECUREBITS
@@ -142,8 +186,11 @@ func TestRules(t *testing.T) {
 				continue
 			}
 			want := uint32(bpf.RetErrno | c.errno)
-			if c.errno == ok {
+			switch c.errno {
+			case ok:
 				want = bpf.RetAllow
+			case done:
+				want = bpf.RetErrno
 			}
 			d := &bpf.Data{NR: nr, Arch: arches[s.Architectures[0]].audit, Args: c.args}
 			if got, err := bpf.Stacked([][]bpf.Insn{compile(t, wide), compile(t, s)}, d); err != nil || got != want || !there {

@@ -58,13 +58,21 @@ func checkConstant(t *testing.T, profile, arch string, filters [][]bpf.Insn, doc
 	if err != nil {
 		t.Fatal(err)
 	}
+	plain := map[string]bool{} // in the first filter whatever the profile says
+	calls, err := seccomp.EntryCalls(arch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range calls {
+		plain[e.Name] = e.Rule == ""
+	}
 	for _, e := range entries {
 		nr, ok := abi.Number(e.Name, arch)
 		if !ok || e.Errno != "" || dockersRules[e.Name] {
 			continue
 		}
 		for i, f := range filters {
-			if got := bpf.Constant(f, audit, uint32(nr)); got != (e.Rule == "") {
+			if got := bpf.Constant(f, audit, uint32(nr)); got != (e.Rule == "" || i == 0 && plain[e.Name]) {
 				t.Errorf("%s, %s, filter %d: %s (rule %q): constant is %v", profile, arch, i+1, e.Name, e.Rule, got)
 			}
 		}

@@ -26,8 +26,8 @@ var goarch = map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64:
 // Prove compiles an embedded profile for an architecture (amd64 or arm64) with
 // libseccomp, in both shapes that delegates give the filter (runc 1.1's chain,
 // later runc's binary tree) and for both answers to violations, and checks what
-// must hold of it: by itself, with what the last step needs added (of which only
-// the general claims are made), and of that together with the second filter, as
+// must hold of it: by itself, with what the last step needs added (of which
+// claims.First is said), and of that together with the second filter, as
 // a jail's program has them.
 //
 // Errors: an unknown profile or architecture, or a filter that libseccomp does
@@ -57,7 +57,7 @@ func Prove(profile, arch string) ([]claims.Result, error) {
 			if first, err = Compile(entry, entry.Architectures[0], tree); err != nil {
 				return nil, fmt.Errorf("profile %s for %s: %w", profile, arch, err)
 			}
-			if res, err = claims.General([][]bpf.Insn{first}, arch); err != nil {
+			if res, err = claims.First([][]bpf.Insn{first}, arch); err != nil {
 				return nil, err
 			}
 			wide = claims.Merge(wide, res)
