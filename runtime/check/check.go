@@ -105,6 +105,7 @@ type env struct {
 	dpkg   string // /var/lib/dpkg
 	doc    string // /usr/share/doc
 	cgroup string // /sys/fs/cgroup
+	sysctl string // /proc/sys
 	store  state.Store
 	// user says that this is for a user's engine: in a user namespace of its own.
 	user bool
@@ -126,7 +127,7 @@ func newEnv(o Options) *env {
 		o.StateRoot = s.Root
 	}
 	e := &env{
-		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot,
+		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot, sysctl: "/proc/sys",
 		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: host.Read(),
 	}
 	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.Profile); e.policyErr != nil {

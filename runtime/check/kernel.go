@@ -60,7 +60,7 @@ func privileges(*env) answer {
 		return fail("start the engine with all capabilities", "root lacks %s", strings.Join(lacking, ", "))
 	}
 	if !has(unix.CAP_SYS_RESOURCE) {
-		return warn("add CAP_SYS_RESOURCE to the engine", "root of the machine, but without CAP_SYS_RESOURCE: limits of the engine's own cannot be raised for a jail")
+		return warn("add CAP_SYS_RESOURCE to the engine", "root of the machine, but without CAP_SYS_RESOURCE: limits of the engine's own cannot be raised for a jail, and a jail's processes can make the host's own be killed before them when memory runs out (oom_score_adj)")
 	}
 	return ok("root of the machine")
 }

@@ -28,6 +28,9 @@ var probes = []probe{
 	{"cgroup-swap", ringResources, "limit on swap", never, limitOn("swap")},
 	{"cgroup-cpu", ringResources, "limit on processors", never, limitOn("cpu")},
 	{"cgroup-io", ringResources, "limit on disk I/O", never, limitOn("io")},
+	{"socket-memory", ringResources, "socket buffers", never, socketMemory},
+	{"open-files", ringResources, "open files", never, openFiles},
+	{"core-handler", ringResources, "crashes", never, coreHandler},
 
 	{"user-namespace", ringAccess, "user namespace", always, userNamespace},
 	{"id-pool", ringAccess, "host ids for jails", always, idPool},
