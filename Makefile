@@ -9,7 +9,8 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Everything is pure Go but what links libseccomp.
 CGO_PACKAGES := agentjail.dev/seccomp/prove
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 # Without the command line package's manual page writer, whose tables every start would fill.
 TAGS := urfave_cli_no_docs
 OUT := dist

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/urfave/cli/v2"
@@ -11,8 +13,20 @@ import (
 // and for one that begins with "commit: " (moby daemon/info_unix.go).
 func printVersion(c *cli.Context) {
 	fmt.Fprintf(c.App.Writer, "agentjail version %s\n", version)
-	if commit != "" {
-		fmt.Fprintf(c.App.Writer, "commit: %s\n", commit)
-	}
+	fmt.Fprintf(c.App.Writer, "commit: %s\n", cmp.Or(commit, builtFrom(), "unknown"))
 	fmt.Fprintf(c.App.Writer, "spec: %s\n", specs.Version)
+}
+
+// builtFrom is the commit that the Go tool wrote into the program, "" where it was not built in a checkout.
+func builtFrom() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
 }

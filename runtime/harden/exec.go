@@ -3,7 +3,6 @@ package harden
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -71,15 +70,6 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// Summary names the lost grants in one line, for the log.
-func Summary(r *report.Report) string {
-	var fields []string
-	for _, c := range r.Of(report.Lost) {
-		fields = append(fields, fmt.Sprintf("%s (%s)", c.Field, c.Was))
-	}
-	return strings.Join(fields, ", ")
 }
 
 // Updated is what a jail's limits are after an update, as far as they size it:

@@ -39,6 +39,11 @@ type ContainerdOptions struct {
 	Force bool
 }
 
+// containerdsOwn says whether a name is one of a handler that containerd's own default configuration has, or the name of a shim.
+func containerdsOwn(name string) bool {
+	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
+}
+
 func (o *ContainerdOptions) complete() error {
 	if o.Config == "" {
 		o.Config = DefaultContainerdConfig
@@ -46,8 +51,7 @@ func (o *ContainerdOptions) complete() error {
 	if o.DropIn == "" {
 		o.DropIn = DefaultContainerdDropIn
 	}
-	d := DockerOptions{Runtimes: o.Runtimes}
-	if err := d.complete(); err != nil {
+	if err := registrable("containerd", containerdsOwn, o.Runtimes, ""); err != nil {
 		return err
 	}
 	if !filepath.IsAbs(o.Shim) || filepath.Clean(o.Shim) != o.Shim {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,27 +78,12 @@ func (o *DockerOptions) complete() error {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
 	}
-	if len(o.Runtimes) == 0 {
-		return errors.New("no runtime to register")
-	}
-	var names []string
-	for _, r := range o.Runtimes {
-		switch {
-		case !runtimeName().MatchString(r.Name):
-			return fmt.Errorf("runtime name %q: at most 64 letters, digits, dots, underscores and dashes are allowed", r.Name)
-		case r.Name == "runc" || strings.HasPrefix(r.Name, "io.containerd."):
-			return fmt.Errorf("runtime name %q is Docker's own", r.Name)
-		case slices.Contains(names, r.Name):
-			return fmt.Errorf("runtime name %q is there twice", r.Name)
-		case !filepath.IsAbs(r.Path) || filepath.Clean(r.Path) != r.Path:
-			return fmt.Errorf("runtime %s: %q is not a plain absolute path", r.Name, r.Path)
-		}
-		names = append(names, r.Name)
-	}
-	if o.Default != "" && !slices.Contains(names, o.Default) {
-		return fmt.Errorf("default runtime %q is not among the names to register (%s)", o.Default, strings.Join(names, ", "))
-	}
-	return nil
+	return registrable("Docker", dockersOwn, o.Runtimes, o.Default)
+}
+
+// dockersOwn says whether a name is one that dockerd gives a meaning of its own (moby daemon/runtime_unix.go).
+func dockersOwn(name string) bool {
+	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
 }
 
 // Docker plans the registration. Nothing is changed before Plan.Apply. A second plan after that has no change.

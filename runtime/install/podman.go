@@ -50,16 +50,7 @@ func (o *PodmanOptions) complete() error {
 	if o.Config == "" {
 		o.Config = DefaultPodmanConfig
 	}
-	d := DockerOptions{Runtimes: o.Runtimes, Default: o.Default}
-	if err := d.complete(); err != nil {
-		return err
-	}
-	for _, r := range o.Runtimes {
-		if slices.Contains(podmans, r.Name) {
-			return fmt.Errorf("runtime name %q is Podman's own", r.Name)
-		}
-	}
-	return nil
+	return registrable("Podman", func(name string) bool { return slices.Contains(podmans, name) }, o.Runtimes, o.Default)
 }
 
 // Podman plans the registration. A second plan after its Apply has no change. It fails when a program fails CheckBinary, when the file is

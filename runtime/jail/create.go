@@ -40,8 +40,6 @@ type CreateOptions struct {
 	PidFile       string
 	ConsoleSocket string
 	PidfdSocket   string
-	NoSubreaper   bool
-	Keep          bool
 	// PlainRoot says that the root's files keep their host owners: the host's
 	// own file tree, where what is root's alone must stay unreadable.
 	PlainRoot bool
@@ -587,8 +585,11 @@ func (w *Way) tell(r *report.Report) {
 	for _, c := range r.Of(report.Lost) {
 		w.Log.Warnf("agentjail: not granted: %s", c)
 	}
+	// What the host lacks is the same for each jail: the report, inspect and check name it every time, the log once.
 	for _, c := range r.Of(report.Missing) {
-		w.Log.Warnf("agentjail: this host cannot hold: %s", c)
+		if w.Store.OncePerBoot(c.String()) {
+			w.Log.Warnf("agentjail: this host cannot hold: %s", c)
+		}
 	}
 }
 

@@ -281,9 +281,9 @@ func (w *Way) release(j *state.Brief) error {
 }
 
 // GC reclaims what crashes left. max bounds the jails looked at; below 0 means
-// all.
-func (w *Way) GC(_ context.Context, max int) ([]string, error) {
-	return w.Store.Sweep(max, func(j *state.Brief) error {
+// all. It stops between two jails when ctx ends.
+func (w *Way) GC(ctx context.Context, max int) ([]string, error) {
+	return w.Store.Sweep(ctx, max, func(j *state.Brief) error {
 		w.complete(j)
 		if !j.Dead() {
 			return nil

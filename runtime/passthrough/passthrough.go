@@ -94,6 +94,9 @@ func (c Call) Warning() string {
 // its policy cannot be read (the one who reads it next says why), or because the
 // verb is agentjail's alone.
 func Exec(argv []string, profile string, own func(verb string) bool) error {
+	if profile == "" {
+		return nil // only a [profiles.NAME] can pass through
+	}
 	c := Read(argv[1:])
 	if own(c.Verb) {
 		return nil

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -43,7 +44,7 @@ func (j *Brief) DelegateState() string {
 // Sweep finds what crashes left and hands each dead jail to reap, which undoes
 // and removes it, locked. It looks at no more than max jails, starting at a random one
 // (a folder's order is); max < 0 means all.
-func (s Store) Sweep(max int, reap func(*Brief) error) (reaped []string, err error) {
+func (s Store) Sweep(ctx context.Context, max int, reap func(*Brief) error) (reaped []string, err error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err
@@ -56,6 +57,10 @@ func (s Store) Sweep(max int, reap func(*Brief) error) (reaped []string, err err
 	}
 	var errs []error
 	for _, k := range keys {
+		if err := ctx.Err(); err != nil {
+			errs = append(errs, fmt.Errorf("interrupted before %s: %w", k, err))
+			return reaped, errors.Join(errs...)
+		}
 		got, err := s.sweepOne(k, reap)
 		if err != nil {
 			errs = append(errs, err)

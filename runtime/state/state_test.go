@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -135,7 +136,7 @@ func TestSweepTakesOnlyTheDead(t *testing.T) {
 	if err := os.MkdirAll(half, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	reaped, err := s.Sweep(-1, func(j *Brief) error { return s.Remove(j.Key) })
+	reaped, err := s.Sweep(context.Background(), -1, func(j *Brief) error { return s.Remove(j.Key) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +149,28 @@ func TestSweepTakesOnlyTheDead(t *testing.T) {
 	blocks, _ := readNames(s.Root + "/ids")
 	if len(blocks) != 1 {
 		t.Fatalf("id blocks %v: the dead jail's should be free", blocks)
+	}
+}
+
+// TestSweepEndsWithItsContext: no jail is looked at once the caller gave up.
+func TestSweepEndsWithItsContext(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state folder belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	dead := record("dead")
+	dead.CreatorStart++ // another process had that pid
+	if err := s.Create(dead); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	reaped, err := s.Sweep(ctx, -1, func(j *Brief) error { return s.Remove(j.Key) })
+	if len(reaped) > 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("reaped %v, %v", reaped, err)
+	}
+	if _, err := s.Load(dead.Key); err != nil {
+		t.Errorf("the record: %v", err)
 	}
 }
 
@@ -206,7 +229,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 	sweep := func() []string {
 		t.Helper()
-		reaped, err := s.Sweep(-1, func(j *Brief) error { return s.Remove(j.Key) })
+		reaped, err := s.Sweep(context.Background(), -1, func(j *Brief) error { return s.Remove(j.Key) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +265,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	judged := false
-	_, err = s.Sweep(-1, func(j *Brief) error {
+	_, err = s.Sweep(context.Background(), -1, func(j *Brief) error {
 		judged = judged || j.Key == b.Key
 		if _, err := s.lock(j.Key, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, errBusy) {
 			t.Errorf("%s is not locked while it is reaped: %v", j.Key, err)

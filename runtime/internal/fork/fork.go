@@ -232,7 +232,7 @@ func (c *Cmd) startInTime() (*Process, error) {
 }
 
 // execMovesTime says whether exec puts a process whose memory was its parent's into
-// the time namespace for children (Linux 6.2, fs/exec.c exec_task_namespaces).
+// the time namespace for children (Linux 6.3, fs/exec.c exec_task_namespaces).
 // Before, the fork itself does, and only for a copy.
 var execMovesTime = sync.OnceValue(func() bool {
 	var u unix.Utsname
@@ -241,7 +241,7 @@ var execMovesTime = sync.OnceValue(func() bool {
 	}
 	var major, minor int
 	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
-	return err == nil && (major > 6 || major == 6 && minor >= 2)
+	return err == nil && (major > 6 || major == 6 && minor >= 3)
 })
 
 // firstFile is the first descriptor after the standard ones.

@@ -88,7 +88,7 @@ func TestNewTimeStartsNearZero(t *testing.T) {
 	}
 	t.Run("by exec", func(t *testing.T) {
 		if !execMovesTime() {
-			t.Skip("before Linux 6.2 exec does not change time namespaces")
+			t.Skip("before Linux 6.3 exec does not change time namespaces")
 		}
 		newTime(t)
 	})
