@@ -275,6 +275,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
 	timeNS := dialect(spec, caps, j)
+	domain := takeDomainname(spec)
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
@@ -344,6 +345,9 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	if err == nil {
 		err = w.settle(o, j, spec, st)
+	}
+	if err == nil {
+		err = setDomainname(j.InitPid, domain)
 	}
 	if err != nil {
 		w.abandon(d, j)

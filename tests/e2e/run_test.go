@@ -36,6 +36,7 @@ func TestRun(t *testing.T) {
 		{"--env-file", []string{"--env-file", env}, []string{"sh", "-c", `echo "$FROM_FILE"`}, "yes it is"},
 		{"--hostname", []string{"--hostname", "box"}, []string{"hostname"}, "box"},
 		{"--entrypoint", []string{"--entrypoint", "/bin/echo"}, []string{"over"}, "over"},
+		{"--domainname", []string{"--hostname", "box", "--domainname", "jail.test"}, []string{"cat", "/proc/sys/kernel/domainname"}, "jail.test"},
 		{"--init", []string{"--init"}, []string{"sh", "-c", "cat /proc/1/comm"}, "docker-init"},
 		{"--shm-size", []string{"--shm-size", "32m"}, []string{"sh", "-c", "df -m /dev/shm | tail -n 1 | awk '{print $2}'"}, "32"},
 		{"--ulimit", []string{"--ulimit", "nofile=100:200"}, []string{"sh", "-c", "ulimit -Sn; ulimit -Hn"}, "100\n200"},
