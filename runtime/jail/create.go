@@ -184,6 +184,9 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return err
 	}
 	defer p.close()
+	if dockerBuildStep(o.ID, p.b.Spec) {
+		return errDockerBuild
+	}
 	done()
 
 	done = w.station("harden")
