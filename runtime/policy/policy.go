@@ -66,6 +66,11 @@ type Userns struct {
 type Root struct {
 	Size   Size  `toml:"size" json:"size"`
 	Inodes int64 `toml:"inodes" json:"inodes"`
+	// EngineLinks lets an engine follow symbolic links in its view of a jail's
+	// root, which `docker cp` through a link of the image needs. Without it, what
+	// the engine looks up there while the jail exchanges links leads nowhere else
+	// (nosymfollow, Linux 5.14 for single mounts; CVE-2026-41568, CVE-2026-42306).
+	EngineLinks bool `toml:"engine_links" json:"engineLinks"`
 }
 
 // Tmpfs caps every other tmpfs, each on its own.
@@ -169,7 +174,7 @@ func Default() Policy {
 		// systemd's documentation calls 1879048192..2147483647 unused; this
 		// stays below its foreign range (0x7ffe0000).
 		Userns: Userns{Map: MapRange, Pool: Pool{First: 0x78000000, Count: 0x7fe0000}},
-		Root:   Root{Size: 1 << 30, Inodes: 1 << 18},
+		Root:   Root{Size: 1 << 30, Inodes: 1 << 18, EngineLinks: true},
 		Tmpfs:  Tmpfs{Size: 256 << 20, Inodes: 1 << 14},
 		Limits: Limits{
 			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,

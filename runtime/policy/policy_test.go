@@ -32,6 +32,7 @@ var others = map[string]struct {
 	"userns.pool":          {`"65536:131072"`, Pool{65536, 131072}},
 	"root.size":            {`"512MiB"`, Size(512 << 20)},
 	"root.inodes":          {`7`, int64(7)},
+	"root.engine_links":    {`false`, false},
 	"tmpfs.size":           {`"1.5M"`, Size(3 << 19)},
 	"tmpfs.inodes":         {`8`, int64(8)},
 	"limits.pids":          {`9`, int64(9)},

@@ -127,8 +127,13 @@ func Stage(r Request) (_ *Staged, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("cloning the jail's root: %w", err)
 	}
+	root := os.NewFile(uintptr(fd), s.root)
+	if err := limitEngineView(root, s.Plan.Root); err != nil {
+		root.Close()
+		return nil, err
+	}
 	r.Spec.Root.Path = s.root
-	return &Staged{Root: os.NewFile(uintptr(fd), s.root), Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev}, nil
+	return &Staged{Root: root, Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev}, nil
 }
 
 // isolate gives the thread a mount namespace of its own. It receives the host's

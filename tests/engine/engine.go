@@ -42,6 +42,8 @@ func baseDir() string { return "/var/tmp" }
 type Options struct {
 	// Runtimes are registered with dockerd, by the name that docker run --runtime takes.
 	Runtimes map[string]Runtime
+	// Default is the one of them that containers get that name none; empty is Docker's own.
+	Default string
 	// Shims are folders that containerd searches for shims, before all others.
 	Shims []string
 	// LiveRestore keeps containers running while dockerd is away (dockerd(8)).
@@ -234,14 +236,18 @@ func (e *Engine) writeDockerdConfig() error {
 	if runtimes == nil {
 		runtimes = map[string]Runtime{}
 	}
-	conf, err := json.MarshalIndent(map[string]any{
+	settings := map[string]any{
 		"runtimes":      runtimes,
 		"live-restore":  e.opts.LiveRestore,
 		"exec-opts":     []string{"native.cgroupdriver=cgroupfs"},
 		"cgroup-parent": "/" + cgroupParent(e.Dir),
 		// Tests fill disks; no log may grow without end.
 		"log-opts": map[string]string{"max-size": "10m"},
-	}, "", "  ")
+	}
+	if e.opts.Default != "" {
+		settings["default-runtime"] = e.opts.Default
+	}
+	conf, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {
 		return err
 	}

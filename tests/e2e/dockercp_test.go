@@ -1,0 +1,95 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// planted writes, in a jail, programs of the names by which an engine unpacks archives. Each tells that it ran.
+const planted = `for d in /bin /usr/bin /usr/local/bin /sbin /usr/sbin; do mkdir -p $d; for p in xz unpigz gunzip gzip bzip2 zstd unxz tar; do
+	[ -e $d/$p ] && rm $d/$p; printf '#!/bin/busybox sh\necho $0 >> /ran\ncat /proc/self/uid_map >> /ran\n' > $d/$p; chmod 755 $d/$p; done; done`
+
+// TestCopyRunsNothing: an engine that unpacks an archive into a jail runs no program of the jail's. dockerd before 29.5.1
+// does, as host root (CVE-2026-41567): there the copy fails.
+func TestCopyRunsNothing(t *testing.T) {
+	d := d(t)
+	id := sleeper(d)
+	sh(d, id, planted)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	text := []byte("copied\n")
+	if err := w.WriteHeader(&tar.Header{Name: "copied", Mode: 0o644, Size: int64(len(text))}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = w.Write(text)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, pack := range [][]string{{"xz", "-c"}, {"gzip", "-c"}, {"bzip2", "-c"}, {"zstd", "-c"}} {
+		if _, err := exec.LookPath(pack[0]); err != nil {
+			continue
+		}
+		cmd := exec.Command(pack[0], pack[1:]...)
+		cmd.Stdin = bytes.NewReader(archive.Bytes())
+		packed, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := "/tmp/" + pack[0]
+		sh(d, id, "mkdir "+dir)
+		r := d.DockerIn(bytes.NewReader(packed), "cp", "-", id+":"+dir)
+		t.Logf("docker cp of what %s packed: exit code %d %s", pack[0], r.Code, strings.TrimSpace(r.Stderr))
+		if r.Code == 0 {
+			eq(t, "what was copied", sh(d, id, "cat "+dir+"/copied"), "copied")
+		}
+	}
+	if ran := sh(d, id, "cat /ran 2>/dev/null || true"); ran != "" {
+		t.Errorf("programs of the jail ran on the host:\n%s", ran)
+	}
+	// Whatever an engine tries to execute there, the kernel refuses.
+	merged := d.Must("inspect", "--format", "{{.GraphDriver.Data.MergedDir}}", id)
+	if merged != "" && merged != "<no value>" {
+		options := mountOptions(t, merged)
+		if !strings.Contains(","+options+",", ",noexec,") {
+			t.Errorf("the engine's view of the root is %s: %s", merged, options)
+		}
+	}
+	eq(t, "the jail still runs its programs", sh(d, id, "/usr/bin/env echo yes"), "yes")
+}
+
+// mountOptions are those of the last mount at a place on the host (proc_pid_mountinfo(5)).
+func mountOptions(t *testing.T, at string) string {
+	t.Helper()
+	options := ""
+	for line := range strings.Lines(content(t, "/proc/self/mountinfo")) {
+		if f := strings.Fields(line); len(f) > 5 && f[4] == at {
+			options = f[5]
+		}
+	}
+	return options
+}
+
+// TestEngineLinks: with root.engine_links = false the engine follows no link in its view.
+func TestEngineLinks(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	for name, follows := range map[string]bool{engine.Name: true, "agentjail-no-links": false} {
+		id := d.Detached("--runtime="+name, engine.Busybox, "sleep", "3600")
+		sh(d, id, "mkdir /real; echo there > /real/file; ln -s real /link; echo in > /tmp/plain")
+		merged := d.Must("inspect", "--format", "{{.GraphDriver.Data.MergedDir}}", id)
+		if _, err := exec.Command("cat", fmt.Sprintf("%s/tmp/plain", merged)).Output(); err != nil {
+			t.Errorf("%s: a plain file: %v", name, err)
+		}
+		_, err := exec.Command("ls", merged+"/link/").Output()
+		if (err == nil) != follows {
+			t.Errorf("%s: following a link: %v", name, err)
+		}
+		eq(t, "the jail follows its links", sh(d, id, "cat /link/file"), "there")
+	}
+}
