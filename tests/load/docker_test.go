@@ -114,10 +114,7 @@ func (d dockerDoor) gone(ids []string) []string {
 		_, _ = d.call(ctx, append([]string{"rm", "-f"}, strings.Fields(all)...)...)
 	}
 	d.forget(ctx)
-	return leftovers(ctx, ids, d.CgroupParent(), func(at string) bool {
-		// Docker's own.
-		return strings.Contains(at, "/docker-run/netns/") || strings.HasSuffix(at, "/docker/overlay2") || strings.HasSuffix(at, "/docker")
-	}, d.Dir)
+	return leftovers(ctx, ids, d.CgroupParent(), dockersOwn, d.Dir)
 }
 
 // forget removes tasks that containerd still runs for Docker and Docker does not know of: it was killed between starting
