@@ -123,6 +123,9 @@ type Caps struct {
 	TimeNS     bool     `json:"timeNS"`
 	// SeccompFlags says that a filter's flags can be chosen (runc 1.2, crun).
 	SeccompFlags bool `json:"seccompFlags"`
+	// ReadsMaps says that it takes the maps of a user namespace that it joins from
+	// there (runc 1.2). Others want them in the bundle, too.
+	ReadsMaps bool `json:"readsMaps"`
 	// NoSeccomp says that it told to be built without seccomp.
 	NoSeccomp bool `json:"noSeccomp,omitempty"`
 }
@@ -144,7 +147,7 @@ type capsRecord struct {
 }
 
 // capsForm changes with Caps.
-const capsForm = 3
+const capsForm = 4
 
 // Capabilities asks the delegate, or the record of an earlier answer in the
 // folder cacheDir; "" asks always, and keeps nothing.
@@ -196,6 +199,7 @@ func (r *Runtime) ask() (Caps, error) {
 		c.NoSeccomp = f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled
 		c.SeccompFlags = f.Linux.Seccomp != nil && len(f.Linux.Seccomp.KnownFlags) > 0
 	}
+	c.ReadsMaps = r.Name != "crun" && strings.HasPrefix(c.Version, "runc ") && f.Linux != nil && f.Linux.MountExtensions != nil
 	for _, ns := range c.Namespaces {
 		c.TimeNS = c.TimeNS || ns == "time"
 	}

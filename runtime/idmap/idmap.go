@@ -125,6 +125,19 @@ func (m Map) HostUID(id uint32) (uint32, bool) { return lookup(m.UIDs, id) }
 // HostGID is the host's id for a container's group.
 func (m Map) HostGID(id uint32) (uint32, bool) { return lookup(m.GIDs, id) }
 
+// Owner is the host user and group that stand for the jail as a whole: its first
+// ones that are not the host's nobody's.
+func (m Map) Owner() (uid, gid uint32) { return first(m.UIDs), first(m.GIDs) }
+
+func first(ms []specs.LinuxIDMapping) uint32 {
+	for _, m := range ms {
+		if m.HostID != Overflow {
+			return m.HostID
+		}
+	}
+	return Overflow
+}
+
 func lookup(ms []specs.LinuxIDMapping, id uint32) (uint32, bool) {
 	for _, m := range ms {
 		if id >= m.ContainerID && uint64(id) < uint64(m.ContainerID)+uint64(m.Size) {

@@ -20,6 +20,8 @@ type check struct {
 var checks = []check{
 	{report.Resources, "namespaces", namespaces},
 	{report.Resources, "namespace owner", namespaceOwner},
+	{report.Resources, "counted for", countedFor},
+	{report.Resources, "nested namespaces", nestedNamespaces},
 	{report.Resources, "clocks", clocks},
 	{report.Resources, "network", network},
 	{report.Resources, "root", rootLayer},

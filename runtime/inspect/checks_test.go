@@ -66,12 +66,18 @@ func goodProcess(d *demands, pid int) *process {
 	return p
 }
 
+func goodOwner(d *demands) uint32 {
+	owner, _ := d.jail.IDs.Owner()
+	return owner
+}
+
 // goodSeen is that jail as the kernel shows it.
 func goodSeen(d *demands) *seen {
 	s := &seen{
 		pid: testPid, processes: []*process{goodProcess(d, testPid), goodProcess(d, testPid+1)},
 		uidMap: d.jail.IDs.UIDs, gidMap: d.jail.IDs.GIDs,
 		namespaces: map[string]Namespace{},
+		userNS:     userNS{owner: goodOwner(d), limits: map[string]string{"max_user_namespaces": "0", "max_net_namespaces": "0"}},
 		offsets:    map[string]int64{"boottime": -4990, "monotonic": -4890},
 		mounts: mountsOf(`1 0 0:46 / / rw,nosuid,nodev - overlay agentjail rw,lowerdir=.,upperdir=../upper,workdir=../work
 2 1 0:72 / /proc rw,nosuid,nodev,noexec - proc proc rw
@@ -183,6 +189,14 @@ var damages = []damage{
 	}, Holds, "another jail's too: net"},
 	{"namespace owner", "net of the host's user namespace", func(_ *demands, s *seen) { n := s.namespaces["net"]; n.Owner = 0; s.namespaces["net"] = n }, Broken, "net"},
 	{"namespace owner", "ipc of another's", func(_ *demands, s *seen) { n := s.namespaces["ipc"]; n.Owner = 999; s.namespaces["ipc"] = n }, Broken, "ipc"},
+	{"counted for", "root of the host", func(_ *demands, s *seen) { s.userNS.owner = 0 }, Broken, "user 0 of the host"},
+	{"counted for", "another jail's user", func(_ *demands, s *seen) { s.userNS.owner += 65536 }, Broken, "of the host"},
+	{"counted for", "a user's own engine", func(d *demands, s *seen) { d.host.Rootless, s.userNS.owner = true, 1000 }, Missing, "this user's processes"},
+	{"nested namespaces", "a network", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"] = "1" }, Broken, "max_net_namespaces is 1"},
+	{"namespaces", "its own, found by a path", func(d *demands, _ *seen) {
+		d.jail.OwnUserNS = "/proc/7/fd/8"
+		d.spec = &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: specs.UserNamespace, Path: "/proc/7/fd/8"}}}}
+	}, Holds, "its own: user, mnt"},
 	{"clocks", "no offset", func(_ *demands, s *seen) { s.offsets = nil }, Broken, "0 s away"},
 	{"clocks", "forward", func(_ *demands, s *seen) { s.offsets["boottime"] = 100 }, Broken, "boottime"},
 	{"clocks", "of the host", func(_ *demands, s *seen) { n := s.namespaces["time"]; n.Jail = n.Host; s.namespaces["time"] = n }, Broken, "uptime"},

@@ -38,6 +38,7 @@ type seen struct {
 	uidMap     []specs.LinuxIDMapping
 	gidMap     []specs.LinuxIDMapping
 	namespaces map[string]Namespace
+	userNS     userNS
 	offsets    map[string]int64 // of the clocks, in seconds
 	seal       []netseal.Finding
 	mounts     []mount
@@ -76,6 +77,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 	}{
 		{"id maps", func() error { return s.lookIDs(p) }},
 		{"namespaces", func() error { return s.lookNamespaces(p) }},
+		{"user namespace", func() error { return s.lookUserNS(p) }},
 		{"network", func() error { return s.lookNetwork(p) }},
 		{"mounts", func() error { return s.lookMounts(p) }},
 		{"paths", func() error { return s.lookPaths(p, d) }},

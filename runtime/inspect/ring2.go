@@ -74,7 +74,7 @@ func (d *demands) joined() []string {
 		return nil
 	}
 	for _, n := range d.spec.Linux.Namespaces {
-		if n.Path == "" {
+		if n.Path == "" || n.Path == d.jail.OwnUserNS {
 			continue
 		}
 		k, ok := specKinds[n.Type]

@@ -236,6 +236,15 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	done()
 
+	done = w.station("user namespace")
+	userns, err := w.openUserNS(j, p)
+	if err != nil {
+		return err
+	}
+	defer w.closeUserNS(userns)
+	crash.Point("create.userns")
+	done()
+
 	done = w.station("stage")
 	p.res.Plan.Plain = o.PlainRoot
 	machine := views.ReadHost()
@@ -244,7 +253,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	st, err := stage.Stage(stage.Request{
 		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
 		Needed: w.needed(o, d, spec), AllMounts: spec.Hooks != nil || p.facts.Host.SELinux,
-		Single: views.Single(own, machine), Sys: views.Sys(own, machine),
+		Single: views.Single(own, machine), Sys: views.Sys(own, machine), UserNS: userns.made(),
 	})
 	if err != nil {
 		return err
@@ -351,6 +360,9 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	if err == nil {
 		err = setDomainname(j.InitPid, domain)
+	}
+	if err == nil {
+		err = settleUserNS(userns, j.InitPid)
 	}
 	if err != nil {
 		w.abandon(d, j)
@@ -609,6 +621,9 @@ func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
 	}
 	if caps.SeccompFlags && s.Linux.Seccomp != nil && len(s.Linux.Seccomp.Flags) == 0 {
 		seccomp.DenySpecAllow(s.Linux.Seccomp)
+	}
+	if ns := specUserNS(s); ns != nil && ns.Path != "" && caps.ReadsMaps {
+		s.Linux.UIDMappings, s.Linux.GIDMappings = nil, nil // a second source, which it warns of
 	}
 	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
 	if i < 0 || caps.TimeNS {

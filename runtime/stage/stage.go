@@ -42,8 +42,10 @@ type Request struct {
 	AllMounts bool
 	// Rootless says that all of this happens in a user's own user namespace.
 	Rootless bool
-	Single   []views.File // what the jail sees in place of the kernel's files
-	Sys      views.Tree   // what it sees as /sys
+	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
+	UserNS *os.File
+	Single []views.File // what the jail sees in place of the kernel's files
+	Sys    views.Tree   // what it sees as /sys
 }
 
 // Staged is the result.
@@ -186,6 +188,9 @@ func (s *stager) close() {
 // namespace returns a user namespace with these maps, for idmapped mounts.
 func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
 	u, g := idmap.Text(uids), idmap.Text(gids)
+	if l := s.Spec.Linux; s.UserNS != nil && u == idmap.Text(l.UIDMappings) && g == idmap.Text(l.GIDMappings) {
+		return s.UserNS, nil
+	}
 	if f, ok := s.userns[u+"/"+g]; ok {
 		return f, nil
 	}

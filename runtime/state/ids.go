@@ -87,6 +87,30 @@ func (s Store) Release(p policy.Userns, m idmap.Map, key string) error {
 	return nil
 }
 
+// Making is held by everybody who makes namespaces in the user namespace of these
+// ids, and ends with its file. key is the jail whose user namespace it is, for ids
+// that are no block of the pool. ErrNotFound when that is gone.
+func (s Store) Making(p policy.Userns, m idmap.Map, key string) (*os.File, error) {
+	path, flags := filepath.Join(s.Dir(key), "making"), unix.O_CREAT|unix.O_RDWR
+	if !m.Given {
+		path, flags = s.blockDir(p.Pool, m.Block), unix.O_RDONLY|unix.O_DIRECTORY
+	}
+	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err == unix.ENOENT {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	for err = unix.Flock(fd, unix.LOCK_SH); err == unix.EINTR; err = unix.Flock(fd, unix.LOCK_SH) {
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("locking %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
 func (s Store) leave(dir, key string) error {
 	if err := os.Remove(filepath.Join(dir, key)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("releasing host ids: %w", err)

@@ -121,6 +121,9 @@ type Jail struct {
 	// seconds since 1970.
 	ViewsDev uint64 `json:"viewsDev,omitempty"`
 	Born     int64  `json:"born,omitempty"`
+	// OwnUserNS is where the delegate found the jail's user namespace, if it was
+	// made for this jail and before the delegate.
+	OwnUserNS string `json:"ownUserNS,omitempty"`
 }
 
 // Store is the folder of all jails' state.

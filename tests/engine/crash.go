@@ -4,6 +4,7 @@ package engine
 var CrashPoints = []struct{ Verb, Point string }{
 	{"create", "create.claimed"},
 	{"create", "create.ids"},
+	{"create", "create.userns"},
 	{"create", "create.staged"},
 	{"create", "create.attached"},
 	{"create", "create.delegated"},

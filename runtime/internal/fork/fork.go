@@ -219,7 +219,10 @@ func (c *Cmd) startInTime() (*Process, error) {
 	}
 	// It has come to its exec, or it would not have been started.
 	var want, got unix.Stat_t
-	err = errors.Join(unix.Stat(own+"ns/time_for_children", &want), unix.Stat(fmt.Sprintf("/proc/%d/ns/time", p.Pid), &got))
+	if err = unix.Stat(fmt.Sprintf("/proc/%d/ns/time", p.Pid), &got); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+		return p, nil // it has ended already: what it left was made in the namespace that exec gave it
+	}
+	err = errors.Join(err, unix.Stat(own+"ns/time_for_children", &want))
 	if err == nil && (want.Dev != got.Dev || want.Ino != got.Ino) {
 		err = errors.New("it stayed in ours")
 	}

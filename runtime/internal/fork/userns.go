@@ -28,24 +28,21 @@ func UserNS(uidMap, gidMap string) (*os.File, error) {
 // fromEnded has the namespace made by a child that has ended when it is mapped,
 // which takes no copy of this process.
 func fromEnded(uidMap, gidMap string) (*os.File, error) {
-	syscall.ForkLock.Lock()
-	beforeFork()
-	pid, errno := cloneAndExit()
-	afterFork()
-	syscall.ForkLock.Unlock()
-	if errno != 0 {
-		return nil, noUserNS(errno)
+	return new(script).makesUserNS(unix.CLONE_NEWUSER, uidMap, gidMap)
+}
+
+// makesUserNS runs a script whose child is in a new user namespace at its end.
+func (s *script) makesUserNS(flags uintptr, uidMap, gidMap string) (f *os.File, err error) {
+	made := false
+	err = s.run(flags, func(pid int) error {
+		made = true
+		f, err = mapped(pid, uidMap, gidMap)
+		return err
+	})
+	if err != nil && !made {
+		return nil, noUserNS(err)
 	}
-	// Without a signal at its end it is only waited for by name, also where
-	// something else in this process waits for all children (wait(2), __WALL).
-	defer func() {
-		for {
-			if _, err := syscall.Wait4(pid, nil, unix.WALL, nil); err != syscall.EINTR {
-				return
-			}
-		}
-	}()
-	return mapped(pid, uidMap, gidMap)
+	return f, err
 }
 
 // fromPaused has it made by a child that waits until it is mapped.
@@ -101,25 +98,6 @@ func writeOnce(path, text string) error {
 	_, err = unix.Write(fd, []byte(text))
 	return err
 }
-
-// cloneAndExit makes a child in a new user namespace that shares our memory and has
-// ended on return (clone(2), CLONE_VFORK). What has ended and is not waited for
-// still is a member of its namespaces. The child runs on our stack, and touches
-// none of it. Between beforeFork and afterFork no stack may grow.
-//
-//go:nosplit
-func cloneAndExit() (pid int, errno syscall.Errno) {
-	r := rawCloneAndExit(unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_NEWUSER)
-	if r < 0 {
-		return 0, syscall.Errno(-r)
-	}
-	return int(r), 0
-}
-
-// rawCloneAndExit is clone(2) with these flags, followed by exit(2) in the child.
-//
-//go:noescape
-func rawCloneAndExit(flags uintptr) (r int64)
 
 // forkPause makes a child in a new user namespace that waits for the end of the
 // pipe and exits.

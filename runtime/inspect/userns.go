@@ -1,0 +1,78 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/fork"
+)
+
+// userNS is what was seen of the jail's user namespace.
+type userNS struct {
+	// owner is the host's user who made it, and for whom counts there what its
+	// members take.
+	owner uint32
+	// limits on the namespaces in it, by the file's name in /proc/sys/user.
+	limits map[string]string
+}
+
+// lookUserNS asks for the owner (ioctl_nsfs(2), NS_GET_OWNER_UID) and the limits.
+// The host's own, where the jail should have another, is not entered.
+func (s *seen) lookUserNS(p *proc) error {
+	if n := s.namespaces["user"]; n.Jail == n.Host {
+		return nil
+	}
+	f, err := p.open("ns/user", unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const nsGetOwnerUID = 0xb704
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), nsGetOwnerUID, uintptr(unsafe.Pointer(&s.userNS.owner))); errno != 0 {
+		return os.NewSyscallError("ioctl NS_GET_OWNER_UID", errno)
+	}
+	const size = 32 // a number
+	limits, err := fork.ReadInside(f, fork.NestedLimits(), size)
+	if err != nil {
+		return err
+	}
+	s.userNS.limits = map[string]string{}
+	for _, l := range limits {
+		s.userNS.limits[path.Base(l.Path)] = strings.TrimSpace(l.Text)
+	}
+	return nil
+}
+
+// countedFor: what the kernel counts by user (inotify, message queues, pending
+// signals) counts for the jail's own host user, and for nobody else.
+func countedFor(d *demands, s *seen) outcome {
+	owner, _ := d.jail.IDs.Owner()
+	want := fmt.Sprintf("user %d of the host, who is the jail's alone", owner)
+	switch {
+	case d.host.Rootless:
+		return lacking(want, "the user, like all of this user's processes")
+	case s.userNS.owner != owner:
+		return broken(want, "user %d of the host", s.userNS.owner)
+	}
+	return holds("user %d of the host", owner)
+}
+
+// nestedNamespaces: the kernel refuses to make namespaces in the jail's user
+// namespace, whatever the filter says.
+func nestedNamespaces(_ *demands, s *seen) outcome {
+	var bad []string
+	for name, most := range s.userNS.limits {
+		if most != "0" {
+			bad = append(bad, name+" is "+most)
+		}
+	}
+	if len(bad) > 0 {
+		return brokenList("none but mount namespaces", bad)
+	}
+	return holds("none but mount namespaces, by %s", count(len(s.userNS.limits), "limit"))
+}

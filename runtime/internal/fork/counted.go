@@ -1,0 +1,44 @@
+package fork
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// UserNSOf is UserNS for a namespace that the host's user uid makes. What users
+// of a user namespace take of what the kernel counts by user (inotify's watches
+// and instances, pending signals, the bytes of message queues, namespaces) counts
+// in the namespace above for its maker as well, and so on upwards (inc_ucount in
+// kernel/ucount.c, inc_rlimit_ucounts). Made by the machine's root, all of these
+// namespaces share root's own counts there; made by a user that nobody else is,
+// each has counts of its own.
+//
+// The child that makes it keeps all capabilities: kernels that allow the making
+// to privileged users only look at those (kernel.unprivileged_userns_clone,
+// kernel.apparmor_restrict_unprivileged_userns). Its real user stays root, on
+// whom RLIMIT_NPROC does not bind: the namespace as a whole gets the limit of its
+// maker (enforced_nproc_rlimit in kernel/user_namespace.c). The caller is the
+// machine's root.
+func UserNSOf(uid, gid uint32, uidMap, gidMap string) (*os.File, error) {
+	head := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	data := new([2]unix.CapUserData)
+	if err := unix.Capget(head, &data[0]); err != nil {
+		return nil, fmt.Errorf("making a user namespace: reading capabilities: %w", err)
+	}
+	for i := range data {
+		data[i].Effective = data[i].Permitted
+	}
+	head.Pid = 0
+	const same = ^uintptr(0)
+	s := new(script)
+	s.pin.Pin(head)
+	s.pin.Pin(data)
+	s.add(fmt.Sprintf("becoming group %d", gid), unix.SYS_SETRESGID, same, uintptr(gid), same)
+	s.add(fmt.Sprintf("becoming user %d", uid), unix.SYS_SETRESUID, same, uintptr(uid), same)
+	s.add("keeping capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(data)))
+	s.add("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
+	return s.makesUserNS(0, uidMap, gidMap)
+}
