@@ -53,6 +53,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		}
 		b.Copy = p.plan.OwnNetwork && ofNetwork(path.Clean(m.Destination))
 	}
+	readOnly = protectBind(p, m, f, &b, readOnly)
 	b.Owner = owner(p, m, f, readOnly, names)
 	if has(m.Options, "shared", "rshared") {
 		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")

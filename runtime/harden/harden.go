@@ -71,6 +71,11 @@ type Plan struct {
 	// Dropped are mounts of the incoming spec, by index, that the hardened one is
 	// without: what was known of the others' sources moves up.
 	Dropped []int `json:"dropped,omitempty"`
+	// Unprotect and Hide are policy's, for the binds that have Protect and Hide.
+	Unprotect []string `json:"unprotect,omitempty"`
+	Hide      []string `json:"hide,omitempty"`
+	// Tmpfs caps each tmpfs that is made for the jail.
+	Tmpfs policy.Tmpfs `json:"tmpfs"`
 	// Nodes are device nodes to make in the jail, beyond the standard ones.
 	Nodes []specs.LinuxDevice `json:"nodes,omitempty"`
 	Root  policy.Root         `json:"root"`
@@ -100,6 +105,11 @@ type Bind struct {
 	Copy   bool   `json:"copy,omitempty"`
 	Owner  Owner  `json:"owner"`
 	Source string `json:"source"`
+	// Protect has what the host runs of the directory kept from the jail, Absent
+	// also what is not there yet, and Hide covers what policy hides.
+	Protect bool `json:"protect,omitempty"`
+	Absent  bool `json:"absent,omitempty"`
+	Hide    bool `json:"hide,omitempty"`
 }
 
 // Owner says whose files of a bind mount the jail may own.
@@ -156,7 +166,9 @@ var steps = []step{
 // it names all the reasons at once.
 func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report, error) {
 	pol, ignored := pol.Tighten(in.Annotations)
-	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: Plan{IDs: f.IDs, Root: pol.Root, Shifted: f.IDs.Given}}
+	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: Plan{
+		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, Shifted: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
+	}}
 	for _, i := range ignored {
 		p.change(report.Access, report.Dropped, "annotations["+i.Name+"]", i.Value, "", i.Why)
 	}

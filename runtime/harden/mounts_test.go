@@ -203,6 +203,10 @@ func TestBinds(t *testing.T) {
 		// The engine's files about the network, which is empty: no path of its own
 		// storage in the jail's mount table.
 		want.Copy = c.fact.Role == source.Injected && c.fact.Kind == source.File && c.at == "/etc/hosts"
+		// What the host runs of it is kept from the jail, also what an engine's volume
+		// does not have yet only where somebody chose the directory.
+		want.Protect = c.fact.Kind == source.Dir && c.fact.Role != source.Injected && !want.ReadOnly
+		want.Absent = want.Protect && c.fact.Role == source.Plain
 		if *b != want {
 			t.Errorf("%s: planned %+v, not %+v", c.name, *b, want)
 		}

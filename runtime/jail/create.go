@@ -253,7 +253,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	st, err := stage.Stage(stage.Request{
 		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
 		Needed: w.needed(o, d, spec), AllMounts: spec.Hooks != nil || p.facts.Host.SELinux,
-		Single: views.Single(own, machine), Sys: views.Sys(own, machine), UserNS: userns.made(),
+		Single: views.Single(own, machine), Sys: views.Sys(own, machine), UserNS: userns.made(), Ledger: w.ledger(), Key: j.Key,
 	})
 	if err != nil {
 		return err
@@ -262,6 +262,10 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	j.ViewsDev = st.ViewsDev
 	for _, n := range st.Notes {
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
+	}
+	reportProtected(p.rep, spec, st.Protected)
+	for _, d := range st.Protected {
+		j.Protected = append(j.Protected, d.Paths()...)
 	}
 	crash.Point("create.staged")
 	if !o.PlainRoot && w.engineSeesRoot(p) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"agentjail.dev/runtime/protect"
 )
 
 // DefaultPath is where the host's policy lives. A missing file means Default.
@@ -94,7 +96,7 @@ type Limits struct {
 	Mounts  int     `toml:"mounts" json:"mounts"`   // mounts in one bundle
 }
 
-// Binds widens the list of host paths that may be mounted.
+// Binds says which host paths may be mounted, and what of them stays the host's.
 type Binds struct {
 	// Allow names host paths that may be mounted although they are refused by
 	// default; each covers what lies below it.
@@ -102,6 +104,14 @@ type Binds struct {
 	// Root says what becomes of a directory of the host's root that is mounted
 	// writable: RootRefuse, RootNobody or RootAllow.
 	Root string `toml:"root" json:"root"`
+	// Protect keeps from jails, in every directory that they may write to, what the
+	// host runs by itself (protect.Table).
+	Protect bool `toml:"protect" json:"protect"`
+	// Unprotect names what of it a jail may change: a path of the table, or an
+	// absolute one with all below it.
+	Unprotect []string `toml:"unprotect" json:"unprotect,omitempty"`
+	// Hide are patterns of names that are covered in mounted directories.
+	Hide []string `toml:"hide" json:"hide,omitempty"`
 }
 
 // What a jail may do in a directory that belongs to the host's root.
@@ -181,7 +191,7 @@ func Default() Policy {
 			IORead: 400 << 20, IOWrite: 200 << 20,
 			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
-		Binds:    Binds{Root: RootRefuse},
+		Binds:    Binds{Root: RootRefuse, Protect: true},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
@@ -344,6 +354,12 @@ func (p Policy) Validate() error {
 	}
 	if !(p.Limits.CPUs >= 0 && p.Limits.CPUs <= 1<<16) { // also catches NaN
 		return fmt.Errorf("limits.cpus = %v: must be between 0 and 65536", p.Limits.CPUs)
+	}
+	if err := protect.CheckUnprotect(p.Binds.Unprotect); err != nil {
+		return fmt.Errorf("binds.unprotect: %w", err)
+	}
+	if err := protect.CheckHide(p.Binds.Hide); err != nil {
+		return fmt.Errorf("binds.hide: %w", err)
 	}
 	if p.Limits.NoFile > 1<<30 {
 		return fmt.Errorf("limits.nofile = %d: must be at most %d", p.Limits.NoFile, 1<<30)

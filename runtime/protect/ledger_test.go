@@ -33,7 +33,7 @@ func newLedger(t testing.TB) Ledger { return Ledger{Dir: filepath.Join(t.TempDir
 // prepare protects a directory for a jail.
 func prepare(t testing.TB, l Ledger, key, dir string, root *os.File) *Found {
 	t.Helper()
-	f, err := Prepare(root, Options{Source: dir, Protect: true, Absent: true}, l, key)
+	f, err := Prepare(root, root, Options{Source: dir, Protect: true, Absent: true}, l, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestSweptPlaceholders(t *testing.T) {
 			l := newLedger(t)
 			dir, root := plant(t, "main.go")
 			o := Options{Source: dir, Protect: true, Absent: true, Unprotect: []string{".claude", ".codex", ".husky", ".idea", ".vscode", ".mcp.json"}}
-			if _, err := Prepare(root, o, l, "jail"); err != nil {
+			if _, err := Prepare(root, root, o, l, "jail"); err != nil {
 				t.Fatal(err)
 			}
 			a, err := l.read("jail")
@@ -185,7 +185,7 @@ func TestPlaceholdersNeedRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Chmod(dir, 0o755) })
-	_, err := Prepare(root, Options{Source: dir, Protect: true, Absent: true}, l, "jail")
+	_, err := Prepare(root, root, Options{Source: dir, Protect: true, Absent: true}, l, "jail")
 	if os.Geteuid() != 0 && (err == nil || !strings.Contains(err.Error(), "binds.unprotect")) {
 		t.Errorf("no remedy: %v", err)
 	}

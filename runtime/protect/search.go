@@ -112,17 +112,18 @@ func Search(root *os.File, o Options) (*Found, error) {
 const prepares = 5
 
 // Prepare searches a directory and makes the placeholders that it needs for the
-// jail of that key. What it found is there, until somebody else changes it.
-func Prepare(root *os.File, o Options, l Ledger, key string) (*Found, error) {
+// jail of that key. view is the directory as the jail will see it, and root as
+// the host does. What was found is there, until somebody else changes it.
+func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, error) {
 	for range prepares {
-		f, err := Search(root, o)
+		f, err := Search(view, o)
 		if err != nil {
 			return nil, err
 		}
 		if err := l.Make(key, root, o.Source, f.Paths); err != nil {
 			return nil, err
 		}
-		t := tree{root: root, mounts: o.Mounts}
+		t := tree{root: view, mounts: o.Mounts}
 		vanished := slices.ContainsFunc(f.Paths, func(p Path) bool {
 			_, err := t.stat(p.Rel) // another jail's placeholder, for one
 			return errors.Is(err, unix.ENOENT)
@@ -132,6 +133,15 @@ func Prepare(root *os.File, o Options, l Ledger, key string) (*Found, error) {
 		}
 	}
 	return nil, fmt.Errorf("refused: %s changes too fast for its protected paths to be kept (remedy: try again when nothing else writes there)", o.Source)
+}
+
+// Open opens a path that was found, O_PATH, with the bounds of the search.
+func Open(view *os.File, o Options, rel string) (*os.File, error) {
+	fd, err := tree{root: view, mounts: o.Mounts}.open(rel, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), rel), nil
 }
 
 type search struct {

@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/views"
 )
@@ -40,6 +41,10 @@ type Request struct {
 	// host's that the delegate runs (hooks), which may need any, and where a policy
 	// of SELinux says on which folders may be mounted, and logs each refusal.
 	AllMounts bool
+	// Ledger keeps account of placeholders in mounted directories, for the jail of
+	// that Key.
+	Ledger protect.Ledger
+	Key    string
 	// Rootless says that all of this happens in a user's own user namespace.
 	Rootless bool
 	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
@@ -63,6 +68,8 @@ type Staged struct {
 	Views []View
 	// ViewsDev is the device number of the file system that they are on.
 	ViewsDev uint64
+	// Protected is what is kept from the jail in each directory that was searched.
+	Protected []Protected
 }
 
 // Close lets go of what was not attached.
@@ -105,12 +112,14 @@ func Stage(r Request) (_ *Staged, err error) {
 	}{
 		{"preparing the image's layers", s.cloneLayers},
 		{"preparing bind mounts", s.cloneBinds},
+		{"looking for protected paths", s.findProtected},
 		{"entering a mount namespace", isolate},
 		{"leaving out other containers' mounts", s.leaveOut},
 		{"preparing the throw-away layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
 		{"looking at mount points", s.checkPoints},
 		{"attaching bind mounts", s.attachBinds},
+		{"protecting paths in mounted directories", s.protectPaths},
 		{"preparing the jail's views", s.makeViews},
 		{"preparing device nodes", s.makeNodes},
 	} {
@@ -135,7 +144,9 @@ func Stage(r Request) (_ *Staged, err error) {
 		return nil, err
 	}
 	r.Spec.Root.Path = s.root
-	return &Staged{Root: root, Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev}, nil
+	return &Staged{
+		Root: root, Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected,
+	}, nil
 }
 
 // isolate gives the thread a mount namespace of its own. It receives the host's
@@ -171,6 +182,7 @@ type stager struct {
 	views       []View
 	viewsDev    uint64
 	toView      []toView
+	protected   []Protected
 }
 
 func (s *stager) close() {

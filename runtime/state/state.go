@@ -124,6 +124,9 @@ type Jail struct {
 	// OwnUserNS is where the delegate found the jail's user namespace, if it was
 	// made for this jail and before the delegate.
 	OwnUserNS string `json:"ownUserNS,omitempty"`
+	// Protected are the jail's paths that are read-only mounts in directories that
+	// it may otherwise write to.
+	Protected []string `json:"protected,omitempty"`
 }
 
 // Store is the folder of all jails' state.
@@ -341,6 +344,12 @@ func (s Store) Start(j *Brief) error {
 
 func (s Store) started(key string) bool {
 	return unix.Access(filepath.Join(s.Dir(key), startedFile), unix.F_OK) == nil
+}
+
+// Exists says whether there is a record of a jail, or one is being made.
+func (s Store) Exists(key string) bool {
+	_, err := os.Lstat(s.Dir(key))
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // Keys lists the jails.

@@ -1,0 +1,38 @@
+package harden
+
+import (
+	"fmt"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/protect"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
+)
+
+// protectBind decides what of a bind mount is kept from the jail although the
+// mount can be written to, and whether the mount as a whole becomes read-only
+// because it is something that the host runs.
+func protectBind(p *pass, m *specs.Mount, f *source.Fact, b *Bind, readOnly bool) bool {
+	if f.Role == source.Injected {
+		return readOnly // the engine made it for this container
+	}
+	pol := p.pol.Binds
+	if pol.Protect && !readOnly {
+		if e, at := protect.Within(f.Path, pol.Unprotect); e != nil {
+			readOnly = true
+			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))
+		}
+	}
+	if f.Kind != source.Dir {
+		return readOnly
+	}
+	b.Hide = len(pol.Hide) > 0
+	if pol.Protect && !readOnly {
+		b.Protect = true
+		// The host runs nothing of a volume by its name, and programs want new ones
+		// to be empty.
+		b.Absent = f.Role == source.Plain
+	}
+	return readOnly
+}

@@ -1,0 +1,60 @@
+package jail
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/protect"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/stage"
+	"agentjail.dev/runtime/state"
+)
+
+// ledgerDir is where placeholders are kept account of that root's jails need: it
+// outlives a boot, as they do.
+const ledgerDir = "/var/lib/agentjail/placeholders"
+
+// ledger is the account of placeholders.
+func (w *Way) ledger() protect.Ledger {
+	if w.Store.Root == state.DefaultRoot {
+		return protect.Ledger{Dir: ledgerDir}
+	}
+	return protect.Ledger{Dir: filepath.Join(w.Store.Root, "placeholders")}
+}
+
+// treatments are the ways in which paths are protected, for the report.
+var treatments = []struct {
+	t    protect.Treatment
+	text string
+}{
+	{protect.ReadOnly, "read-only"}, {protect.Private, "as private copies"}, {protect.Placeholder, "absent and kept so"}, {protect.Hidden, "hidden"},
+}
+
+// maxListed bounds how many names a line of the report has.
+const maxListed = 5
+
+// reportProtected says what of each mounted directory is kept from the jail, and
+// what may not be.
+func reportProtected(rep *report.Report, spec *specs.Spec, dirs []stage.Protected) {
+	for _, d := range dirs {
+		field := "mounts[" + spec.Mounts[d.Mount].Destination + "]"
+		var parts []string
+		for _, t := range treatments {
+			if n := d.Count(t.t); n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, t.text))
+			}
+		}
+		if len(parts) > 0 {
+			rep.Add(report.Change{Ring: report.Access, Kind: report.Set, Field: field, Now: "protected paths: " + strings.Join(parts, ", "), Why: "the host runs them or policy hides them (binds.protect, binds.unprotect, binds.hide)"})
+		}
+		if d.GaveUp != "" {
+			rep.Add(report.Change{Ring: report.Access, Kind: report.Missing, Field: field, Why: "the search for protected paths ended " + d.GaveUp + ": others can be written to (remedy: mount a smaller directory)"})
+		}
+		if n := len(d.Linked); n > 0 {
+			rep.Add(report.Change{Ring: report.Access, Kind: report.Missing, Field: field, Why: fmt.Sprintf("%d protected files have a second name, by which they may be written to: %s (remedy: remove the other hard link)", n, strings.Join(d.Linked[:min(n, maxListed)], ", "))})
+		}
+	}
+}

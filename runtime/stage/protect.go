@@ -1,0 +1,326 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/protect"
+	"agentjail.dev/runtime/source"
+)
+
+// Protected is what of a mounted directory is kept from the jail.
+type Protected struct {
+	Mount int    // the mount's index in the spec
+	Place string // where the jail has the directory
+	protect.Found
+}
+
+// Paths are the jail's paths of what is kept from it: each is a read-only mount.
+func (p *Protected) Paths() []string {
+	var out []string
+	for _, f := range p.Found.Paths {
+		out = append(out, path.Join(p.Place, f.Rel))
+	}
+	return out
+}
+
+// What is needed to keep paths from a jail is on a tmpfs of its own, which the
+// jail has at ownPlace: nothing else may be mounted on /dev, so that the place is
+// always free.
+const (
+	ownDir   = "own"
+	ownPlace = "/dev/agentjail"
+	// ownSize and ownFiles bound it: copies of settings, and a file or two.
+	ownSize  = 1 << 20
+	ownFiles = 2048
+	// maxCopies bounds the copies' text, in bytes.
+	maxCopies = ownSize / 2
+)
+
+// options are those of the search of a bind mount's directory.
+func (s *stager) options(b harden.Bind) protect.Options {
+	o := protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: s.Plan.Unprotect}
+	if b.Hide {
+		o.Hide = s.Plan.Hide
+	}
+	return o
+}
+
+// findProtected looks for what is to be kept from the jail in each mounted
+// directory, and makes placeholders for what is not there. It looks through the
+// clone that the jail gets, so that what is found is what is mounted.
+func (s *stager) findProtected() error {
+	for _, b := range s.Plan.Binds {
+		clone := s.binds[b.Index]
+		if !b.Protect && !b.Hide || clone == nil || s.Sources[b.Index].Kind != source.Dir {
+			continue
+		}
+		o := s.options(b)
+		if passwd, err := os.Open("/etc/passwd"); err == nil {
+			o.Home = protect.IsHome(b.Source, passwd)
+			passwd.Close()
+		}
+		found, err := protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
+		if err != nil {
+			return err
+		}
+		s.protected = append(s.protected, Protected{Mount: b.Index, Found: *found})
+	}
+	return nil
+}
+
+// protectPaths mounts what was found over itself, or something else over it.
+func (s *stager) protectPaths() error {
+	if !slices.ContainsFunc(s.protected, func(p Protected) bool { return len(p.Found.Paths) > 0 }) {
+		return nil
+	}
+	g := &guard{stager: s, dir: filepath.Join(s.layer, ownDir)}
+	defer g.close()
+	for i := range s.protected {
+		p := &s.protected[i]
+		p.Place = s.places[p.Mount]
+		if len(p.Found.Paths) == 0 {
+			continue
+		}
+		bind := s.Plan.Binds[slices.IndexFunc(s.Plan.Binds, func(b harden.Bind) bool { return b.Index == p.Mount })]
+		if err := g.protect(bind, &p.Found); err != nil {
+			return fmt.Errorf("%s: %w", bind.Source, err)
+		}
+		// What is mounted below comes with the directory now; nothing else is there.
+		m := &s.Spec.Mounts[p.Mount]
+		m.Options = addOptions(slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "bind" }), "rbind")
+	}
+	if g.own != nil {
+		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+			Destination: ownPlace, Type: "bind", Source: g.dir, Options: []string{"rbind", "nosuid", "nodev", "noexec", "rprivate"},
+		})
+	}
+	return nil
+}
+
+// guard makes the mounts.
+type guard struct {
+	*stager
+	dir           string
+	own           *os.File // the tmpfs; nil until something is needed of it
+	copies, trees int
+	copied        int // bytes
+}
+
+func (g *guard) close() {
+	if g.own != nil {
+		g.own.Close()
+	}
+}
+
+// Names on the tmpfs.
+const (
+	emptyFile = "empty"
+	emptyDir  = "empty.d"
+	copiesDir = "git"
+	pinsDir   = "pins"
+)
+
+// tmpfs makes the tmpfs.
+func (g *guard) tmpfs() error {
+	if g.own != nil {
+		return nil
+	}
+	label, err := contextOption(g.Spec)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return err
+	}
+	size, files := int64(ownSize), int64(ownFiles)
+	if t := g.Plan.Tmpfs; t.Size > 0 {
+		size, files = min(size, int64(t.Size)), min(files, t.Inodes)
+	}
+	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", label, size, files)
+	if err := unix.Mount(mountSource, g.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
+		return fmt.Errorf("mounting a tmpfs: %w", err)
+	}
+	if g.own, err = OpenDir(g.dir); err != nil {
+		return err
+	}
+	defer unix.Umask(unix.Umask(0))
+	if err := write(g.own, emptyFile, "", 0o444); err != nil {
+		return err
+	}
+	for name, mode := range map[string]uint32{emptyDir: 0o555, copiesDir: 0o755, pinsDir: 0o755} {
+		if err := mkdir(g.own, name, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// protect goes through what was found in one directory.
+func (g *guard) protect(b harden.Bind, found *protect.Found) error {
+	view, o := g.binds[b.Index], g.options(b)
+	if err := g.pin(view, o, found.Pins()); err != nil {
+		return err
+	}
+	for i := range found.Paths {
+		p := &found.Paths[i]
+		at, err := protect.Open(view, o, p.Rel)
+		if err != nil {
+			return fmt.Errorf("protecting %s: %w", p.Rel, err)
+		}
+		err = g.cover(at, p)
+		at.Close()
+		if err != nil {
+			return fmt.Errorf("protecting %s: %w", p.Rel, err)
+		}
+	}
+	return nil
+}
+
+// errChanged says that somebody put a link where none was found.
+var errChanged = errors.New("refused: it was replaced while the jail was being made (remedy: try again)")
+
+// cover mounts what the jail is to see of a path over it.
+func (g *guard) cover(at *os.File, p *protect.Path) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
+		return err
+	}
+	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
+	if link && !p.Link {
+		return errChanged
+	}
+	tree, err := -1, error(nil)
+	switch {
+	case p.Treatment == protect.Private:
+		if g.copied += len(p.Text); g.copied > maxCopies {
+			p.Treatment = protect.ReadOnly
+			tree, err = readOnlyTree(at, "")
+			break
+		}
+		tree, err = g.privateCopy(p)
+	case p.Treatment == protect.Hidden:
+		name := emptyFile
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			name = emptyDir
+		}
+		tree, err = g.ownTree(name)
+	default:
+		tree, err = readOnlyTree(at, "")
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return unix.MoveMount(tree, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// readOnlyTree clones what is at a path below an open file, read-only.
+func readOnlyTree(f *os.File, name string) (int, error) {
+	tree, err := unix.OpenTree(int(f.Fd()), name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("cloning the mount: %w", err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		unix.Close(tree)
+		return -1, fmt.Errorf("making it read-only: %w", err)
+	}
+	return tree, nil
+}
+
+// ownTree clones something of the tmpfs, read-only.
+func (g *guard) ownTree(name string) (int, error) {
+	if err := g.tmpfs(); err != nil {
+		return -1, err
+	}
+	return readOnlyTree(g.own, name)
+}
+
+// privateCopy gives the jail a copy of a file, to change: git writes its config
+// anew beside the old one and renames it, which cannot be done over a mount. So
+// what is mounted is a symbolic link, which git follows before it does that
+// (resolve_symlink in its lockfile.c).
+func (g *guard) privateCopy(p *protect.Path) (int, error) {
+	if err := g.tmpfs(); err != nil {
+		return -1, err
+	}
+	n := strconv.Itoa(g.copies)
+	g.copies++
+	defer unix.Umask(unix.Umask(0))
+	dir, link := path.Join(copiesDir, n), "link."+n
+	file := path.Join(dir, path.Base(p.Rel))
+	if err := mkdir(g.own, dir, 0o755); err != nil {
+		return -1, err
+	}
+	if err := write(g.own, file, p.Text, p.Mode); err != nil {
+		return -1, err
+	}
+	for _, name := range []string{dir, file} {
+		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return -1, fmt.Errorf("giving the copy to its owner: %w", err)
+		}
+	}
+	if err := unix.Symlinkat(path.Join(ownPlace, file), int(g.own.Fd()), link); err != nil {
+		return -1, &os.PathError{Op: "symlink", Path: link, Err: err}
+	}
+	return g.ownTree(link)
+}
+
+// pin keeps directories where they are. What is a mount point somewhere in a
+// mount namespace cannot be renamed or removed in it (vfs_rename in the kernel's
+// fs/namei.c), by whatever path. So the pins are mounted on a second clone of the
+// directory, which is covered: on the jail's own, each pinned directory would be
+// another mount, and files could not be moved or linked from one to another.
+func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
+	if len(pins) == 0 {
+		return nil
+	}
+	if err := g.tmpfs(); err != nil {
+		return err
+	}
+	name := path.Join(pinsDir, strconv.Itoa(g.trees))
+	g.trees++
+	if err := mkdir(g.own, name, 0o755); err != nil {
+		return err
+	}
+	fd, err := readOnlyTree(view, "")
+	if err != nil {
+		return err
+	}
+	tree := os.NewFile(uintptr(fd), name)
+	defer tree.Close()
+	if err := unix.MoveMount(fd, "", int(g.own.Fd()), name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the clone for pins: %w", err)
+	}
+	for _, rel := range pins { // the deepest first: what is below is covered then
+		at, err := protect.Open(tree, o, rel)
+		if err == nil {
+			err = g.coverWithNothing(at)
+			at.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("pinning %s: %w", rel, err)
+		}
+	}
+	return g.coverWithNothing(tree)
+}
+
+// coverWithNothing mounts an empty directory over one.
+func (g *guard) coverWithNothing(at *os.File) error {
+	empty, err := g.ownTree(emptyDir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(empty)
+	return unix.MoveMount(empty, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
