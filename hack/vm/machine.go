@@ -27,6 +27,11 @@ const resultsSize = 256 << 20
 // kvmWait bounds how long a machine with hardware virtualisation may take to come up; emulation takes 5 to 20 seconds.
 const kvmWait = time.Minute
 
+// emulation has all processors in one thread. With a thread for each, kernels oopsed now and then, in __schedule or wherever they had just
+// patched a static branch: int3 was seen by one processor while another wrote it (text_poke_bp in arch/x86/kernel/alternative.c counts on
+// what hardware guarantees about code that is changed while it runs).
+const emulation = "tcg,thread=single"
+
 // A machine is a virtual machine on its way from disks to results.
 type machine struct {
 	guest string // folder with the root file system and kernel
@@ -159,7 +164,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 		"-b", filepath.Join(m.guest, "root.img"), overlay).CombinedOutput(); err != nil {
 		return fmt.Errorf("make the overlay disk: %w\n%s", err, out)
 	}
-	cpu := []string{"-accel", "tcg,thread=multi", "-cpu", "max"}
+	cpu := []string{"-accel", emulation, "-cpu", "max"}
 	if accel == "kvm" {
 		cpu = []string{"-accel", "kvm", "-cpu", "host"}
 	}
@@ -210,7 +215,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	case cerr != nil:
 		return fmt.Errorf("read the console: %w", cerr)
 	case !watch.off:
-		return fmt.Errorf("the machine went down before it was done; the end of its console:\n%s", watch.tail())
+		return &downError{sign: watch.sign, console: watch.tail()}
 	}
 	return nil
 }
@@ -222,8 +227,26 @@ type watcher struct {
 	cancel context.CancelCauseFunc
 	pid    int // QEMU's
 	last   []string
-	off    bool // the guest said that it was done
+	off    bool   // the guest said that it was done
+	sign   string // the first line that says that the guest's kernel failed
 }
+
+// A downError says that the machine went down before it was done.
+type downError struct {
+	sign    string // what its kernel said of its own failure, "" when it said nothing: then something in it switched it off
+	console string
+}
+
+func (e *downError) Error() string {
+	why := "without a word of its kernel"
+	if e.sign != "" {
+		why = "by its own kernel: " + e.sign
+	}
+	return fmt.Sprintf("the machine went down before it was done, %s; the end of its console:\n%s", why, e.console)
+}
+
+// kernelFailed is how a kernel's failure begins on the console (kernel/panic.c, arch/x86/kernel/dumpstack.c).
+var kernelFailed = regexp.MustCompile(`^(?:\[ *[0-9.]+\] ?)?(?:Kernel panic|Oops: |BUG: |int3: |general protection fault|kernel BUG at |watchdog: BUG: )`)
 
 // progress are the console's lines that are shown while the machine runs.
 var progress = regexp.MustCompile(`^(vm: |--- (PASS|FAIL|SKIP)|panic: |.*Kernel panic)`)
@@ -260,6 +283,8 @@ func (w *watcher) lines(console io.Reader, log io.Writer, late *time.Timer) erro
 				late.Stop()
 			case strings.HasPrefix(line, "vm: off"):
 				w.off = true
+			case w.sign == "" && kernelFailed.MatchString(line):
+				w.sign = line
 			case strings.HasPrefix(line, "KVM internal error"):
 				w.cancel(errNoKVM)
 			}

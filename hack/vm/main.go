@@ -142,9 +142,7 @@ func run(ctx context.Context, o options, root, guest string) ([]result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	booted := m.boot(ctx, o.accel)
-	results, err := m.results(o.out, steps)
-	return results, errors.Join(booted, err)
+	return m.runSteps(o, steps, func() error { return m.boot(ctx, o.accel) }, func() error { return m.makeDisks(ctx) })
 }
 
 // runsIn is where runs have their folders. Not the temporary directory, which is often a tmpfs: disks are large.

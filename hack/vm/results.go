@@ -22,6 +22,8 @@ type result struct {
 	took   time.Duration
 	output string
 	tests  []verdict
+	// repeated says that the machine's own kernel went down in this step, and that this is the second try.
+	repeated bool
 }
 
 // A verdict is what `go test -v` says of one test.
@@ -31,16 +33,17 @@ type verdict struct {
 	reason string // of a skip: the last line that the test said
 }
 
-// results unpacks the results disk into out and reads it.
+// results unpacks the results disk into out and reads it. The disk is written when the machine is done; of one that did not come to its end,
+// what the steps said is on its console, and the verdicts of those that had ended count.
 func (m machine) results(out string, steps []step) ([]result, error) {
-	if err := os.RemoveAll(out); err != nil {
+	console, err := os.ReadFile(m.path("console"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	if err := saveConsole(out, console); err != nil {
 		return nil, err
 	}
-	// What the steps said as they went, also when the machine did not come to its end.
-	if err := copyFile(m.path("console"), filepath.Join(out, "console"), 0o644); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := saveEnded(out, string(console)); err != nil {
 		return nil, err
 	}
 	if err := untar(m.path("results.img"), out); err != nil {
@@ -151,6 +154,8 @@ func report(w io.Writer, o options, results []result) (failed int) {
 	for _, r := range results {
 		verdict := "ok"
 		switch {
+		case r.status == -1 && r.output != "":
+			verdict = "the machine went down in it"
 		case r.status == -1:
 			verdict = "not reached"
 		case r.status == 124:
@@ -171,6 +176,9 @@ func report(w io.Writer, o options, results []result) (failed int) {
 	}
 	t.Flush()
 	for _, r := range results {
+		if r.repeated {
+			fmt.Fprintf(w, "%s: the second try: the machine's own kernel had gone down in it (see the console)\n", r.step.name)
+		}
 		if len(r.step.only) > 0 {
 			fmt.Fprintf(w, "%s: only %s; not the others: %s\n", r.step.pkg, strings.Join(r.step.only, ", "), r.step.left)
 		}

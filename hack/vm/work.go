@@ -57,7 +57,6 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
-	var order strings.Builder
 	for _, s := range steps {
 		script := s.script
 		if s.pkg != "" {
@@ -73,6 +72,14 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 		if err := os.WriteFile(filepath.Join(dir, "steps", s.name), []byte(script+"\n"), 0o644); err != nil {
 			return err
 		}
+	}
+	return writeOrder(dir, steps)
+}
+
+// writeOrder says which steps the machine runs, with each one's limit in seconds.
+func writeOrder(dir string, steps []step) error {
+	var order strings.Builder
+	for _, s := range steps {
 		fmt.Fprintf(&order, "%s %d\n", s.name, int(s.limit.Seconds()))
 	}
 	return os.WriteFile(filepath.Join(dir, "steps.order"), []byte(order.String()), 0o644)

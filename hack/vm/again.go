@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// runSteps boots the machine and returns what became of the steps. A machine that goes down by its own kernel is started once more, from the
+// step that it had reached: emulated kernels fail now and then, which says nothing about the steps before. A machine that goes down without a
+// word of its kernel is not: something inside switched it off, which no test may do.
+//
+// boot runs the machine, and makeDisks makes its disks anew.
+func (m machine) runSteps(o options, steps []step, boot, makeDisks func() error) ([]result, error) {
+	if err := emptyDir(o.out); err != nil {
+		return nil, err
+	}
+	booted := boot()
+	results, err := m.results(o.out, steps)
+	var down *downError
+	if err != nil || !errors.As(booted, &down) || down.sign == "" {
+		return results, errors.Join(booted, err)
+	}
+	at := reached(results)
+	if at == len(steps) {
+		return results, booted
+	}
+	say("%s: its own kernel went down in step %s (%s): once more from there", o.kind, steps[at].name, strings.TrimSpace(down.sign))
+	if err := writeOrder(m.path("work"), steps[at:]); err != nil {
+		return results, err
+	}
+	if err := makeDisks(); err != nil {
+		return results, err
+	}
+	booted = boot()
+	again, err := m.results(o.out, steps[at:])
+	for i := range again {
+		again[i].repeated = i == 0
+	}
+	return append(results[:at:at], again...), errors.Join(booted, err)
+}
+
+// reached is the index of the first step that did not end.
+func reached(results []result) int {
+	for i, r := range results {
+		if r.status == -1 {
+			return i
+		}
+	}
+	return len(results)
+}
+
+// emptyDir makes a directory, or empties it.
+func emptyDir(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// saveConsole keeps a console in out, beside those of earlier boots of this run.
+func saveConsole(out string, text []byte) error {
+	path := filepath.Join(out, "console")
+	if old, err := os.ReadFile(path); err == nil {
+		text = append(append(old, "\n=== once more\n"...), text...)
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+// What the guest's init says around a step.
+var (
+	stepBegins = regexp.MustCompile(`^vm: step (\S+) begins`)
+	stepEnds   = regexp.MustCompile(`^vm: step (\S+) ends with status (\d+) after (\d+) ms`)
+)
+
+// saveEnded writes, from a console, what the results disk would hold of the steps that ended.
+func saveEnded(out, console string) error {
+	name := ""
+	var said strings.Builder
+	for _, line := range strings.Split(console, "\n") {
+		if m := stepBegins.FindStringSubmatch(line); m != nil {
+			name = filepath.Base(m[1])
+			said.Reset()
+			continue
+		}
+		m := stepEnds.FindStringSubmatch(line)
+		if m == nil || name == "" || filepath.Base(m[1]) != name {
+			said.WriteString(line + "\n")
+			continue
+		}
+		for ending, text := range map[string]string{".out": said.String(), ".status": m[2], ".ms": m[3]} {
+			if err := os.WriteFile(filepath.Join(out, name+ending), []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+		name = ""
+	}
+	if name == "" {
+		return nil
+	}
+	// The step in which the machine went down: what it had said.
+	return os.WriteFile(filepath.Join(out, name+".out"), []byte(said.String()), 0o644)
+}
