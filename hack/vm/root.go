@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +99,8 @@ func buildRoot(ctx context.Context, dir string) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(scripts, "root.sh"), dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// The caller's directory for temporary files does not exist below the new root.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") })
 	// SIGTERM, so that the script takes its mounts down.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }

@@ -52,15 +52,15 @@ var ringTries = map[string]func() error{
 	"vm.drop_caches":      opens("/proc/sys/vm/drop_caches"),
 
 	// Other processes and files: the victim's.
-	"signal to a process of the host":  onVictim(func(pid int) error { return unix.Kill(pid, 0) }),
-	"ptrace of a process of the host":  onVictim(unix.PtraceSeize),
-	"memory of a process of the host":  onVictim(readVictim),
-	"shared memory of the host":        attachShared,
-	"abstract socket of the host":      abstractHost,
-	"host name":                        func() error { return unix.Sethostname([]byte("changed")) },
-	"root's file in a mounted folder":  func() error { _, err := os.ReadFile("/work/private"); return err },
-	"set-uid program left in a folder": leaveSetID,
-	"1100 processes":                   manyProcesses,
+	"signal to a process of the host":     onVictim(func(pid int) error { return unix.Kill(pid, 0) }),
+	"ptrace of a process of the host":     onVictim(unix.PtraceSeize),
+	"memory of a process of the host":     onVictim(readVictim),
+	"shared memory of the host":           attachShared,
+	"abstract socket of the host":         abstractHost,
+	"host name":                           func() error { return unix.Sethostname([]byte("changed")) },
+	"root's file in a mounted directory":  func() error { _, err := os.ReadFile("/work/private"); return err },
+	"set-uid program left in a directory": leaveSetID,
+	"1100 processes":                      manyProcesses,
 }
 
 // ringsAsUser are those for a process that is not container root.

@@ -1,0 +1,177 @@
+package rings
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var update = flag.Bool("update", false, "write the measured table into docs/security/rings.md")
+
+// alone is what is left when all rings but one are taken away.
+var alone = map[string]string{"2": "1,0", "1": "2,0", "0": "2,1"}
+
+// table is the documentation's form of what was measured.
+func table(got map[string]map[string]outcome) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, measuredOn+"\n\n", release())
+	b.WriteString("| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n")
+	for _, a := range attacks {
+		b.WriteString("| " + a.name)
+		for _, r := range []string{"2", "1", "0"} {
+			b.WriteString(" | " + cell(got, a, r))
+		}
+		b.WriteString(" |\n")
+	}
+	return b.String()
+}
+
+// measuredOn says for which kernel the table is: errors differ in places.
+const measuredOn = "Measured on Linux %s:"
+
+// release is the kernel's version, as in "6.12".
+func release() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	f := strings.SplitN(unix.ByteSliceToString(u.Release[:]), ".", 3)
+	return strings.Join(f[:min(len(f), 2)], ".")
+}
+
+// cell tells the error without ring r, and which of the other rings gives one all by itself.
+func cell(got map[string]map[string]outcome, a attack, r string) string {
+	o := got[r][a.name]
+	if o.Errno == "" {
+		return "gets through: " + a.through[r]
+	}
+	var by []string
+	for _, other := range []string{"2", "1", "0"} {
+		if other != r && got[alone[other]][a.name].Errno != "" {
+			by = append(by, other)
+		}
+	}
+	if by == nil {
+		return o.Errno + ", both together"
+	}
+	return o.Errno + ", " + strings.Join(by, " or ")
+}
+
+// The table's place in docs/security/rings.md.
+const begin, end = "<!-- rings: made by go test ./tests/rings -update -->\n", "<!-- /rings -->\n"
+
+// compare holds the documentation against a table, or writes it there.
+func compare(t *testing.T, want string) {
+	t.Helper()
+	root, err := engine.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "docs", "security", "rings.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	have, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatal("docs/security/rings.md has no place for the table of rings")
+	}
+	if have == want {
+		return
+	}
+	if !*update {
+		if strings.Contains(have, fmt.Sprintf(measuredOn, release())) {
+			t.Errorf("the documented table is not what was measured (-update writes it):\n%s", want)
+			return
+		}
+		for _, d := range differences(have, want) {
+			t.Errorf("on Linux %s, against the table of another kernel: %s", release(), d)
+		}
+		return
+	}
+	if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// differences lists what two kernels' tables do not share. Which error an attack ends with is the kernel's; that it is stopped, and by which rings
+// alone, is not.
+func differences(have, want string) []string {
+	documented, measured := rows(have), rows(want)
+	var out []string
+	for name := range documented {
+		if _, ok := measured[name]; !ok {
+			out = append(out, name+": is documented and was not measured")
+		}
+	}
+	for name, cells := range measured {
+		old, ok := documented[name]
+		if !ok {
+			out = append(out, name+": is not documented")
+			continue
+		}
+		for i, ring := range []string{"2", "1", "0"} {
+			if without(cells[i]) != without(old[i]) && !slices.Contains(kernels[name], ring) {
+				out = append(out, fmt.Sprintf("%s, without ring %s: %q, and documented is %q", name, ring, cells[i], old[i]))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// kernels are the attacks of which kernels between 6.1 and 6.18 differ, by the rings that are taken away.
+var kernels = map[string][]string{}
+
+// without is a cell without the error's name.
+func without(cell string) string {
+	if strings.HasPrefix(cell, "gets through") {
+		return cell
+	}
+	_, by, _ := strings.Cut(cell, ", ")
+	return by
+}
+
+// rows are the cells of a table by attack.
+func rows(table string) map[string][3]string {
+	out := make(map[string][3]string)
+	for _, line := range strings.Split(table, "\n") {
+		f := strings.Split(line, "|")
+		if len(f) != 6 || strings.HasPrefix(f[1], "---") || strings.TrimSpace(f[1]) == "attack" {
+			continue
+		}
+		out[strings.TrimSpace(f[1])] = [3]string{strings.TrimSpace(f[2]), strings.TrimSpace(f[3]), strings.TrimSpace(f[4])}
+	}
+	return out
+}
+
+// TestDifferences: a table of another kernel may have other errors, and nothing else.
+func TestDifferences(t *testing.T) {
+	const head = "Measured on Linux 6.18:\n\n| attack | without ring 2 | without ring 1 | without ring 0 |\n|---|---|---|---|\n"
+	row := func(cells ...string) string { return head + "| " + strings.Join(cells, " | ") + " |\n" }
+	documented := row("bpf", "ENOSYS, 1 or 0", "ENOSYS, 0", "gets through: x")
+	for _, c := range []struct {
+		measured string
+		n        int
+	}{
+		{documented, 0},
+		{row("bpf", "EPERM, 1 or 0", "ENOSYS, 0", "gets through: x"), 0},
+		{row("bpf", "ENOSYS, 0", "ENOSYS, 0", "gets through: x"), 1},
+		{row("bpf", "gets through: y", "ENOSYS, 0", "EPERM, 1"), 2},
+		{row("io_uring", "ENOSYS, 1 or 0", "ENOSYS, 0", "gets through: x"), 2},
+		{head, 1},
+	} {
+		if d := differences(documented, c.measured); len(d) != c.n {
+			t.Errorf("%s\n%q, not %d differences", c.measured, d, c.n)
+		}
+	}
+}
