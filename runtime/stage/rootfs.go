@@ -107,10 +107,9 @@ func (s *stager) makeRoot() error {
 // both in the layer's own folder.
 const Upper = "../upper"
 
-// mountOverlay mounts the jail's root over lower folders below dir. Relative
-// names from the layers' parent keep the options within the page that mount(2)
-// reads, and the jail's mount table, which shows them, says nothing of where they
-// are. This thread's working directory is its own since it has its own mount
+// mountOverlay mounts the jail's root over lower directories below dir. Short
+// relative names keep the options within the page that mount(2) reads, and the
+// jail's mount table, which shows them, says nothing of where they are. This thread's working directory is its own since it has its own mount
 // namespace.
 func (s *stager) mountOverlay(dir, extra string) error {
 	names := s.layers.names
@@ -137,17 +136,15 @@ func (s *stager) mountOverlay(dir, extra string) error {
 		return fmt.Errorf("entering the layers: %w", err)
 	}
 	defer func() { _ = unix.Chdir("/") }()
-	escaped := make([]string, len(names))
-	for i, n := range names {
-		escaped[i] = escapeLower(n)
-	}
 	label, err := contextOption(s.Spec)
 	if err != nil {
 		return err
 	}
-	if escaped, err = s.shorten(dir, names, escaped, os.Getpagesize()-optionRoom-len(label)); err != nil {
+	lower, err := s.shorten(dir, names)
+	if err != nil {
 		return err
 	}
+	defer func() { _ = os.RemoveAll(filepath.Join(s.layer, linksDir)) }() // each is a file of the layer's
 	if s.Rootless {
 		// What overlayfs notes on files otherwise takes CAP_SYS_ADMIN of the machine
 		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
@@ -156,7 +153,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 			s.notes = append(s.notes, "a folder of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
 		}
 	}
-	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(escaped, ":") + ",upperdir=" + Upper + ",workdir=../work"
+	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
 	if len(opts) >= os.Getpagesize() {
 		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
 	}
@@ -200,20 +197,19 @@ func contextOption(spec *specs.Spec) (string, error) {
 // quotes and begin another mount option.
 const labelChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,-"
 
-// optionRoom is what a mount's options need beside the layers' names.
-const optionRoom = 256
+// linksDir is the directory of links to the layers, below the layer's own.
+const linksDir = "links"
 
-// shorten puts short links in place of the layers' names where those do not fit
-// into the page that mount(2) reads, and enters the folder of the links.
-func (s *stager) shorten(dir string, names, escaped []string, room int) ([]string, error) {
-	length := 0
-	for _, e := range escaped {
-		length += len(e) + 1
+// shorten puts short links in place of the layers' names, and enters the
+// directory of the links. A jail's mount table shows the names that an overlay was
+// mounted by, and an engine's say which images are the same, and whose. They also
+// take more room than the page that mount(2) reads. A root that is no engine's
+// layers is the directory itself.
+func (s *stager) shorten(dir string, names []string) ([]string, error) {
+	if len(names) == 1 && names[0] == "." {
+		return names, nil
 	}
-	if length <= room {
-		return escaped, nil
-	}
-	links := filepath.Join(s.layer, "links")
+	links := filepath.Join(s.layer, linksDir)
 	if err := os.RemoveAll(links); err != nil {
 		return nil, err
 	}
@@ -435,10 +431,6 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
-}
-
-func escapeLower(s string) string {
-	return strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`).Replace(s)
 }
 
 // commonParent finds the deepest folder that holds all layers. Engines that

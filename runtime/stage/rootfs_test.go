@@ -74,6 +74,8 @@ func TestLayers(t *testing.T) {
 				must(t, s.makeLayer())
 				must(t, s.makeRoot())
 				want(t, "notes", s.notes, []string(nil))
+				wantShortNames(t, s.root, c.n+1)
+				want(t, "the links, which are files of the layer's", exists(filepath.Join(s.layer, linksDir)), false)
 				want(t, "the top layer", content(t, s.root+"/common"), c.n-1)
 				for i := range c.n {
 					want(t, "layer", content(t, s.root+"/only"+strconv.Itoa(i)), fmt.Sprintf("only%d", i))
@@ -100,6 +102,32 @@ func TestLayers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// wantShortNames holds that a mount table shows of an overlay's layers nothing
+// but numbers.
+func wantShortNames(t *testing.T, at string, n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/mountinfo")
+	must(t, err)
+	var numbers []string
+	for i := range n {
+		numbers = append(numbers, strconv.Itoa(i))
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == at {
+			_, lower, _ := strings.Cut(line, "lowerdir=")
+			lower, _, _ = strings.Cut(lower, ",")
+			want(t, "the layers' names", lower, strings.Join(numbers, ":"))
+			return
+		}
+	}
+	t.Errorf("nothing is mounted at %s", at)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // clone is the idmapped clone of the layers' folder, as cloneLayers makes it.

@@ -184,6 +184,12 @@ func TestMountTable(t *testing.T) {
 			}
 		}
 	}
+	// Layers have numbers: their names tell which images are the same, and whose.
+	for _, m := range regexp.MustCompile(`lowerdir\+?=([^, ]*)`).FindAllStringSubmatch(text, -1) {
+		if strings.Trim(m[1], "0123456789:.") != "" {
+			t.Errorf("the mount table names layers: %s", m[1])
+		}
+	}
 	// Each line's file system has a size of its own.
 	half := views.ReadHost().Memory / 2048
 	for line := range strings.Lines(sh(d, id, "df -k 2>/dev/null")) {
