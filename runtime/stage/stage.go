@@ -117,6 +117,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"leaving out other containers' mounts", s.leaveOut},
 		{"preparing the throw-away layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
+		{"adjusting the image's programs", s.adjustPrograms},
 		{"looking at mount points", s.checkPoints},
 		{"attaching bind mounts", s.attachBinds},
 		{"protecting paths in mounted directories", s.protectPaths},

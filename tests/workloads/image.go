@@ -82,7 +82,7 @@ var inImage = []Work{
 		Script: `set -e; mkdir -p h/DEBIAN h/usr/bin repo; printf '#!/bin/sh\necho hello from a package\n' > h/usr/bin/hello-jail; chmod 755 h/usr/bin/hello-jail
 			printf 'Package: hello-jail\nVersion: 1.0\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: test\n' > h/DEBIAN/control; printf '#!/bin/sh\necho configured\n' > h/DEBIAN/postinst; chmod 755 h/DEBIAN/postinst
 			dpkg-deb --root-owner-group -b h repo/h.deb > /dev/null; (dpkg-deb -f repo/h.deb; echo "Filename: ./h.deb"; echo "Size: $(stat -c %s repo/h.deb)"; echo "SHA256: $(sha256sum repo/h.deb | cut -d' ' -f1)"; echo) > repo/Packages
-			echo 'APT::Sandbox::User "root";' > /etc/apt/apt.conf.d/99user; echo 'deb [trusted=yes] file:/tmp/repo ./' > /etc/apt/sources.list; rm -f /etc/apt/sources.list.d/*; apt-get -qq update; apt-cache policy hello-jail | grep Candidate; apt-get -qq -o Dpkg::Use-Pty=0 install -y hello-jail 2>/dev/null | grep -v Reading; hello-jail; dpkg -s hello-jail | grep Status; dpkg -L hello-jail | tail -n 1; apt-get -qq remove -y hello-jail > /dev/null 2>&1; command -v hello-jail || echo removed`,
+			echo 'deb [trusted=yes] file:/tmp/repo ./' > /etc/apt/sources.list; rm -f /etc/apt/sources.list.d/*; apt-get -qq update; apt-cache policy hello-jail | grep Candidate; apt-get -qq -o Dpkg::Use-Pty=0 install -y hello-jail 2>/dev/null | grep -v Reading; hello-jail; dpkg -s hello-jail | grep Status; dpkg -L hello-jail | tail -n 1; apt-get -qq remove -y hello-jail > /dev/null 2>&1; command -v hello-jail || echo removed`,
 	},
 	{
 		Name: "user management", Needs: []string{"useradd"}, Packages: []string{"adduser", "passwd"}, OnlyImage: true,

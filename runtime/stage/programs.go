@@ -1,0 +1,87 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// addition is a file that a jail's throw-away layer has beside the image, where
+// the image has the directory for it: what a program needs to be told so that it
+// does without what no jail has. The image's own file of that name stays.
+type addition struct{ path, text string }
+
+var additions = []addition{
+	// apt fetches as the user _apt, and ends when it cannot drop its groups
+	// (setgroups(2), apt.conf(5), APT::Sandbox::User).
+	{"etc/apt/apt.conf.d/99agentjail", "// From agentjail: a jail has no other users that apt could fetch as.\nAPT::Sandbox::User \"root\";\n"},
+}
+
+// hidden are files of an image's that a jail's root is without: programs outside
+// take them as orders. crun with libkrun reads the virtual machine's kernel,
+// memory and command line there (crun, krun.1.md).
+var hidden = []string{".krun_vm.json"}
+
+// adjustPrograms adds and hides files in the jail's root: in the throw-away
+// layer, never in the engine's.
+func (s *stager) adjustPrograms() error {
+	if s.Plan.Plain {
+		return nil // the host's own files
+	}
+	root, err := OpenDir(s.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range hidden {
+		if err := hide(int(root.Fd()), name); err != nil {
+			return fmt.Errorf("hiding /%s: %w", name, err)
+		}
+	}
+	uid, ok1 := s.Plan.IDs.HostUID(0)
+	gid, ok2 := s.Plan.IDs.HostGID(0)
+	if !ok1 || !ok2 {
+		return nil
+	}
+	for _, a := range additions {
+		if err := a.add(int(root.Fd()), int(uid), int(gid)); err != nil {
+			return fmt.Errorf("adding /%s: %w", a.path, err)
+		}
+	}
+	return nil
+}
+
+// hide removes a file of the image's from the jail's root.
+func hide(root int, name string) error {
+	err := unix.Unlinkat(root, name, 0)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOENT) {
+		return nil // a directory says nothing
+	}
+	return err
+}
+
+// add writes the file if the image has its directory, reached without a link, and
+// no file of that name. What does not fit into the layer is left out: the program
+// then says what it lacks.
+func (a addition) add(root, uid, gid int) error {
+	dir, err := unix.Openat2(root, path.Dir(a.path), &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil //nolint:nilerr // not an image that needs it
+	}
+	f := os.NewFile(uintptr(dir), path.Dir(a.path))
+	defer f.Close()
+	err = write(f, path.Base(a.path), a.text, 0o644)
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOSPC):
+		return nil
+	case err != nil:
+		return err
+	}
+	return unix.Fchownat(dir, path.Base(a.path), uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+}
