@@ -12,12 +12,21 @@ import (
 // addition is a file that a jail's throw-away layer has beside the image, where
 // the image has the directory for it: what a program needs to be told so that it
 // does without what no jail has. The image's own file of that name stays.
-type addition struct{ path, text string }
+type addition struct {
+	path, text string
+	// owned are directories of the image's that container root is given with it.
+	owned []string
+}
 
 var additions = []addition{
 	// apt fetches as the user _apt, and ends when it cannot drop its groups
-	// (setgroups(2), apt.conf(5), APT::Sandbox::User).
-	{"etc/apt/apt.conf.d/99agentjail", "// From agentjail: a jail has no other users that apt could fetch as.\nAPT::Sandbox::User \"root\";\n"},
+	// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
+	// user's, and root has no capability to write there.
+	{
+		path:  "etc/apt/apt.conf.d/99agentjail",
+		text:  "// From agentjail: a jail has no other users that apt could fetch as.\nAPT::Sandbox::User \"root\";\n",
+		owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
+	},
 }
 
 // hidden are files of an image's that a jail's root is without: programs outside
@@ -67,21 +76,44 @@ func hide(root int, name string) error {
 // no file of that name. What does not fit into the layer is left out: the program
 // then says what it lacks.
 func (a addition) add(root, uid, gid int) error {
-	dir, err := unix.Openat2(root, path.Dir(a.path), &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		return nil //nolint:nilerr // not an image that needs it
+	dir := openBeneath(root, path.Dir(a.path))
+	if dir == nil {
+		return nil // not an image that needs it
 	}
-	f := os.NewFile(uintptr(dir), path.Dir(a.path))
-	defer f.Close()
-	err = write(f, path.Base(a.path), a.text, 0o644)
+	defer dir.Close()
+	err := write(dir, path.Base(a.path), a.text, 0o644)
 	switch {
 	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOSPC):
 		return nil
 	case err != nil:
 		return err
 	}
-	return unix.Fchownat(dir, path.Base(a.path), uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+	if err := unix.Fchownat(int(dir.Fd()), path.Base(a.path), uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	for _, name := range a.owned {
+		d := openBeneath(root, name)
+		if d == nil {
+			continue
+		}
+		err := unix.Fchownat(int(d.Fd()), "", uid, gid, unix.AT_EMPTY_PATH)
+		d.Close()
+		if err != nil && !errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("giving /%s to container root: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openBeneath opens a directory of the jail's root that no link or mount leads to,
+// or returns nil.
+func openBeneath(root int, name string) *os.File {
+	fd, err := unix.Openat2(root, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), name)
 }

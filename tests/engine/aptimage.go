@@ -38,7 +38,11 @@ func (e *Engine) ImportApt() error {
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Concat(paths, libs) {
+	tables, err := filepath.Glob("/usr/share/dpkg/*table")
+	if err != nil {
+		return err
+	}
+	for _, p := range slices.Concat(paths, libs, tables) {
 		data, err := os.ReadFile(p)
 		if err != nil {
 			return fmt.Errorf("no apt on this machine: %w", err)
