@@ -42,7 +42,7 @@ func TestSetDomainname(t *testing.T) {
 	}
 	before := domain(t)
 	cmd := exec.Command("sleep", "100")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUTS}
 	if err := cmd.Start(); err != nil {
 		t.Skip("no UTS namespace:", err)
 	}
