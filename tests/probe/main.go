@@ -36,6 +36,7 @@ func init() {
 		"memory":            memory,
 		"pause":             pause,
 		"connect":           connect,
+		"counts":            counts,
 		"echo-server":       echoServer,
 		"attack":            attack,
 		"cwd":               cwd,
