@@ -23,7 +23,7 @@ func counts(args []string) (any, error) {
 	} {
 		const most = 10000
 		n := 0
-		var err error
+		err := kind.take()
 		for ; n < most && err == nil; n++ {
 			err = kind.take()
 		}

@@ -32,6 +32,7 @@ var ringTries = map[string]func() error{
 	"nf_tables":               tries["socket_netfilter"],
 	"keyring":                 tries["keyctl"],
 	"user namespace":          tries["clone_user"],
+	"network namespace":       func() error { return unix.Unshare(unix.CLONE_NEWNET) },
 	"host file by its handle": shocker,
 	"kernel log":              func() error { _, err := unix.Klogctl(3, make([]byte, 64)); return err },
 	"reboot":                  reaches(tries["reboot"], unix.EINVAL), // wrong magic numbers

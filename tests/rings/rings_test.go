@@ -47,6 +47,7 @@ var attacks = []attack{
 	{"nf_tables", everybody},
 	{"keyring", everybody},
 	{name: "user namespace"},
+	{name: "network namespace"},
 	{name: "new mount"},
 	{name: "/proc/sys writable"},
 	{"kernel.core_pattern", covers},
