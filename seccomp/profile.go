@@ -79,6 +79,13 @@ func About(profile string) string {
 	return p.about
 }
 
+// LoadsFilters says whether a profile's programs may load filters of their own.
+// Unknown profiles load none.
+func LoadsFilters(profile string) bool {
+	p, err := load(profile)
+	return err == nil && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, "seccomp") })
+}
+
 // load finds an embedded profile and adds what it extends, but for the calls
 // that it allows itself: by another rule, or where the other refuses.
 func load(name string) (*profile, error) {

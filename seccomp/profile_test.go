@@ -114,6 +114,16 @@ func TestEntries(t *testing.T) {
 	}
 }
 
+// Programs load filters of their own under the profile for trusted servers only:
+// on Linux 6.9 and later a jail that does can stop its host.
+func TestLoadsFilters(t *testing.T) {
+	for profile, want := range map[string]bool{"": false, "default": false, "strict": false, "server": true, "none": false} {
+		if LoadsFilters(profile) != want {
+			t.Errorf("profile %q: %v", profile, !want)
+		}
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	for _, o := range []Options{{Profile: "none", Arch: "amd64"}, {Arch: "riscv64"}, {}} {
 		if _, err := OCI(o); err == nil {

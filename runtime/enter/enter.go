@@ -66,6 +66,9 @@ type Orders struct {
 	DenyWriteExecute bool
 	// Filter is a further seccomp filter, an array of struct sock_filter.
 	Filter []byte
+	// LeaveFilters, if not 0, is about how many instructions the program's own
+	// filters may have: padding takes the rest.
+	LeaveFilters uint32
 	// OwnEnv are variables that the step was given for itself and does not hand on.
 	OwnEnv []string
 	// Without names checks that a test has taken the subject of away.
@@ -105,9 +108,13 @@ type Landlock struct {
 	Devices []string
 }
 
+// NoFilterSpace explains the kernel's error 524 (ENOTSUPP) for a filter.
+const NoFilterSpace = "errno 524: the host has no space left for compiled filters " +
+	"(remedy: `sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; end the jails of profile server that took it)"
+
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 3\n"
+const magic = "agentjail-enter 4\n"
 
 // ErrForm says that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -158,6 +165,7 @@ func (o *Orders) fields(c codec) {
 	filter := string(o.Filter)
 	c.text(&filter)
 	o.Filter = []byte(filter)
+	c.u32(&o.LeaveFilters)
 	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
 }

@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
+	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/kept"
 )
@@ -46,6 +47,9 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 		CPUs:             uint32(views.CPUs(j.Limits, f.CPUs)), Seed: seed(j.Key),
 		Filter: filter,
 	}
+	if seccomp.LoadsFilters(j.Policy.Seccomp.Profile) {
+		o.LeaveFilters = leaveFilters
+	}
 	if linux != nil {
 		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
 	}
@@ -67,6 +71,10 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 	p.Args = append([]string{enter.Program}, p.Args...)
 	return files, nil
 }
+
+// leaveFilters is about how many instructions the kernel still takes of a
+// program's own filters. One sandbox has some hundreds.
+const leaveFilters = 4096
 
 // filterFile is the second filter in the jail's state folder, for exec.
 const filterFile = "filter.bpf"

@@ -154,9 +154,6 @@ func (p *stack) filterFlags() (Result, error) {
 	return result("no filter of a program's own logs its refusals, has a listener or switches a mitigation off", against)
 }
 
-// loadsFilters are the profiles whose programs may load filters of their own.
-var loadsFilters = map[string]bool{"server": true}
-
 // noFilters: a kernel of Linux 6.9 or later stops when thousands of filters are
 // freed at once.
 func (p *stack) noFilters() (Result, error) {

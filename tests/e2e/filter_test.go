@@ -43,13 +43,15 @@ func TestLoadedFilters(t *testing.T) {
 		options []string
 		profile string
 		fewer   int // calls than the profile allows: those that the engine refuses
+		padding int // filters beside the two
 	}{
-		"plain":      {nil, "default", 0},
-		"unconfined": {[]string{"--security-opt", "seccomp=unconfined"}, "default", 0},
-		"privileged": {[]string{"--privileged"}, "default", 0},
-		"tight":      {[]string{"--security-opt", "seccomp=" + tight}, "default", 7},
-		"strict":     {[]string{"--runtime=agentjail-strict"}, "strict", 0},
-		"kill":       {[]string{"--runtime=agentjail-kill"}, "default", 0},
+		"plain":      {nil, "default", 0, 0},
+		"unconfined": {[]string{"--security-opt", "seccomp=unconfined"}, "default", 0, 0},
+		"privileged": {[]string{"--privileged"}, "default", 0, 0},
+		"tight":      {[]string{"--security-opt", "seccomp=" + tight}, "default", 7, 0},
+		"strict":     {[]string{"--runtime=agentjail-strict"}, "strict", 0, 0},
+		"server":     {[]string{"--runtime=agentjail-server"}, "server", 0, 7},
+		"kill":       {[]string{"--runtime=agentjail-kill"}, "default", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d(t)
@@ -70,7 +72,7 @@ func TestLoadedFilters(t *testing.T) {
 				t.Errorf("%d sets of filters: %s", len(p), out)
 			}
 			for _, p := range p {
-				if !p.Holds || p.Profile != c.profile || !strings.Contains(p.Of, "the 2 filters") {
+				if !p.Holds || p.Profile != c.profile || !strings.Contains(p.Of, fmt.Sprintf("the %d filters", 2+c.padding)) {
 					t.Errorf("%s, profile %s: holds %v", p.Of, p.Profile, p.Holds)
 				}
 				i := slices.IndexFunc(p.Claims, func(c struct {

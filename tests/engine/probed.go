@@ -30,6 +30,15 @@ var otherRefusals = map[string][]string{
 	"chown_other":          {"EINVAL", "EOVERFLOW"},
 	"prctl_set_mm":         {"EINVAL"},
 	"personality":          {"EINVAL"},
+	"hugetlb_mmap":         {"ENOMEM"}, // not reserved, so that a kernel would allow it that has none
+	"hugetlb_memfd":        {"EINVAL"},
+	"timer_thread_cpu":     {"ENOTSUP"},
+	"timer_process_cpu":    {"ENOTSUP"},
+	"timer_other_cpu":      {"ENOTSUP"},
+	"sleep_process_cpu":    {"ENOTSUP"},
+	"fsetxattr_user":       {"ENOTSUP"},
+	"filter_prctl":         {"EINVAL"},
+	"socket_filter":        {"ENOPROTOOPT"},
 }
 
 // Refused tells whether an attempt of the probe failed as it must in a jail.

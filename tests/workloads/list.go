@@ -77,6 +77,27 @@ var anywhere = []Work{
 			inc=$(python3 -c 'import sysconfig;print(sysconfig.get_paths()["include"])'); if [ -f $inc/Python.h ]; then gcc -shared -fPIC -I$inc ext.c -o ext.so && python3 -c 'import ext; print(ext.f())'; else echo no headers; fi`,
 	},
 	{
+		Name: "limits and sizes that are not changed", Needs: []string{"bash", "python3"},
+		Script: `set -eu; bash -c 'ulimit -c 0; echo bash $?; ulimit -n 64; ulimit -n'; sh -c 'ulimit -c 0; echo sh $?'; python3 -X faulthandler -c 'print("faulthandler")'
+			python3 -c 'import resource as r; r.setrlimit(r.RLIMIT_CORE, (0, 0)); r.setrlimit(r.RLIMIT_NOFILE, (64, 64)); print("set", r.getrlimit(r.RLIMIT_NOFILE), len(r.getrlimit(r.RLIMIT_CORE)))'
+			python3 -c 'import socket as s; x = s.socket(); [x.setsockopt(s.SOL_SOCKET, o, 1 << 20) for o in (s.SO_RCVBUF, s.SO_SNDBUF)]; x.setsockopt(s.SOL_SOCKET, s.SO_KEEPALIVE, 1); print(x.getsockopt(s.SOL_SOCKET, s.SO_RCVBUF) > 0)'
+			python3 -c 'import time; time.sleep(0.001); print(time.process_time() > 0, time.thread_time() > 0)'; cp --preserve=all /etc/hostname h; echo cp`,
+	},
+	{
+		Name: "gpg", Needs: []string{"gpg", "gpg-agent"}, OnlyHost: true,
+		Script: `set -eu; mkdir -m 700 g; echo secret > f; export GNUPGHOME=/tmp/g; gpg -q --batch --pinentry-mode loopback --passphrase x -c f 2>/dev/null; rm f
+			gpg -q --batch --pinentry-mode loopback --passphrase x -d f.gpg 2>/dev/null; gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-gen-key a@example.org ed25519 2>/dev/null; gpg --batch --list-keys --with-colons 2>/dev/null | grep -c ^pub; gpgconf --kill all`,
+	},
+	{
+		Name: "go profiler", Needs: []string{"go"}, OnlyHost: true,
+		Script: `set -eu; export GOPATH=/tmp/gp CGO_ENABLED=0; if ! [ -e /cache/x-profile ]; then mkdir m; cd m; printf 'module m\n\ngo 1.20\n' > go.mod
+			printf 'package main\nimport ("bytes"; "fmt"; "runtime/pprof"; "time")\nfunc main() { var b bytes.Buffer; err := pprof.StartCPUProfile(&b); n := 0; for t := time.Now(); time.Since(t) < 300*time.Millisecond; { n++ }; pprof.StopCPUProfile(); fmt.Println(err, n > 0, b.Len() > 400) }\n' > main.go; go build -o /cache/x-profile .; fi; /cache/x-profile`,
+	},
+	{
+		Name: "java with large pages", Needs: []string{"java"}, Packages: []string{"openjdk-17-jdk-headless"}, Heavy: true,
+		Script: `for o in UseLargePages UseTransparentHugePages; do java -XX:+$o -Xmx64m -version > o 2>&1; echo $?; grep -c Runtime o; done`,
+	},
+	{
 		Name: "perl", Needs: []string{"perl"},
 		Script: `perl -e 'use Socket; use POSIX; $SIG{ALRM}=sub{print "alarm\n"}; alarm 1; select(undef,undef,undef,1.3); pipe(R,W); if(!fork){print W "child\n"; exit 0} wait; close W; print <R>; socketpair(A,B,AF_UNIX,SOCK_STREAM,PF_UNSPEC); syswrite A,"x\n"; sysread B,$b,9; print $b;
 			socket(S,PF_INET,SOCK_STREAM,6); setsockopt(S,SOL_SOCKET,SO_REUSEADDR,1); bind(S,sockaddr_in(7711,INADDR_LOOPBACK)) or print "bind $!\n"; listen(S,5); if(!fork){socket(C,PF_INET,SOCK_STREAM,6); connect(C,sockaddr_in(7711,INADDR_LOOPBACK)); print C "tcp\n"; exit} accept(X,S); print <X>; wait; print POSIX::strftime("%Y\n", gmtime 0); system("echo sys"); print -e "/proc/self/exe" ? "exe\n" : "none\n"; utime 1,1,"/tmp/x"; open F,">/tmp/q"; flock F,2; print F "1"; close F; print -s "/tmp/q","\n"'`,

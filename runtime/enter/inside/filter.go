@@ -1,9 +1,12 @@
 package inside
 
 import (
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter"
 )
 
 // stack loads a further seccomp filter: of several, the kernel takes the
@@ -14,13 +17,19 @@ func stack(filter []byte) error {
 		return &refusal{"it is damaged"}
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
-	// prctl is in every profile, seccomp(2) is not.
+	// The entry calls have prctl (seccomp.EntryCalls), not seccomp(2).
 	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
-		return errno
+	switch errno {
+	case 0:
+		return nil
+	case noSpace:
+		return &refusal{enter.NoFilterSpace}
 	}
-	return nil
+	return errno
 }
+
+// noSpace is the kernel's ENOTSUPP: net.core.bpf_jit_limit is reached.
+const noSpace = syscall.Errno(524)
 
 // runOn keeps the process on n processors, so that programs which count them
 // (nproc, and what sizes its thread pools) see what the limit allows. It is no

@@ -119,6 +119,9 @@ func raise(o *enter.Orders) error {
 		return &broken{resources, err.Error()}
 	}
 	if len(o.Filter) > 0 {
+		if err := pad(o); err != nil {
+			return &broken{kernel, "padding of filters: " + err.Error()}
+		}
 		if err := stack(o.Filter); err != nil {
 			return &broken{kernel, "the second filter: " + err.Error()}
 		}

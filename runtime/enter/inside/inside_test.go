@@ -20,6 +20,9 @@ import (
 var program string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(stackEnv) != "" {
+		stackFilters()
+	}
 	dir, err := os.MkdirTemp("", "agentjail-enter")
 	if err != nil {
 		panic(err)
