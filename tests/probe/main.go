@@ -49,6 +49,9 @@ func init() {
 		"release-agent":     releaseAgentOf,
 		"sandbox":           sandboxed,
 		"executable-memory": executableMemory,
+		"netlink-sockets":   netlinkSockets,
+		"udp-sockets":       udpSockets,
+		"record-locks":      recordLocks,
 	}
 }
 
