@@ -73,6 +73,18 @@ var suites = []suite{
 		}},
 	},
 	{
+		name: "exhaust", what: "what no control group counts, under those of version 2 and with CAP_SYS_RESOURCE",
+		on: []string{"apparmor"},
+		steps: []step{
+			tests("tests/exhaust", 10*time.Minute),
+			{
+				name: "tests-e2e-limits", pkg: "tests/e2e", limit: 6 * time.Minute,
+				only: []string{"TestDiesFirst", "TestDiesFirstAlways", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers"},
+				left: "they are in the suite e2e, or run on the machine itself",
+			},
+		},
+	},
+	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
 		on: []string{"engines"},
 		steps: []step{

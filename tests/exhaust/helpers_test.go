@@ -1,0 +1,112 @@
+package exhaust
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// taken is the probe's word on how much it got.
+type taken struct {
+	Got   int    `json:"got"`
+	Errno string `json:"errno"`
+}
+
+// attack starts a container that takes something and holds it, and waits until it has done so. args are docker's options,
+// the image left out, and after "--" the probe's.
+func attack(t *testing.T, d *engine.T, options []string, probe ...string) (id string, got taken) {
+	t.Helper()
+	id = d.Detached(append(append(options, engine.Busybox, "probe"), probe...)...)
+	return id, answer(t, d, id)
+}
+
+// answer waits for what the probe in a container says.
+func answer(t *testing.T, d *engine.T, id string) taken {
+	t.Helper()
+	var got taken
+	d.Eventually("the end of the attack", func() bool {
+		out := d.Docker("logs", id).Stdout
+		return strings.HasSuffix(out, "\n") && json.Unmarshal([]byte(out), &got) == nil
+	})
+	return got
+}
+
+// number reads a file that holds one.
+func number(t *testing.T, path string) int {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// firstPID is the first process of a container, on the host.
+func firstPID(t *testing.T, d *engine.T, id string) string {
+	t.Helper()
+	return d.Must("inspect", "--format", "{{.State.Pid}}", id)
+}
+
+// udpMemory is what the datagrams in the queues of all of the host's sockets take, in bytes (proc_pid_net(5), sockstat).
+func udpMemory(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 5 && f[0] == "UDP:" {
+			pages, err := strconv.Atoi(f[4])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pages * os.Getpagesize()
+		}
+	}
+	t.Fatal("/proc/net/sockstat does not tell UDP's memory")
+	return 0
+}
+
+// version1 says whether memory is counted by control groups of version 1.
+func version1() bool {
+	return unix.Access("/sys/fs/cgroup/memory/memory.limit_in_bytes", unix.F_OK) == nil
+}
+
+// hostsOwn are the scores of all processes but a jail's, by their ids.
+func hostsOwn(t *testing.T, jail string) map[string]int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	ns := namespaceOf(jail)
+	for _, dir := range dirs {
+		pid := filepath.Base(dir)
+		text, err := os.ReadFile(filepath.Join(dir, "oom_score"))
+		if err != nil || namespaceOf(pid) == ns {
+			continue // gone, or the jail's
+		}
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+			out[pid] = n
+		}
+	}
+	return out
+}
+
+func namespaceOf(pid string) string {
+	link, _ := os.Readlink(filepath.Join("/proc", pid, "ns/pid"))
+	return link
+}

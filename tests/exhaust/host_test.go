@@ -1,0 +1,35 @@
+package exhaust
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// datagrams sends some between two sockets of the host's. One that is not there after so long was dropped.
+func datagrams(t *testing.T) {
+	t.Helper()
+	const many, patience = 100, 10 * time.Second
+	in, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := net.Dial("udp4", in.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	buf := make([]byte, 32<<10)
+	for i := range many {
+		if _, err := out.Write(buf); err != nil {
+			t.Fatalf("datagram %d: %v", i, err)
+		}
+		if err := in.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := in.ReadFrom(buf); err != nil {
+			t.Fatalf("datagram %d between the host's own sockets: %v", i, err)
+		}
+	}
+}
