@@ -92,6 +92,7 @@ func (w *Way) out() *os.File { return w.stdio()[1] }
 // delegate has told its error itself.
 type ExitError struct{ Code int }
 
+// Error names the status.
 func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
 
 // Ended is the error of a delegate's exit status: nil for 0.
@@ -104,6 +105,7 @@ type StatusError struct {
 	Err  error
 }
 
+// Error is the inner error's text: the status is the caller's to set.
 func (e *StatusError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error itself.

@@ -49,6 +49,7 @@ func (r Release) Less(o Release) bool {
 // branch is the line of releases that gets its own fixes.
 func (r Release) branch() [2]int { return [2]int{r[0], r[1]} }
 
+// String writes the release as its project does.
 func (r Release) String() string {
 	s := fmt.Sprintf("%d.%d.%d", r[0], r[1], r[2])
 	if r[3] != final {

@@ -37,6 +37,7 @@ type Panic struct {
 	Stack []byte // as the Go runtime prints it
 }
 
+// Error names what was panicked with, without the stack.
 func (p *Panic) Error() string { return fmt.Sprintf("internal error: %v", p.Value) }
 
 // Caught makes a panic an error, so that what was made so far is undone, and a
