@@ -1,6 +1,9 @@
-// Package check finds out whether this host can hold the three rings. It tries
-// rather than compares version numbers: distributions take features back to old
-// kernels, and switch them off in new ones.
+// Package check finds out whether this host can hold the three rings. Where a
+// feature can be tried it is tried, since distributions take features back to
+// old kernels and switch them off in new ones. Two things are told by the
+// version alone, as trying does not show them: whether exec moves a process into
+// a new time namespace (runtime/internal/fork), and how tmpfs treats holes in
+// huge pages (runtime/stage).
 //
 // What a probe makes (mounts, namespaces, filters) it makes on a thread of its
 // own or in a process that ends with it, so that nothing is left when it is

@@ -1,6 +1,6 @@
 // Package host finds out what this host can do: control groups, security
 // modules, namespaces, clocks and sizes. Facts are read, not guessed from
-// version numbers, and cheap enough for every start; what can only be learnt by
+// version numbers (package check names the exceptions), and cheap enough for every start; what can only be learnt by
 // trying is in package check.
 package host
 
