@@ -173,7 +173,7 @@ var handlers = map[string]string{
 	"LinuxResources.CPU":            "cpu",
 	"LinuxResources.Pids":           "pids",
 	"LinuxResources.BlockIO":        "throttles",
-	"LinuxResources.HugepageLimits": "nobody: a limit, where there would be none without",
+	"LinuxResources.HugepageLimits": "hugePages: 0 where the host has the controller",
 	"LinuxResources.Network":        "limits drops it",
 	"LinuxResources.Rdma":           "nobody: a limit, where there would be none without",
 	"LinuxResources.Unified":        "unified",
@@ -223,7 +223,7 @@ var handlers = map[string]string{
 	"LinuxBlockIODevice.Minor":               "throttles",
 
 	"LinuxHugepageLimit.Pagesize": "nobody",
-	"LinuxHugepageLimit.Limit":    "nobody",
+	"LinuxHugepageLimit.Limit":    "hugePages",
 
 	"LinuxNetwork.ClassID":            "limits",
 	"LinuxNetwork.Priorities":         "limits",
@@ -277,7 +277,7 @@ func TestEveryFieldIsLookedAt(t *testing.T) {
 	for _, s := range steps {
 		names[s.name] = true
 	}
-	for _, n := range []string{"filter", "rlimits", "priorities", "pids", "memory", "sockets", "cpu", "throttles", "unified", "sysctls"} {
+	for _, n := range []string{"filter", "rlimits", "priorities", "pids", "memory", "sockets", "cpu", "hugePages", "throttles", "unified", "sysctls"} {
 		names[n] = true
 	}
 	for f, h := range handlers {

@@ -29,6 +29,7 @@ func testHost() host.Facts {
 		AppArmor: true, Landlock: 6, TimeNS: true, CgroupNS: true, BootTime: 100000, Monotonic: 90000,
 		HardLimits:  host.Limits{"RLIMIT_NOFILE": 1 << 20, "RLIMIT_CORE": 1<<64 - 1, "RLIMIT_NPROC": 1 << 20},
 		OOMScoreAdj: -500,
+		HugePages:   []string{"2MB"},
 		Telling:     []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"},
 	}
 }

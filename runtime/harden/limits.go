@@ -52,6 +52,7 @@ func clampResources(p *pass, r *specs.LinuxResources) {
 	pids(p, r)
 	memory(p, r)
 	sockets(p, r)
+	hugePages(p, r)
 	cpu(p, r)
 	if r.Network != nil {
 		p.change(report.Resources, report.Dropped, resources+"network", "set", "", "the jail's network is empty")

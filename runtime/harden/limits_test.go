@@ -19,6 +19,8 @@ func TestLimits(t *testing.T) {
 			Pids:   &specs.LinuxPids{Limit: i(1024)},
 			Memory: &specs.LinuxMemory{Limit: i(4 * gib), Swap: i(4 * gib)},
 			CPU:    &specs.LinuxCPU{Quota: i(400000), Period: u(100000)},
+
+			HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB"}},
 		}
 		change(&out)
 		return out
@@ -34,7 +36,9 @@ func TestLimits(t *testing.T) {
 		{"empty objects", r{Pids: &specs.LinuxPids{}, Memory: &specs.LinuxMemory{}, CPU: &specs.LinuxCPU{}}, usual(same)},
 		{"huge", r{Pids: &specs.LinuxPids{Limit: i(1 << 62)}, Memory: &specs.LinuxMemory{Limit: i(1 << 62), Swap: i(1 << 62)}, CPU: &specs.LinuxCPU{Quota: i(1 << 62)}}, usual(same)},
 		{"tighter", r{Pids: &specs.LinuxPids{Limit: i(5)}, Memory: &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)}, CPU: &specs.LinuxCPU{Quota: i(1000), Period: u(1000000)}},
-			r{Pids: &specs.LinuxPids{Limit: i(5)}, Memory: &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)}, CPU: &specs.LinuxCPU{Quota: i(1000), Period: u(1000000)}}},
+			usual(func(o *r) {
+				o.Pids, o.Memory, o.CPU = &specs.LinuxPids{Limit: i(5)}, &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)}, &specs.LinuxCPU{Quota: i(1000), Period: u(1000000)}
+			})},
 		{"swap beyond policy", r{Memory: &specs.LinuxMemory{Limit: i(gib), Swap: i(2 * gib)}}, usual(func(o *r) { o.Memory = &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)} })},
 		{"swap below memory", r{Memory: &specs.LinuxMemory{Limit: i(gib), Swap: i(5)}}, usual(func(o *r) { o.Memory = &specs.LinuxMemory{Limit: i(gib), Swap: i(gib)} })},
 		{"reservation", r{Memory: &specs.LinuxMemory{Reservation: i(gib)}}, usual(func(o *r) { o.Memory.Reservation = i(gib) })},
@@ -49,7 +53,10 @@ func TestLimits(t *testing.T) {
 			o.CPU = &specs.LinuxCPU{Shares: u(5), Cpus: "0", Mems: "0", Idle: i(1), Quota: i(400000), Period: u(100000)}
 		})},
 		{"network classes", r{Network: &specs.LinuxNetwork{ClassID: ptr(uint32(5))}}, usual(same)},
-		{"huge pages", r{HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 5}}}, usual(func(o *r) { o.HugepageLimits = []specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 5}} })},
+		{"huge pages", r{HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "2MB", Limit: 5}}}, usual(same)},
+		{"huge pages of another size", r{HugepageLimits: []specs.LinuxHugepageLimit{{Pagesize: "1GB", Limit: 5}}}, usual(func(o *r) {
+			o.HugepageLimits = []specs.LinuxHugepageLimit{{Pagesize: "1GB", Limit: 5}, {Pagesize: "2MB"}}
+		})},
 		{"files of the group", r{Unified: map[string]string{
 			"pids.max": "5", "memory.max": "100", "memory.swap.max": "0", "cpu.max": "400000 100000", "io.max": "8:0 rbps=1 wbps=1 riops=max", "memory.high": "max", "cpu.weight": "5", "hugetlb.2MB.max": "0",
 			"memory.low": "1", "memory.min": "1", "cpu.max.burst": "1", "cgroup.procs": "1", "cpuset.cpus.partition": "root", "io.latency": "x", "../pids.max": "max", "hugetlb.../.max": "1",
@@ -130,7 +137,7 @@ func TestUnified(t *testing.T) {
 		{"cpu.max", "400000 100000", true}, {"cpu.max", "400001 100000", false}, {"cpu.max", "4000", false}, {"cpu.max", "max", false}, {"cpu.max", "1000 1", false}, {"cpu.max", "0 100000", false}, {"cpu.max", "1 2 3", false}, {"cpu.max", "-5 100000", false},
 		{"io.max", "8:0 rbps=419430400 wbps=209715200", true}, {"io.max", "8:0 rbps=419430401", false}, {"io.max", "8:0 wbps=max", false}, {"io.max", "8:0 rbps=1 wbps=x", false}, {"io.max", "8:0 rbps=1\n8:0 rbps=max", false}, {"io.max", "8:0 foo=1", false}, {"io.max", "8:0", true},
 		{"memory.high", "max", true}, {"cpu.weight", "10000", true}, {"cpuset.cpus", "0", true},
-		{"memory.low", "0", false}, {"cpu.weight.nice", "-20", false}, {"cgroup.freeze", "1", false}, {"cgroup.type", "threaded", false}, {"devices.allow", "a", false}, {"", "", false}, {"hugetlb.1GB.rsvd.max", "0", true}, {"hugetlb.max", "0", false}, {"hugetlb./.max", "0", false},
+		{"memory.low", "0", false}, {"cpu.weight.nice", "-20", false}, {"cgroup.freeze", "1", false}, {"cgroup.type", "threaded", false}, {"devices.allow", "a", false}, {"", "", false}, {"hugetlb.1GB.rsvd.max", "0", true}, {"hugetlb.2MB.max", "max", false}, {"hugetlb.2MB.max", "4194304", false}, {"hugetlb.max", "0", false}, {"hugetlb./.max", "0", false},
 	} {
 		s := with(func(s *specs.Spec) {
 			s.Linux.Resources = &specs.LinuxResources{Unified: map[string]string{c.key: c.value}}
@@ -181,16 +188,17 @@ func TestNoBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const denied = `"hugepageLimits":[{"pageSize":"2MB","limit":0}]` // whatever policy bounds
 	r := *res.Spec.Linux.Resources
 	r.Devices = nil
-	if jsonOf(t, r) != "{}" {
+	if jsonOf(t, r) != "{"+denied+"}" {
 		t.Errorf("%s", jsonOf(t, r))
 	}
 	s.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: ptr(int64(5)), Swap: ptr(int64(7)), DisableOOMKiller: ptr(true)}, CPU: &specs.LinuxCPU{Quota: ptr(int64(-1)), RealtimeRuntime: ptr(int64(1))}}
 	res, _, err = Harden(s, pol, testFacts(s))
 	r = *res.Spec.Linux.Resources
 	r.Devices = nil
-	if err != nil || jsonOf(t, r) != `{"memory":{"limit":5,"swap":7},"cpu":{"quota":-1}}` {
+	if err != nil || jsonOf(t, r) != `{"memory":{"limit":5,"swap":7},"cpu":{"quota":-1},`+denied+"}" {
 		t.Errorf("%v %s", err, jsonOf(t, r))
 	}
 }

@@ -104,8 +104,13 @@ func (j *judge) limits() {
 	if r.Network != nil {
 		j.say("network classes")
 	}
-	if len(was.HugepageLimits) != len(r.HugepageLimits) || len(was.Rdma) != len(r.Rdma) {
+	if len(was.HugepageLimits) > len(r.HugepageLimits) || len(was.Rdma) != len(r.Rdma) {
 		j.say("limits on huge pages or RDMA are gone")
+	}
+	for _, size := range j.f.Host.HugePages {
+		if !slices.Contains(r.HugepageLimits, specs.LinuxHugepageLimit{Pagesize: size}) {
+			j.say("huge pages of %s: %v", size, r.HugepageLimits)
+		}
 	}
 }
 

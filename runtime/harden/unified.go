@@ -42,13 +42,15 @@ var unifiedRules = map[string]func(p *pass, v string) bool{
 
 func yes(*pass, string) bool { return true }
 
+func none(_ *pass, v string) bool { return v == "0" }
+
 // unified drops the files that could go past a limit.
 func unified(p *pass, r *specs.LinuxResources) {
 	for _, k := range sortedKeys(r.Unified) {
 		v := r.Unified[k]
 		ok := unifiedRules[k]
 		if strings.HasPrefix(k, "hugetlb.") && strings.HasSuffix(k, ".max") && len(k) > len("hugetlb..max") && !strings.Contains(k, "/") {
-			ok = yes
+			ok = none
 		}
 		if ok != nil && !strings.ContainsAny(v, "\n\r") && ok(p, v) {
 			continue

@@ -37,6 +37,9 @@ type Facts struct {
 	BootTime     int64  `json:"bootTime"`  // CLOCK_BOOTTIME, whole seconds
 	Monotonic    int64  `json:"monotonic"` // CLOCK_MONOTONIC, whole seconds
 	HardLimits   Limits `json:"hardLimits"`
+	// HugePages are the sizes of huge pages that the hugetlb control group limits,
+	// as OCI names them (2MB, 1GB).
+	HugePages []string `json:"hugePages,omitempty"`
 	// Rootless says that this process is root of a user namespace only.
 	Rootless bool `json:"rootless,omitempty"`
 	// OOMScoreAdj is this process's own, which a child inherits
@@ -94,6 +97,8 @@ func Read() Facts {
 	}
 	if f.Rootless {
 		f.Cgroup = ownCgroup(f.Cgroup)
+	} else {
+		f.HugePages = hugePages(CgroupRoot, "/sys/kernel/mm/hugepages")
 	}
 	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		f.OOMScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(b)))
