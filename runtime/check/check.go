@@ -108,6 +108,9 @@ type env struct {
 	dpkg   string // /var/lib/dpkg
 	doc    string // /usr/share/doc
 	cgroup string // /sys/fs/cgroup
+	usr    string // /usr
+	// bins are where engines' programs are looked for.
+	bins   []string
 	sysctl string // /proc/sys
 	store  state.Store
 	// user says that this is for a user's engine: in a user namespace of its own.

@@ -10,6 +10,7 @@ var probes = []probe{
 	{"passthrough", ringAll, "profiles", never, passthrough},
 	{"delegate", ringAll, "delegate", always, delegateFound},
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
+	{"engine-fixes", ringAll, "engines' fixes", never, engineFixes},
 	{"last-step", ringAll, "last step into a jail", always, lastStep},
 	{"state", ringAll, "state folder", always, stateFolder},
 
@@ -31,6 +32,7 @@ var probes = []probe{
 	{"socket-memory", ringResources, "socket buffers", never, socketMemory},
 	{"open-files", ringResources, "open files", never, openFiles},
 	{"core-handler", ringResources, "crashes", never, coreHandler},
+	{"log-size", ringResources, "size of logs", never, logSize},
 
 	{"user-namespace", ringAccess, "user namespace", always, userNamespace},
 	{"id-pool", ringAccess, "host ids for jails", always, idPool},

@@ -75,7 +75,9 @@ func (f flaw) open(r Release) bool {
 
 // closedBy lists the first release of each branch, from r on, that has none of
 // a delegate's flaws: what to upgrade to.
-func closedBy(name string, r Release) []Release {
+func closedBy(name string, r Release) []Release { return closedIn(flaws, name, r) }
+
+func closedIn(flaws []flaw, name string, r Release) []Release {
 	var out []Release
 	for _, f := range flaws {
 		for _, t := range f.fixed {

@@ -1,0 +1,134 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// What a jail prints, its engine writes to the host's disk. No control group
+// counts it, and no part of a jail can bound it.
+
+// unbounded are the log drivers that write a file without end unless told
+// (docs.docker.com, containers-logs(5)).
+var unbounded = []string{"json-file", "k8s-file"}
+
+// logSize looks at the engines' settings for logs. The kubelet rotates those of
+// pods by itself (containerLogMaxSize, 10 MiB).
+func logSize(e *env) answer {
+	var found, bad, remedies []string
+	for _, look := range []func(*env) (finding, error){dockerLogs, podmanLogs} {
+		f, err := look(e)
+		switch {
+		case err != nil:
+			bad, remedies = append(bad, err.Error()), append(remedies, "repair that file")
+		case f.what == "":
+		case f.remedy != "":
+			bad, remedies = append(bad, f.what), append(remedies, f.remedy)
+		default:
+			found = append(found, f.what)
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		return warn(strings.Join(remedies, "; "), "%s", strings.Join(append(bad, found...), "; "))
+	case len(found) == 0:
+		return ok("no engine with logs of its own is installed; the kubelet bounds those of pods")
+	}
+	return ok("%s", strings.Join(found, "; "))
+}
+
+// finding says how an engine's logs are bounded, or with a remedy, that they are
+// not; empty where there is no such engine.
+type finding struct{ what, remedy string }
+
+func dockerLogs(e *env) (finding, error) {
+	if e.program("dockerd") == "" {
+		return finding{}, nil
+	}
+	path := filepath.Join(e.etc, "docker/daemon.json")
+	var c struct {
+		Driver string            `json:"log-driver"`
+		Opts   map[string]string `json:"log-opts"`
+	}
+	data, err := readBounded(path)
+	if err == nil && len(strings.TrimSpace(string(data))) > 0 {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return finding{}, fmt.Errorf("the settings of Docker's logs in %s: %w", path, err)
+	}
+	if c.Driver == "" {
+		c.Driver = "json-file"
+	}
+	switch size := c.Opts["max-size"]; {
+	case !slices.Contains(unbounded, c.Driver):
+		return finding{what: "Docker's logs go to " + c.Driver + ", which has bounds of its own"}, nil
+	case size != "" && size != "-1":
+		return finding{what: "Docker's logs have at most " + size + " a file"}, nil
+	}
+	return finding{"Docker's logs (" + c.Driver + ") grow without end: a jail that prints fills the host's disk",
+		`set "log-opts": {"max-size": "10m", "max-file": "3"} in ` + path + ` and restart dockerd, or start jails with --log-opt max-size=10m`}, nil
+}
+
+// containersConf are Podman's settings, each over those before it
+// (containers.conf(5)).
+func (e *env) containersConf() []string {
+	paths := []string{filepath.Join(e.usr, "share/containers/containers.conf"), filepath.Join(e.etc, "containers/containers.conf")}
+	more, _ := filepath.Glob(filepath.Join(e.etc, "containers/containers.conf.d/*.conf"))
+	return append(paths, more...)
+}
+
+func podmanLogs(e *env) (finding, error) {
+	if e.program("podman") == "" {
+		return finding{}, nil
+	}
+	var c struct {
+		Containers struct {
+			Driver string `toml:"log_driver"`
+			Size   int64  `toml:"log_size_max"`
+		} `toml:"containers"`
+	}
+	for _, path := range e.containersConf() {
+		data, err := readBounded(path)
+		if err == nil {
+			err = toml.Unmarshal(data, &c)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return finding{}, fmt.Errorf("the settings of Podman's logs in %s: %w", path, err)
+		}
+	}
+	if c.Containers.Driver == "" {
+		c.Containers.Driver = "k8s-file"
+		if _, err := os.Stat(filepath.Join(e.run, "systemd/journal")); err == nil {
+			c.Containers.Driver = "journald" // Podman's choice where there is one
+		}
+	}
+	switch {
+	case !slices.Contains(unbounded, c.Containers.Driver):
+		return finding{what: "Podman's logs go to " + c.Containers.Driver + ", which has bounds of its own"}, nil
+	case c.Containers.Size > 0:
+		return finding{what: "Podman's logs are bounded by log_size_max"}, nil
+	}
+	return finding{"Podman's logs (" + c.Containers.Driver + ") grow without end: a jail that prints fills the host's disk",
+		"set log_size_max in [containers] of " + filepath.Join(e.etc, "containers/containers.conf") + ", or start jails with --log-opt max-size=10mb"}, nil
+}
+
+// maxSettings bounds what is read of an engine's settings, in bytes.
+const maxSettings = 1 << 20
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSettings))
+}
