@@ -134,6 +134,7 @@ func newEnv(o Options) *env {
 	}
 	e := &env{
 		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot, sysctl: "/proc/sys",
+		usr: "/usr", bins: []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"},
 		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: host.Read(),
 	}
 	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.Profile); e.policyErr != nil {

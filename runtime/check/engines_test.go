@@ -2,6 +2,7 @@ package check
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,6 +56,22 @@ func TestEngineFixes(t *testing.T) {
 	}
 	if a := engineFixes(e); !strings.Contains(a.detail, "no engine") {
 		t.Errorf("a program of anybody's is asked: %s", a.detail)
+	}
+}
+
+// TestEnginesHere: what is installed on this machine is looked at.
+func TestEnginesHere(t *testing.T) {
+	needRoot(t)
+	e := newEnv(Options{PolicyPath: "/nonexistent/agentjail.toml", StateRoot: t.TempDir()})
+	a := engineFixes(e)
+	t.Log(a.detail, "->", a.remedy)
+	for _, name := range []string{"dockerd", "containerd", "runc", "crun"} {
+		if _, err := exec.LookPath(name); err == nil && !strings.Contains(a.detail, name+" ") {
+			t.Errorf("%s is not looked at: %s", name, a.detail)
+		}
+	}
+	if _, err := exec.LookPath("dockerd"); err == nil && !strings.Contains(logSize(e).detail, "Docker's logs") {
+		t.Errorf("Docker's logs are not looked at: %s", logSize(e).detail)
 	}
 }
 
