@@ -15,21 +15,23 @@ const usualIOPriority = 4
 
 // oomScore has the jail die before the host's own processes when memory runs
 // out: what it holds of the kernel's memory is counted for nobody. A higher wish
-// of the engine's stays.
+// of the engine's stays, and so does the engine's own higher score, below which it
+// may not be able to get.
 func oomScore(p *pass) {
-	const first = "when memory runs out, a jail dies before the host's own processes"
-	pr, field, now := p.spec.Process, "process.oomScoreAdj", fmt.Sprint(oomscore.Jail)
+	const field, first = "process.oomScoreAdj", "when memory runs out, a jail dies before the host's own processes"
+	least := max(oomscore.Jail, p.f.Host.OOMScoreAdj)
+	asked := p.spec.Process.OOMScoreAdj
 	switch {
-	case pr.OOMScoreAdj == nil:
-		pr.OOMScoreAdj = ptr(max(oomscore.Jail, p.f.Host.OOMScoreAdj))
-		p.change(report.Resources, report.Set, field, "", fmt.Sprint(*pr.OOMScoreAdj), first)
-	case *pr.OOMScoreAdj < 0:
-		p.lost(report.Resources, field, fmt.Sprint(*pr.OOMScoreAdj), now, first)
-		pr.OOMScoreAdj = ptr(oomscore.Jail)
-	case *pr.OOMScoreAdj < oomscore.Jail:
-		p.change(report.Resources, report.Set, field, fmt.Sprint(*pr.OOMScoreAdj), now, first)
-		pr.OOMScoreAdj = ptr(oomscore.Jail)
+	case asked == nil:
+		p.change(report.Resources, report.Set, field, "", fmt.Sprint(least), first)
+	case *asked < 0:
+		p.lost(report.Resources, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
+	case *asked < least:
+		p.change(report.Resources, report.Set, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
+	default:
+		return
 	}
+	p.spec.Process.OOMScoreAdj = ptr(least)
 }
 
 // priorities keep a jail behind the host's own processes: in what the kernel

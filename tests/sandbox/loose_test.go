@@ -83,3 +83,11 @@ func TestLooseDelegate(t *testing.T) {
 		})
 	}
 }
+
+// TestLateKilled: a delegate that leaves the OOM score as it was is put right from outside, before the program runs.
+func TestLateKilled(t *testing.T) {
+	out, err := exec.Command(bin, "--config", delegate(t, `"oomScoreAdj":900`, `"oomScoreAdj":0`), "sandbox", "--", "cat", "/proc/self/oom_score_adj").CombinedOutput()
+	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "900") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
