@@ -79,7 +79,13 @@ run changes nothing.`,
 					return err
 				}
 			}
-			return applyPlan(c.Context, out, p)
+			if err := applyPlan(c.Context, out, p); err != nil {
+				return err
+			}
+			if o.Default != "" {
+				fmt.Fprintln(out, "Builds: BuildKit's run as before; steps of the classic builder (DOCKER_BUILDKIT=0) are refused, since a jail would throw their layers away")
+			}
+			return nil
 		},
 	}
 }

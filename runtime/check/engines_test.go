@@ -75,6 +75,23 @@ func TestEnginesHere(t *testing.T) {
 	}
 }
 
+func TestImageBuilds(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, `{"default-runtime": "runc"}`: true, `{"default-runtime": "agentjail"}`: false, `{"default-runtime": "agentjail-net"}`: false, "{": false,
+	} {
+		e := &env{etc: t.TempDir()}
+		if err := os.Mkdir(filepath.Join(e.etc, "docker"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(e.etc, "docker/daemon.json"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if a := imageBuilds(e); a.ok != want || !a.ok && a.remedy == "" {
+			t.Errorf("%s: %+v", text, a)
+		}
+	}
+}
+
 func TestLogSize(t *testing.T) {
 	const daemon, conf = "etc/docker/daemon.json", "etc/containers/containers.conf"
 	for _, c := range []struct {

@@ -49,21 +49,47 @@ func logSize(e *env) answer {
 // not; empty where there is no such engine.
 type finding struct{ what, remedy string }
 
-func dockerLogs(e *env) (finding, error) {
-	if e.program("dockerd") == "" {
-		return finding{}, nil
-	}
-	path := filepath.Join(e.etc, "docker/daemon.json")
-	var c struct {
-		Driver string            `json:"log-driver"`
-		Opts   map[string]string `json:"log-opts"`
-	}
+// dockerSettings are what is looked at of dockerd's configuration file
+// (dockerd(8)).
+type dockerSettings struct {
+	Driver  string            `json:"log-driver"`
+	Opts    map[string]string `json:"log-opts"`
+	Default string            `json:"default-runtime"`
+}
+
+// dockerSettings reads them; a file that is absent or empty sets nothing.
+func (e *env) dockerSettings() (c dockerSettings, path string, err error) {
+	path = filepath.Join(e.etc, "docker/daemon.json")
 	data, err := readBounded(path)
 	if err == nil && len(strings.TrimSpace(string(data))) > 0 {
 		err = json.Unmarshal(data, &c)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return finding{}, fmt.Errorf("the settings of Docker's logs in %s: %w", path, err)
+		return c, path, fmt.Errorf("reading Docker's settings in %s: %w", path, err)
+	}
+	return c, path, nil
+}
+
+// imageBuilds says what becomes of builds where jails are Docker's default.
+func imageBuilds(e *env) answer {
+	c, path, err := e.dockerSettings()
+	switch {
+	case err != nil:
+		return warn("repair that file", "%v", err)
+	case strings.HasPrefix(c.Default, "agentjail"):
+		return warn("build with BuildKit (DOCKER_BUILDKIT=1 docker build, docker buildx build, docker compose 2), or start jails with --runtime and leave the default alone",
+			"%s makes jails Docker's default: steps of the classic builder are refused, since their layers would be thrown away", path)
+	}
+	return ok("Docker builds without jails")
+}
+
+func dockerLogs(e *env) (finding, error) {
+	if e.program("dockerd") == "" {
+		return finding{}, nil
+	}
+	c, path, err := e.dockerSettings()
+	if err != nil {
+		return finding{}, err
 	}
 	if c.Driver == "" {
 		c.Driver = "json-file"

@@ -11,6 +11,7 @@ var probes = []probe{
 	{"delegate", ringAll, "delegate", always, delegateFound},
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
 	{"engine-fixes", ringAll, "engines' fixes", never, engineFixes},
+	{"builds", ringAll, "builds of images", never, imageBuilds},
 	{"last-step", ringAll, "last step into a jail", always, lastStep},
 	{"state", ringAll, "state folder", always, stateFolder},
 
