@@ -90,7 +90,7 @@ var suites = []suite{
 		steps: []step{
 			{
 				name: "tests-shim", pkg: "tests/shim", limit: 10 * time.Minute, part: "distribution",
-				only: []string{"TestRun", "TestExec", "TestDaemonRestart", "TestGroup", "TestDocker"},
+				only: []string{"TestRun", "TestExec", "TestDaemonRestart", "TestGroup", "TestDocker", "TestLogURI", "TestLogLabel"},
 				left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
 			},
 			{
@@ -119,6 +119,8 @@ var e2e = []string{
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
 	"TestCopyIn", "TestCopyOut", "TestMountedFolder", "TestVolumeFromImage", "TestRestart",
+	// What it executes and follows in a jail's root (CVE-2026-41567), and what its builders ask for.
+	"TestCopyRunsNothing", "TestEngineLinks", "TestDefaultRuntimeBuild",
 }
 
 // e2eRunc are those that go over this distribution's runc as well.
