@@ -1,0 +1,43 @@
+package delegate
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/internal/oomscore"
+)
+
+// TestRunExpendable: what a delegate starts is killed before the host's own, whatever the delegate knows of it.
+func TestRunExpendable(t *testing.T) {
+	dir := t.TempDir()
+	path, said := filepath.Join(dir, "delegate"), filepath.Join(dir, "said")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\nsh -c 'cat /proc/$$/oom_score_adj' > \"$1\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	own, err := oomscore.Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runtime{Path: path}
+	for want, run := range map[int]func() (int, error){
+		oomscore.Jail: func() (int, error) { return r.RunExpendable(oomscore.Jail, nil, []string{said}, Time{}, false) },
+		own:           func() (int, error) { return r.RunInto(nil, []string{said}, Time{}, false) },
+	} {
+		if code, err := run(); code != 0 || err != nil {
+			t.Fatalf("status %d, %v", code, err)
+		}
+		text, err := os.ReadFile(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.TrimSpace(string(text)); got != strconv.Itoa(want) {
+			t.Errorf("the delegate's child has %s, not %d", got, want)
+		}
+	}
+	if now, err := oomscore.Of(os.Getpid()); err != nil || now != own {
+		t.Errorf("this process had %d and has %d, %v", own, now, err)
+	}
+}
