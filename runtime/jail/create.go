@@ -459,6 +459,11 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 	if err != nil {
 		return fmt.Errorf("the jail's mounts: %w", err)
 	}
+	if missing := leftOut(st.Nested, string(mountinfo)); len(missing) > 0 {
+		if mountinfo, err = attachLeftOut(pid, missing); err != nil {
+			return err
+		}
+	}
 	if err := checkPlaces(spec, st.Places, string(mountinfo)); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,19 +215,32 @@ func TestNestedPoints(t *testing.T) {
 		if entries, _ := os.ReadDir(top + "/proj"); len(entries) != 3 {
 			t.Errorf("%v", entries)
 		}
+		// All are mounted with the outermost, of which the delegate is told.
+		if len(r.Spec.Mounts) != 2 || r.Spec.Mounts[1].Destination != "/workshop" || !slices.Contains(r.Spec.Mounts[0].Options, "rbind") {
+			t.Errorf("the delegate is to mount %+v", r.Spec.Mounts)
+		}
+		at := r.Spec.Mounts[0].Source
+		want(t, "a nested directory", content(t, at+"/.cache/deep/x"), "cache/x")
+		want(t, "a nested file", content(t, at+"/etc/conf"), "file")
+		want(t, "a nested tmpfs", owner(at+"/tmp"), jailed(0))
+		if _, err := os.Lstat(top + "/proj/.cache/deep/x"); err == nil {
+			t.Error("the nested directory shows on the host")
+		}
 		// Again, over what is there already.
 		staged(t, request(t, image(t), bindMount(top+"/proj", "/work", "rbind"), bindMount(top+"/cache", "/work/.cache/deep", "rbind"), bindMount(top+"/file", "/work/etc/conf", "bind")))
 
 		// An agent left links where the next jail's mount points will be.
+		put(t, top, "next/")
+		must(t, os.Chown(top+"/next", 1000, 1001))
 		for _, target := range []string{"../victim", top + "/victim", "/dev", "/etc", "/work", "."} {
-			must(t, os.RemoveAll(top+"/proj/.cache"))
-			must(t, os.Symlink(target, top+"/proj/.cache"))
+			must(t, os.RemoveAll(top+"/next/.cache"))
+			must(t, os.Symlink(target, top+"/next/.cache"))
 			for _, ro := range []string{"rw", "ro"} {
-				_, err := Stage(*request(t, image(t), bindMount(top+"/proj", "/work", "rbind", ro), bindMount(top+"/cache", "/work/.cache/deep", "rbind")))
+				_, err := Stage(*request(t, image(t), bindMount(top+"/next", "/work", "rbind", ro), bindMount(top+"/cache", "/work/.cache/deep", "rbind")))
 				if err == nil || !strings.Contains(err.Error(), "the symbolic link /work/.cache, in a mounted folder, is in the way") {
 					t.Errorf("%s, %s: %v", target, ro, err)
 				}
-				_, err = Stage(*request(t, image(t), bindMount(top+"/proj", "/work", "rbind", ro), bindMount(top+"/cache", "/work/.cache", "rbind")))
+				_, err = Stage(*request(t, image(t), bindMount(top+"/next", "/work", "rbind", ro), bindMount(top+"/cache", "/work/.cache", "rbind")))
 				if err == nil || !strings.Contains(err.Error(), "the symbolic link /work/.cache") {
 					t.Errorf("%s, %s, as the last part: %v", target, ro, err)
 				}
@@ -236,10 +250,10 @@ func TestNestedPoints(t *testing.T) {
 			}
 		}
 		// A file in the way is the delegate's to complain about.
-		must(t, os.RemoveAll(top+"/proj/.cache"))
-		put(t, top, "proj/.cache")
-		_, _ = Stage(*request(t, image(t), bindMount(top+"/proj", "/work", "rbind"), bindMount(top+"/cache", "/work/.cache/deep", "rbind")))
-		want(t, "the file in the way", content(t, top+"/proj/.cache"), "proj/.cache")
+		must(t, os.RemoveAll(top+"/next/.cache"))
+		put(t, top, "next/.cache")
+		_, _ = Stage(*request(t, image(t), bindMount(top+"/next", "/work", "rbind"), bindMount(top+"/cache", "/work/.cache/deep", "rbind")))
+		want(t, "the file in the way", content(t, top+"/next/.cache"), "next/.cache")
 	})
 }
 

@@ -62,6 +62,8 @@ type Staged struct {
 	Dev uint64
 	// Places is where each mount of the spec leads, links followed.
 	Places []string
+	// Nested are the mounts in bind mounts, which the delegate binds with those.
+	Nested []Nested
 	// Notes says what was done in another way than usual, and why.
 	Notes []string
 	// Views are to be attached when the delegate has made the jail's mounts.
@@ -119,9 +121,11 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"preparing the root file system", s.makeRoot},
 		{"adjusting the image's programs", s.adjustPrograms},
 		{"looking at mount points", s.checkPoints},
+		{"making mount points", s.findNested},
 		{"attaching bind mounts", s.attachBinds},
 		{"protecting paths in mounted directories", s.protectPaths},
 		{"preparing the jail's views", s.makeViews},
+		{"mounting what lies in bind mounts", s.nest},
 		{"preparing device nodes", s.makeNodes},
 	} {
 		if err := step.do(); err != nil {
@@ -146,7 +150,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Dev: s.dev, Places: s.places, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected,
+		Root: root, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected,
 	}, nil
 }
 
@@ -180,6 +184,8 @@ type stager struct {
 	layers      layers
 	lower       *os.File         // detached clone of the layers, or nil
 	binds       map[int]*os.File // detached clones by mount index
+	nested      []Nested
+	within      map[int]int // by mount index, the mount that it lies in and is mounted with
 	views       []View
 	viewsDev    uint64
 	toView      []toView
@@ -265,7 +271,7 @@ func (s *stager) cloneBinds() error {
 		}
 		s.binds[b.Index] = f
 	}
-	return s.makeNested()
+	return nil
 }
 
 // relabel gives a file that the engine made for this container the jail's label,
@@ -394,33 +400,6 @@ func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.Li
 			[]specs.LinuxIDMapping{{ContainerID: group, HostID: g, Size: 1}}, true
 	}
 	return nil, nil, false
-}
-
-// makeNested makes mount points for mounts below writable bind mounts: the
-// delegate would make them as container root, whom the folder's file system
-// does not know.
-func (s *stager) makeNested() error {
-	for _, b := range s.Plan.Binds {
-		if b.ReadOnly || s.Sources[b.Index].Kind != source.Dir {
-			continue
-		}
-		outer := filepath.Clean(s.Spec.Mounts[b.Index].Destination)
-		for i, m := range s.Spec.Mounts {
-			rel, err := filepath.Rel(outer, filepath.Clean(m.Destination))
-			if err != nil || i <= b.Index || rel == "." || rel == ".." || len(rel) > 2 && rel[:3] == "../" {
-				continue
-			}
-			file := false
-			if j := slices.IndexFunc(s.Plan.Binds, func(x harden.Bind) bool { return x.Index == i }); j >= 0 {
-				file = s.Sources[i].Kind != source.Dir
-			}
-			src := s.Sources[b.Index]
-			if err := makePoint(src.File, rel, file, int(src.UID), int(src.GID)); err != nil {
-				return fmt.Errorf("mount point %s: %w", m.Destination, err)
-			}
-		}
-	}
-	return nil
 }
 
 // makeNodes makes the device nodes that policy allows on the layer's tmpfs,

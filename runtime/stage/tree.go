@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,55 +28,6 @@ func cloneTree(f *os.File, recursive bool, attr *unix.MountAttr) (int, error) {
 		return -1, fmt.Errorf("setting mount attributes: %w", err)
 	}
 	return fd, nil
-}
-
-// makePoint makes rel below the folder f, unless it is there, for its owner.
-// No symbolic link is followed: the folder's content is the agent's. What
-// stands in the way is left to the delegate's own error.
-func makePoint(f *os.File, rel string, file bool, uid, gid int) error {
-	dir, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { unix.Close(dir) }()
-	parts := strings.Split(rel, "/")
-	for i, name := range parts {
-		last := i == len(parts)-1
-		if last && file {
-			fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
-			if err == unix.EEXIST {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			defer unix.Close(fd)
-			return unix.Fchown(fd, uid, gid)
-		}
-		made := unix.Mkdirat(dir, name, 0o755)
-		if made != nil && made != unix.EEXIST {
-			return made
-		}
-		next, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-		})
-		if err != nil {
-			if made != nil && (errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EXDEV)) {
-				return nil
-			}
-			return err
-		}
-		if made == nil {
-			if err := unix.Fchown(next, uid, gid); err != nil {
-				unix.Close(next)
-				return err
-			}
-		}
-		unix.Close(dir)
-		dir = next
-	}
-	return nil
 }
 
 // fsNames are the file systems that users meet, by statfs(2)'s magic number.

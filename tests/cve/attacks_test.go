@@ -31,6 +31,7 @@ var attacks = []attack{
 	{"CVE-2025-31133", "an image whose /dev/null is a link", maskByImage, nil, nil},
 	{"CVE-2025-52565", "a volume at /dev whose console is a link: the runtime empties what it leads to", consoleByVolume, []string{"runc-old"}, nil},
 	{"CVE-2025-52881", "an image with files in /proc: the runtime's settings go where they lead", procByImage, []string{"runc-old"}, nil},
+	{"CVE-2025-52881", "a directory on the way to a nested mount is swapped for a link to / meanwhile", devByRace, nil, nil},
 	{"CVE-2025-52881", "a mount point in a shared folder is swapped for a link to /proc meanwhile", procByRace, nil, nil},
 	{"CVE-2026-41579", "an image whose /dev is a link: the runtime removes and makes files there", devLink, []string{"runc-old"}, nil},
 	{"CVE-2020-15257", "connect to an abstract socket of the host from its network", abstractSocket, []string{"runc"}, nil},
@@ -292,6 +293,59 @@ func procByImage(t *testing.T, s system) (bool, string) {
 // raceRounds is how often a race is run; each round is a container.
 const raceRounds = 12
 
+// swapping exchanges two names in a directory until it is stopped, and tells how often it did.
+func swapping(dir string) (stop func() int) {
+	end, ended := make(chan struct{}), make(chan int)
+	go func() {
+		swaps := 0
+		for {
+			select {
+			case <-end:
+				ended <- swaps
+				return
+			default:
+				if unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "x"), unix.AT_FDCWD, filepath.Join(dir, "y"), unix.RENAME_EXCHANGE) == nil {
+					swaps++
+				}
+				time.Sleep(100 * time.Microsecond) // leaves the processor to the runtime
+			}
+		}
+	}()
+	return func() int { close(end); return <-ended }
+}
+
+// devByRace: a directory is mounted inside another, shared one, in which somebody swaps a directory on the way for a link
+// to /. The mount then covers the container's /dev, and the runtime makes its device nodes and links in a directory of the
+// host's. Whether a round hits is luck; a runtime that notices afterwards leaves the files behind.
+func devByRace(t *testing.T, s system) (bool, string) {
+	shared, other := hostDir(t), hostDir(t)
+	if err := errors.Join(os.MkdirAll(filepath.Join(shared, "x/dev"), 0o777), os.Symlink("/", filepath.Join(shared, "y"))); err != nil {
+		t.Fatal(err)
+	}
+	stop := swapping(shared)
+	b := engine.NewBundle(t, base)
+	b.Mount(shared, "/shared")
+	b.Mount(other, "/shared/x/dev")
+	started := 0
+	for range 3 * raceRounds {
+		if _, err := b.Run(t, s.caller()); err == nil {
+			started++
+		}
+	}
+	if swaps := stop(); swaps < raceRounds {
+		t.Errorf("only %d swaps in %d rounds: no race", swaps, 3*raceRounds)
+	}
+	var names []string
+	entries, err := os.ReadDir(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return len(names) > 0, fmt.Sprintf("%d of %d containers started; the other directory holds %v", started, 3*raceRounds, names)
+}
+
 // procByRace: while containers start with a mount inside a shared folder, somebody swaps the mount point for a link to
 // /proc, so that what the runtime mounts there covers what it then writes to. Whether a round hits is luck: no old
 // runtime has to fall, but no jail may.
@@ -303,22 +357,7 @@ func procByRace(t *testing.T, s system) (bool, string) {
 	if err := os.Symlink("/proc/self", filepath.Join(shared, "y")); err != nil {
 		t.Fatal(err)
 	}
-	stop, stopped := make(chan struct{}), make(chan int)
-	go func() {
-		swaps := 0
-		for {
-			select {
-			case <-stop:
-				stopped <- swaps
-				return
-			default:
-				if unix.Renameat2(unix.AT_FDCWD, filepath.Join(shared, "x"), unix.AT_FDCWD, filepath.Join(shared, "y"), unix.RENAME_EXCHANGE) == nil {
-					swaps++
-				}
-				time.Sleep(100 * time.Microsecond) // leaves the processor to the runtime
-			}
-		}
-	}()
+	stop := swapping(shared)
 	b := engine.NewBundle(t, base)
 	b.Mount(shared, "/shared")
 	b.Spec.Mounts = append(b.Spec.Mounts, specs.Mount{Destination: "/shared/x/attr", Type: "tmpfs", Source: "tmpfs", Options: []string{"mode=777"}})
@@ -336,8 +375,7 @@ func procByRace(t *testing.T, s system) (bool, string) {
 			seen = err.Error()
 		}
 	}
-	close(stop)
-	swaps := <-stopped
+	swaps := stop()
 	if swaps < raceRounds {
 		t.Errorf("only %d swaps in %d rounds: no race", swaps, raceRounds)
 	}

@@ -1,0 +1,48 @@
+package jail
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/stage"
+)
+
+// leftOut are the nested mounts that are not in the jail.
+func leftOut(nested []stage.Nested, mountinfo string) []stage.Nested {
+	if len(nested) == 0 {
+		return nil
+	}
+	points := mountPoints(mountinfo)
+	var out []stage.Nested
+	for _, n := range nested {
+		if !slices.Contains(points, n.Place) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// attachLeftOut attaches them, and reads the jail's mounts again. The first
+// process has its working directory already: it must not be in what a mount
+// would cover.
+func attachLeftOut(pid int, missing []stage.Nested) ([]byte, error) {
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil {
+		return nil, fmt.Errorf("the first process's working directory: %w", err)
+	}
+	for _, n := range missing {
+		if cwd == n.Place || strings.HasPrefix(cwd, n.Place+"/") {
+			return nil, fmt.Errorf("the delegate has left out the mount at %s, and the working directory is in it (remedy: runc, or a newer crun)", n.Place)
+		}
+	}
+	if err := stage.AttachNested(missing, func(f func() error) error { return inMountNS(pid, f) }); err != nil {
+		return nil, err
+	}
+	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, fmt.Errorf("the jail's mounts: %w", err)
+	}
+	return mountinfo, nil
+}
