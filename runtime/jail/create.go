@@ -263,7 +263,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	for _, n := range st.Notes {
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
-	reportProtected(p.rep, spec, st.Protected)
+	reportProtected(p.rep, st.Protected)
 	for _, d := range st.Protected {
 		j.Protected = append(j.Protected, d.Paths()...)
 	}

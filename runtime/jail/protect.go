@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/stage"
@@ -38,9 +36,9 @@ const maxListed = 5
 
 // reportProtected says what of each mounted directory is kept from the jail, and
 // what may not be.
-func reportProtected(rep *report.Report, spec *specs.Spec, dirs []stage.Protected) {
+func reportProtected(rep *report.Report, dirs []stage.Protected) {
 	for _, d := range dirs {
-		field := "mounts[" + spec.Mounts[d.Mount].Destination + "]"
+		field := "mounts[" + d.Place + "]"
 		var parts []string
 		for _, t := range treatments {
 			if n := d.Count(t.t); n > 0 {

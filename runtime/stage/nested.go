@@ -102,6 +102,9 @@ func (s *stager) isFile(i int) bool {
 // nest mounts what lies in bind mounts, and takes it from the spec: the delegate
 // mounts the outermost with all that is in it.
 func (s *stager) nest() error {
+	for i := range s.protected { // an index in the spec is of no use after this
+		s.protected[i].Place = s.places[s.protected[i].Mount]
+	}
 	var done []int
 	for i := range s.Spec.Mounts {
 		if _, ok := s.within[i]; !ok {
