@@ -43,5 +43,6 @@ var probes = []probe{
 
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},
+	{"filter-space", ringKernel, "space for filters", never, filterSpace},
 	{"bpf-lsm", ringKernel, "eBPF LSM", never, bpfLSM},
 }

@@ -108,6 +108,10 @@ type Landlock struct {
 	Devices []string
 }
 
+// OwnFilters is about how many instructions the kernel still takes of filters of
+// a program's own, where it may load any. One sandbox has some hundreds.
+const OwnFilters = 4096
+
 // NoFilterSpace explains the kernel's error 524 (ENOTSUPP) for a filter.
 const NoFilterSpace = "errno 524: the host has no space left for compiled filters " +
 	"(remedy: `sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; end the jails of profile server that took it)"

@@ -346,7 +346,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	code, err := spared.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
 	giveBack()
 	besideErr := <-beside
-	if err := exitError(code, err); err != nil {
+	if err := w.explained(exitError(code, err)); err != nil {
 		return err
 	}
 	done()

@@ -48,7 +48,7 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 		Filter: filter,
 	}
 	if seccomp.LoadsFilters(j.Policy.Seccomp.Profile) {
-		o.LeaveFilters = leaveFilters
+		o.LeaveFilters = enter.OwnFilters
 	}
 	if linux != nil {
 		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
@@ -71,10 +71,6 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 	p.Args = append([]string{enter.Program}, p.Args...)
 	return files, nil
 }
-
-// leaveFilters is about how many instructions the kernel still takes of a
-// program's own filters. One sandbox has some hundreds.
-const leaveFilters = 4096
 
 // filterFile is the second filter in the jail's state folder, for exec.
 const filterFile = "filter.bpf"

@@ -223,7 +223,11 @@ func (w *Way) Exec(o ExecOptions) error {
 	defer w.station("delegate exec")()
 	// crun takes no score from the process that it is given, and runc takes the
 	// container's.
-	return exitError(d.RunExpendable(oomScore(h), step[:], append(args, o.ID), t, !o.Detach))
+	code, err := d.RunExpendable(oomScore(h), step[:], append(args, o.ID), t, !o.Detach)
+	if code == delegateFailed {
+		return w.explained(exitError(code, err))
+	}
+	return exitError(code, err)
 }
 
 // Update changes a running jail's limits, within policy.

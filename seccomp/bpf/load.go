@@ -3,6 +3,7 @@ package bpf
 import (
 	"encoding/binary"
 	"fmt"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -40,4 +41,18 @@ func Load(prog []Insn) error {
 		return fmt.Errorf("loading a seccomp filter: %w", err)
 	}
 	return nil
+}
+
+// ErrNoRoom is the kernel's ENOTSUPP, which has no name in C libraries: the
+// host's space for compiled filters is used up (net.core.bpf_jit_limit).
+var ErrNoRoom error = syscall.Errno(524)
+
+// Room finds out whether the kernel still takes filters, by loading the
+// smallest on the calling thread, which the caller ends afterwards. Errors:
+// ErrNoRoom, or what else the kernel says.
+func Room() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	return Load([]Insn{{Code: unix.BPF_RET | unix.BPF_K, K: RetAllow}})
 }
