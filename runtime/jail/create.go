@@ -265,7 +265,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	reportProtected(p.rep, st.Protected)
 	for _, d := range st.Protected {
-		j.Protected = append(j.Protected, d.Paths()...)
+		j.Protected = append(j.Protected, d.Paths...)
 	}
 	crash.Point("create.staged")
 	if !o.PlainRoot && w.engineSeesRoot(p) {

@@ -36,7 +36,7 @@ func checkCwdInside(pid int, mountinfo string) error {
 // mounted there by itself without a size, and attaches the jail's views.
 func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
 	mounts := loose(mountinfo)
-	if len(mounts) == 0 && len(st.Views) == 0 {
+	if len(mounts) == 0 && len(st.Views) == 0 && !st.Attaches() {
 		return nil
 	}
 	return inMountNS(pid, func() error {
@@ -50,7 +50,10 @@ func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
 				return err
 			}
 		}
-		return st.AttachViews()
+		if err := st.AttachViews(); err != nil {
+			return err
+		}
+		return st.AttachProtected()
 	})
 }
 

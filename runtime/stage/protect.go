@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -21,16 +22,20 @@ import (
 type Protected struct {
 	Mount int    // the mount's index in the spec
 	Place string // where the jail has the directory
+	// Paths are the jail's of what is kept from it: each is a read-only mount.
+	Paths []string
 	protect.Found
 }
 
-// Paths are the jail's paths of what is kept from it: each is a read-only mount.
-func (p *Protected) Paths() []string {
-	var out []string
-	for _, f := range p.Found.Paths {
-		out = append(out, path.Join(p.Place, f.Rel))
-	}
-	return out
+// An attachment is a mount that is made in the jail's mount namespace when its
+// delegate has made the others: some delegates leave out what is mounted below
+// the source of a bind mount (crun 1.8 with a user namespace).
+type attachment struct {
+	path string // the jail's
+	tree *os.File
+	// dev and ino are what has to be there, so that nothing else was put there
+	// meanwhile.
+	dev, ino uint64
 }
 
 // What is needed to keep paths from a jail is on a tmpfs of its own, which the
@@ -78,11 +83,8 @@ func (s *stager) findProtected() error {
 	return nil
 }
 
-// protectPaths mounts what was found over itself, or something else over it.
+// protectPaths makes the mounts of what was found, for AttachProtected.
 func (s *stager) protectPaths() error {
-	if !slices.ContainsFunc(s.protected, func(p Protected) bool { return len(p.Found.Paths) > 0 }) {
-		return nil
-	}
 	g := &guard{stager: s, dir: filepath.Join(s.layer, ownDir)}
 	defer g.close()
 	for i := range s.protected {
@@ -92,19 +94,27 @@ func (s *stager) protectPaths() error {
 			continue
 		}
 		bind := s.Plan.Binds[slices.IndexFunc(s.Plan.Binds, func(b harden.Bind) bool { return b.Index == p.Mount })]
-		if err := g.protect(bind, &p.Found); err != nil {
+		if err := g.protect(bind, p); err != nil {
 			return fmt.Errorf("%s: %w", bind.Source, err)
 		}
-		// What is mounted below comes with the directory now; nothing else is there.
-		m := &s.Spec.Mounts[p.Mount]
-		m.Options = addOptions(slices.DeleteFunc(slices.Clone(m.Options), func(o string) bool { return o == "bind" }), "rbind")
 	}
 	if g.own != nil {
 		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-			Destination: ownPlace, Type: "bind", Source: g.dir, Options: []string{"rbind", "nosuid", "nodev", "noexec", "rprivate"},
+			Destination: ownPlace, Type: "bind", Source: g.dir, Options: []string{"bind", "nosuid", "nodev", "noexec", "rprivate"},
 		})
 	}
 	return nil
+}
+
+// coveredBy says whether a later mount of the spec covers a path of a mount: then
+// it cannot be reached.
+func (s *stager) coveredBy(mount int, path string) bool {
+	for i, at := range s.places {
+		if i > mount && (path == at || strings.HasPrefix(path, at+"/")) {
+			return true
+		}
+	}
+	return false
 }
 
 // guard makes the mounts.
@@ -166,22 +176,26 @@ func (g *guard) tmpfs() error {
 }
 
 // protect goes through what was found in one directory.
-func (g *guard) protect(b harden.Bind, found *protect.Found) error {
+func (g *guard) protect(b harden.Bind, d *Protected) error {
 	view, o := g.binds[b.Index], g.options(b)
-	if err := g.pin(view, o, found.Pins()); err != nil {
+	if err := g.pin(view, o, d.Pins()); err != nil {
 		return err
 	}
-	for i := range found.Paths {
-		p := &found.Paths[i]
+	for i := range d.Found.Paths {
+		p := &d.Found.Paths[i]
+		to := path.Join(d.Place, p.Rel)
+		if g.coveredBy(d.Mount, to) {
+			continue
+		}
 		at, err := protect.Open(view, o, p.Rel)
+		if err == nil {
+			err = g.cover(at, to, p)
+			at.Close()
+		}
 		if err != nil {
 			return fmt.Errorf("protecting %s: %w", p.Rel, err)
 		}
-		err = g.cover(at, p)
-		at.Close()
-		if err != nil {
-			return fmt.Errorf("protecting %s: %w", p.Rel, err)
-		}
+		d.Paths = append(d.Paths, to)
 	}
 	return nil
 }
@@ -189,8 +203,8 @@ func (g *guard) protect(b harden.Bind, found *protect.Found) error {
 // errChanged says that somebody put a link where none was found.
 var errChanged = errors.New("refused: it was replaced while the jail was being made (remedy: try again)")
 
-// cover mounts what the jail is to see of a path over it.
-func (g *guard) cover(at *os.File, p *protect.Path) error {
+// cover makes what the jail is to see in place of what was found at a path.
+func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
 		return err
@@ -220,8 +234,8 @@ func (g *guard) cover(at *os.File, p *protect.Path) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(tree)
-	return unix.MoveMount(tree, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	g.attach = append(g.attach, attachment{to, os.NewFile(uintptr(tree), to), st.Dev, st.Ino})
+	return nil
 }
 
 // readOnlyTree clones what is at a path below an open file, read-only.
@@ -293,6 +307,10 @@ func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
 	if err := mkdir(g.own, name, 0o755); err != nil {
 		return err
 	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(g.own.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
 	fd, err := readOnlyTree(view, "")
 	if err != nil {
 		return err
@@ -312,7 +330,21 @@ func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
 			return fmt.Errorf("pinning %s: %w", rel, err)
 		}
 	}
-	return g.coverWithNothing(tree)
+	if err := g.coverWithNothing(tree); err != nil {
+		return err
+	}
+	fd, err = unix.OpenTree(int(tree.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return fmt.Errorf("cloning the pins: %w", err)
+	}
+	for range 2 { // the cover, then the clone: the delegate need not copy them
+		if err := unix.Unmount(filepath.Join(g.dir, name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			unix.Close(fd)
+			return fmt.Errorf("detaching the pins: %w", err)
+		}
+	}
+	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), os.NewFile(uintptr(fd), name), st.Dev, st.Ino})
+	return nil
 }
 
 // coverWithNothing mounts an empty directory over one.
@@ -323,4 +355,46 @@ func (g *guard) coverWithNothing(at *os.File) error {
 	}
 	defer unix.Close(empty)
 	return unix.MoveMount(empty, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// AttachProtected mounts what keeps paths from the jail, in the mount namespace
+// and below the root of the calling thread, which must be a jail's.
+func (s *Staged) AttachProtected() error {
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	return s.attachProtected(root)
+}
+
+func (s *Staged) attachProtected(root int) error {
+	for _, a := range s.attach {
+		if err := a.mount(root); err != nil {
+			return fmt.Errorf("protecting %s: %w", a.path, err)
+		}
+	}
+	return nil
+}
+
+// Attaches says whether AttachProtected has anything to do.
+func (s *Staged) Attaches() bool { return len(s.attach) > 0 }
+
+func (a attachment) mount(root int) error {
+	at, err := unix.Openat2(root, a.path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Dev != a.dev || st.Ino != a.ino {
+		return errChanged
+	}
+	return unix.MoveMount(int(a.tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }

@@ -32,7 +32,19 @@ func protecting(t *testing.T, dir string, on bool, hide ...string) (*Request, *S
 	r.Plan.Binds[0].Protect, r.Plan.Binds[0].Absent = on, on
 	r.Plan.Binds[0].Hide, r.Plan.Hide = len(hide) > 0, hide
 	st := staged(t, r)
-	return r, st, r.Spec.Mounts[0].Source
+	// What the delegate does, without what is mounted below sources, as crun 1.8.
+	at := filepath.Join(r.Spec.Root.Path, "work")
+	must(t, unix.Mount(r.Spec.Mounts[0].Source, at, "", unix.MS_BIND, ""))
+	if st.Attaches() {
+		own := filepath.Join(r.Spec.Root.Path, ownPlace)
+		must(t, os.Mkdir(own, 0o755))
+		must(t, unix.Mount(r.Spec.Mounts[len(r.Spec.Mounts)-1].Source, own, "", unix.MS_BIND, ""))
+	}
+	root, err := unix.Open(r.Spec.Root.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(root)
+	must(t, st.attachProtected(root))
+	return r, st, at
 }
 
 // mountAttacks are what a jail tries, with system calls of its own, to have the host run something. Each succeeds where
@@ -132,7 +144,7 @@ func TestProtectedStaysUsable(t *testing.T) {
 				t.Errorf("the config: %q, %v", link, err)
 				return
 			}
-			own := filepath.Join(r.Dir, layerDir, ownDir, strings.TrimPrefix(link, ownPlace))
+			own := filepath.Join(r.Spec.Root.Path, link)
 			want(t, "the copy", content(t, own), ".git/config")
 			must(t, os.WriteFile(own+".lock", []byte("mine"), 0o644))
 			must(t, os.Rename(own+".lock", own))
@@ -141,12 +153,12 @@ func TestProtectedStaysUsable(t *testing.T) {
 		if n := st.Protected[0].Count(protect.Private); n != 2 {
 			t.Errorf("%d copies", n)
 		}
-		if len(st.Protected[0].Paths()) < 10 || st.Protected[0].Paths()[0] != "/work/.agents" {
-			t.Errorf("paths: %v", st.Protected[0].Paths())
+		if len(st.Protected[0].Paths) < 10 || st.Protected[0].Paths[0] != "/work/.agents" {
+			t.Errorf("paths: %v", st.Protected[0].Paths)
 		}
 		// Within a mount namespace, what is a mount point there stays.
 		must(t, unix.Chdir("/"))
-		must(t, unix.Unmount(filepath.Join(r.Dir, layerDir), unix.MNT_DETACH))
+		must(t, unix.Unmount(r.Spec.Root.Path, unix.MNT_DETACH))
 		must(t, r.Ledger.Remove("jail"))
 		for _, name := range []string{".vscode", ".git/commondir", ".claude/agents"} {
 			if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -160,12 +172,12 @@ func TestProtectedStaysUsable(t *testing.T) {
 func TestPinsAreCovered(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		r, _, _ := protecting(t, project(t), true)
-		entries, err := os.ReadDir(filepath.Join(r.Dir, layerDir, ownDir, pinsDir, "0"))
+		entries, err := os.ReadDir(filepath.Join(r.Spec.Root.Path, ownPlace, pinsDir, "0"))
 		if err != nil || len(entries) != 0 {
 			t.Errorf("%v, %v", entries, err)
 		}
 		m := r.Spec.Mounts[len(r.Spec.Mounts)-1]
-		if m.Destination != ownPlace || m.Options[0] != "rbind" {
+		if m.Destination != ownPlace || m.Options[0] != "bind" {
 			t.Errorf("the mount for it: %+v", m)
 		}
 	})
@@ -190,5 +202,26 @@ func TestHidden(t *testing.T) {
 				t.Error("a hidden file was written")
 			}
 		})
+	})
+}
+
+// TestProtectedRace: something else in place of what was found stops the start.
+func TestProtectedRace(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		dir := project(t)
+		r := request(t, image(t), bindMount(dir, "/work", "rbind"))
+		r.Ledger, r.Key = protect.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}, "jail"
+		r.Plan.Binds[0].Protect = true
+		st := staged(t, r)
+		must(t, unix.Mount(r.Spec.Mounts[0].Source, filepath.Join(r.Spec.Root.Path, "work"), "", unix.MS_BIND, ""))
+		must(t, os.Rename(dir+"/.git/hooks", dir+"/.git/old"))
+		must(t, os.Mkdir(dir+"/.git/hooks", 0o755))
+		st.attach = st.attach[1:] // without the pins, whose place is not mounted here
+		root, err := unix.Open(r.Spec.Root.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		defer unix.Close(root)
+		if err := st.attachProtected(root); !errors.Is(err, errChanged) {
+			t.Errorf("attached: %v", err)
+		}
 	})
 }

@@ -70,15 +70,24 @@ type Staged struct {
 	Views []View
 	// ViewsDev is the device number of the file system that they are on.
 	ViewsDev uint64
-	// Protected is what is kept from the jail in each directory that was searched.
+	// Protected is what is kept from the jail in each directory that was searched;
+	// AttachProtected mounts what keeps it.
 	Protected []Protected
+	attach    []attachment
 }
 
 // Close lets go of what was not attached.
 func (s *Staged) Close() {
 	s.Root.Close()
-	for _, v := range s.Views {
+	closeTrees(s.Views, s.attach)
+}
+
+func closeTrees(views []View, attach []attachment) {
+	for _, v := range views {
 		v.Tree.Close()
+	}
+	for _, a := range attach {
+		a.tree.Close()
 	}
 }
 
@@ -106,6 +115,11 @@ const (
 func Stage(r Request) (_ *Staged, err error) {
 	s := &stager{Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
 	defer s.close()
+	defer func() {
+		if err != nil {
+			closeTrees(s.views, s.attach)
+		}
+	}()
 	// Trees are cloned where they were opened, in the host's mount namespace,
 	// and attached in the jail's: a clone belongs to none until then.
 	for _, step := range []struct {
@@ -132,13 +146,6 @@ func Stage(r Request) (_ *Staged, err error) {
 			return nil, fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
-	defer func() {
-		if err != nil {
-			for _, v := range s.views {
-				v.Tree.Close()
-			}
-		}
-	}()
 	fd, err := unix.OpenTree(unix.AT_FDCWD, s.root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("cloning the jail's root: %w", err)
@@ -150,7 +157,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected,
+		Root: root, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected, attach: s.attach,
 	}, nil
 }
 
@@ -190,6 +197,7 @@ type stager struct {
 	viewsDev    uint64
 	toView      []toView
 	protected   []Protected
+	attach      []attachment
 }
 
 func (s *stager) close() {
