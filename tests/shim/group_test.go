@@ -268,8 +268,8 @@ func TestSameAsCommandLine(t *testing.T) {
 	})
 }
 
-// hardenedConfig is what a jail's delegate got, without what differs from one jail to the next: its host ids, its folder,
-// its boot id.
+// hardenedConfig is what a jail's delegate got, without what differs from one jail to the next: its host ids, its user namespace, its
+// directory, its boot id.
 func hardenedConfig(t *testing.T, c *engine.CT, id string) string {
 	t.Helper()
 	j := record(t, c, id)
@@ -281,7 +281,7 @@ func hardenedConfig(t *testing.T, c *engine.CT, id string) string {
 		t.Fatal(err)
 	}
 	text = clocks.ReplaceAll(text, []byte(`"secs":-N`))
-	return strings.NewReplacer(fmt.Sprint(j.IDs.UIDs[0].HostID), "FIRST", j.Key, "KEY").Replace(string(text))
+	return strings.NewReplacer(fmt.Sprint(j.IDs.UIDs[0].HostID), "FIRST", j.Key, "KEY", j.OwnUserNS, "USERNS").Replace(string(text))
 }
 
 // clocks are the offsets by which a jail's clocks begin near zero, where the delegate sets them: each jail has others.
