@@ -193,6 +193,7 @@ var damages = []damage{
 	{"counted for", "another jail's user", func(_ *demands, s *seen) { s.userNS.owner += 65536 }, Broken, "of the host"},
 	{"counted for", "a user's own engine", func(d *demands, s *seen) { d.host.Rootless, s.userNS.owner = true, 1000 }, Missing, "this user's processes"},
 	{"nested namespaces", "a network", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"] = "1" }, Broken, "max_net_namespaces is 1"},
+	{"nested namespaces", "nobody can forbid them", func(_ *demands, s *seen) { s.userNS.limits["max_net_namespaces"], s.userNS.fixed = "1", true }, Missing, "read-only"},
 	{"namespaces", "its own, found by a path", func(d *demands, _ *seen) {
 		d.jail.OwnUserNS = "/proc/7/fd/8"
 		d.spec = &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: specs.UserNamespace, Path: "/proc/7/fd/8"}}}}

@@ -19,6 +19,8 @@ type userNS struct {
 	owner uint32
 	// limits on the namespaces in it, by the file's name in /proc/sys/user.
 	limits map[string]string
+	// fixed says that nobody can set limits here: /proc/sys is mounted read-only.
+	fixed bool
 }
 
 // lookUserNS asks for the owner (ioctl_nsfs(2), NS_GET_OWNER_UID) and the limits.
@@ -41,6 +43,11 @@ func (s *seen) lookUserNS(p *proc) error {
 	if err != nil {
 		return err
 	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/proc/sys/user", &fs); err != nil {
+		return fmt.Errorf("/proc/sys/user: %w", err)
+	}
+	s.userNS.fixed = fs.Flags&unix.ST_RDONLY != 0
 	s.userNS.limits = map[string]string{}
 	for _, l := range limits {
 		s.userNS.limits[path.Base(l.Path)] = strings.TrimSpace(l.Text)
@@ -71,8 +78,12 @@ func nestedNamespaces(_ *demands, s *seen) outcome {
 			bad = append(bad, name+" is "+most)
 		}
 	}
+	const want = "none but mount namespaces"
+	if len(bad) > 0 && s.userNS.fixed {
+		return lacking(want, "no limit can be set where /proc/sys is read-only: the filter alone keeps them from being made")
+	}
 	if len(bad) > 0 {
-		return brokenList("none but mount namespaces", bad)
+		return brokenList(want, bad)
 	}
 	return holds("none but mount namespaces, by %s", count(len(s.userNS.limits), "limit"))
 }
