@@ -63,23 +63,34 @@ func (p *stack) openEntries() ([]Entry, error) {
 	}
 	var open []Entry
 	for _, e := range entries {
-		for _, w := range e.Ways {
-			c, ok := p.call(w.Call)
-			if !ok {
-				continue // this architecture has no such call
-			}
-			for _, a := range w.Args {
-				c = c.With(a.Index, a.Mask, a.Value)
-			}
-			passes, err := p.passes(c)
-			if err != nil {
-				return nil, fmt.Errorf("exploring %s: %w", w.Call, err)
-			}
-			if passes {
-				open = append(open, e)
-				break
-			}
+		passes, err := p.some(e.Ways)
+		if err != nil {
+			return nil, err
+		}
+		if passes {
+			open = append(open, e)
 		}
 	}
 	return open, nil
+}
+
+// some says whether one of the ways passes.
+func (p *stack) some(ways []Way) (bool, error) {
+	for _, w := range ways {
+		c, ok := p.call(w.Call)
+		if !ok {
+			continue // this architecture has no such call
+		}
+		for _, a := range w.Args {
+			c = c.With(a.Index, a.Mask, a.Value)
+		}
+		passes, err := p.passes(c)
+		if err != nil {
+			return false, fmt.Errorf("exploring %s: %w", w.Call, err)
+		}
+		if passes {
+			return true, nil
+		}
+	}
+	return false, nil
 }
