@@ -48,6 +48,7 @@ var checks = []check{
 	{report.Access, "security module", label},
 	{report.Access, "masked paths", maskedPaths},
 	{report.Access, "read-only paths", readOnlyPaths},
+	{report.Access, "protected paths", protectedPaths},
 	{report.Access, "device rules", deviceRules},
 
 	{report.Kernel, "seccomp", seccompFilter},

@@ -143,6 +143,14 @@ func (s *seen) mount(point string) *mount {
 
 func (s *seen) addMounts(text string) { s.mounts = append(s.mounts, mountsOf(text)...) }
 
+// protected is a jail with a protected path, and further mounts.
+func protected(mounts string) func(*demands, *seen) {
+	return func(d *demands, s *seen) {
+		d.jail.Protected = []string{"/work/.git/hooks"}
+		s.addMounts(mounts)
+	}
+}
+
 // useV2 turns the host and the jail to control groups of version 2.
 func useV2(d *demands, s *seen) {
 	d.host.Cgroup.V2 = true
@@ -388,6 +396,10 @@ var damages = []damage{
 	}, Broken, "/proc/extra"},
 	{"masked paths", "not there", func(_ *demands, s *seen) { s.paths["/proc/kcore"] = pathState{} }, Holds, "1 not there"},
 	{"read-only paths", "writable", func(_ *demands, s *seen) { s.paths["/proc/sys"] = pathState{exists: true} }, Broken, "/proc/sys"},
+	{"protected paths", "gone", protected("60 2 8:1 /p/.git/config /work/.git/config ro - ext4 /dev/sda rw\n"), Broken, "/work/.git/hooks is not mounted any more"},
+	{"protected paths", "writable", protected("60 2 8:1 /p/.git/hooks /work/.git/hooks ro - ext4 /dev/sda rw\n61 2 8:1 /p/.git/hooks /work/.git/hooks rw - ext4 /dev/sda rw\n"), Broken, "/work/.git/hooks can be written to"},
+	{"protected paths", "as they were made", protected("60 2 8:1 /p/.git/hooks /work/.git/hooks ro,nosuid,nodev - ext4 /dev/sda rw\n"), Holds, "1, read-only"},
+	{"protected paths", "by policy", func(d *demands, _ *seen) { d.jail.Policy.Binds.Protect = false }, Holds, "binds.protect = false"},
 	{"device rules", "all devices", put("devices.list", "a *:* rwm\n"), Broken, "a *:* rwm"},
 	{"device rules", "disks", put("devices.list", "c 1:3 rwm\nb 8:0 r\n"), Broken, "b 8:0 r"},
 	{"device rules", "all of a major", put("devices.list", "c 1:* rwm\n"), Broken, "c 1:*"},

@@ -264,9 +264,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
 	}
 	reportProtected(p.rep, st.Protected)
-	for _, d := range st.Protected {
-		j.Protected = append(j.Protected, d.Paths...)
-	}
+	j.Protected = st.ProtectedPaths()
 	crash.Point("create.staged")
 	if !o.PlainRoot && w.engineSeesRoot(p) {
 		j.EngineRoot, j.EngineRootDev = p.b.Spec.Root.Path, st.Dev

@@ -288,11 +288,9 @@ func (w *Way) release(j *state.Brief) error {
 // GC reclaims what crashes left. max bounds the jails looked at; below 0 means
 // all. It stops between two jails when ctx ends.
 func (w *Way) GC(ctx context.Context, max int) ([]string, error) {
-	if max < 0 {
-		// Placeholders outlive a boot, and records do not.
-		if err := w.ledger().Sweep(w.Store.Exists); err != nil {
-			w.Log.Warnf("removing placeholders: %v", err)
-		}
+	// Placeholders outlive a boot, and records do not.
+	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
+		w.Log.Warnf("removing placeholders: %v", err)
 	}
 	return w.Store.Sweep(ctx, max, func(j *state.Brief) error {
 		w.complete(j)

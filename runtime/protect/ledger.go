@@ -398,7 +398,7 @@ func readAt(dir int, name string, most int) (string, bool) {
 // Sweep ends the accounts of jails that are not there any more.
 func (l Ledger) Sweep(exists func(key string) bool) error {
 	keys, err := l.keys()
-	if err != nil || len(keys) == 0 {
+	if err != nil || !slices.ContainsFunc(keys, func(k string) bool { return !exists(k) }) {
 		return err
 	}
 	unlock, err := l.lock()

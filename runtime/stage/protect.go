@@ -22,8 +22,6 @@ import (
 type Protected struct {
 	Mount int    // the mount's index in the spec
 	Place string // where the jail has the directory
-	// Paths are the jail's of what is kept from it: each is a read-only mount.
-	Paths []string
 	protect.Found
 }
 
@@ -195,7 +193,6 @@ func (g *guard) protect(b harden.Bind, d *Protected) error {
 		if err != nil {
 			return fmt.Errorf("protecting %s: %w", p.Rel, err)
 		}
-		d.Paths = append(d.Paths, to)
 	}
 	return nil
 }
@@ -375,6 +372,16 @@ func (s *Staged) attachProtected(root int) error {
 		}
 	}
 	return nil
+}
+
+// ProtectedPaths are the jail's paths that AttachProtected mounts something
+// read-only at.
+func (s *Staged) ProtectedPaths() []string {
+	var out []string
+	for _, a := range s.attach {
+		out = append(out, a.path)
+	}
+	return out
 }
 
 // Attaches says whether AttachProtected has anything to do.

@@ -153,8 +153,8 @@ func TestProtectedStaysUsable(t *testing.T) {
 		if n := st.Protected[0].Count(protect.Private); n != 2 {
 			t.Errorf("%d copies", n)
 		}
-		if len(st.Protected[0].Paths) < 10 || st.Protected[0].Paths[0] != "/work/.agents" {
-			t.Errorf("paths: %v", st.Protected[0].Paths)
+		if p := st.ProtectedPaths(); len(p) < 10 || p[0] != ownPlace+"/pins/0" || p[1] != "/work/.agents" {
+			t.Errorf("paths: %v", p)
 		}
 		// Within a mount namespace, what is a mount point there stays.
 		must(t, unix.Chdir("/"))
