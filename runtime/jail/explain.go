@@ -2,11 +2,14 @@ package jail
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 )
 
@@ -30,8 +33,33 @@ func (w *Way) Explain(dir string) (*Explained, error) {
 	if p.facts.IDs, err = w.exampleIDs(p); err != nil {
 		return out, err
 	}
-	out.Result, out.Report, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
-	return out, err
+	if out.Result, out.Report, err = harden.Harden(p.b.Spec, w.Policy, p.facts); err != nil {
+		return out, err
+	}
+	return out, p.searched(out)
+}
+
+// searched adds what would be protected in mounted directories.
+func (p *prepared) searched(out *Explained) error {
+	sources := slices.Clone(p.sources)
+	for _, i := range slices.Backward(out.Result.Plan.Dropped) {
+		sources = slices.Delete(sources, i, i+1)
+	}
+	var dirs []stage.Protected
+	for _, b := range out.Result.Plan.Binds {
+		src := sources[b.Index]
+		o, ok := stage.SearchOptions(b, out.Result.Plan, src.Kind)
+		if !ok {
+			continue
+		}
+		found, err := protect.Search(src.File, o)
+		if err != nil {
+			return err
+		}
+		dirs = append(dirs, stage.Protected{Mount: b.Index, Place: out.Result.Spec.Mounts[b.Index].Destination, Found: *found})
+	}
+	reportProtected(out.Report, dirs)
+	return nil
 }
 
 // exampleIDs is assignIDs without taking any.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +22,7 @@ type Protected struct {
 	Mount int    // the mount's index in the spec
 	Place string // where the jail has the directory
 	protect.Found
+	options protect.Options
 }
 
 // An attachment is a mount that is made in the jail's mount namespace when its
@@ -49,13 +49,18 @@ const (
 	maxCopies = ownSize / 2
 )
 
-// options are those of the search of a bind mount's directory.
-func (s *stager) options(b harden.Bind) protect.Options {
-	o := protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: s.Plan.Unprotect}
+// SearchOptions are those of the search of a bind mount's directory. ok is false
+// for one that is not searched.
+func SearchOptions(b harden.Bind, plan harden.Plan, kind source.Kind) (o protect.Options, ok bool) {
+	o = protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: plan.Unprotect}
 	if b.Hide {
-		o.Hide = s.Plan.Hide
+		o.Hide = plan.Hide
 	}
-	return o
+	if passwd, err := os.Open("/etc/passwd"); err == nil {
+		o.Home = protect.IsHome(b.Source, passwd)
+		passwd.Close()
+	}
+	return o, kind == source.Dir && (b.Protect || b.Hide)
 }
 
 // findProtected looks for what is to be kept from the jail in each mounted
@@ -64,19 +69,15 @@ func (s *stager) options(b harden.Bind) protect.Options {
 func (s *stager) findProtected() error {
 	for _, b := range s.Plan.Binds {
 		clone := s.binds[b.Index]
-		if !b.Protect && !b.Hide || clone == nil || s.Sources[b.Index].Kind != source.Dir {
+		o, ok := SearchOptions(b, s.Plan, s.Sources[b.Index].Kind)
+		if !ok || clone == nil {
 			continue
-		}
-		o := s.options(b)
-		if passwd, err := os.Open("/etc/passwd"); err == nil {
-			o.Home = protect.IsHome(b.Source, passwd)
-			passwd.Close()
 		}
 		found, err := protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
 		if err != nil {
 			return err
 		}
-		s.protected = append(s.protected, Protected{Mount: b.Index, Found: *found})
+		s.protected = append(s.protected, Protected{Mount: b.Index, Found: *found, options: o})
 	}
 	return nil
 }
@@ -91,9 +92,8 @@ func (s *stager) protectPaths() error {
 		if len(p.Found.Paths) == 0 {
 			continue
 		}
-		bind := s.Plan.Binds[slices.IndexFunc(s.Plan.Binds, func(b harden.Bind) bool { return b.Index == p.Mount })]
-		if err := g.protect(bind, p); err != nil {
-			return fmt.Errorf("%s: %w", bind.Source, err)
+		if err := g.protect(p); err != nil {
+			return fmt.Errorf("%s: %w", p.options.Source, err)
 		}
 	}
 	if g.own != nil {
@@ -174,8 +174,8 @@ func (g *guard) tmpfs() error {
 }
 
 // protect goes through what was found in one directory.
-func (g *guard) protect(b harden.Bind, d *Protected) error {
-	view, o := g.binds[b.Index], g.options(b)
+func (g *guard) protect(d *Protected) error {
+	view, o := g.binds[d.Mount], d.options
 	if err := g.pin(view, o, d.Pins()); err != nil {
 		return err
 	}

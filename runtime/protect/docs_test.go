@@ -1,0 +1,24 @@
+package protect
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestDocs: the documentation names each path of the table, and the bounds.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/protected-paths.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range Table {
+		if !strings.Contains(string(text), "`"+e.Path+"`") {
+			t.Errorf("docs/protected-paths.md does not name %s", e.Path)
+		}
+	}
+	l := DefaultLimits
+	if l.Entries != 100_000 || l.Depth != 24 || l.Paths != 300 || l.Time.Seconds() != 1 {
+		t.Errorf("the documented bounds of the search are others than %+v", l)
+	}
+}
