@@ -20,7 +20,7 @@ func TestExplainProtected(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, ".mcp.json"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		x, err := w.Explain(explainBundle(t, fmt.Sprintf(`{"destination": "/w", "type": "bind", "source": %q, "options": ["rbind"]}`, dir)))
+		x, err := w.Explain(explainBundle(t, fmt.Sprintf(`{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/w", "type": "bind", "source": %q, "options": ["rbind"]}`, dir)))
 		if err != nil {
 			t.Fatal(err)
 		}
