@@ -23,22 +23,30 @@ import (
 // maker (enforced_nproc_rlimit in kernel/user_namespace.c). The caller is the
 // machine's root.
 func UserNSOf(uid, gid uint32, uidMap, gidMap string) (*os.File, error) {
+	s := new(script)
+	if err := s.become(uid, gid); err != nil {
+		return nil, fmt.Errorf("making a user namespace: %w", err)
+	}
+	s.add("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
+	return s.makesUserNS(0, uidMap, gidMap)
+}
+
+// become appends what makes the child this effective user with all capabilities.
+func (s *script) become(uid, gid uint32) error {
 	head := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := new([2]unix.CapUserData)
 	if err := unix.Capget(head, &data[0]); err != nil {
-		return nil, fmt.Errorf("making a user namespace: reading capabilities: %w", err)
+		return fmt.Errorf("reading capabilities: %w", err)
 	}
 	for i := range data {
 		data[i].Effective = data[i].Permitted
 	}
 	head.Pid = 0
-	const same = ^uintptr(0)
-	s := new(script)
 	s.pin.Pin(head)
 	s.pin.Pin(data)
+	const same = ^uintptr(0)
 	s.add(fmt.Sprintf("becoming group %d", gid), unix.SYS_SETRESGID, same, uintptr(gid), same)
 	s.add(fmt.Sprintf("becoming user %d", uid), unix.SYS_SETRESUID, same, uintptr(uid), same)
 	s.add("keeping capabilities", unix.SYS_CAPSET, uintptr(unsafe.Pointer(head)), uintptr(unsafe.Pointer(data)))
-	s.add("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
-	return s.makesUserNS(0, uidMap, gidMap)
+	return nil
 }

@@ -68,10 +68,27 @@ func TestUserNSOfHasItsOwner(t *testing.T) {
 	}
 }
 
+// TestBecomeKeepsCapabilities: what takes CAP_SYS_ADMIN, as the making of a user
+// namespace does on some kernels, is granted to the child.
+func TestBecomeKeepsCapabilities(t *testing.T) {
+	needRoot(t)
+	s := new(script)
+	if err := s.become(testID, testID); err != nil {
+		t.Fatal(err)
+	}
+	s.add("making a namespace", unix.SYS_UNSHARE, unix.CLONE_NEWUTS)
+	if err := s.run(0, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUserNSOfLimits: the namespace as a whole is not bound by the limit on
 // processes of whoever makes jails.
 func TestUserNSOfLimits(t *testing.T) {
 	needRoot(t)
+	if _, err := exec.LookPath("nsenter"); err != nil {
+		t.Skip(err)
+	}
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &was); err != nil {
 		t.Fatal(err)
@@ -231,5 +248,22 @@ func BenchmarkUserNS(b *testing.B) {
 				f.Close()
 			}
 		})
+	}
+}
+
+func BenchmarkWriteInside(b *testing.B) {
+	f, err := UserNSOf(testID, testID, testMap(testID), testMap(testID))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	var all []Setting
+	for _, path := range NestedLimits() {
+		all = append(all, Setting{path, "0"})
+	}
+	for b.Loop() {
+		if err := WriteInside(f, all); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
