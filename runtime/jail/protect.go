@@ -2,11 +2,15 @@ package jail
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 )
@@ -17,10 +21,15 @@ const ledgerDir = "/var/lib/agentjail/placeholders"
 
 // ledger is the account of placeholders.
 func (w *Way) ledger() protect.Ledger {
+	l := protect.Ledger{Dir: filepath.Join(w.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
 	if w.Store.Root == state.DefaultRoot {
-		return protect.Ledger{Dir: ledgerDir}
+		l.Dir = ledgerDir
 	}
-	return protect.Ledger{Dir: filepath.Join(w.Store.Root, "placeholders")}
+	var st unix.Stat_t
+	if unix.Stat(w.Store.Root, &st) == nil {
+		l.Store = fmt.Sprintf("%d:%d", st.Dev, st.Ino)
+	}
+	return l
 }
 
 // treatments are the ways in which paths are protected, for the report.

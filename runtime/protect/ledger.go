@@ -22,6 +22,12 @@ import (
 // placeholder; the last one's end removes it.
 type Ledger struct {
 	Dir string // mode 0700
+	// Boot and Store tell whose jails an account is of: a machine's containers may
+	// have the ledger's directory in common, and states of their own.
+	Boot, Store string
+	// User says that this process is not the machine's root: what it may not make,
+	// its jails may not either.
+	User bool
 }
 
 // A Made is one placeholder.
@@ -41,7 +47,9 @@ type account struct {
 	Made []Made `json:"made"`
 	// Since is when it was written, in nanoseconds since 1970: what is older was
 	// not made by us.
-	Since int64 `json:"since"`
+	Since int64  `json:"since"`
+	Boot  string `json:"boot,omitempty"`
+	Store string `json:"store,omitempty"`
 }
 
 // clockSlack is by how much a file's birth, read from a coarse clock, can lie
@@ -114,8 +122,9 @@ func (l Ledger) keys() ([]string, error) {
 
 // Make makes the placeholders among the paths of a directory that are not there
 // yet, for the jail of that key. What has appeared since the search stays as it
-// is. source is the directory's path on the host.
-func (l Ledger) Make(key string, root *os.File, source string, paths []Path) error {
+// is. source is the directory's path on the host. denied are those that can be
+// made by nobody who could be in the jail.
+func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []Made, err error) {
 	var want []Made
 	for _, p := range paths {
 		if p.Treatment == Placeholder {
@@ -123,27 +132,24 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) err
 		}
 	}
 	shared, err := l.shared(source, paths)
-	if err != nil {
-		return err
-	}
-	if len(want) == 0 && len(shared) == 0 {
-		return nil
+	if err != nil || len(want) == 0 && len(shared) == 0 {
+		return nil, err
 	}
 	unlock, err := l.lock()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unlock()
 	a, err := l.read(key)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	if a == nil {
-		a = &account{Since: time.Now().UnixNano()}
+		a = &account{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
 	}
 	// Asked again behind the lock: the jail that made them may have ended.
 	if shared, err = l.shared(source, paths); err != nil {
-		return err
+		return nil, err
 	}
 	for _, m := range shared {
 		if !named(a.Made, m) && !named(want, m) {
@@ -157,20 +163,28 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) err
 		}
 	}
 	if err := l.write(key, a); err != nil {
-		return err
+		return nil, err
 	}
 	made := a.Made[:begin:begin]
 	for _, m := range a.Made[begin:] {
+		if slices.ContainsFunc(denied, func(d Made) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
+			denied = append(denied, m)
+			continue
+		}
 		ok, err := m.make(tree{root: root, mounts: true}, source)
+		if errors.Is(err, unix.EPERM) || l.User && errors.Is(err, unix.EACCES) {
+			denied = append(denied, m) // an immutable directory (chattr(1)), or another's
+			continue
+		}
 		if err != nil {
-			return fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect): %w", m.Path, err)
+			return nil, fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect): %w", m.Path, err)
 		}
 		if ok {
 			made = append(made, m)
 		}
 	}
 	a.Made = made
-	return l.write(key, a)
+	return denied, l.write(key, a)
 }
 
 // named says whether a list has a placeholder of the same path.
@@ -395,6 +409,12 @@ func readAt(dir int, name string, most int) (string, bool) {
 	return string(buf[:max(n, 0)]), err == nil
 }
 
+// ours says whether an account is of this store's jails, or of an earlier boot's.
+func (l Ledger) ours(key string) bool {
+	a, err := l.read(key)
+	return err == nil && (a.Boot != l.Boot || a.Store == l.Store)
+}
+
 // Sweep ends the accounts of jails that are not there any more.
 func (l Ledger) Sweep(exists func(key string) bool) error {
 	keys, err := l.keys()
@@ -408,7 +428,7 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 	defer unlock()
 	var errs []error
 	for _, k := range keys {
-		if !exists(k) {
+		if !exists(k) && l.ours(k) {
 			errs = append(errs, l.remove(k))
 		}
 	}

@@ -227,6 +227,46 @@ func TestStaleAccount(t *testing.T) {
 	}
 }
 
+// TestOtherStores: accounts of another container's jails stay in the boot that they are of.
+func TestOtherStores(t *testing.T) {
+	l := newLedger(t)
+	l.Boot, l.Store = "boot", "1:2"
+	dir, root := plant(t, "main.go")
+	prepare(t, l, "jail", dir, root)
+	none := func(string) bool { return false }
+	other := Ledger{Dir: l.Dir, Boot: "boot", Store: "3:4"}
+	if err := other.Sweep(none); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(l.file("jail")); err != nil {
+		t.Error("another store's account:", err)
+	}
+	other.Boot = "later"
+	if err := other.Sweep(none); err != nil {
+		t.Fatal(err)
+	}
+	if got := everything(t, dir); got != "main.go" {
+		t.Errorf("after a boot: %s", got)
+	}
+}
+
+// TestDenied: what cannot be made by anybody in the jail is left out, and keeps no jail from starting.
+func TestDenied(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may make what it wants")
+	}
+	l := newLedger(t)
+	l.User = true
+	dir, root := plant(t, "main.go")
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o755) })
+	if f := prepare(t, l, "jail", dir, root); f.Count(Placeholder) != 0 {
+		t.Errorf("placeholders: %s", f.text(Placeholder))
+	}
+}
+
 func BenchmarkSearch(b *testing.B) {
 	for _, n := range []int{0, 1000, 50_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

@@ -120,9 +120,16 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 		if err != nil {
 			return nil, err
 		}
-		if err := l.Make(key, root, o.Source, f.Paths); err != nil {
+		denied, err := l.Make(key, root, o.Source, f.Paths)
+		if err != nil {
 			return nil, err
 		}
+		f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
+			return p.Treatment == Placeholder && slices.ContainsFunc(denied, func(m Made) bool {
+				at := path.Join(o.Source, p.Rel)
+				return at == m.Path || strings.HasPrefix(at, m.Path+"/")
+			})
+		})
 		t := tree{root: view, mounts: o.Mounts}
 		vanished := slices.ContainsFunc(f.Paths, func(p Path) bool {
 			_, err := t.stat(p.Rel) // another jail's placeholder, for one

@@ -73,6 +73,13 @@ func (s *stager) findProtected() error {
 		if !ok || clone == nil {
 			continue
 		}
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(clone.Fd()), &fs); err != nil {
+			return fmt.Errorf("%s: %w", b.Source, err)
+		}
+		if fs.Flags&unix.ST_RDONLY != 0 { // by the host's own mount
+			o.Protect = false
+		}
 		found, err := protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
 		if err != nil {
 			return err
@@ -277,7 +284,8 @@ func (g *guard) privateCopy(p *protect.Path) (int, error) {
 		return -1, err
 	}
 	for _, name := range []string{dir, file} {
-		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		// EINVAL: an owner whom a user's namespace does not have.
+		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.EINVAL {
 			return -1, fmt.Errorf("giving the copy to its owner: %w", err)
 		}
 	}
