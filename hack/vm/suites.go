@@ -85,6 +85,15 @@ var suites = []suite{
 		},
 	},
 	{
+		name: "rings", what: "each ring alone, on a kernel other than that of the documented table",
+		on: []string{"engines"},
+		steps: []step{{
+			// crun mounts a root anew without nosuid and nodev when it has no user namespace, which taking ring 2 away shows.
+			name: "tests-rings", pkg: "tests/rings", limit: 8 * time.Minute, under: "under-runc", only: []string{"TestRings"},
+			left: "they are about builds and tables, and run on the machine itself",
+		}},
+	},
+	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
 		on: []string{"engines"},
 		steps: []step{
