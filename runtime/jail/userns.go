@@ -84,10 +84,15 @@ func (w *Way) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 		f.Close()
 		return nil, err
 	}
-	ns.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
+	ns.Path = userNSPath(os.Getpid(), f.Fd())
 	j.OwnUserNS = ns.Path
 	return &userNS{file: f, making: making}, nil
 }
+
+// userNSPath is where a delegate finds a descriptor of this process. The dot keeps runc 1.1.12 to 1.1.15, and 1.2, from taking it for
+// /proc/PID/ns/user: they scan the path for "/proc/%d", do not look whether the rest is as expected, read /proc/PID/uid_map of this process
+// in place of the namespace's, and refuse the bundle since that is another (libcontainer/userns GetUserNamespaceMappings).
+func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/%d", pid, fd) }
 
 // joinUserNS opens the user namespace of another jail, and makes room in it for
 // the namespaces of this one.
