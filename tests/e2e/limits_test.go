@@ -121,8 +121,8 @@ func TestResourceLimits(t *testing.T) {
 	}
 }
 
-// TestEngineWithoutCores: an engine that was started with no core files, which is a hard limit of 0, is told that the
-// host's handler runs for a crash, where it cannot be helped.
+// TestEngineWithoutCores: an engine that was started with no core files, which is a hard limit of 0, is warned that the
+// host's handler runs for a crash, where nothing prevents that.
 func TestEngineWithoutCores(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
