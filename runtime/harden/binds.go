@@ -34,7 +34,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		p.refuse("mount of %s at %s: %s", m.Source, m.Destination, why)
 		return
 	}
-	readOnly := has(m.Options, "ro", "rro")
+	readOnly := ReadOnly(*m)
 	names := ofNames(m, f) && readOnly
 	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != "" && !names {
 		name := m.Source
@@ -55,6 +55,9 @@ func bind(p *pass, i int, m *specs.Mount) {
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
 	b.Owner = owner(p, m, f, readOnly, names)
+	if !readOnly && b.Owner != OwnerNone {
+		setID(p, m, f)
+	}
 	if has(m.Options, "shared", "rshared") {
 		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
@@ -80,6 +83,23 @@ func bind(p *pass, i int, m *specs.Mount) {
 	m.Type, m.Options = "bind", opts
 	b.ReadOnly = readOnly
 	p.plan.Binds = append(p.plan.Binds, b)
+}
+
+// ReadOnly says whether a mount is to be read-only.
+func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
+
+// setID reports or refuses a directory with programs that run as its owner: the
+// jail could give them another content, by a shared mapping, and they would keep
+// their bits.
+func setID(p *pass, m *specs.Mount, f *source.Fact) {
+	switch {
+	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
+		p.refuse("mount of %s at %s: refused: it holds programs that run as its owner, whose content the jail could change: %s (remedy: chmod ug-s, or policy: binds.setid = \"report\")", f.Path, m.Destination, f.SetIDText())
+	case len(f.SetID) > 0:
+		p.missing(report.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
+	case f.SetIDGaveUp:
+		p.change(report.Access, report.Set, mountField(m), "", "", "not all of it was searched for programs that run as its owner")
+	}
 }
 
 // owner decides whose files of a source the jail may own.

@@ -49,6 +49,7 @@ func opt[T any](g gen, v T) *T {
 
 func (g gen) policy() policy.Policy {
 	p := policy.Default()
+	p.Binds.SetID = g.one(policy.SetIDReport, policy.SetIDRefuse)
 	p.Binds.Root = g.one(policy.RootRefuse, policy.RootNobody, policy.RootAllow)
 	if g.maybe(2) {
 		p.Limits.Pids = []int64{0, 1, 100, 1 << 22}[g.IntN(4)]
@@ -151,6 +152,9 @@ func (g gen) source(f *source.Fact) *source.Fact {
 		c.UID, c.GID = g.u32(), g.u32()
 	case 6:
 		c.Room = g.i64()
+		if g.maybe(2) {
+			c.SetID, c.SetIDGaveUp = []string{"su"}, g.maybe(2)
+		}
 		c.HostPath, c.Rootless = g.maybe(2), g.maybe(2)
 	case 7:
 		c.Role = []source.Role{source.Plain, source.Injected, source.Volume, source.Pod}[g.IntN(4)]

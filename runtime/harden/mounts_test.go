@@ -227,6 +227,30 @@ func TestBinds(t *testing.T) {
 	contain(t, "a link to a socket", fmt.Sprint(err), "/var/run/docker.sock (/run/docker.sock)")
 }
 
+// TestSetID: programs that run as a directory's owner are reported or refused,
+// where the jail could change them.
+func TestSetID(t *testing.T) {
+	refuse := policy.Default()
+	refuse.Binds.SetID = policy.SetIDRefuse
+	with := source.Fact{Path: "/data/p", Kind: source.Dir, UID: 33, SetID: []string{"bin/su"}}
+	at := func(options ...string) specs.Mount {
+		return specs.Mount{Destination: "/w", Type: "bind", Source: "/data/p", Options: append(options, "rbind")}
+	}
+	_, _, rep, err := one(t, at(), &with, policy.Default())
+	if found := find(rep, report.Missing, "mounts[/w]"); err != nil || len(found) != 1 || !strings.Contains(found[0].Why, "bin/su (remedy: chmod") {
+		t.Errorf("%v %+v", err, rep)
+	}
+	_, _, _, err = one(t, at(), &with, refuse)
+	contain(t, "policy refuses", fmt.Sprint(err), "whose content the jail could change: bin/su")
+	if _, _, _, err = one(t, at("ro"), &with, refuse); err != nil {
+		t.Errorf("read-only: %v", err)
+	}
+	gaveUp := source.Fact{Path: "/data/p", Kind: source.Dir, UID: 33, SetIDGaveUp: true}
+	if _, _, rep, err = one(t, at(), &gaveUp, refuse); err != nil || len(find(rep, report.Set, "mounts[/w]")) != 1 {
+		t.Errorf("a search that gave up: %v %+v", err, rep)
+	}
+}
+
 // TestHostsOwn: what engines mount when a container is to share a namespace
 // with the host becomes the jail's own, and the loss is named.
 func TestHostsOwn(t *testing.T) {

@@ -562,6 +562,9 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		if plainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
 			p.sources[i].Role = source.Injected // a part of the root, on a file system of its own
 		}
+		if p.sources[i].OwnerMatters() && !harden.ReadOnly(m) {
+			p.sources[i].FindSetID(source.DefaultSetIDLimits)
+		}
 		p.facts.Sources[i] = &p.sources[i].Fact
 	}
 	return p, nil

@@ -104,6 +104,10 @@ type Binds struct {
 	// Root says what becomes of a directory of the host's root that is mounted
 	// writable: RootRefuse, RootNobody or RootAllow.
 	Root string `toml:"root" json:"root"`
+	// SetID says what becomes of a writable directory with programs that run as
+	// its owner, where that is an account of the system's: SetIDReport or
+	// SetIDRefuse.
+	SetID string `toml:"setid" json:"setid"`
 	// Protect keeps from jails, in every directory that they may write to, what the
 	// host runs by itself (protect.Table).
 	Protect bool `toml:"protect" json:"protect"`
@@ -113,6 +117,12 @@ type Binds struct {
 	// Hide are patterns of names that are covered in mounted directories.
 	Hide []string `toml:"hide" json:"hide,omitempty"`
 }
+
+// What becomes of set-id programs in a mounted directory.
+const (
+	SetIDReport = "report"
+	SetIDRefuse = "refuse"
+)
 
 // What a jail may do in a directory that belongs to the host's root.
 const (
@@ -191,7 +201,7 @@ func Default() Policy {
 			IORead: 400 << 20, IOWrite: 200 << 20,
 			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
-		Binds:    Binds{Root: RootRefuse, Protect: true},
+		Binds:    Binds{Root: RootRefuse, SetID: SetIDReport, Protect: true},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
@@ -332,6 +342,7 @@ func (p Policy) Validate() error {
 	for _, err := range []error{
 		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),
 		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
+		oneOf("binds.setid", p.Binds.SetID, SetIDReport, SetIDRefuse),
 		oneOf("binds.root", p.Binds.Root, RootRefuse, RootNobody, RootAllow),
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
 		oneOf("network.mode", p.Network.Mode, NetworkNone, NetworkEngine),

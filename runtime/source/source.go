@@ -66,6 +66,10 @@ type Fact struct {
 	Rootless bool `json:"rootless,omitempty"`
 	// HostPath says that a pod's author chose it from the node's file tree.
 	HostPath bool `json:"hostPath,omitempty"`
+	// SetID are programs below that run as its owner or group (FindSetID), and
+	// SetIDGaveUp says that not everything was looked at.
+	SetID       []string `json:"setID,omitempty"`
+	SetIDGaveUp bool     `json:"setIDGaveUp,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }

@@ -86,6 +86,27 @@ func TestOwnerMapping(t *testing.T) {
 	}
 }
 
+// TestRootsGroup: a directory of a user's whose group is root's does not give the
+// jail root's group.
+func TestRootsGroup(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		proj := t.TempDir()
+		put(t, proj, "mine:1000:600", "group:0:640")
+		must(t, os.Chown(proj, 1000, 0))
+		must(t, os.Chmod(proj, 0o775))
+		r := request(t, image(t), bindMount(proj, "/work", "rbind"))
+		staged(t, r)
+		at := r.Spec.Mounts[0].Source
+		as(t, base+1000, base+1000, func() {
+			if _, err := os.ReadFile(at + "/group"); err == nil {
+				t.Error("a file that root's group may read was read")
+			}
+			must(t, os.WriteFile(at+"/new", nil, 0o644))
+		})
+		want(t, "a new file on the host", owner(proj+"/new"), "1000:65534")
+	})
+}
+
 // TestBindKinds: a file, read-only, noexec, a volume, the engine's own.
 func TestBindKinds(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -169,6 +190,12 @@ func TestSubmounts(t *testing.T) {
 		}
 		if _, err := os.Stat(r.Spec.Mounts[0].Source + "/uptime"); err != nil {
 			t.Error(err)
+		}
+		// Read-only, what everybody may read comes from any file system.
+		r = request(t, image(t), bindMount(proj+"/proc", "/work", "rbind", "ro"))
+		r.Needed = []string{proj + "/proc"}
+		if st = staged(t, r); len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {
+			t.Errorf("notes %q", st.Notes)
 		}
 		// A folder whose own file system cannot be idmapped is refused by name.
 		_, err := Stage(*request(t, image(t), bindMount(proj+"/proc", "/work", "rbind")))

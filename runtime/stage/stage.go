@@ -388,6 +388,18 @@ func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) 
 // overflowgid).
 const nobody = 65534
 
+// spareGID is a group of the jail's, as the host counts, that its first process
+// is not in.
+func (s *stager) spareGID() (uint32, bool) {
+	u := s.Spec.Process.User
+	for gid := uint32(nobody - 1); gid > nobody-32; gid-- {
+		if gid != u.GID && !slices.Contains(u.AdditionalGids, gid) {
+			return s.Plan.IDs.HostGID(gid)
+		}
+	}
+	return 0, false
+}
+
 // ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
 // the host's ids of the jail; ok is false where nothing is to be mapped.
 func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
@@ -400,12 +412,14 @@ func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.Li
 		if !ok1 || !ok2 {
 			return nil, nil, false
 		}
-		group := f.GID
-		if group == 0 && f.UID != 0 {
-			group = nobody // root's group may read and write more than the owner
+		uids = []specs.LinuxIDMapping{{ContainerID: f.UID, HostID: u, Size: 1}}
+		gids = []specs.LinuxIDMapping{{ContainerID: f.GID, HostID: g, Size: 1}}
+		if spare, ok := s.spareGID(); ok && f.GID == 0 && f.UID != 0 {
+			// Root's group may read and write more than the owner: it becomes one that no
+			// process of the jail has. (What has an unmapped id cannot be written to.)
+			gids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: spare, Size: 1}, {ContainerID: nobody, HostID: g, Size: 1}}
 		}
-		return []specs.LinuxIDMapping{{ContainerID: f.UID, HostID: u, Size: 1}},
-			[]specs.LinuxIDMapping{{ContainerID: group, HostID: g, Size: 1}}, true
+		return uids, gids, true
 	}
 	return nil, nil, false
 }
