@@ -118,7 +118,9 @@ func others(groups, own []group) []group {
 		if slices.ContainsFunc(g.names, taken) {
 			g.names = slices.DeleteFunc(slices.Clone(g.names), taken)
 		}
-		out = append(out, g)
+		if len(g.names) > 0 {
+			out = append(out, g)
+		}
 	}
 	return out
 }

@@ -29,6 +29,7 @@ type verdict struct {
 // is refused; it never widens what allow says.
 type argRule struct {
 	text   string // for people: what passes
+	why    string // for people: what the rest is refused for
 	allow  [][]cond
 	refuse []verdict
 }
@@ -125,6 +126,7 @@ func ruleOf(name string) (argRule, bool) {
 	case "clone":
 		return argRule{
 			text:   "no CLONE_NEW* flag",
+			why:    "a namespace of one's own opens most of the kernel that exploits need",
 			allow:  [][]cond{{field(0, newNamespaces, 0)}},
 			refuse: otherwise(ePERM),
 		}, true
@@ -133,6 +135,7 @@ func ruleOf(name string) (argRule, bool) {
 	case "socketpair":
 		return argRule{
 			text: "AF_UNIX stream, datagram and seqpacket",
+			why:  "no other family has pairs that programs use",
 			allow: [][]cond{
 				{low(0, afUnix), field(1, sockTypeMask&^4, sockStream)}, // 1 and 5
 				{low(0, afUnix), field(1, sockTypeMask, sockDgram)},
@@ -157,12 +160,16 @@ func ruleOf(name string) (argRule, bool) {
 	return resourceRuleOf(name)
 }
 
+// setIDWhy is what modes are looked at for.
+const setIDWhy = "a set-id file in a mounted directory runs with its owner's ids on the host"
+
 // openRule refuses set-id bits in the mode of a file that open creates.
 // Without O_CREAT or O_TMPFILE the kernel ignores mode, and callers that use
 // the raw syscall (sanitizers, jemalloc) leave a random register there.
 func openRule(flags, mode uint) argRule {
 	return argRule{
 		text: "no set-id bits in the mode of a new file",
+		why:  setIDWhy,
 		allow: [][]cond{
 			{field(mode, setID, 0)},
 			{field(flags, openCreates, 0)},
@@ -176,6 +183,7 @@ func openRule(flags, mode uint) argRule {
 func modeRule(mode uint) argRule {
 	return argRule{
 		text:   "no set-id bits in mode",
+		why:    setIDWhy,
 		allow:  [][]cond{{field(mode, setID, 0)}},
 		refuse: otherwise(ePERM),
 	}
@@ -187,6 +195,7 @@ func nodRule(mode uint) argRule {
 	const sIFMT, sIFIFO, sIFREG, sIFSOCK = 0o170000, 0o010000, 0o100000, 0o140000
 	return argRule{
 		text: "regular files, fifos, sockets; no set-id bits",
+		why:  "devices and white-outs of overlays; " + setIDWhy,
 		allow: [][]cond{
 			{field(mode, sIFMT&^sIFREG|setID, 0)}, // S_IFREG, or 0 which means the same
 			{field(mode, sIFMT|setID, sIFIFO)},
@@ -201,6 +210,7 @@ func nodRule(mode uint) argRule {
 func oobRule(flags uint) argRule {
 	return argRule{
 		text:   "no MSG_OOB",
+		why:    "urgent data on unix sockets: CVE-2025-38236",
 		allow:  [][]cond{{field(flags, msgOOB, 0)}},
 		refuse: []verdict{{conds: []cond{field(flags, msgOOB, msgOOB)}, errno: eOPNOTSUPP}},
 	}
@@ -210,6 +220,7 @@ func socketRule() argRule {
 	const afIPMask = 0xffffffff &^ 8 // AF_INET is 2, AF_INET6 is 10
 	return argRule{
 		text: "unix; TCP and UDP over IPv4 and IPv6; netlink ROUTE",
+		why:  "other families and protocols were behind most exploits that need no namespace",
 		allow: [][]cond{
 			{low(0, afUnix), field(1, sockTypeMask&^4, sockStream)}, // stream 1, seqpacket 5
 			{low(0, afUnix), field(1, sockTypeMask, sockDgram)},
@@ -242,6 +253,7 @@ func socketRule() argRule {
 func setsockoptRule() argRule {
 	r := argRule{
 		text: "ordinary options of SOL_SOCKET, TCP, IP and IPv6; sizes of buffers are accepted and not changed",
+		why:  "kernel TLS, multicast and socket filters; buffers are memory that version 1 of control groups does not count",
 		refuse: []verdict{
 			{conds: []cond{low(1, solSocket), low(2, soSndbuf)}, soft: true},
 			{conds: []cond{low(1, solSocket), low(2, soRcvbuf)}, soft: true},
@@ -299,7 +311,11 @@ func setsockoptRule() argRule {
 // TIOCLINUX (typing into the terminal's input), TIOCSETD (line disciplines),
 // TIOCCONS, SIOCETHTOOL, FS_IOC_SETFLAGS, every device's own requests.
 func ioctlRule() argRule {
-	r := argRule{text: "terminal, pty, FIO*, interface look-ups, FICLONE, FS_IOC_GETFLAGS", refuse: softly(eNOTTY)}
+	r := argRule{
+		text:   "terminal, pty, FIO*, interface look-ups, FICLONE, FS_IOC_GETFLAGS",
+		why:    "TIOCSTI and TIOCLINUX type into a terminal; each driver has requests of its own",
+		refuse: softly(eNOTTY),
+	}
 	for _, m := range []cond{
 		field(1, 0xffffffff&^15, 0x5400),    // TCGETS .. TIOCGPGRP
 		field(1, 0xffffffff&^1, 0x5410),     // TIOCSPGRP, TIOCOUTQ
@@ -338,6 +354,7 @@ func ioctlRule() argRule {
 func fcntlRule() argRule {
 	return argRule{
 		text: "descriptor flags, record locks, owners, pipe sizes, seals; no leases, no dnotify",
+		why:  "leases stop other processes' opens",
 		allow: [][]cond{
 			{field(1, 0xffffffff&^7, 0)},    // DUPFD GETFD SETFD GETFL SETFL GETLK SETLK SETLKW
 			{field(1, 0xffffffff&^3, 8)},    // SETOWN GETOWN SETSIG GETSIG
@@ -355,7 +372,11 @@ func fcntlRule() argRule {
 // PR_SET_SECCOMP. EINVAL is what a kernel without filters answers to that:
 // libseccomp, systemd, man-db, OpenSSH and browsers then go on without.
 func prctlRule(filters bool) argRule {
-	r := argRule{text: "names, death signal, dumpable, keepcaps, no_new_privs, subreaper, timer slack, THP, MDWE", refuse: softly(eINVAL)}
+	r := argRule{
+		text:   "names, death signal, dumpable, keepcaps, no_new_privs, subreaper, timer slack, THP, MDWE",
+		why:    "memory maps, securebits, tracers; filters of its own: see seccomp-filters.md",
+		refuse: softly(eINVAL),
+	}
 	if filters {
 		r.text += ", filters of its own"
 		r.allow = append(r.allow, []cond{low(0, 22)}) // SET_SECCOMP

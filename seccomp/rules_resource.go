@@ -48,6 +48,7 @@ func resourceRuleOf(name string) (argRule, bool) {
 func prlimitRule() argRule {
 	return argRule{
 		text: "every resource read, all but RLIMIT_CORE set; that is accepted and not changed",
+		why:  "with RLIMIT_CORE at exactly 1 the kernel runs no core handler of the host's",
 		allow: [][]cond{
 			{field(1, 0xffffffff&^3, 0)}, // CPU, FSIZE, DATA, STACK
 			{low(1, rlimitCore), null(2)},
@@ -65,6 +66,7 @@ func prlimitRule() argRule {
 func hugeRule(arg uint, flag uint32, errno uint) argRule {
 	return argRule{
 		text:   "no huge pages of the reserved pool",
+		why:    "no memory limit counts them",
 		allow:  [][]cond{{field(arg, flag, 0)}},
 		refuse: softly(errno),
 	}
@@ -78,6 +80,7 @@ func futexRule() argRule {
 	op := func(mask, value uint32) []cond { return []cond{field(1, 0xffffffff&^(futexFlags|mask), value)} }
 	return argRule{
 		text: "all operations but FUTEX_WAIT_REQUEUE_PI and FUTEX_CMP_REQUEUE_PI",
+		why:  "CVE-2014-3153 (Towelroot), CVE-2026-43499 (GhostLock); no current C library calls them",
 		allow: [][]cond{
 			op(7, 0), // WAIT, WAKE, FD, REQUEUE, CMP_REQUEUE, WAKE_OP, LOCK_PI, UNLOCK_PI
 			op(2, 8), // TRYLOCK_PI, WAKE_BITSET
@@ -94,6 +97,7 @@ func futexRule() argRule {
 func clockRule() argRule {
 	return argRule{
 		text: "clocks of wall time, no processor time",
+		why:  "CVE-2022-2585, CVE-2025-38352; Go's profiler falls back to setitimer",
 		allow: [][]cond{
 			{field(0, 0xffffffff&^1, 0)}, // REALTIME, MONOTONIC
 			{low(0, 7)},                  // BOOTTIME
@@ -110,6 +114,7 @@ func clockRule() argRule {
 func seccompRule() argRule {
 	return argRule{
 		text: "filters of its own, with TSYNC or without flags; which actions there are",
+		why:  "logging fills the kernel's log; listeners and speculation flags are needed by nobody",
 		allow: [][]cond{
 			{low(0, 1), field(1, 0xffffffff&^filterFlagsTsync, 0)}, // SET_MODE_FILTER
 			{low(0, 2), low(1, 0)},                                 // GET_ACTION_AVAIL
