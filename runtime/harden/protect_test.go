@@ -34,7 +34,7 @@ func TestProtectedSources(t *testing.T) {
 		{"an editor's settings by policy", "/home/dev/p/.vscode", "rbind", source.Fact{}, leave, false, true, true, false},
 		{"hooks", "/home/dev/p/.git/hooks", "rbind", source.Fact{}, policy.Default(), true, false, false, false},
 		{"hooks, unprotected", "/home/dev/p/.git/hooks", "rbind", source.Fact{}, off, false, false, false, false},
-		{"a file", "/home/dev/.bashrc", "rbind", source.Fact{Kind: source.File}, policy.Default(), true, false, false, false},
+		{"a file", "/home/dev/p/.mcp.json", "rbind", source.Fact{Kind: source.File}, policy.Default(), true, false, false, false},
 	} {
 		f := c.fact
 		f.Path, f.UID, f.GID = c.path, 1000, 1000
