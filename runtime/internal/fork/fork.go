@@ -218,20 +218,30 @@ func (c *Cmd) startInTime() (*Process, error) {
 		return nil, fmt.Errorf("%w (%s)", err, steps[stepExec])
 	}
 	// It has come to its exec, or it would not have been started.
-	var want, got unix.Stat_t
-	if err = unix.Stat(fmt.Sprintf("/proc/%d/ns/time", p.Pid), &got); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
-		return p, nil // it has ended already: what it left was made in the namespace that exec gave it
-	}
-	err = errors.Join(err, unix.Stat(own+"ns/time_for_children", &want))
-	if err == nil && (want.Dev != got.Dev || want.Ino != got.Ino) {
-		err = errors.New("it stayed in ours")
-	}
+	err = movedTo(own+"ns/time_for_children", p.Pid)
 	if err != nil {
 		_ = unix.Kill(p.Pid, unix.SIGKILL)
 		_, _ = p.Wait()
 		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[stepJoin], err)
 	}
 	return p, nil
+}
+
+// movedTo says what is wrong where a process is not in this time namespace. One
+// that has ended already is in none: what it left was made where exec put it.
+func movedTo(ns string, pid int) error {
+	var want, got unix.Stat_t
+	if err := unix.Stat(ns, &want); err != nil {
+		return err
+	}
+	err := unix.Stat(fmt.Sprintf("/proc/%d/ns/time", pid), &got)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
+		return nil
+	case err == nil && (want.Dev != got.Dev || want.Ino != got.Ino):
+		return errors.New("it stayed in ours")
+	}
+	return err
 }
 
 // execMovesTime says whether exec puts a process whose memory was its parent's into

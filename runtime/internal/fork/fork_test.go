@@ -125,6 +125,36 @@ func newTime(t *testing.T) {
 	}
 }
 
+// TestMovedTo: a process in another time namespace is found, and one that has
+// ended before it was looked at is no failure.
+func TestMovedTo(t *testing.T) {
+	needRoot(t)
+	const own = "/proc/self/ns/time"
+	if _, err := os.Stat(own); err != nil {
+		t.Skip("this kernel has no time namespaces")
+	}
+	if err := movedTo(own, os.Getpid()); err != nil {
+		t.Error(err)
+	}
+	if err := movedTo("/proc/self/ns/uts", os.Getpid()); err == nil {
+		t.Error("a process is said to be where it is not")
+	}
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It stays a member of no namespace until it is waited for.
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // before and after
+		if err := movedTo(own, cmd.Process.Pid); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait()
+	}
+}
+
 func itoa(n int64) string {
 	var b []byte
 	for ; n > 0; n /= 10 {
