@@ -89,7 +89,7 @@ var suites = []suite{
 		on: []string{"engines"},
 		steps: []step{{
 			// crun mounts a root anew without nosuid and nodev when it has no user namespace, which taking ring 2 away shows.
-			name: "tests-rings", pkg: "tests/rings", limit: 8 * time.Minute, under: "under-runc", only: []string{"TestRings"},
+			name: "tests-rings", pkg: "tests/rings", limit: 20 * time.Minute, under: "under-runc", only: []string{"TestRings"},
 			left: "they are about builds and tables, and run on the machine itself",
 		}},
 	},
