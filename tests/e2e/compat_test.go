@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// symptoms are what programs and engines say of what is different in a jail: docs/compatibility.md has each of these
+// messages, for those who search for it.
+var symptoms = []struct {
+	name    string
+	options []string // of docker run; WORK stands for a directory of uid 1000
+	command string
+	says    string // in the output
+}{
+	{"owner of a mounted file", []string{"-u", "1000", "-v", "WORK:/w"}, "cp -p /etc/passwd /w/p", "Value too large for defined data type"},
+	{"exec as another user", []string{"-v", "WORK:/w"}, "su -s /bin/sh -c true app", "Operation not permitted"},
+	{"chown as root", nil, "touch /tmp/x; chown 1000 /tmp/x", "Operation not permitted"},
+	{"taskset", nil, "taskset 1 true", "Function not implemented"},
+	{"ionice", nil, "ionice -c 3 true", "Function not implemented"},
+	{"unshare", nil, "unshare -U true", "Function not implemented"},
+	{"mount", nil, "mount -t tmpfs none /mnt", "Function not implemented"},
+	{"network", nil, "nslookup example.com", "Network is unreachable"},
+	{"ping", nil, "ping -c 1 127.0.0.1", "permission denied (are you root?)"},
+	{"time zone", []string{"-v", "/etc/localtime:/etc/localtime:ro"}, "true", "name the real path, if it is meant"},
+	{"time zone by its real path", []string{"-v", "ZONE:/etc/localtime:ro"}, "cat /etc/localtime | head -c 4", "TZif"},
+	{"disable_ipv6", []string{"--sysctl", "net.ipv6.conf.all.disable_ipv6=1"}, "cat /proc/sys/net/ipv6/conf/all/disable_ipv6", "0"},
+}
+
+// TestSymptoms: the messages that docs/compatibility.md lists are those that are met.
+func TestSymptoms(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	text, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := folder(t, 1000)
+	zone, err := filepath.EvalSymlinks("/etc/localtime")
+	if err != nil || zone == "/etc/localtime" {
+		t.Skip("no link at /etc/localtime on this machine")
+	}
+	for _, s := range symptoms {
+		args := []string{"run", "--rm", jail}
+		for _, o := range s.options {
+			args = append(args, strings.NewReplacer("WORK", dir, "ZONE", zone).Replace(o))
+		}
+		r := d.Docker(append(args, engine.Busybox, "sh", "-c", s.command)...)
+		out := r.Stdout + r.Stderr
+		t.Logf("%s: %s", s.name, out)
+		if !strings.Contains(out, s.says) {
+			t.Errorf("%s: not %q: %s", s.name, s.says, r)
+		}
+		if s.says != "0" && !strings.Contains(string(text), s.says) {
+			t.Errorf("docs/compatibility.md does not have %q", s.says)
+		}
+	}
+	// What is copied in keeps the mode, and belongs to nobody.
+	id := sleeper(d)
+	secret := filepath.Join(t.TempDir(), "secret")
+	put(t, secret, "x", 0o600, 0)
+	d.Must("cp", secret, id+":/secret")
+	if r := d.Docker("exec", id, "cat", "/secret"); !strings.Contains(r.Stderr, "Permission denied") {
+		t.Errorf("a file of mode 0600 that was copied in: %s", r)
+	}
+}
