@@ -60,7 +60,7 @@ const atFDCWD = ^uintptr(99)
 // run has a child do it that shares our memory and has ended on return (clone(2),
 // CLONE_VFORK), so that no copy of this process is made. What has ended and is
 // not waited for still is a member of its namespaces: ended, if not nil, is
-// called while it is. Without a signal at its end a child is only waited for by
+// called at that time. Without a signal at its end a child is only waited for by
 // its number, also where something else in this process waits for all children
 // (wait(2), __WALL). Where this process is killed meanwhile, the child goes on to
 // its end, which nothing delays.
@@ -132,9 +132,8 @@ func rawCloneAndCall(flags uintptr, first *call, n uintptr) (r int64)
 type Setting struct{ Path, Text string }
 
 // WriteInside writes settings as a member of a user namespace: those of
-// /proc/sys/user are of whoever looks (namespaces(7)). The caller has
-// CAP_SYS_ADMIN over the namespace. Only the root of /proc of the calling thread
-// is used.
+// /proc/sys/user are those of the reader (namespaces(7)). The caller has
+// CAP_SYS_ADMIN over the namespace.
 func WriteInside(userns *os.File, settings []Setting) error {
 	s, err := inside(userns)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestBecomeKeepsCapabilities(t *testing.T) {
 }
 
 // TestUserNSOfLimits: the namespace as a whole is not bound by the limit on
-// processes of whoever makes jails.
+// processes of the process that makes jails.
 func TestUserNSOfLimits(t *testing.T) {
 	needRoot(t)
 	if _, err := exec.LookPath("nsenter"); err != nil {
