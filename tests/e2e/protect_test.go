@@ -237,3 +237,23 @@ func TestHiddenPaths(t *testing.T) {
 	}
 	has(t, "the host's file", content(t, filepath.Join(dir, ".env")), "secret .env")
 }
+
+// TestInspectProtected: inspect counts protected paths, and tells of one that the host has replaced, which takes the mount
+// with it.
+func TestInspectProtected(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	dir := hostile(t)
+	id := sleeper(d, "-v", dir+":/w")
+	out, code := agentjail(t, "inspect", id)
+	if code != 0 || !strings.Contains(out, "protected paths") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	put(t, filepath.Join(dir, "new"), "# the host's\n", 0o644, 1000)
+	if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, ".bashrc")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code = agentjail(t, "inspect", id); code == 0 || !strings.Contains(out, "/w/.bashrc is not mounted any more") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
