@@ -85,8 +85,8 @@ var suites = []suite{
 		},
 	},
 	{
+		// By name only (vm -machine engines rings): eight jails of forty attacks each take a machine without KVM ten minutes and more.
 		name: "rings", what: "each ring alone, on a kernel other than that of the documented table",
-		on: []string{"engines"},
 		steps: []step{{
 			// crun mounts a root anew without nosuid and nodev when it has no user namespace, which taking ring 2 away shows.
 			name: "tests-rings", pkg: "tests/rings", limit: 20 * time.Minute, under: "under-runc", only: []string{"TestRings"},
