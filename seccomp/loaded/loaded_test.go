@@ -25,9 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// programs are the filters of the test's child, the oldest first.
+// programs are the filters of the test's child, the oldest first: the first has
+// to allow the loading of the second.
 func programs() ([][]bpf.Insn, error) {
-	a, err := exact.Program("default", runtime.GOARCH, false)
+	a, err := exact.Program("server", runtime.GOARCH, false)
 	if err != nil {
 		return nil, err
 	}
