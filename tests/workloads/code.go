@@ -148,6 +148,7 @@ func main() {
 	go func() { c.Write(bytes.Repeat([]byte("x"), 100000)); c.Close() }()
 	n, err = io.Copy(io.Discard, d)
 	fmt.Println(n, err)
+	os.Remove("/tmp/gu") // it runs twice
 	u, err := net.Listen("unix", "/tmp/gu")
 	if err != nil { panic(err) }
 	go func() { c, _ := u.Accept(); io.Copy(c, c); c.Close() }()
