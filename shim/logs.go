@@ -79,7 +79,7 @@ func (p placed) check(uri string) error {
 	if err != nil {
 		return fmt.Errorf("refused: not a URI: %w", err)
 	}
-	if p.enginePipe(uri) {
+	if p.enginePipe(uri) || p.ownPipe(uri) {
 		return nil
 	}
 	pol, err := policy.Load(p.policyPath(), p.name.profile)
@@ -111,6 +111,22 @@ func (p placed) policyPath() string {
 // enginePipe says whether a path is that of a pipe in a directory of engines'.
 func (p placed) enginePipe(path string) bool {
 	return cleanAbsolute(path) && isPipe(path) && within(path, append(p.daemonDirs(), enginePipes...))
+}
+
+// ownPipe says whether a path is that of a pipe in a directory that has the
+// container's id for its name, and belongs to root as the pipe does: so dockerd
+// keeps the pipes of a container below its --exec-root (EXEC-ROOT/containerd/ID),
+// wherever that is.
+func (p placed) ownPipe(path string) bool {
+	if !cleanAbsolute(path) || p.bundle == "" || filepath.Base(filepath.Dir(path)) != filepath.Base(p.bundle) {
+		return false
+	}
+	return isPipe(path) && ownedByRoot(path) && ownedByRoot(filepath.Dir(path))
+}
+
+func ownedByRoot(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Uid == 0 && st.Mode&unix.S_IFMT != unix.S_IFLNK
 }
 
 // daemonDirs are the bundle's own directory, and that of the daemon that made

@@ -22,15 +22,19 @@ func TestCheckStdio(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	state, logs, other := filepath.Join(dir, "state"), filepath.Join(dir, "logs"), filepath.Join(dir, "other")
 	bundle := filepath.Join(state, "io.containerd.runtime.v2.task", "ns", "id")
-	for _, d := range []string{bundle, logs, other} {
+	own, users := filepath.Join(other, "id"), filepath.Join(other, "users", "id")
+	for _, d := range []string{bundle, logs, other, own, users} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, p := range []string{filepath.Join(state, "pipe"), filepath.Join(logs, "pipe"), filepath.Join(other, "pipe")} {
+	for _, p := range []string{filepath.Join(state, "pipe"), filepath.Join(logs, "pipe"), filepath.Join(other, "pipe"), filepath.Join(own, "x-stdout"), filepath.Join(users, "x-stdout")} {
 		if err := unix.Mkfifo(p, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Chown(users, 1000, 1000); err != nil {
+		t.Fatal(err)
 	}
 	program, loose := filepath.Join(dir, "logger"), filepath.Join(dir, "loose")
 	policy := filepath.Join(dir, "policy.toml")
@@ -56,6 +60,7 @@ func TestCheckStdio(t *testing.T) {
 		{"", ""},
 		{state + "/pipe", ""},
 		{logs + "/pipe", ""},
+		{own + "/x-stdout", ""},
 		{logs + "/file", ""},
 		{"file://" + logs + "/file", ""},
 		{"file://" + logs + "/new/file", ""},
@@ -63,6 +68,8 @@ func TestCheckStdio(t *testing.T) {
 		{"binary-v2://" + program + "?k=v", ""},
 
 		{other + "/pipe", "shim.logs"},
+		{users + "/x-stdout", "shim.logs"}, // a user's, who can replace it
+		{own + "/absent", "shim.logs"},
 		{"/run/initctl", "shim.logs"},
 		{state + "/file", "shim.logs"}, // appended to as root, as it is no pipe
 		{"/etc/passwd", "shim.logs"},

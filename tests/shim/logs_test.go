@@ -92,10 +92,8 @@ func TestLogLabel(t *testing.T) {
 		}
 		err := c.ImportImage(c.Namespace(), image, layer.Bytes(), engine.ImageConfig{
 			Cmd: []string{"/bin/sleep", "1000"},
-			Labels: map[string]string{
-				"containerd.io/restart.status": "running", "containerd.io/restart.policy": "always",
-				"containerd.io/restart.loguri": "binary://" + program,
-			},
+			// Without the status, which an image can bring as well: the monitor would race with the container's first start.
+			Labels: map[string]string{"containerd.io/restart.policy": "always", "containerd.io/restart.loguri": "binary://" + program},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -112,9 +110,9 @@ func TestLogLabel(t *testing.T) {
 		id := labelled()
 		if out := c.Must("containers", "info", id); !strings.Contains(out, "restart.loguri") {
 			// Releases with the fix take no such labels from images: as somebody else could have set them.
-			c.Must("containers", "label", id, "containerd.io/restart.status=running", "containerd.io/restart.policy=always",
-				"containerd.io/restart.loguri=binary://"+program)
+			c.Must("containers", "label", id, "containerd.io/restart.policy=always", "containerd.io/restart.loguri=binary://"+program)
 		}
+		c.Must("containers", "label", id, "containerd.io/restart.status=running")
 		c.Must("tasks", "kill", "--signal", "KILL", id)
 		c.Eventually("the monitor has tried", func() bool {
 			_, err := os.Lstat(ran)
