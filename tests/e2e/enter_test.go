@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -51,15 +52,24 @@ func TestLastStep(t *testing.T) {
 	}
 }
 
-// TestInnerSandbox: an agent's own sandbox works inside the jail's.
+// TestInnerSandbox: an agent's own sandbox works inside the jail's: Landlock in each, a filter where the profile lets
+// programs load them.
 func TestInnerSandbox(t *testing.T) {
+	needAgentjail(t)
 	d := d(t)
-	for _, options := range [][]string{nil, {"-u", "1000"}} {
-		got := probe[map[string]outcome](d, options, "sandbox")
-		want := map[string]outcome{"in the folder": {}, "elsewhere": {Errno: "EACCES"}, "a folder": {Errno: "EXDEV"}}
-		for what, w := range want {
-			if got[what].Errno != w.Errno {
-				t.Errorf("%v: %s: %q, want %q", options, what, got[what].Errno, w.Errno)
+	landlock := map[string]string{"in the folder": "", "elsewhere": "EACCES"}
+	for runtime, want := range map[string]map[string]string{
+		engine.Name:        {"a filter": "ENOSYS", "a folder": ""},
+		"agentjail-server": {"a filter": "", "a folder": "EXDEV"},
+	} {
+		maps.Copy(want, landlock)
+		for _, user := range []string{"0", "1000"} {
+			out := d.Must("run", "--rm", "--runtime="+runtime, "-u", user, engine.Busybox, "probe", "sandbox")
+			got := decode[map[string]outcome](d, out)
+			for what, w := range want {
+				if got[what].Errno != w {
+					t.Errorf("%s, user %s: %s: %q, want %q", runtime, user, what, got[what].Errno, w)
+				}
 			}
 		}
 	}
