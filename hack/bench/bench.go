@@ -118,8 +118,9 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.res.Host = describeHost(b.e.Versions())
-	b.dir = filepath.Join(b.e.Dir, "bench")
-	if err := os.Mkdir(b.dir, 0o711); err != nil {
+	// Among Docker's own layers: by them agentjail knows whose the files are that Docker's bundle mounts.
+	b.dir = filepath.Join(b.e.Dir, "docker", "overlay2", "bench")
+	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
 	if b.captured, err = captureBundle(ctx, b.e, "capture", config); err != nil {

@@ -21,7 +21,7 @@ var ErrCannot = errors.New("the kernel does not show the filters of processes")
 
 // patience is how long a process may take to stop. One that a control group
 // has frozen does not.
-const patience = 3 * time.Second
+const patience = 10 * time.Second
 
 // Filters returns the filters of a process's first thread, the oldest first. The
 // process is stopped for the moment, as by a debugger that attaches: calls that
