@@ -622,6 +622,23 @@ func (w *Way) tell(r *report.Report) {
 	}
 }
 
+// emptyMqueue puts an empty file system in mqueue's place under SELinux, where
+// the delegate would label it. mqueue's root belongs to whoever makes the IPC
+// namespace (mqueue_get_inode in ipc/mqueue.c): runc makes it as the host's root,
+// who has no id in a user namespace that it has joined, so that the label is
+// refused (EPERM). Queues are none's in a jail: RLIMIT_MSGQUEUE is 0.
+func emptyMqueue(s *specs.Spec) {
+	ns := specUserNS(s)
+	if s.Linux.MountLabel == "" || ns == nil || ns.Path == "" {
+		return
+	}
+	for i, m := range s.Mounts {
+		if m.Type == "mqueue" {
+			s.Mounts[i] = specs.Mount{Destination: m.Destination, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=555", "size=4k"}}
+		}
+	}
+}
+
 // dialect takes from the spec what this delegate would stumble over, to be done
 // by ourselves.
 func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
@@ -635,6 +652,7 @@ func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
 	if ns := specUserNS(s); ns != nil && ns.Path != "" && caps.ReadsMaps {
 		s.Linux.UIDMappings, s.Linux.GIDMappings = nil, nil // a second source, which it warns of
 	}
+	emptyMqueue(s)
 	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
 	if i < 0 || caps.TimeNS {
 		return delegate.Time{}

@@ -146,7 +146,11 @@ func (u *userNS) forbid() error {
 		}
 	}
 	if err := u.limit("0"); err != nil {
-		return fmt.Errorf("forbidding further namespaces in the jail's user namespace: %w", err)
+		remedy := ""
+		if errors.Is(err, unix.EACCES) {
+			remedy = " (remedy, where SELinux confines the engine: semodule -i hack/selinux/agentjail.cil)"
+		}
+		return fmt.Errorf("forbidding further namespaces in the jail's user namespace: %w%s", err, remedy)
 	}
 	return nil
 }
