@@ -79,7 +79,7 @@ var suites = []suite{
 			tests("tests/exhaust", 10*time.Minute),
 			{
 				name: "tests-e2e-limits", pkg: "tests/e2e", limit: 6 * time.Minute,
-				only: []string{"TestDiesFirst", "TestDiesFirstAlways", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers", "TestCountsAreTheJails"},
+				only: []string{"TestDiesFirst", "TestDiesFirstAlways", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers", "TestCountsAreTheJails", "TestHugePageLimits"},
 				left: "they are in the suite e2e, or run on the machine itself",
 			},
 		},

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -50,13 +51,48 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// TestWorkloadFiles finds out how many open files each program of the list needs, of the powers of four up to what a jail
+// gets: docs/host-limits.md has what it says. It takes long and judges little, so that WORKLOADS=files asks for it.
+func TestWorkloadFiles(t *testing.T) {
+	if os.Getenv("WORKLOADS") != "files" {
+		t.Log("not run, as it takes long and holds no protection: WORKLOADS=files runs it")
+		return
+	}
+	needAgentjail(t)
+	if err := docker.ImportWork(); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range workloads.List {
+		if w.OnlyHost || w.Heavy {
+			continue
+		}
+		t.Run(w.Name, func(t *testing.T) {
+			d := d(t)
+			jail := engine.Name
+			if w.Server {
+				jail = "agentjail-server"
+			}
+			want := workIn(d, jail, w)
+			for files := 16; files <= 16384; files *= 4 {
+				limit := fmt.Sprintf("nofile=%d:%d", files, files)
+				if workIn(d, jail, w, "--ulimit", limit) == want {
+					t.Logf("%s: %s needs at most %d open files", jail, w.Name, files)
+					return
+				}
+			}
+			t.Errorf("%s: %s prints something else each time", jail, w.Name)
+		})
+	}
+}
+
 // workIn runs a work's script and returns what it printed, standard error included, and its exit code.
-func workIn(d *engine.T, runtime string, w workloads.Work) string {
+func workIn(d *engine.T, runtime string, w workloads.Work, options ...string) string {
 	d.Helper()
 	args := []string{"run", "--rm", "-i", "--runtime=" + runtime, "--network", "none", "--hostname", "work", "-w", "/tmp", "-u", fmt.Sprint(w.User)}
 	for _, e := range []string{"HOME=/tmp", "TMPDIR=/tmp", "GOFLAGS=-mod=mod", "GOPROXY=off", "GOTOOLCHAIN=local", "GOCACHE=/tmp/gocache", "CARGO_HOME=/tmp/cargo", "PYTHONDONTWRITEBYTECODE=1"} {
 		args = append(args, "-e", e)
 	}
+	args = append(args, options...)
 	var needs strings.Builder
 	for _, n := range w.Needs {
 		fmt.Fprintf(&needs, "command -v %s >/dev/null || { echo the image has no %s; exit 99; }\n", n, n)
