@@ -221,8 +221,8 @@ var tries = map[string]func() error{
 	},
 }
 
-// attemptWait bounds one try.
-const attemptWait = 20 * time.Second
+// attemptWait bounds one try: a thousand processes take an emulated machine half a minute.
+const attemptWait = 60 * time.Second
 
 // attempts makes every try in a process of its own, since some change the process and a filter may kill it. With
 // arguments only those.
