@@ -27,6 +27,8 @@ var (
 	bin    string // agentjail built with named crash points
 	root   string // the delegate's --root
 	bundle string // a busybox bundle whose process sleeps
+	work   string // a mounted directory with a repository, whose protected paths need placeholders
+	before string // what was in work
 )
 
 func TestMain(m *testing.M) {
@@ -74,7 +76,39 @@ func setUp(dir string) error {
 	p := s["process"].(map[string]any)
 	p["terminal"] = false
 	p["args"] = []string{"sleep", "1000"}
+	work = filepath.Join(dir, "work")
+	if err := makeWork(work); err != nil {
+		return err
+	}
+	before = tree(work)
+	s["mounts"] = append(s["mounts"].([]any), map[string]any{"destination": "/work", "type": "bind", "source": work, "options": []string{"rbind", "rw"}})
 	return writeSpec(bundle, s)
+}
+
+// makeWork makes a directory of an ordinary user's with a repository in it.
+func makeWork(dir string) error {
+	for _, d := range []string{"", ".git", ".git/hooks", ".git/info", ".git/objects", ".git/refs", "src"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)); err != nil {
+			return err
+		}
+	}
+	for name, text := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", "src/main.go": "package main\n"} {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), os.Chown(filepath.Join(dir, name), 1000, 1000)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree lists what is below a directory.
+func tree(dir string) string {
+	var out strings.Builder
+	err := filepath.WalkDir(dir, func(p string, _ os.DirEntry, err error) error {
+		fmt.Fprintln(&out, p)
+		return err
+	})
+	fmt.Fprintln(&out, err)
+	return out.String()
 }
 
 func writeSpec(dir string, s any) error {
@@ -173,6 +207,9 @@ func left(id string) []string {
 	} {
 		m, _ := filepath.Glob(glob)
 		out = append(out, m...)
+	}
+	if now := tree(work); now != before {
+		out = append(out, "in the mounted directory: "+now)
 	}
 	out = append(out, processes(id)...)
 	return out
