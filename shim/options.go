@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/verbs"
 )
@@ -190,7 +191,7 @@ func fromCreateOptions(b []byte, o *options.Options) error {
 // systemd driver, slice:prefix:name. Some callers send no options at all, and
 // runc's other driver would make a folder of that name.
 func systemdPath(dir string) bool {
-	data, err := bundle.ReadFile(filepath.Join(dir, bundle.ConfigName), bundle.MaxConfig)
+	data, err := atomicfile.Read(filepath.Join(dir, bundle.ConfigName), bundle.MaxConfig)
 	if err != nil {
 		return false // the verb says what is wrong
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/linux/atomicfile"
 )
 
 // maxBootstrap bounds what is read from a daemon, in bytes.
@@ -80,7 +81,7 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 	if legacy {
 		// Releases before 2.0 find the shim again by this file, and all before
 		// 2.3 understand a plain address.
-		if err := bundle.WriteFile("address", []byte(res.Address), 0o600); err != nil {
+		if err := atomicfile.Write("address", []byte(res.Address), 0o600); err != nil {
 			return err
 		}
 		_, err = io.WriteString(out, res.Address)

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/stage"
 )
@@ -275,7 +275,7 @@ func present(dirs ...string) []string {
 
 // dockerRoot is data-root of Docker's configuration, or "".
 func dockerRoot(etc string) string {
-	data, err := bundle.ReadFile(filepath.Join(etc, "docker/daemon.json"), 1<<20)
+	data, err := atomicfile.Read(filepath.Join(etc, "docker/daemon.json"), 1<<20)
 	if err != nil {
 		return ""
 	}

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/delegate/flaws"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/rootless"
 )
 
@@ -95,7 +95,7 @@ func (c *choiceRecord) recall(all []*Runtime, dir string) *Runtime {
 	if dir == "" {
 		return nil
 	}
-	data, err := bundle.ReadFile(filepath.Join(dir, choiceFile), 1<<16)
+	data, err := atomicfile.Read(filepath.Join(dir, choiceFile), 1<<16)
 	if err != nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (c *choiceRecord) keep(dir string) {
 	if data, err := json.Marshal(c); err == nil {
 		// Only a shortcut for the next time: nothing is lost without it.
 		_ = os.Mkdir(dir, 0o711)
-		_ = bundle.WriteFile(filepath.Join(dir, choiceFile), data, 0o600)
+		_ = atomicfile.Write(filepath.Join(dir, choiceFile), data, 0o600)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -157,7 +157,7 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	if cacheDir == "" {
 		return r.ask()
 	}
-	if data, err := bundle.ReadFile(cache, 1<<16); err == nil {
+	if data, err := atomicfile.Read(cache, 1<<16); err == nil {
 		var old capsRecord
 		if json.Unmarshal(data, &old) == nil && old.Form == rec.Form && old.File == rec.File {
 			return old.Caps, nil
@@ -170,7 +170,7 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	if data, err := json.Marshal(rec); err == nil {
 		// Only a shortcut for the next time: nothing is lost without it.
 		_ = os.Mkdir(cacheDir, 0o711)
-		_ = bundle.WriteFile(cache, data, 0o600)
+		_ = atomicfile.Write(cache, data, 0o600)
 	}
 	return rec.Caps, nil
 }

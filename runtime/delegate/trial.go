@@ -12,8 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -46,7 +46,7 @@ func (r *Runtime) try() error {
 
 func (r *Runtime) tryAt(dir string, program []byte) error {
 	sweepTrials()
-	id := bundle.Unique(trialGroup)
+	id := atomicfile.Unique(trialGroup)
 	root := filepath.Join(dir, "bundle", "rootfs")
 	for _, d := range []string{root, root + "/proc", root + "/dev"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/atomicfile"
 )
 
 // awaitProgram waits until a jail's first process has become its program: for a
@@ -40,7 +40,7 @@ func awaitProgram(pid int, dir string) {
 
 // fate says whether a process has ended, and how many system call filters it has.
 func fate(pid int) (ended bool, filters int) {
-	text, err := bundle.ReadFile(fmt.Sprintf("/proc/%d/status", pid), 64<<10)
+	text, err := atomicfile.Read(fmt.Sprintf("/proc/%d/status", pid), 64<<10)
 	if err != nil {
 		return true, 0
 	}

@@ -21,6 +21,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/source"
@@ -481,7 +482,7 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 		return err
 	}
 	if o.PidFile != "" {
-		if err := bundle.WriteFile(o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
+		if err := atomicfile.Write(o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
 			return fmt.Errorf("writing the pid file: %w", err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/linux/atomicfile"
 )
 
 // errDockerBuild is what a step of Docker's own builder is told: its layer would
@@ -65,6 +65,6 @@ func dockerRecord(id string, s *specs.Spec) string {
 }
 
 func readRecord(path string, to any) bool {
-	data, err := bundle.ReadFile(path, maxDockerState)
+	data, err := atomicfile.Read(path, maxDockerState)
 	return err == nil && json.Unmarshal(data, to) == nil
 }

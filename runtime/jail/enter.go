@@ -12,12 +12,12 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/enter"
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
 	"agentjail.dev/seccomp"
@@ -87,7 +87,7 @@ func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error)
 	if made == nil || made.Delegates != l.Seccomp {
 		return nil, errors.New("the second filter is not that of the spec")
 	}
-	return made.Program, bundle.WriteNew(filepath.Join(dir, filterFile), made.Program, 0o600)
+	return made.Program, atomicfile.WriteNew(filepath.Join(dir, filterFile), made.Program, 0o600)
 }
 
 // preserve is the delegate's option that hands the step's files on.

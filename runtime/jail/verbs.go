@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/stage"
@@ -169,7 +170,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	done()
 	done = w.station("write")
 	runtime.LockOSThread()
-	second, err := bundle.ReadFile(filepath.Join(w.Store.Dir(j.Key), filterFile), maxFilter)
+	second, err := atomicfile.Read(filepath.Join(w.Store.Dir(j.Key), filterFile), maxFilter)
 	if err != nil {
 		return fmt.Errorf("the jail's second filter: %w", err)
 	}
@@ -182,8 +183,8 @@ func (w *Way) Exec(o ExecOptions) error {
 	if err != nil {
 		return fmt.Errorf("encoding the process: %w", err)
 	}
-	file := filepath.Join(w.Store.Dir(j.Key), bundle.Unique("exec-")+".json")
-	if err := bundle.WriteNew(file, data, 0o600); err != nil {
+	file := filepath.Join(w.Store.Dir(j.Key), atomicfile.Unique("exec-")+".json")
+	if err := atomicfile.WriteNew(file, data, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(file)
@@ -249,8 +250,8 @@ func (w *Way) Update(id string, in *specs.LinuxResources) error {
 		return fmt.Errorf("encoding the limits: %w", err)
 	}
 	runtime.LockOSThread()
-	file := filepath.Join(w.Store.Dir(j.Key), bundle.Unique("update-")+".json")
-	if err := bundle.WriteFile(file, data, 0o600); err != nil {
+	file := filepath.Join(w.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
+	if err := atomicfile.Write(file, data, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(file)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/linux/atomicfile"
 )
 
 // Ledger is the account of placeholders: mount points that were made in mounted
@@ -83,7 +83,7 @@ func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix
 // read reads an account. One that a crash of the machine left without text is
 // empty: nothing says what was made.
 func (l Ledger) read(key string) (*account, error) {
-	data, err := bundle.ReadFile(l.file(key), 8<<20)
+	data, err := atomicfile.Read(l.file(key), 8<<20)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (l Ledger) write(key string, a *account) error {
 	if err != nil {
 		return err
 	}
-	if err := bundle.WriteFile(l.file(key), data, 0o600); err != nil {
+	if err := atomicfile.Write(l.file(key), data, 0o600); err != nil {
 		return fmt.Errorf("writing the ledger of placeholders: %w", err)
 	}
 	return nil

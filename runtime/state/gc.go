@@ -137,7 +137,7 @@ func makerAlive(key string) bool {
 	if !ok {
 		return false
 	}
-	pid, _, _ := strings.Cut(rest, ".") // bundle.Unique
+	pid, _, _ := strings.Cut(rest, ".") // atomicfile.Unique
 	n, err := strconv.Atoi(pid)
 	if err != nil {
 		return false

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -37,7 +37,7 @@ func (s Store) Allocate(p policy.Userns, key string) (idmap.Map, error) {
 			os.RemoveAll(tmp)
 		}
 	}()
-	if err := bundle.WriteNew(filepath.Join(tmp, key), nil, 0o600); err != nil {
+	if err := atomicfile.WriteNew(filepath.Join(tmp, key), nil, 0o600); err != nil {
 		return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
 	}
 	start := rand.IntN(n)

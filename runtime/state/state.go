@@ -30,6 +30,7 @@ import (
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
@@ -207,7 +208,7 @@ func (s Store) Create(j *Jail) error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	tmp := s.Dir(bundle.Unique(newPrefix) + "-" + j.Key)
+	tmp := s.Dir(atomicfile.Unique(newPrefix) + "-" + j.Key)
 	if err := os.Mkdir(tmp, 0o711); err != nil {
 		return fmt.Errorf("making the jail's state: %w", err)
 	}
@@ -221,7 +222,7 @@ func (s Store) Create(j *Jail) error {
 		if err != nil {
 			return err
 		}
-		if err := bundle.WriteNew(filepath.Join(tmp, recordFile), data, 0o600); err != nil {
+		if err := atomicfile.WriteNew(filepath.Join(tmp, recordFile), data, 0o600); err != nil {
 			return err
 		}
 		return unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, s.Dir(j.Key), unix.RENAME_NOREPLACE)
@@ -242,7 +243,7 @@ func (s Store) Save(j *Jail) error {
 	if err != nil {
 		return fmt.Errorf("encoding the jail's state: %w", err)
 	}
-	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), recordFile), data, 0o600)
+	return atomicfile.Write(filepath.Join(s.Dir(j.Key), recordFile), data, 0o600)
 }
 
 // SaveReport keeps the report beside the record.
@@ -251,12 +252,12 @@ func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)
 	}
-	return bundle.WriteFile(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
+	return atomicfile.Write(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
 }
 
 // Report reads what SaveReport wrote.
 func (s Store) Report(j *Brief) (*report.Report, error) {
-	data, err := bundle.ReadFile(filepath.Join(s.Dir(j.Key), "report.json"), bundle.MaxConfig)
+	data, err := atomicfile.Read(filepath.Join(s.Dir(j.Key), "report.json"), bundle.MaxConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +287,7 @@ func (s Store) Brief(key string) (*Brief, error) {
 
 func (s Store) read(key string, into any) error {
 	path := filepath.Join(s.Dir(key), recordFile)
-	data, err := bundle.ReadFile(path, bundle.MaxConfig)
+	data, err := atomicfile.Read(path, bundle.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
 		return ErrNotFound
 	}
@@ -311,7 +312,7 @@ const (
 // First records the jail's first process.
 func (s Store) First(j *Brief, pid int, start uint64) error {
 	j.InitPid, j.InitStart = pid, start
-	return bundle.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d", pid, start), 0o600)
+	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d", pid, start), 0o600)
 }
 
 // since adds what happened since the record was written.
@@ -320,7 +321,7 @@ func (s Store) since(j *Brief, key string) {
 	if j.InitPid != 0 {
 		return
 	}
-	data, err := bundle.ReadFile(filepath.Join(s.Dir(key), firstFile), 64)
+	data, err := atomicfile.Read(filepath.Join(s.Dir(key), firstFile), 64)
 	if err != nil {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/exact"
@@ -68,7 +69,7 @@ func (s Store) Get(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, er
 		return Make(o, incoming)
 	}
 	path := filepath.Join(s.Dir, name(maker, o, incoming))
-	if data, err := bundle.ReadFile(path, bundle.MaxConfig); err == nil {
+	if data, err := atomicfile.Read(path, bundle.MaxConfig); err == nil {
 		if f, err := decode(data); err == nil {
 			return f, nil
 		}
@@ -92,7 +93,7 @@ func (s Store) keep(path string, f *Filter) {
 			_ = os.Remove(filepath.Join(s.Dir, e.Name()))
 		}
 	}
-	_ = bundle.WriteFile(path, data, 0o600)
+	_ = atomicfile.Write(path, data, 0o600)
 }
 
 // self tells this program from every other that was ever in its place.

@@ -1,0 +1,113 @@
+// Package atomicfile reads and writes whole files: writes replace a file in one
+// step, and reads are bounded and follow no symbolic link in the last component.
+package atomicfile
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Read reads a regular file of at most max bytes, not following a symbolic
+// link in the last component.
+func Read(path string, max int64) ([]byte, error) {
+	fd, err := open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if st.Size > max {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, st.Size, max)
+	}
+	data := make([]byte, 0, st.Size+1)
+	for {
+		n, err := unix.Read(fd, data[len(data):cap(data)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return data, nil
+		}
+		data = data[:len(data)+n]
+		if int64(len(data)) > max {
+			return nil, fmt.Errorf("%s has more than the %d bytes that are read", path, max)
+		}
+		if len(data) == cap(data) { // it has grown
+			data = slices.Grow(data, 512)
+		}
+	}
+}
+
+// Unique makes a file's name that nobody else makes meanwhile, of prefix, our
+// process id and a number.
+func Unique(prefix string) string {
+	return fmt.Sprintf("%s%d.%d", prefix, os.Getpid(), names.Add(1))
+}
+
+var names atomic.Uint64
+
+// Write replaces path with data in one step; readers see the old or the
+// new content. There is no fsync: what is written here is void after a reboot.
+func Write(path string, data []byte, mode os.FileMode) error {
+	tmp := Unique(path+".") + ".tmp"
+	err := create(tmp, data, unix.O_TRUNC, mode)
+	if err == nil {
+		err = unix.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = unix.Unlink(tmp)
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// WriteNew writes a file that nobody has written or looks for yet: an error
+// wraps os.ErrExist where there is something.
+func WriteNew(path string, data []byte, mode os.FileMode) error {
+	if err := create(path, data, unix.O_EXCL, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// create goes without os.File, which asks the kernel of each file whether it can
+// be waited for.
+func create(path string, data []byte, flags int, mode os.FileMode) error {
+	fd, err := open(path, unix.O_WRONLY|unix.O_CREAT|flags, mode)
+	if err != nil {
+		return err
+	}
+	for len(data) > 0 && err == nil {
+		var n int
+		if n, err = unix.Write(fd, data); err == unix.EINTR {
+			err = nil
+		} else if err == nil {
+			data = data[n:]
+		}
+	}
+	if cerr := unix.Close(fd); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func open(path string, flags int, mode os.FileMode) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, uint32(mode.Perm()))
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
