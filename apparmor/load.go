@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/install/rootowned"
+	"agentjail.dev/runtime/linux/trusted"
 )
 
 // host is the machine's own.
@@ -25,7 +25,7 @@ var host = system{
 	parsers:    []string{"/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"},
 	// Beside, not below, the folder that holds one entry per jail: a jail may have any name.
 	state:     "/run/agentjail-apparmor",
-	trustedFn: rootowned.Executable,
+	trustedFn: trusted.Executable,
 }
 
 // Ensure loads the profile if it is missing, was loaded from another text, or does not enforce. changed says whether it did. An empty

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -186,7 +187,7 @@ func checkLogger(u *url.URL, s policy.Shim) error {
 		return fmt.Errorf("refused: the log URI would run the program %s as root on the host, which an image's label can ask for (CVE-2026-53488) (remedy: if it is your logger, add %q to shim.loggers of the policy)",
 			u.Path, policy.LoggerEntry(u.Path, u.Query()))
 	}
-	if err := policy.Trusted(u.Path); err != nil {
+	if err := trusted.Check(u.Path); err != nil {
 		return fmt.Errorf("refused: the logger %s: %w", u.Path, err)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/delegate/flaws"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/linux/trusted"
 )
 
 // engineFixes holds the engines and runtimes on the host against the releases that
@@ -45,7 +45,7 @@ func engineFixes(e *env) answer {
 func (e *env) program(name string) string {
 	for _, dir := range e.bins {
 		real, err := filepath.EvalSymlinks(filepath.Join(dir, name))
-		if err == nil && policy.Trusted(real) == nil {
+		if err == nil && trusted.Check(real) == nil {
 			return real
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
 )
@@ -42,7 +43,7 @@ func (e *env) owns(dir string, st *unix.Stat_t) error {
 	if e.user {
 		return rootless.Own(dir, st)
 	}
-	return policy.OwnedByRoot(dir, st)
+	return trusted.Owner(dir, st)
 }
 
 // stateFolder says whether the jails' records can be written: with a file that

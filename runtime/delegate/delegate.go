@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -88,7 +89,7 @@ func open(path string) (*Runtime, error) {
 	if r.stat.Mode&unix.S_IFMT != unix.S_IFREG || r.stat.Mode&0o111 == 0 {
 		return nil, fmt.Errorf("delegate %s is not an executable file", path)
 	}
-	if err := policy.OwnedByRoot(path, &r.stat); err != nil {
+	if err := trusted.Owner(path, &r.stat); err != nil {
 		return nil, fmt.Errorf("delegate: %w", err)
 	}
 	var self unix.Stat_t

@@ -15,7 +15,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"agentjail.dev/runtime/install/rootowned"
+	"agentjail.dev/runtime/linux/trusted"
 )
 
 // Defaults of ContainerdOptions.
@@ -60,7 +60,7 @@ func (o *ContainerdOptions) complete() error {
 	if o.Program == "" {
 		for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin"} {
 			path := filepath.Join(dir, "containerd")
-			if _, err := rootowned.Executable(path); err == nil {
+			if _, err := trusted.Executable(path); err == nil {
 				o.Program = path
 				break
 			}

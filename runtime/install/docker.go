@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/install/rootowned"
+	"agentjail.dev/runtime/linux/trusted"
 )
 
 // Defaults of DockerOptions.
@@ -55,7 +55,7 @@ var ErrConflict = errors.New("already configured otherwise")
 // CheckBinary refuses a program that somebody else than root could change or replace: it must be an executable file that root owns and
 // nobody else can write, and so must be every folder and link that leads to it. Docker's daemon will run it as root.
 func CheckBinary(path string) error {
-	_, err := rootowned.Executable(path)
+	_, err := trusted.Executable(path)
 	return err
 }
 

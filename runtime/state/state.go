@@ -31,6 +31,7 @@ import (
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
@@ -188,7 +189,7 @@ func (s Store) init() error {
 	if os.Geteuid() != 0 || rootless.Inside() {
 		return rootless.Own(s.Root, &st)
 	}
-	return policy.OwnedByRoot(s.Root, &st)
+	return trusted.Owner(s.Root, &st)
 }
 
 // recordFile is the record, and folders what else every jail's folder has from

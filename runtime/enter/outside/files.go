@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/enter"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/linux/trusted"
 )
 
 // Name is the step's file name. It lies in agentjail's own folder.
@@ -105,7 +105,7 @@ func open(path string) (*os.File, error) {
 		if st.Mode&unix.S_IFMT != unix.S_IFREG {
 			err = fmt.Errorf("%s is not a file", path)
 		} else {
-			err = policy.OpenOwnedByRoot(int(f.Fd()), path, &st)
+			err = trusted.OwnerOf(int(f.Fd()), path, &st)
 		}
 	}
 	if err != nil {

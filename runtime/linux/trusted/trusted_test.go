@@ -1,4 +1,4 @@
-package rootowned
+package trusted
 
 import (
 	"errors"
