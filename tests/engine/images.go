@@ -259,11 +259,14 @@ func buildWork(out string, packages []string) error {
 	return nil
 }
 
+// keepOld is how long the archive of another recipe stays: checkouts of a day that share the machine do not remove one another's.
+const keepOld = 24 * time.Hour
+
 // removeOld removes the archives of other recipes.
 func removeOld(name, keep string) {
 	old, _ := filepath.Glob(filepath.Join(CacheDir, name+"*.tar*"))
 	for _, p := range old {
-		if !strings.HasPrefix(p, keep) {
+		if fi, err := os.Lstat(p); err == nil && !strings.HasPrefix(p, keep) && time.Since(fi.ModTime()) > keepOld {
 			_ = os.RemoveAll(p)
 		}
 	}
