@@ -50,6 +50,10 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 	}
 	rest := ours.errno(incoming)
 	switch {
+	case len(ours.allow) == 0 && slices.ContainsFunc(ours.refuse, func(r refusal) bool { return r.rest && !r.kills() }):
+		// Refused in more than one way. Neither filter kills, so these say it all.
+		c.refuse = slices.Clone(ours.refuse)
+		c.settle()
 	case len(c.allow) == 0 && rest != def:
 		c.refuse = append(c.refuse, refusal{answer: rest})
 	case len(c.allow) > 0:

@@ -39,7 +39,8 @@ type Entry struct {
 	// Rule says in words which arguments pass; empty when all do.
 	Rule string `json:"rule,omitempty"`
 	// Errno is the errno of a call that is listed only to be refused in its
-	// own way; empty for an allowed call.
+	// own way, or Done; empty for an allowed call. Where there is a rule, too, it
+	// says which arguments are answered otherwise.
 	Errno string `json:"errno,omitempty"`
 }
 
@@ -136,9 +137,15 @@ func archOf(goarch string) (specs.Arch, error) {
 	return "", fmt.Errorf("no seccomp profile for architecture %q: only amd64 and arm64", goarch)
 }
 
+// Done is what profiles write in the place of an errno for calls that are answered
+// with success although nothing was done (seccomp(2), SECCOMP_RET_ERRNO of 0).
+const Done = "success, nothing done"
+
 // errnoOf maps the errno names that profiles use.
 func errnoOf(name string) (uint, error) {
 	switch name {
+	case Done:
+		return 0, nil
 	case "EPERM":
 		return ePERM, nil
 	case "EINVAL":
@@ -191,12 +198,11 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 		if g.arch != "" && g.arch != o.Arch {
 			continue
 		}
-		errno, err := errnoOf(g.errno)
+		c, err := g.refused()
 		if err != nil {
 			return nil, fmt.Errorf("seccomp profile %q: %w", o.Profile, err)
 		}
-		c := call{refuse: []refusal{{answer: answer{specs.ActErrno, errno}}}}
-		if c.refuse[0].answer == f.def {
+		if len(c.refuse) == 1 && c.refuse[0].answer == f.def {
 			continue
 		}
 		for _, n := range g.names {
@@ -206,6 +212,28 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 	}
 	slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
 	return f.oci(), nil
+}
+
+// refused is the answer to a group's calls, which let nothing pass: its errno, but
+// for the arguments that its rule answers otherwise.
+func (g *group) refused() (call, error) {
+	errno, err := errnoOf(g.errno)
+	if err != nil {
+		return call{}, err
+	}
+	rest := refusal{answer: answer{specs.ActErrno, errno}}
+	if g.rule == "" {
+		return call{refuse: []refusal{rest}}, nil
+	}
+	r, ok := ruleOf(g.rule)
+	if !ok || len(r.allow) > 0 {
+		return call{}, fmt.Errorf("no rule %q for refused calls", g.rule)
+	}
+	c := r.call(false)
+	rest.rest = true
+	c.refuse = append(c.refuse, rest)
+	c.sort()
+	return c, nil
 }
 
 // call brings an argument rule into canonical form. With kill, the default

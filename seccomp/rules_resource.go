@@ -12,6 +12,16 @@ const (
 	// FUTEX_CLOCK_REALTIME. The kernel looks at all other bits.
 	futexFlags = 128 | 256
 
+	// Scheduling policies (sched(7)), and what may be or-ed into one.
+	schedFIFO        = 1
+	schedRR          = 2
+	schedDeadline    = 6
+	schedResetOnFork = 0x40000000
+
+	// The class is above these bits of an I/O priority (ioprio_set(2)).
+	ioprioClassShift = 13
+	ioprioClassRT    = 1
+
 	// SECCOMP_FILTER_FLAG_TSYNC and _TSYNC_ESRCH.
 	filterFlagsTsync = 1 | 16
 )
@@ -34,6 +44,10 @@ func resourceRuleOf(name string) (argRule, bool) {
 		return clockRule(), true
 	case "seccomp":
 		return seccompRule(), true
+	case "sched_setscheduler":
+		return scheduleRule(), true
+	case "ioprio_set":
+		return ioClassRule(), true
 	}
 	return argRule{}, false
 }
@@ -120,5 +134,31 @@ func seccompRule() argRule {
 			{low(0, 2), low(1, 0)},                                 // GET_ACTION_AVAIL
 		},
 		refuse: softly(eINVAL),
+	}
+}
+
+// scheduleRule answers chrt's call as an unprivileged process's under an engine's
+// own filter: real-time policies are refused, others succeed. Nothing is changed,
+// since a policy and a processor of one's own choice make races in the kernel easier to win.
+func scheduleRule() argRule {
+	const bits = 0xffffffff &^ schedResetOnFork
+	return argRule{
+		text: "nothing: ordinary policies are accepted and not changed",
+		why:  "real-time policies take CAP_SYS_NICE; choosing when to run makes races in the kernel easier to win",
+		refuse: []verdict{
+			{conds: []cond{field(1, bits, schedFIFO)}, errno: ePERM, soft: true},
+			{conds: []cond{field(1, bits&^(schedRR^schedDeadline), schedRR)}, errno: ePERM, soft: true},
+		},
+	}
+}
+
+// ioClassRule is scheduleRule for the priorities of I/O, which control groups bound.
+func ioClassRule() argRule {
+	return argRule{
+		text: "nothing: ordinary classes are accepted and not changed",
+		why:  "the real-time class takes CAP_SYS_NICE; control groups bound I/O",
+		refuse: []verdict{
+			{conds: []cond{field(2, 7<<ioprioClassShift, ioprioClassRT<<ioprioClassShift)}, errno: ePERM, soft: true},
+		},
 	}
 }

@@ -64,6 +64,10 @@ func showSeccomp(c *cli.Context) error {
 	for _, e := range entries {
 		how := "allowed"
 		switch {
+		case e.Errno != "" && e.Rule != "":
+			how = "answered: " + e.Errno + ", or refused"
+		case e.Errno == seccomp.Done:
+			how = "answered: " + e.Errno
 		case e.Errno != "":
 			how = "refused, " + e.Errno
 		case e.Rule != "":

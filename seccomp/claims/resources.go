@@ -129,6 +129,16 @@ func (p *stack) attributes() (Result, error) {
 	return result("no program sets or removes extended attributes", against)
 }
 
+// priorities: when and before whom a program runs stays the host's choice, but for
+// nice values. Processors are not among these: profile server may choose them.
+func (p *stack) priorities() (Result, error) {
+	against, err := p.never([]string{"ioprio_set", "sched_setscheduler", "sched_setparam", "sched_setattr"})
+	if err != nil {
+		return Result{}, err
+	}
+	return result("no program changes its scheduling policy or its priority of I/O", against)
+}
+
 // filterFlags: what a program's own filters may be, where it may load any.
 func (p *stack) filterFlags() (Result, error) {
 	const tsync, esrch = 1, 16

@@ -56,7 +56,13 @@ var tried = []struct {
 	{"prctl PR_SET_SECCOMP", unix.SYS_PRCTL, [3]uintptr{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, 0}, unix.EINVAL, unix.EINVAL}, // EFAULT in the kernel
 	{"landlock_create_ruleset", unix.SYS_LANDLOCK_CREATE_RULESET, [3]uintptr{0, 0, 1 << 30}, unix.EINVAL, unix.ENOSYS},               // the kernel's own EINVAL
 	{"close_range", unix.SYS_CLOSE_RANGE, [3]uintptr{1 << 30, 1 << 30, 0}, 0, unix.ENOSYS},
-	{"sched_setaffinity", unix.SYS_SCHED_SETAFFINITY, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
+	{"sched_setaffinity", unix.SYS_SCHED_SETAFFINITY, [3]uintptr{0, 0, 0}, 0, unix.ENOSYS},          // EINVAL in the kernel
+	{"sched_setparam", unix.SYS_SCHED_SETPARAM, [3]uintptr{0, 0, 0}, 0, unix.ENOSYS},                // the same
+	{"sched_setattr", unix.SYS_SCHED_SETATTR, [3]uintptr{0, 0, 0}, unix.EPERM, unix.ENOSYS},         // the same
+	{"sched_setscheduler, batch", unix.SYS_SCHED_SETSCHEDULER, [3]uintptr{0, 3, 0}, 0, unix.ENOSYS}, // the same
+	{"sched_setscheduler, real time", unix.SYS_SCHED_SETSCHEDULER, [3]uintptr{0, 2 | 1<<30, 0}, unix.EPERM, unix.ENOSYS},
+	{"ioprio_set, best effort", unix.SYS_IOPRIO_SET, [3]uintptr{9, 0, 2 << 13}, 0, unix.ENOSYS}, // EINVAL in the kernel
+	{"ioprio_set, real time", unix.SYS_IOPRIO_SET, [3]uintptr{9, 0, 1 << 13}, unix.EPERM, unix.ENOSYS},
 	{"seccomp", unix.SYS_SECCOMP, [3]uintptr{1, 0, 0}, unix.ENOSYS, unix.ENOSYS}, // EFAULT in the kernel
 	{"io_uring_setup", unix.SYS_IO_URING_SETUP, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},
 	{"unshare", unix.SYS_UNSHARE, [3]uintptr{0, 0, 0}, unix.ENOSYS, unix.ENOSYS},

@@ -157,6 +157,22 @@ func TestRules(t *testing.T) {
 		{"setsockopt", [6]uint64{3, 1, 15}, ok},
 		{"setsockopt", [6]uint64{3, 6, 8}, ok},
 		{"fsetxattr", [6]uint64{}, notop},
+		// Priorities.
+		{"sched_setscheduler", [6]uint64{0, 0}, done},
+		{"sched_setscheduler", [6]uint64{0, 3}, done},
+		{"sched_setscheduler", [6]uint64{0, 5 | 1<<30}, done},
+		{"sched_setscheduler", [6]uint64{0, 1}, perm},
+		{"sched_setscheduler", [6]uint64{0, 1 | 1<<30 | high}, perm},
+		{"sched_setscheduler", [6]uint64{0, 2}, perm},
+		{"sched_setscheduler", [6]uint64{0, 6 | 1<<30}, perm},
+		{"sched_setparam", [6]uint64{}, done},
+		{"sched_setattr", [6]uint64{}, perm},
+		{"sched_setaffinity", [6]uint64{}, done},
+		{"ioprio_set", [6]uint64{1, 0, 0}, done},
+		{"ioprio_set", [6]uint64{1, 0, 2<<13 | 7}, done},
+		{"ioprio_set", [6]uint64{1, 0, 3 << 13}, done},
+		{"ioprio_set", [6]uint64{1, 0, 1<<13 | high}, perm},
+		{"ioprio_get", [6]uint64{}, done},
 		{"prctl", [6]uint64{38 | high}, ok},
 		{"prctl", [6]uint64{35}, inval}, // PR_SET_MM
 		{"prctl", [6]uint64{28}, inval}, // PR_SET_SECUREBITS

@@ -84,6 +84,11 @@ var anywhere = []Work{
 			python3 -c 'import time; time.sleep(0.001); print(time.process_time() > 0, time.thread_time() > 0)'; cp --preserve=all /etc/hostname h; echo cp`,
 	},
 	{
+		Name: "priorities that are not changed", Needs: []string{"taskset", "ionice", "chrt"},
+		Script: `for c in "taskset -c 0" "ionice -c2 -n7" "ionice -c3" "ionice -c1 -n0" "chrt -b 0" "chrt -i 0" "chrt -o 0" "chrt -f 10" "chrt -r 10" "nice -n 5"; do $c echo "$c" 2>&1; echo "status $?"; done
+			ionice -c2 -n0 -p $$; echo $?; ionice -t -c1 echo forgiven; taskset -c -p 0 $$ > /dev/null; echo $?; chrt -b -p 0 $$; echo $?; chrt -m`,
+	},
+	{
 		Name: "gpg", Needs: []string{"gpg", "gpg-agent"}, OnlyHost: true,
 		Script: `set -eu; mkdir -m 700 g; echo secret > f; export GNUPGHOME=/tmp/g; gpg -q --batch --pinentry-mode loopback --passphrase x -c f 2>/dev/null; rm f
 			gpg -q --batch --pinentry-mode loopback --passphrase x -d f.gpg 2>/dev/null; gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-gen-key a@example.org ed25519 2>/dev/null; gpg --batch --list-keys --with-colons 2>/dev/null | grep -c ^pub; gpgconf --kill all`,
