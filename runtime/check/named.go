@@ -5,18 +5,23 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/linux/mountinfo"
 )
 
 // namedHierarchies looks for hierarchies of control groups version 1 that have a
 // name in the place of controllers, other than systemd's: runc (tried with 1.1
 // and 1.5) mounts every hierarchy that it sees into a container with a control
-// group namespace, takes the folder's name for a controller, and fails.
+// group namespace, takes the directory's name for a controller, and fails.
 func namedHierarchies(e *env) answer {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return fail("mount /proc", "%v", err)
 	}
-	found := named(string(text))
+	found, err := named(string(text))
+	if err != nil {
+		return fail("report this line", "%v", err)
+	}
 	if len(found) == 0 {
 		return ok("none but systemd's")
 	}
@@ -27,23 +32,25 @@ func namedHierarchies(e *env) answer {
 	return fail("unmount it where engines run, or use crun", "%s: runc cannot mount it into a jail", what)
 }
 
-// named lists the named hierarchies of a mountinfo (proc_pid_mountinfo(5)), each
-// with the first place where it is mounted.
-func named(mountinfo string) []string {
+// named lists the named hierarchies of a table of mounts, each with the first
+// place where it is mounted.
+func named(table string) ([]string, error) {
+	mounts, err := mountinfo.Parse(table)
+	if err != nil {
+		return nil, err
+	}
 	var out []string
 	seen := []string{"name=systemd"}
-	for line := range strings.Lines(mountinfo) {
-		before, after, ok := strings.Cut(line, " - cgroup ")
-		f, s := strings.Fields(before), strings.Fields(after)
-		if !ok || len(f) < 5 || len(s) < 2 {
+	for _, m := range mounts {
+		if m.FS != "cgroup" {
 			continue
 		}
-		for _, o := range strings.Split(s[1], ",") {
+		for _, o := range strings.Split(m.Super, ",") {
 			if strings.HasPrefix(o, "name=") && !slices.Contains(seen, o) {
 				seen = append(seen, o)
-				out = append(out, fmt.Sprintf("%s at %s", o, f[4]))
+				out = append(out, fmt.Sprintf("%s at %s", o, m.Point))
 			}
 		}
 	}
-	return out
+	return out, nil
 }

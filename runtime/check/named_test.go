@@ -20,10 +20,13 @@ func TestNamed(t *testing.T) {
 34 30 0:29 / /srv/again rw - cgroup elogind rw,name=elogind
 35 30 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,name=no
 36 30 0:31 / /srv/name=x rw - ext4 /dev/vda rw,name=y
-broken - cgroup
 `
-	if got, want := named(text), []string{"name=elogind at /sys/fs/cgroup/elogind"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	got, err := named(text)
+	if want := []string{"name=elogind at /sys/fs/cgroup/elogind"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+	if _, err := named(text + "broken - cgroup\n"); err == nil {
+		t.Error("a line that is no mount is overlooked")
 	}
 }
 
@@ -46,7 +49,7 @@ func TestNamedHere(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if got := named(string(text)); !strings.Contains(strings.Join(got, " "), "name="+name+" at "+dir) {
+		if got, err := named(string(text)); err != nil || !strings.Contains(strings.Join(got, " "), "name="+name+" at "+dir) {
 			t.Errorf("%q does not hold %s", got, name)
 		}
 		return unix.Unmount(dir, 0)

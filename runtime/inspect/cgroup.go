@@ -98,16 +98,16 @@ func (c *cgroupState) look(paths map[string]string) error {
 func groupDir(mounts []mount, controller, path string) string {
 	for _, m := range mounts {
 		switch {
-		case controller == "" && m.fs == "cgroup2":
-		case controller != "" && m.fs == "cgroup" && slices.Contains(m.super, controller):
+		case controller == "" && m.FS == "cgroup2":
+		case controller != "" && m.FS == "cgroup" && m.SuperHas(controller):
 		default:
 			continue
 		}
-		rel, ok := strings.CutPrefix(path, strings.TrimSuffix(m.root, "/"))
+		rel, ok := strings.CutPrefix(path, strings.TrimSuffix(m.Root, "/"))
 		if !ok || rel != "" && rel[0] != '/' {
 			continue
 		}
-		return filepath.Join(m.point, rel)
+		return filepath.Join(m.Point, rel)
 	}
 	return ""
 }

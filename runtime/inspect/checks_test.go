@@ -137,7 +137,7 @@ func mountsOf(text string) []mount {
 }
 
 func (s *seen) mount(point string) *mount {
-	i := slices.IndexFunc(s.mounts, func(m mount) bool { return m.point == point })
+	i := slices.IndexFunc(s.mounts, func(m mount) bool { return m.Point == point })
 	return &s.mounts[i]
 }
 
@@ -158,7 +158,7 @@ func useV2(d *demands, s *seen) {
 		"pids.max": "1024\n", "memory.max": "4294967296\n", "memory.swap.max": "0\n", "cpu.max": "400000 100000\n",
 		"io.max": "8:0 rbps=1048576 wbps=1048576 riops=max wiops=max\n",
 	}}
-	s.mount("/sys/fs/cgroup/memory").fs = "cgroup2"
+	s.mount("/sys/fs/cgroup/memory").FS = "cgroup2"
 }
 
 // A damage is something that is wrong with a jail, and the check that must tell.
@@ -217,13 +217,13 @@ var damages = []damage{
 		s.seal[2].OK = false
 		d.report.Add(report.Change{Kind: report.Missing, Field: "network seal: nftables"})
 	}, Missing, "nftables"},
-	{"root", "no overlay", func(_ *demands, s *seen) { s.mounts[0].fs = "ext4" }, Broken, "ext4"},
+	{"root", "no overlay", func(_ *demands, s *seen) { s.mounts[0].FS = "ext4" }, Broken, "ext4"},
 	{"root", "the engine's own overlay", func(_ *demands, s *seen) {
-		s.mounts[0].super = []string{"rw", "upperdir=/var/lib/docker/overlay2/x/diff"}
+		s.mounts[0].Super = "rw,upperdir=/var/lib/docker/overlay2/x/diff"
 	}, Broken, "/var/lib/docker"},
-	{"root", "another program's overlay", func(_ *demands, s *seen) { s.mounts[0].source = "overlay" }, Broken, "../upper"},
-	{"root", "no upper folder", func(_ *demands, s *seen) { s.mounts[0].super = []string{"rw"} }, Broken, "nowhere known"},
-	{"root", "with set-id", func(_ *demands, s *seen) { s.mounts[0].options = []string{"rw", "nodev"} }, Broken, "nosuid"},
+	{"root", "another program's overlay", func(_ *demands, s *seen) { s.mounts[0].Source = "overlay" }, Broken, "../upper"},
+	{"root", "no upper folder", func(_ *demands, s *seen) { s.mounts[0].Super = "rw" }, Broken, "nowhere known"},
+	{"root", "with set-id", func(_ *demands, s *seen) { s.mounts[0].Options = "rw,nodev" }, Broken, "nosuid"},
 	{"root", "too large", func(_ *demands, s *seen) { s.rootSize++ }, Broken, ""},
 	{"root", "unlimited", func(_ *demands, s *seen) { s.rootSize = 0 }, Broken, ""},
 	{"root", "too many files", func(_ *demands, s *seen) { s.rootFiles *= 2 }, Broken, ""},
@@ -234,10 +234,10 @@ var damages = []damage{
 	{"tmpfs", "too many files", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=10k,nr_inodes=99999999"), Broken, "nr_inodes"},
 	{"tmpfs", "unlimited", add("90 1 0:99 / /tmp rw,nosuid,nodev - tmpfs t rw,size=0,nr_inodes=0"), Broken, "size=0"},
 	{"tmpfs", "with devices", add("90 1 0:99 / /tmp rw,nosuid - tmpfs t rw,size=10k,nr_inodes=10"), Broken, "nodev"},
-	{"tmpfs", "with set-id", func(_ *demands, s *seen) { s.mount("/dev").options = []string{"rw"} }, Broken, "/dev is without nosuid"},
-	{"bind mounts", "owners not mapped", func(_ *demands, s *seen) { s.mount("/work").options = []string{"rw", "nosuid", "nodev"} }, Broken, "/work (ext4 /home/ann/work"},
-	{"bind mounts", "with set-id", func(_ *demands, s *seen) { s.mount("/work").options = []string{"rw", "nodev", "idmapped"} }, Broken, "nosuid"},
-	{"bind mounts", "with devices", func(_ *demands, s *seen) { s.mount("/etc/hosts").options = []string{"ro", "nosuid"} }, Broken, "nodev"},
+	{"tmpfs", "with set-id", func(_ *demands, s *seen) { s.mount("/dev").Options = "rw" }, Broken, "/dev is without nosuid"},
+	{"bind mounts", "owners not mapped", func(_ *demands, s *seen) { s.mount("/work").Options = "rw,nosuid,nodev" }, Broken, "/work (ext4 /home/ann/work"},
+	{"bind mounts", "with set-id", func(_ *demands, s *seen) { s.mount("/work").Options = "rw,nodev,idmapped" }, Broken, "nosuid"},
+	{"bind mounts", "with devices", func(_ *demands, s *seen) { s.mount("/etc/hosts").Options = "ro,nosuid" }, Broken, "nodev"},
 	{"bind mounts", "the host's /dev", add("90 1 0:6 / /hostdev ro,nosuid,nodev - devtmpfs d rw"), Broken, "/hostdev"},
 	{"bind mounts", "an unknown file system", add("90 1 0:98 / /nfs rw,nosuid,nodev - nfs4 server:/ rw"), Broken, "/nfs"},
 	{"bind mounts", "the host's tmpfs", func(_ *demands, s *seen) {
@@ -246,33 +246,33 @@ var damages = []damage{
 	}, Broken, "/x"},
 	{"bind mounts", "the engine's shared memory", func(_ *demands, s *seen) {
 		s.hostDevs["0:75"] = true
-		s.mount("/dev/shm").super = []string{"rw", "size=65536k"}
+		s.mount("/dev/shm").Super = "rw,size=65536k"
 	}, Holds, "the engine's /dev/shm"},
-	{"bind mounts", "the host's shared memory", func(_ *demands, s *seen) { s.hostDevs["0:75"] = true; s.mount("/dev/shm").super = []string{"rw"} }, Broken, "/dev/shm"},
+	{"bind mounts", "the host's shared memory", func(_ *demands, s *seen) { s.hostDevs["0:75"] = true; s.mount("/dev/shm").Super = "rw" }, Broken, "/dev/shm"},
 	{"bind mounts", "shared memory elsewhere", func(_ *demands, s *seen) {
 		s.hostDevs["0:75"] = true
-		s.mount("/dev/shm").point = "/shm"
+		s.mount("/dev/shm").Point = "/shm"
 	}, Broken, "/shm"},
-	{"kernel's files", "the host's proc", func(_ *demands, s *seen) { s.mount("/proc").dev = "0:5" }, Broken, "/proc is the host's proc"},
+	{"kernel's files", "the host's proc", func(_ *demands, s *seen) { s.mount("/proc").Dev = "0:5" }, Broken, "/proc is the host's proc"},
 	{"kernel's files", "writable sysfs", func(_ *demands, s *seen) {
-		s.mount("/sys").options, s.mount("/sys").super = []string{"rw", "nosuid", "nodev", "noexec"}, []string{"rw"}
+		s.mount("/sys").Options, s.mount("/sys").Super = "rw,nosuid,nodev,noexec", "rw"
 	}, Broken, "/sys is without ro"},
-	{"kernel's files", "the host's sysfs", func(_ *demands, s *seen) { s.mount("/sys").dev = "0:20" }, Broken, "/sys is the host's sysfs"},
+	{"kernel's files", "the host's sysfs", func(_ *demands, s *seen) { s.mount("/sys").Dev = "0:20" }, Broken, "/sys is the host's sysfs"},
 	{"kernel's files", "a part of the host's sysfs", add("90 1 0:20 /devices/system/cpu /sys/devices/system/cpu ro,nosuid,nodev,noexec - sysfs sysfs rw"), Broken, "/devices/system/cpu"},
-	{"kernel's files", "all control groups", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").root = "/" }, Broken, "cgroup"},
-	{"kernel's files", "another jail's group", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").root = "/other" }, Broken, "/other"},
+	{"kernel's files", "all control groups", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").Root = "/" }, Broken, "cgroup"},
+	{"kernel's files", "another jail's group", func(_ *demands, s *seen) { s.mount("/sys/fs/cgroup/memory").Root = "/other" }, Broken, "/other"},
 	{"kernel's files", "its group writable", func(_ *demands, s *seen) {
-		s.mount("/sys/fs/cgroup/memory").options = []string{"rw", "nosuid", "nodev", "noexec"}
+		s.mount("/sys/fs/cgroup/memory").Options = "rw,nosuid,nodev,noexec"
 	}, Broken, "/sys/fs/cgroup/memory is without ro"},
-	{"kernel's files", "proc with programs", func(_ *demands, s *seen) { s.mount("/proc").options = []string{"rw", "nosuid", "nodev"} }, Broken, "noexec"},
+	{"kernel's files", "proc with programs", func(_ *demands, s *seen) { s.mount("/proc").Options = "rw,nosuid,nodev" }, Broken, "noexec"},
 	{"device nodes", "a disk", func(_ *demands, s *seen) { s.mount("/dev/null").device = "b 8:0" }, Broken, "b 8:0"},
 	{"device nodes", "a driver", func(_ *demands, s *seen) { s.mount("/dev/null").device = "c 10:232" }, Broken, "c 10:232"},
 	{"device nodes", "the host's terminal", func(_ *demands, s *seen) {
 		s.hostDevs["0:74"] = true
 		s.mount("/dev/console").device = "c 4:1"
 	}, Broken, "/dev/console"},
-	{"propagation", "to the host", func(_ *demands, s *seen) { s.mounts[3].tags = []string{"shared:7"} }, Broken, "/dev/pts is shared:7"},
-	{"propagation", "from the host", func(_ *demands, s *seen) { s.mounts[0].tags = []string{"master:1"} }, Broken, "master:1"},
+	{"propagation", "to the host", func(_ *demands, s *seen) { s.mounts[3].Tags = "shared:7" }, Broken, "/dev/pts is shared:7"},
+	{"propagation", "from the host", func(_ *demands, s *seen) { s.mounts[0].Tags = "master:1" }, Broken, "master:1"},
 	{"control groups", "the host's root group", func(_ *demands, s *seen) { s.cgroup.paths["pids"] = "/" }, Broken, "pids is the host's root group"},
 	{"control groups", "a process elsewhere", second(func(p *process) { p.cgroups["memory"] = "/" }), Broken, "process 4243 (sh) is in / of memory"},
 	{"control groups", "a neighbour's name", second(func(p *process) { p.cgroups["pids"] = "/jail2" }), Broken, "/jail2"},

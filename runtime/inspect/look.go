@@ -224,7 +224,7 @@ func (s *seen) lookMounts(p *proc) error {
 		return err
 	}
 	for _, m := range own {
-		s.hostDevs[m.dev] = true
+		s.hostDevs[m.Dev] = true
 	}
 	root, err := p.open("root", unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *seen) lookMounts(p *proc) error {
 	}
 	s.rootSize, s.rootFiles = fs.Blocks*uint64(fs.Bsize), fs.Files
 	for i := range s.mounts {
-		s.mounts[i].device = nodeAt(root, s.mounts[i].point)
+		s.mounts[i].device = nodeAt(root, s.mounts[i].Point)
 	}
 	return nil
 }

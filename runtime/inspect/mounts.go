@@ -27,13 +27,13 @@ var kernelFS = []string{"proc", "sysfs", "cgroup", "cgroup2", "mqueue", "devpts"
 
 func (s *seen) classOf(m *mount) class {
 	switch {
-	case path.Clean(m.point) == "/":
+	case path.Clean(m.Point) == "/":
 		return rootMount
 	case m.device != "":
 		return deviceMount
-	case slices.Contains(kernelFS, m.fs):
+	case slices.Contains(kernelFS, m.FS):
 		return kernelMount
-	case m.fs == "tmpfs" && !s.hostDevs[m.dev]:
+	case m.FS == "tmpfs" && !s.hostDevs[m.Dev]:
 		return ownTmpfs
 	}
 	return hostMount
@@ -62,21 +62,21 @@ func rootLayer(d *demands, s *seen) outcome {
 		return broken(want, "no root is mounted")
 	}
 	m := roots[len(roots)-1] // the topmost
-	upper := m.value("upperdir")
+	upper := m.Value("upperdir")
 	switch {
-	case m.fs != "overlay":
-		return broken(want, "%s of the host's, %s", m.fs, m.root)
-	case m.source != "agentjail" || upper != stage.Upper:
+	case m.FS != "overlay":
+		return broken(want, "%s of the host's, %s", m.FS, m.Root)
+	case m.Source != "agentjail" || upper != stage.Upper:
 		return broken(want, "writes go to %s", orNone(upper))
 	}
-	if l := m.lacks("nosuid", "nodev"); len(l) > 0 {
+	if l := m.Lacks("nosuid", "nodev"); len(l) > 0 {
 		return broken(want+", nosuid and nodev", "without %s", strings.Join(l, " and "))
 	}
 	if s.rootSize == 0 || s.rootSize > uint64(pol.Size) || s.rootFiles == 0 || s.rootFiles > uint64(pol.Inodes) {
 		return broken(want, "a layer of %s and %d files (0: unlimited)", size(s.rootSize), s.rootFiles)
 	}
 	how := "writable"
-	if !m.writable() {
+	if m.ReadOnly() {
 		how = "read-only"
 	}
 	return holds("%s, layer of %s and %d files over the image", how, size(s.rootSize), s.rootFiles)
@@ -97,28 +97,28 @@ func tmpfsCaps(d *demands, s *seen) outcome {
 	var bad []string
 	n := 0
 	for _, m := range s.of(ownTmpfs) {
-		if !m.writable() {
+		if m.ReadOnly() {
 			continue
 		}
 		n++
-		bytes, err := tmpfsSize(m.value("size"))
-		files, err2 := strconv.ParseUint(m.value("nr_inodes"), 10, 64)
+		bytes, err := tmpfsSize(m.Value("size"))
+		files, err2 := strconv.ParseUint(m.Value("nr_inodes"), 10, 64)
 		switch {
-		case m.value("size") == "":
-			bad = append(bad, m.point+" has no size")
-		case m.value("nr_inodes") == "":
-			bad = append(bad, m.point+" has no number of files")
+		case m.Value("size") == "":
+			bad = append(bad, m.Point+" has no size")
+		case m.Value("nr_inodes") == "":
+			bad = append(bad, m.Point+" has no number of files")
 		case err != nil || bytes == 0 || bytes > uint64(pol.Size):
-			bad = append(bad, fmt.Sprintf("%s has size=%s", m.point, m.value("size")))
+			bad = append(bad, fmt.Sprintf("%s has size=%s", m.Point, m.Value("size")))
 		case err2 != nil || files == 0 || files > uint64(pol.Inodes):
-			bad = append(bad, fmt.Sprintf("%s has nr_inodes=%s", m.point, m.value("nr_inodes")))
+			bad = append(bad, fmt.Sprintf("%s has nr_inodes=%s", m.Point, m.Value("nr_inodes")))
 		}
 		need := []string{"nosuid", "nodev"}
-		if path.Clean(m.point) == "/dev" {
+		if path.Clean(m.Point) == "/dev" {
 			need = need[:1]
 		}
-		if l := m.lacks(need...); len(l) > 0 {
-			bad = append(bad, fmt.Sprintf("%s is without %s", m.point, strings.Join(l, " and ")))
+		if l := m.Lacks(need...); len(l) > 0 {
+			bad = append(bad, fmt.Sprintf("%s is without %s", m.Point, strings.Join(l, " and ")))
 		}
 	}
 	if len(bad) > 0 {
@@ -144,24 +144,24 @@ func bindMounts(d *demands, s *seen) outcome {
 	var bad []string
 	mapped, readOnly, shm, users := 0, 0, 0, 0
 	for _, m := range s.of(hostMount) {
-		if m.fs == "devtmpfs" {
-			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.point, m.root))
+		if m.FS == "devtmpfs" {
+			bad = append(bad, fmt.Sprintf("%s is the host's %s of devices", m.Point, m.Root))
 			continue
 		}
-		if l := m.lacks("nosuid", "nodev"); len(l) > 0 {
-			bad = append(bad, fmt.Sprintf("%s is without %s", m.point, strings.Join(l, " and ")))
+		if l := m.Lacks("nosuid", "nodev"); len(l) > 0 {
+			bad = append(bad, fmt.Sprintf("%s is without %s", m.Point, strings.Join(l, " and ")))
 		}
 		switch {
-		case !m.writable():
+		case m.ReadOnly():
 			readOnly++
-		case m.has("idmapped"):
+		case m.Has("idmapped"):
 			mapped++
 		case engineShm(m, uint64(d.jail.Policy.Tmpfs.Size)):
 			shm++
 		case d.host.Rootless:
 			users++
 		default:
-			bad = append(bad, fmt.Sprintf("%s (%s %s of the host) can be written as the host's own ids", m.point, m.fs, m.root))
+			bad = append(bad, fmt.Sprintf("%s (%s %s of the host) can be written as the host's own ids", m.Point, m.FS, m.Root))
 		}
 	}
 	var how []string
@@ -190,8 +190,8 @@ func bindMounts(d *demands, s *seen) outcome {
 // and that with their own ids. It is not capped by number of files, which the
 // jail's memory limit has to bound.
 func engineShm(m *mount, most uint64) bool {
-	n, err := tmpfsSize(m.value("size"))
-	return path.Clean(m.point) == "/dev/shm" && m.fs == "tmpfs" && m.root == "/" && m.has("noexec") && err == nil && n > 0 && n <= most
+	n, err := tmpfsSize(m.Value("size"))
+	return path.Clean(m.Point) == "/dev/shm" && m.FS == "tmpfs" && m.Root == "/" && m.Has("noexec") && err == nil && n > 0 && n <= most
 }
 
 // A kernelRule says how one of the kernel's own file systems may be mounted.
@@ -213,11 +213,11 @@ var kernelRules = map[string]kernelRule{
 
 // ownGroup: the hierarchy is one for all, and the jail sees its own group.
 func ownGroup(s *seen, m *mount) bool {
-	if m.root == "/" {
+	if m.Root == "/" {
 		return false
 	}
 	for c, p := range s.cgroup.paths {
-		if (c == "" && m.fs == "cgroup2" || c != "" && slices.Contains(m.super, c)) && p == m.root {
+		if (c == "" && m.FS == "cgroup2" || c != "" && m.SuperHas(c)) && p == m.Root {
 			return true
 		}
 	}
@@ -231,19 +231,19 @@ func kernelFiles(d *demands, s *seen) outcome {
 	var bad []string
 	fs := map[string]bool{}
 	for _, m := range s.of(kernelMount) {
-		rule := kernelRules[m.fs]
-		fs[m.fs] = true
+		rule := kernelRules[m.FS]
+		fs[m.FS] = true
 		// A user's engine may have left the jail in the groups of its own.
-		shared := d.host.Rootless && strings.HasPrefix(m.fs, "cgroup")
-		if s.hostDevs[m.dev] && !shared && (rule.part == nil || !rule.part(s, m)) {
-			bad = append(bad, fmt.Sprintf("%s is the host's %s%s", m.point, m.fs, part(m.root)))
+		shared := d.host.Rootless && strings.HasPrefix(m.FS, "cgroup")
+		if s.hostDevs[m.Dev] && !shared && (rule.part == nil || !rule.part(s, m)) {
+			bad = append(bad, fmt.Sprintf("%s is the host's %s%s", m.Point, m.FS, part(m.Root)))
 		}
 		for _, o := range rule.options {
-			if o == "ro" && !m.writable() {
+			if o == "ro" && m.ReadOnly() {
 				continue
 			}
-			if !m.has(o) {
-				bad = append(bad, fmt.Sprintf("%s is without %s", m.point, o))
+			if !m.Has(o) {
+				bad = append(bad, fmt.Sprintf("%s is without %s", m.Point, o))
 			}
 		}
 	}
@@ -272,14 +272,14 @@ func deviceNodes(d *demands, s *seen) outcome {
 	var bad []string
 	names := map[string]bool{}
 	for _, m := range s.of(deviceMount) {
-		if m.fs == "devpts" && !s.hostDevs[m.dev] {
+		if m.FS == "devpts" && !s.hostDevs[m.Dev] {
 			continue // /dev/console is one of the jail's own terminals
 		}
-		if slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(m.point)) || standardNode(m.device) {
+		if slices.Contains(d.jail.Policy.Devices.Allow, path.Clean(m.Point)) || standardNode(m.device) {
 			names[m.device] = true
 			continue
 		}
-		bad = append(bad, fmt.Sprintf("%s is device %s", m.point, m.device))
+		bad = append(bad, fmt.Sprintf("%s is device %s", m.Point, m.device))
 	}
 	if len(bad) > 0 {
 		return brokenList(want, bad)
@@ -301,9 +301,9 @@ func standardNode(dev string) bool {
 func propagation(_ *demands, s *seen) outcome {
 	var bad []string
 	for i := range s.mounts {
-		for _, t := range s.mounts[i].tags {
+		for _, t := range strings.Fields(s.mounts[i].Tags) {
 			if strings.HasPrefix(t, "shared:") || strings.HasPrefix(t, "master:") {
-				bad = append(bad, s.mounts[i].point+" is "+t)
+				bad = append(bad, s.mounts[i].Point+" is "+t)
 			}
 		}
 	}

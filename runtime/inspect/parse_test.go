@@ -96,45 +96,13 @@ func TestParseIDMap(t *testing.T) {
 	}
 }
 
-func TestParseMounts(t *testing.T) {
-	got, err := parseMounts(`206 92 0:46 / / ro,nosuid,nodev,relatime - overlay agentjail rw,lowerdir=.,upperdir=/run/x/upper
-223 213 0:37 / /a\040b\134c rw shared:5 master:1 - tmpfs none rw,size=64k
-`)
-	want := []mount{
-		{dev: "0:46", root: "/", point: "/", options: []string{"ro", "nosuid", "nodev", "relatime"}, tags: []string{}, fs: "overlay", source: "agentjail", super: []string{"rw", "lowerdir=.", "upperdir=/run/x/upper"}},
-		{dev: "0:37", root: "/", point: `/a b\c`, options: []string{"rw"}, tags: []string{"shared:5", "master:1"}, fs: "tmpfs", source: "none", super: []string{"rw", "size=64k"}},
-	}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if v := got[0].value("upperdir"); v != "/run/x/upper" {
-		t.Errorf("upperdir is %q", v)
-	}
-	// A line that is not understood may be the one that matters.
-	for _, bad := range []string{"x", "1 2 0:1 / / rw", "1 2 0:1 / / rw - tmpfs", "1 2 0:1 / - tmpfs none rw x y"} {
-		if _, err := parseMounts(bad + "\n"); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
-}
-
-func TestWritable(t *testing.T) {
-	for _, c := range []struct {
-		options, super string
-		want           bool
-	}{{"rw", "rw", true}, {"ro", "rw", false}, {"rw", "ro", false}, {"ro", "ro", false}} {
-		m := mount{options: []string{c.options}, super: []string{c.super}}
-		if m.writable() != c.want {
-			t.Errorf("%s of %s: writable is %v", c.options, c.super, !c.want)
-		}
-	}
-}
-
 func TestGroupDir(t *testing.T) {
-	v1 := []mount{
-		{fs: "cgroup", root: "/", point: "/sys/fs/cgroup/cpu,cpuacct", super: []string{"rw", "cpu", "cpuacct"}},
-		{fs: "cgroup", root: "/docker/outer", point: "/sys/fs/cgroup/memory", super: []string{"rw", "memory"}},
-		{fs: "cgroup2", root: "/", point: "/sys/fs/cgroup/unified", super: []string{"rw"}},
+	v1, err := parseMounts(`30 29 0:26 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+31 29 0:27 /docker/outer /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+32 29 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+`)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, c := range []struct{ controller, path, want string }{
 		{"cpu", "/a/b", "/sys/fs/cgroup/cpu,cpuacct/a/b"},

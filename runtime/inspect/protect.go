@@ -13,14 +13,14 @@ func protectedPaths(d *demands, s *seen) outcome {
 	const want = "each a read-only mount"
 	top := map[string]*mount{}
 	for i := range s.mounts {
-		top[path.Clean(s.mounts[i].point)] = &s.mounts[i] // the last one shows
+		top[path.Clean(s.mounts[i].Point)] = &s.mounts[i] // the last one shows
 	}
 	var bad []string
 	for _, p := range d.jail.Protected {
 		switch m := top[path.Clean(p)]; {
 		case m == nil:
 			bad = append(bad, fmt.Sprintf("%s is not mounted any more", p))
-		case m.writable():
+		case !m.ReadOnly():
 			bad = append(bad, fmt.Sprintf("%s can be written to", p))
 		}
 	}

@@ -75,12 +75,12 @@ func (s *seen) hostFolders() []string {
 	var out []string
 	for i := range s.mounts {
 		m := &s.mounts[i]
-		if s.classOf(m) == hostMount && path.Clean(m.root) != "/" {
-			out = append(out, m.root+" at "+m.point)
+		if s.classOf(m) == hostMount && path.Clean(m.Root) != "/" {
+			out = append(out, m.Root+" at "+m.Point)
 		}
 		for _, key := range []string{"lowerdir", "upperdir", "workdir"} {
-			if v := m.value(key); strings.HasPrefix(v, "/") || strings.Contains(v, ":/") {
-				out = append(out, key+" of "+m.point)
+			if v := m.Value(key); strings.HasPrefix(v, "/") || strings.Contains(v, ":/") {
+				out = append(out, key+" of "+m.Point)
 			}
 		}
 	}

@@ -454,22 +454,22 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 		return fmt.Errorf("recording the jail's first process: %w", err)
 	}
 	// Read once: a jail has a hundred mounts. What follows only adds views.
-	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	mounts, err := mountsOf(pid)
 	if err != nil {
-		return fmt.Errorf("the jail's mounts: %w", err)
+		return err
 	}
-	if missing := leftOut(st.Nested, string(mountinfo)); len(missing) > 0 {
-		if mountinfo, err = attachLeftOut(pid, missing); err != nil {
+	if missing := leftOut(st.Nested, mounts); len(missing) > 0 {
+		if mounts, err = attachLeftOut(pid, missing); err != nil {
 			return err
 		}
 	}
-	if err := checkPlaces(spec, st.Places, string(mountinfo)); err != nil {
+	if err := checkPlaces(spec, st.Places, mounts); err != nil {
 		return err
 	}
-	if err := settleMounts(pid, string(mountinfo), st); err != nil {
+	if err := settleMounts(pid, mounts, st); err != nil {
 		return err
 	}
-	if err := checkCwdInside(pid, string(mountinfo)); err != nil {
+	if err := checkCwdInside(pid, mounts); err != nil {
 		return err
 	}
 	if err := checkProgram(pid, j.Process); err != nil {

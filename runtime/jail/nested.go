@@ -6,15 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/stage"
 )
 
 // leftOut are the nested mounts that are not in the jail.
-func leftOut(nested []stage.Nested, mountinfo string) []stage.Nested {
+func leftOut(nested []stage.Nested, mounts []mountinfo.Mount) []stage.Nested {
 	if len(nested) == 0 {
 		return nil
 	}
-	points := mountPoints(mountinfo)
+	points := mountPoints(mounts)
 	var out []stage.Nested
 	for _, n := range nested {
 		if !slices.Contains(points, n.Place) {
@@ -27,7 +28,7 @@ func leftOut(nested []stage.Nested, mountinfo string) []stage.Nested {
 // attachLeftOut attaches them, and reads the jail's mounts again. The first
 // process has its working directory already: it must not be in what a mount
 // would cover.
-func attachLeftOut(pid int, missing []stage.Nested) ([]byte, error) {
+func attachLeftOut(pid int, missing []stage.Nested) ([]mountinfo.Mount, error) {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	if err != nil {
 		return nil, fmt.Errorf("the first process's working directory: %w", err)
@@ -40,9 +41,5 @@ func attachLeftOut(pid int, missing []stage.Nested) ([]byte, error) {
 	if err := stage.AttachNested(missing, func(f func() error) error { return inMountNS(pid, f) }); err != nil {
 		return nil, err
 	}
-	mountinfo, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if err != nil {
-		return nil, fmt.Errorf("the jail's mounts: %w", err)
-	}
-	return mountinfo, nil
+	return mountsOf(pid)
 }

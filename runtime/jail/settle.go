@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/stage"
 )
 
 // checkCwdInside refuses a first process whose working directory is on a mount
 // that its mount namespace does not have: it got there through a file that the
 // delegate left open (CVE-2024-21626). The process waits for `start`, and its
-// directory is already set. mountinfo is its mounts'.
-func checkCwdInside(pid int, mountinfo string) error {
+// directory is already set.
+func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
 	var stx unix.Statx_t
 	cwd := fmt.Sprintf("/proc/%d/cwd", pid)
 	if err := unix.Statx(unix.AT_FDCWD, cwd, 0, unix.STATX_MNT_ID, &stx); err != nil {
 		return fmt.Errorf("the jail's working directory: %w", err)
 	}
-	id := strconv.FormatUint(stx.Mnt_id, 10) + " "
-	if strings.HasPrefix(mountinfo, id) || strings.Contains(mountinfo, "\n"+id) {
+	id := strconv.FormatUint(stx.Mnt_id, 10)
+	if slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.ID == id }) {
 		return nil
 	}
 	return errors.New("refused: the working directory leads out of the jail (CVE-2024-21626)")
@@ -34,13 +35,13 @@ func checkCwdInside(pid int, mountinfo string) error {
 
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate
 // mounted there by itself without a size, and attaches the jail's views.
-func settleMounts(pid int, mountinfo string, st *stage.Staged) error {
-	mounts := loose(mountinfo)
-	if len(mounts) == 0 && len(st.Views) == 0 && !st.Attaches() {
+func settleMounts(pid int, mounts []mountinfo.Mount, st *stage.Staged) error {
+	tighten := loose(mounts)
+	if len(tighten) == 0 && len(st.Views) == 0 && !st.Attaches() {
 		return nil
 	}
 	return inMountNS(pid, func() error {
-		for _, m := range mounts {
+		for _, m := range tighten {
 			if m.at == cgroupFolder {
 				if err := capTmpfs(m.at); err != nil {
 					return err
@@ -66,7 +67,7 @@ type looseMount struct {
 	writable bool // and may stay so
 }
 
-// loose finds, in mountinfo, what a delegate mounts by itself and mounts too
+// loose finds what a delegate mounts by itself and mounts too
 // loosely. Each tmpfs that can be written to: the one that holds the control
 // groups of version 1, which is the jail's own in its user namespace, and masks.
 // crun puts masks below a read-only path ("/proc/sys/dev") before it binds that
@@ -76,36 +77,24 @@ type looseMount struct {
 // of one. And what has lost the flags that the bundle asks for, with crun 1.8: the
 // read-only paths of /proc, which it binds, and a pod's mqueue, which it cannot
 // mount in a user namespace that it joined.
-func loose(mountinfo string) []looseMount {
+func loose(mounts []mountinfo.Mount) []looseMount {
 	var out []looseMount
-	for _, line := range strings.Split(mountinfo, "\n") {
-		f := strings.Fields(line)
-		if len(f) < 10 || slices.ContainsFunc(out, func(m looseMount) bool { return m.at == f[4] }) {
+	for i := range mounts {
+		m := &mounts[i]
+		if slices.ContainsFunc(out, func(o looseMount) bool { return o.at == m.Point }) {
 			continue
 		}
-		below := strings.HasPrefix(f[4], "/proc/")
-		options := strings.Split(f[5], ",")
+		below := strings.HasPrefix(m.Point, "/proc/")
 		switch {
-		case strings.Contains(line, " - tmpfs "):
-			if f[4] == cgroupFolder || below && f[3] == "/" && !slices.Contains(options, "ro") {
-				out = append(out, looseMount{at: f[4]})
-			}
-		case strings.Contains(line, " - proc ") && below:
-			if lacks(options, "nosuid", "nodev", "noexec", "ro") {
-				out = append(out, looseMount{at: f[4]})
-			}
-		case strings.Contains(line, " - mqueue "):
-			if lacks(options, "nosuid", "nodev", "noexec") {
-				out = append(out, looseMount{at: f[4], writable: true})
-			}
+		case m.FS == "tmpfs" && (m.Point == cgroupFolder || below && m.Root == "/" && !m.Has("ro")):
+			out = append(out, looseMount{at: m.Point})
+		case m.FS == "proc" && below && len(m.Lacks("nosuid", "nodev", "noexec", "ro")) > 0:
+			out = append(out, looseMount{at: m.Point})
+		case m.FS == "mqueue" && len(m.Lacks("nosuid", "nodev", "noexec")) > 0:
+			out = append(out, looseMount{at: m.Point, writable: true})
 		}
 	}
 	return out
-}
-
-// lacks says whether one of the options is missing.
-func lacks(have []string, options ...string) bool {
-	return slices.ContainsFunc(options, func(o string) bool { return !slices.Contains(have, o) })
 }
 
 // capTmpfs gives the tmpfs at path hardly any room. Reconfiguration by

@@ -3,6 +3,8 @@ package jail
 import (
 	"slices"
 	"testing"
+
+	"agentjail.dev/runtime/linux/mountinfo"
 )
 
 func TestLoose(t *testing.T) {
@@ -30,8 +32,18 @@ func TestLoose(t *testing.T) {
 		"crun, version 2": {crun, []looseMount{{at: "/proc/sys"}, {at: "/proc/sys/dev"}, {at: "/dev/mqueue", writable: true}}},
 		"nothing":         {"", nil},
 	} {
-		if got := loose(c.text); !slices.Equal(got, c.want) {
+		if got := loose(parsed(t, c.text)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
+}
+
+// parsed reads a table of mounts.
+func parsed(t *testing.T, text string) []mountinfo.Mount {
+	t.Helper()
+	ms, err := mountinfo.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ms
 }

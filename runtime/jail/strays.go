@@ -9,18 +9,19 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/linux/mountinfo"
 )
 
 // checkPlaces refuses a first process whose mounts are not where they were to
 // be. Staging follows every mount point's links, and the delegate follows them
-// again: in a folder that others can write, one of them can be swapped in
+// again: in a directory that others can write, one of them can be swapped in
 // between, and a mount lands in /proc, say, where it covers what the delegate
 // writes the process's own attributes to (CVE-2025-52881). The process waits
 // for `start`: nothing of the image has run.
 //
-// places is where staging saw each mount lead; mountinfo is the process's.
-func checkPlaces(spec *specs.Spec, places []string, mountinfo string) error {
-	points := mountPoints(mountinfo)
+// places is where staging saw each mount lead; mounts are the process's.
+func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) error {
+	points := mountPoints(mounts)
 	for _, p := range places {
 		if !slices.Contains(points, p) {
 			return fmt.Errorf("refused: the mount at %s ended elsewhere: a link on its way was changed meanwhile", p)
@@ -39,17 +40,3 @@ func checkPlaces(spec *specs.Spec, places []string, mountinfo string) error {
 	}
 	return nil
 }
-
-// mountPoints lists the fifth field of each line (proc_pid_mountinfo(5)).
-func mountPoints(mountinfo string) []string {
-	var out []string
-	for line := range strings.SplitSeq(mountinfo, "\n") {
-		if f := strings.Fields(line); len(f) > 4 {
-			out = append(out, octal.Replace(f[4]))
-		}
-	}
-	return out
-}
-
-// octal undoes the kernel's escapes of blanks in names.
-var octal = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

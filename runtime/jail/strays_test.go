@@ -30,7 +30,7 @@ func TestCheckPlaces(t *testing.T) {
 		{"a mount that is not there", strings.Replace(usual, `/work/a\040b rw`, `/etc rw`, 1), "/work/a b"},
 		{"no mounts", "", "/proc"},
 	} {
-		err := checkPlaces(spec, places, c.text)
+		err := checkPlaces(spec, places, parsed(t, c.text))
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want+" ") {
 			t.Errorf("%s: %v", c.name, err)
 		}

@@ -7,13 +7,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// A mounted is one line of mountinfo (proc_pid_mountinfo(5)). What few ask for
-// stays in rest.
-type mounted struct {
-	id, dev, root, at, rest string
-}
+	"agentjail.dev/runtime/linux/mountinfo"
+)
 
 // Mounts are the mounts of a mount namespace, the oldest first. They are read as
 // far as somebody asks: a host has a mount or two for each of its containers,
@@ -21,7 +17,7 @@ type mounted struct {
 type Mounts struct {
 	fd   int    // of mountinfo, or -1 when all is read
 	tail string // the beginning of a line whose end is still to be read
-	list []mounted
+	list []mountinfo.Mount
 	err  error
 }
 
@@ -46,14 +42,14 @@ func (ms *Mounts) Close() {
 
 // all iterates over them. After it, err says whether something kept it from
 // reading on.
-func (ms *Mounts) all(yield func(mounted) bool) {
+func (ms *Mounts) all(yield func(*mountinfo.Mount) bool) {
 	for i := 0; ; i++ {
 		for i == len(ms.list) {
 			if !ms.more() {
 				return
 			}
 		}
-		if !yield(ms.list[i]) {
+		if !yield(&ms.list[i]) {
 			return
 		}
 	}
@@ -80,25 +76,12 @@ func (ms *Mounts) more() bool {
 	text := ms.tail + string(buf[:n])
 	end := strings.LastIndexByte(text, '\n') + 1
 	ms.tail = text[end:]
-	ms.list = append(ms.list, parseMounts(text[:end])...)
-	return true
-}
-
-func parseMounts(text string) []mounted {
-	out := make([]mounted, 0, strings.Count(text, "\n"))
-	for line := range strings.Lines(text) {
-		var m mounted
-		var ok bool
-		m.id, line, _ = strings.Cut(line, " ")
-		_, line, _ = strings.Cut(line, " ") // the parent's id
-		m.dev, line, _ = strings.Cut(line, " ")
-		m.root, line, _ = strings.Cut(line, " ")
-		if m.at, m.rest, ok = strings.Cut(line, " "); ok {
-			m.root, m.at = unoctal(m.root), unoctal(m.at)
-			out = append(out, m)
-		}
+	list, err := mountinfo.Parse(text[:end])
+	if err != nil {
+		ms.err = fmt.Errorf("reading the mounts: %w", err)
 	}
-	return out
+	ms.list = append(ms.list, list...)
+	return err == nil
 }
 
 // Super returns the source and the file system options of the mount that an open
@@ -112,13 +95,8 @@ func (ms *Mounts) Super(fd int) (source, options string, err error) {
 		return "", "", err
 	}
 	for m := range ms.all {
-		if m.id != want {
-			continue
-		}
-		if _, tail, ok := strings.Cut(m.rest, " - "); ok {
-			if f := strings.Split(strings.TrimSuffix(tail, "\n"), " "); len(f) == 3 { // type, source, options
-				return unoctal(f[1]), unoctal(f[2]), nil
-			}
+		if m.ID == want {
+			return m.Source, mountinfo.Unescape(m.Super), nil
 		}
 	}
 	if ms.err != nil {
@@ -144,21 +122,21 @@ func mountOf(fd int) (string, error) {
 // the folder counts as its real place.
 func (ms *Mounts) elsewhere(id, path string) (string, error) {
 	for own := range ms.all {
-		if own.id == id && within(path, own.at) {
-			return ms.realPlace(own, filepath.Join(own.root, strings.TrimPrefix(path, own.at)), path), nil
+		if own.ID == id && within(path, own.Point) {
+			return ms.realPlace(own, filepath.Join(own.Root, strings.TrimPrefix(path, own.Point)), path), nil
 		}
 	}
 	return "", ms.err
 }
 
 // realPlace is where a mount's folder inside is found through the oldest mount.
-func (ms *Mounts) realPlace(own mounted, inside, path string) string {
+func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 	for m := range ms.all { // has been read as far as own
-		if m.id == own.id {
+		if m.ID == own.ID {
 			return ""
 		}
-		if m.dev == own.dev && within(inside, m.root) {
-			if p := filepath.Join(m.at, strings.TrimPrefix(inside, m.root)); p != path {
+		if m.Dev == own.Dev && within(inside, m.Root) {
+			if p := filepath.Join(m.Point, strings.TrimPrefix(inside, m.Root)); p != path {
 				return p
 			}
 			return ""
@@ -171,31 +149,12 @@ func (ms *Mounts) realPlace(own mounted, inside, path string) string {
 func (ms *Mounts) below(path string) ([]string, error) {
 	var out []string
 	for m := range ms.all {
-		if m.at == path || !within(m.at, path) {
+		if m.Point == path || !within(m.Point, path) {
 			continue
 		}
-		if real := ms.realPlace(m, m.root, m.at); real != "" && forbiddenElsewhere(real, false) != "" {
+		if real := ms.realPlace(m, m.Root, m.Point); real != "" && forbiddenElsewhere(real, false) != "" {
 			out = append(out, real)
 		}
 	}
 	return out, ms.err
 }
-
-// unoctal resolves the \ooo escapes of mountinfo.
-func unoctal(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && isOctal(s[i+1]) && isOctal(s[i+2]) && isOctal(s[i+3]) {
-			b.WriteByte((s[i+1]-'0')<<6 | (s[i+2]-'0')<<3 | (s[i+3] - '0'))
-			i += 3
-			continue
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-func isOctal(c byte) bool { return c >= '0' && c <= '7' }

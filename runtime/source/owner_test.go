@@ -136,30 +136,30 @@ func TestStaged(t *testing.T) {
 		own     = kubelet + "/pods/" + podUID
 		other   = kubelet + "/pods/9a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
 	)
-	all := &Mounts{fd: -1, list: parseMounts(`20 1 8:1 / / rw - ext4 /dev/sda1 rw
-30 20 8:32 / ` + kubelet + `/plugins/kubernetes.io/csi/ebs.csi.aws.com/0a1b/globalmount rw - ext4 /dev/sdc rw
-31 20 8:32 / ` + own + `/volumes/kubernetes.io~csi/pvc-1/mount rw - ext4 /dev/sdc rw
-32 20 8:32 /sub ` + own + `/volume-subpaths/pvc-1/main/0 rw - ext4 /dev/sdc rw
-33 20 8:48 / ` + kubelet + `/plugins/kubernetes.io/csi/pv/pvc-2/globalmount rw - ext4 /dev/sdd rw
-34 20 8:48 / ` + own + `/volumes/kubernetes.io~csi/pvc-2/mount rw - ext4 /dev/sdd rw
-35 20 8:64 / ` + kubelet + `/plugins/kubernetes.io/csi/ebs.csi.aws.com/9f9f/globalmount rw - ext4 /dev/sde rw
-36 20 8:64 /sub ` + own + `/volume-subpaths/host/main/1 rw - ext4 /dev/sde rw
-40 20 0:60 / ` + other + `/volumes/kubernetes.io~nfs/share rw - nfs4 s:/x rw
-41 20 0:60 / ` + own + `/volumes/kubernetes.io~nfs/share rw - nfs4 s:/x rw
-42 20 0:60 /a ` + own + `/volume-subpaths/share/main/0 rw - nfs4 s:/x rw
-43 20 0:61 / ` + other + `/volumes/kubernetes.io~csi/nfs-pv/mount rw - nfs4 s:/y rw
-44 20 0:61 / ` + own + `/volumes/kubernetes.io~csi/nfs-pv/mount rw - nfs4 s:/y rw
-45 20 0:62 / ` + other + `/volumes/kubernetes.io~secret/s rw - tmpfs tmpfs rw
-46 20 0:62 / ` + own + `/volumes/kubernetes.io~secret/s rw - tmpfs tmpfs rw
-47 20 0:62 / ` + own + `/volume-subpaths/host/main/2 rw - tmpfs tmpfs rw
-50 20 8:80 / ` + kubelet + `/plugins/kubernetes.io/local-volume/mounts/local-pv rw - ext4 /dev/sdf rw
-51 20 8:80 / ` + own + `/volumes/kubernetes.io~local-volume/local-pv rw - ext4 /dev/sdf rw
-52 20 8:1 /mnt/disk ` + own + `/volumes/kubernetes.io~local-volume/dir-pv rw - ext4 /dev/sda1 rw
-53 20 8:1 /mnt/disk/sub ` + own + `/volume-subpaths/dir-pv/main/0 rw - ext4 /dev/sda1 rw
-54 20 8:1 /opt/cni/bin ` + own + `/volume-subpaths/host/main/3 rw - ext4 /dev/sda1 rw
-55 20 8:96 / ` + kubelet + `/plugins/kubernetes.io/iscsi/iface-default/x-lun-0 rw - ext4 /dev/sdg rw
-56 20 8:96 / ` + own + `/volumes/kubernetes.io~iscsi/disk rw - ext4 /dev/sdg rw
-57 20 8:1 /var/lib/kubelet/plugins/kubernetes.io/csi/ebs.csi.aws.com/0a1b/vol_data.json ` + own + `/volumes/kubernetes.io~csi/odd/mount rw - ext4 /dev/sda1 rw
+	all := &Mounts{fd: -1, list: parsed(t, `20 1 8:1 / / rw - ext4 /dev/sda1 rw
+30 20 8:32 / `+kubelet+`/plugins/kubernetes.io/csi/ebs.csi.aws.com/0a1b/globalmount rw - ext4 /dev/sdc rw
+31 20 8:32 / `+own+`/volumes/kubernetes.io~csi/pvc-1/mount rw - ext4 /dev/sdc rw
+32 20 8:32 /sub `+own+`/volume-subpaths/pvc-1/main/0 rw - ext4 /dev/sdc rw
+33 20 8:48 / `+kubelet+`/plugins/kubernetes.io/csi/pv/pvc-2/globalmount rw - ext4 /dev/sdd rw
+34 20 8:48 / `+own+`/volumes/kubernetes.io~csi/pvc-2/mount rw - ext4 /dev/sdd rw
+35 20 8:64 / `+kubelet+`/plugins/kubernetes.io/csi/ebs.csi.aws.com/9f9f/globalmount rw - ext4 /dev/sde rw
+36 20 8:64 /sub `+own+`/volume-subpaths/host/main/1 rw - ext4 /dev/sde rw
+40 20 0:60 / `+other+`/volumes/kubernetes.io~nfs/share rw - nfs4 s:/x rw
+41 20 0:60 / `+own+`/volumes/kubernetes.io~nfs/share rw - nfs4 s:/x rw
+42 20 0:60 /a `+own+`/volume-subpaths/share/main/0 rw - nfs4 s:/x rw
+43 20 0:61 / `+other+`/volumes/kubernetes.io~csi/nfs-pv/mount rw - nfs4 s:/y rw
+44 20 0:61 / `+own+`/volumes/kubernetes.io~csi/nfs-pv/mount rw - nfs4 s:/y rw
+45 20 0:62 / `+other+`/volumes/kubernetes.io~secret/s rw - tmpfs tmpfs rw
+46 20 0:62 / `+own+`/volumes/kubernetes.io~secret/s rw - tmpfs tmpfs rw
+47 20 0:62 / `+own+`/volume-subpaths/host/main/2 rw - tmpfs tmpfs rw
+50 20 8:80 / `+kubelet+`/plugins/kubernetes.io/local-volume/mounts/local-pv rw - ext4 /dev/sdf rw
+51 20 8:80 / `+own+`/volumes/kubernetes.io~local-volume/local-pv rw - ext4 /dev/sdf rw
+52 20 8:1 /mnt/disk `+own+`/volumes/kubernetes.io~local-volume/dir-pv rw - ext4 /dev/sda1 rw
+53 20 8:1 /mnt/disk/sub `+own+`/volume-subpaths/dir-pv/main/0 rw - ext4 /dev/sda1 rw
+54 20 8:1 /opt/cni/bin `+own+`/volume-subpaths/host/main/3 rw - ext4 /dev/sda1 rw
+55 20 8:96 / `+kubelet+`/plugins/kubernetes.io/iscsi/iface-default/x-lun-0 rw - ext4 /dev/sdg rw
+56 20 8:96 / `+own+`/volumes/kubernetes.io~iscsi/disk rw - ext4 /dev/sdg rw
+57 20 8:1 /var/lib/kubelet/plugins/kubernetes.io/csi/ebs.csi.aws.com/0a1b/vol_data.json `+own+`/volumes/kubernetes.io~csi/odd/mount rw - ext4 /dev/sda1 rw
 `)}
 	for _, c := range []struct {
 		id, path, plugin string

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/linux/mountinfo"
 )
 
 // shares are the kinds of volume that are one file system in every pod that has
@@ -47,20 +49,20 @@ func (ms *Mounts) plugin(id, path, uid string) (string, error) {
 	case p[0] != "volume-subpaths":
 		return "", nil
 	}
-	var own mounted
+	var own *mountinfo.Mount
 	for m := range ms.all {
-		if m.id == id {
+		if m.ID == id {
 			own = m
 		}
 	}
-	if own.id == "" || !within(path, own.at) {
+	if own == nil || !within(path, own.Point) {
 		return "", ms.err
 	}
-	inside := filepath.Join(own.root, strings.TrimPrefix(path, own.at))
+	inside := filepath.Join(own.Root, strings.TrimPrefix(path, own.Point))
 	for m := range ms.all {
-		rel, ok := strings.CutPrefix(m.at, dir+"/volumes/")
+		rel, ok := strings.CutPrefix(m.Point, dir+"/volumes/")
 		v := strings.Split(rel, "/")
-		if ok && len(v) >= 2 && v[1] == p[1] && (len(v) == 2 || len(v) == 3 && v[2] == "mount") && m.dev == own.dev && within(inside, m.root) {
+		if ok && len(v) >= 2 && v[1] == p[1] && (len(v) == 2 || len(v) == 3 && v[2] == "mount") && m.Dev == own.Dev && within(inside, m.Root) {
 			return v[0], nil
 		}
 	}

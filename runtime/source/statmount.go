@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/mountinfo"
 )
 
 // What statmount(2) tells (include/uapi/linux/mount.h).
@@ -59,5 +61,5 @@ func statmount(fd int) (source, options string, err error) {
 	if !ok || !ok2 {
 		return "", "", errStatmount
 	}
-	return unoctal(source), unoctal(options), nil
+	return mountinfo.Unescape(source), mountinfo.Unescape(options), nil
 }

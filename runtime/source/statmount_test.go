@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/mountinfo"
 )
 
 // TestStatmount: the kernel's direct answer is that of mountinfo, for every mount that can be seen here.
@@ -16,21 +18,19 @@ func TestStatmount(t *testing.T) {
 	defer all.Close()
 	compared := 0
 	for m := range all.all {
-		fd, err := unix.Open(m.at, unix.O_PATH|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(m.Point, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}
-		if id, err := mountOf(fd); err == nil && id == m.id { // nothing is mounted over it
+		if id, err := mountOf(fd); err == nil && id == m.ID { // nothing is mounted over it
 			source, options, err := statmount(fd)
 			switch {
 			case err == unix.ENOSYS, err == errStatmount: // an old kernel, or a file system without options
 			case err != nil:
-				t.Errorf("%s: %v", m.at, err)
+				t.Errorf("%s: %v", m.Point, err)
 			default:
-				_, tail, _ := strings.Cut(m.rest, " - ")
-				f := strings.Split(strings.TrimSuffix(tail, "\n"), " ")
-				if len(f) != 3 || unoctal(f[1]) != source || !strings.HasSuffix(unoctal(f[2]), options) {
-					t.Errorf("%s: source %q with %q, and mountinfo says %q", m.at, source, options, tail)
+				if m.Source != source || !strings.HasSuffix(mountinfo.Unescape(m.Super), options) {
+					t.Errorf("%s: source %q with %q, and mountinfo says %q with %q", m.Point, source, options, m.Source, m.Super)
 				}
 				compared++
 			}

@@ -57,13 +57,13 @@ func confine(l *enter.Landlock) error {
 	for i := range ms {
 		m := &ms[i]
 		// Below /proc and /sys there are masks, which need not be written.
-		if m.readOnly() || inDir(m.at, "/proc") || inDir(m.at, "/sys") {
+		if m.ReadOnly() || inDir(m.Point, "/proc") || inDir(m.Point, "/sys") {
 			continue
 		}
-		if err := allow(int(fd), m.at, m.id, handled&writes); err != nil {
-			return &refusal{"a rule for " + m.at + ": " + err.Error()}
+		if err := allow(int(fd), m.Point, m.ID, handled&writes); err != nil {
+			return &refusal{"a rule for " + m.Point + ": " + err.Error()}
 		}
-		if m.at == "/" {
+		if m.Point == "/" {
 			break // rules hold for all below: the others would add nothing
 		}
 	}

@@ -29,22 +29,3 @@ func squeeze(s string) string {
 	})
 	return b.String()
 }
-
-// unoctal resolves the \ooo escapes of mountinfo (proc_pid_mountinfo(5)).
-func unoctal(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b = append(b, byte(n))
-				i += 3
-				continue
-			}
-		}
-		b = append(b, s[i])
-	}
-	return string(b)
-}
