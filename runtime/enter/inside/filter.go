@@ -9,23 +9,47 @@ import (
 	"agentjail.dev/runtime/enter"
 )
 
-// stack loads a further seccomp filter: of several, the kernel takes the
-// strictest answer (seccomp(2)). The flag is the one that engines set; without
-// one, runc and libseccomp leave out the processor's mitigation.
-func stack(filter []byte) error {
-	if len(filter)%8 != 0 || len(filter)/8 > 4096 {
-		return &refusal{"it is damaged"}
+// program is a filter as the kernel takes it.
+func program(filter []byte) (unix.SockFprog, error) {
+	if len(filter) == 0 || len(filter)%8 != 0 || len(filter)/8 > filterMax {
+		return unix.SockFprog{}, &refusal{"it is damaged"}
 	}
-	prog := unix.SockFprog{Len: uint16(len(filter) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}
-	// The entry calls have prctl (seccomp.EntryCalls), not seccomp(2).
-	_, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)))
-	switch errno {
+	return unix.SockFprog{Len: uint16(len(filter) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&filter[0]))}, nil
+}
+
+// stack loads a further seccomp filter: of several, the kernel takes the
+// strictest answer (seccomp(2)).
+func stack(filter []byte) error {
+	prog, err := program(filter)
+	if err != nil {
+		return err
+	}
+	switch errno := rawStack(&prog); errno {
 	case 0:
 		return nil
 	case noSpace:
 		return &refusal{enter.NoFilterSpace}
+	default:
+		return errno
 	}
+}
+
+// rawStack loads a filter and allocates nothing. The flag is the one that engines
+// set; without one, runc and libseccomp leave out the processor's mitigation.
+// The entry calls have prctl (seccomp.EntryCalls), not seccomp(2).
+//
+//go:nosplit
+func rawStack(prog *unix.SockFprog) syscall.Errno {
+	_, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(prog)))
 	return errno
+}
+
+// filterError says why a filter was not loaded.
+func filterError(errno syscall.Errno) string {
+	if errno == noSpace {
+		return enter.NoFilterSpace
+	}
+	return errno.Error()
 }
 
 // noSpace is the kernel's ENOTSUPP: net.core.bpf_jit_limit is reached.

@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -56,14 +55,11 @@ func Main() {
 	if status != 0 {
 		fail(status, why)
 	}
-	err = syscall.Exec(path, os.Args[1:], handOn(os.Environ(), o.OwnEnv))
-	switch err {
-	case unix.ENOENT:
-		status = enter.ExitNotFound
-	default:
-		status = enter.ExitNotExecutable
+	last, err := newFinal(o, path, os.Args[1:], handOn(os.Environ(), o.OwnEnv))
+	if err != nil {
+		fail(enter.ExitRefused, "agentjail: refusing to start: "+err.Error())
 	}
-	fail(status, "exec "+path+": "+err.Error())
+	last.become()
 }
 
 // handOn is the environment, which it changes, without one entry for each of the step's own.
@@ -100,8 +96,8 @@ func orders() (*enter.Orders, error) {
 	return o, nil
 }
 
-// raise puts up the walls that only the process itself can. The filter comes
-// last: it takes away what the others need.
+// raise puts up the protections that only the process itself can, but for those of
+// a final: they take away what the others and the step need.
 func raise(o *enter.Orders) error {
 	runOn(o.CPUs, o.Seed)
 	if o.DenyWriteExecute {
@@ -114,16 +110,9 @@ func raise(o *enter.Orders) error {
 			return &broken{access, "Landlock: " + err.Error()}
 		}
 	}
-	// Late, since a limit can be below what this program needs.
-	if err := setRlimits(o.Rlimits); err != nil {
-		return &broken{resources, err.Error()}
-	}
 	if len(o.Filter) > 0 {
 		if err := pad(o); err != nil {
 			return &broken{kernel, "padding of filters: " + err.Error()}
-		}
-		if err := stack(o.Filter); err != nil {
-			return &broken{kernel, "the second filter: " + err.Error()}
 		}
 	}
 	return nil

@@ -197,6 +197,45 @@ func TestRlimits(t *testing.T) {
 	}
 }
 
+// noMemory are orders with a limit that lets no Go program map any memory.
+var noMemory = enter.Orders{Without: all, Rlimits: []enter.Rlimit{{Resource: unix.RLIMIT_AS, Soft: 64 << 20, Hard: 64 << 20}}}
+
+// TestRlimitsLast: the step maps no memory once its limits are set, however much it hands on.
+func TestRlimitsLast(t *testing.T) {
+	args := []string{"sh", "-c", `echo $#`}
+	for range 10_000 {
+		args = append(args, strings.Repeat("a", 100))
+	}
+	if out, code := run(t, noMemory.Encode(), "", nil, args...); out != "9999" || code != 0 {
+		t.Errorf("status %d and %.1000q", code, out)
+	}
+}
+
+// TestRlimitsAndNoProgram: why a program cannot be run is said without memory, too.
+func TestRlimitsAndNoProgram(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "noformat"), []byte("text"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	long := "./" + strings.Repeat("./", 1000) + "noformat"
+	if out, code := run(t, noMemory.Encode(), dir, nil, long); out != "exec "+long+": exec format error" || code != enter.ExitNotExecutable {
+		t.Errorf("status %d and %.1000q", code, out)
+	}
+}
+
+// TestOpenFilesLimit: without an order the program has the soft limit that the step was started with.
+func TestOpenFilesLimit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "orders")
+	o := enter.Orders{Without: all}
+	if err := os.WriteFile(file, o.Encode(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, code := run(t, o.Encode(), "", nil, "sh", "-c", `ulimit -Sn 77; exec 3<"$0" 4<"$1"; exec /proc/self/fd/3 sh -c "ulimit -Sn"`, program, file)
+	if out != "77" || code != 0 {
+		t.Errorf("status %d and %q, want 0 and 77", code, out)
+	}
+}
+
 // TestRlimitValues: the kernel has exactly the numbers, which shells round.
 func TestRlimitValues(t *testing.T) {
 	o := enter.Orders{Without: all, Rlimits: []enter.Rlimit{{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1}, {Resource: unix.RLIMIT_MSGQUEUE}}}
