@@ -33,25 +33,11 @@ func loadFilter() error {
 	return nil
 }
 
-// sealNetwork makes a network namespace and writes the rules of a jail into it, as root.
+// sealNetwork writes the rules of a jail into a fresh network namespace, as root.
 func sealNetwork() error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	runtime.LockOSThread()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("making a network namespace: %w", err)
-	}
-	ns, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	// Seal refuses its caller's own namespace, so another thread calls it.
-	sealed := make(chan error, 1)
-	go func() {
-		_, err := netseal.Seal(ns)
-		sealed <- err
-	}()
-	return <-sealed
+	_, err := netseal.SealFresh()
+	return err
 }

@@ -138,25 +138,7 @@ func userNamespace(e *env) answer {
 
 // networkSeal seals a fresh network namespace, as `start` seals a jail's.
 func networkSeal(*env) answer {
-	var rep netseal.Report
-	err := thread.Own(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("making a network namespace: %w", err)
-		}
-		ns, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		// Seal joins it from another thread: this one is refused as its own.
-		sealed := make(chan error, 1)
-		go func() {
-			var err error
-			rep, err = netseal.Seal(ns)
-			sealed <- err
-		}()
-		return <-sealed
-	})
+	rep, err := netseal.SealFresh()
 	if err != nil {
 		return fail("load nf_tables (`modprobe nf_tables`), and boot a kernel with CONFIG_IP_MULTIPLE_TABLES", "%v", err)
 	}

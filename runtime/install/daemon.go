@@ -95,7 +95,7 @@ func (d *daemon) checkFlags(o DockerOptions) error {
 		return fmt.Errorf("the daemon (process %d) was started with the relative --config-file %s", d.pid, file)
 	}
 	// Seen from the daemon's own root folder; /var/run and /run are the same.
-	if seen := filepath.Join(fmt.Sprintf("/proc/%d/root", d.pid), file); !sameFile(seen, o.Config) {
+	if seen := filepath.Join(fmt.Sprintf("/proc/%d/root", d.pid), file); !sameEntry(seen, o.Config) {
 		return fmt.Errorf("the daemon (process %d) reads %s, not %s", d.pid, file, o.Config)
 	}
 	if len(d.flag("add-runtime")) > 0 {
@@ -107,8 +107,8 @@ func (d *daemon) checkFlags(o DockerOptions) error {
 	return nil
 }
 
-// sameFile says whether two paths name the same entry of the same folder; the file need not exist.
-func sameFile(a, b string) bool {
+// sameEntry says whether two paths name the same entry of the same directory; the file need not exist.
+func sameEntry(a, b string) bool {
 	if filepath.Base(a) != filepath.Base(b) {
 		return false
 	}

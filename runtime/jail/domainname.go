@@ -2,15 +2,11 @@ package jail
 
 import (
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/internal/thread"
 )
 
 // takeDomainname takes the UTS domain name out of a hardened spec, for this
@@ -37,28 +33,12 @@ func takeDomainname(s *specs.Spec) string {
 	return name
 }
 
-// setDomainname sets the domain name in the UTS namespace of a process, on a
-// thread that ends with it.
+// setDomainname sets the domain name in the UTS namespace of a process.
 func setDomainname(pid int, name string) error {
 	if name == "" {
 		return nil
 	}
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/uts", pid))
-	if err != nil {
-		return fmt.Errorf("opening the jail's UTS namespace: %w", err)
-	}
-	defer ns.Close()
-	done := make(chan error, 1)
-	go func() {
-		// Not unlocked: a thread in another namespace serves nobody else.
-		runtime.LockOSThread()
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWUTS); err != nil {
-			done <- fmt.Errorf("entering the jail's UTS namespace: %w", err)
-			return
-		}
-		done <- thread.Caught(func() error { return unix.Setdomainname([]byte(name)) })
-	}()
-	if err := <-done; err != nil {
+	if err := inUTSNS(pid, func() error { return unix.Setdomainname([]byte(name)) }); err != nil {
 		return fmt.Errorf("setting the domain name %q (setdomainname(2)): %w", name, err)
 	}
 	return nil

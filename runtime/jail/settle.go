@@ -3,15 +3,12 @@ package jail
 import (
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/stage"
 )
@@ -127,29 +124,4 @@ func (m looseMount) tighten() error {
 		return fmt.Errorf("taking what it may not have from the mount at %s: %w", m.at, err)
 	}
 	return nil
-}
-
-// inMountNS runs f on a thread in the mount namespace of pid. The thread ends
-// with it.
-func inMountNS(pid int, f func() error) error {
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-	if err != nil {
-		return fmt.Errorf("opening the jail's mount namespace: %w", err)
-	}
-	defer ns.Close()
-	done := make(chan error, 1)
-	go func() {
-		// Not unlocked: a thread in another namespace serves nobody else.
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_FS); err != nil {
-			done <- fmt.Errorf("leaving the shared file system attributes: %w", err)
-			return
-		}
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS); err != nil {
-			done <- fmt.Errorf("entering the jail's mount namespace: %w", err)
-			return
-		}
-		done <- thread.Caught(f)
-	}()
-	return <-done
 }
