@@ -96,6 +96,9 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) string {
 	default:
 		return fmt.Sprintf("refused: a %s is not a file or folder%s", f.Kind, remedy)
 	}
+	if f.IsPublic() && elsewhereRefusal(f, true) == "" {
+		return "" // a copy, or read-only: writable it is never given
+	}
 	if f.Link != "" {
 		return fmt.Sprintf("refused: the symbolic link %s leads out of its folder, to %s (name the real path, if it is meant)", f.Link, f.Path)
 	}
@@ -149,6 +152,9 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) string {
 	}
 	switch {
 	case why != "" && strings.HasPrefix(f.Path, "/root/"):
+		if f.Withheld != "" {
+			why += ", and no copy is given: " + f.Withheld
+		}
 		return "refused: " + why + ` (remedy: policy: binds.allow, or binds.root = "nobody" or "allow" where root works in directories of its own)`
 	case why != "":
 	case f.Storage != "":
@@ -158,6 +164,9 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) string {
 	}
 	if why == "" {
 		return ""
+	}
+	if f.Withheld != "" {
+		why += ", and no copy is given: " + f.Withheld
 	}
 	return "refused: " + why + remedy
 }

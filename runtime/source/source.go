@@ -70,6 +70,10 @@ type Fact struct {
 	// SetIDGaveUp says that not everything was looked at.
 	SetID       []string `json:"setID,omitempty"`
 	SetIDGaveUp bool     `json:"setIDGaveUp,omitempty"`
+	// Public says how a jail gets this part of the host's configuration, and Withheld
+	// why it does not get one that is of the kind.
+	Public   Public `json:"public,omitempty"`
+	Withheld string `json:"withheld,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -78,6 +82,8 @@ type Fact struct {
 type Source struct {
 	Fact
 	File *os.File // O_PATH
+	// Text is what was read and judged of a public file that is to be copied.
+	Text string
 }
 
 // Engine is what is known of the engine that made the bundle.
@@ -96,7 +102,8 @@ func Open(path string, e Engine) (*Source, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("bind source %q is not an absolute path", path)
 	}
-	fd, link, err := walk(path)
+	way := &trail{place: publicPlaceOf(path)}
+	fd, link, err := walk(path, way.look)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +112,7 @@ func Open(path string, e Engine) (*Source, error) {
 		s.File.Close()
 		return nil, fmt.Errorf("bind source %s: %w", path, err)
 	}
+	s.setPublic(way)
 	return s, nil
 }
 

@@ -18,14 +18,19 @@ var systemLinkFolders = map[string]bool{"/": true, "/var": true}
 // walk opens path (O_PATH), following symbolic links by hand, and says which
 // was the first of them to lead out of the folder that holds it: an agent with
 // a writable folder can make one and wait for it to be mounted. Every step is
-// taken from the folder opened before, so that links that change meanwhile
-// change nothing about what was seen.
-func walk(path string) (fd int, leaving string, err error) {
+// taken from the directory opened before, so that links that change meanwhile
+// change nothing about what was seen. look gets every step, the first is /.
+func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, leaving string, err error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	var st unix.Stat_t
 	dir, err := unix.Open("/", flags, 0)
+	if err == nil {
+		err = unix.Fstat(dir, &st)
+	}
 	if err != nil {
 		return -1, "", &os.PathError{Op: "open", Path: "/", Err: err}
 	}
+	look(dir, "/", &st)
 	fail := func(err error) (int, string, error) {
 		unix.Close(dir)
 		return -1, "", &os.PathError{Op: "bind source", Path: path, Err: err}
@@ -38,11 +43,11 @@ func walk(path string) (fd int, leaving string, err error) {
 		if err != nil {
 			return fail(err)
 		}
-		var st unix.Stat_t
 		if err := unix.Fstat(next, &st); err != nil {
 			unix.Close(next)
 			return fail(err)
 		}
+		look(next, filepath.Join(at, name), &st)
 		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
 			unix.Close(dir)
 			dir, at = next, filepath.Join(at, name) // at holds no links, so that .. is its parent

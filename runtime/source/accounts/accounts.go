@@ -1,0 +1,58 @@
+// Package accounts reduces the host's tables of users and groups to the entries
+// that a jail has a use for: `docker run -v /etc/passwd:/etc/passwd:ro -u 1000` is
+// meant to give uid 1000 a name and a home, and no list of the host's people.
+package accounts
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// standard is the first id that a distribution does not give to the same
+	// account on each of its machines (Debian policy, 9.2.2).
+	standard = 100
+	// nobody is the id of nobody and nogroup (kernel/overflowuid).
+	nobody = 65534
+)
+
+// Users is a passwd(5) with the standard accounts and that of uid. Passwords and
+// comments, which hold people's names, are left out.
+func Users(text string, uid uint32) string {
+	return reduce(text, 7, func(f []string, id uint32) bool {
+		f[1], f[4] = "x", ""
+		return id == uid
+	})
+}
+
+// Groups is a group(5) with the standard groups and those of the ids. Passwords and
+// members are left out: a process has its groups from the engine.
+func Groups(text string, gids []uint32) string {
+	return reduce(text, 4, func(f []string, id uint32) bool {
+		f[1], f[3] = "x", ""
+		return slices.Contains(gids, id)
+	})
+}
+
+// reduce keeps the lines of so many fields whose id, the third field, is standard
+// or for which keep says so, which may change the fields. Whatever is no such line
+// is left out, as are the compat entries of nsswitch.conf(5).
+func reduce(text string, fields int, keep func(f []string, id uint32) bool) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimRight(line, "\r\n"), ":")
+		if len(f) != fields || f[0] == "" || strings.ContainsAny(f[0][:1], "+-#") {
+			continue
+		}
+		id, err := strconv.ParseUint(f[2], 10, 32)
+		if err != nil {
+			continue
+		}
+		if kept := keep(f, uint32(id)); !kept && id >= standard && id != nobody {
+			continue
+		}
+		out.WriteString(strings.Join(f, ":") + "\n")
+	}
+	return out.String()
+}
