@@ -53,8 +53,13 @@ func bind(p *pass, i int, m *specs.Mount) {
 		}
 		b.Copy = p.plan.OwnNetwork && ofNetwork(path.Clean(m.Destination))
 	}
+	known := f.IsPublic() && !source.Allowed(*f, p.pol.Binds)
+	if known {
+		public(p, m, f, &b, readOnly)
+		readOnly = true
+	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
-	b.Owner = owner(p, m, f, readOnly, names)
+	b.Owner = owner(p, m, f, readOnly, names || known)
 	if !readOnly && b.Owner != OwnerNone {
 		setID(p, m, f)
 	}
@@ -85,6 +90,28 @@ func bind(p *pass, i int, m *specs.Mount) {
 	p.plan.Binds = append(p.plan.Binds, b)
 }
 
+// public gives a part of the host's configuration that holds no secret: a copy of
+// a file, a directory as it is. Who asked to write to it gets no refusal, since
+// many who mount the host's time zone forget the :ro.
+func public(p *pass, m *specs.Mount, f *source.Fact, b *Bind, readOnly bool) {
+	b.Copy = f.Public.Copied()
+	switch what := publicGiven[f.Public]; {
+	case !readOnly:
+		p.lost(report.Access, mountField(m), "writable", "read-only", what)
+	case b.Copy:
+		p.change(report.Access, report.Set, mountField(m), "", "", what)
+	}
+}
+
+// publicGiven says what a jail gets of what was asked for.
+var publicGiven = map[source.Public]string{
+	source.PublicDir:    "the host's own directory",
+	source.PublicFile:   "a copy of the host's file",
+	source.PublicUsers:  "a copy with the standard users and the container's own, without comments",
+	source.PublicGroups: "a copy with the standard groups and the container's own, without members",
+	source.PublicGit:    "a copy of git's settings, without comments",
+}
+
 // ReadOnly says whether a mount is to be read-only.
 func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 
@@ -103,10 +130,10 @@ func setID(p *pass, m *specs.Mount, f *source.Fact) {
 }
 
 // owner decides whose files of a source the jail may own.
-func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, names bool) Owner {
+func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) Owner {
 	o := OwnerFolder
 	switch {
-	case f.Role == source.Injected, f.System, names:
+	case f.Role == source.Injected, f.System, known:
 		// What every user of the host can read, and nothing else of root's.
 		return OwnerNone
 	case source.Allowed(*f, p.pol.Binds):

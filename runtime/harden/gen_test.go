@@ -156,6 +156,10 @@ func (g gen) source(f *source.Fact) *source.Fact {
 			c.SetID, c.SetIDGaveUp = []string{"su"}, g.maybe(2)
 		}
 		c.HostPath, c.Rootless = g.maybe(2), g.maybe(2)
+		if g.maybe(2) {
+			c.Path, c.Also = g.one("/etc/localtime", "/usr/share/zoneinfo/UTC", "/etc/ssl/certs", "/root/.gitconfig"), g.one("", "", "/etc", "/root")
+			c.Public = []source.Public{source.PublicFile, source.PublicDir, source.PublicUsers, source.PublicGit}[g.IntN(4)]
+		}
 	case 7:
 		c.Role = []source.Role{source.Plain, source.Injected, source.Volume, source.Pod}[g.IntN(4)]
 		if c.Role == source.Pod {

@@ -381,6 +381,9 @@ func (j *judge) binds() {
 		if f.Roots() && j.pol.Binds.Root != policy.RootAllow && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives root's files by owner %s for %+v", m.Destination, b.Owner, *f)
 		}
+		if public := f.Public != "" && f.Role == source.Plain && !source.Allowed(*f, j.pol.Binds); public && (!b.ReadOnly || b.Owner != OwnerNone || f.Public != source.PublicDir && !b.Copy) {
+			j.say("bind mount at %s gives a part of the host's configuration by %+v for %+v", m.Destination, b, *f)
+		}
 		if f.HostPath && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives a pod owner %s for %+v", m.Destination, b.Owner, *f)
 		}

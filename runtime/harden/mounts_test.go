@@ -180,6 +180,13 @@ func TestBinds(t *testing.T) {
 		{"an allowed folder", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true, ReadOnly: true}, ""},
 		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the same, writable", "/etc/hosts", "bind", "rbind", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
+		{"the host's time zone", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/usr/share/zoneinfo/UTC", Kind: source.File, System: true, Link: "/etc/localtime", Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"the same for a pod", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/timezone", Kind: source.File, HostPath: true, Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"certificates, writable", "/etc/ssl/certs", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir, Public: source.PublicDir}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
+		{"the host's users, writable", "/etc/passwd", "bind", "rbind", source.Fact{Path: "/etc/passwd", Kind: source.File, Public: source.PublicUsers}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"git's settings with a credential", "/root/.gitconfig", "bind", "rbind ro", source.Fact{Path: "/root/.gitconfig", Kind: source.File, Withheld: "the setting x looks like a credential"}, policy.Default(), "", Bind{}, "no copy is given: the setting x looks like a credential"},
+		{"a time zone that is mounted from elsewhere", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/localtime", Also: "/root/x", Kind: source.File, Public: source.PublicFile}, policy.Default(), "", Bind{}, "host root's home"},
+		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.File, Public: source.PublicFile}, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
 		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", source.Fact{Path: "/etc/shadow", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
 	} {
 		from := c.fact.Path
@@ -202,7 +209,7 @@ func TestBinds(t *testing.T) {
 		want.Index, want.Source = 2, from
 		// The engine's files about the network, which is empty: no path of its own
 		// storage in the jail's mount table.
-		want.Copy = c.fact.Role == source.Injected && c.fact.Kind == source.File && c.at == "/etc/hosts"
+		want.Copy = want.Copy || c.fact.Role == source.Injected && c.fact.Kind == source.File && c.at == "/etc/hosts"
 		// What the host runs of it is kept from the jail, also what an engine's volume
 		// does not have yet only where somebody chose the directory.
 		want.Protect = c.fact.Kind == source.Dir && c.fact.Role != source.Injected && !want.ReadOnly
@@ -210,7 +217,7 @@ func TestBinds(t *testing.T) {
 		if *b != want {
 			t.Errorf("%s: planned %+v, not %+v", c.name, *b, want)
 		}
-		if shared := strings.Contains(c.options, "shared"); shared != (len(find(rep, report.Lost, "mounts*")) == 1) {
+		if lost := strings.Contains(c.options, "shared") || c.fact.Public != "" && want.ReadOnly && !strings.Contains(c.options, "ro"); lost != (len(find(rep, report.Lost, "mounts*")) == 1) {
 			t.Errorf("%s: lost %v", c.name, rep.Of(report.Lost))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/source/accounts"
 	"agentjail.dev/runtime/source/gitsettings"
 )
@@ -117,7 +117,7 @@ func (t *trail) look(fd int, at string, st *unix.Stat_t) {
 	if link {
 		judged.Mode &^= 0o777 // a link's mode means nothing (symlink(7))
 	}
-	if t.why = policy.OpenOwnedByRoot(fd, at, &judged); t.why != nil || link {
+	if t.why = trusted.OwnerOf(fd, at, &judged); t.why != nil || link {
 		return
 	}
 	switch dir := st.Mode&unix.S_IFMT == unix.S_IFDIR; {

@@ -191,15 +191,15 @@ func (s *stager) writeSys(dir *os.File) error {
 // maxCopy bounds a copied file, in bytes. The engine's have some hundreds.
 const maxCopy = 1 << 20
 
-// copyFiles copies the engine's files that the jail is to have copies of, as
-// container root's.
+// copyFiles copies the files of the engine and of the host that the jail is to have
+// copies of, as container root's.
 func (s *stager) copyFiles(dir *os.File) error {
 	for _, b := range s.Plan.Binds {
 		if !b.Copy {
 			continue
 		}
 		m := &s.Spec.Mounts[b.Index]
-		text, err := readSource(s.Sources[b.Index])
+		text, err := s.copyText(s.Sources[b.Index])
 		if err != nil {
 			return fmt.Errorf("copying %s: %w", b.Source, err)
 		}
@@ -230,6 +230,16 @@ func addOptions(options []string, more ...string) []string {
 		}
 	}
 	return options
+}
+
+// copyText is what a copy holds: of a public file what was judged, of the engine's
+// what it holds now.
+func (s *stager) copyText(src *source.Source) (string, error) {
+	if src.IsPublic() {
+		u := s.Spec.Process.User
+		return src.TextFor(u.UID, u.GID, u.AdditionalGids), nil
+	}
+	return readSource(src)
 }
 
 // readSource reads the file that was opened and judged, whatever its name leads

@@ -28,7 +28,7 @@ func TestRefusedMounts(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	for _, c := range []struct{ name, source string }{
-		{"/", "/"}, {"/etc", "/etc"}, {"/etc/passwd", "/etc/passwd"}, {"/proc", "/proc"}, {"/proc/sys", "/proc/sys"},
+		{"/", "/"}, {"/etc", "/etc"}, {"/etc/shadow", "/etc/shadow"}, {"/proc", "/proc"}, {"/proc/sys", "/proc/sys"},
 		{"/sys", "/sys"}, {"/sys/fs/cgroup", "/sys/fs/cgroup"}, {"/dev", "/dev"}, {"/dev/shm", "/dev/shm"}, {"/boot", "/boot"},
 		{"/root", "/root"}, {"/run", "/run"}, {"/var/run", "/var/run"}, {"/var", "/var"}, {"/var/lib", "/var/lib"},
 		{"engine's socket", shared.Socket()},

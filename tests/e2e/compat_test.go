@@ -25,7 +25,7 @@ var symptoms = []struct {
 	{"mount", nil, "mount -t tmpfs none /mnt", "Function not implemented"},
 	{"network", nil, "nslookup example.com", "Network is unreachable"},
 	{"ping", nil, "ping -c 1 127.0.0.1", "permission denied (are you root?)"},
-	{"time zone", []string{"-v", "/etc/localtime:/etc/localtime:ro"}, "true", "name the real path, if it is meant"},
+	{"time zone", []string{"-v", "/etc/localtime:/etc/localtime:ro"}, "cat /etc/localtime | head -c 4", "TZif"},
 	{"time zone by its real path", []string{"-v", "ZONE:/etc/localtime:ro"}, "cat /etc/localtime | head -c 4", "TZif"},
 	{"disable_ipv6", []string{"--sysctl", "net.ipv6.conf.all.disable_ipv6=1"}, "cat /proc/sys/net/ipv6/conf/all/disable_ipv6", "0"},
 }
