@@ -145,7 +145,7 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) Owner 
 		// The pod's containers share its ids; who may do what with the volume's
 		// files is as in any pod.
 		o = OwnerSame
-	case f.Role == source.Volume && f.UID == p.spec.Process.User.UID && !f.Roots():
+	case f.EnginesVolume() && f.UID == p.spec.Process.User.UID && !f.Roots():
 		o = OwnerSame
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
 		// Read-only or by policy: what only root may read, or write, stays root's.

@@ -39,6 +39,8 @@ type Facts struct {
 	Joins map[specs.LinuxNamespaceType]Join
 	// Unknown lists fields of config.json that this version does not know.
 	Unknown []string
+	// Owner says who is named to own what is mounted.
+	Owner NamedOwner
 	// Filter makes the system call filter that the delegate is to load, and its
 	// notes, of an incoming section or of none. It allows at least what
 	// seccomp.OCI and seccomp.Intersect would, which do it where this is nil.
@@ -68,6 +70,8 @@ type Join struct {
 type Plan struct {
 	IDs   idmap.Map `json:"ids"`
 	Binds []Bind    `json:"binds,omitempty"`
+	// User is who of the jail owns what OwnerFolder maps.
+	User User `json:"user"`
 	// Dropped are mounts of the incoming spec, by index, that the hardened one is
 	// without: what was known of the others' sources moves up.
 	Dropped []int `json:"dropped,omitempty"`
@@ -117,8 +121,8 @@ type Owner string
 
 // The mappings of a bind mount's owners.
 const (
-	// OwnerFolder maps the folder's owner on the host to the jail's process
-	// user, and nobody else.
+	// OwnerFolder maps the folder's owner on the host to one user of the jail
+	// (Plan.User), and nobody else.
 	OwnerFolder Owner = "folder"
 	// OwnerSame maps each id to the same number in the jail: an engine's
 	// volume, which images fill with their own ids.
@@ -153,6 +157,7 @@ var steps = []step{
 	{"seccomp", filter},
 	{"root", root},
 	{"mounts", mounts},
+	{"owner", mountOwner},
 	{"devices", devices},
 	{"paths", paths},
 	{"limits", limits},

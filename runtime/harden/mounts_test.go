@@ -160,6 +160,7 @@ func TestBinds(t *testing.T) {
 		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", Bind{}, "a pod's author chose this directory"},
 		{"a pod author's choice, to read", "/data", "bind", "rbind ro", hostPath, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerSame}, ""},
+		{"a user's directory as a volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
 		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
 		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},

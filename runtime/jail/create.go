@@ -568,6 +568,7 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		}
 		p.facts.Sources[i] = &p.sources[i].Fact
 	}
+	p.facts.Owner = w.namedOwner(p, id)
 	return p, nil
 }
 

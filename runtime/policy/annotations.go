@@ -8,8 +8,12 @@ import (
 )
 
 // AnnotationPrefix begins the annotations that agentjail understands. They can
-// come from whoever starts the container, so they only ever tighten.
+// come from whoever starts the container, so they only ever tighten, or choose
+// between what a jail has as a whole.
 const AnnotationPrefix = "dev.agentjail."
+
+// OwnerAnnotation is the annotation for Binds.Owner, without AnnotationPrefix.
+const OwnerAnnotation = "binds.owner"
 
 // An annotation lowers one value of the policy; apply returns false where the
 // asked value is not lower, and policy stays as it is.
@@ -30,6 +34,15 @@ var annotations = []annotation{
 			return false, nil
 		}
 		p.Seccomp.Profile = v
+		return true, nil
+	}},
+	// Which of its users owns what is mounted makes a jail as a whole neither more
+	// nor less: all of them are its, and exactly one owns.
+	{OwnerAnnotation, "who of the jail owns mounted directories", func(p *Policy, v string) (bool, error) {
+		if err := CheckOwner(v); err != nil {
+			return false, err
+		}
+		p.Binds.Owner = v
 		return true, nil
 	}},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {

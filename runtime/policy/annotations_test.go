@@ -42,6 +42,11 @@ func TestAnnotations(t *testing.T) {
 		{"seccomp.profile", "", nil},
 		{"on_loosen", "refuse", func(p Policy) bool { return p.OnLoosen == LoosenRefuse }},
 		{"on_loosen", "strip", nil},
+		{"binds.owner", "1000", func(p Policy) bool { return p.Binds.Owner == "1000" }},
+		{"binds.owner", "node:1000", func(p Policy) bool { return p.Binds.Owner == "node:1000" }},
+		{"binds.owner", "4294967295", nil},
+		{"binds.owner", "../etc", nil},
+		{"binds.owner", "", nil},
 		{"limits.cpus", "64", nil},
 		{"binds.allow", "/etc", nil},
 		{"devices.allow", "/dev/kvm", nil},
@@ -141,6 +146,10 @@ func looser(a, b Policy) string {
 		return "profile or on_loosen"
 	}
 	a.Root.Size, a.Root.Inodes, a.Tmpfs.Size, a.Limits.Pids, a.Limits.Memory = b.Root.Size, b.Root.Inodes, b.Tmpfs.Size, b.Limits.Pids, b.Limits.Memory
+	if CheckOwner(a.Binds.Owner) != nil {
+		return "binds.owner"
+	}
+	a.Binds.Owner = b.Binds.Owner // names one user for another: the jail has as much
 	a.Seccomp.Profile, a.OnLoosen = b.Seccomp.Profile, b.OnLoosen
 	if !reflect.DeepEqual(a, b) {
 		return "something that no annotation is for"

@@ -104,6 +104,9 @@ type Binds struct {
 	// Root says what becomes of a directory of the host's root that is mounted
 	// writable: RootRefuse, RootNobody or RootAllow.
 	Root string `toml:"root" json:"root"`
+	// Owner is who of a jail owns what is mounted: OwnerProcess, or a user of the
+	// jail's as CheckOwner has it.
+	Owner string `toml:"owner" json:"owner"`
 	// SetID says what becomes of a writable directory with programs that run as
 	// its owner, where that is an account of the system's: SetIDReport or
 	// SetIDRefuse.
@@ -201,7 +204,7 @@ func Default() Policy {
 			IORead: 400 << 20, IOWrite: 200 << 20,
 			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
-		Binds:    Binds{Root: RootRefuse, SetID: SetIDReport, Protect: true},
+		Binds:    Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
@@ -365,6 +368,9 @@ func (p Policy) Validate() error {
 	}
 	if !(p.Limits.CPUs >= 0 && p.Limits.CPUs <= 1<<16) { // also catches NaN
 		return fmt.Errorf("limits.cpus = %v: must be between 0 and 65536", p.Limits.CPUs)
+	}
+	if err := CheckOwner(p.Binds.Owner); err != nil {
+		return fmt.Errorf("binds.owner: %w", err)
 	}
 	if err := protect.CheckUnprotect(p.Binds.Unprotect); err != nil {
 		return fmt.Errorf("binds.unprotect: %w", err)

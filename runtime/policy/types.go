@@ -66,6 +66,11 @@ func (s Size) String() string {
 // and the unit in which other tools (the kubelet, systemd-nspawn) divide too.
 const RangeSize = 1 << 16
 
+// ForeignFirst is the first of RangeSize ids that no process of any host has:
+// systemd keeps them for files that belong to nobody on the machine (its "foreign
+// UID range", UIDS-GIDS.md).
+const ForeignFirst = 0x7ffe0000
+
 // Pool is a run of host ids, divided into blocks of RangeSize.
 type Pool struct {
 	First uint32 `json:"first"`
@@ -101,9 +106,10 @@ func (p Pool) validate() error {
 		return fmt.Errorf("userns.pool: ids below %d belong to the host", RangeSize)
 	case p.Count < RangeSize:
 		return fmt.Errorf("userns.pool: needs at least %d ids", RangeSize)
-	case end > 1<<31:
-		// devpts and other file systems take ids as signed 32-bit numbers.
-		return fmt.Errorf("userns.pool: must end below %d", uint32(1)<<31)
+	case end > ForeignFirst:
+		// Processes have none of the foreign ids. Behind them, devpts and other
+		// file systems take ids as signed 32-bit numbers.
+		return fmt.Errorf("userns.pool: must end below %d", uint32(ForeignFirst))
 	}
 	return nil
 }

@@ -28,6 +28,10 @@ func (f Fact) engines() bool {
 	return false
 }
 
+// EnginesVolume says whether a source is a volume in the engine's own storage, and
+// not a directory of the host's that was made one.
+func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
+
 // Allowed says whether policy names the source: the host's owner answers for
 // what the jail does there.
 func Allowed(f Fact, b policy.Binds) bool {

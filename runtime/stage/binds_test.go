@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 )
 
@@ -58,32 +59,77 @@ func TestOwnerMapping(t *testing.T) {
 					if err := os.WriteFile(at+"/others", []byte("x"), 0o644); err == nil {
 						t.Error("another's file was written")
 					}
-					if err := os.Chown(at+"/new", int(base), -1); err == nil {
-						t.Error("a file was given away")
+					// EPERM is what programs forgive (cp -p), EOVERFLOW is not.
+					for _, ids := range [][2]int{{int(base), -1}, {int(base) + 65535, -1}, {-1, int(base) + 1}, {int(base) + 1001, int(base) + 1001}} {
+						if err := os.Chown(at+"/new", ids[0], ids[1]); !errors.Is(err, unix.EPERM) {
+							t.Errorf("a file was given to %v: %v", ids, err)
+						}
 					}
+					must(t, os.Chown(at+"/new", int(base)+1000, int(base)+1000))
 				})
 				for _, n := range []string{"new", "newdir", "mine", "sub/x"} {
 					want(t, n+" on the host", owner(filepath.Join(proj, n)), fmt.Sprintf("%d:%d", uid, uid))
 				}
-				// The jail's root is nobody here: files of its would have an owner
-				// that the disk does not know.
+				// The jail's root is one of the others here.
 				as(t, base, base, func() {
-					if err := os.WriteFile(at+"/roots-new", nil, 0o644); err == nil {
-						t.Error("another user of the jail wrote into the folder")
+					if err := os.WriteFile(at+"/roots-new", nil, 0o644); !errors.Is(err, unix.EACCES) {
+						t.Errorf("another user of the jail wrote into the folder: %v", err)
 					}
 				})
+				// Where anybody may write, the files of the jail's other users are on
+				// the host those of ids that nobody has.
 				must(t, os.Chmod(proj, 0o777))
-				as(t, base, base, func() {
-					if err := os.WriteFile(at+"/roots-new", nil, 0o644); !errors.Is(err, unix.EOVERFLOW) && !errors.Is(err, unix.EACCES) {
-						t.Errorf("another user of the jail wrote into a folder for all: %v", err)
-					}
-				})
+				as(t, base, base+5, func() { must(t, os.WriteFile(at+"/roots-new", nil, 0o644)) })
+				want(t, "another's file", owner(at+"/roots-new"), fmt.Sprintf("%d:%d", base, base+5))
+				want(t, "another's file on the host", owner(proj+"/roots-new"), fmt.Sprintf("%d:%d", policy.ForeignFirst, policy.ForeignFirst+5))
 				var fs unix.Statfs_t
 				must(t, unix.Statfs(at, &fs))
 				want(t, "nosuid and nodev", fs.Flags&(unix.ST_NOSUID|unix.ST_NODEV), unix.ST_NOSUID|unix.ST_NODEV)
 			})
 		})
 	}
+}
+
+// TestNamedOwner: the directory's owner is who is named, and the first process's
+// user is one of the others.
+func TestNamedOwner(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		proj := t.TempDir()
+		must(t, os.Chown(proj, 4711, 4712))
+		must(t, os.Chmod(proj, 0o755))
+		r := request(t, image(t), bindMount(proj, "/work", "rbind"))
+		r.Plan.User = harden.User{UID: 33, GID: 34}
+		staged(t, r)
+		at := r.Spec.Mounts[0].Source
+		as(t, base+33, base+34, func() { must(t, os.WriteFile(at+"/new", nil, 0o644)) })
+		want(t, "its file on the host", owner(proj+"/new"), "4711:4712")
+		as(t, base+1000, base+1000, func() {
+			if err := os.WriteFile(at+"/first", nil, 0o644); !errors.Is(err, unix.EACCES) {
+				t.Errorf("the first process's user wrote: %v", err)
+			}
+		})
+	})
+}
+
+// TestForeignDirectory: a directory that a jail's other user made can be mounted
+// itself.
+func TestForeignDirectory(t *testing.T) {
+	onThread(t, func(t *testing.T) {
+		proj := t.TempDir()
+		id := policy.ForeignFirst + 1001
+		must(t, os.Chown(proj, id, id))
+		r := request(t, image(t), bindMount(proj, "/work", "rbind"))
+		staged(t, r)
+		at := r.Spec.Mounts[0].Source
+		want(t, "the directory", owner(at), jailed(1000))
+		as(t, base+1000, base+1000, func() {
+			must(t, os.WriteFile(at+"/new", nil, 0o644))
+			if err := os.Chown(at+"/new", int(base)+1001, -1); !errors.Is(err, unix.EPERM) {
+				t.Errorf("its file was given away: %v", err)
+			}
+		})
+		want(t, "its file on the host", owner(proj+"/new"), fmt.Sprintf("%d:%d", id, id))
+	})
 }
 
 // TestRootsGroup: a directory of a user's whose group is root's does not give the
@@ -102,8 +148,16 @@ func TestRootsGroup(t *testing.T) {
 				t.Error("a file that root's group may read was read")
 			}
 			must(t, os.WriteFile(at+"/new", nil, 0o644))
+			if err := os.Chown(at+"/new", -1, int(base)); !errors.Is(err, unix.EPERM) {
+				t.Errorf("a file was given to the jail's group 0: %v", err)
+			}
 		})
 		want(t, "a new file on the host", owner(proj+"/new"), "1000:65534")
+		var st unix.Stat_t
+		must(t, unix.Stat(at+"/group", &st))
+		if st.Gid >= base && st.Gid < base+policy.RangeSize {
+			t.Errorf("root's group is %d in the jail", st.Gid-base)
+		}
 	})
 }
 

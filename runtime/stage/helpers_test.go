@@ -157,7 +157,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 			Process: &specs.Process{User: specs.User{UID: 1000, GID: 1000}},
 			Mounts:  mounts,
 		},
-		Plan: harden.Plan{IDs: ids, Root: policy.Root{Size: 1 << 20, Inodes: 300}},
+		Plan: harden.Plan{IDs: ids, User: harden.User{UID: 1000, GID: 1000}, Root: policy.Root{Size: 1 << 20, Inodes: 300}},
 	}
 	r.Sources = make([]*source.Source, len(mounts))
 	for i, m := range mounts {

@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/views"
@@ -388,18 +389,6 @@ func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) 
 // overflowgid).
 const nobody = 65534
 
-// spareGID is a group of the jail's, as the host counts, that its first process
-// is not in.
-func (s *stager) spareGID() (uint32, bool) {
-	u := s.Spec.Process.User
-	for gid := uint32(nobody - 1); gid > nobody-32; gid-- {
-		if gid != u.GID && !slices.Contains(u.AdditionalGids, gid) {
-			return s.Plan.IDs.HostGID(gid)
-		}
-	}
-	return 0, false
-}
-
 // ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
 // the host's ids of the jail; ok is false where nothing is to be mapped.
 func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
@@ -407,19 +396,22 @@ func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.Li
 	case harden.OwnerSame:
 		return s.Plan.IDs.UIDs, s.Plan.IDs.GIDs, true
 	case harden.OwnerFolder:
-		u, ok1 := s.Plan.IDs.HostUID(s.Spec.Process.User.UID)
-		g, ok2 := s.Plan.IDs.HostGID(s.Spec.Process.User.GID)
-		if !ok1 || !ok2 {
+		uids, ok = idmap.ForMount(s.Plan.IDs.UIDs, idmap.Pair{Disk: f.UID, Jail: s.Plan.User.UID})
+		if !ok {
 			return nil, nil, false
 		}
-		uids = []specs.LinuxIDMapping{{ContainerID: f.UID, HostID: u, Size: 1}}
-		gids = []specs.LinuxIDMapping{{ContainerID: f.GID, HostID: g, Size: 1}}
-		if spare, ok := s.spareGID(); ok && f.GID == 0 && f.UID != 0 {
-			// Root's group may read and write more than the owner: it becomes one that no
-			// process of the jail has. (What has an unmapped id cannot be written to.)
-			gids = []specs.LinuxIDMapping{{ContainerID: 0, HostID: spare, Size: 1}, {ContainerID: nobody, HostID: g, Size: 1}}
+		group := idmap.Pair{Disk: f.GID, Jail: s.Plan.User.GID}
+		roots := f.GID == 0 && f.UID != 0
+		if roots {
+			group.Disk = nobody
 		}
-		return uids, gids, true
+		gids, ok = idmap.ForMount(s.Plan.IDs.GIDs, group)
+		if ok && roots {
+			// Root's group may read and write more than the owner: it becomes one that no
+			// process has. (What has an unmapped id cannot be written to.)
+			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: policy.ForeignFirst, Size: 1})
+		}
+		return uids, gids, ok
 	}
 	return nil, nil, false
 }

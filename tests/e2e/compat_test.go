@@ -17,7 +17,8 @@ var symptoms = []struct {
 	command string
 	says    string // in the output
 }{
-	{"owner of a mounted file", []string{"-u", "1000", "-v", "WORK:/w"}, "cp -p /etc/passwd /w/p", "Value too large for defined data type"},
+	{"owner of a mounted file", []string{"-u", "1000", "-v", "WORK:/w"}, "touch /w/p; chown 0 /w/p", "Operation not permitted"},
+	{"another than the owner", []string{"-v", "WORK:/w", "-u", "1000", "-l", "dev.agentjail.binds.owner=1001"}, "touch /w/p", "Permission denied"},
 	{"exec as another user", []string{"-v", "WORK:/w"}, "su -s /bin/sh -c true app", "Operation not permitted"},
 	{"chown as root", nil, "touch /tmp/x; chown 1000 /tmp/x", "Operation not permitted"},
 	{"real-time priority", nil, "chrt -f 10 true", "Operation not permitted"},

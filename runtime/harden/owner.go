@@ -1,0 +1,51 @@
+package harden
+
+import (
+	"fmt"
+	"slices"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// A User is a user and a group of the jail's.
+type User struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+}
+
+// NamedOwner is who is named to own what is mounted in place of the first
+// process's user.
+type NamedOwner struct {
+	User *User // nil for nobody
+	By   string
+	// Ignored are names that could not be followed.
+	Ignored []policy.Ignored
+}
+
+// mountOwner decides who of the jail owns what OwnerFolder maps: one user, as a
+// mount maps no two ids to one (user_namespaces(7)). The jail as a whole has the
+// same, whoever it is.
+func mountOwner(p *pass) {
+	const field = "mounts"
+	u := p.spec.Process.User
+	p.plan.User = User{UID: u.UID, GID: u.GID}
+	if !slices.ContainsFunc(p.plan.Binds, func(b Bind) bool { return b.Owner == OwnerFolder }) {
+		return
+	}
+	o := p.f.Owner
+	for _, i := range o.Ignored {
+		p.change(report.Access, report.Dropped, i.Name, short(i.Value), "", "it does not say who owns what is mounted: "+i.Why)
+	}
+	by := "the first process's user"
+	if o.User != nil {
+		_, ok1 := p.f.IDs.HostUID(o.User.UID)
+		_, ok2 := p.f.IDs.HostGID(o.User.GID)
+		if ok1 && ok2 {
+			p.plan.User, by = *o.User, o.By
+		} else {
+			p.change(report.Access, report.Dropped, o.By, fmt.Sprintf("%d:%d", o.User.UID, o.User.GID), "", "outside the jail's ids")
+		}
+	}
+	p.change(report.Access, report.Set, field, "", fmt.Sprintf("owned by uid %d, gid %d", p.plan.User.UID, p.plan.User.GID), by)
+}

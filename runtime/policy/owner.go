@@ -1,0 +1,43 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// OwnerProcess has the first process's user own what is mounted.
+const OwnerProcess = "process"
+
+// accountName is a name that useradd(8) and adduser(8) make, or an enterprise's
+// directory with few exceptions.
+var accountName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}\$?$`) })
+
+// CheckOwner refuses what cannot name a user of a jail's: OwnerProcess, or
+// USER[:GROUP], each a number or a name that the image's account files have.
+func CheckOwner(s string) error {
+	user, group, both := strings.Cut(s, ":")
+	if !account(user) || both && !account(group) {
+		if len(s) > 100 {
+			s = s[:97] + "..."
+		}
+		return fmt.Errorf("%q does not name a user (examples: %s, 1000, 1000:1000, node)", s, OwnerProcess)
+	}
+	return nil
+}
+
+// account says whether s can be a user or a group.
+func account(s string) bool {
+	_, ok := AccountID(s)
+	return ok || accountName().MatchString(s)
+}
+
+// AccountID is the id that a number names. The highest number means no id
+// (chown(2)).
+func AccountID(s string) (uint32, bool) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	return uint32(n), err == nil && n != math.MaxUint32
+}
