@@ -128,6 +128,21 @@ func (m Map) HostUID(id uint32) (uint32, bool) { return lookup(m.UIDs, id) }
 // HostGID is the host's id for a container's group.
 func (m Map) HostGID(id uint32) (uint32, bool) { return lookup(m.GIDs, id) }
 
+// HasHostUID says whether a host's user id is one of the jail's.
+func (m Map) HasHostUID(id uint32) bool { return has(m.UIDs, id) }
+
+// HasHostGID says whether a host's group id is one of the jail's.
+func (m Map) HasHostGID(id uint32) bool { return has(m.GIDs, id) }
+
+func has(ms []specs.LinuxIDMapping, id uint32) bool {
+	for _, m := range ms {
+		if id >= m.HostID && uint64(id) < uint64(m.HostID)+uint64(m.Size) {
+			return true
+		}
+	}
+	return false
+}
+
 // Owner is the host user and group that stand for the jail as a whole: its first
 // ones that are not the host's nobody's.
 func (m Map) Owner() (uid, gid uint32) { return first(m.UIDs), first(m.GIDs) }

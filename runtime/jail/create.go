@@ -304,7 +304,13 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return err
 	}
 	if j.EngineRoot != "" {
-		if err := onHostThread(func() error { return stage.Attach(st.Root, p.rootfs) }); err != nil {
+		if err := onHostThread(func() error {
+			if err := stage.AttachChanges(st.Changes, w.Store.Dir(j.Key)); err != nil {
+				return err
+			}
+			crash.Point("create.changes")
+			return stage.Attach(st.Root, p.rootfs)
+		}); err != nil {
 			return err
 		}
 	}

@@ -227,6 +227,9 @@ func (w *Way) Pass(id string, args []string) error {
 		return err
 	}
 	verb := args[0]
+	if j != nil && asksJail(args) {
+		w.adopt(j)
+	}
 	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
 		args = killOne(args)
 	}
@@ -248,6 +251,21 @@ func (w *Way) Pass(id string, args []string) error {
 	return exitError(d.Run(args, t))
 }
 
+// asksJail says whether what is passed may have the jail use a file that was put
+// into it, or an engine read it: signals that ask a server to read its settings
+// again, and the pause before `docker commit`.
+func asksJail(args []string) bool {
+	switch args[0] {
+	case "pause":
+		return true
+	case "kill":
+		return !slices.ContainsFunc(args[1:], func(a string) bool {
+			return slices.Contains([]string{"9", "15", "KILL", "TERM", "SIGKILL", "SIGTERM"}, a)
+		}) && len(args) > 2
+	}
+	return false
+}
+
 // inTime opens the jail's time namespace for a delegate that has to be in it.
 func (w *Way) inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
@@ -266,11 +284,7 @@ func (w *Way) inTime(j *state.Brief) (delegate.Time, error) {
 // release undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
 func (w *Way) release(j *state.Brief) error {
-	var errs []error
-	if j.EngineRoot != "" && j.EngineRootDev != 0 {
-		errs = append(errs, stage.Detach(j.EngineRoot, j.EngineRootDev))
-	}
-	errs = append(errs, removeCgroups(j))
+	errs := []error{w.detach(j), removeCgroups(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
@@ -283,6 +297,19 @@ func (w *Way) release(j *state.Brief) error {
 	// The range goes last: it must not serve another while anything of this
 	// jail is left.
 	return w.Store.Release(j.Userns, j.IDs, j.Key)
+}
+
+// detach unmounts what is attached of the jail in the host's mount namespace.
+// Each unmount waits for the kernel (synchronize_rcu), at the same time as the
+// other.
+func (w *Way) detach(j *state.Brief) error {
+	if j.EngineRoot == "" || j.EngineRootDev == 0 {
+		return nil
+	}
+	changes := make(chan error, 1)
+	go func() { changes <- stage.DetachChanges(w.Store.Dir(j.Key)) }()
+	err := stage.Detach(j.EngineRoot, j.EngineRootDev)
+	return errors.Join(err, <-changes)
 }
 
 // GC reclaims what crashes left. max bounds the jails looked at; below 0 means

@@ -49,6 +49,7 @@ func (w *Way) Start(id string) error {
 		}
 	}
 	crash.Point("start.sealed")
+	w.adopt(j)
 	if !j.Started {
 		if err := w.Store.Start(j); err != nil {
 			return err
@@ -168,6 +169,7 @@ func (w *Way) Exec(o ExecOptions) error {
 		return err
 	}
 	done()
+	w.adopt(&j.Brief)
 	done = w.station("write")
 	runtime.LockOSThread()
 	second, err := atomicfile.Read(filepath.Join(w.Store.Dir(j.Key), filterFile), maxFilter)

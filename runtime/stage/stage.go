@@ -59,6 +59,8 @@ type Staged struct {
 	// Root is the jail's root as a detached clone, to be attached over the
 	// engine's own.
 	Root *os.File
+	// Changes is the throw-away layer as a detached clone, for AttachChanges.
+	Changes *os.File
 	// Dev is the root file system's device number.
 	Dev uint64
 	// Places is where each mount of the spec leads, links followed.
@@ -80,6 +82,7 @@ type Staged struct {
 // Close lets go of what was not attached.
 func (s *Staged) Close() {
 	s.Root.Close()
+	s.Changes.Close()
 	closeTrees(s.Views, s.attach)
 }
 
@@ -156,9 +159,14 @@ func Stage(r Request) (_ *Staged, err error) {
 		root.Close()
 		return nil, err
 	}
+	changes, err := s.cloneChanges()
+	if err != nil {
+		root.Close()
+		return nil, fmt.Errorf("cloning the throw-away layer: %w", err)
+	}
 	r.Spec.Root.Path = s.root
 	return &Staged{
-		Root: root, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected, attach: s.attach,
+		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected, attach: s.attach,
 	}, nil
 }
 

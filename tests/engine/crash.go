@@ -6,6 +6,7 @@ var CrashPoints = []struct{ Verb, Point string }{
 	{"create", "create.ids"},
 	{"create", "create.userns"},
 	{"create", "create.staged"},
+	{"create", "create.changes"},
 	{"create", "create.attached"},
 	{"create", "create.delegated"},
 	{"create", "create.settled"},

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"archive/tar"
+	"bytes"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// archived makes an archive of entries, each with its own owner.
+func archived(t *testing.T, entries ...tar.Header) *bytes.Buffer {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, h := range entries {
+		text := ""
+		if h.Typeflag == tar.TypeReg {
+			text = h.Name + "\n"
+		}
+		h.Size = int64(len(text))
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write([]byte(text))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &out
+}
+
+// copyIn unpacks an archive into a running container.
+func copyIn(d *engine.T, archive *bytes.Buffer, to string) {
+	d.Helper()
+	if r := d.DockerIn(archive, "cp", "-", to); r.Code != 0 {
+		d.Fatalf("copying in: %s", r)
+	}
+}
+
+// TestCopiedIn: what is copied into a running container belongs, from the next exec on, to the user of the container that
+// the archive names, under runc as in a jail.
+func TestCopiedIn(t *testing.T) {
+	secret := []tar.Header{
+		{Typeflag: tar.TypeDir, Name: "dir", Mode: 0o700},
+		{Typeflag: tar.TypeReg, Name: "dir/secret", Mode: 0o600},
+		{Typeflag: tar.TypeDir, Name: "dir/theirs", Mode: 0o700, Uid: 1000, Gid: 1000},
+		{Typeflag: tar.TypeReg, Name: "dir/theirs/file", Mode: 0o600, Uid: 1000, Gid: 1000},
+		{Typeflag: tar.TypeReg, Name: "users", Mode: 0o600, Uid: 1000, Gid: 1000},
+		{Typeflag: tar.TypeReg, Name: "roots", Mode: 0o600},
+		{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "users", Uid: 1000, Gid: 1000},
+		{Typeflag: tar.TypeLink, Name: "again", Linkname: "users", Mode: 0o600, Uid: 1000, Gid: 1000},
+	}
+	const look = "cd /tmp; for f in dir/secret dir/theirs/file users roots link again; do cat $f 2>/dev/null || echo denied; done; stat -c '%n %u:%g %a' users roots link again"
+	for _, rt := range []string{"runc", engine.Name} {
+		t.Run(rt, func(t *testing.T) {
+			d := d(t)
+			for user, want := range map[string]string{
+				"0:0":       "dir/secret\n" + map[bool]string{true: "dir/theirs/file\nusers\nroots\nusers\nusers\n", false: "denied\ndenied\nroots\ndenied\ndenied\n"}[rt == "runc"],
+				"1000:1000": "denied\ndenied\nusers\ndenied\nusers\nusers\n",
+			} {
+				id := d.Detached("--runtime="+rt, "-u", user, engine.Busybox, "sleep", "3600")
+				copyIn(d, archived(t, secret...), id+":/tmp")
+				owners := "users 1000:1000 600\nroots 0:0 600\nlink 1000:1000 777\nagain 1000:1000 600"
+				eq(t, "as "+user, sh(d, id, look), want+owners)
+				// The same again: the new files have the sizes of the old ones, and the directory is there.
+				copyIn(d, archived(t, secret...), id+":/tmp")
+				eq(t, "a second time as "+user, sh(d, id, look), want+owners)
+			}
+		})
+	}
+}
+
+// TestCopiedInSetID: a program that is copied into a jail has no set-id bits there, whoever owned it.
+func TestCopiedInSetID(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := sleeper(d)
+	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "s", Mode: 0o6755}), id+":/tmp")
+	eq(t, "mode and owner", sh(d, id, "stat -c '%a %u' /tmp/s"), "755 0")
+}
+
+// TestCopiedInSignal: a signal that has a server read its settings again finds them.
+func TestCopiedInSignal(t *testing.T) {
+	d := d(t)
+	id := start(d, engine.Busybox, "sh", "-c", "trap 'cat /tmp/settings' HUP; echo ready; while :; do sleep 1; done")
+	d.Eventually("the trap", func() bool { return d.Must("logs", id) == "ready" })
+	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "settings", Mode: 0o600}), id+":/tmp")
+	d.Must("kill", "-s", "HUP", id)
+	d.Eventually("the settings", func() bool { return lastLine(d.Must("logs", id)) == "settings" })
+}
