@@ -92,7 +92,7 @@ func FuzzIntersect(f *testing.F) {
 		h := fnv.New64a()
 		h.Write(data)
 		r := rand.New(rand.NewPCG(h.Sum64(), 0))
-		ours, err := OCI(Options{Profile: Profiles()[r.IntN(3)], Arch: "amd64", Kill: r.IntN(2) == 0})
+		ours, err := OCI(Options{Profile: Profiles()[r.IntN(len(Profiles()))], Arch: "amd64", Kill: r.IntN(2) == 0})
 		if err != nil {
 			t.Fatal(err)
 		}

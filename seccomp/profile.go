@@ -83,12 +83,23 @@ func About(profile string) string {
 // LoadsFilters says whether a profile's programs may load filters of their own.
 // Unknown profiles load none.
 func LoadsFilters(profile string) bool {
+	return allows(profile, "seccomp")
+}
+
+// Traces says whether a profile's programs may trace each other (ptrace(2)).
+// Unknown profiles do not.
+func Traces(profile string) bool {
+	return allows(profile, "ptrace")
+}
+
+// allows says whether a profile lists a call, for some arguments at least.
+func allows(profile, call string) bool {
 	p, err := load(profile)
-	return err == nil && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, "seccomp") })
+	return err == nil && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, call) })
 }
 
 // load finds an embedded profile and adds what it extends, but for the calls
-// that it allows itself: by another rule, or where the other refuses.
+// that it lists itself.
 func load(name string) (*profile, error) {
 	if name == "" {
 		name = "default"
@@ -103,8 +114,9 @@ func load(name string) (*profile, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.refuse = slices.Concat(others(base.refuse, p.allow), p.refuse)
-		p.allow = slices.Concat(others(base.allow, p.allow), p.allow)
+		own := slices.Concat(p.allow, p.refuse)
+		p.refuse = slices.Concat(others(base.refuse, own), p.refuse)
+		p.allow = slices.Concat(others(base.allow, own), p.allow)
 	}
 	return &p, nil
 }

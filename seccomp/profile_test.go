@@ -63,7 +63,7 @@ func allowed(t *testing.T, profile, arch string) []string {
 }
 
 func TestEntries(t *testing.T) {
-	for profile, most := range map[string]int{"default": 180, "strict": 77, "server": 188} {
+	for profile, most := range map[string]int{"default": 180, "strict": 77, "server": 188, "debug": 184} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			entries, err := Entries(profile, arch)
 			if err != nil {
@@ -107,8 +107,10 @@ func TestEntries(t *testing.T) {
 			}
 		}
 		for _, n := range wide {
-			if !slices.Contains(allowed(t, "server", arch), n) {
-				t.Errorf("default allows %s, server does not", n)
+			for _, wider := range []string{"server", "debug"} {
+				if !slices.Contains(allowed(t, wider, arch), n) {
+					t.Errorf("default allows %s, %s does not", n, wider)
+				}
 			}
 		}
 	}
@@ -119,6 +121,15 @@ func TestEntries(t *testing.T) {
 func TestLoadsFilters(t *testing.T) {
 	for profile, want := range map[string]bool{"": false, "default": false, "strict": false, "server": true, "none": false} {
 		if LoadsFilters(profile) != want {
+			t.Errorf("profile %q: %v", profile, !want)
+		}
+	}
+}
+
+// Tracing is for the profile that says so.
+func TestTraces(t *testing.T) {
+	for profile, want := range map[string]bool{"": false, "default": false, "strict": false, "server": false, "debug": true, "none": false} {
+		if Traces(profile) != want {
 			t.Errorf("profile %q: %v", profile, !want)
 		}
 	}
@@ -157,7 +168,8 @@ func TestOCI(t *testing.T) {
 				}
 				for _, a := range s.Args {
 					rest := s.Action == specs.ActErrno && a == specs.LinuxSeccompArg{Op: specs.OpGreaterEqual}
-					pointer := s.Names[0] == "prlimit64" && a == specs.LinuxSeccompArg{Index: 2, Op: specs.OpEqualTo}
+					pointer := s.Names[0] == "prlimit64" && a == specs.LinuxSeccompArg{Index: 2, Op: specs.OpEqualTo} ||
+						s.Names[0] == "ptrace" && a == specs.LinuxSeccompArg{Index: 3, Op: specs.OpEqualTo}
 					if !rest && !pointer && (a.Op != specs.OpMaskedEqual || a.Value > 0xffffffff || a.ValueTwo&^a.Value != 0) {
 						t.Errorf("%s %s: %v compares %+v: not the low 32 bits", p, arch, s.Names, a)
 					}

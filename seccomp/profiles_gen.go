@@ -4,6 +4,18 @@ package seccomp
 
 var profiles = [...]profile{
 	{
+		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default",
+		allow: []group{
+			{names: []string{"ptrace"}, rule: "ptrace", why: "gdb, strace, delve, LeakSanitizer"},
+			{names: []string{"process_vm_readv", "process_vm_writev"}, why: "strace, delve and py-spy read and change a traced program's memory"},
+			{names: []string{"getdents"}, arch: "amd64", why: "LeakSanitizer lists its threads with the old call"},
+			{names: []string{"prctl"}, rule: "prctl-debug", why: "names, no_new_privs, who may trace where Yama asks"},
+		},
+		refuse: []group{
+			{names: []string{"personality"}, errno: "EINVAL", why: "gdb would switch address randomisation off, and takes EINVAL without a warning"},
+		},
+	},
+	{
 		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "",
 		allow: []group{
 			{names: []string{"read", "write", "close", "fstat", "lseek", "pread64", "pwrite64", "readv", "writev"}, why: "file and pipe I/O of every program"},

@@ -45,6 +45,9 @@ func TestRealWork(t *testing.T) {
 			if w.Server {
 				variants = []Options{{Profile: "server"}}
 			}
+			if w.Debug {
+				variants = []Options{{Profile: "debug"}}
+			}
 			if w.Strict {
 				variants = append(variants, Options{Profile: "strict"}, Options{Profile: "strict", Kill: true})
 			}

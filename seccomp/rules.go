@@ -91,6 +91,7 @@ const (
 // so that rendering does not depend on the building platform.
 const (
 	ePERM           = 1
+	eIO             = 5
 	eNOMEM          = 12
 	eINVAL          = 22
 	eNOTTY          = 25
@@ -156,6 +157,12 @@ func ruleOf(name string) (argRule, bool) {
 		return prctlRule(false), true
 	case "prctl-filters":
 		return prctlRule(true), true
+	case "prctl-debug":
+		return prctlDebugRule(false), true
+	case "prctl-entry":
+		return prctlDebugRule(true), true // all that any profile has
+	case "ptrace":
+		return traceRule(), true
 	}
 	return resourceRuleOf(name)
 }

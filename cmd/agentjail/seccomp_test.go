@@ -128,7 +128,7 @@ func TestDocsCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := [4]string{"| system calls that pass (amd64) |", "| of them with checked arguments |", "| other ABIs (32-bit, x32) |", "| public kernelCTF exploits whose entry point is open |"}
-	for _, name := range []string{"default", "server", "strict", compare.Docker} {
+	for _, name := range []string{"default", "debug", "server", "strict", compare.Docker} {
 		d, err := sections(name, compare.Docker, "amd64")
 		if err != nil {
 			t.Fatal(err)

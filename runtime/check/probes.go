@@ -39,7 +39,7 @@ var probes = []probe{
 	{"id-pool", ringAccess, "host ids for jails", always, idPool},
 	{"idmapped-mounts", ringAccess, "owner mapping of mounts", never, idmappedMounts},
 	{"lsm", ringAccess, "AppArmor or SELinux", func(p policy.Policy) bool { return p.AppArmor.Required }, lsmConfines},
-	{"landlock", ringAccess, "Landlock", func(p policy.Policy) bool { return p.Landlock.Required }, landlock},
+	{"landlock", ringAccess, "Landlock", func(p policy.Policy) bool { return p.NeedsLandlock() }, landlock},
 
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},

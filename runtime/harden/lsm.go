@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/seccomp"
 )
 
 // stack joins AppArmor profiles that hold together (apparmor(7), stacking).
@@ -73,8 +74,12 @@ func landlock(p *pass) {
 	switch v := p.f.Host.Landlock; {
 	case v >= LandlockMin:
 		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, whatever else gives way")
-	case p.pol.Landlock.Required:
-		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set landlock.required = false)", LandlockMin, v)
+	case p.pol.NeedsLandlock():
+		other := "landlock.required = false"
+		if seccomp.Traces(p.pol.Seccomp.Profile) {
+			other = "another seccomp.profile than " + p.pol.Seccomp.Profile
+		}
+		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set %s)", LandlockMin, v, other)
 	default:
 		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other walls of ring 1 stand", v, LandlockMin))
 	}

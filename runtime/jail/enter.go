@@ -39,7 +39,7 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 		Limits:     groupLimits(j, f),
 		OOMScore:   uint32(oomScore(p)),
 		Landlock: enter.Landlock{
-			Want: true, Required: j.Policy.Landlock.Required, Scoped: linux != nil,
+			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,
 			NoTCP:   j.Policy.Seccomp.Profile == "strict",
 			Devices: slices.Concat(ownDevices, j.Policy.Devices.Allow),
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"agentjail.dev/runtime/protect"
+	"agentjail.dev/seccomp"
 )
 
 // DefaultPath is where the host's policy lives. A missing file means Default.
@@ -214,7 +215,15 @@ func Default() Policy {
 // builtins are the profiles that need no [profiles.NAME]; one in the file goes
 // on top. A profile is chosen by what root has installed or configured.
 var builtins = map[string]func(*Policy){
-	"net": func(p *Policy) { p.Network.Mode = NetworkEngine },
+	"net":   func(p *Policy) { p.Network.Mode = NetworkEngine },
+	"debug": func(p *Policy) { p.Seccomp.Profile = "debug" },
+}
+
+// NeedsLandlock says whether a jail without a Landlock domain must not start.
+// Where programs may trace each other, it is what keeps one from a process that is
+// only entering the jail, whatever that process's ids and flags are at the time.
+func (p Policy) NeedsLandlock() bool {
+	return p.Landlock.Required || seccomp.Traces(p.Seccomp.Profile)
 }
 
 // Load reads the policy at path for the profile of that name ("" for none). A

@@ -451,7 +451,7 @@ func TestPassthroughOnlyInProfile(t *testing.T) {
 	}
 }
 
-// The profile net needs no file, and what a file says of it goes on top.
+// The profiles net and debug need no file, and what a file says of them goes on top.
 func TestBuiltinProfile(t *testing.T) {
 	load := func(text, profile string) Policy {
 		t.Helper()
@@ -478,6 +478,12 @@ func TestBuiltinProfile(t *testing.T) {
 	}
 	if p := load("limits.pids = 7", ""); p.Network.Mode != NetworkNone {
 		t.Errorf("without profile: %+v", p)
+	}
+	debug := load("", "debug")
+	want = Default()
+	want.Seccomp.Profile = "debug"
+	if !reflect.DeepEqual(debug, want) || !debug.NeedsLandlock() || p.NeedsLandlock() {
+		t.Errorf("debug: %+v", debug)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "missing.toml"), "nets"); err == nil {
 		t.Error("a profile that is not there")

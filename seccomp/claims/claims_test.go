@@ -71,7 +71,15 @@ func TestClaimsFail(t *testing.T) {
 		{"namespace", "setns", nil},
 		{"namespace", "clone", []specs.LinuxSeccompArg{eq(0, 0x10000011)}},
 		{"namespace", "clone", []specs.LinuxSeccompArg{eq(0, 0x10000011|1<<40)}},
-		{"dangerous", "ptrace", []specs.LinuxSeccompArg{eq(0, 0)}},
+		{"dangerous", "kcmp", []specs.LinuxSeccompArg{eq(0, 0)}},
+		{"a tracer suspends", "ptrace", nil},
+		{"a tracer suspends", "ptrace", []specs.LinuxSeccompArg{eq(0, 0x4206), eq(3, 1<<21)}},
+		{"a tracer suspends", "ptrace", []specs.LinuxSeccompArg{eq(0, 0x4200|1<<33), eq(3, 1<<21)}},
+		{"a tracer suspends", "ptrace", []specs.LinuxSeccompArg{eq(0, 0x420c)}},
+		{"a tracer suspends", "ptrace", []specs.LinuxSeccompArg{eq(0, 6), eq(2, 904)}},
+		{"a tracer suspends", "ptrace", []specs.LinuxSeccompArg{eq(0, 0x4205), eq(2, 0x403)}},
+		{"scheduling policy", "sched_setattr", nil},
+		{"scheduling policy", "ioprio_set", []specs.LinuxSeccompArg{eq(2, 2<<13)}},
 		{"socket family", "socket", []specs.LinuxSeccompArg{eq(0, 38)}},
 		{"socket family", "socket", []specs.LinuxSeccompArg{ne(0, 40)}},
 		{"raw sockets", "socket", []specs.LinuxSeccompArg{eq(0, 2), eq(1, 1), eq(2, 262)}},
@@ -149,6 +157,12 @@ func TestClaimsFail(t *testing.T) {
 	i := slices.IndexFunc(res, func(r Result) bool { return strings.Contains(r.Claim, "no program loads") })
 	if err != nil || i < 0 || res[i].Holds || !strings.Contains(res[i].Detail, "seccomp passes, prctl passes with PR_SET_SECCOMP") {
 		t.Errorf("filters of a program's own: %d of %+v, %v", i, res, err)
+	}
+	// The same of tracing.
+	res, err = Profile([][]bpf.Insn{compile(t, embedded(t, "debug"))}, "default", "amd64")
+	i = slices.IndexFunc(res, func(r Result) bool { return strings.Contains(r.Claim, "no program traces") })
+	if err != nil || i < 0 || res[i].Holds || !strings.Contains(res[i].Detail, "process_vm_writev passes, prctl passes with PR_SET_PTRACER") {
+		t.Errorf("tracing: %d of %+v, %v", i, res, err)
 	}
 	// A stack holds what one of its filters does.
 	res, err = Profile([][]bpf.Insn{open[0], compile(t, embedded(t, "default"))}, "default", "amd64")

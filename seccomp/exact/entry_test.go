@@ -94,7 +94,8 @@ func TestEntryTakenAway(t *testing.T) {
 func TestEntryAdds(t *testing.T) {
 	for profile, want := range map[string][]string{
 		"default": {"futex", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
-		"server":  {"futex", "mmap", "prlimit64"},
+		"server":  {"futex", "mmap", "prctl", "prlimit64"},
+		"debug":   {"futex", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
 		"strict": {"futex", "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap",
 			"prctl", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_yield"},
 	} {

@@ -105,6 +105,11 @@ func filtered(what string) {
 	}
 	fail(bpf.Load(second))
 	switch deadly {
+	case "trace":
+		for _, wrong := range traced([][]bpf.Insn{first, second}) {
+			fmt.Println(wrong)
+		}
+		os.Exit(0)
 	case "x32":
 		syscall.RawSyscall(bpf.X32Bit|unix.SYS_GETPID, 0, 0, 0)
 	case "unlisted":

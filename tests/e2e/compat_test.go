@@ -21,7 +21,6 @@ var symptoms = []struct {
 	{"another than the owner", []string{"-v", "WORK:/w", "-u", "1000", "-l", "dev.agentjail.binds.owner=1001"}, "touch /w/p", "Permission denied"},
 	{"exec as another user", []string{"-v", "WORK:/w"}, "su -s /bin/sh -c true app", "Operation not permitted"},
 	{"chown as root", nil, "touch /tmp/x; chown 1000 /tmp/x", "Operation not permitted"},
-	{"real-time priority", nil, "chrt -f 10 true", "Operation not permitted"},
 	{"unshare", nil, "unshare -U true", "Function not implemented"},
 	{"mount", nil, "mount -t tmpfs none /mnt", "Function not implemented"},
 	{"network", nil, "nslookup example.com", "Network is unreachable"},

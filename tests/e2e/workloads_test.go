@@ -13,6 +13,7 @@ import (
 
 func init() {
 	engine.Policies["agentjail-strict"] = "[seccomp]\nprofile = \"strict\"\n"
+	engine.Policies["agentjail-debug"] = "[seccomp]\nprofile = \"debug\"\n"
 	engine.Policies["agentjail-server"] = "[seccomp]\nprofile = \"server\"\n"
 }
 
@@ -40,6 +41,9 @@ func TestWorkloads(t *testing.T) {
 			jails := []string{engine.Name}
 			if w.Server {
 				jails = []string{"agentjail-server"}
+			}
+			if w.Debug {
+				jails = []string{"agentjail-debug"}
 			}
 			if w.Strict {
 				jails = append(jails, "agentjail-strict")

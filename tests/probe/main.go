@@ -52,6 +52,7 @@ func init() {
 		"netlink-sockets":   netlinkSockets,
 		"udp-sockets":       udpSockets,
 		"record-locks":      recordLocks,
+		"pounce":            pounce,
 	}
 }
 

@@ -89,6 +89,15 @@ var anywhere = []Work{
 			ionice -c2 -n0 -p $$; echo $?; ionice -t -c1 echo forgiven; taskset -c -p 0 $$ > /dev/null; echo $?; chrt -b -p 0 $$; echo $?; chrt -m`,
 	},
 	{
+		Name: "debuggers", Needs: []string{"gcc", "gdb", "strace"}, Packages: []string{"gdb", "strace"}, Debug: true,
+		Script: `set -eu; printf '#include <pthread.h>\n#include <stdio.h>\n#include <string.h>\nstatic void*t(void*a){*(int*)a+=2;return 0;}\nint f(int n){return n*2;}\nint main(void){int x=f(20);pthread_t p;pthread_create(&p,0,t,&x);pthread_join(p,0);printf("%%d\\n",x);return 0;}\n' > a.c; gcc -g -O0 -pthread -o a a.c
+			gdb -nx -q -batch -iex 'set disable-randomization off' -iex 'set debuginfod enabled off' -ex 'break f' -ex run -ex bt -ex 'print n' -ex 'set var n = 21' -ex stepi -ex 'print f(4)' -ex finish -ex 'break t' -ex continue -ex 'print $_thread' -ex 'delete' -ex continue ./a 2>&1 | sed 's/0x[0-9a-f]*/ADDR/g; s/\(process\|LWP\) [0-9]*/\1 N/g'
+			strace -f -e trace=write,execve -o s sh -c './a > o; echo done'; cat o; grep -c 'write(1, "42' s; grep -c 'execve(' s; strace -c -o c true; grep -c execve c
+			strace -e inject=getppid:retval=7 -o i sh -c 'echo $PPID'; sleep 60 & p=$!; gdb -nx -q -batch -iex 'set debuginfod enabled off' -p $p -ex 'print $pc != 0' -ex detach 2> /dev/null | grep '^\$1'; timeout 0.5 strace -p $p -o a.s || echo "attached $?"; kill $p
+			printf '#include <stdlib.h>\n#include <stdio.h>\nvoid*volatile p;int main(void){p=malloc(7);p=0;puts("leaks");return 0;}\n' > l.c; gcc -g -fsanitize=address -o l l.c; ./l 2> e || echo "status $?"; grep -c 'detected memory leaks' e
+			printf 'import ctypes, os, time\nb = ctypes.create_string_buffer(b"found", 16); r, w = os.pipe(); pid = os.fork()\nif pid == 0: os.read(r, 1); os._exit(0)\nclass V(ctypes.Structure): _fields_ = [("p", ctypes.c_void_p), ("n", ctypes.c_size_t)]\no = ctypes.create_string_buffer(16); l = ctypes.CDLL(None)\nf = open(f"/proc/{pid}/mem", "rb"); f.seek(ctypes.addressof(b)); print(f.read(5)); os.write(w, b"x"); os.waitpid(pid, 0)\n' > m.py; python3 m.py`,
+	},
+	{
 		Name: "gpg", Needs: []string{"gpg", "gpg-agent"}, OnlyHost: true,
 		Script: `set -eu; mkdir -m 700 g; echo secret > f; export GNUPGHOME=/tmp/g; gpg -q --batch --pinentry-mode loopback --passphrase x -c f 2>/dev/null; rm f
 			gpg -q --batch --pinentry-mode loopback --passphrase x -d f.gpg 2>/dev/null; gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-gen-key a@example.org ed25519 2>/dev/null; gpg --batch --list-keys --with-colons 2>/dev/null | grep -c ^pub; gpgconf --kill all`,

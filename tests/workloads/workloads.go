@@ -20,8 +20,8 @@ type Work struct {
 	Packages []string
 	Script   string
 	// Strict marks work that the strict profile is for, Server work that needs
-	// the server profile.
-	Strict, Server bool
+	// the server profile, Debug work the debug profile.
+	Strict, Server, Debug bool
 	// User is the uid in a container. Root is what most images start as.
 	User uint32
 	// OnlyImage marks work that needs an image's packages, or writes to the file
