@@ -53,6 +53,9 @@ type Result struct {
 	// Holds says that no finding is Broken.
 	Holds    bool      `json:"holds"`
 	Findings []Finding `json:"findings"`
+	// Calls are the system calls that the inner filter lets pass; nil where the jail
+	// has none on record.
+	Calls *Calls `json:"calls,omitempty"`
 	// Namespaces are inode numbers by kind, the jail's and the host's.
 	Namespaces map[string]Namespace `json:"namespaces"`
 	// Lost are the grants that the bundle asked for and did not get.
@@ -147,6 +150,7 @@ type demands struct {
 	report *report.Report
 	spec   *specs.Spec // the hardened one, or nil
 	host   host.Facts
+	calls  *Calls
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
@@ -158,6 +162,7 @@ func demandsOf(s state.Store, j *state.Jail) *demands {
 	if b, err := bundle.Load(filepath.Join(s.Dir(j.Key), "bundle")); err == nil {
 		d.spec = b.Spec
 	}
+	d.calls = callsOf(filepath.Join(s.Dir(j.Key), state.FilterFile))
 	return d
 }
 
@@ -175,7 +180,7 @@ func (d *demands) missing(field string) (why string, ok bool) {
 // judge runs all checks.
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
-		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, Processes: len(s.processes) + s.more, Holds: true,
+		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
 		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), Told: s.told, Ways: s.ways,
 	}
 	for _, c := range checks {

@@ -238,6 +238,9 @@ func TestRealJailHolds(t *testing.T) {
 	if len(r.Lost) == 0 {
 		t.Error("the lost grants are not told: the bundle had no system call filter")
 	}
+	if c := r.Calls; c == nil || c.Pass != 180 || c.Refused < 150 || !strings.Contains(text.String(), "180 of ") {
+		t.Errorf("the system calls that pass are not counted: %+v", c)
+	}
 	if n := r.Namespaces["net"]; n.Jail == 0 || n.Host == 0 || n.Jail == n.Host {
 		t.Errorf("network namespaces: %+v", n)
 	}

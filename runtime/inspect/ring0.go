@@ -28,5 +28,9 @@ func seccompFilter(d *demands, s *seen) outcome {
 	if fewest > 0 {
 		filters = count(fewest, "filter")
 	}
-	return holds("%s on %s, profile %s", filters, count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile)
+	text := ""
+	if c := d.calls; c != nil {
+		text = fmt.Sprintf(": %d of %d system calls pass, %d of them not with all arguments; %d are refused, whatever their errno", c.Pass, c.Pass+c.Refused, c.Checked, c.Refused)
+	}
+	return holds("%s on %s, profile %s%s", filters, count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
 }

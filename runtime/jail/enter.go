@@ -72,9 +72,6 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 	return files, nil
 }
 
-// filterFile is the second filter in the jail's state folder, for exec.
-const filterFile = "filter.bpf"
-
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
 
@@ -87,7 +84,7 @@ func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error)
 	if made == nil || made.Delegates != l.Seccomp {
 		return nil, errors.New("the second filter is not that of the spec")
 	}
-	return made.Program, atomicfile.WriteNew(filepath.Join(dir, filterFile), made.Program, 0o600)
+	return made.Program, atomicfile.WriteNew(filepath.Join(dir, state.FilterFile), made.Program, 0o600)
 }
 
 // preserve is the delegate's option that hands the step's files on.

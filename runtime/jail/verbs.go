@@ -172,7 +172,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	w.adopt(&j.Brief)
 	done = w.station("write")
 	runtime.LockOSThread()
-	second, err := atomicfile.Read(filepath.Join(w.Store.Dir(j.Key), filterFile), maxFilter)
+	second, err := atomicfile.Read(filepath.Join(w.Store.Dir(j.Key), state.FilterFile), maxFilter)
 	if err != nil {
 		return fmt.Errorf("the jail's second filter: %w", err)
 	}

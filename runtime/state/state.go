@@ -8,6 +8,7 @@
 //	jails/KEY/first        its first process, once there is one
 //	jails/KEY/started      empty: that process was let go
 //	jails/KEY/report.json  what hardening changed
+//	jails/KEY/filter.bpf   the inner system call filter
 //	jails/KEY/bundle/      the hardened bundle
 //	jails/KEY/root         empty; the jail's root is mounted here, but only in
 //	                       the mount namespace in which the delegate runs
@@ -36,6 +37,10 @@ import (
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
 )
+
+// FilterFile is the inner system call filter in a jail's directory, as its processes
+// load it: an array of struct sock_filter.
+const FilterFile = "filter.bpf"
 
 // DefaultRoot is where the state of all jails lives that root has.
 const DefaultRoot = "/run/agentjail"
