@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 CGO_PACKAGES := agentjail.dev/seccomp/prove
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+LDFLAGS := -s -w -X agentjail.dev/runtime/version.Version=$(VERSION) -X agentjail.dev/runtime/version.Commit=$(COMMIT)
 # Without the command line package's manual page writer, whose tables every start would fill.
 TAGS := urfave_cli_no_docs
 OUT := dist
@@ -97,7 +97,7 @@ table: ## after the tests: which of them ran where; fails if one ran nowhere
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh
-	CGO_ENABLED=1 $(GO) run -tags $(TAGS),libseccomp ./cmd/agentjail seccomp prove --all
+	CGO_ENABLED=1 $(GO) run -tags $(TAGS),libseccomp ./cmd/agentjailctl seccomp prove --all
 
 bench: deps build ## compare agentjail with what it delegates to and with others; BENCH='-docs docs' writes docs/performance.md
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
@@ -117,7 +117,7 @@ fuzz: ## run every fuzz target for FUZZTIME (default 30s)
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
 	$(GO) vet ./...
-	CGO_ENABLED=1 $(GO) vet -tags libseccomp ./cmd/agentjail
+	CGO_ENABLED=1 $(GO) vet -tags libseccomp ./cmd/agentjailctl
 	$(GO) run $(STATICCHECK) ./...
 
 clean: ## remove what was built

@@ -1,58 +1,110 @@
 // Command agentjail is an OCI runtime with runc's command line. It rewrites
 // every bundle into a jail and has the host's runc or crun execute it.
+//
+// Engines start it half a dozen times for each container, so that it holds
+// nothing but that: what people ask, help among it, is answered by agentjailctl
+// beside it, which agentjail becomes when it is asked.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/passthrough"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/version"
 )
 
+// caller is this process's.
+var caller = &verbs.Caller{Profile: verbs.Profile(os.Args[0])}
+
 func main() {
+	err := run(os.Args)
+	var ended *jail.ExitError
+	switch {
+	case err == nil:
+	case errors.As(err, &ended):
+		os.Exit(ended.Code)
+	default:
+		caller.Fail(err)
+		os.Exit(jail.Status(err))
+	}
+}
+
+func run(argv []string) error {
 	// Before anything is changed in this process.
-	if err := passthrough.Exec(os.Args, caller.Profile, isOwn); err != nil {
-		fatal(err)
+	if err := passthrough.Exec(argv, caller.Profile, forPeople); err != nil {
+		return err
+	}
+	global, v, call, err := verbs.Parse(argv[1:])
+	switch {
+	case global != nil && global.Bool("version"):
+		version.Print(os.Stdout)
+		return nil
+	case asksPeople(err):
+		return becomePeoples(argv)
 	}
 	// A start makes little garbage and is soon over.
 	debug.SetGCPercent(400)
-	// Files of the state folder get the modes that are written in the code.
+	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)
 	if err := jail.CloseInherited(); err != nil {
-		fatal(fmt.Errorf("closing inherited files: %w", err))
+		return fmt.Errorf("closing inherited files: %w", err)
 	}
-	if err := run(verbs.Reorder(os.Args)); err != nil {
-		var ee *jail.ExitError
-		if errors.As(err, &ee) {
-			os.Exit(ee.Code)
+	if global != nil { // so that also a wrong verb is reported where the caller looks
+		if err := caller.Open(global); err != nil {
+			return err
 		}
-		fatal(err)
 	}
-}
-
-// run goes straight to runc's verbs, which engines call: all commands and their
-// help take longer to set up than most verbs take to do their work. Whatever is
-// not understood at once, help among it, is the app's to answer.
-func run(argv []string) error {
-	global, v, call, err := verbs.Parse(argv[1:])
-	if err != nil || v.Raw {
-		return newApp().Run(argv)
-	}
-	if err := caller.Open(global); err != nil {
+	if err != nil {
 		return err
 	}
+	if slices.Contains(looking, v.Name) {
+		if err := rootless.MustJoin(); err != nil {
+			return err
+		}
+	}
 	call.Ctx = context.Background()
-	return runVerb(v, call)
+	return caller.Run(v, call)
 }
 
-func fatal(err error) {
-	caller.Fail(err)
-	os.Exit(jail.Status(err))
+// looking are runc's verbs that people call to look at containers.
+var looking = []string{"list", "ps", "state"}
+
+// forPeople says whether a verb is agentjail's alone, and not one of runc's.
+func forPeople(verb string) bool { return slices.Contains(verbs.People, verb) }
+
+// asksPeople says whether a command line that is no runtime's call asks for
+// something that agentjailctl answers: no verb, help, or a verb of its own.
+func asksPeople(err error) bool {
+	var unknown *verbs.UnknownError
+	return errors.Is(err, flag.ErrHelp) || errors.Is(err, verbs.ErrNoVerb) ||
+		errors.As(err, &unknown) && (forPeople(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
+}
+
+// peoples is the program for people.
+const peoples = "agentjailctl"
+
+// becomePeoples has agentjailctl answer. It keeps the name that this program was
+// called by, since that chooses the profile of the policy.
+func becomePeoples(argv []string) error {
+	self, err := os.Executable()
+	if err == nil {
+		path := filepath.Join(filepath.Dir(self), peoples)
+		if err = syscall.Exec(path, argv, os.Environ()); errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", peoples, self)
+		}
+	}
+	return fmt.Errorf("running %s: %w", peoples, err)
 }

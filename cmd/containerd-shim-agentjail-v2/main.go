@@ -2,9 +2,9 @@
 // runtime io.containerd.agentjail.v2.
 package main
 
-import "agentjail.dev/shim"
+import (
+	"agentjail.dev/runtime/version"
+	"agentjail.dev/shim"
+)
 
-// version is set by the build.
-var version = "0.1.0-dev"
-
-func main() { shim.Main(version) }
+func main() { shim.Main(version.Version) }

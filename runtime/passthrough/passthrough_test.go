@@ -90,8 +90,7 @@ func build(t *testing.T, config string) (link, conf string) {
 		t.Skip("needs root: policy and delegate must be root's")
 	}
 	dir := t.TempDir()
-	bin := filepath.Join(dir, "agentjail")
-	cmd := exec.Command("go", "build", "-trimpath", "-tags=urfave_cli_no_docs", "-o", bin, "agentjail.dev/cmd/agentjail")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags=urfave_cli_no_docs", "-o", dir+"/", "agentjail.dev/cmd/agentjail", "agentjail.dev/cmd/agentjailctl")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

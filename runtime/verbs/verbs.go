@@ -75,9 +75,14 @@ func Global() []Flag {
 		{Name: "rootless", Usage: "true, false or auto", Hidden: true},
 		{Name: "criu", Usage: "ignored: jails are not checkpointed", Hidden: true},
 		{Name: "config", Usage: "policy `FILE`, writable by root only", Default: policy.DefaultPath},
+		{Name: "version", Short: "v", Kind: Switch, Usage: "print the version", Hidden: true},
 		{Name: "trace", Usage: "append the time of each station to `FILE`, as JSON lines"},
 	}
 }
+
+// People are the names of agentjail's own commands, which agentjailctl has: no
+// engine calls them, and none is passed through to a delegate.
+var People = []string{"sandbox", "gc", "check", "explain", "inspect", "seccomp", "install", "uninstall"}
 
 // Verbs are runc's. They are not to be changed.
 func Verbs() []Verb { return table() }

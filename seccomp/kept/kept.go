@@ -17,7 +17,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
@@ -58,8 +57,11 @@ func Make(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 // from it.
 type Store struct{ Dir string }
 
-// maxKept bounds the folder. Engines have a few profiles each.
+// maxKept bounds the number of files in it. Engines have a few profiles each.
 const maxKept = 64
+
+// maxFile bounds one of its files, in bytes.
+const maxFile = 8 << 20
 
 // Get returns the filter that Make makes, from the folder or to it. A folder that
 // cannot be read or written costs time only.
@@ -69,7 +71,7 @@ func (s Store) Get(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, er
 		return Make(o, incoming)
 	}
 	path := filepath.Join(s.Dir, name(maker, o, incoming))
-	if data, err := atomicfile.Read(path, bundle.MaxConfig); err == nil {
+	if data, err := atomicfile.Read(path, maxFile); err == nil {
 		if f, err := decode(data); err == nil {
 			return f, nil
 		}

@@ -56,7 +56,11 @@ func BuildAgentjail(out string, flags ...string) error {
 	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
 		return err
 	}
-	return Build("./cmd/agentjail", out, append(flags, delegateFlags()...)...)
+	flags = append(flags, delegateFlags()...)
+	if err := Build("./cmd/agentjailctl", filepath.Join(filepath.Dir(out), "agentjailctl"), flags...); err != nil {
+		return err
+	}
+	return Build("./cmd/agentjail", out, flags...)
 }
 
 // delegateFlags are the build flags for DelegateEnv.

@@ -9,6 +9,7 @@ import (
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/verbs"
 )
@@ -23,7 +24,7 @@ func inspectCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := usersJails(); err != nil {
+			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
 			// Not the policy file: what the jail was made with is in its record,

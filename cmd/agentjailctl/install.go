@@ -105,7 +105,7 @@ func runtimeFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, and change nothing"},
 		&cli.StringSliceFlag{Name: "name", Usage: "name of the runtime; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName)},
-		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: this one); agentjail-NAME is looked for beside it"},
+		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: the one beside this program); agentjail-NAME is looked for beside it"},
 	}
 }
 
@@ -121,6 +121,7 @@ func namedRuntimes(c *cli.Context, register bool) (out []install.Runtime, byDefa
 		if self, err = filepath.EvalSymlinks(exe); err != nil {
 			return nil, "", fmt.Errorf("finding this program: %w", err)
 		}
+		self = filepath.Join(filepath.Dir(self), verbs.Program) // the runtime is beside this program
 	}
 	if register {
 		if err := outside.Check(filepath.Dir(self)); err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/install"
+	"agentjail.dev/runtime/verbs"
 )
 
 // nodeCommand is for the image of the DaemonSet in hack/kubernetes, which holds
@@ -34,7 +35,7 @@ func nodeCommand(usage string, register bool) *cli.Command {
 				return fmt.Errorf("finding this program: %w", err)
 			}
 			o := install.NodeOptions{
-				From: filepath.Dir(exe), Names: []string{"agentjail", "agentjail-enter", shimName}, Links: []string{"agentjail-net"},
+				From: filepath.Dir(exe), Names: []string{verbs.Program, "agentjailctl", "agentjail-enter", shimName}, Links: []string{"agentjail-net"},
 				Root: c.String("root"), To: c.String("to"),
 			}
 			program := filepath.Join(o.To, o.Names[0])

@@ -1,4 +1,4 @@
-package main
+package rootless
 
 import (
 	"fmt"
@@ -8,19 +8,17 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/rootless"
 )
 
 // podmans are where Podman is.
 var podmans = []string{"/usr/bin/podman", "/usr/local/bin/podman"}
 
-// whereUsersJailsAre runs an ordinary user's call again in the user namespace of
+// Join runs an ordinary user's call again in the user namespace of
 // the user's own Podman (podman-unshare(1)): the user's jails are inside it, and
 // only from there can they be looked at. It returns true where this process is in
 // the right place, and false where there is no Podman.
-func whereUsersJailsAre() (bool, error) {
-	if os.Geteuid() == 0 || rootless.Inside() {
+func Join() (bool, error) {
+	if os.Geteuid() == 0 || Inside() {
 		return true, nil
 	}
 	self, err := exec.LookPath(os.Args[0])
@@ -40,9 +38,9 @@ func whereUsersJailsAre() (bool, error) {
 	return false, nil
 }
 
-// usersJails is whereUsersJailsAre for calls that make no sense elsewhere.
-func usersJails() error {
-	there, err := whereUsersJailsAre()
+// MustJoin is Join for calls that make no sense elsewhere.
+func MustJoin() error {
+	there, err := Join()
 	if err == nil && !there {
 		err = fmt.Errorf("uid %d is not root, and there is no podman whose jails could be meant", os.Geteuid())
 	}

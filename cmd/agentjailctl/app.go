@@ -10,12 +10,7 @@ import (
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/verbs"
-)
-
-// version is set by the build.
-var (
-	version = "0.1.0-dev"
-	commit  = ""
+	"agentjail.dev/runtime/version"
 )
 
 const description = `agentjail takes runc's command line, so that engines use it as a runtime:
@@ -33,13 +28,13 @@ Called by another name, agentjail-NAME, it uses [profiles.NAME] of that file.`
 var caller = &verbs.Caller{Profile: verbs.Profile(os.Args[0])}
 
 func newApp() *cli.App {
-	cli.VersionPrinter = printVersion
+	cli.VersionPrinter = func(c *cli.Context) { version.Print(c.App.Writer) }
 	cli.OsExiter = func(int) {}
 	app := &cli.App{
 		Name:                   "agentjail",
 		Usage:                  "run OCI containers as jails for AI agents",
 		Description:            description,
-		Version:                version,
+		Version:                version.Version,
 		HideHelpCommand:        false,
 		UseShortOptionHandling: false,
 		Flags:                  flags(verbs.Global()),
@@ -52,7 +47,7 @@ func newApp() *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return err },
-		// Errors are told once, by main.
+		// main reports errors, once.
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	for _, c := range app.Commands {
@@ -61,43 +56,32 @@ func newApp() *cli.App {
 	return app
 }
 
-// runtimeCommands are runc's verbs.
+// runtimeCommands are runc's verbs, for their help: agentjail runs them.
 func runtimeCommands() []*cli.Command {
 	var out []*cli.Command
 	for _, v := range verbs.Verbs() {
 		out = append(out, &cli.Command{
 			Name: v.Name, Usage: v.Usage, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
 			Action: func(c *cli.Context) error {
-				args := c.Args().Slice()
-				for _, a := range args {
+				for _, a := range c.Args().Slice() {
 					if v.Raw && (a == "--help" || a == "-h") {
 						return cli.ShowSubcommandHelp(c)
 					}
 				}
-				return runVerb(&v, &verbs.Call{Values: c, Args: args, Ctx: c.Context})
+				return fmt.Errorf("%s is a command of the runtime: call `%s %s`", v.Name, verbs.Program, v.Name)
 			},
 		})
 	}
 	return out
 }
 
-// runVerb runs one of them.
-func runVerb(v *verbs.Verb, call *verbs.Call) error {
-	if slices.Contains(looking, v.Name) {
-		if err := usersJails(); err != nil {
-			return err
-		}
-	}
-	return caller.Run(v, call)
-}
-
-// looking are runc's verbs that people call to look at containers.
-var looking = []string{"list", "ps", "state"}
-
 // flags makes the library's flags of ours.
 func flags(from []verbs.Flag) []cli.Flag {
 	var out []cli.Flag
 	for _, f := range from {
+		if f.Name == "version" {
+			continue // the library has it
+		}
 		var short []string
 		if f.Short != "" {
 			short = []string{f.Short}

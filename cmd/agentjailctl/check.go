@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/check"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/verbs"
 )
 
@@ -22,7 +23,7 @@ func checkCommand() *cli.Command {
 				return err
 			}
 			// Without Podman the answer is about the caller as he is.
-			if _, err := whereUsersJailsAre(); err != nil {
+			if _, err := rootless.Join(); err != nil {
 				return err
 			}
 			r := check.Run(check.Options{PolicyPath: c.String("config"), Profile: verbs.Profile(os.Args[0])})

@@ -1,0 +1,31 @@
+// Command agentjailctl has what people ask of agentjail: whether this host can
+// hold jails, what becomes of a bundle, whether a running jail is what it should
+// be, and the set-up of engines. `agentjail VERB` becomes it for such verbs.
+package main
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jail"
+)
+
+func main() {
+	// Files of the state directory get the modes that are written in the code.
+	unix.Umask(0o022)
+	err := jail.CloseInherited()
+	if err == nil {
+		err = newApp().Run(os.Args)
+	}
+	var ended *jail.ExitError
+	switch {
+	case err == nil:
+	case errors.As(err, &ended):
+		os.Exit(ended.Code)
+	default:
+		caller.Fail(err)
+		os.Exit(jail.Status(err))
+	}
+}

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"agentjail.dev/runtime/verbs"
+)
+
+// TestPeople: the list that agentjail hands over names all commands that this program has beyond runc's.
+func TestPeople(t *testing.T) {
+	var names []string
+	for _, c := range ownCommands() {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	if listed := slices.Sorted(slices.Values(verbs.People)); !slices.Equal(names, listed) {
+		t.Errorf("the commands are %v, the list %v", names, listed)
+	}
+}
