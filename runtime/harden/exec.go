@@ -21,7 +21,7 @@ func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *re
 	if len(in.Args) == 0 {
 		p.refuse("the process has no args")
 	}
-	for _, run := range []func(*pass){process, capabilities, lsm} {
+	for _, run := range []func(*pass){process, environment, capabilities, lsm} {
 		run(p)
 	}
 	if err := p.err(); err != nil {

@@ -50,6 +50,7 @@ func opt[T any](g gen, v T) *T {
 func (g gen) policy() policy.Policy {
 	p := policy.Default()
 	p.Binds.SetID = g.one(policy.SetIDReport, policy.SetIDRefuse)
+	p.Process.Environment = !g.maybe(4)
 	p.Binds.Root = g.one(policy.RootRefuse, policy.RootNobody, policy.RootAllow)
 	if g.maybe(2) {
 		p.Limits.Pids = []int64{0, 1, 100, 1 << 22}[g.IntN(4)]
@@ -436,7 +437,7 @@ var mutations = []mutation{
 }
 
 func (g gen) env() string {
-	return g.one("LD_PRELOAD=/x.so", "PATH=", "RUN_OCI_SECCOMP_RECEIVER=/x", "_LIBCONTAINER_INITPIPE=3", "AGENTJAIL_POLICY=lax", "dev.agentjail.on_loosen=strip", "A", "")
+	return g.one("LD_PRELOAD=/x.so", "PATH=", "TAR_OPTIONS=", "ASAN_OPTIONS=detect_leaks=1", "LSAN_OPTIONS=suppressions=x", "RUN_OCI_SECCOMP_RECEIVER=/x", "_LIBCONTAINER_INITPIPE=3", "AGENTJAIL_POLICY=lax", "dev.agentjail.on_loosen=strip", "A", "")
 }
 
 func (g gen) annotate(m map[string]string) map[string]string {

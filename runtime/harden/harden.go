@@ -151,6 +151,7 @@ var steps = []step{
 	{"namespaces", namespaces},
 	{"ids", ids},
 	{"process", process},
+	{"environment", environment},
 	{"capabilities", capabilities},
 	{"lsm", lsm},
 	{"landlock", landlock},

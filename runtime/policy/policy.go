@@ -167,6 +167,9 @@ type Process struct {
 	// (PR_SET_MDWE(2const), Linux 6.3). Just-in-time compilers need that: node,
 	// java, browsers.
 	DenyWriteExecute bool `toml:"deny_write_execute" json:"denyWriteExecute"`
+	// Environment sets variables that a process's environment lacks, with which
+	// programs do without what no jail has: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS.
+	Environment bool `toml:"environment" json:"environment"`
 }
 
 // What a jail's network namespace holds.
@@ -208,6 +211,7 @@ func Default() Policy {
 		Binds:    Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
+		Process:  Process{Environment: true},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
 	}
 }

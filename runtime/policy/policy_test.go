@@ -64,6 +64,7 @@ var others = map[string]struct {
 	"network.mode":         {`"none"`, "none"}, // there is no other yet
 
 	"process.deny_write_execute": {`true`, true},
+	"process.environment":        {`false`, false},
 }
 
 // get reads a key's value.

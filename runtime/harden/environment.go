@@ -1,0 +1,79 @@
+package harden
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/seccomp"
+)
+
+// A variable is a default of the environment with which a program does without
+// what no jail has.
+type variable struct {
+	name, value, why string
+	// applies says whether a process needs it.
+	applies func(p *pass, pr *specs.Process) bool
+}
+
+const leaksNeedPtrace = "leaks are looked for with ptrace, which the profile denies"
+
+// variables are set where the process's environment has none of the name. Each
+// switches off what would fail, in programs that would then end with an error.
+var variables = []variable{
+	{
+		// GNU tar, as root, gives files the owners that the archive names (tar(1)).
+		name: "TAR_OPTIONS", value: "--no-same-owner", why: "no file can be given to another owner",
+		applies: func(_ *pass, pr *specs.Process) bool { return pr.User.UID == 0 },
+	},
+	{
+		// A program that is built with -fsanitize=address looks for leaks when it ends,
+		// and ends with 1 where it cannot (AddressSanitizerLeakSanitizer in LLVM's wiki).
+		name: "ASAN_OPTIONS", value: "detect_leaks=0", why: leaksNeedPtrace,
+		applies: leaksFail("LSAN_OPTIONS"),
+	},
+	{
+		// The same of -fsanitize=leak; and of the former, where a script has options of
+		// its own for that.
+		name: "LSAN_OPTIONS", value: "detect_leaks=0", why: leaksNeedPtrace,
+		applies: leaksFail("ASAN_OPTIONS"),
+	},
+}
+
+// leaksFail says whether to switch the search for leaks off: where the profile
+// denies ptrace, and nobody asks for the search in the other variable. Without
+// that, a program would seem to have no leaks for whom it was to look for them.
+func leaksFail(other string) func(*pass, *specs.Process) bool {
+	return func(p *pass, pr *specs.Process) bool {
+		v, _ := lookUp(pr.Env, other)
+		asked := strings.Contains(v, "detect_leaks") && !strings.Contains(v, "detect_leaks=0")
+		return !asked && !seccomp.Traces(p.pol.Seccomp.Profile)
+	}
+}
+
+// environment sets the defaults.
+func environment(p *pass) {
+	if !p.pol.Process.Environment {
+		return
+	}
+	pr := p.spec.Process
+	for _, v := range variables {
+		if _, has := lookUp(pr.Env, v.name); has || !v.applies(p, pr) {
+			continue
+		}
+		pr.Env = append(slices.Clip(pr.Env), v.name+"="+v.value)
+		p.change(report.Access, report.Set, "process.env["+v.name+"]", "", v.value, v.why)
+	}
+}
+
+// lookUp returns a variable's value. The first of a name counts (getenv(3)).
+func lookUp(env []string, name string) (string, bool) {
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			return v, true
+		}
+	}
+	return "", false
+}
