@@ -15,26 +15,31 @@ import (
 func TestEnvironment(t *testing.T) {
 	const tar, asan, lsan = "TAR_OPTIONS=--no-same-owner", "ASAN_OPTIONS=detect_leaks=0", "LSAN_OPTIONS=detect_leaks=0"
 	for _, c := range []struct {
-		name string
-		uid  uint32
-		env  []string
-		off  bool
-		want []string
+		name    string
+		uid     uint32
+		env     []string
+		off     bool
+		want    []string
+		profile string // "" is the default
 	}{
-		{"root", 0, nil, false, []string{tar, asan, lsan}},
-		{"a user, to whom tar gives what it extracts", 1000, nil, false, []string{asan, lsan}},
-		{"tar's options given", 0, []string{"TAR_OPTIONS="}, false, []string{asan, lsan}},
-		{"a name that only begins so", 0, []string{"TAR_OPTIONSX=1"}, false, []string{tar, asan, lsan}},
-		{"options of another kind", 1000, []string{"ASAN_OPTIONS=abort_on_error=1"}, false, []string{lsan}},
-		{"a list of known leaks", 1000, []string{"LSAN_OPTIONS=suppressions=x"}, false, []string{asan}},
-		{"leaks asked for", 1000, []string{"ASAN_OPTIONS=detect_leaks=1"}, false, nil},
-		{"leaks asked for otherwise", 1000, []string{"LSAN_OPTIONS=a=b:detect_leaks=1"}, false, nil},
-		{"leaks switched off", 1000, []string{"ASAN_OPTIONS=detect_leaks=0:a=b"}, false, []string{lsan}},
-		{"switched off", 0, nil, true, nil},
+		{"root", 0, nil, false, []string{tar, asan, lsan}, ""},
+		{"a user, to whom tar gives what it extracts", 1000, nil, false, []string{asan, lsan}, ""},
+		{"tar's options given", 0, []string{"TAR_OPTIONS="}, false, []string{asan, lsan}, ""},
+		{"a name that only begins so", 0, []string{"TAR_OPTIONSX=1"}, false, []string{tar, asan, lsan}, ""},
+		{"options of another kind", 1000, []string{"ASAN_OPTIONS=abort_on_error=1"}, false, []string{lsan}, ""},
+		{"a list of known leaks", 1000, []string{"LSAN_OPTIONS=suppressions=x"}, false, []string{asan}, ""},
+		{"leaks asked for", 1000, []string{"ASAN_OPTIONS=detect_leaks=1"}, false, nil, ""},
+		{"leaks asked for otherwise", 1000, []string{"LSAN_OPTIONS=a=b:detect_leaks=1"}, false, nil, ""},
+		{"leaks switched off", 1000, []string{"ASAN_OPTIONS=detect_leaks=0:a=b"}, false, []string{lsan}, ""},
+		{"switched off", 0, nil, true, nil, ""},
+		{"a profile that allows ptrace", 0, nil, false, []string{tar}, "debug"},
 	} {
 		s := with(func(s *specs.Spec) { s.Process.User.UID, s.Process.Env = c.uid, slices.Clone(c.env) })
 		pol := policy.Default()
 		pol.Process.Environment = !c.off
+		if c.profile != "" {
+			pol.Seccomp.Profile = c.profile
+		}
 		res, rep, err := Harden(s, pol, testFacts(s))
 		if err != nil {
 			t.Fatal(err)

@@ -610,6 +610,7 @@ func TestSysctls(t *testing.T) {
 	for name, want := range map[string]string{ // "" stays
 		"net.ipv4.ip_unprivileged_port_start": "", "net/ipv4/ip_unprivileged_port_start": "", "net.core.somaxconn": "", "net.ipv4.tcp_fin_timeout": "",
 		"kernel.shmmax": "", "kernel/shmmax": "", "kernel.msgmax": "", "kernel.sem": "", "fs.mqueue.msg_max": "", "kernel.domainname": "",
+		"net.ipv6.conf.all.disable_ipv6": "", "net/ipv6/conf/lo/disable_ipv6": "", "net.ipv6.conf.eth0.disable_ipv6": "empty", "net.ipv6.conf.all.forwarding": "empty",
 		"net.ipv4.ping_group_range": "empty", "net.ipv4.ip_forward": "empty", "net.ipv4.conf.all.route_localnet": "empty", "net/ipv4/conf/eth0.100/rp_filter": "empty", "net.core.bpf_jit_enable": "empty",
 		"kernel.core_pattern": "host's", "kernel/core_pattern": "host's", "vm.overcommit_memory": "host's", "kernel.hostname": "host's", "kernel.shmmaxx": "host's", "fs.mqueue": "host's", "fs.file-max": "host's",
 		"user.max_user_namespaces": "host's", "kernel.yama.ptrace_scope": "host's", "": "host's", "netx.core.somaxconn": "host's",
@@ -622,6 +623,15 @@ func TestSysctls(t *testing.T) {
 		}
 		if want != "" {
 			contain(t, name, fmt.Sprint(rep.Changes), want)
+		}
+	}
+	// IPv6 can be switched off only.
+	for _, v := range []string{"0", "", "01", "1 "} {
+		s := with(func(s *specs.Spec) {
+			s.Linux.Sysctl = map[string]string{"net.ipv6.conf.all.disable_ipv6": v, "net.ipv6.conf.default.disable_ipv6": v}
+		})
+		if res, _ := jail(t, s); len(res.Spec.Linux.Sysctl) != 0 {
+			t.Errorf("%q stays: %v", v, res.Spec.Linux.Sysctl)
 		}
 	}
 	// In another jail's namespace they would be that jail's.

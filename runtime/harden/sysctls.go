@@ -14,29 +14,35 @@ import (
 type sysctlRule struct {
 	key string
 	ns  specs.LinuxNamespaceType
+	// only is the sole value that narrows; "" is any.
+	only string
 }
 
 // ownSysctls may be set where the namespace is the jail's own (OCI
 // runtime-spec, config-linux.md, Sysctl). Of the network's, those that servers
 // on lo can use: the others are about interfaces, routes and forwarding, and
-// the jail has none.
+// the jail has none. IPv6 can be switched off, also on lo: some servers take ::1
+// where it is, and nothing else.
 var ownSysctls = []sysctlRule{
-	{"fs.mqueue.", specs.IPCNamespace},
-	{"kernel.msgmax", specs.IPCNamespace},
-	{"kernel.msgmnb", specs.IPCNamespace},
-	{"kernel.msgmni", specs.IPCNamespace},
-	{"kernel.sem", specs.IPCNamespace},
-	{"kernel.shmall", specs.IPCNamespace},
-	{"kernel.shmmax", specs.IPCNamespace},
-	{"kernel.shmmni", specs.IPCNamespace},
-	{"kernel.shm_rmid_forced", specs.IPCNamespace},
-	{"kernel.domainname", specs.UTSNamespace},
-	{"net.core.somaxconn", specs.NetworkNamespace},
-	{"net.unix.max_dgram_qlen", specs.NetworkNamespace},
-	{"net.ipv4.ip_unprivileged_port_start", specs.NetworkNamespace},
-	{"net.ipv4.ip_local_port_range", specs.NetworkNamespace},
-	{"net.ipv4.ip_local_reserved_ports", specs.NetworkNamespace},
-	{"net.ipv4.tcp_", specs.NetworkNamespace},
+	{key: "fs.mqueue.", ns: specs.IPCNamespace},
+	{key: "kernel.msgmax", ns: specs.IPCNamespace},
+	{key: "kernel.msgmnb", ns: specs.IPCNamespace},
+	{key: "kernel.msgmni", ns: specs.IPCNamespace},
+	{key: "kernel.sem", ns: specs.IPCNamespace},
+	{key: "kernel.shmall", ns: specs.IPCNamespace},
+	{key: "kernel.shmmax", ns: specs.IPCNamespace},
+	{key: "kernel.shmmni", ns: specs.IPCNamespace},
+	{key: "kernel.shm_rmid_forced", ns: specs.IPCNamespace},
+	{key: "kernel.domainname", ns: specs.UTSNamespace},
+	{key: "net.core.somaxconn", ns: specs.NetworkNamespace},
+	{key: "net.unix.max_dgram_qlen", ns: specs.NetworkNamespace},
+	{key: "net.ipv4.ip_unprivileged_port_start", ns: specs.NetworkNamespace},
+	{key: "net.ipv4.ip_local_port_range", ns: specs.NetworkNamespace},
+	{key: "net.ipv4.ip_local_reserved_ports", ns: specs.NetworkNamespace},
+	{key: "net.ipv4.tcp_", ns: specs.NetworkNamespace},
+	{key: "net.ipv6.conf.all.disable_ipv6", ns: specs.NetworkNamespace, only: "1"},
+	{key: "net.ipv6.conf.default.disable_ipv6", ns: specs.NetworkNamespace, only: "1"},
+	{key: "net.ipv6.conf.lo.disable_ipv6", ns: specs.NetworkNamespace, only: "1"},
 }
 
 func sysctls(p *pass) {
@@ -55,6 +61,9 @@ func sysctls(p *pass) {
 		// Both separators are in use (sysctl.d(5)).
 		dotted := strings.ReplaceAll(k, "/", ".")
 		i := slices.IndexFunc(ownSysctls, func(r sysctlRule) bool {
+			if r.only != "" && s[k] != r.only {
+				return false
+			}
 			return dotted == r.key || strings.HasPrefix(dotted, r.key) && strings.ContainsAny(r.key[len(r.key)-1:], "._")
 		})
 		switch {

@@ -295,8 +295,8 @@ func watchDAD(t *testing.T, l *lab, add func()) {
 	}
 }
 
-// TestOldEngineDisabledIPv6: Docker 20.10 turns IPv6 off everywhere, lo included; the jail has ::1 nevertheless.
-func TestOldEngineDisabledIPv6(t *testing.T) {
+// TestDisabledIPv6: what turned IPv6 off on lo before the seal stays so, and the seal is whole.
+func TestDisabledIPv6(t *testing.T) {
 	s := newSpace(t)
 	s.mustIP(t, "link", "set", "lo", "up")
 	var err error
@@ -306,8 +306,17 @@ func TestOldEngineDisabledIPv6(t *testing.T) {
 	}
 	mustSeal(t, s)
 	s.do(func() { err = echo("tcp", "[::1]:0", "") })
+	if err == nil {
+		t.Error("lo has ::1, although IPv6 is off")
+	}
+	s.do(func() { err = echo("tcp", "127.0.0.1:0", "") })
 	if err != nil {
 		t.Error(err)
+	}
+	for name, f := range findings(t, s) {
+		if !f.OK {
+			t.Errorf("%s: %s", name, f.Detail)
+		}
 	}
 }
 

@@ -19,7 +19,8 @@ type sysctl struct {
 }
 
 // sysctls4 and sysctls6 are settings that hold for interfaces which appear later: "all" is combined with the interface's own value,
-// "default" is copied when the interface arrives. Source: Documentation/networking/ip-sysctl.rst.
+// "default" is copied when the interface arrives. Whether lo has ::1 is for the bundle to say: either is the jail's own.
+// Source: Documentation/networking/ip-sysctl.rst.
 var (
 	sysctls4 = []sysctl{
 		{"ipv4/conf/all/forwarding", "0"},
@@ -29,7 +30,6 @@ var (
 		{"ipv4/conf/all/arp_ignore", "8"},
 	}
 	sysctls6 = []sysctl{
-		{"ipv6/conf/lo/disable_ipv6", "0"}, // older engines turn IPv6 off on lo too; ::1 is the jail's own
 		{"ipv6/conf/default/disable_ipv6", "1"},
 		// For the case that the engine turns IPv6 on for its interface: no router may configure it.
 		{"ipv6/conf/default/accept_ra", "0"},

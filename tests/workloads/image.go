@@ -99,6 +99,14 @@ var inImage = []Work{
 		Script: `mkdir n; printf 'worker_processes 2; pid /tmp/n/p; error_log /tmp/n/log; events {} http { access_log off; gzip on; gzip_types *; client_body_temp_path /tmp/n/b; proxy_temp_path /tmp/n/x; fastcgi_temp_path /tmp/n/f; uwsgi_temp_path /tmp/n/u; scgi_temp_path /tmp/n/s; server { listen 127.0.0.1:7002; root /tmp/n; location /p { proxy_pass http://127.0.0.1:7002/i; } } }' > n/c; echo nginx > n/i; head -c 300000 /dev/zero > n/z; nginx -c /tmp/n/c 2>/dev/null; for i in $(seq 50); do curl -s http://127.0.0.1:7002/i && break; sleep 0.2; done; curl -s http://127.0.0.1:7002/z | wc -c; curl -s --compressed http://127.0.0.1:7002/z | wc -c; curl -s http://127.0.0.1:7002/p; nginx -c /tmp/n/c -s stop 2>/dev/null; echo "stop $?"`,
 	},
 	{
+		Name: "sanitizers", Needs: []string{"gcc"}, User: 1000, OnlyImage: true,
+		Script: `printf '#include <stdio.h>\n#include <stdlib.h>\nint main(int c,char**v){char*p=malloc(c);p[c-1]=7;printf("%%d\n",p[c-1]);if(c>1)p[c]=1;free(p);return 0;}\n' > s.c; for s in address leak address,undefined thread; do gcc -g -fsanitize=$s s.c -o s 2>&1 && ./s; echo "$s $?"; done; gcc -g -fsanitize=address s.c -o s && ./s too much 2>&1 | grep -o 'heap-buffer-overflow' | head -n 1; ASAN_OPTIONS=abort_on_error=0 ./s; echo "with options $?"`,
+	},
+	{
+		Name: "tar of others' files as root", Needs: []string{"tar"}, OnlyImage: true,
+		Script: `mkdir d; echo x > d/f; tar --owner=1234 --group=1234 -czf a.tgz d; mkdir o p q; tar xzf a.tgz -C o; echo "extract $?"; tar -xzpf a.tgz -C p; echo "-p $?"; tar --extract --gzip --file a.tgz --directory q; echo "long $?"; cat o/d/f; tar tzf a.tgz; tar -cf b.tar d; echo "create $?"; tar rf b.tar d/f; echo "append $?"; tar -df b.tar; echo "compare $?"; tar --delete -f b.tar d/f; echo "delete $?"; tar cf - d | tar xf - -C o; echo "pipe $?"`,
+	},
+	{
 		Name: "go with the race detector", Needs: []string{"go", "gcc"}, OnlyImage: true, Heavy: true,
 		Script: `mkdir m; cd m; printf 'module m\n\ngo 1.19\n' > go.mod; printf 'package main\nimport "testing"\nfunc TestRace(t *testing.T) { n := 0; c := make(chan bool); go func() { n++; c <- true }(); n++; <-c; if n > 2 { t.Fatal() } }\n' > a_test.go; go test -race . 2>&1 | grep -c 'WARNING: DATA RACE'; printf 'package main\nimport "testing"\nfunc TestFine(t *testing.T) { c := make(chan int); go func() { c <- 1 }(); <-c }\n' > a_test.go; go test -race . 2>&1 | cut -f1,2`,
 	},
