@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,25 +35,70 @@ func TestWorkloads(t *testing.T) {
 		}
 		t.Run(w.Name, func(t *testing.T) {
 			d := d(t)
-			want := workIn(d, "runc", w)
-			if strings.TrimSpace(want) == "exit code 0" {
-				t.Fatal("prints nothing")
-			}
-			jails := []string{engine.Name}
-			if w.Server {
-				jails = []string{"agentjail-server"}
-			}
-			if w.Debug {
-				jails = []string{"agentjail-debug"}
-			}
-			if w.Strict {
-				jails = append(jails, "agentjail-strict")
-			}
-			for _, jail := range jails {
-				compareWork(t, w, jail, want, workIn(d, jail, w))
+			for _, p := range places(w) {
+				want := workIn(d, "runc", w, p, "-v", p.folder(t, p.user)+":/workspace")
+				if strings.TrimSpace(want) == "exit code 0" {
+					t.Fatal("prints nothing")
+				}
+				for _, jail := range jailsOf(w) {
+					compareWork(t, w, jail+" "+p.String(), want, workIn(d, jail, w, p, "-v", p.folder(t, 1000)+":/workspace"))
+				}
 			}
 		})
 	}
+}
+
+// jailsOf lists the runtimes that a work is for.
+func jailsOf(w workloads.Work) []string {
+	jails := []string{engine.Name}
+	if w.Server {
+		jails = []string{"agentjail-server"}
+	}
+	if w.Debug {
+		jails = []string{"agentjail-debug"}
+	}
+	if w.Strict {
+		jails = append(jails, "agentjail-strict")
+	}
+	return jails
+}
+
+// A place is where a work is done, and as whom: in the container's own layer, or in a mounted directory.
+type place struct {
+	user      uint32
+	workspace bool
+}
+
+// places are those of a work. All of them for heavy work's lane; in every run the work's own, and for what is done in a
+// workspace the two users there.
+func places(w workloads.Work) []place {
+	out := []place{{user: w.User}}
+	if workloads.All() && !w.Root {
+		out = []place{{user: 0}, {user: 1000}}
+	}
+	if w.Workspace {
+		out = append(out, place{0, true}, place{1000, true})
+	}
+	return out
+}
+
+// String says the place in messages.
+func (p place) String() string {
+	where := "in its layer"
+	if p.workspace {
+		where = "in a workspace"
+	}
+	return fmt.Sprintf("as %d %s", p.user, where)
+}
+
+// folder makes the directory that is mounted. A plain container's root has one of its own, since owners are not mapped
+// there.
+func (p place) folder(t *testing.T, owner uint32) string {
+	dir := folder(t, int(owner))
+	if err := os.Remove(filepath.Join(dir, "hello")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestWorkloadFiles finds out how many open files each program of the list needs, of the powers of four up to what a jail
@@ -76,10 +122,11 @@ func TestWorkloadFiles(t *testing.T) {
 			if w.Server {
 				jail = "agentjail-server"
 			}
-			want := workIn(d, jail, w)
+			own := place{user: w.User}
+			want := workIn(d, jail, w, own)
 			for files := 16; files <= 16384; files *= 4 {
 				limit := fmt.Sprintf("nofile=%d:%d", files, files)
-				if workIn(d, jail, w, "--ulimit", limit) == want {
+				if workIn(d, jail, w, own, "--ulimit", limit) == want {
 					t.Logf("%s: %s needs at most %d open files", jail, w.Name, files)
 					return
 				}
@@ -90,9 +137,13 @@ func TestWorkloadFiles(t *testing.T) {
 }
 
 // workIn runs a work's script and returns what it printed, standard error included, and its exit code.
-func workIn(d *engine.T, runtime string, w workloads.Work, options ...string) string {
+func workIn(d *engine.T, runtime string, w workloads.Work, p place, options ...string) string {
 	d.Helper()
-	args := []string{"run", "--rm", "-i", "--runtime=" + runtime, "--network", "none", "--hostname", "work", "-w", "/tmp", "-u", fmt.Sprint(w.User)}
+	dir := "/tmp"
+	if p.workspace {
+		dir = "/workspace"
+	}
+	args := []string{"run", "--rm", "-i", "--runtime=" + runtime, "--network", "none", "--hostname", "work", "-w", dir, "-u", fmt.Sprint(p.user)}
 	for _, e := range []string{"HOME=/tmp", "TMPDIR=/tmp", "GOFLAGS=-mod=mod", "GOPROXY=off", "GOTOOLCHAIN=local", "GOCACHE=/tmp/gocache", "CARGO_HOME=/tmp/cargo", "PYTHONDONTWRITEBYTECODE=1"} {
 		args = append(args, "-e", e)
 	}
@@ -105,7 +156,7 @@ func workIn(d *engine.T, runtime string, w workloads.Work, options ...string) st
 	if r.Code == 99 || r.Code < 0 || r.Code == 125 {
 		d.Fatal(r)
 	}
-	d.Logf("%s: %v", runtime, r.Took)
+	d.Logf("%s %s: %v", runtime, p, r.Took)
 	return r.Stdout + fmt.Sprintf("exit code %d\n", r.Code)
 }
 

@@ -32,6 +32,8 @@ const (
 	Busybox = "busybox"
 	// NonRoot is Busybox with USER 1000 and an entrypoint that only this user may execute.
 	NonRoot = "nonroot"
+	// Stock is a Debian as debootstrap leaves it, with no setting of ours.
+	Stock = "stock"
 	// Work is a Debian with the tools an agent uses: git, python, node, gcc, go, and what package workloads needs.
 	Work = "work"
 )
@@ -290,4 +292,18 @@ func (e *Engine) ImportWork() error {
 			"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin", "ENV LC_ALL=C.UTF-8")
 	})
 	return e.workErr
+}
+
+// ImportStock makes the Stock image in this engine. It comes with the work image's archive.
+func (e *Engine) ImportStock() error {
+	path, err := WorkTar()
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path + ".stock")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return e.importTar(f, Stock, "CMD [\"/bin/bash\"]", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }

@@ -2,9 +2,25 @@ package workloads
 
 // Reasons that several differences have.
 const (
-	noChown  = "the file of shadow groups is to belong to group shadow, and container root has no CAP_CHOWN"
-	noSetuid = "container root has no CAP_SETUID"
+	noChown      = "container root has no CAP_CHOWN"
+	noAttributes = "a jail's file systems take no attributes of its own"
+	noSetuid     = "container root has no CAP_SETUID"
 )
+
+// otherUsers are the messages of what becomes another user.
+var otherUsers = []Difference{
+	{"1000", "sudo: PERM_SUDOERS: setresuid(-1, 1, -1): Operation not permitted", noSetuid},
+	{"0", "sudo: PERM_SUDOERS: setresuid(-1, 1, -1): Operation not permitted", noSetuid},
+	{"", "sudo: no valid sudoers sources found, quitting", noSetuid},
+	{"", "sudo: error initializing audit plugin sudoers_audit", noSetuid},
+	{"1000", `error: failed switching to "app": operation not permitted`, noSetuid},
+	{"0", `error: failed switching to "root": operation not permitted`, "gosu sets the groups also where they stay"},
+	{"65534", "su: cannot set groups: Operation not permitted", noSetuid},
+	{"1000", "setpriv: setresuid failed: Operation not permitted", noSetuid},
+	{"1000", "runuser: cannot set groups: Operation not permitted", noSetuid},
+	{"1000", "chroot: cannot change root directory to '/': Function not implemented", "no jail has CAP_SYS_CHROOT"},
+	{"1000", "start-stop-daemon: unable to set gid to 1000 (Operation not permitted)", noSetuid},
+}
 
 // inImage is further work, for a Debian image with its packages.
 var inImage = []Work{
@@ -88,8 +104,6 @@ var inImage = []Work{
 		Name: "user management", Needs: []string{"useradd"}, Packages: []string{"adduser", "passwd"}, OnlyImage: true,
 		Script: `groupadd -g 3000 devs && echo group; useradd -M -u 3001 -g devs -s /bin/sh dev 2>/dev/null; echo "useradd $?"; id dev 2>/dev/null || echo no dev; getent group devs; usermod -c comment dev 2>/dev/null; echo "usermod $?"; su dev -c 'id -u' 2>/dev/null; echo "su $?"; userdel dev 2>/dev/null; echo "userdel $?"; groupdel devs; echo "groupdel $?"; whoami; id -un 1000; getent passwd app | cut -d: -f1,3`,
 		Differs: []Difference{
-			{"group", "groupadd: failure while writing changes to /etc/gshadow", noChown},
-			{"useradd 0", "useradd 1", noChown},
 			{"3001", "", noSetuid},
 			{"su 0", "su 1", noSetuid},
 		},
@@ -113,5 +127,107 @@ var inImage = []Work{
 	{
 		Name: "chromium without a screen", Needs: []string{"chromium"}, Packages: []string{"chromium"}, OnlyImage: true, Heavy: true, User: 1000,
 		Script: `echo '<title>x</title><p id=a></p><script>document.getElementById("a").textContent = [1, 2, 3].map((n) => n * 2).join(); new Worker(URL.createObjectURL(new Blob([""])))</script>' > p.html; chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=/tmp/profile --dump-dom file:///tmp/p.html 2>/dev/null; echo "status $?"; chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=/tmp/profile --print-to-pdf=/tmp/p.pdf file:///tmp/p.html 2>/dev/null; head -c 5 p.pdf; echo`,
+	},
+	{
+		Name: "copies with owners", Needs: []string{"rsync"}, Packages: []string{"rsync"}, OnlyImage: true, Workspace: true, User: 1000,
+		Script: `mkdir t t/temp s; echo x > s/f; ln -s f s/l; ln s/f s/h; for c in "cp -a s c1" "cp -rp s c2" "cp -r --preserve=all s c3" "cp --preserve=ownership s/f c4" "install s/f i1" "install -m 640 -D s/f i/i2" "install -p s/f i3" "mv s/f s/g" "rsync -a s/ r1" "rsync -rlptD --chmod=u+w /etc/alternatives/ r2"; do $c 2>&1; echo "$c: $?"; done
+			stat -c '%n %a %h %u:%g' c1/f i1 i/i2 r1/g; tar cf own.tar s; mkdir x; tar xpf own.tar -C x; echo "tar $?"; [ "$(id -u)" = 0 ] || { tar c --owner=4321 --group=4321 s | tar x -C x; echo "another's archive $?"; }; tar c --owner=4321 --group=4321 s | tar x --no-same-owner -C x; echo "not the same owner $?"; zip -qr z.zip s && unzip -qo z.zip -d z; echo "unzip $?"; ls -A s z/s`,
+	},
+	{
+		Name: "owners as root", Needs: []string{"bash"}, OnlyImage: true,
+		Script: `mkdir s; echo x > s/f; cp -a s c; echo "cp -a $?"; cp -p /etc/shadow h 2>&1; echo "cp -p of another group's $?"; tar c s | tar x -C c; echo "own archive $?"; tar c --owner=4321 --group=4321 s | tar x -C c 2>&1; echo "another's $?"; tar c --owner=4321 --group=4321 s | tar x --no-same-owner -C c; echo "not the same owner $?"; install -o root -g root s/f i; echo "install -o root $?"; install -o 1000 s/f j 2>&1; echo "install -o 1000 $?"; chown root:root s/f; echo "chown root $?"; chown 1000 s/f 2>&1; echo "chown 1000 $?"`,
+		Differs: []Difference{
+			{"", "tar: s/f: Cannot change ownership to uid 4321, gid 4321: Operation not permitted", noChown},
+			{"", "tar: s: Cannot change ownership to uid 4321, gid 4321: Operation not permitted", noChown},
+			{"", "tar: Exiting with failure status due to previous errors", noChown},
+			{"another's 0", "another's 2", noChown},
+			{"", "install: cannot change ownership of 'j': Operation not permitted", noChown},
+			{"install -o 1000 0", "install -o 1000 1", noChown},
+			{"", "chown: changing ownership of 's/f': Operation not permitted", noChown},
+			{"chown 1000 0", "chown 1000 1", noChown},
+		},
+	},
+	{
+		Name: "what is so already", Needs: []string{"python3", "node", "perl"}, OnlyImage: true,
+		Script: `python3 -c 'import os; u, g = os.getuid(), os.getgid(); os.setgid(g); os.setuid(u); os.setresuid(u, u, u); os.setresgid(g, g, g); os.seteuid(u); os.chown("/tmp", -1, -1); print("python")'
+			node -e 'process.setgid(process.getgid()); process.setuid(process.getuid()); const u = process.getuid(), g = process.getgid(); console.log(require("child_process").spawnSync("id", ["-u"], { uid: u, gid: g }).stdout.toString().trim())'
+			perl -e '$) = $(; $> = $<; print "perl\n"'; touch f; chown "$(id -u):$(id -g)" f; echo "chown $?"; chmod 644 f; setpriv --reuid "$(id -u)" --regid "$(id -g)" --keep-groups echo setpriv; env -S echo env; runuser --version > /dev/null; echo "runuser $?"`,
+	},
+	{
+		Name: "address sanitizer", Needs: []string{"gcc"}, OnlyImage: true,
+		Script: `printf '#include <stdlib.h>\n#include <stdio.h>\nint main(int c, char **v) { char *p = malloc(8); p[c > 1 ? 8 : 0] = 1; printf("ran %%d\\n", p[0] == 1); free(p); return 0; }\n' > a.c; gcc -g -fsanitize=address a.c -o a
+			export ASAN_OPTIONS=detect_leaks=0; ./a; echo "clean $?"; ./a x 2>&1 | grep -o 'heap-buffer-overflow' | head -n 1; gcc -fsanitize=thread a.c -o t 2>/dev/null && ./t; echo "thread $?"; gcc -O1 --coverage a.c -o c && ./c && gcov -n c-a.gcda 2>/dev/null | grep -o 'Lines executed:[0-9.]*'`,
+	},
+	{
+		Name: "the workspace's tools", Needs: []string{"git", "make", "sqlite3", "npm", "node", "python3"}, OnlyImage: true, Workspace: true, User: 1000,
+		Script: workspaceWork,
+	},
+	{
+		Name: "go with its caches in the workspace", Needs: []string{"go"}, OnlyImage: true, Workspace: true, User: 1000, Heavy: true,
+		Script: `w=$PWD; mkdir g; cd g; export GOCACHE=$w/gocache GOMODCACHE=$w/gomod CGO_ENABLED=0; printf 'module m\n\ngo 1.19\n' > go.mod; printf 'package main\n\nfunc main() { println("go") }\n' > main.go; go build -o app . && ./app 2>&1; go vet .; go clean -cache; echo "clean $?"`,
+	},
+	{
+		Name: "a dev server on localhost", Needs: []string{"node", "curl"}, OnlyImage: true, Workspace: true,
+		Script: `cat > s.js <<'EOF'
+const fs = require("fs"), http = require("http");
+let seen = "first";
+fs.watch(".", (e, n) => { if (n === "page") { try { seen = fs.readFileSync("page", "utf8").trim(); } catch {} } });
+http.createServer((q, a) => a.end(seen + "\n")).listen(5173, "localhost", () => fs.writeFileSync("ready", ""));
+EOF
+			node s.js & p=$!; for i in $(seq 100); do [ -e ready ] && break; sleep 0.05; done; curl -s http://localhost:5173/; echo changed > page; for i in $(seq 100); do [ "$(curl -s http://localhost:5173/)" = changed ] && break; sleep 0.05; done; curl -s http://localhost:5173/; kill $p`,
+	},
+	{
+		Name: "watching files", Needs: []string{"inotifywait"}, Packages: []string{"inotify-tools"}, OnlyImage: true, Workspace: true, User: 1000,
+		Script: `mkdir w; : > log; inotifywait -q -m -r -e create,delete,move,close_write --format '%e %f' w > log 2> err & p=$!; for i in $(seq 100); do touch w/ready; [ -s log ] && break; sleep 0.05; done; echo x > w/a; mv w/a w/b; rm w/b; for i in $(seq 100); do grep -q 'DELETE b' log && break; sleep 0.05; done; kill $p; grep -v ready log | sort -u; touch -d '2001-01-01' old; touch -d '2002-01-01' new; find . -maxdepth 1 -newer old -name new; find . -maxdepth 1 -newermt 2001-06-01 -name 'ol*' | wc -l; tail -n 0 -F grow > out 2>/dev/null & p=$!; for i in $(seq 100); do echo line >> grow; [ -s out ] && break; sleep 0.05; done; head -n 1 out; kill $p`,
+	},
+	{
+		Name: "search and batch tools", Needs: []string{"rg", "parallel"}, Packages: []string{"ripgrep", "parallel", "zstd", "wget", "tree", "lsof", "psmisc"}, OnlyImage: true, Workspace: true, User: 1000,
+		Script: `mkdir -p d/e; for i in $(seq 20); do echo "needle $i" > d/e/f$i; done; rg -c needle d | wc -l; rg -l --sort path 'needle 1$' d; seq 5 | parallel -k -j2 echo; parallel -k echo ::: a b 2>&1; tar c d | zstd -q -T2 > d.zst; zstd -dcq d.zst | tar t | wc -l; tree -i d | tail -n 1; sleep 30 & p=$!; lsof -p $p -a -d cwd -Fn 2>/dev/null | grep -c "^n$(pwd)"; killall sleep; wait $p 2> /dev/null; echo "killed $?"; pstree -V 2>/dev/null; fuser -V > /dev/null 2>&1; echo "fuser $?"; wget -q -T 1 -t 1 http://127.0.0.1:1/; echo "wget $?"; split -n 3 d.zst s.; ls s.* | wc -l; flock -n l sh -c 'echo locked'; xxd -v > /dev/null 2>&1; od -c /dev/null; time -p true 2> /dev/null; watch -v > /dev/null; echo "watch $?"`,
+	},
+	{
+		Name: "ninja", Needs: []string{"ninja"}, Packages: []string{"ninja-build", "cmake", "g++"}, OnlyImage: true, Workspace: true, User: 1000,
+		Script: `set -e; printf 'cmake_minimum_required(VERSION 3.10)\nproject(p C)\nadd_library(l STATIC l.c)\nadd_executable(e e.c)\ntarget_link_libraries(e l)\ninstall(TARGETS e DESTINATION bin)\n' > CMakeLists.txt; printf 'int f(void) { return 42; }\n' > l.c; printf '#include <stdio.h>\nint f(void);\nint main(void) { printf("%%d\\n", f()); }\n' > e.c; cmake -G Ninja -S . -B b > /dev/null; ninja -C b | tail -n 1 | cut -c1-5; b/e; touch e.c; ninja -C b | grep -c Linking; ninja -C b | grep -o 'no work to do'; cmake --install b --prefix "$PWD/out" > /dev/null; out/bin/e`,
+	},
+	{
+		Name: "service managers", Needs: []string{"supervisord", "cron"}, Packages: []string{"supervisor", "cron"}, OnlyImage: true,
+		Script: `printf '[supervisord]\nnodaemon=false\nlogfile=/tmp/log\npidfile=/tmp/pid\n[unix_http_server]\nfile=/tmp/sock\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n[supervisorctl]\nserverurl=unix:///tmp/sock\n[program:one]\ncommand=sleep 60\nstartsecs=0\n[program:two]\ncommand=sh -c "echo two; sleep 60"\nstdout_logfile=/tmp/two\nstartsecs=0\n' > c; supervisord -c c 2>/dev/null; for i in $(seq 100); do supervisorctl -c c status 2>/dev/null | grep -q 'two *RUNNING' && [ -s two ] && break; sleep 0.1; done; supervisorctl -c c status | awk '{print $1, $2}'; cat two; supervisorctl -c c stop one; supervisorctl -c c shutdown; cron -f -L 15 > /dev/null 2>&1 & p=$!; for i in $(seq 50); do [ -e /run/crond.pid ] && break; sleep 0.05; done; [ -s /run/crond.pid ] && echo cron; kill $p; service --status-all 2>/dev/null | wc -l | grep -vc '^0'; crontab -l 2>&1; printf '* * * * * true\n' | crontab - 2>&1; echo "crontab $?"`,
+	},
+	{
+		Name: "manuals", Needs: []string{"man", "less"}, Packages: []string{"less", "locales", "man-db"}, OnlyImage: true,
+		Script: `printf '.TH X 1\n.SH NAME\nx \\- a page\n' > x.1; man ./x.1 2>/dev/null | grep -c 'a page'; man -P cat ./x.1 2>&1 | grep -c NAME; seq 200 > f; less -FX f < /dev/null | tail -n 1; less f | wc -l; script -qec 'printf q | less f > /dev/null; echo "less $?"' /dev/null < /dev/null | tr -d '\r'; TZ=Asia/Tokyo date -d @0 +%H`,
+	},
+	{
+		Name: "locales", Needs: []string{"locale-gen"}, Packages: []string{"locales"}, OnlyImage: true, Heavy: true, Root: true,
+		Script: `echo 'de_DE.UTF-8 UTF-8' > /etc/locale.gen; locale-gen > /dev/null 2>&1; echo "locale-gen $?"; LC_ALL=de_DE.UTF-8 date -u -d @0 +%B; TZ=Asia/Tokyo date -d @0 +%H`,
+	},
+	{
+		Name: "keys", Needs: []string{"ssh-keygen", "gpg"}, Packages: []string{"openssh-client", "gnupg"}, OnlyImage: true, Workspace: true,
+		Script: `mkdir -m 700 k g; ssh-keygen -q -t ed25519 -N '' -C me -f k/id && stat -c %a k/id; eval "$(ssh-agent -s)" > /dev/null; ssh-add -q k/id 2>&1; ssh-add -l | awk '{print $3}'; echo text > t; ssh-keygen -q -Y sign -f k/id -n file t 2>/dev/null; echo "me $(cat k/id.pub)" > a; ssh-keygen -Y verify -f a -I me -n file -s t.sig < t | cut -d' ' -f1-4; ssh-agent -k > /dev/null; ssh -o BatchMode=yes -o ConnectTimeout=2 -p 1 127.0.0.1 true 2>&1 | tail -n 1 | tr -d '\r'; ssh -V 2>&1 | cut -c1-7
+			export GNUPGHOME="$PWD/g"; gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-gen-key a@example.org ed25519 2>/dev/null; echo "gpg $?"; gpg -q --batch --list-secret-keys --with-colons 2>/dev/null | grep -c ^sec; gpg -q --batch --clearsign t && gpg -q --batch --verify t.asc 2> /dev/null; echo "verify $?"; gpgconf --kill all`,
+		Differs: []Difference{
+			{"", "gpg: Warning: using insecure memory!", "memory is not locked in jails"},
+		},
+	},
+	{
+		Name: "other users", Needs: []string{"sudo", "gosu", "su", "setpriv", "runuser"}, Packages: []string{"sudo"}, OnlyImage: true,
+		Script:  `for c in "sudo -n -u app id -u" "sudo -n id -u" "gosu app id -u" "gosu root id -u" "su -s /bin/sh -c 'id -u' nobody" "setpriv --reuid app --regid app --clear-groups id -u" "runuser -u app -- id -u" "chroot --userspec=app / id -u" "start-stop-daemon --start --chuid app --exec /usr/bin/id -- -u"; do echo "# $c"; sh -c "$c" 2>&1 | grep -v 'resolve host'; done; echo end`,
+		Differs: otherUsers,
+	},
+	{
+		Name: "attributes of files", Needs: []string{"setfattr"}, Packages: []string{"attr"}, OnlyImage: true,
+		Script: `touch f; setfattr -n user.a -v b f 2>&1; echo "$(getfattr --only-values -n user.a f 2>&1)"; cp -a f g; echo "cp -a $?"; cp --preserve=xattr f h 2>&1; echo "cp $?"; tar --xattrs -cf x.tar f 2>&1; echo "tar $?"; rsync -aX f i 2>&1; echo "rsync $?"`,
+		Differs: []Difference{
+			{"", "setfattr: f: Operation not supported", noAttributes},
+			{"b", "f: user.a: No such attribute", noAttributes},
+			{"", "tar: f: Warning: Cannot llistxattrat: Operation not supported", noAttributes},
+		},
+	},
+	{
+		Name: "ffmpeg", Needs: []string{"ffmpeg"}, Packages: []string{"ffmpeg"}, OnlyImage: true, Heavy: true,
+		Script: `ffmpeg -v error -f lavfi -i testsrc=size=320x240:rate=10:duration=2 -c:v libx264 -threads 2 o.mp4 2>&1; echo "ffmpeg $?"; ffprobe -v error -show_entries stream=width,nb_frames -of csv=p=0 o.mp4; ffmpeg -v error -i o.mp4 -vf scale=160:-1 -frames:v 1 o.png; head -c 4 o.png | tail -c 3; echo`,
+	},
+	{
+		Name: "a Docker in the jail", Needs: []string{"dockerd"}, Packages: []string{"docker.io"}, OnlyImage: true, Heavy: true,
+		Script: `timeout 20 dockerd > log 2>&1; echo "dockerd $?" > /dev/null; docker ps 2>&1 | grep -o 'Is the docker daemon running'`,
 	},
 }

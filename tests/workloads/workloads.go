@@ -28,6 +28,10 @@ type Work struct {
 	// system that it runs in; OnlyHost marks work that builds its programs first,
 	// outside the profile that it is for.
 	OnlyImage, OnlyHost bool
+	// Root marks work that only root does.
+	Root bool
+	// Workspace marks work that is also run in a mounted directory, as a workspace is.
+	Workspace bool
 	// Heavy marks work that takes too long, in time or in packages, for every
 	// run: WORKLOADS=all runs it.
 	Heavy bool
@@ -43,9 +47,14 @@ type Difference struct{ Runc, Jail, Why string }
 // All says whether heavy work is asked for.
 func All() bool { return os.Getenv("WORKLOADS") == "all" }
 
-// Packages are those of all the work that is to run, in order and each once.
+// Servers are the packages of the servers whose images' entry points tests/e2e
+// rebuilds in the same image.
+var Servers = []string{"apache2", "gosu", "mariadb-server", "memcached", "nginx-light", "postgresql-15", "redis-server"}
+
+// Packages are those of all the work that is to run and of the servers, in order
+// and each once.
 func Packages() []string {
-	var out []string
+	out := slices.Clone(Servers)
 	for _, w := range List {
 		if w.OnlyHost {
 			continue

@@ -3,6 +3,7 @@
 #
 #   work.sh OUT.tar [PACKAGE...]
 #
+# OUT.tar.stock is the same Debian as debootstrap leaves it, without any of that.
 # Runs as root; needs debootstrap and a Debian mirror (AGENTJAIL_DEBIAN_MIRROR, default: debootstrap's own).
 # The caller keys its cache by the hash of this file and of the packages, so everything else that the image depends on is
 # written here.
@@ -37,6 +38,8 @@ trap 'exit 130' INT TERM HUP
 
 debootstrap --variant=minbase "$suite" "$root" ${AGENTJAIL_DEBIAN_MIRROR:-} >&2
 
+tar -C "$root" --numeric-owner --one-file-system --exclude='./var/cache/apt/archives/*.deb' -cf "$work/stock.tar" .
+
 # A chroot is not a booted system: nothing may start there.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
@@ -57,11 +60,12 @@ echo 'app:x:1000:' >>"$root/etc/group"
 mkdir -p "$root/home/app"
 chown 1000:1000 "$root/home/app"
 
-rm -rf "$root"/var/lib/postgresql/* "$root/var/lib/apt/lists" "$root"/var/cache/apt/* "$root/usr/share/doc" "$root/usr/share/man" \
+rm -rf "$root"/var/lib/postgresql/* "$root"/var/lib/mysql/* "$root/var/lib/apt/lists" "$root"/var/cache/apt/* "$root/usr/share/doc" "$root/usr/share/man" \
 	"$root/usr/share/locale" "$root/usr/share/info" "$root/usr/sbin/policy-rc.d" "$root"/var/log/* \
 	"$root"/usr/lib/go-*/pkg/*_dynlink "$root"/usr/lib/go-*/pkg/*_race "$root"/usr/share/go-*/test "$root"/usr/bin/*lto-dump*
 : >"$root/etc/resolv.conf"
 find "$root/usr/lib/python3" "$root/usr/lib/python3.11" -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 tar -C "$root" --numeric-owner --one-file-system -cf "$work/work.tar" .
+mv "$work/stock.tar" "$out.stock"
 mv "$work/work.tar" "$out"
