@@ -21,13 +21,19 @@ type addition struct {
 var additions = []addition{
 	// apt fetches as the user _apt, and ends when it cannot drop its groups
 	// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
-	// user's, and root has no capability to write there.
+	// user's, and root has no capability to write there. Its log of the terminal
+	// is to belong to the group adm, and apt warns each time that it cannot.
 	{
 		path:  "etc/apt/apt.conf.d/99agentjail",
-		text:  "// From agentjail: a jail has no other users that apt could fetch as.\nAPT::Sandbox::User \"root\";\n",
+		text:  "// From agentjail: a jail has no other users that apt could fetch as, or give its log to.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
 		owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
 	},
 }
+
+// passwords are files of container root's that show another group, "shadow". Tools that add users and groups write them
+// anew with owner and group as they were, which takes CAP_CHOWN unless the group is container root's as well (groupadd(8);
+// the postinst scripts of packages run it). Nobody gains by it: the owner reads and writes them as before.
+var passwords = []string{"etc/shadow", "etc/gshadow"}
 
 // hidden are files of an image's that a jail's root is without: programs outside
 // take them as orders. crun with libkrun reads the virtual machine's kernel,
@@ -60,7 +66,63 @@ func (s *stager) adjustPrograms() error {
 			return fmt.Errorf("adding /%s: %w", a.path, err)
 		}
 	}
+	for _, name := range passwords {
+		if err := regroup(int(root.Fd()), name, int(uid), int(gid)); err != nil {
+			return fmt.Errorf("giving /%s to container root's group: %w", name, err)
+		}
+	}
+	if err := overrideSetID(int(root.Fd()), int(uid)); err != nil {
+		return fmt.Errorf("adding to /%s: %w", overrides, err)
+	}
 	return nil
+}
+
+// regroup gives a file of container root's the group gid, in the throw-away layer.
+func regroup(root int, name string, uid, gid int) error {
+	f, err := openFile(root, name, uid, unix.O_PATH)
+	if err != nil || f == nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || int(st.Gid) == gid {
+		return err
+	}
+	if err := unix.Fchownat(int(f.Fd()), "", -1, gid, unix.AT_EMPTY_PATH); err != nil && !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	return nil
+}
+
+// openFile opens a regular file of the jail's root that belongs to uid and that no link or mount leads to. It returns nil
+// where there is none.
+func openFile(root int, name string, uid, flags int) (*os.File, error) {
+	// Not opened for writing before it is known to be a regular file: others may block, or belong to a driver.
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(root, name, &how)
+	if err != nil {
+		return nil, nil // an image without it
+	}
+	f := os.NewFile(uintptr(fd), name)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != uid {
+		f.Close()
+		return nil, err
+	}
+	if flags&unix.O_PATH != 0 {
+		return f, nil
+	}
+	defer f.Close()
+	// The jail does not run yet, so that the name leads to the same file.
+	how.Flags = uint64(flags | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC)
+	fd, err = unix.Openat2(root, name, &how)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil, nil // the layer is full
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // hide removes a file of the image's from the jail's root.
