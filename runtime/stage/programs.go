@@ -35,6 +35,9 @@ var additions = []addition{
 // the postinst scripts of packages run it). Nobody gains by it: the owner reads and writes them as before.
 var passwords = []string{"etc/shadow", "etc/gshadow"}
 
+// switchers are programs that entry points change their user with. They fail in a jail, also for the user that they are.
+var switchers = []string{"usr/local/bin/gosu", "usr/sbin/gosu", "usr/bin/gosu", "sbin/su-exec", "usr/local/bin/su-exec"}
+
 // hidden are files of an image's that a jail's root is without: programs outside
 // take them as orders. crun with libkrun reads the virtual machine's kernel,
 // memory and command line there (crun, krun.1.md).
@@ -66,6 +69,7 @@ func (s *stager) adjustPrograms() error {
 			return fmt.Errorf("adding /%s: %w", a.path, err)
 		}
 	}
+	s.noteSwitchers(int(root.Fd()))
 	for _, name := range passwords {
 		if err := regroup(int(root.Fd()), name, int(uid), int(gid)); err != nil {
 			return fmt.Errorf("giving /%s to container root's group: %w", name, err)
@@ -75,6 +79,22 @@ func (s *stager) adjustPrograms() error {
 		return fmt.Errorf("adding to /%s: %w", overrides, err)
 	}
 	return nil
+}
+
+// noteSwitchers says in the report what an entry point of root's is going to meet, and what to do.
+func (s *stager) noteSwitchers(root int) {
+	if s.Spec.Process == nil || s.Spec.Process.User.UID != 0 {
+		return
+	}
+	for _, name := range switchers {
+		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		if err != nil {
+			continue
+		}
+		unix.Close(fd)
+		s.notes = append(s.notes, fmt.Sprintf("the image has /%s: an entry point that changes its user with it ends with \"operation not permitted\" (remedy: start the container as that user, -u USER)", name))
+		return
+	}
 }
 
 // regroup gives a file of container root's the group gid, in the throw-away layer.

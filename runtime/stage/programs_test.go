@@ -132,6 +132,41 @@ func TestOverrides(t *testing.T) {
 	want(t, "what a full list lacks", string(missingOverrides(full)), "")
 }
 
+// TestSwitchersNoted: the report says that an entry point cannot change its user, where the image has what does it and the
+// container starts as root.
+func TestSwitchersNoted(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		uid  uint32
+		has  string
+		want int
+	}{
+		{"root", 0, "usr/sbin/gosu", 1},
+		{"by a link", 0, "usr/local/bin/gosu->/usr/bin/true", 1},
+		{"another", 1000, "usr/sbin/gosu", 0},
+		{"without", 0, "usr/sbin/other", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onThread(t, func(t *testing.T) {
+				img := filepath.Join(t.TempDir(), "img")
+				put(t, img, "usr/bin/true", c.has)
+				r := request(t, img)
+				r.Spec.Process.User.UID = c.uid
+				st, err := Stage(*r)
+				must(t, err)
+				defer st.Close()
+				got := 0
+				for _, n := range st.Notes {
+					if strings.Contains(n, "-u USER") {
+						got++
+					}
+				}
+				want(t, "notes", got, c.want)
+			})
+		})
+	}
+}
+
 func group(t *testing.T, path string) int {
 	t.Helper()
 	var st unix.Stat_t

@@ -47,6 +47,7 @@ var packages = []struct {
 useradd --system --no-create-home _jailer
 dpkg-statoverride --list /usr/bin/ssh-agent >/dev/null || { chgrp _jail /usr/bin/ssh-agent; chmod 2755 /usr/bin/ssh-agent; }`, "usr/bin/ssh-agent", os.ModeSetgid | 0o755},
 	{"other-jail", "true", "usr/bin/other-jail", 0o755},
+	{"set-id-jail", "true", "usr/bin/set-id-jail", os.ModeSetuid | 0o755},
 }
 
 // aptRepository makes a repository of packages that apt reads by file: and by HTTP.
@@ -113,6 +114,8 @@ func TestAptStock(t *testing.T) {
 	}
 	eq(t, "what a jail prints, from a directory", got.Stdout, want.Stdout)
 	eq(t, "the mode of a set-id program", mustRun(d, "-v", repo+":/repo:ro", engine.Stock, "sh", "-c", "dpkg -i /repo/agent-jail.deb >/dev/null; stat -c '%a %U %G' /usr/bin/ssh-agent"), "755 root root")
+	r := run(d, "-v", repo+":/repo:ro", engine.Stock, "dpkg", "-i", "/repo/set-id-jail.deb")
+	has(t, "a set-id program that no list has", r.Stderr, "error setting permissions of '/usr/bin/set-id-jail.dpkg-new': Operation not permitted")
 	if len(d.Degraded) > 0 {
 		t.Log("not over the network, which is limited here:", d.Degraded)
 		return

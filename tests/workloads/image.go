@@ -32,7 +32,7 @@ var inImage = []Work{
 	{
 		Name: "screen", Needs: []string{"screen"}, Packages: []string{"screen"}, OnlyImage: true,
 		Script: `set -e; mkdir -m 700 s; export SCREENDIR=/tmp/s; screen -dmS one sh -c 'tty -s && echo terminal > out.new; mv out.new out; sleep 60'
-			for i in $(seq 100); do [ -e out ] && break; sleep 0.1; done; cat out; screen -ls | grep -c one; screen -S one -X quit; echo quit`,
+			for i in $(seq 400); do [ -e out ] && break; sleep 0.1; done; cat out; screen -ls | grep -c one; screen -S one -X quit; echo quit`,
 	},
 	{
 		Name: "git over http", Needs: []string{"git", "python3"}, OnlyImage: true,
@@ -174,11 +174,11 @@ let seen = "first";
 fs.watch(".", (e, n) => { if (n === "page") { try { seen = fs.readFileSync("page", "utf8").trim(); } catch {} } });
 http.createServer((q, a) => a.end(seen + "\n")).listen(5173, "localhost", () => fs.writeFileSync("ready", ""));
 EOF
-			node s.js & p=$!; for i in $(seq 100); do [ -e ready ] && break; sleep 0.05; done; curl -s http://localhost:5173/; echo changed > page; for i in $(seq 100); do [ "$(curl -s http://localhost:5173/)" = changed ] && break; sleep 0.05; done; curl -s http://localhost:5173/; kill $p`,
+			node s.js & p=$!; for i in $(seq 400); do [ -e ready ] && break; sleep 0.05; done; curl -s http://localhost:5173/; echo changed > page; for i in $(seq 400); do [ "$(curl -s http://localhost:5173/)" = changed ] && break; sleep 0.05; done; curl -s http://localhost:5173/; kill $p`,
 	},
 	{
 		Name: "watching files", Needs: []string{"inotifywait"}, Packages: []string{"inotify-tools"}, OnlyImage: true, Workspace: true, User: 1000,
-		Script: `mkdir w; : > log; inotifywait -q -m -r -e create,delete,move,close_write --format '%e %f' w > log 2> err & p=$!; for i in $(seq 100); do touch w/ready; [ -s log ] && break; sleep 0.05; done; echo x > w/a; mv w/a w/b; rm w/b; for i in $(seq 100); do grep -q 'DELETE b' log && break; sleep 0.05; done; kill $p; grep -v ready log | sort -u; touch -d '2001-01-01' old; touch -d '2002-01-01' new; find . -maxdepth 1 -newer old -name new; find . -maxdepth 1 -newermt 2001-06-01 -name 'ol*' | wc -l; tail -n 0 -F grow > out 2>/dev/null & p=$!; for i in $(seq 100); do echo line >> grow; [ -s out ] && break; sleep 0.05; done; head -n 1 out; kill $p`,
+		Script: `mkdir w; : > log; inotifywait -q -m -r -e create,delete,move,close_write --format '%e %f' w > log 2> err & p=$!; for i in $(seq 400); do touch w/ready; [ -s log ] && break; sleep 0.05; done; echo x > w/a; mv w/a w/b; rm w/b; for i in $(seq 400); do grep -q 'DELETE b' log && break; sleep 0.05; done; kill $p; grep -v ready log | sort -u; touch -d '2001-01-01' old; touch -d '2002-01-01' new; find . -maxdepth 1 -newer old -name new; find . -maxdepth 1 -newermt 2001-06-01 -name 'ol*' | wc -l; tail -n 0 -F grow > out 2>/dev/null & p=$!; for i in $(seq 400); do echo line >> grow; [ -s out ] && break; sleep 0.05; done; head -n 1 out; kill $p`,
 	},
 	{
 		Name: "search and batch tools", Needs: []string{"rg", "parallel"}, Packages: []string{"ripgrep", "parallel", "zstd", "wget", "tree", "lsof", "psmisc"}, OnlyImage: true, Workspace: true, User: 1000,
@@ -190,7 +190,7 @@ EOF
 	},
 	{
 		Name: "service managers", Needs: []string{"supervisord", "cron"}, Packages: []string{"supervisor", "cron"}, OnlyImage: true,
-		Script: `printf '[supervisord]\nnodaemon=false\nlogfile=/tmp/log\npidfile=/tmp/pid\n[unix_http_server]\nfile=/tmp/sock\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n[supervisorctl]\nserverurl=unix:///tmp/sock\n[program:one]\ncommand=sleep 60\nstartsecs=0\n[program:two]\ncommand=sh -c "echo two; sleep 60"\nstdout_logfile=/tmp/two\nstartsecs=0\n' > c; supervisord -c c 2>/dev/null; for i in $(seq 100); do supervisorctl -c c status 2>/dev/null | grep -q 'two *RUNNING' && [ -s two ] && break; sleep 0.1; done; supervisorctl -c c status | awk '{print $1, $2}'; cat two; supervisorctl -c c stop one; supervisorctl -c c shutdown; cron -f -L 15 > /dev/null 2>&1 & p=$!; for i in $(seq 50); do [ -e /run/crond.pid ] && break; sleep 0.05; done; [ -s /run/crond.pid ] && echo cron; kill $p; service --status-all 2>/dev/null | wc -l | grep -vc '^0'; crontab -l 2>&1; printf '* * * * * true\n' | crontab - 2>&1; echo "crontab $?"`,
+		Script: `printf '[supervisord]\nnodaemon=false\nlogfile=/tmp/log\npidfile=/tmp/pid\n[unix_http_server]\nfile=/tmp/sock\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n[supervisorctl]\nserverurl=unix:///tmp/sock\n[program:one]\ncommand=sleep 60\nstartsecs=0\n[program:two]\ncommand=sh -c "echo two; sleep 60"\nstdout_logfile=/tmp/two\nstartsecs=0\n' > c; supervisord -c c 2>/dev/null; for i in $(seq 400); do supervisorctl -c c status 2>/dev/null | grep -q 'two *RUNNING' && [ -s two ] && break; sleep 0.1; done; supervisorctl -c c status | awk '{print $1, $2}'; cat two; supervisorctl -c c stop one; supervisorctl -c c shutdown; cron -f -L 15 > /dev/null 2>&1 & p=$!; for i in $(seq 400); do [ -s /run/crond.pid ] && break; sleep 0.05; done; [ -s /run/crond.pid ] && echo cron; kill $p; service --status-all 2>/dev/null | wc -l | grep -vc '^0'; crontab -l 2>&1; printf '* * * * * true\n' | crontab - 2>&1; echo "crontab $?"`,
 	},
 	{
 		Name: "manuals", Needs: []string{"man", "less"}, Packages: []string{"less", "locales", "man-db"}, OnlyImage: true,
