@@ -60,6 +60,8 @@ type Result struct {
 	Namespaces map[string]Namespace `json:"namespaces"`
 	// Lost are the grants that the bundle asked for and did not get.
 	Lost []report.Change `json:"lost,omitempty"`
+	// Mounted is what the jail has of the host's, with its owners.
+	Mounted []Mounted `json:"mounted,omitempty"`
 	// Told is what the jail can still learn of the host, of Ways that are known.
 	Told []Told `json:"told,omitempty"`
 	Ways int    `json:"ways"`
@@ -181,7 +183,7 @@ func (d *demands) missing(field string) (why string, ok bool) {
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
 		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
-		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), Told: s.told, Ways: s.ways,
+		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), Mounted: s.mounted(d.jail), Told: s.told, Ways: s.ways,
 	}
 	for _, c := range checks {
 		o := c.run(d, s)

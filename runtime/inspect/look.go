@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/state"
 )
@@ -237,7 +238,7 @@ func (s *seen) lookMounts(p *proc) error {
 	}
 	s.rootSize, s.rootFiles = fs.Blocks*uint64(fs.Bsize), fs.Files
 	for i := range s.mounts {
-		s.mounts[i].device = nodeAt(root, s.mounts[i].Point)
+		s.mounts[i].device, s.mounts[i].owner = lookAt(root, s.mounts[i].Point)
 	}
 	return nil
 }
@@ -255,17 +256,23 @@ func openIn(root *os.File, name string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// nodeAt is the device node at a path, or "".
-func nodeAt(root *os.File, name string) string {
+// lookAt is the device node at a path, or "", and its owner in the host's ids; nil
+// where it cannot be looked at.
+func lookAt(root *os.File, name string) (device string, owner *harden.User) {
 	f, err := openIn(root, name, unix.O_PATH)
 	if err != nil {
-		return ""
+		return "", nil
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return ""
+		return "", nil
 	}
+	return nodeOf(st), &harden.User{UID: st.Uid, GID: st.Gid}
+}
+
+// nodeOf is the device node that a file is, or "".
+func nodeOf(st unix.Stat_t) string {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFCHR:
 		return fmt.Sprintf("c %d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))

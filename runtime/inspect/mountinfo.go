@@ -1,12 +1,17 @@
 package inspect
 
-import "agentjail.dev/runtime/linux/mountinfo"
+import (
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/linux/mountinfo"
+)
 
 // mount is a mount of the jail's.
 type mount struct {
 	mountinfo.Mount
 	// device is the node at the mount point ("c 1:3"), or "".
 	device string
+	// owner is who owns what is at the mount point, in the host's ids; nil where that cannot be known.
+	owner *harden.User
 }
 
 // parseMounts reads a table of mounts.

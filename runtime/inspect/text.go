@@ -40,6 +40,9 @@ func (r *Result) Text(w io.Writer) error {
 			p.line("  %s", c)
 		}
 	}
+	for _, m := range r.Mounted {
+		p.line("%s", m)
+	}
 	p.line("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Told))
 	for _, t := range r.Told {
 		text := t.Path + ": " + t.Tells

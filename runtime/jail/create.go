@@ -229,7 +229,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		}
 	}
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
-	j.MountLabel = spec.Linux.MountLabel
+	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(p.res.Plan)
 	var allGroups bool
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup, d.Name == "crun")
 	j.Direct = allGroups && direct(spec)

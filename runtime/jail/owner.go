@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/state"
 )
 
 // metadataLabel is where a devcontainer's image or container says who works in
@@ -152,4 +155,42 @@ func dockerLabels(id string, s *specs.Spec) map[string]string {
 		return nil
 	}
 	return config.Config.Labels
+}
+
+// mountOwner is who of the jail owns what a plan mounts writable; nil where there
+// is no such mount.
+func mountOwner(plan harden.Plan) *state.Owner {
+	if !slices.ContainsFunc(plan.Binds, func(b harden.Bind) bool { return b.Owner == harden.OwnerFolder && !b.ReadOnly }) {
+		return nil
+	}
+	return &state.Owner{UID: plan.User.UID, GID: plan.User.GID}
+}
+
+// maxLost bounds a report that execs add to.
+const maxLost = 64
+
+// noteWorker says, once for each user of a jail, that a further process is not the
+// owner of what is mounted: what it makes there is refused, or nobody's on the host.
+func (w *Way) noteWorker(j *state.Jail, uid uint32) {
+	if j.MountOwner == nil || j.MountOwner.UID == uid {
+		return
+	}
+	c := report.Change{
+		Ring: report.Access, Kind: report.Lost, Field: fmt.Sprintf("exec as uid %d", uid),
+		Was: "owner of mounted directories", Now: fmt.Sprintf("one of the others: they belong to uid %d", j.MountOwner.UID),
+		Why: fmt.Sprintf("one user of a jail owns them, and has to be known when it is made (remedy: start the container with -u %d, or with the label or annotation %s=%d; or policy: binds.owner)",
+			uid, policy.AnnotationPrefix+policy.OwnerAnnotation, uid),
+	}
+	rep, err := w.Store.Report(&j.Brief)
+	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Lost)) >= maxLost) {
+		return
+	}
+	w.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
+	if err == nil {
+		rep.Add(c)
+		err = w.Store.SaveReport(&j.Brief, rep)
+	}
+	if err != nil {
+		w.Log.Warnf("adding to the jail's report: %v", err)
+	}
 }

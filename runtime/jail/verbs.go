@@ -162,6 +162,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if j.Process != nil {
 		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 	}
+	w.noteWorker(j, h.User.UID)
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}

@@ -134,6 +134,15 @@ type Jail struct {
 	// Protected are the jail's paths that are read-only mounts in directories that
 	// it may otherwise write to.
 	Protected []string `json:"protected,omitempty"`
+	// MountOwner is who of the jail owns what is mounted; nil where owners are not
+	// mapped to one user.
+	MountOwner *Owner `json:"mountOwner,omitempty"`
+}
+
+// Owner is a user and a group of a jail's.
+type Owner struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
 }
 
 // Store is the folder of all jails' state.

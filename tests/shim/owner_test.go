@@ -1,0 +1,38 @@
+package shim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestOwnerAnnotation: an annotation names who of a jail owns a mounted directory.
+func TestOwnerAnnotation(t *testing.T) {
+	each(t, func(t *testing.T, c *engine.CT) {
+		dir := t.TempDir()
+		for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+			if err := os.Chmod(d, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chown(dir, 4711, 4711); err != nil {
+			t.Fatal(err)
+		}
+		id := start(t, c, "--annotation", "dev.agentjail.binds.owner=1000:1000", "--mount", "type=bind,src="+dir+",dst=/w,options=rbind:rw")
+		c.Must("tasks", "exec", "--exec-id", newID(), "--user", "1000", id, "touch", "/w/new")
+		st, err := os.Stat(filepath.Join(dir, "new"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := st.Sys().(*syscall.Stat_t); s.Uid != 4711 || s.Gid != 4711 {
+			t.Errorf("the file belongs to %d:%d on the host", s.Uid, s.Gid)
+		}
+		if r := c.Ctr("tasks", "exec", "--exec-id", newID(), id, "touch", "/w/roots"); r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
+			t.Errorf("the first process's user: %s", r)
+		}
+	})
+}
