@@ -108,6 +108,9 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 			f.Sources[i] = g.source(f.Sources[i])
 		}
 	}
+	if g.maybe(3) {
+		f.Owner = NamedOwner{User: &User{UID: g.u32(), GID: g.u32()}, By: "somebody", Ignored: []policy.Ignored{{Name: "x", Value: "y", Why: "z"}}}
+	}
 	f.Joins = map[specs.LinuxNamespaceType]Join{}
 	if s.Linux != nil {
 		for _, n := range s.Linux.Namespaces {

@@ -354,6 +354,12 @@ func (j *judge) binds() {
 	for _, b := range j.plan.Binds {
 		planned[b.Index] = b
 	}
+	_, ok1 := j.plan.IDs.HostUID(j.plan.User.UID)
+	_, ok2 := j.plan.IDs.HostGID(j.plan.User.GID)
+	first := User{UID: j.in.Process.User.UID, GID: j.in.Process.User.GID}
+	if named := j.f.Owner.User; !ok1 || !ok2 || j.plan.User != first && (named == nil || j.plan.User != *named) {
+		j.say("what is mounted belongs to %+v of the jail", j.plan.User)
+	}
 	for i, m := range j.out.Mounts {
 		if m.Type != "bind" {
 			continue

@@ -1,0 +1,62 @@
+package harden
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/source"
+)
+
+// TestMountOwner: who of the jail owns what is mounted, and that the report says so.
+func TestMountOwner(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		owner NamedOwner
+		want  User
+		says  []string
+	}{
+		{"nobody is named", NamedOwner{}, User{UID: 1000, GID: 1000}, []string{"owned by uid 1000, gid 1000", "the first process's user"}},
+		{"one is", NamedOwner{User: &User{UID: 33, GID: 34}, By: "label x names app"}, User{UID: 33, GID: 34}, []string{"owned by uid 33, gid 34", "label x names app"}},
+		{"one whom the jail lacks", NamedOwner{User: &User{UID: 65536}, By: "label x names 65536"}, User{UID: 1000, GID: 1000}, []string{"outside the jail's ids", "the first process's user"}},
+		{"a group that the jail lacks", NamedOwner{User: &User{UID: 5, GID: 1 << 31}, By: "label x"}, User{UID: 1000, GID: 1000}, []string{"outside the jail's ids"}},
+		{"one that cannot be followed", NamedOwner{Ignored: []policy.Ignored{{Name: "label x", Value: "y", Why: "unknown"}}}, User{UID: 1000, GID: 1000}, []string{"label x", "unknown"}},
+	} {
+		s := small()
+		s.Process.User = specs.User{UID: 1000, GID: 1000}
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: "/srv/w", Options: []string{"rbind"}})
+		f := testFacts(s)
+		f.Sources[len(s.Mounts)-1] = &source.Fact{Path: "/srv/w", Kind: source.Dir, UID: 1000, GID: 1000}
+		f.Owner = c.owner
+		r, rep, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		if r.Plan.User != c.want {
+			t.Errorf("%s: %+v", c.name, r.Plan.User)
+		}
+		text := reportText(rep)
+		for _, says := range c.says {
+			if !strings.Contains(text, says) {
+				t.Errorf("%s: the report lacks %q:\n%s", c.name, says, text)
+			}
+		}
+		// Without such a mount there is nothing to say.
+		s.Mounts = s.Mounts[:len(s.Mounts)-1]
+		f.Sources = f.Sources[:len(s.Mounts)]
+		if _, rep, err = Harden(s, policy.Default(), f); err != nil || strings.Contains(reportText(rep), "owned by") {
+			t.Errorf("%s: without a mount: %v\n%s", c.name, err, reportText(rep))
+		}
+	}
+}
+
+func reportText(rep *report.Report) string {
+	var b strings.Builder
+	for _, c := range rep.Changes {
+		b.WriteString(c.String() + "\n")
+	}
+	return b.String()
+}
