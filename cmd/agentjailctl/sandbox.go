@@ -147,7 +147,8 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 		}
 		o.Env = append(o.Env, e)
 	}
-	o.Tighten = map[string]string{}
+	// Whoever calls works in the workspace; policy's choice is for containers.
+	o.Tighten = map[string]string{policy.AnnotationPrefix + policy.OwnerAnnotation: policy.OwnerProcess}
 	for _, t := range c.StringSlice("tighten") {
 		k, v, ok := strings.Cut(t, "=")
 		if !ok {

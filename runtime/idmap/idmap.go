@@ -82,8 +82,8 @@ func checkEngines(pool policy.Pool, ms []specs.LinuxIDMapping) error {
 		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
 			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
 		}
-		if overlap(e.HostID, e.Size, policy.ForeignFirst, policy.RangeSize) {
-			return errors.New("reaches into the ids of foreign files, which no process has (systemd, UIDS-GIDS.md)")
+		if overlap(e.HostID, e.Size, policy.ReservedFirst, policy.ReservedSize) {
+			return errors.New("reaches into ids that no process may have")
 		}
 	}
 	return nil

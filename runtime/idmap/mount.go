@@ -14,15 +14,15 @@ type Pair struct{ Disk, Jail uint32 }
 
 // ForMount is the mapping of an idmapped mount (mount_setattr(2)), from ids on the
 // disk to the host's ids of the jail. owners are the pairs that matter. Each other
-// id of the jail has one of policy.ForeignFirst's on the disk: the kernel asks
+// id of the jail has one of policy.ReservedFirst's on the disk: the kernel asks
 // whether an id can be noted at all before it asks who may note it (notify_change
 // in fs/attr.c), and would answer EOVERFLOW to a chown(2) that is to fail with
 // EPERM. It maps no id twice in either direction (user_namespaces(7)), so an owner
-// that is itself a foreign id changes places with the one that it stands for.
+// that is itself a reserved id changes places with the one that it stands for.
 // ok is false where the jail lacks one of the owners.
 func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMapping, ok bool) {
 	cuts := map[uint32]bool{} // ids of the jail that no run goes through
-	var free []uint32         // foreign ids that owners leave unused
+	var free []uint32         // reserved ids that owners leave unused
 	for _, o := range owners {
 		host, known := lookup(jail, o.Jail)
 		if !known {
@@ -30,14 +30,14 @@ func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMa
 		}
 		ms = append(ms, specs.LinuxIDMapping{ContainerID: o.Disk, HostID: host, Size: 1})
 		cuts[o.Jail] = true
-		if own := policy.ForeignFirst + o.Jail; o.Jail < policy.RangeSize && !onDisk(owners, own) {
+		if own := policy.ReservedFirst + o.Jail; o.Jail < policy.ReservedSize && !onDisk(owners, own) {
 			free = append(free, own)
 		}
 	}
 	rest := ms
 	for _, o := range owners {
-		n := o.Disk - policy.ForeignFirst
-		if o.Disk < policy.ForeignFirst || n >= policy.RangeSize || cuts[n] {
+		n := o.Disk - policy.ReservedFirst
+		if o.Disk < policy.ReservedFirst || n >= policy.ReservedSize || cuts[n] {
 			continue
 		}
 		cuts[n] = true
@@ -47,7 +47,7 @@ func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMa
 		}
 	}
 	for _, e := range jail {
-		rest = append(rest, foreign(e, cuts)...)
+		rest = append(rest, reserved(e, cuts)...)
 	}
 	if len(rest) >= maxExtents { // a caller may add one
 		return ms, true // EOVERFLOW is the answer then
@@ -60,9 +60,9 @@ func onDisk(owners []Pair, id uint32) bool {
 	return slices.ContainsFunc(owners, func(o Pair) bool { return o.Disk == id })
 }
 
-// foreign maps a range of the jail's to foreign ids, without the cuts.
-func foreign(e specs.LinuxIDMapping, cuts map[uint32]bool) []specs.LinuxIDMapping {
-	first, end := uint64(e.ContainerID), min(uint64(e.ContainerID)+uint64(e.Size), policy.RangeSize)
+// reserved maps a range of the jail's to reserved ids, without the cuts.
+func reserved(e specs.LinuxIDMapping, cuts map[uint32]bool) []specs.LinuxIDMapping {
+	first, end := uint64(e.ContainerID), min(uint64(e.ContainerID)+uint64(e.Size), policy.ReservedSize)
 	var at []uint64
 	for c := range cuts {
 		if uint64(c) >= first && uint64(c) < end {
@@ -74,7 +74,7 @@ func foreign(e specs.LinuxIDMapping, cuts map[uint32]bool) []specs.LinuxIDMappin
 	for _, c := range append(at, end) {
 		if c > first {
 			out = append(out, specs.LinuxIDMapping{
-				ContainerID: policy.ForeignFirst + uint32(first), HostID: e.HostID + uint32(first) - e.ContainerID, Size: uint32(c - first),
+				ContainerID: policy.ReservedFirst + uint32(first), HostID: e.HostID + uint32(first) - e.ContainerID, Size: uint32(c - first),
 			})
 		}
 		first = c + 1

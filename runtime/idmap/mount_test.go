@@ -7,10 +7,10 @@ import (
 	"agentjail.dev/runtime/policy"
 )
 
-// TestForMount: owners are mapped, every other id of the jail has a foreign one,
+// TestForMount: owners are mapped, every other id of the jail has a reserved one,
 // and the kernel takes the mapping.
 func TestForMount(t *testing.T) {
-	const foreign = policy.ForeignFirst
+	const reserved = policy.ReservedFirst
 	jail := ForBlock(userns(), 3).UIDs
 	base := jail[0].HostID
 	nobody := userns()
@@ -22,26 +22,26 @@ func TestForMount(t *testing.T) {
 		want   string // "" for none
 	}{
 		{"a person's", jail, []Pair{{1000, 1000}}, Text([]mapping{
-			{ContainerID: 1000, HostID: base + 1000, Size: 1}, {ContainerID: foreign, HostID: base, Size: 1000}, {ContainerID: foreign + 1001, HostID: base + 1001, Size: 64535},
+			{ContainerID: 1000, HostID: base + 1000, Size: 1}, {ContainerID: reserved, HostID: base, Size: 1000}, {ContainerID: reserved + 1001, HostID: base + 1001, Size: 64534},
 		})},
 		{"the jail's root", jail, []Pair{{1000, 0}}, Text([]mapping{
-			{ContainerID: 1000, HostID: base, Size: 1}, {ContainerID: foreign + 1, HostID: base + 1, Size: 65535},
+			{ContainerID: 1000, HostID: base, Size: 1}, {ContainerID: reserved + 1, HostID: base + 1, Size: 65534},
 		})},
 		{"the jail's last", jail, []Pair{{1000, 65535}}, Text([]mapping{
-			{ContainerID: 1000, HostID: base + 65535, Size: 1}, {ContainerID: foreign, HostID: base, Size: 65535},
+			{ContainerID: 1000, HostID: base + 65535, Size: 1}, {ContainerID: reserved, HostID: base, Size: 65535},
 		})},
-		{"a foreign file", jail, []Pair{{foreign + 7, 5}}, Text([]mapping{
-			{ContainerID: foreign, HostID: base, Size: 5}, {ContainerID: foreign + 5, HostID: base + 7, Size: 1}, {ContainerID: foreign + 6, HostID: base + 6, Size: 1},
-			{ContainerID: foreign + 7, HostID: base + 5, Size: 1}, {ContainerID: foreign + 8, HostID: base + 8, Size: 65528},
+		{"a file of a reserved id", jail, []Pair{{reserved + 7, 5}}, Text([]mapping{
+			{ContainerID: reserved, HostID: base, Size: 5}, {ContainerID: reserved + 5, HostID: base + 7, Size: 1}, {ContainerID: reserved + 6, HostID: base + 6, Size: 1},
+			{ContainerID: reserved + 7, HostID: base + 5, Size: 1}, {ContainerID: reserved + 8, HostID: base + 8, Size: 65527},
 		})},
-		{"a foreign file of the same number", jail, []Pair{{foreign + 7, 7}}, Text([]mapping{
-			{ContainerID: foreign, HostID: base, Size: 7}, {ContainerID: foreign + 7, HostID: base + 7, Size: 1}, {ContainerID: foreign + 8, HostID: base + 8, Size: 65528},
+		{"a file of a reserved id of the same number", jail, []Pair{{reserved + 7, 7}}, Text([]mapping{
+			{ContainerID: reserved, HostID: base, Size: 7}, {ContainerID: reserved + 7, HostID: base + 7, Size: 1}, {ContainerID: reserved + 8, HostID: base + 8, Size: 65527},
 		})},
 		{"root as nobody", ForBlock(nobody, 3).UIDs, []Pair{{1000, 1}}, Text([]mapping{
-			{ContainerID: 1000, HostID: base + 1, Size: 1}, {ContainerID: foreign, HostID: 65534, Size: 1}, {ContainerID: foreign + 2, HostID: base + 2, Size: 65534},
+			{ContainerID: 1000, HostID: base + 1, Size: 1}, {ContainerID: reserved, HostID: 65534, Size: 1}, {ContainerID: reserved + 2, HostID: base + 2, Size: 65533},
 		})},
 		{"an engine's that is longer", []mapping{{HostID: 100000, Size: 200000}}, []Pair{{1000, 70000}}, Text([]mapping{
-			{ContainerID: 1000, HostID: 170000, Size: 1}, {ContainerID: foreign, HostID: 100000, Size: 65536},
+			{ContainerID: 1000, HostID: 170000, Size: 1}, {ContainerID: reserved, HostID: 100000, Size: 65535},
 		})},
 		{"an id that the jail lacks", jail, []Pair{{1000, 65536}}, ""},
 	} {
@@ -61,12 +61,12 @@ func TestForMount(t *testing.T) {
 }
 
 // TestForMountIsBijective: whoever owns the directory, nothing is mapped twice, and
-// nobody of the jail but the owner has an id that is not foreign.
+// nobody of the jail but the owner has an id that is not reserved.
 func TestForMountIsBijective(t *testing.T) {
-	const foreign = policy.ForeignFirst
+	const reserved = policy.ReservedFirst
 	r := rand.New(rand.NewPCG(1, 2))
 	disk := func() uint32 {
-		return []uint32{0, 1, 1000, 65534, foreign - 1, foreign, foreign + 1, foreign + 1000, foreign + 65535, foreign + 65536, 1<<32 - 2}[r.IntN(11)]
+		return []uint32{0, 1, 1000, 65534, reserved - 1, reserved, reserved + 1, reserved + 1000, reserved + 65534, reserved + 65535, 1<<32 - 2}[r.IntN(11)]
 	}
 	for range 20000 {
 		jail := ForBlock(userns(), r.IntN(100)).UIDs
@@ -101,16 +101,16 @@ func TestForMountIsBijective(t *testing.T) {
 			for _, o := range owners {
 				own = own || e.ContainerID == o.Disk && e.Size == 1
 			}
-			if !own && (e.ContainerID < foreign || uint64(e.ContainerID)+uint64(e.Size) > foreign+policy.RangeSize) {
-				t.Fatalf("%v of %v: ids on the disk that are not foreign:\n%s", owners, jail, Text(got))
+			if !own && (e.ContainerID < reserved || uint64(e.ContainerID)+uint64(e.Size) > reserved+policy.ReservedSize) {
+				t.Fatalf("%v of %v: ids on the disk that are not reserved:\n%s", owners, jail, Text(got))
 			}
 		}
 		want := uint64(0)
 		for _, e := range jail {
-			want += max(min(uint64(e.ContainerID)+uint64(e.Size), policy.RangeSize), uint64(e.ContainerID)) - uint64(e.ContainerID)
+			want += max(min(uint64(e.ContainerID)+uint64(e.Size), policy.ReservedSize), uint64(e.ContainerID)) - uint64(e.ContainerID)
 		}
 		for _, o := range owners {
-			if o.Jail >= policy.RangeSize {
+			if o.Jail >= policy.ReservedSize {
 				want++
 			}
 		}

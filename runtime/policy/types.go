@@ -66,10 +66,14 @@ func (s Size) String() string {
 // and the unit in which other tools (the kubelet, systemd-nspawn) divide too.
 const RangeSize = 1 << 16
 
-// ForeignFirst is the first of RangeSize ids that no process of any host has:
-// systemd keeps them for files that belong to nobody on the machine (its "foreign
-// UID range", UIDS-GIDS.md).
-const ForeignFirst = 0x7ffe0000
+// ReservedFirst is the first of ReservedSize ids that no process has: on disks they
+// stand for a jail's users other than the owner of what is mounted. systemd's list
+// has them as unused (UIDS-GIDS.md), between those that it keeps for files of
+// foreign images and the usual range of Podman's --userns=auto.
+const (
+	ReservedFirst = 0x7fff0000
+	ReservedSize  = RangeSize - 1
+)
 
 // Pool is a run of host ids, divided into blocks of RangeSize.
 type Pool struct {
@@ -106,10 +110,10 @@ func (p Pool) validate() error {
 		return fmt.Errorf("userns.pool: ids below %d belong to the host", RangeSize)
 	case p.Count < RangeSize:
 		return fmt.Errorf("userns.pool: needs at least %d ids", RangeSize)
-	case end > ForeignFirst:
-		// Processes have none of the foreign ids. Behind them, devpts and other
-		// file systems take ids as signed 32-bit numbers.
-		return fmt.Errorf("userns.pool: must end below %d", uint32(ForeignFirst))
+	case end > ReservedFirst:
+		// Behind the reserved ids, devpts and other file systems take ids as signed
+		// 32-bit numbers.
+		return fmt.Errorf("userns.pool: must end below %d", uint32(ReservedFirst))
 	}
 	return nil
 }

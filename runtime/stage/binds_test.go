@@ -60,7 +60,7 @@ func TestOwnerMapping(t *testing.T) {
 						t.Error("another's file was written")
 					}
 					// EPERM is what programs forgive (cp -p), EOVERFLOW is not.
-					for _, ids := range [][2]int{{int(base), -1}, {int(base) + 65535, -1}, {-1, int(base) + 1}, {int(base) + 1001, int(base) + 1001}} {
+					for _, ids := range [][2]int{{int(base), -1}, {int(base) + 65534, -1}, {-1, int(base) + 1}, {int(base) + 1001, int(base) + 1001}} {
 						if err := os.Chown(at+"/new", ids[0], ids[1]); !errors.Is(err, unix.EPERM) {
 							t.Errorf("a file was given to %v: %v", ids, err)
 						}
@@ -81,7 +81,7 @@ func TestOwnerMapping(t *testing.T) {
 				must(t, os.Chmod(proj, 0o777))
 				as(t, base, base+5, func() { must(t, os.WriteFile(at+"/roots-new", nil, 0o644)) })
 				want(t, "another's file", owner(at+"/roots-new"), fmt.Sprintf("%d:%d", base, base+5))
-				want(t, "another's file on the host", owner(proj+"/roots-new"), fmt.Sprintf("%d:%d", policy.ForeignFirst, policy.ForeignFirst+5))
+				want(t, "another's file on the host", owner(proj+"/roots-new"), fmt.Sprintf("%d:%d", policy.ReservedFirst, policy.ReservedFirst+5))
 				var fs unix.Statfs_t
 				must(t, unix.Statfs(at, &fs))
 				want(t, "nosuid and nodev", fs.Flags&(unix.ST_NOSUID|unix.ST_NODEV), unix.ST_NOSUID|unix.ST_NODEV)
@@ -111,12 +111,12 @@ func TestNamedOwner(t *testing.T) {
 	})
 }
 
-// TestForeignDirectory: a directory that a jail's other user made can be mounted
+// TestReservedDirectory: a directory that a jail's other user made can be mounted
 // itself.
-func TestForeignDirectory(t *testing.T) {
+func TestReservedDirectory(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		proj := t.TempDir()
-		id := policy.ForeignFirst + 1001
+		id := policy.ReservedFirst + 1001
 		must(t, os.Chown(proj, id, id))
 		r := request(t, image(t), bindMount(proj, "/work", "rbind"))
 		staged(t, r)

@@ -417,7 +417,7 @@ func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.Li
 		if ok && roots {
 			// Root's group may read and write more than the owner: it becomes one that no
 			// process has. (What has an unmapped id cannot be written to.)
-			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: policy.ForeignFirst, Size: 1})
+			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: policy.ReservedFirst, Size: 1})
 		}
 		return uids, gids, ok
 	}

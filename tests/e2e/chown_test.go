@@ -34,7 +34,7 @@ step mkdir -p temp
 step chown 33 temp
 step chown 5:5 p
 step chgrp 5 p
-step chown 65535:65534 p
+step chown 65534:65534 p
 step 'chown $(id -u):$(id -g) p'
 step chmod 640 p
 step 'cp -p p p2 && cat p2 | wc -l'
@@ -98,7 +98,7 @@ func TestOthersInMountedDirectory(t *testing.T) {
 		t.Errorf("another user's private file was read: %s", r)
 	}
 	got, _ := owner(t, filepath.Join(open, "other"))
-	eq(t, "another user's file on the host", got, "2147353577:2147353578")
+	eq(t, "another user's file on the host", got, "2147419113:2147419114")
 	got, _ = owner(t, filepath.Join(open, "mine"))
 	eq(t, "the owner's", got, "1000:1000")
 	eq(t, "in another jail", mustRun(d, "-u", "1001:1002", "-v", open+":/o:ro", engine.Busybox, "sh", "-c", "stat -c %u:%g /o/mine; cat /o/other 2>&1; true"), "1001:1002\ncat: can't open '/o/other': Permission denied")
