@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -89,11 +90,19 @@ type dirent struct {
 // direntName is where the name begins in a record of getdents64(2).
 const direntName = int(unsafe.Offsetof(unix.Dirent{}.Name))
 
-// list reads a directory, at most max names of it. buf is scratch space.
-func (t tree) list(rel string, max int, buf []byte) (out []dirent, err error) {
+// A listing is what was read of a directory.
+type listing struct {
+	names []dirent // those that are of interest
+	read  int      // all names
+	full  bool     // there was no room for more
+	err   error
+}
+
+// list reads a directory until room is used up, which others may use too. buf is scratch space.
+func (t tree) list(rel string, room *atomic.Int64, buf []byte, wanted func(name []byte, typ byte) bool) (out listing) {
 	fd, err := t.open(rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, err
+		return listing{err: err}
 	}
 	defer unix.Close(fd)
 	for {
@@ -102,10 +111,11 @@ func (t tree) list(rel string, max int, buf []byte) (out []dirent, err error) {
 			continue
 		}
 		if err != nil {
-			return out, &os.PathError{Op: "getdents64", Path: rel, Err: err}
+			out.err = &os.PathError{Op: "getdents64", Path: rel, Err: err}
+			return out
 		}
 		if n <= 0 {
-			return out, nil
+			return out
 		}
 		for rest := buf[:n]; len(rest) > direntName; {
 			size := int(binary.NativeEndian.Uint16(rest[unsafe.Offsetof(unix.Dirent{}.Reclen):]))
@@ -115,11 +125,17 @@ func (t tree) list(rel string, max int, buf []byte) (out []dirent, err error) {
 				name = name[:end]
 			}
 			rest = rest[size:]
-			if text := string(name); text != "." && text != ".." {
-				if len(out) == max {
-					return out, nil
-				}
-				out = append(out, dirent{text, known(fd, text, typ)})
+			if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
+				continue
+			}
+			if room.Add(-1) < 0 {
+				out.full = true
+				return out
+			}
+			out.read++
+			if typ == unix.DT_UNKNOWN || wanted(name, typ) {
+				text := string(name)
+				out.names = append(out.names, dirent{text, known(fd, text, typ)})
 			}
 		}
 	}

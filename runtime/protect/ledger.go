@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,12 +126,8 @@ func (l Ledger) keys() ([]string, error) {
 // is. source is the directory's path on the host. denied are those that can be
 // made by nobody who could be in the jail.
 func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []Made, err error) {
-	var want []Made
-	for _, p := range paths {
-		if p.Treatment == Placeholder {
-			want = append(want, missing(tree{root: root, mounts: true}, source, p)...)
-		}
-	}
+	t := tree{root: root, mounts: true}
+	want := missing(t, source, paths)
 	shared, err := l.shared(source, paths)
 	if err != nil || len(want) == 0 && len(shared) == 0 {
 		return nil, err
@@ -151,58 +148,123 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 	if shared, err = l.shared(source, paths); err != nil {
 		return nil, err
 	}
+	mine, wanted := byPath(a.Made), byPath(want)
 	for _, m := range shared {
-		if !named(a.Made, m) && !named(want, m) {
+		if !mine[m.Path] && !wanted[m.Path] {
+			mine[m.Path] = true
 			a.Made = append(a.Made, m)
 		}
 	}
 	begin := len(a.Made)
-	for _, m := range want {
-		if !named(a.Made[begin:], m) {
-			a.Made = append(a.Made, m)
-		}
-	}
+	a.Made = append(a.Made, want...)
 	if err := l.write(key, a); err != nil {
 		return nil, err
 	}
-	made := a.Made[:begin:begin]
-	for _, m := range a.Made[begin:] {
+	made, denied, err := l.makeAll(t, source, a.Made[begin:])
+	if err != nil {
+		return nil, err
+	}
+	a.Made = append(a.Made[:begin:begin], made...)
+	return denied, l.write(key, a)
+}
+
+// byPath is the set of the placeholders' paths.
+func byPath(list []Made) map[string]bool {
+	out := make(map[string]bool, len(list))
+	for _, m := range list {
+		out[m.Path] = true
+	}
+	return out
+}
+
+// comparePaths orders paths so that what lies in a directory follows it at once.
+func comparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch x, y := a[i], b[i]; {
+		case x == y:
+		case x == '/':
+			return -1
+		case y == '/':
+			return 1
+		default:
+			return cmp.Compare(x, y)
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// families splits a list before each placeholder that does not lie in the first
+// of its family.
+func families(list []Made) (out [][]Made) {
+	begin := 0
+	for i := range list {
+		if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, list[begin].Path+"/") {
+			out = append(out, list[begin:i+1])
+			begin = i + 1
+		}
+	}
+	return out
+}
+
+// makeAll makes placeholders, families beside each other. made are those that
+// were not there, denied those that could not be made.
+func (l Ledger) makeAll(t tree, source string, list []Made) (made, denied []Made, err error) {
+	all := families(list)
+	type result struct {
+		made, denied []Made
+		err          error
+	}
+	results := make([]result, len(all))
+	parallel(len(all), func(_, i int) {
+		r := &results[i]
+		r.made, r.denied, r.err = l.makeFamily(t, source, all[i])
+	})
+	for _, r := range results {
+		made, denied, err = append(made, r.made...), append(denied, r.denied...), errors.Join(err, r.err)
+	}
+	return made, denied, err
+}
+
+func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []Made, err error) {
+	for _, m := range list {
 		if slices.ContainsFunc(denied, func(d Made) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
 			denied = append(denied, m)
 			continue
 		}
-		ok, err := m.make(tree{root: root, mounts: true}, source)
+		ok, err := m.make(t, source)
 		if errors.Is(err, unix.EPERM) || l.User && errors.Is(err, unix.EACCES) {
 			denied = append(denied, m) // an immutable directory (chattr(1)), or another's
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect): %w", m.Path, err)
+			return nil, nil, fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect): %w", m.Path, err)
 		}
 		if ok {
 			made = append(made, m)
 		}
 	}
-	a.Made = made
-	return denied, l.write(key, a)
+	return made, denied, nil
 }
 
-// named says whether a list has a placeholder of the same path.
-func named(list []Made, m Made) bool {
-	return slices.ContainsFunc(list, func(o Made) bool { return o.Path == m.Path })
-}
-
-// missing lists what has to be made for a placeholder: the directories on the
-// way, then itself.
-func missing(t tree, source string, p Path) []Made {
-	out := []Made{{Path: path.Join(source, p.Rel), Dir: p.Dir, Text: p.Text}}
-	for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
-		if _, err := t.stat(dir); !errors.Is(err, unix.ENOENT) {
-			break
+// missing lists what has to be made for the placeholders among paths: the
+// directories on the way, then itself.
+func missing(t tree, source string, paths []Path) (out []Made) {
+	known := map[string]bool{} // directories that are there, or are to be made
+	for _, p := range paths {
+		if p.Treatment != Placeholder {
+			continue
 		}
-		out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+		begin := len(out)
+		out = append(out, Made{Path: path.Join(source, p.Rel), Dir: p.Dir, Text: p.Text})
+		for dir := path.Dir(p.Rel); dir != "." && !known[dir]; dir = path.Dir(dir) {
+			known[dir] = true
+			if _, err := t.stat(dir); !errors.Is(err, unix.ENOENT) {
+				break
+			}
+			out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+		}
+		slices.Reverse(out[begin:])
 	}
-	slices.Reverse(out)
 	return out
 }
 
@@ -263,6 +325,10 @@ func (l Ledger) shared(source string, paths []Path) ([]Made, error) {
 		return nil, err
 	}
 	var out []Made
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	seen, served := map[Made]bool{}, withParents(paths)
 	for _, k := range keys {
 		a, err := l.read(k)
 		if errors.Is(err, os.ErrNotExist) {
@@ -273,15 +339,24 @@ func (l Ledger) shared(source string, paths []Path) ([]Made, error) {
 		}
 		for _, m := range a.Made {
 			rel, ok := strings.CutPrefix(m.Path, source+"/")
-			if !ok || slices.Contains(out, m) {
-				continue
-			}
-			if slices.ContainsFunc(paths, func(p Path) bool { return p.Rel == rel || strings.HasPrefix(p.Rel, rel+"/") }) {
+			if ok && served[rel] && !seen[m] {
+				seen[m] = true
 				out = append(out, m)
 			}
 		}
 	}
 	return out, nil
+}
+
+// withParents is the set of paths and of the directories that they lie in.
+func withParents(paths []Path) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range paths {
+		for rel := p.Rel; rel != "." && !out[rel]; rel = path.Dir(rel) {
+			out[rel] = true
+		}
+	}
+	return out
 }
 
 // Remove ends a jail's account and removes the placeholders that no other jail
@@ -323,18 +398,30 @@ func (l Ledger) remove(key string) error {
 			used[m.Path] = true
 		}
 	}
-	for _, m := range slices.Backward(a.Made) {
-		if used[m.Path] {
-			continue
-		}
-		if err := m.unmake(a.Since); err != nil {
-			return err
-		}
+	if err := unmakeAll(slices.DeleteFunc(a.Made, func(m Made) bool { return used[m.Path] }), a.Since); err != nil {
+		return err
 	}
 	if err := os.Remove(l.file(key)); err != nil {
 		return fmt.Errorf("ending the ledger's account: %w", err)
 	}
 	return nil
+}
+
+// unmakeAll removes placeholders, families beside each other.
+func unmakeAll(list []Made, since int64) error {
+	// Another jail may have made the first ones of a family.
+	slices.SortFunc(list, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
+	all := families(list)
+	errs := make([]error, len(all))
+	parallel(len(all), func(_, i int) {
+		for _, m := range slices.Backward(all[i]) {
+			if err := m.unmake(since); err != nil {
+				errs[i] = err
+				return
+			}
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // unmake removes a placeholder that is still one. Nothing that anybody else has

@@ -120,6 +120,21 @@ func TestSharedPlaceholders(t *testing.T) {
 	}
 }
 
+// TestPlaceholdersInShared: what one jail made in another's placeholder goes before that.
+func TestPlaceholdersInShared(t *testing.T) {
+	l := newLedger(t)
+	dir, root := plant(t, "main.go")
+	if _, err := Prepare(root, root, Options{Source: dir, Protect: true, Absent: true, Unprotect: []string{".claude/hooks"}}, l, "one"); err != nil {
+		t.Fatal(err)
+	}
+	prepare(t, l, "two", dir, root)
+	remove(t, l, "one")
+	remove(t, l, "two")
+	if got := everything(t, dir); got != "main.go" {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // TestSweptPlaceholders: what a crash left goes with the next collection, whatever step it came at.
 func TestSweptPlaceholders(t *testing.T) {
 	for _, c := range []struct {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -51,7 +52,7 @@ type Limits struct {
 }
 
 // DefaultLimits are those of every search: about 50 ms on a local disk.
-var DefaultLimits = Limits{Entries: 100_000, Depth: 24, Paths: 300, Time: time.Second}
+var DefaultLimits = Limits{Entries: 100_000, Depth: 24, Paths: 1200, Time: time.Second}
 
 // Options are for one directory.
 type Options struct {
@@ -89,17 +90,12 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	s := &search{
 		tree: tree{root: root, mounts: o.Mounts}, o: o, found: &Found{}, seen: map[string]int{}, gits: map[string]bool{},
-		until: time.Now().Add(o.Limits.Time), buf: make([]byte, 32<<10),
+		until: time.Now().Add(o.Limits.Time),
 	}
+	s.room.Store(int64(o.Limits.Entries))
 	s.queue = []string{"."}
 	for len(s.queue) > 0 && s.found.GaveUp == "" {
-		rel := s.queue[0]
-		s.queue = s.queue[1:]
-		if time.Now().After(s.until) {
-			s.giveUp("after %v", o.Limits.Time)
-			break
-		}
-		if err := s.look(rel); err != nil {
+		if err := s.next(); err != nil {
 			return nil, fmt.Errorf("searching %s for protected paths: %w", o.Source, err)
 		}
 	}
@@ -162,7 +158,8 @@ type search struct {
 	homes    []string
 	gitDirs  []gitDir
 	until    time.Time
-	buf      []byte
+	room     atomic.Int64 // names that may still be read
+	bufs     [readers][]byte
 }
 
 func (s *search) giveUp(format string, args ...any) {
@@ -181,33 +178,74 @@ func gone(err error) bool {
 	return false
 }
 
-// names lists a directory and counts.
-func (s *search) names(rel string) ([]dirent, error) {
-	room := s.o.Limits.Entries - s.found.Searched
-	list, err := s.list(rel, room+1, s.buf)
-	if err != nil && gone(err) {
-		return list, nil
+// ahead bounds how many directories are read before the first of them is looked through.
+const ahead = 64
+
+// next looks through some of the queue's directories, which are read beside each other.
+func (s *search) next() error {
+	batch := s.queue[:min(len(s.queue), ahead)]
+	s.queue = s.queue[len(batch):]
+	lists := make([]listing, len(batch))
+	parallel(len(batch), func(worker, i int) {
+		lists[i] = s.list(batch[i], &s.room, s.buf(worker), s.wanted)
+	})
+	for i, rel := range batch {
+		if time.Now().After(s.until) {
+			s.giveUp("after %v", s.o.Limits.Time)
+		}
+		if s.found.GaveUp != "" {
+			return nil
+		}
+		list, err := s.count(lists[i])
+		if err != nil {
+			return err
+		}
+		if err := s.look(rel, list); err != nil {
+			return err
+		}
 	}
-	s.found.Searched += len(list)
-	if len(list) > room {
-		s.giveUp("after %d names", s.o.Limits.Entries)
-	}
-	return list, err
+	return nil
 }
 
-// look goes through one directory.
-func (s *search) look(rel string) error {
-	list, err := s.names(rel)
-	if err != nil {
-		return err
+// buf is a worker's scratch space.
+func (s *search) buf(worker int) []byte {
+	if s.bufs[worker] == nil {
+		s.bufs[worker] = make([]byte, 32<<10)
 	}
+	return s.bufs[worker]
+}
+
+// count counts the names of a directory that was read. One that cannot be read is empty.
+func (s *search) count(l listing) ([]dirent, error) {
+	s.found.Searched += l.read
+	if l.full {
+		s.giveUp("after %d names", s.o.Limits.Entries)
+	}
+	if l.err != nil && !gone(l.err) {
+		return nil, l.err
+	}
+	return l.names, nil
+}
+
+// names lists a directory and counts.
+func (s *search) names(rel string) ([]dirent, error) {
+	return s.count(s.list(rel, &s.room, s.buf(0), func([]byte, byte) bool { return true }))
+}
+
+// wanted says whether look has to see a name.
+func (s *search) wanted(name []byte, typ byte) bool {
+	return typ == unix.DT_DIR || s.o.Protect && notable(name) || len(s.o.Hide) > 0 && hidden(s.o.Hide, string(name))
+}
+
+// look goes through one directory, of which it is given the wanted names.
+func (s *search) look(rel string, list []dirent) error {
 	if isGitDir(list) {
 		return s.gitDir(gitDir{rel: rel})
 	}
 	home := rel == "." && s.o.Home
 	repository := false
 	for _, d := range list {
-		at := path.Join(rel, d.name)
+		at := below(rel, d.name)
 		switch {
 		case hidden(s.o.Hide, d.name):
 			s.add(Path{Rel: at, Treatment: Hidden, Dir: d.typ == unix.DT_DIR, Link: d.typ == unix.DT_LNK, Why: "binds.hide"})
@@ -237,10 +275,18 @@ func (s *search) look(rel string) error {
 	if home {
 		s.homes = append(s.homes, rel)
 	}
-	if repository || rel == "." && len(list) > 0 {
+	if repository || rel == "." && s.found.Searched > 0 {
 		s.projects = append(s.projects, rel)
 	}
 	return nil
+}
+
+// below is the path of a name in a directory of the tree.
+func below(dir, name string) string {
+	if dir == "." {
+		return name
+	}
+	return dir + "/" + name
 }
 
 // onHost is a path of the tree as the host names it.
@@ -302,13 +348,49 @@ func (s *search) absents() {
 		scope Scope
 	}{{s.projects, Project}, {s.homes, Home}} {
 		for _, dir := range where.dirs {
-			for i := range Table {
-				if e := &Table[i]; e.Scope == where.scope {
-					s.absent(path.Join(dir, e.Path), e)
-				}
-			}
+			s.absentsOf(dir, where.scope)
 		}
 	}
+}
+
+// absentsOf adds what is not there of the table's paths of a scope. Where several
+// share a directory that is not there, in a repository below the top, that
+// directory is kept absent as a whole: a mount for each path of a hundred
+// repositories is felt at every start.
+func (s *search) absentsOf(dir string, scope Scope) {
+	for i := range Table {
+		e := &Table[i]
+		if e.Scope != scope || e.Absent == Leave {
+			continue
+		}
+		if parent, _, nested := strings.Cut(e.Path, "/"); nested && dir != "." && s.keepParent(below(dir, parent), parent) {
+			continue
+		}
+		s.absent(below(dir, e.Path), e)
+	}
+}
+
+// keepParent adds a placeholder for a directory that several of the table's paths
+// share, unless it is there or policy leaves a part of it to jails. It says
+// whether they are kept by it.
+func (s *search) keepParent(rel, name string) bool {
+	if i, ok := s.seen[rel]; ok {
+		return s.found.Paths[i].Treatment == Placeholder
+	}
+	if slices.ContainsFunc(s.o.Unprotect, func(u string) bool { return strings.HasPrefix(u, s.onHost(rel)+"/") }) {
+		return false
+	}
+	for i := range Table {
+		e := &Table[i]
+		if strings.HasPrefix(e.Path, name+"/") && unprotected(s.o.Unprotect, e, path.Join(s.onHost(path.Dir(rel)), e.Path)) {
+			return false
+		}
+	}
+	if _, err := s.stat(rel); !errors.Is(err, unix.ENOENT) {
+		return false
+	}
+	s.add(Path{Rel: rel, Treatment: Placeholder, Dir: true, Why: "holds settings of an agent"})
+	return true
 }
 
 // absent adds a placeholder unless something is there.

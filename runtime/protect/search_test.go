@@ -3,10 +3,12 @@ package protect
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -122,6 +124,33 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// nestedOnly leaves of the absent paths those of one agent.
+var nestedOnly = Options{Unprotect: []string{".git", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}}
+
+const topAgent = ".claude/agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json"
+
+// TestManyDirectories: directories that are read beside each other are all looked at, in one order.
+func TestManyDirectories(t *testing.T) {
+	var tree []string
+	for i := range 3 * ahead {
+		tree = append(tree, repository(fmt.Sprintf("d%d/src/r/.git", i))...)
+	}
+	dir, root := plant(t, tree...)
+	var first *Found
+	for range 3 {
+		f, err := Search(root, Options{Source: dir, Protect: true, Limits: Limits{Entries: 100_000, Depth: 8, Paths: 5000, Time: time.Minute}})
+		if err != nil || f.Repositories != 3*ahead || f.GaveUp != "" {
+			t.Fatalf("%d repositories, gave up %q, %v", f.Repositories, f.GaveUp, err)
+		}
+		if first == nil {
+			first = f
+		}
+		if !slices.Equal(f.Paths, first.Paths) || f.Searched != first.Searched {
+			t.Fatal("two searches differ")
+		}
+	}
+}
+
 // TestAbsent: which absent paths get a placeholder, by kind of directory.
 func TestAbsent(t *testing.T) {
 	project := ".agents .claude/agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .codex .husky .idea .mcp.json .vscode"
@@ -141,6 +170,12 @@ func TestAbsent(t *testing.T) {
 			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .profile .zlogin .zprofile .zshenv .zshrc"},
 		{name: "a nested repository", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".git/info"}},
 			want: ".mcp.json a/.git/commondir a/.git/config a/.git/config.worktree a/.git/hooks a/.mcp.json"},
+		{name: "a nested repository's shared directory", tree: []string{"a/.git/HEAD"}, o: nestedOnly,
+			want: topAgent + " a/.claude"},
+		{name: "a shared directory that is there", tree: []string{"a/.git/HEAD", "a/.claude/agents/"}, o: nestedOnly,
+			want: topAgent + " a/.claude/commands a/.claude/hooks a/.claude/settings.json a/.claude/settings.local.json"},
+		{name: "a shared directory of which policy leaves a part", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: append([]string{".claude/skills", ".claude/hooks"}, nestedOnly.Unprotect...)},
+			want: ".claude/agents .claude/commands .claude/settings.json .claude/settings.local.json a/.claude/agents a/.claude/commands a/.claude/settings.json a/.claude/settings.local.json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)
@@ -272,6 +307,9 @@ func TestTable(t *testing.T) {
 		case e.Scope != Repository && e.Absent == EmptyFile:
 			t.Errorf("%s: git would show the file", e.Path)
 		}
+		if base := filepath.Base(e.Path); e.Scope != Repository && (!notable([]byte(base)) || !notable([]byte(strings.ToUpper(base)))) {
+			t.Errorf("%s: no search looks at it", e.Path)
+		}
 		seen[e.Path] = true
 	}
 	if err := CheckUnprotect([]string{".git", ".git/config", "/x/y", ".VSCode"}); err != nil {
@@ -309,6 +347,9 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		a, b := match(p), match("x/"+strings.ToUpper(p))
+		if base := path.Base(p); a != nil && !(notable([]byte(base)) && notable([]byte(strings.ToUpper(base)))) {
+			t.Errorf("%q is protected, and no search looks at it", p)
+		}
 		if a != nil && a != b {
 			t.Errorf("%q is protected, in upper case it is not", p)
 		}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Scope says where a path of the table counts.
@@ -160,6 +161,40 @@ var repositories = func() []*Entry {
 	}
 	return out
 }()
+
+// notables are the folded names by which a search recognises anything but a directory.
+var notables = func() map[string]bool {
+	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true}
+	for i := range Table {
+		out[path.Base(Table[i].Path)] = true
+	}
+	for _, m := range homeMarks {
+		out[m] = true
+	}
+	return out
+}()
+
+// notableMax is longer than any of them.
+const notableMax = 32
+
+// notable says whether a search has to look at a name. Of names that are not
+// ASCII it says so of each: folding them is not for a function that is called for
+// every file.
+func notable(name []byte) bool {
+	var folded [notableMax]byte
+	for i, c := range name {
+		if c >= utf8.RuneSelf {
+			return true
+		}
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if i < len(folded) {
+			folded[i] = c
+		}
+	}
+	return len(name) <= len(folded) && notables[string(folded[:len(name)])]
+}
 
 // match finds the entry that protects a path by its last parts; nil for none.
 func match(rel string) *Entry {

@@ -67,6 +67,7 @@ func SearchOptions(b harden.Bind, plan harden.Plan, kind source.Kind) (o protect
 // directory, and makes placeholders for what is not there. It looks through the
 // clone that the jail gets, so that what is found is what is mounted.
 func (s *stager) findProtected() error {
+	room := pathRoom()
 	for _, b := range s.Plan.Binds {
 		clone := s.binds[b.Index]
 		o, ok := SearchOptions(b, s.Plan, s.Sources[b.Index].Kind)
@@ -80,13 +81,26 @@ func (s *stager) findProtected() error {
 		if fs.Flags&unix.ST_RDONLY != 0 { // by the host's own mount
 			o.Protect = false
 		}
+		o.Limits = protect.DefaultLimits
+		o.Limits.Paths = min(o.Limits.Paths, room)
 		found, err := protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
 		if err != nil {
 			return err
 		}
+		room -= min(room, len(found.Paths))
 		s.protected = append(s.protected, Protected{Mount: b.Index, Found: *found, options: o})
 	}
 	return nil
+}
+
+// pathRoom is how many paths can be protected with the files that this process
+// may have open: each takes one until it is attached. Half are left for the rest.
+func pathRoom() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return protect.DefaultLimits.Paths
+	}
+	return int(min(l.Cur/2, 1<<20))
 }
 
 // protectPaths makes the mounts of what was found, for AttachProtected.

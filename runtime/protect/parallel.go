@@ -1,0 +1,41 @@
+package protect
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// readers is how many threads do what a directory takes beside each other: what
+// they wait for and use is the kernel's time.
+const readers = 2
+
+// parallel calls f for each number below n, on at most readers threads.
+func parallel(n int, f func(worker, i int)) {
+	workers := min(readers, n, runtime.GOMAXPROCS(0))
+	var next atomic.Int64
+	work := func(worker int) {
+		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+			f(worker, i)
+		}
+	}
+	var others sync.WaitGroup
+	panicked := make(chan any, readers)
+	for w := 1; w < workers; w++ {
+		others.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panicked <- p
+				}
+			}()
+			work(w)
+		})
+	}
+	work(0)
+	others.Wait()
+	select {
+	case p := <-panicked:
+		panic(p) // where it can be caught: on the caller's own goroutine
+	default:
+	}
+}
