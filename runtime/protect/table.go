@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -163,7 +164,7 @@ var repositories = func() []*Entry {
 }()
 
 // notables are the folded names by which a search recognises anything but a directory.
-var notables = func() map[string]bool {
+var notables = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true}
 	for i := range Table {
 		out[path.Base(Table[i].Path)] = true
@@ -172,7 +173,7 @@ var notables = func() map[string]bool {
 		out[m] = true
 	}
 	return out
-}()
+})
 
 // notableMax is longer than any of them.
 const notableMax = 32
@@ -193,7 +194,7 @@ func notable(name []byte) bool {
 			folded[i] = c
 		}
 	}
-	return len(name) <= len(folded) && notables[string(folded[:len(name)])]
+	return len(name) <= len(folded) && notables()[string(folded[:len(name)])]
 }
 
 // match finds the entry that protects a path by its last parts; nil for none.
