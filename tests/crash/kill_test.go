@@ -4,16 +4,29 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
 )
 
 // TestKilledAtEveryStep kills each verb at each of its steps, cleans up as
-// engines do (`delete --force`), and looks.
+// engines do (`delete --force`), and looks. The bundle's root is a mount, as an
+// engine's is, so that the jail's is attached over it.
 func TestKilledAtEveryStep(t *testing.T) {
+	rootfs := filepath.Join(bundle, "rootfs")
+	if err := unix.Mount(rootfs, rootfs, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(rootfs, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 	for i, p := range engine.CrashPoints {
 		t.Run(p.Point, func(t *testing.T) {
 			id := fmt.Sprintf("crash%d-%d", os.Getpid(), i)
