@@ -90,6 +90,14 @@ func TestImageBuilds(t *testing.T) {
 			t.Errorf("%s: %+v", text, a)
 		}
 	}
+	// BuildKit takes the runc in PATH.
+	e := withPrograms(t, map[string]string{"agentjail": "agentjail"})
+	if err := os.Symlink("agentjail", filepath.Join(e.bins[0], "runc")); err != nil {
+		t.Fatal(err)
+	}
+	if a := imageBuilds(e); a.ok || !strings.Contains(a.detail, "BuildKit") {
+		t.Errorf("runc is agentjail: %+v", a)
+	}
 }
 
 func TestLogSize(t *testing.T) {

@@ -72,6 +72,11 @@ func (e *env) dockerSettings() (c dockerSettings, path string, err error) {
 
 // imageBuilds says what becomes of builds where jails are Docker's default.
 func imageBuilds(e *env) answer {
+	// dockerd's BuildKit calls the runc in PATH, whatever the default runtime
+	// (moby, builder-next, newExecutor).
+	if runc := e.program("runc"); strings.HasPrefix(filepath.Base(runc), "agentjail") {
+		return warn("put the real runc before it in PATH", "runc is %s: steps of BuildKit's builds are refused", runc)
+	}
 	c, path, err := e.dockerSettings()
 	switch {
 	case err != nil:

@@ -79,9 +79,6 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	if err := state.CheckID(o.ID); err != nil {
 		return err
 	}
-	if o.ID == buildID(o.Bundle) {
-		return errors.New("refused: a step of an image's build is to keep what it changes, and a jail throws that away (remedy: `podman build --runtime=crun`)")
-	}
 	if w.Policy.Passthrough {
 		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
 	}
@@ -185,9 +182,6 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return err
 	}
 	defer p.close()
-	if dockerBuildStep(o.ID, p.b.Spec) {
-		return errDockerBuild
-	}
 	done()
 
 	done = w.station("harden")
@@ -520,6 +514,9 @@ func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 		return p, err
 	}
 	s := p.b.Spec
+	if err := refuseBuild(id, dir, s); err != nil {
+		return p, err
+	}
 	allowCoreOff()
 	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: p.b.Unknown}
 	if s.Root == nil || s.Root.Path == "" {

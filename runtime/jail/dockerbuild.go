@@ -2,7 +2,6 @@ package jail
 
 import (
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,12 +10,6 @@ import (
 
 	"agentjail.dev/runtime/linux/atomicfile"
 )
-
-// errDockerBuild is what a step of Docker's own builder is told: its layer would
-// be thrown away, and the image be without it, with nobody the wiser.
-var errDockerBuild = errors.New("refused: a step of an image's build is to keep what it changes, and a jail throws that away " +
-	"(remedy: build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
-	"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`)")
 
 // maxDockerState bounds what is read of Docker's record of a container, in bytes.
 const maxDockerState = 1 << 20

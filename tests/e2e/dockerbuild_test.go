@@ -2,12 +2,27 @@ package e2e
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"agentjail.dev/tests/engine"
 )
+
+// build builds the image of a directory with BuildKit ("1") or Docker's classic builder ("0").
+func build(e *engine.Engine, buildkit, tag, dir string) engine.Result {
+	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	defer cancel()
+	cmd := e.Command(ctx, "build", "--network=none", "-t", tag, dir)
+	cmd.Env = append(cmd.Env, "DOCKER_BUILDKIT="+buildkit)
+	out, err := cmd.CombinedOutput()
+	r := engine.Result{Program: "docker", Args: cmd.Args[1:], Stderr: string(out)}
+	if err != nil {
+		r.Code = 1
+	}
+	return r
+}
 
 // TestDefaultRuntimeBuild: with jails by default, a build of Docker's classic builder is refused with the way to do it;
 // BuildKit, which runs its steps itself, builds what it always did. What only looks like a step is a jail.
@@ -32,19 +47,7 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 	d := e.For(t)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "Dockerfile"), "FROM "+engine.Busybox+"\nCOPY Dockerfile /copied\nRUN echo made > /made\n", 0o644, 0)
-	build := func(buildkit, tag string) engine.Result {
-		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
-		defer cancel()
-		cmd := e.Command(ctx, "build", "--network=none", "-t", tag, dir)
-		cmd.Env = append(cmd.Env, "DOCKER_BUILDKIT="+buildkit)
-		out, err := cmd.CombinedOutput()
-		r := engine.Result{Program: "docker", Args: cmd.Args[1:], Stderr: string(out)}
-		if err != nil {
-			r.Code = 1
-		}
-		return r
-	}
-	r := build("0", "classic")
+	r := build(e, "0", "classic", dir)
 	if r.Code == 0 || !strings.Contains(r.Stderr, "DOCKER_BUILDKIT=1 docker build") {
 		t.Errorf("a classic build in jails: %s", r)
 	}
@@ -53,11 +56,50 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 	}
 	image := d.Must("image", "inspect", "--format", "{{.Id}}", engine.Busybox)
 	eq(t, "a jail of an image by its digest, without a log", d.Must("run", "--rm", "--log-driver=none", "--no-healthcheck", image, "echo", "jail"), "jail")
-	if r := build("1", "buildkit"); strings.Contains(r.Stderr, "buildx") && strings.Contains(r.Stderr, "missing or broken") {
+	if r := build(e, "1", "buildkit", dir); strings.Contains(r.Stderr, "buildx") && strings.Contains(r.Stderr, "missing or broken") {
 		t.Log("no BuildKit with this docker command")
 	} else if r.Code != 0 {
 		t.Errorf("a build by BuildKit: %s", r)
 	} else {
 		eq(t, "what BuildKit made", d.Must("run", "--rm", "buildkit", "cat", "/made"), "made")
+	}
+}
+
+// TestBuildKitWorker: a step of BuildKit's that is given to agentjail, in place of its runc, is refused with the remedy.
+func TestBuildKitWorker(t *testing.T) {
+	needAgentjail(t)
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// dockerd's own BuildKit takes the first runc in PATH, as its containerd does.
+	dir := t.TempDir()
+	script := "#!/bin/sh\ncase \"$*\" in */buildkit/executor/*) exec " + under + " \"$@\";; esac\nexec " + runc + " \"$@\"\n"
+	put(t, filepath.Join(dir, "runc"), script, 0o755, 0)
+	e, err := engine.Start(engine.Options{Shims: []string{dir}, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.ImportBusybox(); err != nil {
+		t.Fatal(err)
+	}
+	work := t.TempDir()
+	put(t, filepath.Join(work, "Dockerfile"), "FROM "+engine.Busybox+"\nRUN echo made > /made\n", 0o644, 0)
+	r := build(e, "1", "buildkit", work)
+	if strings.Contains(r.Stderr, "buildx") && strings.Contains(r.Stderr, "missing or broken") {
+		t.Log("no BuildKit with this docker command")
+		return
+	}
+	if r.Code == 0 || !strings.Contains(r.Stderr, "leave BuildKit its runc") {
+		t.Errorf("a step by BuildKit in a jail: %s", r)
 	}
 }
