@@ -128,19 +128,31 @@ func (m Map) HostUID(id uint32) (uint32, bool) { return lookup(m.UIDs, id) }
 // HostGID is the host's id for a container's group.
 func (m Map) HostGID(id uint32) (uint32, bool) { return lookup(m.GIDs, id) }
 
+// UIDInside is the container's id for a host's user.
+func (m Map) UIDInside(id uint32) (uint32, bool) { return reverse(m.UIDs, id) }
+
+// GIDInside is the container's id for a host's group.
+func (m Map) GIDInside(id uint32) (uint32, bool) { return reverse(m.GIDs, id) }
+
 // HasHostUID says whether a host's user id is one of the jail's.
-func (m Map) HasHostUID(id uint32) bool { return has(m.UIDs, id) }
+func (m Map) HasHostUID(id uint32) bool {
+	_, ok := m.UIDInside(id)
+	return ok
+}
 
 // HasHostGID says whether a host's group id is one of the jail's.
-func (m Map) HasHostGID(id uint32) bool { return has(m.GIDs, id) }
+func (m Map) HasHostGID(id uint32) bool {
+	_, ok := m.GIDInside(id)
+	return ok
+}
 
-func has(ms []specs.LinuxIDMapping, id uint32) bool {
+func reverse(ms []specs.LinuxIDMapping, id uint32) (uint32, bool) {
 	for _, m := range ms {
 		if id >= m.HostID && uint64(id) < uint64(m.HostID)+uint64(m.Size) {
-			return true
+			return m.ContainerID + (id - m.HostID), true
 		}
 	}
-	return false
+	return 0, false
 }
 
 // Owner is the host user and group that stand for the jail as a whole: its first

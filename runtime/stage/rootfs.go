@@ -357,6 +357,15 @@ func EngineLayers(root *os.File, mounts *source.Mounts) ([]string, error) {
 	return overlayDirs(opts), nil
 }
 
+// CoveredLayers lists the layers of an engine's root over which a jail's root is
+// mounted, by the mount's source and its file system's options; none of ours.
+func CoveredLayers(source, options string) []string {
+	if source == mountSource {
+		return nil
+	}
+	return overlayDirs(options)
+}
+
 // IsMount says whether a folder is where something is mounted.
 func IsMount(f *os.File) bool {
 	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)

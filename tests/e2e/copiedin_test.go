@@ -3,6 +3,8 @@ package e2e
 import (
 	"archive/tar"
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"agentjail.dev/tests/engine"
@@ -88,4 +90,50 @@ func TestCopiedInSignal(t *testing.T) {
 	copyIn(d, archived(t, tar.Header{Typeflag: tar.TypeReg, Name: "settings", Mode: 0o600}), id+":/tmp")
 	d.Must("kill", "-s", "HUP", id)
 	d.Eventually("the settings", func() bool { return lastLine(d.Must("logs", id)) == "settings" })
+}
+
+// TestOwnDiff: `agentjail diff` lists of a jail what `docker diff` lists of a container that did the same, which lists every
+// file of a jail's image.
+func TestOwnDiff(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	const script = "mkdir /made; echo x > /made/file; echo y >> /etc/group; rm /etc/passwd; rm -r /usr/local; ln -s a /link; sleep 3600"
+	ready := func(id string) string {
+		d.Eventually("the changes", func() bool { return d.Docker("exec", id, "test", "-L", "/link").Code == 0 })
+		return id
+	}
+	// What engine and delegate mount on is not the container's doing.
+	ours := func(text string) string {
+		var out []string
+		for line := range strings.Lines(text) {
+			if f := strings.Fields(line); len(f) == 2 && slices.ContainsFunc([]string{"/made", "/etc/group", "/etc/passwd", "/usr", "/link"}, func(p string) bool {
+				return f[1] == p || strings.HasPrefix(f[1], p+"/")
+			}) {
+				out = append(out, strings.Join(f, " "))
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, "\n")
+	}
+	want := ours(d.Must("diff", ready(d.Detached("--runtime=runc", engine.Busybox, "sh", "-c", script))))
+	id := ready(start(d, engine.Busybox, "sh", "-c", script))
+	text, code := agentjail(t, "diff", id)
+	eq(t, "status", code, 0)
+	eq(t, "changes", ours(text), want)
+	eq(t, "files of the image that are the same", strings.Count(text, " /bin/"), 0)
+}
+
+// TestOwnExport: the image that `agentjail export` makes of a jail has the owners that they had in the jail.
+func TestOwnExport(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := start(d, "-u", "1000:1000", engine.Busybox, "sh", "-c", "echo mine > /tmp/made; sleep 3600")
+	d.Eventually("the file", func() bool { return d.Docker("exec", id, "test", "-s", "/tmp/made").Code == 0 })
+	archive, code := agentjail(t, "export", id)
+	eq(t, "status", code, 0)
+	if r := d.DockerIn(strings.NewReader(archive), "import", "-", "e2e-exported"); r.Code != 0 {
+		t.Fatalf("%s", r)
+	}
+	t.Cleanup(func() { d.Docker("rmi", "e2e-exported") })
+	eq(t, "owners", mustRun(d, "e2e-exported", "stat", "-c", "%u:%g %a", "/tmp/made", "/bin/busybox", "/home/app"), "1000:1000 644\n0:0 755\n1000:1000 755")
 }

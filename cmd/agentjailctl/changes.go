@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/state"
+)
+
+func diffCommand() *cli.Command {
+	return &cli.Command{
+		Name: "diff", Usage: "list what a running jail has changed of its image", ArgsUsage: "CONTAINER",
+		Description: "CONTAINER is an id or the unique beginning of one. A is added, C changed, D deleted,\nas `docker diff` has it, which itself lists every file of a jail's image.",
+		Flags:       []cli.Flag{jsonFlag},
+		Action: func(c *cli.Context) error {
+			store, j, err := theJail(c)
+			if err != nil {
+				return err
+			}
+			list, err := jail.Diff(c.Context, store, j)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(c, list)
+			}
+			for _, change := range list {
+				if _, err := fmt.Fprintln(c.App.Writer, change); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func exportCommand() *cli.Command {
+	return &cli.Command{
+		Name: "export", Usage: "write a running jail's file tree to standard output, as a tar archive with its own owners", ArgsUsage: "CONTAINER",
+		Description: "CONTAINER is an id or the unique beginning of one. Mounts are not in the archive.\n\n   agentjail export CONTAINER | docker import - IMAGE",
+		Action: func(c *cli.Context) error {
+			store, j, err := theJail(c)
+			if err != nil {
+				return err
+			}
+			w, err := newWay(c)
+			if err != nil {
+				return err
+			}
+			w.Store = store
+			if out, ok := c.App.Writer.(*os.File); ok && isTerminal(out) {
+				return errors.New("the archive is not written to a terminal (remedy: `agentjail export ID > FILE`)")
+			}
+			return w.Export(c.Context, c.App.Writer, j)
+		},
+	}
+}
+
+// theJail is the one that the call names.
+func theJail(c *cli.Context) (state.Store, *state.Jail, error) {
+	id, err := oneID(c)
+	if err != nil {
+		return state.Store{}, nil, err
+	}
+	if err := rootless.MustJoin(); err != nil {
+		return state.Store{}, nil, err
+	}
+	store, err := state.Default()
+	if err != nil {
+		return store, nil, err
+	}
+	j, err := inspect.Find(store, id)
+	return store, j, err
+}
