@@ -12,9 +12,9 @@ import (
 	"agentjail.dev/runtime/idmap"
 )
 
-// maxAdopt bounds how many files Adopt looks at: one takes about a microsecond,
+// maxAdopt bounds how many files Adopt looks at: one takes about two microseconds,
 // and a jail may have made a million.
-const maxAdopt = 4096
+const maxAdopt = 2048
 
 // adoptable are the ids that an engine gives to files: those of a container
 // without a user namespace. What is above is no container's.
