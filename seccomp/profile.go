@@ -164,6 +164,8 @@ func errnoOf(name string) (uint, error) {
 		return eINVAL, nil
 	case "ENOSYS":
 		return eNOSYS, nil
+	case "EAFNOSUPPORT":
+		return eAFNOSUPPORT, nil
 	case "EOPNOTSUPP", "ENOTSUP":
 		return eOPNOTSUPP, nil
 	}

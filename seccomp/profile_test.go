@@ -63,7 +63,7 @@ func allowed(t *testing.T, profile, arch string) []string {
 }
 
 func TestEntries(t *testing.T) {
-	for profile, most := range map[string]int{"default": 180, "strict": 77, "server": 188, "debug": 184} {
+	for profile, most := range map[string]int{"default": 180, "strict": 80, "server": 188, "debug": 184, "tools": 165} {
 		for _, arch := range []string{"amd64", "arm64"} {
 			entries, err := Entries(profile, arch)
 			if err != nil {

@@ -126,10 +126,10 @@ var profiles = [...]profile{
 			{names: []string{"openat"}, rule: "openat", why: "every program"},
 			{names: []string{"access", "stat", "lstat", "readlink"}, arch: "amd64", why: "ld.so, shells, musl"},
 			{names: []string{"faccessat", "newfstatat"}, why: "file status: every libc, bash's test -w"},
-			{names: []string{"mkdirat"}, arch: "arm64", why: "what mkdir is there"},
+			{names: []string{"mkdirat", "symlinkat"}, why: "mkdir -p, ln -s of coreutils"},
 			{names: []string{"fstatfs", "statx", "readlinkat"}, why: "runc checks procfs with them after the filter is loaded; stat, ls"},
 			{names: []string{"rename", "unlink", "rmdir", "mkdir"}, arch: "amd64", why: "python, shells, musl"},
-			{names: []string{"renameat", "unlinkat"}, why: "mv, rm, python's rmtree"},
+			{names: []string{"renameat", "unlinkat", "ftruncate"}, why: "mv, rm, python's rmtree, pytest's cache"},
 			{names: []string{"chmod"}, arch: "amd64", rule: "chmod", why: "python's shutil, musl"},
 			{names: []string{"fchmodat"}, rule: "fchmodat", why: "chmod"},
 			{names: []string{"utimensat"}, why: "touch, python's shutil"},
@@ -160,9 +160,18 @@ var profiles = [...]profile{
 		refuse: []group{
 			{names: []string{"getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"}, errno: "EOPNOTSUPP", why: "python's copystat and ls take that for a file system without attributes"},
 			{names: []string{"sendfile", "splice"}, errno: "EINVAL", why: "programs fall back to read and write on EINVAL"},
-			{names: []string{"clone3", "seccomp", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "sched_yield", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "ftruncate", "fsync", "fchmod", "fchown", "setsid", "socket", "connect", "getpeername", "timer_settime", "linkat", "symlinkat", "pwrite64"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
+			{names: []string{"clone3", "seccomp", "io_uring_setup", "openat2", "faccessat2", "fchmodat2", "renameat2", "getrandom", "copy_file_range", "rseq", "set_robust_list", "close_range", "membarrier", "fadvise64", "madvise", "mremap", "sysinfo", "statfs", "sched_getaffinity", "sched_yield", "getppid", "prlimit64", "timer_create", "getgroups", "setpgid", "pselect6", "fsync", "fchmod", "fchown", "setsid", "socket", "connect", "getpeername", "timer_settime", "linkat", "pwrite64"}, errno: "ENOSYS", why: "probed by libc, shells and python, which do without"},
 			{names: []string{"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}, errno: "ENOSYS", why: "xz and agents probe for it; the jail has a domain already"},
 			{names: []string{"getpgrp", "alarm", "symlink", "link"}, arch: "amd64", errno: "ENOSYS", why: "asked by bash, which does without"},
+		},
+	},
+	{
+		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and talk to nobody, not over lo either.", extends: "default",
+		refuse: []group{
+			{names: []string{"socket"}, errno: "EAFNOSUPPORT", why: "no family: resolvers and loggers take that for a kernel without it"},
+			{names: []string{"bind", "listen", "accept", "accept4", "connect", "getpeername", "setsockopt", "sendto", "sendmsg", "sendmmsg"}, errno: "ENOSYS", why: "the only sockets are pairs, which node and rust use as pipes; no descriptors are sent over them"},
+			{names: []string{"landlock_create_ruleset", "landlock_add_rule", "landlock_restrict_self"}, errno: "ENOSYS", why: "xz and agents probe for it; the jail has a domain already"},
+			{names: []string{"memfd_create"}, errno: "ENOSYS", why: "for agents' command lines and java, which use sockets"},
 		},
 	},
 }

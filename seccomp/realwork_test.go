@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -47,6 +48,9 @@ func TestRealWork(t *testing.T) {
 			}
 			if w.Debug {
 				variants = []Options{{Profile: "debug"}}
+			}
+			if w.Tools || w.Strict {
+				variants = append(variants, Options{Profile: "tools"}, Options{Profile: "tools", Kill: true})
 			}
 			if w.Strict {
 				variants = append(variants, Options{Profile: "strict"}, Options{Profile: "strict", Kill: true})
@@ -191,4 +195,32 @@ func startIn(runc, dir, script string, filter *specs.LinuxSeccomp) (string, erro
 		err = fmt.Errorf("exit status %d", exit.ExitCode())
 	}
 	return out.String(), err
+}
+
+// TestDocsWork: docs/seccomp.md says how much of the work each profile lets run.
+func TestDocsWork(t *testing.T) {
+	text, err := os.ReadFile("../docs/seccomp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, runs := 0, map[string]int{}
+	for _, w := range workloads.List {
+		if w.OnlyImage {
+			continue
+		}
+		of++
+		for profile, ok := range map[string]bool{
+			"default": !w.Server && !w.Debug, "debug": !w.Server, "server": !w.Debug, "tools": w.Tools || w.Strict, "strict": w.Strict,
+		} {
+			if ok {
+				runs[profile]++
+			}
+		}
+	}
+	for profile, n := range runs {
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %s \| .* \| %d of %d \|$`, profile, n, of))
+		if !row.Match(text) {
+			t.Errorf("docs/seccomp.md does not say that %s lets run %d of %d", profile, n, of)
+		}
+	}
 }

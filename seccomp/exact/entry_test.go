@@ -96,6 +96,7 @@ func TestEntryAdds(t *testing.T) {
 		"default": {"futex", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
 		"server":  {"futex", "mmap", "prctl", "prlimit64"},
 		"debug":   {"futex", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
+		"tools":   {"futex", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
 		"strict": {"futex", "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap",
 			"prctl", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_yield"},
 	} {

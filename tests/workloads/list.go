@@ -9,7 +9,7 @@ var List = slices.Concat(anywhere, inImage)
 // anywhere is what a host's own programs can show as well.
 var anywhere = []Work{
 	{
-		Name: "shell", Needs: []string{"bash"},
+		Name: "shell", Needs: []string{"bash"}, Strict: true,
 		Script: `set -eu; mkdir -p a/b; for i in $(seq 1 50); do echo "line $i" >> a/b/f; done
 			sort -r a/b/f | head -3; wc -l < a/b/f; grep -c 1 a/b/f; sed -n 5p a/b/f; cut -d' ' -f2 a/b/f | paste -sd+ | cut -c1-20
 			(exit 3) || echo "status $?"; echo x | tee t | cat; test -w t && echo writable; readlink -f a/../a/b
@@ -17,7 +17,7 @@ var anywhere = []Work{
 			bash -c 'trap "echo got term" TERM; kill -TERM $$; wait'; bash -c 'set -m; sleep 0.1 & wait; echo job done' 2> /dev/null; echo "$(uname -s) $(id -u)"`,
 	},
 	{
-		Name: "coreutils", Needs: []string{"bash", "timeout", "mkfifo", "split"},
+		Name: "coreutils", Needs: []string{"bash", "timeout", "mkfifo", "split"}, Tools: true,
 		Script: `set -eu; head -c 300000 /dev/zero > z; cp --reflink=auto z y; cp -a z x; cmp x y; split -b 100000 z p.; ls p.*; cat p.* | sha256sum
 			mkfifo f; (echo through > f &); cat f; timeout 0.2 sleep 5 || echo "timeout $?"; nice -n 3 nice; touch -d '2001-02-03 04:05:06 UTC' z; stat -c %Y z
 			truncate -s 5 z; stat -c %s z; dd if=x of=w bs=1k count=7 conv=fsync 2>&1 | head -2; ln x h; stat -c %h x; install -m 755 x i; stat -c %a i
@@ -25,7 +25,7 @@ var anywhere = []Work{
 			date -d @0 -u +%F; sleep 0.01; nproc > /dev/null; sync x || true; shuf -i 1-9 | sort | tr -d '\n'; echo; ls -l i | cut -c1-10; mktemp -d | cut -c1-9; yes | head -2; tail -n1 i | wc -c`,
 	},
 	{
-		Name: "set-id bits", Needs: []string{"bash"},
+		Name: "set-id bits", Needs: []string{"bash"}, Strict: true,
 		Script: `touch f; chmod 644 f; stat -c %a f; chmod 1777 . ; stat -c %a .`,
 	},
 	{
@@ -38,12 +38,12 @@ var anywhere = []Work{
 			for i in 1 2 3 4 5 6 7 8 9 10; do git ls-remote git://127.0.0.1:9419/r 2>/dev/null && break; sleep 0.2; done; kill $p`,
 	},
 	{
-		Name: "archives", Needs: []string{"tar", "gzip", "xz", "bzip2"}, Packages: []string{"bzip2", "xz-utils"},
+		Name: "archives", Needs: []string{"tar", "gzip", "xz", "bzip2"}, Tools: true, Packages: []string{"bzip2", "xz-utils"},
 		Script: `set -eu; mkdir d; seq 20000 > d/n; ln -s n d/l; ln d/n d/h; mkfifo d/p; chmod 750 d; for z in z j J; do tar c${z}f a.$z d; mkdir o$z; tar x${z}pf a.$z -C o$z; ls -l o$z/d | awk '{print $1,$2,$5,$9}'; sha256sum < o$z/d/n; done
 			gzip -kf d/n; gzip -dc d/n.gz | md5sum; xz -T2 -k d/n; xz -dc d/n.xz | md5sum; tar tf a.z | sort; cat d/h | cksum`,
 	},
 	{
-		Name: "python", Needs: []string{"python3"},
+		Name: "python", Needs: []string{"python3"}, Tools: true,
 		Script: pythonCore,
 	},
 	{
@@ -66,13 +66,13 @@ var anywhere = []Work{
 		Script: pythonNet,
 	},
 	{
-		Name: "python venv and pip", Needs: []string{"python3"},
+		Name: "python venv and pip", Needs: []string{"python3"}, Tools: true,
 		Script: `set -eu; python3 -m venv v 2>&1; v/bin/python -c 'import sys; print(sys.prefix)'; mkdir -p p/pkg; echo 'def f(): return 42' > p/pkg/__init__.py
 			printf '[build-system]\nrequires=[]\nbuild-backend="b"\nbackend-path=["."]\n[project]\nname="pkg"\nversion="1"\n' > p/pyproject.toml
 			v/bin/python -m pip --version | cut -d' ' -f1; v/bin/python -m pip list 2>/dev/null | grep -c pip`,
 	},
 	{
-		Name: "python extension module", Needs: []string{"python3", "gcc"}, Packages: []string{"libpython3-dev"},
+		Name: "python extension module", Needs: []string{"python3", "gcc"}, Tools: true, Packages: []string{"libpython3-dev"},
 		Script: `set -eu; printf '#include <Python.h>\nstatic PyObject*f(PyObject*s,PyObject*a){return PyLong_FromLong(42);}\nstatic PyMethodDef m[]={{"f",f,METH_NOARGS,0},{0}};\nstatic struct PyModuleDef d={PyModuleDef_HEAD_INIT,"ext",0,-1,m};\nPyMODINIT_FUNC PyInit_ext(void){return PyModule_Create(&d);}\n' > ext.c
 			inc=$(python3 -c 'import sysconfig;print(sysconfig.get_paths()["include"])'); if [ -f $inc/Python.h ]; then gcc -shared -fPIC -I$inc ext.c -o ext.so && python3 -c 'import ext; print(ext.f())'; else echo no headers; fi`,
 	},
@@ -84,18 +84,34 @@ var anywhere = []Work{
 			python3 -c 'import time; time.sleep(0.001); print(time.process_time() > 0, time.thread_time() > 0)'; cp --preserve=all /etc/hostname h; echo cp`,
 	},
 	{
-		Name: "priorities that are not changed", Needs: []string{"taskset", "ionice", "chrt"},
+		Name: "priorities that are not changed", Needs: []string{"taskset", "ionice", "chrt"}, Tools: true,
 		Script: `for c in "taskset -c 0" "ionice -c2 -n7" "ionice -c3" "ionice -c1 -n0" "chrt -b 0" "chrt -i 0" "chrt -o 0" "chrt -f 10" "chrt -r 10" "nice -n 5"; do $c echo "$c" 2>&1; echo "status $?"; done
 			ionice -c2 -n0 -p $$; echo $?; ionice -t -c1 echo forgiven; taskset -c -p 0 $$ > /dev/null; echo $?; chrt -b -p 0 $$; echo $?; chrt -m`,
 	},
 	{
 		Name: "debuggers", Needs: []string{"gcc", "gdb", "strace"}, Packages: []string{"gdb", "strace"}, Debug: true,
 		Script: `set -eu; printf '#include <pthread.h>\n#include <stdio.h>\n#include <string.h>\nstatic void*t(void*a){*(int*)a+=2;return 0;}\nint f(int n){return n*2;}\nint main(void){int x=f(20);pthread_t p;pthread_create(&p,0,t,&x);pthread_join(p,0);printf("%%d\\n",x);return 0;}\n' > a.c; gcc -g -O0 -pthread -o a a.c
-			gdb -nx -q -batch -iex 'set disable-randomization off' -iex 'set debuginfod enabled off' -ex 'break f' -ex run -ex bt -ex 'print n' -ex 'set var n = 21' -ex stepi -ex 'print f(4)' -ex finish -ex 'break t' -ex continue -ex 'print $_thread' -ex 'delete' -ex continue ./a 2>&1 | sed 's/0x[0-9a-f]*/ADDR/g; s/\(process\|LWP\) [0-9]*/\1 N/g'
+			gdb -nx -q -batch -iex 'set disable-randomization off' -iex 'set debuginfod enabled off' -ex 'break f' -ex run -ex bt -ex 'print n' -ex 'set var n = 21' -ex stepi -ex 'print f(4)' -ex finish -ex 'break t' -ex continue -ex 'print $_thread' -ex 'delete' -ex continue ./a 2>&1 | sed '/^\[Thread .* exited\]/d; s/0x[0-9a-f]*/ADDR/g; s/\(process\|LWP\) [0-9]*/\1 N/g'
 			strace -f -e trace=write,execve -o s sh -c './a > o; echo done'; cat o; grep -c 'write(1, "42' s; grep -c 'execve(' s; strace -c -o c true; grep -c execve c
-			strace -e inject=getppid:retval=7 -o i sh -c 'echo $PPID'; sleep 60 & p=$!; gdb -nx -q -batch -iex 'set debuginfod enabled off' -p $p -ex 'print $pc != 0' -ex detach 2> /dev/null | grep '^\$1'; timeout 0.5 strace -p $p -o a.s || echo "attached $?"; kill $p
+			strace -e inject=getppid:retval=7 -o i sh -c 'echo $PPID'; sleep 60 & p=$!; gdb -nx -q -batch -iex 'set debuginfod enabled off' -p $p -ex 'print $pc != 0' -ex detach 2> /dev/null | grep '^\$1'; timeout 1 strace -p $p -o a.s 2> /dev/null || echo "attached $?"; kill $p
 			printf '#include <stdlib.h>\n#include <stdio.h>\nvoid*volatile p;int main(void){p=malloc(7);p=0;puts("leaks");return 0;}\n' > l.c; gcc -g -fsanitize=address -o l l.c; ./l 2> e || echo "status $?"; grep -c 'detected memory leaks' e
 			printf 'import ctypes, os, time\nb = ctypes.create_string_buffer(b"found", 16); r, w = os.pipe(); pid = os.fork()\nif pid == 0: os.read(r, 1); os._exit(0)\nclass V(ctypes.Structure): _fields_ = [("p", ctypes.c_void_p), ("n", ctypes.c_size_t)]\no = ctypes.create_string_buffer(16); l = ctypes.CDLL(None)\nf = open(f"/proc/{pid}/mem", "rb"); f.seek(ctypes.addressof(b)); print(f.read(5)); os.write(w, b"x"); os.waitpid(pid, 0)\n' > m.py; python3 m.py`,
+	},
+	{
+		Name: "git without a daemon", Needs: []string{"git"}, Tools: true,
+		Script: `set -eu; export GIT_AUTHOR_DATE='2001-01-01T00:00:00Z' GIT_COMMITTER_DATE='2001-01-01T00:00:00Z' GIT_CONFIG_GLOBAL=/tmp/gc; rm -rf r c
+			git config --global user.email a@example.org; git config --global user.name A; git config --global init.defaultBranch main
+			git init -q r; cd r; seq 500 > f; git add f; git commit -qm one; git checkout -qb side; echo two >> f; git commit -qam two; git checkout -q main; git merge -q side; git log --oneline | cat
+			git gc -q; git fsck 2>&1; cd ..; git clone -q r c; cd c; git log -1 --format=%s; git diff HEAD~1 --stat | cat; git grep -n '^two'; git blame -s f | tail -1; git archive HEAD | tar t`,
+	},
+	{
+		Name: "node without sockets", Needs: []string{"node"}, Tools: true,
+		Script: `node -e '
+ const fs=require("fs"),cp=require("child_process"),{Worker}=require("worker_threads"),c=require("crypto");
+ fs.writeFileSync("/tmp/n","x".repeat(1000)); fs.copyFileSync("/tmp/n","/tmp/m"); console.log(fs.statSync("/tmp/m").size, fs.readdirSync("/tmp").includes("m"));
+ console.log(cp.execSync("echo child").toString().trim(), c.createHash("sha256").update("a").digest("hex").slice(0,8), c.randomBytes(4).length);
+ const p=cp.spawn("cat"); p.stdout.on("data",d=>console.log("cat",d.toString())); p.stdin.end("piped"); p.on("close",n=>{ console.log("closed",n);
+  new Worker("require(\"worker_threads\").parentPort.postMessage(6*7)",{eval:true}).on("message",m=>{ console.log(m); setTimeout(()=>console.log("timer"),5); }); });'`,
 	},
 	{
 		Name: "gpg", Needs: []string{"gpg", "gpg-agent"}, OnlyHost: true,
@@ -121,12 +137,12 @@ var anywhere = []Work{
 		Script: nodeWork,
 	},
 	{
-		Name: "npm", Needs: []string{"node", "npm"},
+		Name: "npm", Needs: []string{"node", "npm"}, Tools: true,
 		Script: `set -eu; mkdir p q; cd p; npm init -y > /dev/null; node -e 'const p=require("./package.json"); p.scripts={test:"node -e \"console.log(6*7)\""}; p.bin={"hi":"./hi.js"}; require("fs").writeFileSync("package.json",JSON.stringify(p))'; printf '#!/usr/bin/env node\nconsole.log("hi")\n' > hi.js
 			npm test --silent; npm pack --silent; cd ../q; npm init -y > /dev/null; npm install --silent --no-audit --no-fund --offline ../p/p-1.0.0.tgz; ls node_modules; node_modules/.bin/hi`,
 	},
 	{
-		Name: "C", Needs: []string{"gcc", "make"}, Packages: []string{"g++"},
+		Name: "C", Needs: []string{"gcc", "make"}, Tools: true, Packages: []string{"g++"},
 		Script: `set -eu; printf '#include <stdio.h>\n#include <pthread.h>\nstatic void*w(void*a){return a;}\nint main(void){pthread_t t;pthread_create(&t,0,w,(void*)7);void*r;pthread_join(t,&r);printf("%%ld\\n",(long)r);return 0;}\n' > t.c
 			printf 'all: t u\nt: t.c\n\tgcc -O2 -g -pthread -o $@ $<\nu: t.c\n\tgcc -static -pthread -pipe -o $@ $<\n' > Makefile; make -j2 -s; ./t; ./u; ar rc l.a t.c; nm -D t | grep -c pthread; strip u; ./u
 			printf '#include <iostream>\n#include <thread>\nint main(){std::thread([]{std::cout<<"c++\\n";}).join();}\n' > x.cc; g++ -pthread x.cc -o x && ./x; gcc -fsanitize=undefined t.c -o v -pthread && ./v`,
@@ -141,11 +157,11 @@ var anywhere = []Work{
 			curl -s http://localhost:8123/f; curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8123/none; curl -s file:///tmp/s/f; curl -s --max-time 2 http://192.0.2.1/ || echo "curl $?"; kill $p`,
 	},
 	{
-		Name: "terminals", Needs: []string{"script", "bash"}, Packages: []string{"bsdutils"},
+		Name: "terminals", Needs: []string{"script", "bash"}, Tools: true, Packages: []string{"bsdutils"},
 		Script: `script -qec 'tty -s && echo terminal; stty size; stty -echo; stty sane; stty -a | head -1 | cut -d" " -f1; bash -ic "echo interactive" 2>/dev/null' /dev/null < /dev/null | tr -d '\r' | grep -v '^$'`,
 	},
 	{
-		Name: "processes", Needs: []string{"bash", "ps"},
+		Name: "processes", Needs: []string{"bash", "ps"}, Tools: true,
 		Script: `bash -c 'sleep 30 & p=$!; until [ $(ps -o comm= -p $p) = sleep ]; do :; done; kill -STOP $p; until [ $(ps -o stat= -p $p | cut -c1) = T ]; do :; done; echo stopped; kill -CONT $p; kill $p; wait $p; echo $?'; ulimit -n 512; ulimit -n; (ulimit -v 2000000; true) && echo limits; setsid -w echo session; su -s /bin/sh nobody -c 'id -u' 2>&1 | tail -1; setpriv --reuid 65534 --clear-groups id -u 2>&1; flock /tmp/l echo locked; getent hosts localhost | awk '{print $NF}'; free > /dev/null && echo free; hostname; setsid true; timeout 1 tail -f /dev/null || echo $?`,
 		Differs: []Difference{
 			{"65534", "su: cannot set groups: Operation not permitted", noSetuid},

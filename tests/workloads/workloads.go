@@ -19,9 +19,9 @@ type Work struct {
 	// Packages are Debian's that bring them, beyond those of the work image.
 	Packages []string
 	Script   string
-	// Strict marks work that the strict profile is for, Server work that needs
-	// the server profile, Debug work the debug profile.
-	Strict, Server, Debug bool
+	// Strict and Tools mark work that these profiles are for, strict's being that of
+	// tools as well. Server work needs the server profile, Debug work the debug profile.
+	Strict, Tools, Server, Debug bool
 	// User is the uid in a container. Root is what most images start as.
 	User uint32
 	// OnlyImage marks work that needs an image's packages, or writes to the file
