@@ -15,7 +15,7 @@ var perDelegate = []func(*testing.T){
 	TestRun, TestRunStderr, TestRunTerminal, TestExec, TestExecAtOnce, TestExecTerminal, TestExitCodes,
 	TestExitCodeOfSignals, TestStatus, TestCallersFolder, TestInspectHolds, TestLoadedFilters,
 	TestLimitsByDefault, TestMountedFolder, TestMountTable, TestNothingOfTheHost, TestJoinJail, TestNetworks,
-	TestRestart, TestPause, TestCopyIn, TestPassthrough, TestStandardFilesKeepTheirOwners,
+	TestRestart, TestPause, TestCopyIn, TestPassthrough, TestStandardFilesKeepTheirOwners, TestAttachToEntering,
 }
 
 // onlyPerDelegate is how make test-delegates chooses them.

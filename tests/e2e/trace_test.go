@@ -24,7 +24,7 @@ func TestAttachToEntering(t *testing.T) {
 		control []string // what the attacker can do to a process of its own
 	}{
 		{"runc", 10, append([]string{"PTRACE_SEIZE"}, all...)},
-		{engine.Name, entering, all},
+		{engine.Name, 20, all},
 		{"agentjail-debug", entering, append([]string{"PTRACE_SEIZE"}, all...)},
 	} {
 		t.Run(c.runtime, func(t *testing.T) {
