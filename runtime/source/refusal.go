@@ -79,8 +79,11 @@ var places = []place{
 // own state; a custom folder is found by the bundle's place in it.
 var storage = []string{
 	"/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",
-	"/run/containers", "/run/containerd", "/var/lib/agentjail", "/run/agentjail",
+	nerdctl, "/run/containers", "/run/containerd", "/var/lib/agentjail", "/run/agentjail",
 }
+
+// nerdctl keeps its data here, in a directory for each containerd; the containers' bundles lie elsewhere.
+const nerdctl = "/var/lib/nerdctl"
 
 const remedy = " (policy: binds.allow)"
 
@@ -240,7 +243,8 @@ func role(path string, e Engine) Role {
 		if !ok {
 			continue
 		}
-		if isVolume(strings.Split(rest, "/")) {
+		parts := strings.Split(rest, "/")
+		if isVolume(parts) || dir == nerdctl && isNerdctlVolume(parts) {
 			return Volume
 		}
 		for _, id := range e.IDs {
@@ -271,4 +275,9 @@ func isVolume(parts []string) bool {
 		parts = parts[1:]
 	}
 	return len(parts) > 2 && parts[0] == "volumes" && parts[2] == "_data"
+}
+
+// isNerdctlVolume recognises ADDRESS/volumes/NAMESPACE/NAME/_data, and what lies below.
+func isNerdctlVolume(parts []string) bool {
+	return len(parts) > 4 && parts[1] == "volumes" && parts[4] == "_data"
 }
