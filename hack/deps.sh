@@ -38,6 +38,7 @@ files="
 /usr/lib/cni/bridge:containernetworking-plugins
 /usr/include/seccomp.h:libseccomp-dev
 /usr/include/stdio.h:libc6-dev
+/usr/lib/python3/dist-packages/docker/__init__.py:python3-docker
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 "

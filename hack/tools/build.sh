@@ -5,6 +5,8 @@
 #   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
 #   hack/tools/build.sh containerd       the newest containerd (containerd/go.mod), with ctr and its own shim beside it
 #   hack/tools/build.sh runsc            gVisor's (gvisor/go.mod), to compare with; takes minutes
+#   hack/tools/build.sh CLIENT           a container client of tests/clients: act, docker-compose, nerdctl (a go.mod each),
+#                                        testcontainers (a program of ours over the module), devcontainer (npm's)
 #
 # What was built is kept outside the checkout, in $AGENTJAIL_TOOLS or /var/cache/agentjail-tests/tools, under a name with
 # the hash of everything it was made from; a second call only prints the path. A delegate has to lie where only root can
@@ -14,6 +16,7 @@ set -eu
 cd "$(dirname "$0")"
 script=$PWD/build.sh
 tool=${1:?usage: hack/tools/build.sh NAME}
+own= npm= # our own files that it is made from; whether npm installs it
 case $tool in
 runc)
 	package=github.com/opencontainers/runc
@@ -49,6 +52,32 @@ runsc)
 	sources=
 	also= cgo=0
 	;;
+act)
+	cd act
+	package=github.com/nektos/act
+	tags= mode=exe link= sources= also= cgo=0
+	;;
+docker-compose)
+	cd compose
+	package=github.com/docker/compose/v2/cmd
+	tags= mode=exe link= sources= also= cgo=0
+	;;
+nerdctl)
+	cd nerdctl
+	package=github.com/containerd/nerdctl/v2/cmd/nerdctl
+	tags= mode=exe link= sources= also= cgo=0
+	;;
+testcontainers)
+	cd testcontainers
+	package=agentjail.dev/hack/tools/testcontainers
+	own=main.go
+	tags= mode=exe link= sources= also= cgo=0
+	;;
+devcontainer)
+	cd devcontainer
+	npm=yes own='package.json package-lock.json'
+	sources=
+	;;
 *)
 	echo "build.sh: no tool is called $tool" >&2
 	exit 1
@@ -56,17 +85,13 @@ runsc)
 esac
 
 cache=${AGENTJAIL_TOOLS:-/var/cache/agentjail-tests/tools}
-# shellcheck disable=SC2086 # at most one name
-sum=$( (cat go.mod go.sum "$script" $sources; go version; pkg-config --modversion libseccomp) | sha256sum | cut -c1-16)
-out=$cache/$tool-$sum/$tool
-if [ ! -x "$out" ]; then
-	echo "build.sh: building $tool, once" >&2
-	umask 022
-	mkdir -p "$cache"
-	# Built beside its place and renamed: two callers at once do no harm, and a broken build leaves nothing to be found.
-	tmp=$(mktemp -d "$cache/.$tool.XXXXXX")
-	trap 'rm -rf "$tmp"' EXIT
-	chmod 755 "$tmp"
+if [ -n "$npm" ]; then modules='' toolchain=node\ --version; else modules='go.mod go.sum' toolchain=go\ version; fi
+# What links a C library depends on it.
+linked() { [ "${cgo:-0}" = 0 ] || pkg-config --modversion libseccomp; }
+# shellcheck disable=SC2086 # lists of names
+sum=$( (cat $modules "$script" $sources $own; $toolchain; linked) | sha256sum | cut -c1-16)
+# build_go compiles the program, and those beside it, into $tmp.
+build_go() {
 	version=$(go list -f '{{.Module.Version}}' "$package")
 	set -- # further flags
 	if [ -n "$sources" ]; then
@@ -86,6 +111,25 @@ if [ ! -x "$out" ]; then
 		CGO_ENABLED=$cgo nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/$name" "$p" >&2
 	done
 	rm -rf "$tmp/src" "$tmp"/alt.*
+}
+
+# install_npm installs the package that package-lock.json fixes into $tmp, and links the program.
+install_npm() {
+	cp package.json package-lock.json "$tmp"
+	npm ci --prefix "$tmp" --no-audit --no-fund --ignore-scripts >&2
+	ln -s "node_modules/.bin/$tool" "$tmp/$tool"
+}
+
+out=$cache/$tool-$sum/$tool
+if [ ! -x "$out" ]; then
+	echo "build.sh: building $tool, once" >&2
+	umask 022
+	mkdir -p "$cache"
+	# Built beside its place and renamed: two callers at once do no harm, and a broken build leaves nothing to be found.
+	tmp=$(mktemp -d "$cache/.$tool.XXXXXX")
+	trap 'rm -rf "$tmp"' EXIT
+	chmod 755 "$tmp"
+	if [ -n "$npm" ]; then install_npm; else build_go; fi
 	mv -T "$tmp" "$cache/$tool-$sum" 2>/dev/null || [ -x "$out" ]
 fi
 echo "$out"
