@@ -33,7 +33,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test preflight test-quick test-unit test-e2e test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
+.PHONY: help build demo test preflight test-quick test-unit test-e2e test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,9 +67,14 @@ test-unit: ## tests without a container engine
 
 test-e2e: ## tests against a real Docker, and the runtime by itself
 	@mkdir -p $(OUT)
-	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
+	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
 		$(GO) test -v -count=1 -p 1 -timeout 40m ./tests/... 2>&1 | tee $(OUT)/e2e.log
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
+
+test-clients: ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
+	@mkdir -p $(OUT)
+	$(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
+		$(GO) test -v -count=1 -timeout 40m ./tests/clients 2>&1 | tee $(OUT)/clients.log
 
 test-delegates: ## what depends on the delegate, over the newest runc and over crun
 	@mkdir -p $(OUT)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -166,41 +165,15 @@ func workIn(d *engine.T, runtime string, w workloads.Work, p place, options ...s
 func compareWork(t *testing.T, w workloads.Work, p place, jail, want, got string) {
 	t.Helper()
 	jail += " " + p.String()
-	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	met := map[workloads.Difference]bool{}
-	for len(a) > 0 || len(b) > 0 {
-		if len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-			a, b = a[1:], b[1:]
-			continue
-		}
-		i := slices.IndexFunc(w.Differs, func(d workloads.Difference) bool {
-			return (d.Runc == "" || len(a) > 0 && a[0] == d.Runc) && (d.Jail == "" || len(b) > 0 && b[0] == d.Jail)
-		})
-		if i < 0 {
-			t.Errorf("%s differs from runc, from here:\nrunc: %s\njail: %s\nall of it under runc:\n%s\nin the jail:\n%s", jail, first(a), first(b), want, got)
-			return
-		}
-		if w.Differs[i].Runc != "" {
-			a = a[1:]
-		}
-		if w.Differs[i].Jail != "" {
-			b = b[1:]
-		}
-		met[w.Differs[i]] = true
+	problem, unmet := workloads.Compare(want, got, w.Differs)
+	if problem != "" {
+		t.Errorf("%s: %s", jail, problem)
+		return
 	}
 	if p.user != w.User {
 		return // the list is about the work's own user
 	}
-	for _, d := range w.Differs {
-		if !met[d] {
-			t.Errorf("%s does not differ as the list says: runc %q, jail %q (%s)", jail, d.Runc, d.Jail, d.Why)
-		}
+	for _, d := range unmet {
+		t.Errorf("%s does not differ as the list says: runc %q, jail %q (%s)", jail, d.Runc, d.Jail, d.Why)
 	}
-}
-
-func first(lines []string) string {
-	if len(lines) == 0 {
-		return "(nothing more)"
-	}
-	return lines[0]
 }

@@ -254,6 +254,24 @@ func (e *Engine) writeDockerdConfig() error {
 	return os.WriteFile(e.path("daemon.json"), conf, 0o600)
 }
 
+// SetDefault has dockerd make containers with another of its runtimes when none is named: its configuration is read again.
+func (e *Engine) SetDefault(runtime string) error {
+	e.opts.Default = runtime
+	if err := e.writeDockerdConfig(); err != nil {
+		return err
+	}
+	if err := e.dockerd.cmd.Process.Signal(unix.SIGHUP); err != nil {
+		return fmt.Errorf("have dockerd read its configuration: %w", err)
+	}
+	return e.await(e.dockerd, func(ctx context.Context) error {
+		r := e.Docker(ctx, "info", "--format", "{{.DefaultRuntime}}")
+		if now := strings.TrimSpace(r.Stdout); now != runtime {
+			return fmt.Errorf("dockerd's default runtime is %q, not %q: %s", now, runtime, r.Stderr)
+		}
+		return nil
+	})
+}
+
 // StartDockerd starts dockerd, which must not be running, and waits until it answers.
 func (e *Engine) StartDockerd() error {
 	args := append([]string{

@@ -1,0 +1,27 @@
+package clients
+
+import (
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/workloads"
+)
+
+// Programs and modules as Debian has them.
+const (
+	compose1 = "/usr/bin/docker-compose"
+	pySDK    = "/usr/lib/python3/dist-packages/docker"
+)
+
+// ownersFile is the reason of each line about the owner of what root of a container makes in a mounted directory.
+const ownersFile = "what a jail makes in a mounted directory belongs to the directory's owner"
+
+// composeDiffers is what differs for compose of any version.
+var composeDiffers = []workloads.Difference{{Runc: "0 owns work/made", Jail: "1000 owns work/made", Why: ownersFile}}
+
+// clients are those that are run, in order.
+var clients = []client{
+	{name: "compose 1", dir: "compose", needs: []string{compose1}, env: []string{"COMPOSE=" + compose1}, differs: composeDiffers},
+	{name: "classic builder", dir: "build", needs: []string{compose1, pySDK}, byName: true},
+	{name: "testcontainers", dir: "testcontainers", tools: []string{"testcontainers"}},
+	{name: "testcontainers on a network", dir: "testcontainers-net", tools: []string{"testcontainers"}, jail: engine.Name + "-net"},
+	{name: "nerdctl", dir: "nerdctl", tools: []string{"nerdctl"}, overContainerd: true},
+}
