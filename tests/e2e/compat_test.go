@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,8 +24,6 @@ var symptoms = []struct {
 	{"mount", nil, "mount -t tmpfs none /mnt", "Function not implemented"},
 	{"network", nil, "nslookup example.com", "Network is unreachable"},
 	{"ping", nil, "ping -c 1 127.0.0.1", "permission denied (are you root?)"},
-	{"time zone", []string{"-v", "/etc/localtime:/etc/localtime:ro"}, "cat /etc/localtime | head -c 4", "TZif"},
-	{"time zone by its real path", []string{"-v", "ZONE:/etc/localtime:ro"}, "cat /etc/localtime | head -c 4", "TZif"},
 	{"disable_ipv6", []string{"--sysctl", "net.ipv6.conf.all.disable_ipv6=1"}, "cat /proc/sys/net/ipv6/conf/lo/disable_ipv6; wc -l < /proc/net/if_inet6", "1\n0"},
 }
 
@@ -39,14 +36,10 @@ func TestSymptoms(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := folder(t, 1000)
-	zone, err := filepath.EvalSymlinks("/etc/localtime")
-	if err != nil || zone == "/etc/localtime" {
-		t.Skip("no link at /etc/localtime on this machine")
-	}
 	for _, s := range symptoms {
 		args := []string{"run", "--rm", jail}
 		for _, o := range s.options {
-			args = append(args, strings.NewReplacer("WORK", dir, "ZONE", zone).Replace(o))
+			args = append(args, strings.ReplaceAll(o, "WORK", dir))
 		}
 		r := d.Docker(append(args, engine.Busybox, "sh", "-c", s.command)...)
 		out := r.Stdout + r.Stderr
