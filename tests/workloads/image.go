@@ -130,17 +130,13 @@ var inImage = []Work{
 	},
 	{
 		Name: "copies with owners", Needs: []string{"rsync"}, Packages: []string{"rsync"}, OnlyImage: true, Workspace: true, User: 1000,
-		Script: `mkdir t t/temp s; echo x > s/f; ln -s f s/l; ln s/f s/h; for c in "cp -a s c1" "cp -rp s c2" "cp -r --preserve=all s c3" "cp --preserve=ownership s/f c4" "install s/f i1" "install -m 640 -D s/f i/i2" "install -p s/f i3" "mv s/f s/g" "rsync -a s/ r1" "rsync -rlptD --chmod=u+w /etc/alternatives/ r2"; do $c 2>&1; echo "$c: $?"; done
-			stat -c '%n %a %h %u:%g' c1/f i1 i/i2 r1/g; tar cf own.tar s; mkdir x; tar xpf own.tar -C x; echo "tar $?"; [ "$(id -u)" = 0 ] || { tar c --owner=4321 --group=4321 s | tar x -C x; echo "another's archive $?"; }; tar c --owner=4321 --group=4321 s | tar x --no-same-owner -C x; echo "not the same owner $?"; zip -qr z.zip s && unzip -qo z.zip -d z; echo "unzip $?"; ls -A s z/s`,
+		Script: `mkdir t t/temp s; echo x > s/f; ln -s f s/l; ln s/f s/h; for c in "cp -a s c1" "cp -rp s c2" "cp -r --preserve=all s c3" "cp --preserve=ownership s/f c4" "cp -p /etc/passwd c5" "install s/f i1" "install -m 640 -D s/f i/i2" "install -p s/f i3" "mv s/f s/g" "rsync -a s/ r1" "rsync -rlptD --chmod=u+w /etc/alternatives/ r2"; do $c 2>&1; echo "$c: $?"; done
+			stat -c '%n %a %h %u:%g' c1/f c5 i1 i/i2 r1/g; tar cf own.tar s; mkdir x; tar xpf own.tar -C x; echo "tar $?"; tar c --owner=4321 --group=4321 s | tar x -C x; echo "another's archive $?"; tar c --owner=4321 --group=4321 s | tar x --no-same-owner -C x; echo "not the same owner $?"; zip -qr z.zip s && unzip -qo z.zip -d z; echo "unzip $?"; ls -A s z/s`,
 	},
 	{
 		Name: "owners as root", Needs: []string{"bash"}, OnlyImage: true,
 		Script: `mkdir s; echo x > s/f; cp -a s c; echo "cp -a $?"; cp -p /etc/shadow h 2>&1; echo "cp -p of another group's $?"; tar c s | tar x -C c; echo "own archive $?"; tar c --owner=4321 --group=4321 s | tar x -C c 2>&1; echo "another's $?"; tar c --owner=4321 --group=4321 s | tar x --no-same-owner -C c; echo "not the same owner $?"; install -o root -g root s/f i; echo "install -o root $?"; install -o 1000 s/f j 2>&1; echo "install -o 1000 $?"; chown root:root s/f; echo "chown root $?"; chown 1000 s/f 2>&1; echo "chown 1000 $?"`,
 		Differs: []Difference{
-			{"", "tar: s/f: Cannot change ownership to uid 4321, gid 4321: Operation not permitted", noChown},
-			{"", "tar: s: Cannot change ownership to uid 4321, gid 4321: Operation not permitted", noChown},
-			{"", "tar: Exiting with failure status due to previous errors", noChown},
-			{"another's 0", "another's 2", noChown},
 			{"", "install: cannot change ownership of 'j': Operation not permitted", noChown},
 			{"install -o 1000 0", "install -o 1000 1", noChown},
 			{"", "chown: changing ownership of 's/f': Operation not permitted", noChown},
@@ -156,7 +152,7 @@ var inImage = []Work{
 	{
 		Name: "address sanitizer", Needs: []string{"gcc"}, OnlyImage: true,
 		Script: `printf '#include <stdlib.h>\n#include <stdio.h>\nint main(int c, char **v) { char *p = malloc(8); p[c > 1 ? 8 : 0] = 1; printf("ran %%d\\n", p[0] == 1); free(p); return 0; }\n' > a.c; gcc -g -fsanitize=address a.c -o a
-			export ASAN_OPTIONS=detect_leaks=0; ./a; echo "clean $?"; ./a x 2>&1 | grep -o 'heap-buffer-overflow' | head -n 1; gcc -fsanitize=thread a.c -o t 2>/dev/null && ./t; echo "thread $?"; gcc -O1 --coverage a.c -o c && ./c && gcov -n c-a.gcda 2>/dev/null | grep -o 'Lines executed:[0-9.]*'`,
+			./a; echo "clean $?"; ./a x 2>&1 | grep -o 'heap-buffer-overflow' | head -n 1; gcc -fsanitize=thread a.c -o t 2>/dev/null && ./t; echo "thread $?"; gcc -O1 --coverage a.c -o c && ./c && gcov -n c-a.gcda 2>/dev/null | grep -o 'Lines executed:[0-9.]*'`,
 	},
 	{
 		Name: "the workspace's tools", Needs: []string{"git", "make", "sqlite3", "npm", "node", "python3"}, OnlyImage: true, Workspace: true, User: 1000,
