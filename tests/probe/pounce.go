@@ -30,8 +30,8 @@ type pounced struct {
 	Tries int `json:"tries"`
 	// Reached are the ways into them that worked.
 	Reached []reached `json:"reached"`
-	// Execs are processes that executed a program after the attacker had attached:
-	// it had them before their last step was done.
+	// Execs are processes that were executing their program when the attacker attached:
+	// the kernel lets a waiting tracer in as soon as execve can no longer fail.
 	Execs []int `json:"execs"`
 }
 
