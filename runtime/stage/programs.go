@@ -28,6 +28,8 @@ var additions = []addition{
 		text:  "// From agentjail: a jail has no other users that apt could fetch as, or give its log to.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
 		owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
 	},
+	// A stock Debian has no such list.
+	{path: overrides, text: string(missingOverrides(nil))},
 }
 
 // passwords are files of container root's that show another group, "shadow". Tools that add users and groups write them
