@@ -21,6 +21,14 @@ var composeDiffers = []workloads.Difference{{Runc: "0 owns work/made", Jail: "10
 var clients = []client{
 	{name: "compose 1", dir: "compose", needs: []string{compose1}, env: []string{"COMPOSE=" + compose1}, differs: composeDiffers},
 	{name: "classic builder", dir: "build", needs: []string{compose1, pySDK}, byName: true},
+	{
+		name: "classic builder in jails", dir: "build-default", needs: []string{pySDK},
+		differs: []workloads.Difference{{
+			Runc: "Successfully built",
+			Jail: "refused: a step of an image's build is to keep what it changes, and a jail throws that away",
+			Why:  "its layer would be thrown away without a word",
+		}},
+	},
 	{name: "testcontainers", dir: "testcontainers", tools: []string{"testcontainers"}},
 	{name: "testcontainers on a network", dir: "testcontainers-net", tools: []string{"testcontainers"}, jail: engine.Name + "-net"},
 	{name: "nerdctl", dir: "nerdctl", tools: []string{"nerdctl"}, overContainerd: true},
