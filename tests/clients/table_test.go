@@ -31,5 +31,9 @@ var clients = []client{
 	},
 	{name: "testcontainers", dir: "testcontainers", tools: []string{"testcontainers"}},
 	{name: "testcontainers on a network", dir: "testcontainers-net", tools: []string{"testcontainers"}, jail: engine.Name + "-net"},
+	{
+		name: "editor's server", dir: "vscode", work: true,
+		open: "the workspace is root's of the container, and the server runs as another user: binds.owner",
+	},
 	{name: "nerdctl", dir: "nerdctl", tools: []string{"nerdctl"}, overContainerd: true},
 }
