@@ -35,12 +35,12 @@ func nodeCommand(usage string, register bool) *cli.Command {
 				return fmt.Errorf("finding this program: %w", err)
 			}
 			o := install.NodeOptions{
-				From: filepath.Dir(exe), Names: []string{verbs.Program, "agentjailctl", "agentjail-enter", shimName}, Links: []string{"agentjail-net"},
+				From: filepath.Dir(exe), Names: []string{verbs.Program, peoples, "agentjail-enter", shimName}, Links: []string{"agentjail-net"},
 				Root: c.String("root"), To: c.String("to"),
 			}
-			program := filepath.Join(o.To, o.Names[0])
+			runtime := filepath.Join(o.To, verbs.Program)
 			if !register {
-				if err := onNode(c, program, "uninstall"); err != nil {
+				if err := onNode(c, runtime, "uninstall"); err != nil {
 					return err
 				}
 				return install.RemoveFromNode(o)
@@ -48,7 +48,7 @@ func nodeCommand(usage string, register bool) *cli.Command {
 			if _, err := install.CopyToNode(o); err != nil {
 				return err
 			}
-			if err := onNode(c, program, "install"); err != nil {
+			if err := onNode(c, runtime, "install"); err != nil {
 				return err
 			}
 			if c.Bool("stay") {
@@ -61,9 +61,10 @@ func nodeCommand(usage string, register bool) *cli.Command {
 	}
 }
 
-// onNode has the copy on the node change containerd's configuration there, and
-// restarts containerd if that did.
-func onNode(c *cli.Context, program, verb string) error {
+// onNode has the copy of this program on the node change containerd's
+// configuration there, for the copy of the runtime at that path, and restarts
+// containerd if that did.
+func onNode(c *cli.Context, runtime, verb string) error {
 	run := func(name string, args ...string) error {
 		cmd := exec.Command(name, args...)
 		cmd.Stdout, cmd.Stderr = c.App.Writer, c.App.ErrWriter
@@ -78,7 +79,7 @@ func onNode(c *cli.Context, program, verb string) error {
 	if err != nil {
 		return err
 	}
-	if err := run(program, verb, "containerd", "--path", program); err != nil {
+	if err := run(filepath.Join(filepath.Dir(runtime), peoples), verb, "containerd", "--path", runtime); err != nil {
 		return err
 	}
 	after, err := configOf(c.String("root"))

@@ -121,6 +121,11 @@ func (l Ledger) keys() ([]string, error) {
 	return out, err
 }
 
+// torn lists the files of accounts that were being written (atomicfile.Write).
+func (l Ledger) torn() ([]string, error) {
+	return filepath.Glob(filepath.Join(l.Dir, "*"+suffix+".*.tmp"))
+}
+
 // Make makes the placeholders among the paths of a directory that are not there
 // yet, for the jail of that key. What has appeared since the search stays as it
 // is. source is the directory's path on the host. denied are those that can be
@@ -505,7 +510,11 @@ func (l Ledger) ours(key string) bool {
 // Sweep ends the accounts of jails that are not there any more.
 func (l Ledger) Sweep(exists func(key string) bool) error {
 	keys, err := l.keys()
-	if err != nil || !slices.ContainsFunc(keys, func(k string) bool { return !exists(k) }) {
+	if err != nil {
+		return err
+	}
+	torn, err := l.torn()
+	if err != nil || len(torn) == 0 && !slices.ContainsFunc(keys, func(k string) bool { return !exists(k) }) {
 		return err
 	}
 	unlock, err := l.lock()
@@ -513,7 +522,12 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 		return err
 	}
 	defer unlock()
-	var errs []error
+	// Behind the lock nobody is writing: what is there now is a crash's.
+	torn, err = l.torn()
+	errs := []error{err}
+	for _, path := range torn {
+		errs = append(errs, os.Remove(path))
+	}
 	for _, k := range keys {
 		if !exists(k) && l.ours(k) {
 			errs = append(errs, l.remove(k))

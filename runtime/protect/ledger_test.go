@@ -328,3 +328,26 @@ func BenchmarkSearch(b *testing.B) {
 		})
 	}
 }
+
+// TestSweepTorn: an account that a crash left half written is removed, and no other.
+func TestSweepTorn(t *testing.T) {
+	l := Ledger{Dir: t.TempDir()}
+	for _, name := range []string{"jail.json", "jail.json.12.3.tmp"} {
+		if err := os.WriteFile(filepath.Join(l.Dir, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Sweep(func(string) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(l.Dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range left {
+		left[i] = filepath.Base(left[i])
+	}
+	if !slices.Equal(left, []string{".lock", "jail.json"}) {
+		t.Errorf("left: %q", left)
+	}
+}
