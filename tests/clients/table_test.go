@@ -17,6 +17,16 @@ const ownersFile = "what a jail makes in a mounted directory belongs to the dire
 // composeDiffers is what differs for compose of any version.
 var composeDiffers = []workloads.Difference{{Runc: "0 owns work/made", Jail: "1000 owns work/made", Why: ownersFile}}
 
+// archivesDiffer is what differs for those who read an archive's owners (get_archive, docker cp).
+var archivesDiffer = []workloads.Difference{
+	{Runc: "log.txt 0:0 100644 log", Jail: "log.txt ids of the host's 100644 log", Why: hostIDs},
+	{Runc: `issue 0:0 100644 Debian GNU/Linux 12 \n \l`, Jail: `issue ids of the host's 100644 Debian GNU/Linux 12 \n \l`, Why: hostIDs},
+	{Runc: "private 0:0 100600 private", Jail: "private ids of the host's 100600 private", Why: hostIDs},
+}
+
+// hostIDs is the reason of each line about owners in an archive that the engine makes.
+const hostIDs = "an engine looks at a jail's root with the host's ids (docs/compatibility.md)"
+
 // clients are those that are run, in order.
 var clients = []client{
 	{name: "compose 1", dir: "compose", needs: []string{compose1}, env: []string{"COMPOSE=" + compose1}, differs: composeDiffers},
@@ -31,9 +41,13 @@ var clients = []client{
 	},
 	{name: "testcontainers", dir: "testcontainers", tools: []string{"testcontainers"}},
 	{name: "testcontainers on a network", dir: "testcontainers-net", tools: []string{"testcontainers"}, jail: engine.Name + "-net"},
+	{name: "compose 2", dir: "compose", tools: []string{"docker-compose"}, env: []string{"COMPOSE=docker-compose"}, heavy: true, differs: composeDiffers},
+	{name: "Python SDK as SWE-bench calls it", dir: "swebench", needs: []string{pySDK}, work: true, differs: archivesDiffer},
 	{
-		name: "editor's server", dir: "vscode", work: true,
-		open: "the workspace is root's of the container, and the server runs as another user: binds.owner",
+		name: "act", dir: "act", tools: []string{"act"}, work: true, heavy: true,
+		differs: []workloads.Difference{{Runc: "0 made", Jail: "1000 made", Why: ownersFile}},
 	},
+	{name: "devcontainers", dir: "devcontainer", tools: []string{"devcontainer"}, needs: []string{"/usr/bin/npm"}, work: true, byName: true, heavy: true},
+	{name: "editor's server", dir: "vscode", work: true},
 	{name: "nerdctl", dir: "nerdctl", tools: []string{"nerdctl"}, overContainerd: true},
 }

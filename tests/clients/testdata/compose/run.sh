@@ -3,7 +3,7 @@
 compose() { "$COMPOSE" -p clients "$@"; }
 exec_in() { compose exec -T "$@"; }
 
-step "the file" compose config -q
+step "the file" quiet compose config -q
 step "up" quiet compose up -d
 step "what runs" sh -c "docker ps --format '{{.Names}}' | sort | tr _ -"
 step "exec" exec_in app sh -c 'id -u; pwd; hostname; cat /proc/sys/kernel/domainname; echo $GREETING'

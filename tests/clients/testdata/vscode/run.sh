@@ -1,8 +1,8 @@
 # As VS Code's Dev Containers extension works: a container that runs nothing, a server put into the user's home by way of
-# docker exec -i and tar, started as that user, spoken to over standard streams and a port, with extensions, watched
+# docker exec -i and tar, started as that user, whom a label of the container names, spoken to over standard streams and a port, with extensions, watched
 # files, terminals and long-lived processes.
 . ./lib.sh
-id=$(docker run -d -v "$PWD:/workspaces/clients" work sh -c 'trap "exit 0" 15; while sleep 1 & wait $!; do :; done')
+id=$(docker run -d -l 'devcontainer.metadata=[{"remoteUser":"app"}]' -v "$PWD:/workspaces/clients" work sh -c 'trap "exit 0" 15; while sleep 1 & wait $!; do :; done')
 in_it() { docker exec -i -u app -e HOME=/home/app -w /workspaces/clients "$id" "$@"; }
 step "what is in the container" in_it sh -c 'id -u; uname -s; cat /etc/os-release | grep ^ID=; getent passwd app; test -w /home/app && echo a home'
 step "put the server in" sh -c 'tar c -C server . | docker exec -i -u app '"$id"' sh -c "mkdir -p ~/.vscode-server/bin && tar x --no-same-owner -C ~/.vscode-server/bin && ls ~/.vscode-server/bin"'
