@@ -97,9 +97,18 @@ func TestForkBomb(t *testing.T) {
 func TestMemoryBomb(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
-	id := start(d, "-m", "64m", engine.Busybox, "probe", "memory", "1000")
+	// It waits until the engine has asked to be told of it, which it does after the start; and it is told beside the end.
+	id := start(d, "-m", "64m", engine.Busybox, "sh", "-c", "until [ -e /tmp/go ]; do sleep 0.1; done; exec probe memory 1000")
+	d.Must("exec", id, "touch", "/tmp/go")
 	eq(t, "exit code", d.Must("wait", id), "137")
-	eq(t, "OOMKilled", inspect(d, id, "{{.State.OOMKilled}}"), "true")
+	killed := inspect(d, id, "{{.State.OOMKilled}}")
+	for range 50 {
+		if killed == "true" {
+			break
+		}
+		killed = inspect(d, id, "{{.State.OOMKilled}}")
+	}
+	eq(t, "OOMKilled", killed, "true")
 	n.unharmed()
 	// Files in the jail's own file systems are memory too, and count.
 	fill := d.Docker("run", "--rm", jail, "-m", "64m", engine.Busybox, "probe", "fill", "/dev/shm", "200")
