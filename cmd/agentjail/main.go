@@ -30,16 +30,7 @@ import (
 var caller = &verbs.Caller{Profile: verbs.Profile(os.Args[0])}
 
 func main() {
-	err := run(os.Args)
-	var ended *jail.ExitError
-	switch {
-	case err == nil:
-	case errors.As(err, &ended):
-		os.Exit(ended.Code)
-	default:
-		caller.Fail(err)
-		os.Exit(jail.Status(err))
-	}
+	os.Exit(caller.Status(run(os.Args)))
 }
 
 func run(argv []string) error {
@@ -93,18 +84,15 @@ func asksPeople(err error) bool {
 		errors.As(err, &unknown) && (forPeople(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
 }
 
-// peoples is the program for people.
-const peoples = "agentjailctl"
-
 // becomePeoples has agentjailctl answer. It keeps the name that this program was
 // called by, since that chooses the profile of the policy.
 func becomePeoples(argv []string) error {
 	self, err := os.Executable()
 	if err == nil {
-		path := filepath.Join(filepath.Dir(self), peoples)
+		path := filepath.Join(filepath.Dir(self), verbs.PeoplesProgram)
 		if err = syscall.Exec(path, argv, os.Environ()); errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", peoples, self)
+			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", verbs.PeoplesProgram, self)
 		}
 	}
-	return fmt.Errorf("running %s: %w", peoples, err)
+	return fmt.Errorf("running %s: %w", verbs.PeoplesProgram, err)
 }

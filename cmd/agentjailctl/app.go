@@ -24,9 +24,6 @@ the jail; the host's owner can, in ` + policy.DefaultPath + `.
 
 Called by another name, agentjail-NAME, it uses [profiles.NAME] of that file.`
 
-// peoples is this program's file name.
-const peoples = "agentjailctl"
-
 // caller is this process's.
 var caller = &verbs.Caller{Profile: verbs.Profile(os.Args[0])}
 

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/install"
 	"agentjail.dev/runtime/verbs"
 )
@@ -35,7 +36,7 @@ func nodeCommand(usage string, register bool) *cli.Command {
 				return fmt.Errorf("finding this program: %w", err)
 			}
 			o := install.NodeOptions{
-				From: filepath.Dir(exe), Names: []string{verbs.Program, peoples, "agentjail-enter", shimName}, Links: []string{"agentjail-net"},
+				From: filepath.Dir(exe), Names: []string{verbs.Program, verbs.PeoplesProgram, outside.Name, shimName}, Links: []string{"agentjail-net"},
 				Root: c.String("root"), To: c.String("to"),
 			}
 			runtime := filepath.Join(o.To, verbs.Program)
@@ -79,7 +80,7 @@ func onNode(c *cli.Context, runtime, verb string) error {
 	if err != nil {
 		return err
 	}
-	if err := run(filepath.Join(filepath.Dir(runtime), peoples), verb, "containerd", "--path", runtime); err != nil {
+	if err := run(filepath.Join(filepath.Dir(runtime), verbs.PeoplesProgram), verb, "containerd", "--path", runtime); err != nil {
 		return err
 	}
 	after, err := configOf(c.String("root"))

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -19,13 +18,5 @@ func main() {
 	if err == nil {
 		err = newApp().Run(os.Args)
 	}
-	var ended *jail.ExitError
-	switch {
-	case err == nil:
-	case errors.As(err, &ended):
-		os.Exit(ended.Code)
-	default:
-		caller.Fail(err)
-		os.Exit(jail.Status(err))
-	}
+	os.Exit(caller.Status(err))
 }

@@ -18,8 +18,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Program is the name that callers know the command line by.
-const Program = "agentjail"
+// Program is the name that callers know the command line by, and
+// PeoplesProgram the file name of the one beside it for what people ask.
+const (
+	Program        = "agentjail"
+	PeoplesProgram = "agentjailctl"
+)
 
 // A Caller is what all calls have of the one that makes them.
 type Caller struct {
@@ -221,9 +225,9 @@ func Profile(argv0 string) string {
 	return name
 }
 
-// status tells an error by Fail, unless the delegate has, and makes an exit
-// status of it.
-func (c *Caller) status(err error) int {
+// Status reports an error by Fail, unless the delegate has, and returns the exit
+// status for it; 0 for none.
+func (c *Caller) Status(err error) int {
 	var ended *jail.ExitError
 	switch {
 	case err == nil:

@@ -125,7 +125,7 @@ func (l *list) Get() any           { return []string(*l) }
 func (c *Caller) Do(ctx context.Context, args []string) int {
 	c.Stay = true
 	defer c.Close()
-	return c.status(thread.Caught(func() error { return c.do(ctx, args) }))
+	return c.Status(thread.Caught(func() error { return c.do(ctx, args) }))
 }
 
 func (c *Caller) do(ctx context.Context, args []string) error {
