@@ -32,18 +32,7 @@ func TestDefaultRuntimeBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Default: engine.Name})
 	d := e.For(t)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "Dockerfile"), "FROM "+engine.Busybox+"\nCOPY Dockerfile /copied\nRUN echo made > /made\n", 0o644, 0)
@@ -80,18 +69,7 @@ func TestBuildKitWorker(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\ncase \"$*\" in */buildkit/executor/*) exec " + under + " \"$@\";; esac\nexec " + runc + " \"$@\"\n"
 	put(t, filepath.Join(dir, "runc"), script, 0o755, 0)
-	e, err := engine.Start(engine.Options{Shims: []string{dir}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	e := startEngine(t, engine.Options{Shims: []string{dir}})
 	work := t.TempDir()
 	put(t, filepath.Join(work, "Dockerfile"), "FROM "+engine.Busybox+"\nRUN echo made > /made\n", 0o644, 0)
 	r := build(e, "1", "buildkit", work)

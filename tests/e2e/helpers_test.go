@@ -22,6 +22,25 @@ func d(t *testing.T) *engine.T {
 	return docker.For(t)
 }
 
+// startEngine starts an engine of the test's own, with busybox, and ends it with the test.
+func startEngine(t *testing.T, o engine.Options) *engine.Engine {
+	t.Helper()
+	o.Log = t.Logf
+	e, err := engine.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.ImportBusybox(); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // run runs a jail of the busybox image to its end. args are docker's options, the image and the command.
 func run(d *engine.T, args ...string) engine.Result {
 	d.Helper()

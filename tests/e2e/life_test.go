@@ -161,18 +161,7 @@ func TestLiveRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, LiveRestore: true})
 	d := e.For(t)
 	id := sleeper(d)
 	ends := start(d, engine.Busybox, "sh", "-c", "until [ -e /tmp/end ]; do sleep 0.05; done; exit 6")

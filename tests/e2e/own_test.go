@@ -71,21 +71,9 @@ func TestInspectHolds(t *testing.T) {
 // TestInstall registers agentjail with a real Docker, uses it, and takes it out again.
 func TestInstall(t *testing.T) {
 	needAgentjail(t)
-	e, err := engine.Start(engine.Options{
+	e := startEngine(t, engine.Options{
 		Runtimes: map[string]engine.Runtime{"other": {Path: "/usr/sbin/runc", Args: []string{"--debug"}}},
-		Log:      t.Logf,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
 	d := e.For(t)
 	options := []string{"--daemon-config", e.DaemonConfig(), "--pidfile", e.Pidfile(), "--socket", e.Socket()}
 	must := func(args ...string) string {

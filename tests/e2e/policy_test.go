@@ -80,18 +80,7 @@ func TestOtherDelegate(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(policy) })
-	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}, Log: t.Logf})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := e.ImportBusybox(); err != nil {
-		t.Fatal(err)
-	}
+	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}})
 	d := e.For(t)
 	dir := folder(t, 1000)
 	id := sleeper(d, "-v", dir+":/w", "--init")
