@@ -1,6 +1,6 @@
 // Package apparmor renders the profile that confines every jail and loads it into the kernel.
 //
-// The profile is a wall of its own within the access ring: no mounting, no capability, no raw sockets, no tracing beyond jails, no
+// The profile is a protection of its own within the access ring: no mounting, no capability, no raw sockets, no tracing beyond jails, no
 // writes to the kernel's files, whatever the other rings let through.
 package apparmor
 
@@ -27,7 +27,7 @@ var (
 // system is where the host's things are; tests put their own in place.
 type system struct {
 	enabled    string   // the kernel's switch
-	securityfs string   // AppArmor's folder in securityfs
+	securityfs string   // AppArmor's directory in securityfs
 	abiDirs    []string // where the parser finds feature ABIs
 	parsers    []string // candidates, in order
 	state      string   // what Ensure remembers; must not survive a reboot

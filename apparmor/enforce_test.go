@@ -126,7 +126,7 @@ var deeds = []deed{
 	{name: "unmount", do: func(dir string, _ int) error { return unix.Unmount(dir+"/mounted", unix.MNT_DETACH) }, feature: "mount/mask:umount"},
 	{name: "give a file away", do: func(dir string, _ int) error { return os.Chown(dir+"/file", 1234, 1234) }},
 	{name: "make a device", do: func(dir string, _ int) error { return unix.Mknod(dir+"/dev", unix.S_IFCHR|0o600, 1<<8|3) }},
-	{name: "change the root folder", do: func(dir string, _ int) error { return unix.Chroot("/") }},
+	{name: "change the root directory", do: func(dir string, _ int) error { return unix.Chroot("/") }},
 	{name: "set the host name", do: func(string, int) error { return unix.Sethostname([]byte("deed")) }},
 	{name: "raw IPv4 socket", do: socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP)},
 	{name: "raw IPv6 socket", do: socketOf(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6)},

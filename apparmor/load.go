@@ -23,7 +23,7 @@ var host = system{
 	securityfs: "/sys/kernel/security/apparmor",
 	abiDirs:    []string{"/etc/apparmor.d/abi"},
 	parsers:    []string{"/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"},
-	// Beside, not below, the folder that holds one entry per jail: a jail may have any name.
+	// Beside, not below, the directory that holds one entry per jail: a jail may have any name.
 	state:     "/run/agentjail-apparmor",
 	trustedFn: trusted.Executable,
 }
@@ -64,15 +64,15 @@ func (s system) ensure(ctx context.Context, p Params) (bool, error) {
 }
 
 // The kernel does not keep the text of a profile, but a hash of what the parser made of it. So Ensure notes after loading: from which
-// text, in which of the kernel's folders it is, and with which hash. If all are the same the profile was not touched since. (A kernel
+// text, in which of the kernel's directories it is, and with which hash. If all are the same the profile was not touched since. (A kernel
 // without hashes leaves that part empty; then the name and the mode have to do.)
 type note struct {
-	source string
-	folder string // below policy/profiles
-	hash   string
+	source    string
+	directory string // below policy/profiles
+	hash      string
 }
 
-func (n note) String() string { return n.source + " " + n.folder + " " + n.hash + "\n" }
+func (n note) String() string { return n.source + " " + n.directory + " " + n.hash + "\n" }
 
 func parseNote(b []byte) (note, bool) {
 	f := strings.Split(strings.TrimSuffix(string(b), "\n"), " ")
@@ -91,16 +91,16 @@ func (s system) current(name, source string) bool {
 		return false
 	}
 	n, ok := parseNote(b)
-	if !ok || n.source != source || n.folder != filepath.Base(n.folder) || !isFolderOf(n.folder, name) {
+	if !ok || n.source != source || n.directory != filepath.Base(n.directory) || !isDirOf(n.directory, name) {
 		return false
 	}
-	mode, hash, err := s.inspect(n.folder)
+	mode, hash, err := s.inspect(n.directory)
 	return err == nil && (mode == "enforce" || mode == "kill") && hash == n.hash
 }
 
 // inspect reads what the kernel says of a loaded profile (security/apparmor/apparmorfs.c).
-func (s system) inspect(folder string) (mode, hash string, err error) {
-	dir := filepath.Join(s.securityfs, "policy/profiles", folder)
+func (s system) inspect(directory string) (mode, hash string, err error) {
+	dir := filepath.Join(s.securityfs, "policy/profiles", directory)
 	b, err := os.ReadFile(filepath.Join(dir, "mode"))
 	if err != nil {
 		return "", "", err
@@ -114,13 +114,13 @@ func (s system) inspect(folder string) (mode, hash string, err error) {
 	return mode, "", nil
 }
 
-// isFolderOf says whether the kernel could have given the folder to the profile: its name, a dot, a number.
-func isFolderOf(folder, name string) bool {
-	number, ok := strings.CutPrefix(folder, name+".")
+// isDirOf says whether the kernel could have given the directory to the profile: its name, a dot, a number.
+func isDirOf(directory, name string) bool {
+	number, ok := strings.CutPrefix(directory, name+".")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// find looks for the folder of a loaded profile.
+// find looks for the directory of a loaded profile.
 func (s system) find(name string) (note, error) {
 	dir := filepath.Join(s.securityfs, "policy/profiles")
 	entries, err := os.ReadDir(dir)
@@ -128,7 +128,7 @@ func (s system) find(name string) (note, error) {
 		return note{}, err
 	}
 	for _, e := range entries {
-		if !isFolderOf(e.Name(), name) {
+		if !isDirOf(e.Name(), name) {
 			continue
 		}
 		own, err := os.ReadFile(filepath.Join(dir, e.Name(), "name"))
@@ -139,7 +139,7 @@ func (s system) find(name string) (note, error) {
 		if err != nil {
 			return note{}, err
 		}
-		return note{folder: e.Name(), hash: hash}, nil
+		return note{directory: e.Name(), hash: hash}, nil
 	}
 	return note{}, fmt.Errorf("the kernel does not list the profile after loading")
 }
@@ -190,7 +190,7 @@ func (s system) load(ctx context.Context, name, source, text string) error {
 	}
 	n, err := s.find(name)
 	if err != nil {
-		// It is loaded; without the kernel's policy folder the next Ensure loads it once more.
+		// It is loaded; without the kernel's policy directory the next Ensure loads it once more.
 		return nil
 	}
 	n.source = source

@@ -96,15 +96,15 @@ func TestEnsure(t *testing.T) {
 	ensure(p, true)
 	ensure(p, false)
 
-	folder := filepath.Join(s.securityfs, "policy/profiles", p.Name+".7")
+	directory := filepath.Join(s.securityfs, "policy/profiles", p.Name+".7")
 	// Somebody loaded another profile of that name.
-	write(t, filepath.Join(folder, "sha256"), "other\n")
+	write(t, filepath.Join(directory, "sha256"), "other\n")
 	ensure(p, true)
 	// Somebody made it complain only.
-	write(t, filepath.Join(folder, "mode"), "complain\n")
+	write(t, filepath.Join(directory, "mode"), "complain\n")
 	ensure(p, true)
 	// Somebody removed it.
-	if err := os.RemoveAll(folder); err != nil {
+	if err := os.RemoveAll(directory); err != nil {
 		t.Fatal(err)
 	}
 	ensure(p, true)
@@ -115,7 +115,7 @@ func TestEnsure(t *testing.T) {
 	}
 	ensure(p, false)
 	// A kernel without hashes.
-	if err := os.Remove(filepath.Join(folder, "sha256")); err != nil {
+	if err := os.Remove(filepath.Join(directory, "sha256")); err != nil {
 		t.Fatal(err)
 	}
 	write(t, s.notePath(p.Name), strings.Split(read(t, s.notePath(p.Name)), " ")[0]+" "+p.Name+".7 \n")

@@ -95,8 +95,8 @@ func TestParses(t *testing.T) {
 	}
 }
 
-// pattern translates an AppArmor path pattern: "*" stays within a folder, "**" does not, both match at least one character at the end
-// of a folder's name (apparmor.d(5), "Globbing").
+// pattern translates an AppArmor path pattern: "*" stays within a directory, "**" does not, both match at least one character at the end
+// of a directory's name (apparmor.d(5), "Globbing").
 func pattern(aare string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteByte('^')

@@ -3,7 +3,7 @@ package apparmor
 // The profile as data. Everything that no rule allows is denied and logged; a "deny" rule wins over every allowing one and is not
 // logged, so it also keeps the log free of what is refused all the time (apparmor.d(5)).
 //
-// Each wall stands also where other rings hold the same line (masked paths, dropped capabilities, seccomp): the profile is written as
+// Each protection stands also where other rings hold the same line (masked paths, dropped capabilities, seccomp): the profile is written as
 // if they were not there.
 
 // rule is one line of the profile.
@@ -33,7 +33,7 @@ const (
 	noAccess = "rwklmx"
 )
 
-// fileRules are the exceptions to "file,". In /proc, a process's own folder begins with a digit from 1 to 9 (self and thread-self are
+// fileRules are the exceptions to "file,". In /proc, a process's own directory begins with a digit from 1 to 9 (self and thread-self are
 // links to it), all else belongs to the kernel.
 var fileRules = []fileRule{
 	{"/proc/[^1-9]**", noChange, "kernel tunables, sysrq, irq, bus, fs"},

@@ -7,7 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// entryCalls is what the last step inside a jail needs between the moment when
+// entryCalls is what the init step inside a jail needs between the moment when
 // the delegate loads the first filter and the moment when that step loads the
 // second (package exact) and becomes the jail's program. It is a static Go
 // program: what its runtime calls is here too, since an engine's own profile
@@ -30,7 +30,7 @@ var entryCalls = [...]group{
 	{names: []string{"exit", "exit_group"}, why: "gives up with a message"},
 }
 
-// EntryCalls lists what the last step inside a jail needs before it loads the
+// EntryCalls lists what the init step inside a jail needs before it loads the
 // second filter, with reasons, sorted by name. Errors: an unknown architecture.
 func EntryCalls(arch string) ([]Entry, error) {
 	if _, err := archOf(arch); err != nil {

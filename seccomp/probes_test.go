@@ -137,13 +137,18 @@ func TestProbes(t *testing.T) {
 	if err != nil {
 		t.Fatalf("without a filter: %v\n%s", err, bare)
 	}
+	expected := probeWant
+	if strings.Contains(bare, "int 0x80: SEGV\n") {
+		t.Log("this machine has no 32-bit entry (ia32_emulation=off, or its hypervisor's): nothing to filter")
+		expected = strings.Replace(expected, "int 0x80: SYS | SYS", "int 0x80: SEGV | SEGV", 1)
+	}
 	for i, kill := range []bool{false, true} {
 		f, err := OCI(Options{Arch: runtime.GOARCH, Kill: kill})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var want strings.Builder
-		for line := range strings.Lines(probeWant) {
+		for line := range strings.Lines(expected) {
 			name, answers, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 			fmt.Fprintf(&want, "%s: %s\n", name, strings.Split(answers, " | ")[i])
 		}

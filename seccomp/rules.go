@@ -185,8 +185,8 @@ func openRule(flags, mode uint) argRule {
 	}
 }
 
-// modeRule refuses set-id bits: a set-id file left in a mounted folder would
-// run with the folder owner's ids on the host.
+// modeRule refuses set-id bits: a set-id file left in a mounted directory would
+// run with the directory owner's ids on the host.
 func modeRule(mode uint) argRule {
 	return argRule{
 		text:   "no set-id bits in mode",

@@ -189,7 +189,7 @@ func fromCreateOptions(b []byte, o *options.Options) error {
 
 // systemdPath says whether a bundle's control groups path has the form of the
 // systemd driver, slice:prefix:name. Some callers send no options at all, and
-// runc's other driver would make a folder of that name.
+// runc's other driver would make a directory of that name.
 func systemdPath(dir string) bool {
 	data, err := atomicfile.Read(filepath.Join(dir, bundle.ConfigName), bundle.MaxConfig)
 	if err != nil {

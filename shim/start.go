@@ -71,7 +71,7 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 		// The serving process looks there (containerd, pkg/shim).
 		_ = os.Remove("s")
 		if err := os.Symlink(dir, "s"); err != nil {
-			return fmt.Errorf("noting the folder of sockets: %w", err)
+			return fmt.Errorf("noting the directory of sockets: %w", err)
 		}
 	}
 	res, err := manager.NewShimManager(Runtime).Start(namespaces.WithNamespace(ctx, c.namespace), params)

@@ -98,8 +98,8 @@ func flags(from []verbs.Flag) []cli.Flag {
 	return out
 }
 
-// newWay gathers what agentjail's own verbs share with runc's.
-func newWay(*cli.Context) (*jail.Way, error) { return caller.Way() }
+// newRuntime gathers what agentjail's own verbs share with runc's.
+func newRuntime(*cli.Context) (*jail.Runtime, error) { return caller.Runtime() }
 
 // oneID is the sole argument of most verbs.
 func oneID(c *cli.Context) (string, error) {

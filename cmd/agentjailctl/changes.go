@@ -49,7 +49,7 @@ func exportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			w, err := newWay(c)
+			w, err := newRuntime(c)
 			if err != nil {
 				return err
 			}

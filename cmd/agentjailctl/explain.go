@@ -18,9 +18,9 @@ func explainCommand() *cli.Command {
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
-				return fmt.Errorf("%q requires exactly 1 argument, a bundle's folder (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
+				return fmt.Errorf("%q requires exactly 1 argument, a bundle's directory (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
 			}
-			w, err := newWay(c)
+			w, err := newRuntime(c)
 			if err != nil {
 				return err
 			}

@@ -150,7 +150,7 @@ func loadProfile(c *cli.Context) error {
 	if !apparmor.Enabled() {
 		return nil
 	}
-	w, err := newWay(c)
+	w, err := newRuntime(c)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ func containerdCommand(usage string, register bool) *cli.Command {
 		&cli.StringSliceFlag{Name: "name", Usage: "name of the handler; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName, install.DefaultName+"-net")},
 		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: this one); agentjail-NAME and the shim are looked for beside it"},
 		&cli.StringFlag{Name: "daemon-config", Usage: "containerd's configuration `FILE`", Value: install.DefaultContainerdConfig},
-		&cli.StringFlag{Name: "drop-in", Usage: "the `FILE` to write where containerd reads its folder by itself (2.2)", Value: install.DefaultContainerdDropIn},
+		&cli.StringFlag{Name: "drop-in", Usage: "the `FILE` to write where containerd reads its directory by itself (2.2)", Value: install.DefaultContainerdDropIn},
 		&cli.StringFlag{Name: "program", Usage: "containerd's `PROGRAM`, asked what it makes of its configuration"},
 		&cli.BoolFlag{Name: "force", Usage: "also change a handler of that name that leads elsewhere"},
 	}

@@ -21,7 +21,7 @@ func gcCommand() *cli.Command {
 			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
-			w, err := newWay(c)
+			w, err := newRuntime(c)
 			if err != nil {
 				return err
 			}

@@ -30,8 +30,8 @@ this machine's root file system read-only under a throw-away layer, no network
 but lo, no capability, the system call filter, the limits of the policy. Files
 that only root can read stay unreadable; /home, /root, /tmp and /run are empty.
 
-With --workspace DIR that folder can be written, at the same path: what the
-command makes there belongs to the folder's owner. The command runs as that
+With --workspace DIR that directory can be written, at the same path: what the
+command makes there belongs to the directory's owner. The command runs as that
 owner's name, with nothing of the owner's power elsewhere. Environment variables
 are not passed on, other than by --env.
 
@@ -64,7 +64,7 @@ func runSandbox(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	w, err := newWay(c)
+	w, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func runSandbox(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	// Below the state folder, so that a crash leaves it where gc looks.
+	// Below the state directory, so that a crash leaves it where gc looks.
 	base := filepath.Join(w.Store.Root, "sandbox")
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return fmt.Errorf("making the sandbox's bundle: %w", err)
@@ -164,7 +164,7 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 		}
 		o.Tighten[name] = v
 	}
-	o.Folders = programFolders()
+	o.Directories = programDirs()
 	return o, nil
 }
 
@@ -200,9 +200,9 @@ func lookPath(name, workspace string) (string, error) {
 	return "", &jail.ExitError{Code: 127}
 }
 
-// programFolders are those folders with programs that are file systems of their
+// programDirs are those directories with programs that are file systems of their
 // own: the root file system alone would show them empty.
-func programFolders() []string {
+func programDirs() []string {
 	var root unix.Stat_t
 	if unix.Stat("/", &root) != nil {
 		return nil

@@ -12,7 +12,7 @@ func specCommand() *cli.Command {
 	return &cli.Command{
 		Name: "spec", Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]", SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			w, err := newWay(c)
+			w, err := newRuntime(c)
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func captureBundle(ctx context.Context, e *engine.Engine, runtime, file string) 
 }
 
 // A rootfs is an image mounted as Docker's overlay2 driver does it: read-only layers below a writable one, with names
-// relative to the folder of all layers, where the mounting program is.
+// relative to the directory of all layers, where the mounting program is.
 type rootfs struct {
 	dir    string
 	lowers []string // the uppermost first
@@ -111,7 +111,7 @@ func unpack(dir string) error {
 	return nil
 }
 
-// layer makes a further layer: a folder of its own, and a file in one that all have.
+// layer makes a further layer: a directory of its own, and a file in one that all have.
 func layer(dir string) error {
 	own := filepath.Join(dir, "opt", filepath.Base(dir))
 	if err := os.MkdirAll(own, 0o755); err != nil {
@@ -123,7 +123,7 @@ func layer(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "opt", "last"), []byte(dir), 0o644)
 }
 
-// mount makes dir/merged. dir lies in the folder of all layers.
+// mount makes dir/merged. dir lies in the directory of all layers.
 func (r *rootfs) mount(dir string) (string, error) {
 	for _, d := range []string{"diff", "work", "merged"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {

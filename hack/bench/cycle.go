@@ -80,7 +80,7 @@ func onPlainRoot(s, jail *specs.Spec) {
 	})
 }
 
-// dockersFiles are bind mounts of files that belong to one container of Docker's, in a folder that only root enters.
+// dockersFiles are bind mounts of files that belong to one container of Docker's, in a directory that only root enters.
 var dockersFiles = []string{"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
 
 // jailSpec makes a jail and reads the spec that its delegate was given.

@@ -53,7 +53,7 @@ func (r *results) markdown(w io.Writer) {
 	}
 	r.markdownStarts(w)
 	r.markdownOthers(w)
-	r.markdownStations(w)
+	r.markdownSteps(w)
 	if len(r.LeftOut) > 0 {
 		fmt.Fprint(w, "\n### Not measured there\n\n")
 		for _, l := range r.LeftOut {
@@ -93,9 +93,9 @@ func (r *results) markdownOthers(w io.Writer) {
 	}
 }
 
-// markdownStations is the table of agentjail's stations, a column for each delegate.
-func (r *results) markdownStations(w io.Writer) {
-	type key struct{ measure, verb, station string }
+// markdownSteps is the table of agentjail's steps, a column for each delegate.
+func (r *results) markdownSteps(w io.Writer) {
+	type key struct{ measure, verb, step string }
 	var rows []key
 	var delegates []string
 	values := map[key]map[string]float64{}
@@ -109,9 +109,9 @@ func (r *results) markdownStations(w io.Writer) {
 			delegates = append(delegates, delegate)
 		}
 	}
-	for _, s := range r.Stations {
+	for _, s := range r.Steps {
 		if (s.Measure == "cycle" || s.Measure == "exec") && s.Kind == jailedDocker {
-			put(key{s.Measure, s.Verb, s.Station}, s.Delegate, s.Median)
+			put(key{s.Measure, s.Verb, s.Step}, s.Delegate, s.Median)
 		}
 	}
 	for _, m := range r.Subjects {
@@ -129,10 +129,10 @@ func (r *results) markdownStations(w io.Writer) {
 	slices.SortStableFunc(rows, func(a, b key) int {
 		return slices.Index(verbOrder, a.verb) - slices.Index(verbOrder, b.verb)
 	})
-	fmt.Fprint(w, "\n### Where agentjail's time goes\n\nMilliseconds by station (`agentjail --trace FILE`), with the bundle as Docker makes it.\n\n"+
-		"| verb | station | "+strings.Join(delegates, " | ")+" |\n|---|---|"+strings.Repeat("---:|", len(delegates))+"\n")
+	fmt.Fprint(w, "\n### Where agentjail's time goes\n\nMilliseconds by step (`agentjail --trace FILE`), with the bundle as Docker makes it.\n\n"+
+		"| verb | step | "+strings.Join(delegates, " | ")+" |\n|---|---|"+strings.Repeat("---:|", len(delegates))+"\n")
 	for _, k := range rows {
-		fmt.Fprintf(w, "| %s | %s |", k.verb, k.station)
+		fmt.Fprintf(w, "| %s | %s |", k.verb, k.step)
 		for _, d := range delegates {
 			if ms, ok := values[k][d]; ok {
 				fmt.Fprintf(w, " %.2f", ms)

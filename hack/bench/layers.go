@@ -52,7 +52,7 @@ func (b *bench) layers(ctx context.Context) error {
 	})
 }
 
-// dropCaches has the kernel forget what it cached of files, folders and inodes (proc_sys_vm(5)). What was not yet written
+// dropCaches has the kernel forget what it cached of files, directories and inodes (proc_sys_vm(5)). What was not yet written
 // to disk stays: it is written first.
 func dropCaches() error {
 	unix.Sync()

@@ -16,7 +16,7 @@ func (r *results) print(w io.Writer) {
 	r.printComparisons(w)
 	r.printValues(w)
 	r.printVerbs(w)
-	r.printStations(w)
+	r.printSteps(w)
 	for i, l := range r.LeftOut {
 		if i == 0 {
 			fmt.Fprint(w, "\nNot measured here\n")
@@ -81,10 +81,10 @@ func (r *results) printVerbs(w io.Writer) {
 	t.Flush()
 }
 
-// printStations tells where agentjail's own time goes. What a verb took beyond its stations is the start of the program,
+// printSteps tells where agentjail's own time goes. What a verb took beyond its steps is the start of the program,
 // its options and policy, and for verbs that the delegate takes over, the delegate.
-func (r *results) printStations(w io.Writer) {
-	if len(r.Stations) == 0 {
+func (r *results) printSteps(w io.Writer) {
+	if len(r.Steps) == 0 {
 		return
 	}
 	fmt.Fprint(w, "\nWhere agentjail's time goes, in milliseconds (with the bundle as Docker makes it)\n")
@@ -100,21 +100,21 @@ func (r *results) printStations(w io.Writer) {
 				continue
 			}
 			own, all := 0.0, 0.0
-			for _, s := range r.Stations {
+			for _, s := range r.Steps {
 				if s.Measure != m.Measure || s.Delegate != m.Delegate || s.Kind != m.Kind || s.Variant != m.Variant || s.Verb != v {
 					continue
 				}
-				fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", s.Delegate, v, s.Station, s.Median)
+				fmt.Fprintf(t, "%s\t%s\t%s\t%.2f\n", s.Delegate, v, s.Step, s.Median)
 				all += s.Median
-				if ownStation(s.Station) {
+				if ownStep(s.Step) {
 					own += s.Median
 				}
 			}
-			fmt.Fprintf(t, "%s\t%s\t= own stations\t%.2f\n", m.Delegate, v, own)
+			fmt.Fprintf(t, "%s\t%s\t= own steps\t%.2f\n", m.Delegate, v, own)
 			if cpu, ok := m.OwnCPU[v]; ok {
 				fmt.Fprintf(t, "%s\t%s\t= own processor time\t%.2f\n", m.Delegate, v, cpu)
 			}
-			fmt.Fprintf(t, "%s\t%s\t= beyond the stations\t%.2f\n", m.Delegate, v, whole.Value-all)
+			fmt.Fprintf(t, "%s\t%s\t= beyond the steps\t%.2f\n", m.Delegate, v, whole.Value-all)
 		}
 	}
 	t.Flush()

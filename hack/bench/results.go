@@ -20,7 +20,7 @@ type results struct {
 	Crowd        int          `json:"crowd"` // containers in a crowd
 	Subjects     []*measured  `json:"subjects"`
 	Comparisons  []comparison `json:"comparisons"`
-	Stations     []station    `json:"stations"`
+	Steps        []step       `json:"steps"`
 	LeftOut      []string     `json:"leftOut,omitempty"` // what could not be measured here, with the reason
 }
 
@@ -69,7 +69,7 @@ func (r *results) addValues(m measured) {
 	r.Subjects = append(r.Subjects, &m)
 }
 
-// add takes the samples of a subject, and the stations from its trace.
+// add takes the samples of a subject, and the steps from its trace.
 func (r *results) add(measure string, s *subject, samples []sample) error {
 	m := measured{Measure: measure, Variant: s.variant, Delegate: s.delegate, Kind: s.kind, Unit: "ms", Verbs: map[string]Interval{}}
 	var cpu []float64
@@ -86,18 +86,18 @@ func (r *results) add(measure string, s *subject, samples []sample) error {
 		m.Verbs[v] = medianInterval(values)
 	}
 	if s.trace != "" {
-		stations, err := readTrace(s.trace)
+		steps, err := readTrace(s.trace)
 		if err != nil {
 			return err
 		}
 		m.OwnCPU = map[string]float64{}
-		for _, st := range stations {
-			if st.Station == verbs.OwnCPU {
+		for _, st := range steps {
+			if st.Step == verbs.OwnCPU {
 				m.OwnCPU[st.Verb] = st.Median
-				continue // of the whole process, beside its stations
+				continue // of the whole process, beside its steps
 			}
 			st.Measure, st.Variant, st.Delegate, st.Kind = measure, s.variant, s.delegate, s.kind
-			r.Stations = append(r.Stations, st)
+			r.Steps = append(r.Steps, st)
 		}
 	}
 	r.addValues(m)

@@ -23,7 +23,7 @@ type subject struct {
 	global   []string // options before the verb
 	bundle   string
 	id       string
-	trace    string // file with agentjail's stations, or ""
+	trace    string // file with agentjail's steps, or ""
 	// whole, if not nil, is how it is run that has no verbs.
 	whole func() (sample, error)
 }

@@ -9,7 +9,7 @@ import (
 // workRounds is how often real work is measured: a round of it takes longer than all others.
 const workRounds = 8
 
-// A task is something that an agent does, as scripts for sh in an empty folder: what is made ready, once for each
+// A task is something that an agent does, as scripts for sh in an empty directory: what is made ready, once for each
 // container, and what is timed.
 type task struct{ name, prepare, work string }
 

@@ -4,7 +4,7 @@
 //
 // Usage: conformance [-suite NAME] [-delegate PATH] [-from DIR] [-out DIR] [-subjects LIST] [-only PATTERN] [-reuse] [-draft]
 //
-// The suites are not part of agentjail. runc's comes from its Go module, at the delegate's version; the others from folders
+// The suites are not part of agentjail. runc's comes from its Go module, at the delegate's version; the others from directories
 // below -from, which the caller has cloned there. It needs root, and control groups (hack/with-cgroups.sh).
 package main
 

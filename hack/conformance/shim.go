@@ -32,7 +32,7 @@ var shimSkip = []string{"layers", "sandbox", "transfer", "uds", "net"}
 func shimSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	from := filepath.Join(o.from, "shimtest")
 	if _, err := os.Stat(filepath.Join(from, "go.mod")); err != nil {
-		return nil, fmt.Errorf("not there: git clone https://github.com/containerd/shimtest %s, or name the folder that holds it (CONFORMANCE_DIR)", from)
+		return nil, fmt.Errorf("not there: git clone https://github.com/containerd/shimtest %s, or name the directory that holds it (CONFORMANCE_DIR)", from)
 	}
 	dir := workDir("shimtest")
 	steps := [][]string{{"rm", "-rf", dir}, {"mkdir", "-p", filepath.Dir(dir)}, {"cp", "-rL", from, dir}, append([]string{"go", "-C", dir, "mod", "edit"}, requires(shimModules)...), {"env", "GOFLAGS=-mod=mod", "make", "-C", dir, "build"}}

@@ -31,7 +31,7 @@ func versionOf(path string) (string, error) {
 	return m[1] + "-" + m[2], nil
 }
 
-// workDir is where a suite is built: a folder that everybody can search, as jails' users have to.
+// workDir is where a suite is built: a directory that everybody can search, as jails' users have to.
 func workDir(name string) string { return filepath.Join(engine.CacheDir, "conformance", name) }
 
 // command runs a program with all that it says going to a file, and kills what it started when the time is over. An exit
@@ -76,7 +76,7 @@ func do(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// runcModule copies runc's module of a version to a folder of ours and returns it.
+// runcModule copies runc's module of a version to a directory of ours and returns it.
 func runcModule(ctx context.Context, version string) (string, error) {
 	dir := workDir(version)
 	if _, err := os.Stat(dir); err == nil {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// What a test of runtime-tools says is different each time: containers' names, folders, process ids.
+// What a test of runtime-tools says is different each time: containers' names, directories, process ids.
 var unsteady = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}|/tmp/[^ "]*|\b[0-9]{4,}\b|0x[0-9a-f]+`)
 
 // toolsSuite is the validation of opencontainers/runtime-tools: one program for each part of the specification.
 func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error) {
 	dir := filepath.Join(o.from, "runtime-tools")
 	if _, err := os.Stat(filepath.Join(dir, "validation")); err != nil {
-		return nil, fmt.Errorf("not there: git clone https://github.com/opencontainers/runtime-tools %s, or name the folder that holds it (CONFORMANCE_DIR)", dir)
+		return nil, fmt.Errorf("not there: git clone https://github.com/opencontainers/runtime-tools %s, or name the directory that holds it (CONFORMANCE_DIR)", dir)
 	}
 	if olderSpec(version) {
 		var err error
@@ -24,7 +24,7 @@ func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error)
 			return nil, err
 		}
 	}
-	// It keeps what it needs in a vendor folder; newer Go would look at its old go.mod first.
+	// It keeps what it needs in a vendor directory; newer Go would look at its old go.mod first.
 	if _, err := do(ctx, dir, "make", "runtimetest", "validation-executables", "EXTRA_FLAGS=-mod=vendor"); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (d demo) check() error {
 	return nil
 }
 
-// useful: work on a folder of the developer's.
+// useful: work on a directory of the developer's.
 func (d demo) useful() error {
 	say("2. Useful work. The project belongs to uid 1000; what the jail's root makes there belongs to 1000 too.")
 	dir := filepath.Join(d.Dir, "project")
@@ -103,7 +103,7 @@ func (d demo) useful() error {
 		return err
 	}
 	if owner := st.Sys().(*syscall.Stat_t); owner.Uid != 1000 || owner.Gid != 1000 {
-		return fmt.Errorf("the new file belongs to %d:%d on the host, not to the folder's owner", owner.Uid, owner.Gid)
+		return fmt.Errorf("the new file belongs to %d:%d on the host, not to the directory's owner", owner.Uid, owner.Gid)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func show(binary string) error {
 	return err
 }
 
-// install copies agentjail to where only root can write: what runs as root must not come from a folder that others can
+// install copies agentjail to where only root can write: what runs as root must not come from a directory that others can
 // change.
 func install(binary string) (string, error) {
 	dir, err := engine.BinDir()

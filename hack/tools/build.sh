@@ -95,7 +95,7 @@ build_go() {
 	version=$(go list -f '{{.Module.Version}}' "$package")
 	set -- # further flags
 	if [ -n "$sources" ]; then
-		# Go builds a changed module only from a folder of its own.
+		# Go builds a changed module only from a directory of its own.
 		go mod download "$package"
 		cp -r "$(go list -m -f '{{.Dir}}' "$package")" "$tmp/src"
 		chmod -R u+w "$tmp/src"

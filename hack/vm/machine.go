@@ -34,8 +34,8 @@ const emulation = "tcg,thread=single"
 
 // A machine is a virtual machine on its way from disks to results.
 type machine struct {
-	guest string // folder with the root file system and kernel
-	dir   string // folder for this run's disks
+	guest string // directory with the root file system and kernel
+	dir   string // directory for this run's disks
 	cache string
 	kind  string // the name of one
 }
@@ -62,7 +62,7 @@ var kinds = map[string]kind{
 
 func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// makeDisks makes the work disk from its folder, and an empty one for results.
+// makeDisks makes the work disk from its directory, and an empty one for results.
 func (m machine) makeDisks(ctx context.Context) error {
 	work := m.path("work.img")
 	size, err := treeSize(m.path("work"))

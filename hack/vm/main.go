@@ -28,7 +28,7 @@ import (
 // options are the command line's.
 type options struct {
 	kind    string        // the machine's name
-	out     string        // where results go: a folder, and in it one for each machine
+	out     string        // where results go: a directory, and in it one for each machine
 	cache   string        // where the root file system is kept
 	accel   string        // auto, kvm or tcg
 	timeout time.Duration // for everything but the first building of the root
@@ -41,14 +41,14 @@ func main() {
 	var o options
 	var rootOnly, table bool
 	flag.StringVar(&o.kind, "machine", "apparmor,engines,selinux", "`names` of the machines to boot, side by side")
-	flag.StringVar(&o.out, "out", "", "`folder` for the results (default dist/vm); each machine has its own in it, by its module")
-	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`folder` that keeps the root file system")
+	flag.StringVar(&o.out, "out", "", "`directory` for the results (default dist/vm); each machine has its own in it, by its module")
+	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`directory` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
 	flag.DurationVar(&o.timeout, "timeout", 45*time.Minute, "limit for the machine's whole life")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
 	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
 	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")
-	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of go test -v and folders with results (PLACE=PATH)")
+	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of go test -v and directories with results (PLACE=PATH)")
 	flag.Parse()
 	o.suites = flag.Args()
 
@@ -145,13 +145,13 @@ func run(ctx context.Context, o options, root, guest string) ([]result, error) {
 	return m.runSteps(o, steps, func() error { return m.boot(ctx, o.accel) }, func() error { return m.makeDisks(ctx) })
 }
 
-// runsIn is where runs have their folders. Not the temporary directory, which is often a tmpfs: disks are large.
+// runsIn is where runs have their directories. Not the temporary directory, which is often a tmpfs: disks are large.
 const runsIn = "/var/tmp/agentjail-vm-"
 
-// making keeps one machine's run from taking another's new folder, not yet locked, for a dead one's.
+// making keeps one machine's run from taking another's new directory, not yet locked, for a dead one's.
 var making sync.Mutex
 
-// runDir makes a folder for this run, and removes those of runs that were killed: theirs are no longer locked.
+// runDir makes a directory for this run, and removes those of runs that were killed: theirs are no longer locked.
 func runDir() (dir string, remove func(), err error) {
 	making.Lock()
 	defer making.Unlock()
@@ -173,7 +173,7 @@ func runDir() (dir string, remove func(), err error) {
 	return dir, func() { _ = os.RemoveAll(dir); lock.Close() }, nil
 }
 
-// lockDir locks a folder for as long as the file is open; it does not wait.
+// lockDir locks a directory for as long as the file is open; it does not wait.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

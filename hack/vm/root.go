@@ -25,10 +25,10 @@ var (
 	earlyScript []byte
 )
 
-// guestFiles are what root.sh leaves in its folder.
+// guestFiles are what root.sh leaves in its directory.
 var guestFiles = []string{"root.img", "vmlinuz", "initrd", "versions"}
 
-// ensureRoot returns the folder with the guest's root file system, kernel and initial RAM disk. They are made once for
+// ensureRoot returns the directory with the guest's root file system, kernel and initial RAM disk. They are made once for
 // each version of the recipe; a second caller, also in another process, waits for the first. Those of other versions are
 // removed.
 func ensureRoot(ctx context.Context, cache string) (string, error) {

@@ -45,7 +45,7 @@ var suites = []suite{
 			tests("runtime/stage", 3*time.Minute),
 			tests("runtime/state", 2*time.Minute),
 			tests("runtime/netseal", 5*time.Minute),
-			tests("runtime/internal/fork", 2*time.Minute),
+			tests("runtime/linux/fork", 2*time.Minute),
 		},
 	},
 	{
@@ -118,7 +118,7 @@ var suites = []suite{
 
 // e2e are the end-to-end tests that are worth the minutes that they take under emulation.
 var e2e = []string{
-	// AppArmor is in force beside the other walls.
+	// AppArmor is in force beside the other protections.
 	"TestJail", "TestAttempts", "TestKernelFiles",
 	// What this kernel and these control groups tell of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
@@ -127,7 +127,7 @@ var e2e = []string{
 	// Docker 26's networks.
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
-	"TestCopyIn", "TestCopyOut", "TestMountedFolder", "TestVolumeFromImage", "TestRestart",
+	"TestCopyIn", "TestCopyOut", "TestMountedDir", "TestVolumeFromImage", "TestRestart",
 	// What it executes and follows in a jail's root (CVE-2026-41567), and what its builders ask for.
 	"TestCopyRunsNothing", "TestEngineLinks", "TestDefaultRuntimeBuild",
 }

@@ -20,11 +20,11 @@ type place struct {
 }
 
 // printTable tells where the tests ran that were skipped somewhere. args are PLACE=PATH, where PATH is the output of `go
-// test -v` over several packages, or a folder with a machine's results; a place may be named more than once. A test that
+// test -v` over several packages, or a directory with a machine's results; a place may be named more than once. A test that
 // ran nowhere is an error.
 func printTable(w io.Writer, args []string) error {
 	if len(args) == 0 {
-		return errors.New("-table: name logs and folders with results (PLACE=PATH)")
+		return errors.New("-table: name logs and directories with results (PLACE=PATH)")
 	}
 	var places []place
 	for _, a := range args {
@@ -42,7 +42,7 @@ func printTable(w io.Writer, args []string) error {
 			return err
 		}
 		if info.IsDir() {
-			err = addFolder(places[i].tests, path)
+			err = addDir(places[i].tests, path)
 		} else {
 			err = addLog(places[i].tests, path)
 		}
@@ -146,8 +146,8 @@ func addLog(tests map[string]verdict, path string) error {
 	return nil
 }
 
-// addFolder reads a machine's results.
-func addFolder(tests map[string]verdict, dir string) error {
+// addDir reads a machine's results.
+func addDir(tests map[string]verdict, dir string) error {
 	found := false
 	for _, s := range suites {
 		for _, st := range s.steps {

@@ -152,7 +152,7 @@ func TestLoadPlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a regular file") {
-		t.Errorf("a folder: %v", err)
+		t.Errorf("a directory: %v", err)
 	}
 	os.Remove(at)
 	if err := unix.Mkfifo(at, 0o600); err != nil {
@@ -206,6 +206,6 @@ func TestSave(t *testing.T) {
 	}
 	b.Dir = filepath.Join(dir, "missing")
 	if err := b.Save(); err == nil {
-		t.Error("saved into a folder that does not exist")
+		t.Error("saved into a directory that does not exist")
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/printable"
+	"agentjail.dev/runtime/linux/printable"
 )
 
 // Kinds of changes, by the letters of `docker diff`.

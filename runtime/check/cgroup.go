@@ -47,7 +47,7 @@ var limitFacts = map[string]limitFact{
 	"memory": {func(c host.Cgroup) bool { return c.Memory }, "memory.max", "a jail can use up the host's memory", "boot with cgroup_enable=memory"},
 	"swap":   {func(c host.Cgroup) bool { return c.Swap }, "memory.swap.max", "a jail can use up the host's swap", "boot with swapaccount=1"},
 	"cpu":    {func(c host.Cgroup) bool { return c.CPU }, "cpu.max", "a jail can use all processors", "boot a kernel with CONFIG_CFS_BANDWIDTH and mount the controller"},
-	"io":     {func(c host.Cgroup) bool { return c.IO }, "io.max", "writable folders are as fast as the disk", "boot a kernel with CONFIG_BLK_DEV_THROTTLING"},
+	"io":     {func(c host.Cgroup) bool { return c.IO }, "io.max", "writable directories are as fast as the disk", "boot a kernel with CONFIG_BLK_DEV_THROTTLING"},
 }
 
 // limitOn looks for one limit.

@@ -2,7 +2,7 @@
 // feature can be tried it is tried, since distributions take features back to
 // old kernels and switch them off in new ones. Two things are told by the
 // version alone, as trying does not show them: whether exec moves a process into
-// a new time namespace (runtime/internal/fork), and how tmpfs treats holes in
+// a new time namespace (runtime/linux/fork), and how tmpfs treats holes in
 // huge pages (runtime/stage).
 //
 // What a probe makes (mounts, namespaces, filters) it makes on a thread of its
@@ -92,15 +92,15 @@ func never(policy.Policy) bool  { return false }
 // namePrivileges is the probe without which the others say little.
 const namePrivileges = "privileges"
 
-// Options says which policy and state folder the check is for.
+// Options says which policy and state directory the check is for.
 type Options struct {
 	PolicyPath string // policy.DefaultPath if empty
 	Profile    string // [profiles.NAME] of it, or ""
 	StateRoot  string // state.DefaultRoot if empty
-	Programs   string // agentjail's folder; where the running program is, if empty
+	Programs   string // agentjail's directory; where the running program is, if empty
 }
 
-// env is what the probes look at. Tests put folders of their own in place.
+// env is what the probes look at. Tests put directories of their own in place.
 type env struct {
 	opts   Options
 	etc    string // /etc

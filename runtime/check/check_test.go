@@ -188,7 +188,7 @@ func TestProbesCanFail(t *testing.T) {
 }
 
 // TestNothingLeft runs the probes to their end, and kills them in the middle:
-// the host's mounts and the state folder stay as they were.
+// the host's mounts and the state directory stay as they were.
 func TestNothingLeft(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
@@ -230,6 +230,6 @@ func checkNothing(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		t.Errorf("%s is left in the state folder", e.Name())
+		t.Errorf("%s is left in the state directory", e.Name())
 	}
 }

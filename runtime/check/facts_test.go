@@ -136,7 +136,7 @@ func TestPolicyFile(t *testing.T) {
 	}
 }
 
-func TestStateFolder(t *testing.T) {
+func TestStateDir(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -168,7 +168,7 @@ func TestStateFolder(t *testing.T) {
 		{"no parent", filepath.Join(dir, "no", "new"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := stateFolder(&env{store: state.Store{Root: c.root}})
+			a := stateDir(&env{store: state.Store{Root: c.root}})
 			if (a.ok || a.warn) != c.good { // a warning where /tmp is a disk
 				t.Errorf("got %+v", a)
 			}

@@ -8,7 +8,7 @@ import (
 
 	"agentjail.dev/runtime/enter"
 	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"

@@ -38,7 +38,7 @@ func passthrough(e *env) answer {
 	return ok("all harden")
 }
 
-// owns refuses a folder that is not that of whose jails these are.
+// owns refuses a directory that is not that of whose jails these are.
 func (e *env) owns(dir string, st *unix.Stat_t) error {
 	if e.user {
 		return rootless.Own(dir, st)
@@ -46,14 +46,14 @@ func (e *env) owns(dir string, st *unix.Stat_t) error {
 	return trusted.Owner(dir, st)
 }
 
-// stateFolder says whether the jails' records can be written: with a file that
+// stateDir says whether the jails' records can be written: with a file that
 // never gets a name (open(2), O_TMPFILE).
-func stateFolder(e *env) answer {
+func stateDir(e *env) answer {
 	dir := e.store.Root
 	var st unix.Stat_t
 	switch err := unix.Lstat(dir, &st); {
 	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fail("remove it", "%s is not a folder", dir)
+		return fail("remove it", "%s is not a directory", dir)
 	case err == nil:
 		if err := e.owns(dir, &st); err != nil {
 			return fail("as said", "%v", err)

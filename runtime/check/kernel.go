@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/fork"
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/fork"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/policy"
 )
@@ -25,7 +25,7 @@ var privilegesNeeded = []struct {
 	{unix.CAP_SETUID, "CAP_SETUID", "id maps"},
 	{unix.CAP_SETGID, "CAP_SETGID", "id maps"},
 	{unix.CAP_CHOWN, "CAP_CHOWN", "the layer's owners"},
-	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "images and folders of others"},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "images and directories of others"},
 	{unix.CAP_MKNOD, "CAP_MKNOD", "device nodes"},
 	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "the network seal"},
 	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "looking at jails from outside"},
@@ -149,5 +149,5 @@ func networkSeal(*env) answer {
 		}
 		return warn("load nf_tables (`modprobe nf_tables`)", "a fresh namespace is sealed, without %s", strings.Join(names, "; "))
 	}
-	return ok("a fresh network namespace is sealed: %s hold, nf_tables among them", count(len(rep.Walls), "wall"))
+	return ok("a fresh network namespace is sealed: %s hold, nf_tables among them", count(len(rep.Protections), "protection"))
 }

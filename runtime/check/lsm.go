@@ -39,7 +39,7 @@ func lsmConfines(e *env) answer {
 		}
 		return ok("SELinux: jails keep the label that the engine gives (Docker: selinux-enabled), or get one with their own categories")
 	}
-	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other walls of ring 1 stand alone")
+	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
 }
 
 // landlock asks for the ABI (landlock_create_ruleset(2)).
@@ -49,7 +49,7 @@ func landlock(*env) answer {
 	switch errno {
 	case 0:
 		if abi < harden.LandlockMin {
-			return fail("boot Linux 5.19 or later", "version %d, which refuses every rename between folders: not used", abi)
+			return fail("boot Linux 5.19 or later", "version %d, which refuses every rename between directories: not used", abi)
 		}
 		return ok("version %d", abi)
 	case unix.EOPNOTSUPP:

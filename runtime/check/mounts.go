@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/internal/fork"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/stage"
 )
@@ -111,7 +111,7 @@ func plainOverlay(e *env) answer {
 		return fail("load overlay (`modprobe overlay`)", "overlay: %v", err)
 	}
 	if !notable {
-		return warn("boot Linux 6.6 or later", "overlay with its upper layer on tmpfs, but a folder of the image that was removed cannot be made again")
+		return warn("boot Linux 6.6 or later", "overlay with its upper layer on tmpfs, but a directory of the image that was removed cannot be made again")
 	}
 	return ok("overlay with its upper layer on tmpfs")
 }
@@ -137,12 +137,12 @@ func overlay(dir, lower, opts string) error {
 	return errors.Join(err, unix.Unmount(root, unix.MNT_DETACH))
 }
 
-// storages are the folders in which engines keep layers. Docker's can be
+// storages are the directories in which engines keep layers. Docker's can be
 // configured; see dockerRoot.
 var storages = []string{"/var/lib/docker", "/var/lib/containerd", "/var/lib/containers/storage"}
 
-// idmappedOverlay mounts overlays over the engines' storage folders, idmapped
-// and read-only. Linux 5.19 can, where the folder's file system can be
+// idmappedOverlay mounts overlays over the engines' storage directories, idmapped
+// and read-only. Linux 5.19 can, where the directory's file system can be
 // idmapped. Without engines it takes the root file system.
 func idmappedOverlay(e *env) answer {
 	dirs := present(append(storages, dockerRoot(e.etc))...)
@@ -199,12 +199,12 @@ func idmappedMounts(e *env) answer {
 	if len(bad) > 0 {
 		return fail("mount workspaces from ext4, xfs, btrfs or (Linux 6.3) tmpfs", "cannot be mapped, so not mounted into jails writable: %s", strings.Join(bad, "; "))
 	}
-	return ok("folders on %s can belong to the jail's user", strings.Join(good, ", "))
+	return ok("directories on %s can belong to the jail's user", strings.Join(good, ", "))
 }
 
-// eachIdmapped mounts a read-only idmapped clone of each folder at
+// eachIdmapped mounts a read-only idmapped clone of each directory at
 // SCRATCH/mapped and hands it to f, with the error if that did not work.
-// Nothing is written to the folder.
+// Nothing is written to the directory.
 func eachIdmapped(e *env, dirs []string, f func(scratch, path, fs string, err error) error) error {
 	ns, err := fork.UserNS(mapText(e.policy), mapText(e.policy))
 	if err != nil {
@@ -256,7 +256,7 @@ func mountIdmapped(dir, ns *os.File, at string) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// present returns the folders that exist, once each.
+// present returns the directories that exist, once each.
 func present(dirs ...string) []string {
 	var out []string
 	seen := map[[2]uint64]bool{}

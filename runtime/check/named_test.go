@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 func TestNamed(t *testing.T) {

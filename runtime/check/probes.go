@@ -12,8 +12,8 @@ var probes = []probe{
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
 	{"engine-fixes", ringAll, "engines' fixes", never, engineFixes},
 	{"builds", ringAll, "builds of images", never, imageBuilds},
-	{"last-step", ringAll, "last step into a jail", always, lastStep},
-	{"state", ringAll, "state folder", always, stateFolder},
+	{"init-step", ringAll, "init step into a jail", always, lastStep},
+	{"state", ringAll, "state directory", always, stateDir},
 
 	{"namespaces", ringResources, "namespaces", always, plainNamespaces},
 	{"cgroup-namespace", ringResources, "cgroup namespace", always, cgroupNamespace},

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
 )

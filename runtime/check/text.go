@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"agentjail.dev/runtime/internal/printable"
+	"agentjail.dev/runtime/linux/printable"
 )
 
 // Text writes one line for each probe: the answer, the ring, the feature, what

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // inMounts runs f in a mount namespace of its own, whose changes reach nobody,

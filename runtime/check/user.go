@@ -9,7 +9,7 @@ import (
 
 	"agentjail.dev/apparmor"
 	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/rootless"
 )
 
@@ -34,7 +34,7 @@ var ofUser = map[string]func(*env) answer{
 	"user-namespace":   nestedNamespace,
 	"id-pool":          userIDs,
 	"idmapped-mounts": func(*env) answer {
-		return warn(asRoot, "takes a privilege on the machine: files in mounted folders have the ids that the engine gives the jail")
+		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine gives the jail")
 	},
 	"lsm":     userLSM,
 	"bpf-lsm": userBPF,
@@ -50,7 +50,7 @@ func userPrivileges(*env) answer {
 			return fail("start it with `podman unshare`", "root of a user namespace, but without %s (%s)", c.name, c.why)
 		}
 	}
-	return warn(asRoot+" for what is missing below", "root of a user's own user namespace: jails of a rootless engine, with every wall that takes no privilege on the machine")
+	return warn(asRoot+" for what is missing below", "root of a user's own user namespace: jails of a rootless engine, with every protection that takes no privilege on the machine")
 }
 
 // nestedNamespace makes one inside the engine's, with all of its ids.

@@ -35,7 +35,7 @@ const Auto = "auto"
 // Choose finds the delegate that policy names. For Auto that is the best one
 // that works on this host, found out by having it run a container: the quickest
 // without known flaws, a crun of release 1.9 or later, then the newest runc. The
-// answer is kept in the folder cacheDir ("" keeps none) until a delegate, the
+// answer is kept in the directory cacheDir ("" keeps none) until a delegate, the
 // control groups' layout or the boot changes. Without any there is an error;
 // where none runs a container the newest runc is named, and will say why.
 func Choose(want, cacheDir string) (*Runtime, error) {

@@ -40,7 +40,7 @@ esac
 	}
 }
 
-// hostWith has a folder of these delegates in the place of the host's, and
+// hostWith has a directory of these delegates in the place of the host's, and
 // returns it. The file "calls" above it gets a line for each call.
 func hostWith(t *testing.T, have map[string]fake) string {
 	t.Helper()
@@ -54,9 +54,9 @@ func hostWith(t *testing.T, have map[string]fake) string {
 	for name, f := range have {
 		f.write(t, filepath.Join(dir, name))
 	}
-	was := folders
-	folders = []string{dir}
-	t.Cleanup(func() { folders = was })
+	was := directories
+	directories = []string{dir}
+	t.Cleanup(func() { directories = was })
 	return dir
 }
 

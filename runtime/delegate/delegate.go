@@ -32,11 +32,11 @@ type Runtime struct {
 }
 
 // candidates are the delegates that "auto" looks for, in this order, and the
-// folders where distributions and engines put them. $PATH is not asked: it
+// directories where distributions and engines put them. $PATH is not asked: it
 // belongs to whoever started the engine.
 var (
-	candidates = []string{"runc", "crun"}
-	folders    = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
+	candidates  = []string{"runc", "crun"}
+	directories = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
 )
 
 // ErrNone says that there is no delegate to run jails with.
@@ -54,7 +54,7 @@ func Resolve(want string) (*Runtime, error) {
 	}
 	var errs []error
 	for _, n := range names {
-		for _, dir := range folders {
+		for _, dir := range directories {
 			r, err := open(filepath.Join(dir, n))
 			if err == nil {
 				return r, nil
@@ -65,14 +65,14 @@ func Resolve(want string) (*Runtime, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: looked for %s in %s (remedy: install runc, or set delegate in %s): %w",
-		ErrNone, strings.Join(names, ", "), strings.Join(folders, ", "), policy.DefaultPath, errors.Join(errs...))
+		ErrNone, strings.Join(names, ", "), strings.Join(directories, ", "), policy.DefaultPath, errors.Join(errs...))
 }
 
 // All lists every usable candidate, for `agentjail check`.
 func All() []*Runtime {
 	var out []*Runtime
 	for _, n := range candidates {
-		for _, dir := range folders {
+		for _, dir := range directories {
 			if r, err := open(filepath.Join(dir, n)); err == nil {
 				out = append(out, r)
 			}
@@ -151,7 +151,7 @@ type capsRecord struct {
 const capsForm = 4
 
 // Capabilities asks the delegate, or the record of an earlier answer in the
-// folder cacheDir; "" asks always, and keeps nothing.
+// directory cacheDir; "" asks always, and keeps nothing.
 func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	rec := capsRecord{Form: capsForm, File: r.id()}
 	cache := filepath.Join(cacheDir, r.cacheName())

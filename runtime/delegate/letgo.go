@@ -16,7 +16,7 @@ const fifoName = "exec.fifo"
 // A protocol is how a delegate's start lets a process go. Starting the delegate
 // for it takes longer than all else that a start does.
 type protocol struct {
-	// record is the file by which a delegate's folder is told from another's.
+	// record is the file by which a delegate's directory is told from another's.
 	record string
 	letGo  func(fifo string, pidfd int, stopped func() error) error
 }
@@ -30,9 +30,9 @@ var protocols = []protocol{
 var errDead = errors.New("container process is already dead")
 
 // LetGo does what the delegate's start does to a created container: it lets the
-// process go that pidfd refers to. dir is the folder that the delegate keeps for
+// process go that pidfd refers to. dir is the directory that the delegate keeps for
 // the container. It returns false, having done nothing, where that is not
-// the folder of a created container as runc (1.0 to 1.5) and crun keep it; then
+// the directory of a created container as runc (1.0 to 1.5) and crun keep it; then
 // the delegate is to be asked, which also knows what is wrong. stopped is called now
 // and then while the process does not answer; its error ends the waiting.
 func LetGo(dir string, pidfd int, stopped func() error) (bool, error) {

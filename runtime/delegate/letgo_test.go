@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// created makes the folder of a container as a delegate leaves it, and a process
+// created makes the directory of a container as a delegate leaves it, and a process
 // that stands for the container's.
 func created(t *testing.T, record string) (dir string, process *exec.Cmd, pidfd int) {
 	t.Helper()
@@ -111,7 +111,7 @@ func TestLetGoCrun(t *testing.T) {
 func TestLetGoUnknown(t *testing.T) {
 	dir, _, pidfd := created(t, "")
 	if known, err := LetGo(dir, pidfd, never); known || err != nil {
-		t.Errorf("of an unknown delegate's folder: %v, %v", known, err)
+		t.Errorf("of an unknown delegate's directory: %v, %v", known, err)
 	}
 	other := t.TempDir()
 	for _, name := range []string{"state.json", fifoName} { // a plain file in the FIFO's place

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/fork"
-	"agentjail.dev/runtime/internal/oomscore"
+	"agentjail.dev/runtime/linux/fork"
+	"agentjail.dev/runtime/linux/oomscore"
 )
 
 // Time says in which time namespace a delegate runs that does not know of them.

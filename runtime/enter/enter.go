@@ -1,6 +1,6 @@
-// Package enter is the last step into a jail: a small static program,
+// Package enter is the init step into a jail: a small static program,
 // agentjail-enter, that a delegate starts in the place of the jail's own. It
-// checks from inside that every ring is in force, adds the walls that can only
+// checks from inside that every ring is in force, adds the protections that can only
 // be put up there, and then becomes the real program.
 //
 // This package is what both sides know: the orders. Package outside is the

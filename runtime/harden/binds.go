@@ -131,7 +131,7 @@ func setID(p *pass, m *specs.Mount, f *source.Fact) {
 
 // owner decides whose files of a source the jail may own.
 func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) Owner {
-	o := OwnerFolder
+	o := OwnerDir
 	switch {
 	case f.Role == source.Injected, f.System, known:
 		// What every user of the host can read, and nothing else of root's.
@@ -165,7 +165,7 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) Owner 
 	return o
 }
 
-// ofNetwork names the engine's files whose folder on the host need not show in
+// ofNetwork names the engine's files whose directory on the host need not show in
 // the jail's mount table: they are about a network that is empty, so that the
 // jail misses nothing when the engine changes them later.
 func ofNetwork(at string) bool {
@@ -185,7 +185,7 @@ var hostOnes = map[string]specs.Mount{
 }
 
 // fresh puts the jail's own file system in place of the host's, and of a shared
-// memory folder that the engine made larger than policy allows or with a label
+// memory directory that the engine made larger than policy allows or with a label
 // that is not the jail's.
 func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 	at := path.Clean(m.Destination)

@@ -66,11 +66,11 @@ type Join struct {
 	Engine bool
 }
 
-// Plan is what the other stations do for the hardened spec.
+// Plan is what the other steps do for the hardened spec.
 type Plan struct {
 	IDs   idmap.Map `json:"ids"`
 	Binds []Bind    `json:"binds,omitempty"`
-	// User is who of the jail owns what OwnerFolder maps.
+	// User is who of the jail owns what OwnerDir maps.
 	User User `json:"user"`
 	// Dropped are mounts of the incoming spec, by index, that the hardened one is
 	// without: what was known of the others' sources moves up.
@@ -85,7 +85,7 @@ type Plan struct {
 	Root  policy.Root         `json:"root"`
 	// Shifted says that the image's files already carry the jail's host ids.
 	Shifted bool `json:"shifted,omitempty"`
-	// Plain says that the root is a folder whose files keep their owners on the
+	// Plain says that the root is a directory whose files keep their owners on the
 	// host, so that only what everybody may read can be read.
 	Plain bool `json:"plain,omitempty"`
 	// Label is the SELinux label for the engine's own files in the jail, where
@@ -121,9 +121,9 @@ type Owner string
 
 // The mappings of a bind mount's owners.
 const (
-	// OwnerFolder maps the folder's owner on the host to one user of the jail
+	// OwnerDir maps the directory's owner on the host to one user of the jail
 	// (Plan.User), and nobody else.
-	OwnerFolder Owner = "folder"
+	OwnerDir Owner = "directory"
 	// OwnerSame maps each id to the same number in the jail: an engine's
 	// volume, which images fill with their own ids.
 	OwnerSame Owner = "same"

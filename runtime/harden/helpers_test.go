@@ -154,7 +154,7 @@ func contain(t *testing.T, what, text string, want ...string) {
 
 // fixtures are config.json files as real engines wrote them: Docker 20.10.24,
 // containerd 1.6.20 (ctr) and Podman 4.3.1, with plain names in place of ids
-// and folders of the machine.
+// and directories of the machine.
 func fixtures(t testing.TB) map[string]*specs.Spec {
 	t.Helper()
 	out := map[string]*specs.Spec{}

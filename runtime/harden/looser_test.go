@@ -393,7 +393,7 @@ func (j *judge) binds() {
 		if f.HostPath && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives a pod owner %s for %+v", m.Destination, b.Owner, *f)
 		}
-		if b.Owner == OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != OwnerNone || f.System && b.Owner == OwnerFolder && f.Role == source.Plain {
+		if b.Owner == OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != OwnerNone || f.System && b.Owner == OwnerDir && f.Role == source.Plain {
 			j.say("bind mount at %s gives owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		at := path.Clean(m.Destination)

@@ -41,7 +41,7 @@ func lsm(p *pass) {
 	if p.f.NoAppArmor != "" {
 		why = p.f.NoAppArmor
 	}
-	p.missing(report.Access, "process.apparmorProfile", why+"; the other walls of ring 1 stand")
+	p.missing(report.Access, "process.apparmorProfile", why+"; the other protections of ring 1 stand")
 }
 
 func apparmor(p *pass) {
@@ -64,10 +64,10 @@ func apparmor(p *pass) {
 }
 
 // LandlockMin is the first version that a jail can use: the one before refuses
-// every rename from one folder to another.
+// every rename from one directory to another.
 const LandlockMin = 2
 
-// landlock has the last step inside the jail enter a Landlock domain. It is not
+// landlock has the init step inside the jail enter a Landlock domain. It is not
 // part of the spec: no delegate knows of it.
 func landlock(p *pass) {
 	const field = "Landlock"
@@ -81,6 +81,6 @@ func landlock(p *pass) {
 		}
 		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set %s)", LandlockMin, v, other)
 	default:
-		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other walls of ring 1 stand", v, LandlockMin))
+		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, LandlockMin))
 	}
 }

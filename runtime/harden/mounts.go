@@ -47,7 +47,7 @@ var fsRules = map[string]fsRule{
 	}, harden: capPty},
 	"mqueue": {at: "/dev/mqueue", flags: []string{"nosuid", "noexec", "nodev"}},
 	"tmpfs": {flags: []string{"nosuid"}, keep: []string{"noswap", "tmpcopyup"}, data: map[string]dataRule{
-		// A set-id bit on a folder would pass a group on.
+		// A set-id bit on a directory would pass a group on.
 		"mode": octal(0o1777), "uid": ownUID, "gid": ownGID,
 		"size": anyValue, "nr_blocks": anyValue, "nr_inodes": anyValue,
 	}, harden: capTmpfs},
@@ -165,7 +165,7 @@ func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 
 // essential refuses a spec without the two mounts that the delegate itself
 // stands on. Without a tmpfs at /dev, its nodes would be made in the image's
-// folder, and /dev/null, with which paths are masked, could be the image's
+// directory, and /dev/null, with which paths are masked, could be the image's
 // symbolic link (CVE-2025-31133); without procfs at /proc, what the delegate
 // writes there would go to the image's files (CVE-2019-16884).
 func essential(p *pass) {

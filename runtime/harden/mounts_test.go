@@ -119,13 +119,13 @@ func TestTmpfsSizes(t *testing.T) {
 }
 
 func TestBinds(t *testing.T) {
-	folder := source.Fact{Path: "/home/dev/project", Kind: source.Dir, UID: 1000, GID: 1000, DiskMajor: 8}
+	directory := source.Fact{Path: "/home/dev/project", Kind: source.Dir, UID: 1000, GID: 1000, DiskMajor: 8}
 	rooted := source.Fact{Path: "/srv/data", Kind: source.Dir, DiskMajor: 8}
 	allow := policy.Default()
 	allow.Binds.Allow = []string{"/run/x.sock", "/etc/ssl", "/srv/data"}
 	asNobody, asRoot := policy.Default(), policy.Default()
 	asNobody.Binds.Root, asRoot.Binds.Root = policy.RootNobody, policy.RootAllow
-	hostPath := folder
+	hostPath := directory
 	hostPath.HostPath = true
 	for _, c := range []struct {
 		name    string
@@ -138,47 +138,47 @@ func TestBinds(t *testing.T) {
 		bind    Bind   // without index and source
 		says    string
 	}{
-		{"a project", "/work", "bind", "rbind rprivate", folder, policy.Default(), "rbind rprivate nosuid nodev", Bind{Owner: OwnerFolder}, ""},
-		{"without submounts", "/work", "bind", "bind", folder, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
-		{"by type alone", "/work", "bind", "", folder, policy.Default(), "nosuid nodev bind rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
-		{"by option alone", "/work", "none", "rbind", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
-		{"read-only", "/work", "bind", "rbind ro", folder, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
-		{"recursively read-only", "/work", "bind", "rbind rro", folder, policy.Default(), "rbind rro ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
-		{"read-only and writable", "/work", "bind", "rbind ro rw rrw", folder, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
-		{"noexec", "/work", "bind", "rbind noexec exec", folder, policy.Default(), "rbind noexec nosuid nodev rprivate", Bind{Owner: OwnerFolder, NoExec: true}, ""},
-		{"loose options", "/work", "bind", "rbind suid dev rsuid rdev idmap ridmap remount rslave slave copy-symlink foo X-mount.mkdir", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
-		{"shared", "/work", "bind", "rbind rshared", folder, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"a project", "/work", "bind", "rbind rprivate", directory, policy.Default(), "rbind rprivate nosuid nodev", Bind{Owner: OwnerDir}, ""},
+		{"without submounts", "/work", "bind", "bind", directory, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
+		{"by type alone", "/work", "bind", "", directory, policy.Default(), "nosuid nodev bind rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
+		{"by option alone", "/work", "none", "rbind", directory, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
+		{"read-only", "/work", "bind", "rbind ro", directory, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
+		{"recursively read-only", "/work", "bind", "rbind rro", directory, policy.Default(), "rbind rro ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
+		{"read-only and writable", "/work", "bind", "rbind ro rw rrw", directory, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
+		{"noexec", "/work", "bind", "rbind noexec exec", directory, policy.Default(), "rbind noexec nosuid nodev rprivate", Bind{Owner: OwnerDir, NoExec: true}, ""},
+		{"loose options", "/work", "bind", "rbind suid dev rsuid rdev idmap ridmap remount rslave slave copy-symlink foo X-mount.mkdir", directory, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
+		{"shared", "/work", "bind", "rbind rshared", directory, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
 		{"root's directory", "/data", "bind", "rbind", rooted, policy.Default(), "", Bind{}, "it belongs to the host's root"},
 		{"root's directory, to read", "/data", "bind", "rbind ro", rooted, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"root's directory, named by policy", "/data", "bind", "rbind", rooted, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"root's directory, named by policy", "/data", "bind", "rbind", rooted, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
 		{"root's directory as nobody", "/data", "bind", "rbind", rooted, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
-		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
-		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, ReadOnly: true}, ""},
-		{"a user's directory as nobody", "/data", "bind", "rbind", folder, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
+		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
+		{"a user's directory as nobody", "/data", "bind", "rbind", directory, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
 		{"a volume that is root's directory", "/data", "bind", "rbind", source.Fact{Path: "/e/volumes/v/_data", Kind: source.Dir, Role: source.Volume, Also: "/srv/x"}, policy.Default(), "", Bind{}, "it belongs to the host's root"},
 		{"a pod author's choice, to write", "/data", "bind", "rbind", hostPath, policy.Default(), "", Bind{}, "a pod's author chose this directory"},
 		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", Bind{}, "a pod's author chose this directory"},
 		{"a pod author's choice, to read", "/data", "bind", "rbind ro", hostPath, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerSame}, ""},
-		{"a user's directory as a volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
-		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"a user's directory as a volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
+		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
 		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
 		{"the host's programs, to read", "/ro", "bind", "rbind ro", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the host's programs, to write", "/rw", "bind", "rbind", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "", Bind{}, "the host runs programs from it"},
 		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Flat: true}, ""},
-		{"a folder over one of procfs", "/proc/meminfo", "bind", "bind ro", folder, policy.Default(), "", Bind{}, "kernel file system"},
+		{"a directory over one of procfs", "/proc/meminfo", "bind", "bind ro", directory, policy.Default(), "", Bind{}, "kernel file system"},
 		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "kernel file system"},
-		{"over procfs", "/proc", "bind", "bind", folder, policy.Default(), "", Bind{}, "kernel file system"},
-		{"below sysfs", "/sys/kernel", "bind", "bind", folder, policy.Default(), "", Bind{}, "kernel file system"},
-		{"over /dev", "/dev", "bind", "bind", folder, policy.Default(), "", Bind{}, "the jail's device nodes"},
-		{"over /dev by a detour", "/x/../dev//", "bind", "bind", folder, policy.Default(), "", Bind{}, "the jail's device nodes"},
+		{"over procfs", "/proc", "bind", "bind", directory, policy.Default(), "", Bind{}, "kernel file system"},
+		{"below sysfs", "/sys/kernel", "bind", "bind", directory, policy.Default(), "", Bind{}, "kernel file system"},
+		{"over /dev", "/dev", "bind", "bind", directory, policy.Default(), "", Bind{}, "the jail's device nodes"},
+		{"over /dev by a detour", "/x/../dev//", "bind", "bind", directory, policy.Default(), "", Bind{}, "the jail's device nodes"},
 		{"over /dev/null", "/dev/null", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/null is the jail's own"},
 		{"over the console", "/dev/console", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/console is the jail's own"},
-		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
+		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
 		{"a socket", "/s", "bind", "bind", source.Fact{Path: "/home/x.sock", Kind: source.Socket}, policy.Default(), "", Bind{}, "a socket speaks"},
-		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true}, ""},
-		{"an allowed folder", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", Bind{Owner: OwnerFolder, Flat: true, ReadOnly: true}, ""},
+		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
+		{"an allowed directory", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true, ReadOnly: true}, ""},
 		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
 		{"the same, writable", "/etc/hosts", "bind", "rbind", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
 		{"the host's time zone", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/usr/share/zoneinfo/UTC", Kind: source.File, System: true, Link: "/etc/localtime", Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
@@ -187,7 +187,7 @@ func TestBinds(t *testing.T) {
 		{"the host's users, writable", "/etc/passwd", "bind", "rbind", source.Fact{Path: "/etc/passwd", Kind: source.File, Public: source.PublicUsers}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
 		{"git's settings with a credential", "/root/.gitconfig", "bind", "rbind ro", source.Fact{Path: "/root/.gitconfig", Kind: source.File, Withheld: "the setting x looks like a credential"}, policy.Default(), "", Bind{}, "no copy is given: the setting x looks like a credential"},
 		{"a time zone that is mounted from elsewhere", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/localtime", Also: "/root/x", Kind: source.File, Public: source.PublicFile}, policy.Default(), "", Bind{}, "host root's home"},
-		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.File, Public: source.PublicFile}, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerFolder}, ""},
+		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.File, Public: source.PublicFile}, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
 		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", source.Fact{Path: "/etc/shadow", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
 	} {
 		from := c.fact.Path

@@ -23,14 +23,14 @@ type NamedOwner struct {
 	Ignored []policy.Ignored
 }
 
-// mountOwner decides who of the jail owns what OwnerFolder maps: one user, as a
+// mountOwner decides who of the jail owns what OwnerDir maps: one user, as a
 // mount maps no two ids to one (user_namespaces(7)). The jail as a whole has the
 // same, whoever it is.
 func mountOwner(p *pass) {
 	const field = "mounts"
 	u := p.spec.Process.User
 	p.plan.User = User{UID: u.UID, GID: u.GID}
-	if !slices.ContainsFunc(p.plan.Binds, func(b Bind) bool { return b.Owner == OwnerFolder }) {
+	if !slices.ContainsFunc(p.plan.Binds, func(b Bind) bool { return b.Owner == OwnerDir }) {
 		return
 	}
 	o := p.f.Owner

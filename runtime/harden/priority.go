@@ -5,7 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/internal/oomscore"
+	"agentjail.dev/runtime/linux/oomscore"
 	"agentjail.dev/runtime/report"
 )
 

@@ -163,7 +163,7 @@ func readCgroup() Cgroup {
 		return c
 	}
 	// Version 1: a root control group lacks pids.max, so ask for the
-	// controller's folder there.
+	// controller's directory there.
 	return Cgroup{
 		Pids:   exists(CgroupRoot + "/pids/cgroup.procs"),
 		Memory: exists(CgroupRoot + "/memory/memory.limit_in_bytes"),

@@ -94,7 +94,7 @@ func (c *cgroupState) look(paths map[string]string) error {
 	return nil
 }
 
-// groupDir is the folder of a group: below where its hierarchy is mounted here.
+// groupDir is the directory of a group: below where its hierarchy is mounted here.
 func groupDir(mounts []mount, controller, path string) string {
 	for _, m := range mounts {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"agentjail.dev/runtime/report"
 )
 
-// A check holds one wall against the jail's policy. It is a function of what
+// A check holds one protection against the jail's policy. It is a function of what
 // was seen: it asks the kernel nothing.
 type check struct {
 	ring report.Ring

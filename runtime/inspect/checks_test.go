@@ -222,7 +222,7 @@ var damages = []damage{
 		s.mounts[0].Super = "rw,upperdir=/var/lib/docker/overlay2/x/diff"
 	}, Broken, "/var/lib/docker"},
 	{"root", "another program's overlay", func(_ *demands, s *seen) { s.mounts[0].Source = "overlay" }, Broken, "../upper"},
-	{"root", "no upper folder", func(_ *demands, s *seen) { s.mounts[0].Super = "rw" }, Broken, "nowhere known"},
+	{"root", "no upper directory", func(_ *demands, s *seen) { s.mounts[0].Super = "rw" }, Broken, "nowhere known"},
 	{"root", "with set-id", func(_ *demands, s *seen) { s.mounts[0].Options = "rw,nodev" }, Broken, "nosuid"},
 	{"root", "too large", func(_ *demands, s *seen) { s.rootSize++ }, Broken, ""},
 	{"root", "unlimited", func(_ *demands, s *seen) { s.rootSize = 0 }, Broken, ""},
@@ -408,7 +408,7 @@ var damages = []damage{
 	{"seccomp", "none", second(func(p *process) { p.seccomp = 0 }), Broken, "process 4243 (sh) has mode 0"},
 	{"seccomp", "no filter", second(func(p *process) { p.filters = 0 }), Broken, "no filter"},
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the second filter"},
-	{"seccomp", "one filter on the last step", second(func(p *process) { p.filters, p.entering = 1, true }), Holds, "filter"},
+	{"seccomp", "one filter on the init step", second(func(p *process) { p.filters, p.entering = 1, true }), Holds, "filter"},
 	{"seccomp", "a kernel that does not count", second(func(p *process) { p.filters = -1 }), Holds, "a filter"},
 }
 

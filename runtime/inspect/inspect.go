@@ -24,7 +24,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Verdict says whether a wall holds.
+// Verdict says whether a protection holds.
 type Verdict string
 
 // The verdicts. Missing is what this host cannot give and policy does not
@@ -35,7 +35,7 @@ const (
 	Missing Verdict = "missing"
 )
 
-// Finding is one wall of the jail.
+// Finding is one protection of the jail.
 type Finding struct {
 	Ring    report.Ring `json:"ring"`
 	Name    string      `json:"name"`
@@ -101,7 +101,7 @@ func Find(s state.Store, id string) (*state.Jail, error) {
 }
 
 // What an exec is making has the delegate's own rights for a moment, until it
-// has become a process of the jail: a wall that seems broken is looked at again.
+// has become a process of the jail: a protection that seems broken is looked at again.
 const (
 	looks    = 4
 	lookWait = 100 * time.Millisecond
@@ -139,7 +139,7 @@ func running(s state.Store, j *state.Jail) error {
 	case j.InitPid == 0 && j.CreatorAlive():
 		return fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
 	case !j.InitAlive():
-		return fmt.Errorf("%s: %w: its processes have ended, and with them every wall (its report is in %s)", j.ID, ErrNotRunning, filepath.Join(s.Dir(j.Key), "report.json"))
+		return fmt.Errorf("%s: %w: its processes have ended, and with them every protection (its report is in %s)", j.ID, ErrNotRunning, filepath.Join(s.Dir(j.Key), "report.json"))
 	case !j.Started:
 		return fmt.Errorf("%s: %w: its network is sealed and its system call filter set only then", j.ID, ErrNotStarted)
 	}

@@ -275,7 +275,7 @@ func wantBroken(t *testing.T, r *Result, names ...string) {
 	}
 }
 
-// TestPlainContainer presents a container of runc itself, without any wall of
+// TestPlainContainer presents a container of runc itself, without any protection of
 // ours, as a jail.
 func TestPlainContainer(t *testing.T) {
 	needJails(t)
@@ -348,7 +348,7 @@ func TestPlainContainer(t *testing.T) {
 	wantBroken(t, r, want...)
 }
 
-// TestTampering takes walls of a running jail down from the host.
+// TestTampering takes protections of a running jail down from the host.
 func TestTampering(t *testing.T) {
 	j := runJail(t, "run", bundleOf(t, "sleep 100 & echo ready; sleep 100; :", nil))
 	p, err := openProc(j.InitPid)
@@ -440,7 +440,7 @@ func downLoopback(ns *os.File) error {
 }
 
 // TestHostileName gives a process of the jail a name that would clear the
-// screen, and lets it break a wall.
+// screen, and lets it break a protection.
 func TestHostileName(t *testing.T) {
 	const name = "e\x1b[2J"
 	j := runJail(t, "run", bundleOf(t, "printf '#!/bin/sh\necho ready\nsleep 100; :\n' >'/tmp/"+name+"'; /bin/busybox chmod +x /tmp/e*; exec /tmp/e*", nil))

@@ -63,7 +63,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 		return nil, err
 	}
 	defer p.close()
-	// The folder is open: if it is the right process now, it stays the right one.
+	// The directory is open: if it is the right process now, it stays the right one.
 	if !j.InitAlive() {
 		return nil, ErrNotRunning
 	}
@@ -187,7 +187,7 @@ func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// lookNetwork asks the network namespace for its walls. One that is the host's
+// lookNetwork asks the network namespace for its protections. One that is the host's
 // has none, and is not entered.
 func (s *seen) lookNetwork(p *proc) error {
 	n := s.namespaces["net"]
@@ -339,7 +339,7 @@ func stateOf(root *os.File, name string) (pathState, error) {
 	return out, nil
 }
 
-// entriesOf counts a folder's entries, up to one.
+// entriesOf counts a directory's entries, up to one.
 func entriesOf(root *os.File, name string) (int, error) {
 	f, err := openIn(root, path.Clean("/"+name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {

@@ -51,8 +51,8 @@ func (s *seen) of(c class) []*mount {
 }
 
 // rootLayer: what is written to the root goes to the throw-away layer, an
-// overlay's upper folder whose file system has the jail's size and number of
-// files. Where that folder is the mount table does not say, for the jail to
+// overlay's upper directory whose file system has the jail's size and number of
+// files. Where that directory is the mount table does not say, for the jail to
 // read: its sizes tell it from a disk of the host's.
 func rootLayer(d *demands, s *seen) outcome {
 	pol := d.jail.Policy.Root

@@ -23,7 +23,7 @@ const (
 // have: better no answer than half of one.
 var errTooLong = errors.New("longer than what is read")
 
-// proc is a process, known by its open folder in /proc: whatever is read
+// proc is a process, known by its open directory in /proc: whatever is read
 // through it is of that process, also when its number is used again.
 type proc struct {
 	pid int
@@ -40,7 +40,7 @@ func openProc(pid int) (*proc, error) {
 
 func (p *proc) close() { p.dir.Close() }
 
-// open opens a file of the process's folder. The files in ns are magic links,
+// open opens a file of the process's directory. The files in ns are magic links,
 // which lead to the namespaces.
 func (p *proc) open(name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(int(p.dir.Fd()), name, flags|unix.O_CLOEXEC, 0)
@@ -89,7 +89,7 @@ type process struct {
 	noNewPrivs bool
 	seccomp    int  // mode: 0 none, 1 strict, 2 filter
 	filters    int  // -1 where the kernel does not tell (before Linux 5.9)
-	entering   bool // it is still the last step into the jail
+	entering   bool // it is still the init step into the jail
 	label      string
 	oomAdj     int
 	limits     map[string]rlimit
@@ -133,7 +133,7 @@ func readProcess(p *proc) (*process, error) {
 		return nil, err
 	}
 	out.label = readLabel(p)
-	// The last step's program is the host's root's, whom no file of the jail
+	// The init step's program is the host's root's, whom no file of the jail
 	// belongs to, and nobody may read it.
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(p.dir.Fd()), "exe", &st, 0); err == nil {
@@ -143,7 +143,7 @@ func readProcess(p *proc) (*process, error) {
 }
 
 // readLabel is the process's confinement, "" without a module that has labels.
-// Where several modules do, AppArmor has a folder of its own
+// Where several modules do, AppArmor has a directory of its own
 // (Documentation/admin-guide/LSM).
 func readLabel(p *proc) string {
 	for _, name := range []string{"attr/apparmor/current", "attr/current"} {

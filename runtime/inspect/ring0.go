@@ -3,7 +3,7 @@ package inspect
 import "fmt"
 
 // seccompFilter: every process is under two filters (mode 2, proc_pid_status(5)),
-// the delegate's and that of the last step, which loads it.
+// the delegate's and that of the init step, which loads it.
 func seccompFilter(d *demands, s *seen) outcome {
 	want := fmt.Sprintf("a filter (profile %s) on every process", d.jail.Policy.Seccomp.Profile)
 	var bad []string

@@ -8,7 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/harden"
-	"agentjail.dev/runtime/internal/oomscore"
+	"agentjail.dev/runtime/linux/oomscore"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -137,7 +137,7 @@ func clocks(d *demands, s *seen) outcome {
 	return holds("up %d s; the host %d s", up, d.host.BootTime)
 }
 
-// network: the seal's walls, as read inside the namespace.
+// network: the seal's protections, as read inside the namespace.
 func network(d *demands, s *seen) outcome {
 	const want = "nothing but lo"
 	if n := s.namespaces["net"]; d.jail.EngineNetwork && n.Jail != n.Host {
@@ -165,12 +165,12 @@ func network(d *demands, s *seen) outcome {
 	case len(bad) > 0:
 		return brokenList(want, bad)
 	case len(less) > 0:
-		return lacking("all walls", "%d of %d walls; without %s", len(s.seal)-len(less), len(s.seal), strings.Join(less, "; "))
+		return lacking("all protections", "%d of %d protections; without %s", len(s.seal)-len(less), len(s.seal), strings.Join(less, "; "))
 	}
 	if detail == "" {
 		detail = want
 	}
-	return holds("%s; %d walls", detail, len(s.seal))
+	return holds("%s; %d protections", detail, len(s.seal))
 }
 
 // membership: every process is in the groups that bound the first one, and

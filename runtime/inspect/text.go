@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"agentjail.dev/runtime/internal/printable"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/report"
 )
 
@@ -53,11 +53,11 @@ func (r *Result) Text(w io.Writer) error {
 	}
 	switch {
 	case tally[Broken] > 0:
-		p.line("BROKEN: %d of %d walls", tally[Broken], len(r.Findings))
+		p.line("BROKEN: %d of %d protections", tally[Broken], len(r.Findings))
 	case tally[Missing] > 0:
-		p.line("%d walls hold, %d missing on this host", tally[Holds], tally[Missing])
+		p.line("%d protections hold, %d missing on this host", tally[Holds], tally[Missing])
 	default:
-		p.line("all %d walls hold", tally[Holds])
+		p.line("all %d protections hold", tally[Holds])
 	}
 	return p.err
 }

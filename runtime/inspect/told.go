@@ -62,16 +62,16 @@ func (s *seen) hostOwns(root *os.File, e views.Entry) (told bool, why string) {
 		theirs, err2 := readIn(root, e.Path)
 		return err1 == nil && err2 == nil && theirs != "" && theirs == string(ours), "the same file"
 	case "mnt":
-		why := strings.Join(s.hostFolders(), ", ")
+		why := strings.Join(s.hostDirs(), ", ")
 		return why != "", why
 	}
 	n, ok := s.namespaces[e.Of]
 	return !ok || n.Jail == n.Host, "the host's " + e.Of + " namespace"
 }
 
-// hostFolders are the folders of the host that the jail's mount table shows: of
+// hostDirs are the directories of the host that the jail's mount table shows: of
 // what is mounted from a file system, the place in it, and an overlay's layers.
-func (s *seen) hostFolders() []string {
+func (s *seen) hostDirs() []string {
 	var out []string
 	for i := range s.mounts {
 		m := &s.mounts[i]
@@ -88,7 +88,7 @@ func (s *seen) hostFolders() []string {
 }
 
 // kernels says whether a path of the jail is a file of the kernel's with
-// something in it, or a folder of them.
+// something in it, or a directory of them.
 func kernels(root *os.File, name string) (bool, error) {
 	f, err := openIn(root, path.Clean(name), unix.O_PATH)
 	switch {

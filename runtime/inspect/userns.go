@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/linux/fork"
 )
 
 // userNS is what was seen of the jail's user namespace.

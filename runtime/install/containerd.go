@@ -30,9 +30,9 @@ type ContainerdOptions struct {
 	Runtimes []Runtime
 	// Shim is the path of agentjail's shim, beside the program.
 	Shim string
-	// Config is containerd's configuration file, DropIn the file to write instead where the running release reads that folder by itself.
+	// Config is containerd's configuration file, DropIn the file to write instead where the running release reads that directory by itself.
 	Config, DropIn string
-	// Program is containerd's, to be asked what it makes of its configuration; "" looks for it in the usual folders. Without it, what
+	// Program is containerd's, to be asked what it makes of its configuration; "" looks for it in the usual directories. Without it, what
 	// the file says is all that is known.
 	Program string
 	// Force replaces handlers of the same name that lead elsewhere.
@@ -167,7 +167,7 @@ func (p *ContainerdPlan) Apply() (backup string, err error) {
 // effective is what containerd makes of its configuration.
 type effective struct {
 	version int64
-	dropIns bool // it reads the folder of the drop-in by itself
+	dropIns bool // it reads the directory of the drop-in by itself
 	systemd bool // runc's control groups are made by systemd
 	note    string
 }

@@ -23,8 +23,8 @@ SystemdCgroup = %v
 `
 )
 
-// containerdFolder makes options for a folder with a containerd that prints a dump.
-func containerdFolder(t *testing.T, dump string) ContainerdOptions {
+// containerdDir makes options for a directory with a containerd that prints a dump.
+func containerdDir(t *testing.T, dump string) ContainerdOptions {
 	t.Helper()
 	trustAll(t)
 	dir := t.TempDir()
@@ -90,7 +90,7 @@ imports = ["/etc/x.toml"]
 		{"version 3", strings.Replace(fmt.Sprintf(newDump, "%s/not", false), "version = 4", "version = 3", 1), "version = 3\n", false, "version = 3\n" + tablesOf(newCRI, false)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := containerdFolder(t, c.dump)
+			o := containerdDir(t, c.dump)
 			if c.before != "" {
 				write(t, o.Config, c.before, 0o640)
 			}
@@ -152,7 +152,7 @@ imports = ["/etc/x.toml"]
 // TestContainerdConflicts: what is not agentjail's stays, unless asked; what is, and old, is renewed in the file where it is.
 func TestContainerdConflicts(t *testing.T) {
 	kata := "version = 2\n\n[plugins.\"" + oldCRI + "\".containerd.runtimes.agentjail]\n  runtime_type = \"io.containerd.kata.v2\"\n\n# about debugging\n[debug]\n  level = \"warn\"\n"
-	o := containerdFolder(t, fmt.Sprintf(oldDump, false))
+	o := containerdDir(t, fmt.Sprintf(oldDump, false))
 	write(t, o.Config, kata, 0o644)
 	if _, err := Containerd(o); !errors.Is(err, ErrConflict) {
 		t.Errorf("another's handler: %v", err)

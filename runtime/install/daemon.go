@@ -94,7 +94,7 @@ func (d *daemon) checkFlags(o DockerOptions) error {
 	if !filepath.IsAbs(file) {
 		return fmt.Errorf("the daemon (process %d) was started with the relative --config-file %s", d.pid, file)
 	}
-	// Seen from the daemon's own root folder; /var/run and /run are the same.
+	// Seen from the daemon's own root directory; /var/run and /run are the same.
 	if seen := filepath.Join(fmt.Sprintf("/proc/%d/root", d.pid), file); !sameEntry(seen, o.Config) {
 		return fmt.Errorf("the daemon (process %d) reads %s, not %s", d.pid, file, o.Config)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // privateDocker is a Docker of the test's own: own data, sockets and configuration, nothing of the machine's network touched. Its
-// /etc/docker is a folder of the test, in a mount namespace of its own.
+// /etc/docker is a directory of the test, in a mount namespace of its own.
 type privateDocker struct {
 	dir  string
 	log  bytes.Buffer
@@ -168,7 +168,7 @@ func TestRealDocker(t *testing.T) {
 			}
 			if got := read(t, o.Config); got != "{}\n" || entries(t, o) != "daemon.json" {
 				if !strings.Contains(entries(t, o), "key.json") { // Docker 20.10's own
-					t.Errorf("left %q, folder %s", got, entries(t, o))
+					t.Errorf("left %q, directory %s", got, entries(t, o))
 				}
 			}
 			if r := apply(t, UndoDocker, o); r.Changed || r.Daemon.Reloaded || !r.Daemon.Confirmed {

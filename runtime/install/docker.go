@@ -53,13 +53,13 @@ type DockerOptions struct {
 var ErrConflict = errors.New("already configured otherwise")
 
 // CheckBinary refuses a program that somebody else than root could change or replace: it must be an executable file that root owns and
-// nobody else can write, and so must be every folder and link that leads to it. Docker's daemon will run it as root.
+// nobody else can write, and so must be every directory and link that leads to it. Docker's daemon will run it as root.
 func CheckBinary(path string) error {
 	_, err := trusted.Executable(path)
 	return err
 }
 
-// checkBinary is a variable for tests whose files are in everybody's temporary folder.
+// checkBinary is a variable for tests whose files are in everybody's temporary directory.
 var checkBinary = CheckBinary
 
 // runtimeName is what Docker can take as an option's value and agentjail as a profile's name.

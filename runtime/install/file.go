@@ -15,11 +15,11 @@ import (
 // backupSuffix is added to the file's name.
 const backupSuffix = ".before-agentjail"
 
-// config is the configuration file, held by its folder: everything happens relative to that descriptor, and no symbolic link is
+// config is the configuration file, held by its directory: everything happens relative to that descriptor, and no symbolic link is
 // followed in the last component.
 type config struct {
 	path    string
-	dir     int // -1: the folder does not exist
+	dir     int // -1: the directory does not exist
 	name    string
 	exists  bool
 	stat    unix.Stat_t
@@ -27,7 +27,7 @@ type config struct {
 	xattrs  map[string][]byte
 }
 
-// openConfig reads the file. That it or its folder does not exist is no error.
+// openConfig reads the file. That it or its directory does not exist is no error.
 func openConfig(path string) (*config, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || path == "/" {
 		return nil, fmt.Errorf("%q is not a plain absolute path", path)
@@ -101,23 +101,23 @@ func readXattrs(fd int) map[string][]byte {
 }
 
 // replace puts content in the file's place in one step: a reader sees all of the old or all of the new file, also after a crash. Owner,
-// mode and attributes stay; a new file is root's and readable for all, like the folder, if that is missing, too.
+// mode and attributes stay; a new file is root's and readable for all, like the directory, if that is missing, too.
 func (c *config) replace(content []byte) error {
 	if c.dir < 0 {
-		folder := filepath.Dir(c.path)
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+		directory := filepath.Dir(c.path)
+		if err := os.MkdirAll(directory, 0o755); err != nil {
 			return err
 		}
-		dir, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		dir, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return &os.PathError{Op: "open", Path: folder, Err: err}
+			return &os.PathError{Op: "open", Path: directory, Err: err}
 		}
 		c.dir = dir
 	}
 	return c.put(c.name, content)
 }
 
-// put writes a file of the folder with the attributes of the configuration file.
+// put writes a file of the directory with the attributes of the configuration file.
 func (c *config) put(name string, content []byte) error {
 	tmp := fmt.Sprintf(".%s.%s", name, rand.Text())
 	fd, err := unix.Openat(c.dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)

@@ -13,19 +13,19 @@ import (
 
 // NodeOptions say which programs to copy to a machine whose file tree is mounted in this one's, as a container that installs has it.
 type NodeOptions struct {
-	// From is the folder of the programs, Names are their names in it.
+	// From is the directory of the programs, Names are their names in it.
 	From  string
 	Names []string
 	// Links are further names of the first program, which pick profiles.
 	Links []string
-	// Root is where the machine's file tree is mounted, To the folder on it, as seen there.
+	// Root is where the machine's file tree is mounted, To the directory on it, as seen there.
 	Root, To string
 }
 
 // CopyToNode copies the programs, each in one step: what runs goes on with the file that it has. It says whether anything changed. No
 // link of the machine leads out of Root (openat2(2), RESOLVE_IN_ROOT).
 func CopyToNode(o NodeOptions) (changed bool, err error) {
-	dir, err := nodeFolder(o)
+	dir, err := nodeDir(o)
 	if err != nil {
 		return false, err
 	}
@@ -58,8 +58,8 @@ func CopyToNode(o NodeOptions) (changed bool, err error) {
 	return changed, nil
 }
 
-// nodeFolder opens the folder on the machine, making it where it is missing.
-func nodeFolder(o NodeOptions) (*os.File, error) {
+// nodeDir opens the directory on the machine, making it where it is missing.
+func nodeDir(o NodeOptions) (*os.File, error) {
 	if !filepath.IsAbs(o.Root) || !filepath.IsAbs(o.To) || filepath.Clean(o.To) != o.To {
 		return nil, fmt.Errorf("%q and %q must be plain absolute paths", o.Root, o.To)
 	}
@@ -104,7 +104,7 @@ func putProgram(dir *os.File, name string, program []byte) (bool, error) {
 
 // RemoveFromNode removes what CopyToNode has put there. What is not there is no error.
 func RemoveFromNode(o NodeOptions) error {
-	dir, err := nodeFolder(o)
+	dir, err := nodeDir(o)
 	if err != nil {
 		return err
 	}

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// trustAll lets programs be registered that are in a test's folder.
+// trustAll lets programs be registered that are in a test's directory.
 func trustAll(t *testing.T) {
 	old := checkBinary
 	checkBinary = func(path string) error { _, err := os.Stat(path); return err }
 	t.Cleanup(func() { checkBinary = old })
 }
 
-// folder is a configuration folder without a daemon.
-func folder(t *testing.T) DockerOptions {
+// directory is a configuration directory without a daemon.
+func directory(t *testing.T) DockerOptions {
 	t.Helper()
 	trustAll(t)
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// entries lists the folder of the configuration file.
+// entries lists the directory of the configuration file.
 func entries(t *testing.T, o DockerOptions) string {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Dir(o.Config))
@@ -89,7 +89,7 @@ func apply(t *testing.T, plan func(DockerOptions) (*Plan, error), o DockerOption
 }
 
 func TestInstallAndUndo(t *testing.T) {
-	o := folder(t)
+	o := directory(t)
 	before := "{\n    \"debug\": true,\n    \"x\": 1e999\n}\n"
 	write(t, o.Config, before, 0o640)
 	if os.Geteuid() == 0 {
@@ -144,20 +144,20 @@ func TestInstallAndUndo(t *testing.T) {
 		t.Errorf("the second run: %+v", r)
 	}
 	if r := apply(t, UndoDocker, o); !r.Changed || read(t, o.Config) != before || entries(t, o) != "daemon.json" {
-		t.Errorf("%+v, folder %s:\n%s", r, entries(t, o), read(t, o.Config))
+		t.Errorf("%+v, directory %s:\n%s", r, entries(t, o), read(t, o.Config))
 	}
 	if r := apply(t, UndoDocker, o); r.Changed {
 		t.Errorf("the second undo: %+v", r)
 	}
 }
 
-func TestNoFileNoFolder(t *testing.T) {
-	o := folder(t)
+func TestNoFileNoDir(t *testing.T) {
+	o := directory(t)
 	if r := apply(t, UndoDocker, o); r.Changed {
 		t.Errorf("%+v", r)
 	}
 	if _, err := os.Stat(filepath.Dir(o.Config)); err == nil {
-		t.Error("undo made a folder")
+		t.Error("undo made a directory")
 	}
 	p, err := Docker(o)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestConfigRefused(t *testing.T) {
 			return errors.Join(os.WriteFile(o.Config+".real", []byte("{}"), 0o644), os.Symlink("daemon.json.real", o.Config))
 		},
 		"dangling link": func(o DockerOptions) error { return os.Symlink("nowhere", o.Config) },
-		"folder":        func(o DockerOptions) error { return os.Mkdir(o.Config, 0o755) },
+		"directory":     func(o DockerOptions) error { return os.Mkdir(o.Config, 0o755) },
 		"pipe":          func(o DockerOptions) error { return unix.Mkfifo(o.Config, 0o644) },
 		"invalid JSON":  func(o DockerOptions) error { return os.WriteFile(o.Config, []byte("{\"a\": }"), 0o644) },
 		"too long": func(o DockerOptions) error {
@@ -192,7 +192,7 @@ func TestConfigRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := folder(t)
+			o := directory(t)
 			if err := os.MkdirAll(filepath.Dir(o.Config), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -206,14 +206,14 @@ func TestConfigRefused(t *testing.T) {
 				}
 			}
 			if after := entries(t, o); after != before {
-				t.Errorf("folder %s, was %s", after, before)
+				t.Errorf("directory %s, was %s", after, before)
 			}
 		})
 	}
 }
 
 func TestChangedMeanwhile(t *testing.T) {
-	o := folder(t)
+	o := directory(t)
 	write(t, o.Config, "{}", 0o644)
 	p, err := Docker(o)
 	if err != nil {
@@ -224,12 +224,12 @@ func TestChangedMeanwhile(t *testing.T) {
 		t.Error(err)
 	}
 	if got := read(t, o.Config); got != `{"debug": true}` || entries(t, o) != "daemon.json" {
-		t.Errorf("%s, folder %s", got, entries(t, o))
+		t.Errorf("%s, directory %s", got, entries(t, o))
 	}
 }
 
 func TestUntrustedBinary(t *testing.T) {
-	o := folder(t)
+	o := directory(t)
 	checkBinary = CheckBinary
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil { // everybody can replace what is in it
@@ -259,7 +259,7 @@ func TestNoDaemon(t *testing.T) {
 		"1":                        false,
 		fmt.Sprint(os.Getpid(), 1): false,
 	} {
-		o := folder(t)
+		o := directory(t)
 		write(t, o.PIDFile, text, 0o644)
 		p, err := Docker(o)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// DefaultPodmanConfig is the drop-in for Podman (containers.conf(5)): Podman reads what is in that folder, in the order of names, at
+// DefaultPodmanConfig is the drop-in for Podman (containers.conf(5)): Podman reads what is in that directory, in the order of names, at
 // each of its calls. It is agentjail's alone.
 const DefaultPodmanConfig = "/etc/containers/containers.conf.d/agentjail.conf"
 
@@ -151,7 +151,7 @@ func readPodman(o PodmanOptions) (*PodmanPlan, *podmanConf, error) {
 	}
 	if text, err := c.render(); err != nil || !bytes.Equal(text, p.Before) {
 		if !o.Force {
-			return nil, nil, fmt.Errorf("%s is not as `agentjail install podman` writes it: move what is yours to another file of that folder: %w", o.Config, ErrConflict)
+			return nil, nil, fmt.Errorf("%s is not as `agentjail install podman` writes it: move what is yours to another file of that directory: %w", o.Config, ErrConflict)
 		}
 	}
 	return p, c, nil
@@ -197,12 +197,12 @@ func quoted(s string) string { return strconv.Quote(s) }
 // otherDefaults refuses to name a default runtime where another file does: the main file, whose owner chose it, or a drop-in that is read
 // later and wins.
 func otherDefaults(o PodmanOptions) error {
-	folder := filepath.Dir(o.Config)
-	files, err := filepath.Glob(filepath.Join(folder, "*.conf"))
+	directory := filepath.Dir(o.Config)
+	files, err := filepath.Glob(filepath.Join(directory, "*.conf"))
 	if err != nil {
 		return err
 	}
-	if main := filepath.Join(filepath.Dir(folder), "containers.conf"); strings.HasSuffix(folder, ".d") {
+	if main := filepath.Join(filepath.Dir(directory), "containers.conf"); strings.HasSuffix(directory, ".d") {
 		files = append(files, main)
 	}
 	for _, file := range files {
@@ -220,7 +220,7 @@ func otherDefaults(o PodmanOptions) error {
 		if err := toml.Unmarshal([]byte(text), &c); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		later := filepath.Dir(file) == folder && filepath.Base(file) > filepath.Base(o.Config)
+		later := filepath.Dir(file) == directory && filepath.Base(file) > filepath.Base(o.Config)
 		if r := c.Engine.Runtime; r != "" && r != o.Default && (later || !o.Force) {
 			return fmt.Errorf("%s names the default runtime %s: %w", file, r, ErrConflict)
 		}

@@ -81,7 +81,7 @@ func TestPodmanConflicts(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		file, text string // file is relative to the drop-in's folder; "" is the drop-in
+		file, text string // file is relative to the drop-in's directory; "" is the drop-in
 		byDefault  string
 		forced     error // with Force
 	}{

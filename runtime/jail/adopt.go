@@ -25,17 +25,17 @@ const adoptAgain = time.Minute
 // adopt gives what an engine has put into the running jail to the jail's ids. It is
 // called where something in the jail may be about to use it. What fails only costs
 // reading those files.
-func (w *Way) adopt(j *state.Brief) {
+func (w *Runtime) adopt(j *state.Brief) {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 || !j.InitAlive() {
 		return
 	}
-	defer w.station("adopt")()
+	defer w.step("adopt")()
 	if err := w.tryAdopt(j); err != nil && !errors.Is(err, stage.ErrNoChanges) && j.InitAlive() {
 		w.Log.Warnf("agentjail: what was copied into the jail may be unreadable there: %v", err)
 	}
 }
 
-func (w *Way) tryAdopt(j *state.Brief) error {
+func (w *Runtime) tryAdopt(j *state.Brief) error {
 	changes, err := stage.OpenChanges(w.Store.Dir(j.Key))
 	if err != nil {
 		return err

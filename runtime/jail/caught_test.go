@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // A panic on any thread of a jail's making is an error.

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// cgroupDirs are the control group folders that the delegate will make for a
+// cgroupDirs are the control group directories that the delegate will make for a
 // container: only those that do not exist yet, since what was there before is
 // not the jail's to remove. The systemd driver's are systemd's to end. all says
 // that there will be no others.
@@ -39,7 +39,7 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 		found := f[1] == "" || strings.HasPrefix(f[1], "name=")
 		for _, root := range hierarchies(f[1]) {
 			found = true
-			dir := groupFolder(root, base(root, f), rel, crun)
+			dir := groupDir(root, base(root, f), rel, crun)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
 				dirs = append(dirs, dir)
 			} else {
@@ -84,10 +84,10 @@ func base(root string, line []string) string {
 	return "/"
 }
 
-// groupFolder is where a delegate makes a group in a hierarchy: one that is not
+// groupDir is where a delegate makes a group in a hierarchy: one that is not
 // absolute is below the caller's own for runc (libcontainer/cgroups/fs), and
 // below the root for crun.
-func groupFolder(root, own, rel string, crun bool) string {
+func groupDir(root, own, rel string, crun bool) string {
 	if filepath.IsAbs(rel) || crun {
 		own = "/"
 	}
@@ -103,8 +103,8 @@ func hierarchies(controllers string) []string {
 	return slices.DeleteFunc(roots, func(root string) bool { return !isHierarchy(root) })
 }
 
-// isHierarchy says whether control groups are mounted at a folder. Elsewhere
-// crun makes folders with plain files in them, which are not ours to know.
+// isHierarchy says whether control groups are mounted at a directory. Elsewhere
+// crun makes directories with plain files in them, which are not ours to know.
 func isHierarchy(root string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(root, &fs) == nil && (fs.Type == unix.CGROUP_SUPER_MAGIC || fs.Type == unix.CGROUP2_SUPER_MAGIC)

@@ -2,19 +2,19 @@ package jail
 
 import "testing"
 
-// TestGroupFolder: a group is looked for where its delegate makes it, and
+// TestGroupDir: a group is looked for where its delegate makes it, and
 // nowhere else, as what is found there is killed.
-func TestGroupFolder(t *testing.T) {
+func TestGroupDir(t *testing.T) {
 	for _, c := range []struct{ own, rel, runc, crun string }{
 		{"/", "x", "/c/x", "/c/x"},
 		{"/a/b", "/x/y", "/c/x/y", "/c/x/y"},
 		{"/a/b", "x", "/c/a/b/x", "/c/x"},
 		{"/a/b", "../../x", "/c/a/b/x", "/c/x"},
 	} {
-		if got := groupFolder("/c", c.own, c.rel, false); got != c.runc {
+		if got := groupDir("/c", c.own, c.rel, false); got != c.runc {
 			t.Errorf("runc, below %s, %s: %s, want %s", c.own, c.rel, got, c.runc)
 		}
-		if got := groupFolder("/c", c.own, c.rel, true); got != c.crun {
+		if got := groupDir("/c", c.own, c.rel, true); got != c.crun {
 			t.Errorf("crun, below %s, %s: %s, want %s", c.own, c.rel, got, c.crun)
 		}
 	}

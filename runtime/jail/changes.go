@@ -8,8 +8,8 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/changes"
-	"agentjail.dev/runtime/internal/printable"
 	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 )
@@ -34,7 +34,7 @@ func Diff(ctx context.Context, s state.Store, j *state.Jail) ([]changes.Change, 
 }
 
 // Export writes a running jail's root as a tar archive, with the jail's owners.
-func (w *Way) Export(ctx context.Context, out io.Writer, j *state.Jail) error {
+func (w *Runtime) Export(ctx context.Context, out io.Writer, j *state.Jail) error {
 	root, err := engineView(&j.Brief)
 	if err != nil {
 		return noView(j, err)

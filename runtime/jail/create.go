@@ -19,9 +19,9 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/crash"
-	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/source"
@@ -46,7 +46,7 @@ type CreateOptions struct {
 	PlainRoot bool
 }
 
-// pidFile is the delegate's pid file in the jail's state folder.
+// pidFile is the delegate's pid file in the jail's state directory.
 const pidFile = "init.pid"
 
 // prepared is a bundle on its way, up to what the delegate is started with.
@@ -75,7 +75,7 @@ func (p *prepared) close() {
 }
 
 // Create makes a jail from a bundle, and with Run starts it.
-func (w *Way) Create(ctx context.Context, o CreateOptions) error {
+func (w *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	if err := state.CheckID(o.ID); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 	runtime.LockOSThread()
 	defer hasten()()
 
-	done := w.station("delegate")
+	done := w.step("delegate")
 	d, err := w.delegateFor(nil)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (w *Way) Create(ctx context.Context, o CreateOptions) error {
 func buildID(bundle string) string { return "buildah-" + filepath.Base(bundle) }
 
 // newRecord begins the jail's record.
-func (w *Way) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
+func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
 	abs, err := filepath.Abs(o.Bundle)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %q: %w", o.Bundle, err)
@@ -150,7 +150,7 @@ func (w *Way) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, erro
 }
 
 // claim takes the id, also from a dead jail that nobody deleted.
-func (w *Way) claim(j *state.Jail) error {
+func (w *Runtime) claim(j *state.Jail) error {
 	err := w.Store.Create(j)
 	if !errors.Is(err, state.ErrExists) {
 		return err
@@ -175,8 +175,8 @@ func (w *Way) claim(j *state.Jail) error {
 	return w.Store.Create(j)
 }
 
-func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *delegate.Runtime, caps delegate.Caps) error {
-	done := w.station("load")
+func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d *delegate.Runtime, caps delegate.Caps) error {
+	done := w.step("load")
 	p, err := w.load(o.ID, j.Bundle, o.PlainRoot)
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	defer p.close()
 	done()
 
-	done = w.station("harden")
+	done = w.step("harden")
 	if err := w.assignIDs(j, p); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	done()
 
-	done = w.station("user namespace")
+	done = w.step("user namespace")
 	userns, err := w.openUserNS(j, p)
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	crash.Point("create.userns")
 	done()
 
-	done = w.station("stage")
+	done = w.step("stage")
 	p.res.Plan.Plain = o.PlainRoot
 	machine := views.ReadHost()
 	own := views.For(spec.Linux.Resources, machine, views.NewBootID(), time.Now())
@@ -266,7 +266,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 	}
 	done()
 
-	done = w.station("write")
+	done = w.step("write")
 	second, err := secondFilter(w.Store.Dir(j.Key), spec.Linux, filter)
 	if err != nil {
 		return err
@@ -316,7 +316,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
 	}
 
-	done = w.station("delegate create")
+	done = w.step("delegate create")
 	if uid, ok := j.IDs.HostUID(spec.Process.User.UID); ok && !spec.Process.Terminal {
 		gid, _ := j.IDs.HostGID(spec.Process.User.GID)
 		w.ownStdio(uid, gid)
@@ -354,7 +354,7 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 		return besideErr
 	}
 	crash.Point("create.delegated")
-	done = w.station("settle")
+	done = w.step("settle")
 	if tty != nil {
 		err = tty.receive()
 	}
@@ -380,8 +380,8 @@ func (w *Way) create(ctx context.Context, o CreateOptions, j *state.Jail, d *del
 
 // needed lists the paths that the delegate is given, and those that this process
 // uses from the mount namespace in which the delegate works.
-func (w *Way) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []string {
-	self, _ := os.Executable() // the last step is beside it
+func (w *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []string {
+	self, _ := os.Executable() // the init step is beside it
 	out := []string{w.Store.Root, w.Globals.Root, w.Globals.Log, d.Path, self, o.PidFile, o.ConsoleSocket, o.PidfdSocket}
 	for _, ns := range s.Linux.Namespaces {
 		out = append(out, ns.Path)
@@ -393,11 +393,11 @@ func (w *Way) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []stri
 // else waits for: it keeps the report, and looks at a few jails, so that crashes
 // are cleaned up after without anybody asking. What fails at that is `agentjail
 // gc`'s to tell. Another thread does it, which is in the host's mount namespace.
-func (w *Way) beside(ctx context.Context, j *state.Brief, rep *report.Report) <-chan error {
+func (w *Runtime) beside(ctx context.Context, j *state.Brief, rep *report.Report) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {
-			defer w.station("beside")()
+			defer w.step("beside")()
 			if err := w.Store.SaveReport(j, rep); err != nil {
 				return err
 			}
@@ -409,9 +409,9 @@ func (w *Way) beside(ctx context.Context, j *state.Brief, rep *report.Report) <-
 }
 
 // engineSeesRoot says whether the jail's root is to be mounted over the
-// engine's: over a folder that an engine made for this container alone. A plain
-// folder of somebody's may serve several containers, and stays as it is.
-func (w *Way) engineSeesRoot(p *prepared) bool {
+// engine's: over a directory that an engine made for this container alone. A plain
+// directory of somebody's may serve several containers, and stays as it is.
+func (w *Runtime) engineSeesRoot(p *prepared) bool {
 	path := p.b.Spec.Root.Path
 	return p.inStorage || stage.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
 }
@@ -419,8 +419,8 @@ func (w *Way) engineSeesRoot(p *prepared) bool {
 // createArgs are the delegate's arguments. Options of the engine that would
 // loosen the jail are not among them: --no-pivot leaves the host's root
 // mounted, --no-new-keyring shares the caller's keys, and --preserve-fds hands
-// files of the host in; ours hands in the last step's.
-func (w *Way) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
+// files of the host in; ours hands in the init step's.
+func (w *Runtime) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
 	args := []string{"create", "--bundle", dir, "--pid-file", filepath.Join(w.Store.Dir(j.Key), pidFile)}
 	if o.ConsoleSocket != "" {
 		args = append(args, "--console-socket", o.ConsoleSocket)
@@ -441,7 +441,7 @@ func withOwnProcess(s *specs.Spec) *specs.Process {
 
 // settle records the jail's first process and looks at it from outside before
 // anything of the image has run.
-func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage.Staged) error {
+func (w *Runtime) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage.Staged) error {
 	pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile))
 	if err != nil {
 		return fmt.Errorf("the delegate left no pid: %w", err)
@@ -492,7 +492,7 @@ func (w *Way) settle(o CreateOptions, j *state.Jail, spec *specs.Spec, st *stage
 
 // abandon removes a container that the delegate has made and that may not
 // start.
-func (w *Way) abandon(d *delegate.Runtime, j *state.Jail) {
+func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 	t, err := w.inTime(&j.Brief)
 	if err == nil {
 		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
@@ -503,7 +503,7 @@ func (w *Way) abandon(d *delegate.Runtime, j *state.Jail) {
 }
 
 // load reads the bundle and gathers what hardening needs to know.
-func (w *Way) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
+func (w *Runtime) load(id, dir string, plainRoot bool) (_ *prepared, err error) {
 	p := &prepared{}
 	defer func() {
 		if err != nil {
@@ -612,7 +612,7 @@ func (p *prepared) openRoot(plain bool) error {
 }
 
 // tell logs what the caller asked for and did not get.
-func (w *Way) tell(r *report.Report) {
+func (w *Runtime) tell(r *report.Report) {
 	if r == nil {
 		return
 	}

@@ -38,11 +38,11 @@ func direct(s *specs.Spec) bool {
 
 // letGo starts a created container, by otherwise where that is the delegate's to
 // do.
-func (w *Way) letGo(j *state.Brief, otherwise func() error) error {
+func (w *Runtime) letGo(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
 	}
-	done := w.station("let go")
+	done := w.step("let go")
 	known, err := letGoDirectly(j)
 	if err == nil && !known {
 		return otherwise()
@@ -89,8 +89,8 @@ func frozen(dirs []string) bool {
 }
 
 // deleteDirectly removes a jail whose processes have ended.
-func (w *Way) deleteDirectly(j *state.Brief, force bool) error {
-	defer w.station("release")()
+func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
+	defer w.step("release")()
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
 	if err := forget(j); err != nil {
@@ -108,7 +108,7 @@ func (w *Way) deleteDirectly(j *state.Brief, force bool) error {
 }
 
 // forget removes what the delegate made: the groups first, since it knows of
-// them only while its folder is there.
+// them only while its directory is there.
 func forget(j *state.Brief) error {
 	if err := removeCgroups(j); err != nil {
 		return err

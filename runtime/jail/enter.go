@@ -25,12 +25,12 @@ import (
 	"agentjail.dev/seccomp/kept"
 )
 
-// throughEnter has the delegate start the last step in the place of a process's
+// throughEnter has the delegate start the init step in the place of a process's
 // program, and returns the files that it hands on for it. The process is changed:
 // its program becomes the step's first argument. linux is nil for a further
 // process of a running jail, whose mounts were looked at when it started; viewed
 // are the paths of the jail's views.
-func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*outside.Files, error) {
+func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*outside.Files, error) {
 	o := &enter.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
@@ -75,7 +75,7 @@ func (w *Way) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, filter
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
 
-// secondFilter keeps the filter that the last step loads: what the jail's filter
+// secondFilter keeps the filter that the init step loads: what the jail's filter
 // says, exactly. The delegate's lets pass what the step itself needs, too.
 func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error) {
 	if without.Ring(0) {
@@ -120,13 +120,13 @@ func hostNamespaces(f host.Facts) []enter.Namespace {
 func groupLimits(j *state.Jail, f host.Facts) []enter.Limit {
 	var out []enter.Limit
 	if n := j.Policy.Limits.Pids; n > 0 && (f.Cgroup.Pids || !f.Rootless) {
-		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/pids.max", cgroupFolder + "/pids/pids.max"}, Max: uint64(n)})
+		out = append(out, enter.Limit{Files: []string{cgroupDir + "/pids.max", cgroupDir + "/pids/pids.max"}, Max: uint64(n)})
 	}
 	if n := j.Policy.Limits.Memory; n > 0 && (f.Cgroup.Memory || !f.Rootless) {
-		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory.max", cgroupFolder + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
+		out = append(out, enter.Limit{Files: []string{cgroupDir + "/memory.max", cgroupDir + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
 	}
 	if m := memoryOf(j); m != nil && m.KernelTCP != nil {
-		out = append(out, enter.Limit{Files: []string{cgroupFolder + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})
+		out = append(out, enter.Limit{Files: []string{cgroupDir + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})
 	}
 	return out
 }
@@ -156,7 +156,7 @@ func programLabel(mount string) string {
 func label(p *specs.Process) (file, want string) {
 	switch {
 	case p.ApparmorProfile != "":
-		// Linux 5.8 gave each module a folder of its own.
+		// Linux 5.8 gave each module a directory of its own.
 		file = "/proc/self/attr/apparmor/current"
 		if _, err := os.Stat(file); err != nil {
 			file = "/proc/self/attr/current"

@@ -23,7 +23,7 @@ type Explained struct {
 // no ids are taken (the first block of the pool stands for the jail's), nothing
 // is mounted or loaded. The error says why the bundle would be refused; what
 // was found out until then comes with it.
-func (w *Way) Explain(dir string) (*Explained, error) {
+func (w *Runtime) Explain(dir string) (*Explained, error) {
 	p, err := w.load(bundleID(dir), dir, false)
 	if err != nil {
 		return &Explained{}, err
@@ -63,7 +63,7 @@ func (p *prepared) searched(out *Explained) error {
 }
 
 // exampleIDs is assignIDs without taking any.
-func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
+func (w *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
 	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, w.Policy.Network); join.Jail != "" {
 		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
 		if err != nil {
@@ -78,7 +78,7 @@ func (w *Way) exampleIDs(p *prepared) (idmap.Map, error) {
 }
 
 // bundleID is the container's id as far as the bundle's place tells it: engines
-// name the folder by it, or one above (Podman's ID/userdata).
+// name the directory by it, or one above (Podman's ID/userdata).
 func bundleID(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -27,7 +27,7 @@ const explainConfig = `{
 	"futureField": {"kept": true}
 }`
 
-// explainBundle writes a bundle and returns its folder.
+// explainBundle writes a bundle and returns its directory.
 func explainBundle(t *testing.T, mounts string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,16 +41,16 @@ func explainBundle(t *testing.T, mounts string) string {
 	return dir
 }
 
-func explainWay(t *testing.T) *Way {
+func explainRuntime(t *testing.T) *Runtime {
 	t.Helper()
 	if _, err := delegate.Resolve("auto"); err != nil {
 		t.Skip(err)
 	}
-	return &Way{Store: state.Store{Root: filepath.Join(t.TempDir(), "state")}, Policy: policy.Default(), Log: logrus.New()}
+	return &Runtime{Store: state.Store{Root: filepath.Join(t.TempDir(), "state")}, Policy: policy.Default(), Log: logrus.New()}
 }
 
 func TestExplainChangesNothing(t *testing.T) {
-	w := explainWay(t)
+	w := explainRuntime(t)
 	dir := explainBundle(t, `{"destination": "/proc", "type": "proc", "source": "proc"}`)
 	before, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
@@ -89,7 +89,7 @@ func TestExplainChangesNothing(t *testing.T) {
 }
 
 func TestExplainRefusal(t *testing.T) {
-	w := explainWay(t)
+	w := explainRuntime(t)
 	x, err := w.Explain(explainBundle(t, `{"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`))
 	if !errors.Is(err, harden.ErrRefused) || !strings.Contains(err.Error(), "/etc") {
 		t.Errorf("a bind mount of /etc: %v", err)
@@ -98,7 +98,7 @@ func TestExplainRefusal(t *testing.T) {
 		t.Errorf("a refusal comes with the result %v and the report %v", x.Result, x.Report)
 	}
 	if _, err := w.Explain(t.TempDir()); err == nil {
-		t.Error("an empty folder is explained")
+		t.Error("an empty directory is explained")
 	}
 	if _, err := os.Lstat(w.Store.Root); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("state was made: %v", err)

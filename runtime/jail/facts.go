@@ -14,8 +14,8 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
@@ -23,7 +23,7 @@ import (
 // assignIDs gives the jail its host ids: its own block of the pool, that of the
 // jail whose namespaces it joins, or the engine's mapping. The record says so
 // with its next saving: Store.Release finds them also without.
-func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
+func (w *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 	if m, ok := without.IDs(); ok {
 		j.IDs = m
 		return nil
@@ -57,7 +57,7 @@ func (w *Way) assignIDs(j *state.Jail, p *prepared) error {
 // its user's: without a mapping for the container, all that the user has, in a
 // user namespace inside the engine's. A mapping of all of the host's ids to
 // themselves is as good as none (Podman 5: keep-id for root).
-func (w *Way) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
+func (w *Runtime) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
 	mapped := l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 &&
 		!(idmap.Host(l.UIDMappings) && idmap.Host(l.GIDMappings))
 	switch {
@@ -103,7 +103,7 @@ func nodes(names []string) map[string]harden.Node {
 // user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)). members
 // are the ids of all jails in those user namespaces: the containers of a pod
 // have the engine's files for the pod's first one, and each other's ids.
-func (w *Way) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
+func (w *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
 	out = map[specs.LinuxNamespaceType]harden.Join{}
 	if s.Linux == nil {
 		return out, nil, nil
@@ -144,7 +144,7 @@ func (w *Way) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join
 
 // join looks at one namespace that the spec wants to join, and finds the jails
 // in it or in the user namespace that owns it, and which one that is.
-func (w *Way) join(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
+func (w *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
 	f, err := openNamespace(ns.Path)
 	if err != nil {
 		return join, nil, 0, err
@@ -223,7 +223,7 @@ func ownerOf(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
 
 // jailsIn finds the live jails whose namespace of that kind, by its name in
 // /proc/PID/ns, is this one.
-func (w *Way) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
+func (w *Runtime) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
 	keys, err := w.Store.Keys()
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func (w *Way) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
 }
 
 // Where engines mount a container's root, as patterns of path elements below
-// their storage folder; * is one element.
+// their storage directory; * is one element.
 var rootPatterns = []string{
 	"overlay2/*/merged",  // Docker, overlay2 driver
 	"overlay/*/merged",   // containers/storage
@@ -253,7 +253,7 @@ var rootPatterns = []string{
 	"io.containerd.runtime.v2.task/*/*/rootfs", // containerd
 }
 
-// engineStorage guesses the engine's storage folder from the place of the root,
+// engineStorage guesses the engine's storage directory from the place of the root,
 // since it can be configured; the well-known ones are refused anyway.
 func engineStorage(root, bundleDir string) []string {
 	var out []string

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"agentjail.dev/runtime/enter"
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/seccomp/bpf"
 )
 
@@ -14,7 +14,7 @@ const delegateFailed = 255
 
 // explained returns a delegate's error, and says why where that is an errno
 // which no C library has a name for: the host takes no further filter.
-func (w *Way) explained(err error) error {
+func (w *Runtime) explained(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -55,8 +55,8 @@ func (g Globals) Args() []string {
 	return out
 }
 
-// Way carries what the stations share.
-type Way struct {
+// Runtime carries what the steps share.
+type Runtime struct {
 	Store   state.Store
 	Globals Globals
 	// Policy is for what makes jails. A jail that exists has that which it was made
@@ -64,8 +64,8 @@ type Way struct {
 	Policy     policy.Policy
 	LoadPolicy func() (policy.Policy, error)
 	Log        *logrus.Logger
-	// Trace, if not nil, is told how long each station took.
-	Trace func(station string, d time.Duration)
+	// Trace, if not nil, is told how long each step took.
+	Trace func(step string, d time.Duration)
 	// Stdio take the place of our standard files, where not nil: they are the
 	// delegate's, and a jail's that has no terminal.
 	Stdio [3]*os.File
@@ -75,7 +75,7 @@ type Way struct {
 }
 
 // stdio are the three standard files.
-func (w *Way) stdio() [3]*os.File {
+func (w *Runtime) stdio() [3]*os.File {
 	files := w.Stdio
 	for i, own := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if files[i] == nil {
@@ -86,7 +86,7 @@ func (w *Way) stdio() [3]*os.File {
 }
 
 // out is the standard output.
-func (w *Way) out() *os.File { return w.stdio()[1] }
+func (w *Runtime) out() *os.File { return w.stdio()[1] }
 
 // ExitError asks the command line to exit with the delegate's status: the
 // delegate has told its error itself.
@@ -133,8 +133,8 @@ func exitError(code int, err error) error {
 	return &ExitError{code}
 }
 
-// station times a part of the way.
-func (w *Way) station(name string) func() {
+// step times a part of the way.
+func (w *Runtime) step(name string) func() {
 	if w.Trace == nil {
 		return func() {}
 	}
@@ -143,7 +143,7 @@ func (w *Way) station(name string) func() {
 }
 
 // find loads the jail's record, or nil for a container that is not ours.
-func (w *Way) find(id string) (*state.Brief, error) {
+func (w *Runtime) find(id string) (*state.Brief, error) {
 	if err := state.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (w *Way) find(id string) (*state.Brief, error) {
 }
 
 // findAll is find with the whole record.
-func (w *Way) findAll(id string) (*state.Jail, error) {
+func (w *Runtime) findAll(id string) (*state.Jail, error) {
 	if err := state.CheckID(id); err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (w *Way) findAll(id string) (*state.Jail, error) {
 
 // complete adds what a crash kept from being recorded: the first process, from
 // the delegate's pid file.
-func (w *Way) complete(j *state.Brief) *state.Brief {
+func (w *Runtime) complete(j *state.Brief) *state.Brief {
 	if j.InitPid == 0 {
 		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
 			if start, _, err := state.StartTime(pid); err == nil {
@@ -188,7 +188,7 @@ func (w *Way) complete(j *state.Brief) *state.Brief {
 
 // delegateFor is the delegate that made the jail, or the policy's for one that
 // is not known.
-func (w *Way) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
+func (w *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	var d *delegate.Runtime
 	var err error
 	if j != nil {
@@ -208,7 +208,7 @@ func (w *Way) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 }
 
 // handOver has the delegate do the rest.
-func (w *Way) handOver(d *delegate.Runtime, args []string) error {
+func (w *Runtime) handOver(d *delegate.Runtime, args []string) error {
 	if w.Stay {
 		return exitError(d.Run(args, delegate.Time{}))
 	}
@@ -217,7 +217,7 @@ func (w *Way) handOver(d *delegate.Runtime, args []string) error {
 
 // Pass hands a verb to the delegate as it is. Where the delegate needs nothing
 // afterwards it takes this process's place.
-func (w *Way) Pass(id string, args []string) error {
+func (w *Runtime) Pass(id string, args []string) error {
 	j, err := w.find(id)
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (w *Way) Pass(id string, args []string) error {
 		return w.handOver(d, args)
 	}
 	defer t.Join.Close()
-	defer w.station("delegate " + verb)()
+	defer w.step("delegate " + verb)()
 	return exitError(d.Run(args, t))
 }
 
@@ -267,7 +267,7 @@ func asksJail(args []string) bool {
 }
 
 // inTime opens the jail's time namespace for a delegate that has to be in it.
-func (w *Way) inTime(j *state.Brief) (delegate.Time, error) {
+func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
 		return delegate.Time{}, nil
 	}
@@ -283,7 +283,7 @@ func (w *Way) inTime(j *state.Brief) (delegate.Time, error) {
 
 // release undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
-func (w *Way) release(j *state.Brief) error {
+func (w *Runtime) release(j *state.Brief) error {
 	errs := []error{w.detach(j), removeCgroups(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
@@ -302,7 +302,7 @@ func (w *Way) release(j *state.Brief) error {
 // detach unmounts what is attached of the jail in the host's mount namespace.
 // Each unmount waits for the kernel (synchronize_rcu), at the same time as the
 // other.
-func (w *Way) detach(j *state.Brief) error {
+func (w *Runtime) detach(j *state.Brief) error {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 {
 		return nil
 	}
@@ -314,7 +314,7 @@ func (w *Way) detach(j *state.Brief) error {
 
 // GC reclaims what crashes left. max bounds the jails looked at; below 0 means
 // all. It stops between two jails when ctx ends.
-func (w *Way) GC(ctx context.Context, max int) ([]string, error) {
+func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
 	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
 		w.Log.Warnf("removing placeholders: %v", err)
@@ -361,7 +361,7 @@ func readPid(path string) (int, error) {
 // ownStdio gives pipes among the standard files to the jail's user, as whoever
 // opens /dev/stdout there must own them. Files, terminals and /dev/null keep
 // their owners.
-func (w *Way) ownStdio(uid, gid uint32) {
+func (w *Runtime) ownStdio(uid, gid uint32) {
 	for _, f := range w.stdio() {
 		var st unix.Stat_t
 		fd := int(f.Fd())

@@ -14,7 +14,7 @@ import (
 // List prints the containers of the delegate's root in runc's forms. A delegate
 // that does not know of time namespaces takes live jails for stopped when it
 // looks from outside: those are asked one by one, from inside.
-func (w *Way) List(format string, quiet bool) error {
+func (w *Runtime) List(format string, quiet bool) error {
 	if format != "" && format != "table" && format != "json" {
 		return errors.New("invalid format option: table or json")
 	}
@@ -69,7 +69,7 @@ func (w *Way) List(format string, quiet bool) error {
 }
 
 // askState is the delegate's state of a jail.
-func (w *Way) askState(d *delegate.Runtime, j *state.Brief) (*object, error) {
+func (w *Runtime) askState(d *delegate.Runtime, j *state.Brief) (*object, error) {
 	t, err := w.inTime(j)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // inMountNS runs f in the mount namespace of pid, on a thread that ends with it.

@@ -20,7 +20,7 @@ import (
 // how the containers of a pod name their sandbox's; and one that is kept as a
 // file of its own (ip-netns(8), CNI), which takes root to make. That of a process
 // that is no jail counts not, and neither does the host's under any name.
-func (w *Way) engines(ns *os.File) (bool, []*state.Brief, error) {
+func (w *Runtime) engines(ns *os.File) (bool, []*state.Brief, error) {
 	if hosts, err := netseal.IsHosts(ns); err != nil || hosts {
 		return false, nil, err
 	}

@@ -48,7 +48,7 @@ func TestEnginesNetwork(t *testing.T) {
 		return cmd
 	}
 	netOf := func(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
-	w := &Way{Store: state.Store{Root: t.TempDir()}}
+	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	// Two processes stand for jails, one with the engine's network and one sealed.
 	jails := map[bool]*exec.Cmd{true: sleep(), false: sleep()}
 	for open, cmd := range jails {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/internal/oomscore"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/oomscore"
 )
 
 // oomScore is the score that hardening gave a process.

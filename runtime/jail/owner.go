@@ -26,7 +26,7 @@ const maxMetadata = 256 << 10
 
 // namedOwner finds who is named to own what is mounted. Whoever started the
 // container, and its image, may say it: see policy.OwnerAnnotation.
-func (w *Way) namedOwner(p *prepared, id string) harden.NamedOwner {
+func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	if !ownable(p.sources) {
 		return harden.NamedOwner{}
 	}
@@ -76,7 +76,7 @@ type ownerClaim struct {
 
 // ownerClaims are the places that may name the owner, the one that counts most
 // first.
-func (w *Way) ownerClaims(annotations, labels map[string]string) []ownerClaim {
+func (w *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
 	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
 	said := ownerClaim{by: "policy: binds.owner", text: w.Policy.Binds.Owner}
 	if said.text == policy.OwnerProcess {
@@ -160,7 +160,7 @@ func dockerLabels(id string, s *specs.Spec) map[string]string {
 // mountOwner is who of the jail owns what a plan mounts writable; nil where there
 // is no such mount.
 func mountOwner(plan harden.Plan) *state.Owner {
-	if !slices.ContainsFunc(plan.Binds, func(b harden.Bind) bool { return b.Owner == harden.OwnerFolder && !b.ReadOnly }) {
+	if !slices.ContainsFunc(plan.Binds, func(b harden.Bind) bool { return b.Owner == harden.OwnerDir && !b.ReadOnly }) {
 		return nil
 	}
 	return &state.Owner{UID: plan.User.UID, GID: plan.User.GID}
@@ -171,7 +171,7 @@ const maxLost = 64
 
 // noteWorker says, once for each user of a jail, that a further process is not the
 // owner of what is mounted: what it makes there is refused, or nobody's on the host.
-func (w *Way) noteWorker(j *state.Jail, uid uint32) {
+func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
 	if j.MountOwner == nil || j.MountOwner.UID == uid {
 		return
 	}

@@ -207,7 +207,7 @@ func TestNamedOwner(t *testing.T) {
 		}
 		pol := policy.Default()
 		pol.Binds.Owner = c.policy
-		w := &Way{Policy: pol}
+		w := &Runtime{Policy: pol}
 		p := &prepared{b: &bundle.Bundle{Spec: s}, rootfs: root, sources: []*source.Source{nil, {}}}
 		got := w.namedOwner(p, id)
 		user := ""

@@ -1,6 +1,6 @@
 package jail
 
-import "agentjail.dev/runtime/internal/fork"
+import "agentjail.dev/runtime/linux/fork"
 
 // CloseInherited marks the files that this process was started with, beyond the
 // standard ones, so that neither the delegate nor a jail gets them.

@@ -14,7 +14,7 @@ import (
 // checkProgram looks for a process's program in the running jail, and fails in
 // the words of runc where there is none: engines tell by them whether a
 // container's status is 127 or 126 (moby daemon/errors.go, translateContainerdStartErr).
-// The delegate cannot do this, as it starts the last step. Nothing depends on
+// The delegate cannot do this, as it starts the init step. Nothing depends on
 // the answer but the message: the step looks again, as the jail's own user.
 func checkProgram(pid int, p *specs.Process) error {
 	if p == nil || len(p.Args) == 0 {

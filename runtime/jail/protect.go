@@ -20,7 +20,7 @@ import (
 const ledgerDir = "/var/lib/agentjail/placeholders"
 
 // ledger is the account of placeholders.
-func (w *Way) ledger() protect.Ledger {
+func (w *Runtime) ledger() protect.Ledger {
 	l := protect.Ledger{Dir: filepath.Join(w.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
 	if w.Store.Root == state.DefaultRoot {
 		l.Dir = ledgerDir

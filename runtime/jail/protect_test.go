@@ -14,7 +14,7 @@ func TestExplainProtected(t *testing.T) {
 		protect bool
 		want    string
 	}{{true, "protected paths: 1 read-only"}, {false, ""}} {
-		w := explainWay(t)
+		w := explainRuntime(t)
 		w.Policy.Binds.Protect, w.Policy.Binds.Root = c.protect, "allow"
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, ".mcp.json"), nil, 0o644); err != nil {

@@ -20,7 +20,7 @@ import (
 // finishRun goes on where create has ended: it starts the jail and, unless
 // detached, waits for its end and removes it. The delegate's own `run` would
 // start the process before anyone could look at it.
-func (w *Way) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty *terminal) error {
+func (w *Runtime) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty *terminal) error {
 	if err := w.seal(&j.Brief); err != nil {
 		w.abandon(d, j)
 		return fmt.Errorf("sealing the jail's network: %w", err)

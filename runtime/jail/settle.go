@@ -39,7 +39,7 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *stage.Staged) error {
 	}
 	return inMountNS(pid, func() error {
 		for _, m := range tighten {
-			if m.at == cgroupFolder {
+			if m.at == cgroupDir {
 				if err := capTmpfs(m.at); err != nil {
 					return err
 				}
@@ -55,8 +55,8 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *stage.Staged) error {
 	})
 }
 
-// cgroupFolder is where a jail sees its control groups.
-const cgroupFolder = "/sys/fs/cgroup"
+// cgroupDir is where a jail sees its control groups.
+const cgroupDir = "/sys/fs/cgroup"
 
 // A looseMount is one that a delegate has made too loosely.
 type looseMount struct {
@@ -83,7 +83,7 @@ func loose(mounts []mountinfo.Mount) []looseMount {
 		}
 		below := strings.HasPrefix(m.Point, "/proc/")
 		switch {
-		case m.FS == "tmpfs" && (m.Point == cgroupFolder || below && m.Root == "/" && !m.Has("ro")):
+		case m.FS == "tmpfs" && (m.Point == cgroupDir || below && m.Root == "/" && !m.Has("ro")):
 			out = append(out, looseMount{at: m.Point})
 		case m.FS == "proc" && below && len(m.Lacks("nosuid", "nodev", "noexec", "ro")) > 0:
 			out = append(out, looseMount{at: m.Point})

@@ -16,7 +16,7 @@ import (
 // be the jail's to take from all others. A null device that nobody else has
 // stands in for it; inside, runc and crun open the jail's own in its place. Other
 // devices and files are given back before the jail's program runs.
-func (w *Way) sparing(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
+func (w *Runtime) sparing(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
 	if d.Name == "runc" || rootless { // without privilege nothing of others' can be given away
 		return d, func() {}, nil
 	}

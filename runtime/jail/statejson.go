@@ -8,7 +8,7 @@ import (
 
 // State prints the delegate's answer with the engine's own bundle and root in
 // it: an engine compares them with what it knows.
-func (w *Way) State(id string) error {
+func (w *Runtime) State(id string) error {
 	j, err := w.find(id)
 	if err != nil {
 		return err

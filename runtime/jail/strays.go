@@ -33,7 +33,7 @@ func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) er
 		case harden.Reserved(p) == "", slices.Contains(places, p):
 		case slices.Contains(l.MaskedPaths, p), slices.Contains(l.ReadonlyPaths, p):
 		case path.Dir(p) == "/dev": // nodes, which the delegate binds from the host's
-		case strings.HasPrefix(p, cgroupFolder+"/"): // the hierarchies of version 1
+		case strings.HasPrefix(p, cgroupDir+"/"): // the hierarchies of version 1
 		default:
 			return fmt.Errorf("refused: something is mounted at %s that does not belong there", p)
 		}

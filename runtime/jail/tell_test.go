@@ -16,7 +16,7 @@ func TestMissingIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	logger := logrus.New()
 	logger.SetOutput(&log)
-	w := &Way{Store: state.Store{Root: t.TempDir()}, Log: logger}
+	w := &Runtime{Store: state.Store{Root: t.TempDir()}, Log: logger}
 	r := new(report.Report)
 	r.Add(report.Change{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no AppArmor in this kernel"})
 	r.Add(report.Change{Ring: report.Access, Kind: report.Lost, Field: "process.capabilities", Was: "CAP_SYS_ADMIN", Why: "none is needed"})

@@ -11,8 +11,8 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/internal/fork"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/state"
 )
 
@@ -39,7 +39,7 @@ func (u *userNS) made() *os.File {
 }
 
 // closeUserNS ends what a failure has left of the making of a jail in u.
-func (w *Way) closeUserNS(u *userNS) {
+func (w *Runtime) closeUserNS(u *userNS) {
 	if u == nil {
 		return
 	}
@@ -66,7 +66,7 @@ func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 // openUserNS makes the jail's user namespace and has the spec name it, or opens
 // that of another jail which the spec names. nil is for one that is the delegate's
 // to make: a user's own engine can act for nobody else.
-func (w *Way) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
+func (w *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 	ns := specUserNS(p.res.Spec)
 	switch {
 	case ns == nil || ns.Path == "" && p.facts.Host.Rootless:
@@ -96,7 +96,7 @@ func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/
 
 // joinUserNS opens the user namespace of another jail, and makes room in it for
 // the namespaces of this one.
-func (w *Way) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
+func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
 	f, err := openNamespace(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the user namespace to join: %w", err)

@@ -12,15 +12,15 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
 
-// testWay has a store with a jail of this id and ids.
-func testWay(t *testing.T, ids ...string) (*Way, map[string]*state.Jail) {
+// testRuntime has a store with a jail of this id and ids.
+func testRuntime(t *testing.T, ids ...string) (*Runtime, map[string]*state.Jail) {
 	t.Helper()
-	w := &Way{Store: state.Store{Root: t.TempDir()}}
+	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	pol := policy.Default().Userns
 	jails := map[string]*state.Jail{}
 	for _, id := range ids {
@@ -63,7 +63,7 @@ func TestNestedNamespaces(t *testing.T) {
 		t.Skip("needs root: makes namespaces")
 	}
 	for _, given := range []bool{false, true} {
-		w, jails := testWay(t, "first", "second", "third")
+		w, jails := testRuntime(t, "first", "second", "third")
 		first := jails["first"]
 		first.IDs = idmap.ForBlock(first.Userns, 5)
 		first.IDs.Given = given

@@ -35,7 +35,7 @@ func errNotOurs(id string) error {
 
 // Start seals the jail's network and lets its first process go. Engines put
 // interfaces into the namespace between create and start.
-func (w *Way) Start(id string) error {
+func (w *Runtime) Start(id string) error {
 	j, err := w.find(id)
 	if err != nil {
 		return err
@@ -58,8 +58,8 @@ func (w *Way) Start(id string) error {
 	return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
 }
 
-func (w *Way) seal(j *state.Brief) error {
-	defer w.station("seal")()
+func (w *Runtime) seal(j *state.Brief) error {
+	defer w.step("seal")()
 	if without.Ring(2) || j.EngineNetwork {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (w *Way) seal(j *state.Brief) error {
 }
 
 // reportSeal adds what was found in the network namespace to the jail's report.
-func (w *Way) reportSeal(j *state.Brief, sealed netseal.Report) error {
+func (w *Runtime) reportSeal(j *state.Brief, sealed netseal.Report) error {
 	missing := sealed.Missing()
 	if len(sealed.Links) == 0 && len(missing) == 0 {
 		return nil
@@ -117,7 +117,7 @@ type ExecOptions struct {
 }
 
 // Exec runs a further process in a jail, hardened like the first.
-func (w *Way) Exec(o ExecOptions) error {
+func (w *Runtime) Exec(o ExecOptions) error {
 	defer hasten()()
 	j, err := w.findAll(o.ID)
 	if err != nil {
@@ -144,7 +144,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	if o.Change != nil {
 		o.Change(&p)
 	}
-	done := w.station("harden")
+	done := w.step("harden")
 	allowCoreOff()
 	facts := harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs}
 	// The label and profile are the jail's, not the caller's choice.
@@ -171,7 +171,7 @@ func (w *Way) Exec(o ExecOptions) error {
 	}
 	done()
 	w.adopt(&j.Brief)
-	done = w.station("write")
+	done = w.step("write")
 	runtime.LockOSThread()
 	second, err := atomicfile.Read(filepath.Join(w.Store.Dir(j.Key), state.FilterFile), maxFilter)
 	if err != nil {
@@ -224,7 +224,7 @@ func (w *Way) Exec(o ExecOptions) error {
 		return err
 	}
 	done()
-	defer w.station("delegate exec")()
+	defer w.step("delegate exec")()
 	// crun takes no score from the process that it is given, and runc takes the
 	// container's.
 	code, err := d.RunExpendable(oomScore(h), step[:], append(args, o.ID), t, !o.Detach)
@@ -235,7 +235,7 @@ func (w *Way) Exec(o ExecOptions) error {
 }
 
 // Update changes a running jail's limits, within policy.
-func (w *Way) Update(id string, in *specs.LinuxResources) error {
+func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	j, err := w.findAll(id)
 	if err != nil {
 		return err
@@ -273,7 +273,7 @@ func (w *Way) Update(id string, in *specs.LinuxResources) error {
 }
 
 // resize has the jail's views and its record follow its limits.
-func (w *Way) resize(j *state.Jail, r *specs.LinuxResources) error {
+func (w *Runtime) resize(j *state.Jail, r *specs.LinuxResources) error {
 	j.Limits = harden.Updated(j.Limits, r)
 	if err := w.Store.Save(j); err != nil {
 		return err
@@ -307,7 +307,7 @@ func readGiven(path string) ([]byte, error) {
 
 // ReadResources reads limits in the form of `update --resources`; "-" is
 // standard input.
-func (w *Way) ReadResources(path string) (*specs.LinuxResources, error) {
+func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	var data []byte
 	var err error
 	if path == "-" {
@@ -327,7 +327,7 @@ func (w *Way) ReadResources(path string) (*specs.LinuxResources, error) {
 
 // Delete removes a container and all that was made for it. With force a missing
 // one is no error, as with runc.
-func (w *Way) Delete(id string, force bool) error {
+func (w *Runtime) Delete(id string, force bool) error {
 	if err := state.CheckID(id); err != nil {
 		return err
 	}
@@ -367,7 +367,7 @@ func (w *Way) Delete(id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	done := w.station("delegate delete")
+	done := w.step("delegate delete")
 	code, err := d.Run(args, t)
 	done()
 	crash.Point("delete.delegated")
@@ -380,7 +380,7 @@ func (w *Way) Delete(id string, force bool) error {
 	if j.InitAlive() && !force {
 		return exitError(code, nil)
 	}
-	done = w.station("release")
+	done = w.step("release")
 	if err := w.release(j); err != nil {
 		return err
 	}

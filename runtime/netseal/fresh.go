@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // SealFresh seals a network namespace that it makes, and that ends with the call: whether a jail's can be sealed on this host.

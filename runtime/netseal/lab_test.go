@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // space is a fresh network namespace with a thread that works in it.
@@ -249,7 +249,7 @@ func (l *lab) atJail(t testing.TB) [][]byte {
 	return settle(t, l.host, l.tap, l.jailTap, l.portMAC, l.plugMAC)
 }
 
-// sealPart puts up the given walls only: the tests that show what each is good for.
+// sealPart puts up the given protections only: the tests that show what each is good for.
 func sealPart(t testing.TB, s *space, f func(c *conn) error) {
 	t.Helper()
 	err := inNamespace(s.file, func() error {
@@ -272,7 +272,7 @@ func mustSeal(t testing.TB, s *space) Report {
 		t.Fatal(err)
 	}
 	if m := r.Missing(); len(m) > 0 {
-		t.Fatalf("walls missing: %+v", m)
+		t.Fatalf("protections missing: %+v", m)
 	}
 	return r
 }

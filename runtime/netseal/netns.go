@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // inNamespace calls f on a thread of its own that has joined the network namespace. The thread is never given back: the goroutine ends

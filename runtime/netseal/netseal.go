@@ -2,7 +2,7 @@
 //
 // Engines put interfaces into a container's namespace behind the runtime's back: Docker 28 and later between create and start, every
 // Docker whenever somebody says `docker network connect`. So an empty namespace in the bundle is not enough. Seal is called by start,
-// after the engine's own plumbing and before the workload runs, and puts up walls that also hold for interfaces that come later:
+// after the engine's own plumbing and before the workload runs, and puts up protections that also hold for interfaces that come later:
 //
 //   - loopback: lo is up and has 127.0.0.1 and ::1 only;
 //   - links: every other interface is down, without address or route; it is not deleted, since engines read its statistics;
@@ -15,8 +15,8 @@
 // wants to set a default route after the seal is it told that the network is unreachable (tried with Docker 20.10), since the gateway
 // is looked up by the same rules.
 //
-// What the walls stop: the workload's sockets of the families inet and inet6 without capabilities over the namespace. Packet sockets
-// (CAP_NET_RAW), other families (vsock, TIPC) and changes to the walls (CAP_NET_ADMIN) are the business of the capability and seccomp
+// What the protections stop: the workload's sockets of the families inet and inet6 without capabilities over the namespace. Packet sockets
+// (CAP_NET_RAW), other families (vsock, TIPC) and changes to the protections (CAP_NET_ADMIN) are the business of the capability and seccomp
 // rings.
 package netseal
 
@@ -30,7 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The walls' names, as they appear in Finding.Name.
+// The protections' names, as they appear in Finding.Name.
 const (
 	WallLoopback = "loopback"
 	WallLinks    = "links"
@@ -41,28 +41,28 @@ const (
 	WallSysctls  = "sysctls"
 )
 
-// Finding says whether one wall holds.
+// Finding says whether one protection holds.
 type Finding struct {
-	Name   string `json:"name"`             // one of the Wall constants
+	Name   string `json:"name"`             // one of the Protection constants
 	OK     bool   `json:"ok"`               // holds
-	Detail string `json:"detail,omitempty"` // what there is, or the reason why the wall does not hold
+	Detail string `json:"detail,omitempty"` // what there is, or the reason why the protection does not hold
 }
 
 // Report says what Seal found and did.
 type Report struct {
-	Links     []Link    `json:"links,omitempty"`     // interfaces other than lo, as they were before
-	Addresses int       `json:"addresses,omitempty"` // addresses removed
-	Routes    int       `json:"routes,omitempty"`    // routes removed
-	Walls     []Finding `json:"walls"`               // one for every wall, in a fixed order
+	Links       []Link    `json:"links,omitempty"`     // interfaces other than lo, as they were before
+	Addresses   int       `json:"addresses,omitempty"` // addresses removed
+	Routes      int       `json:"routes,omitempty"`    // routes removed
+	Protections []Finding `json:"protections"`         // one for every protection, in a fixed order
 }
 
-// Missing returns the walls that could not be put up. Seal itself fails when that leaves an opening of which it knows; what is missing
-// without an error is a second wall behind another one.
-func (r Report) Missing() []Finding { return missing(r.Walls) }
+// Missing returns the protections that could not be put up. Seal itself fails when that leaves an opening of which it knows; what is missing
+// without an error is a second protection behind another one.
+func (r Report) Missing() []Finding { return missing(r.Protections) }
 
-func missing(walls []Finding) []Finding {
+func missing(protections []Finding) []Finding {
 	var out []Finding
-	for _, f := range walls {
+	for _, f := range protections {
 		if !f.OK {
 			out = append(out, f)
 		}
@@ -70,8 +70,8 @@ func missing(walls []Finding) []Finding {
 	return out
 }
 
-func (r *Report) wall(name, detail string, err error) {
-	r.Walls = append(r.Walls, finding(name, detail, err))
+func (r *Report) protection(name, detail string, err error) {
+	r.Protections = append(r.Protections, finding(name, detail, err))
 }
 
 func finding(name, detail string, err error) Finding {
@@ -81,7 +81,7 @@ func finding(name, detail string, err error) Finding {
 	return Finding{Name: name, OK: true, Detail: detail}
 }
 
-// ErrNotSealed is wrapped by Seal's error when a wall is missing that no other one stands in for.
+// ErrNotSealed is wrapped by Seal's error when a protection is missing that no other one stands in for.
 var ErrNotSealed = errors.New("network namespace is not sealed")
 
 // Seal closes the network namespace that netns is an open file of (/proc/<pid>/ns/net). It can be called again at any time: what is in
@@ -89,7 +89,7 @@ var ErrNotSealed = errors.New("network namespace is not sealed")
 //
 // The caller needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN in its own user namespace (setns(2)). The
 // namespaces of the caller and of process 1 are refused. The report is valid also when an error is returned; the error wraps
-// ErrNotSealed if a wall is missing that no other one stands in for.
+// ErrNotSealed if a protection is missing that no other one stands in for.
 func Seal(netns *os.File) (Report, error) {
 	var r Report
 	if err := inNamespace(netns, func() error { return r.seal() }); err != nil {
@@ -98,7 +98,7 @@ func Seal(netns *os.File) (Report, error) {
 	return r, nil
 }
 
-// seal runs inside the namespace. The walls against what comes later go up first, so that nothing slips in between.
+// seal runs inside the namespace. The protections against what comes later go up first, so that nothing slips in between.
 func (r *Report) seal() error {
 	c, err := dial(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -106,23 +106,23 @@ func (r *Report) seal() error {
 	}
 	defer c.close()
 	ipv6 := hasIPv6()
-	r.wall(WallRules4, "", c.sealRules(unix.AF_INET))
+	r.protection(WallRules4, "", c.sealRules(unix.AF_INET))
 	if ipv6 {
-		r.wall(WallRules6, "", c.sealRules(unix.AF_INET6))
+		r.protection(WallRules6, "", c.sealRules(unix.AF_INET6))
 	} else {
-		r.wall(WallRules6, noIPv6, nil)
+		r.protection(WallRules6, noIPv6, nil)
 	}
-	r.wall(WallFilter, "", sealFilter())
-	r.wall(WallResolver, "", c.sealResolver())
+	r.protection(WallFilter, "", sealFilter())
+	r.protection(WallResolver, "", c.sealResolver())
 	lo, links, err := c.links()
 	if err == nil {
 		r.Links = links
-		r.wall(WallLoopback, "", c.raise(lo))
+		r.protection(WallLoopback, "", c.raise(lo))
 		err = c.takeDown(r, ipv6)
 	}
-	r.wall(WallLinks, linkDetail(r.Links), err)
-	r.wall(WallSysctls, "", sealSysctls(r.Links))
-	return opening(r.Walls)
+	r.protection(WallLinks, linkDetail(r.Links), err)
+	r.protection(WallSysctls, "", sealSysctls(r.Links))
+	return opening(r.Protections)
 }
 
 const noIPv6 = "the kernel has no IPv6"
@@ -156,12 +156,12 @@ func sealSysctls(links []Link) error {
 	return errors.Join(errs...)
 }
 
-// opening decides which missing walls leave a way out: lo must work, the links must be closed, and either the filter stands or all of routing does.
+// opening decides which missing protections leave a way out: lo must work, the links must be closed, and either the filter stands or all of routing does.
 // (Routing alone leaves an opening only after an interface was plugged in later, and only for a program that binds its socket to that
 // interface. The report names the missing filter; whether that is fatal is policy.)
-func opening(walls []Finding) error {
+func opening(protections []Finding) error {
 	ok := map[string]bool{}
-	for _, f := range walls {
+	for _, f := range protections {
 		ok[f.Name] = f.OK
 	}
 	fatal := !ok[WallLoopback] || !ok[WallLinks] || !ok[WallFilter] && !(ok[WallRules4] && ok[WallRules6] && ok[WallResolver])
@@ -169,7 +169,7 @@ func opening(walls []Finding) error {
 		return nil
 	}
 	var why []string
-	for _, f := range missing(walls) {
+	for _, f := range missing(protections) {
 		why = append(why, f.Name+": "+f.Detail)
 	}
 	return fmt.Errorf("%w: %s", ErrNotSealed, strings.Join(why, "; "))

@@ -135,8 +135,8 @@ func seen(frames [][]byte) bool {
 	})
 }
 
-// walls are the states in which every passage is tried.
-var walls = []struct {
+// protections are the states in which every passage is tried.
+var protections = []struct {
 	name   string
 	before func(t testing.TB, l *lab) // before the interface is plugged in
 	after  func(t testing.TB, l *lab)
@@ -153,7 +153,7 @@ var walls = []struct {
 		open:   func(bool) bool { return false },
 	},
 	{
-		name: "plugged in, then sealed", // the interface is set up by force, so that the walls behind are tried
+		name: "plugged in, then sealed", // the interface is set up by force, so that the protections behind are tried
 		after: func(t testing.TB, l *lab) {
 			r := mustSeal(t, l.jail)
 			if len(r.Links) != 1 || !r.Links[0].Up || r.Addresses == 0 || r.Routes == 0 {
@@ -185,7 +185,7 @@ var walls = []struct {
 }
 
 func eachWall(t *testing.T, f func(t *testing.T, l *lab, open func(byRules bool) bool, talk bool)) {
-	for _, w := range walls {
+	for _, w := range protections {
 		t.Run(w.name, func(t *testing.T) {
 			l := newLab(t)
 			if w.before != nil {
@@ -200,7 +200,7 @@ func eachWall(t *testing.T, f func(t *testing.T, l *lab, open func(byRules bool)
 	}
 }
 
-// TestNothingLeaves tries every way out with the walls and without. "No packet" means no frame of any kind, ARP and ND included.
+// TestNothingLeaves tries every way out with the protections and without. "No packet" means no frame of any kind, ARP and ND included.
 func TestNothingLeaves(t *testing.T) {
 	eachWall(t, func(t *testing.T, l *lab, open func(bool) bool, talk bool) {
 		l.atHost(t) // what plugging in alone caused is looked at by TestPluggingInIsSilent

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 func findings(t testing.TB, s *space) map[string]Finding {
@@ -46,11 +46,11 @@ func TestSealIsIdempotentAndVerified(t *testing.T) {
 			}
 		}
 		var names []string
-		for _, f := range r.Walls {
+		for _, f := range r.Protections {
 			names = append(names, f.Name)
 		}
 		if want := []string{WallRules4, WallRules6, WallFilter, WallResolver, WallLoopback, WallLinks, WallSysctls}; !slices.Equal(names, want) {
-			t.Errorf("round %d: walls %v, want %v", round, names, want)
+			t.Errorf("round %d: protections %v, want %v", round, names, want)
 		}
 		now := dumpState(t, s)
 		if round > 0 && now != state {
@@ -74,7 +74,7 @@ func dumpState(t *testing.T, s *space) string {
 	return b.String()
 }
 
-// TestVerifyNamesTheBrokenWall breaks one wall at a time. Seal then repairs it.
+// TestVerifyNamesTheBrokenWall breaks one protection at a time. Seal then repairs it.
 func TestVerifyNamesTheBrokenWall(t *testing.T) {
 	nft := func(args ...string) func(s *space) error {
 		return func(s *space) error {
@@ -92,9 +92,9 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 		return func(s *space) error { return s.ip(args...) }
 	}
 	for _, tt := range []struct {
-		name string
-		do   func(s *space) error
-		wall string
+		name       string
+		do         func(s *space) error
+		protection string
 	}{
 		{"lo down", ip("link", "set", "lo", "down"), WallLoopback},
 		{"address on lo", ip("addr", "add", "10.1.2.3/32", "dev", "lo"), WallLoopback},
@@ -132,11 +132,11 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, f := range findings(t, s) {
-				// Without lo, its routes and the sysctls of IPv6 go as well: only the named wall counts there.
-				if f.OK == (name == tt.wall) && tt.wall != WallLoopback {
+				// Without lo, its routes and the sysctls of IPv6 go as well: only the named protection counts there.
+				if f.OK == (name == tt.protection) && tt.protection != WallLoopback {
 					t.Errorf("%s: OK %v (%s)", name, f.OK, f.Detail)
 				}
-				if name == tt.wall && f.OK {
+				if name == tt.protection && f.OK {
 					t.Errorf("%s holds", name)
 				}
 			}
@@ -189,7 +189,7 @@ func TestPlugLater(t *testing.T) {
 	}
 	l.jail.mustIP(t, "rule", "del", "pref", "0")
 	if f := findings(t, l.jail)[WallLinks]; f.OK {
-		t.Errorf("plugged in and a wall broken: %+v", f)
+		t.Errorf("plugged in and a protection broken: %+v", f)
 	}
 	mustSeal(t, l.jail)
 	if f := findings(t, l.jail)[WallLinks]; !f.OK || f.Detail != "down: eth7" {
@@ -387,7 +387,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestOpening says which missing walls are an error.
+// TestOpening says which missing protections are an error.
 func TestOpening(t *testing.T) {
 	all := []string{WallLoopback, WallLinks, WallRules4, WallRules6, WallFilter, WallResolver, WallSysctls}
 	for _, tt := range []struct {
@@ -415,7 +415,7 @@ func TestOpening(t *testing.T) {
 		}
 	}
 	if opening(nil) == nil {
-		t.Error("no walls at all are fine")
+		t.Error("no protections at all are fine")
 	}
 }
 

@@ -82,7 +82,7 @@ env | grep -v -e ^_= | sort
 exit 7
 `
 
-// build makes agentjail, a policy and a link for the profile in a folder that
+// build makes agentjail, a policy and a link for the profile in a directory that
 // only root can change, and returns the link's and the policy's path.
 func build(t *testing.T, config string) (link, conf string) {
 	t.Helper()

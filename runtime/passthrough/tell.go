@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/printable"
+	"agentjail.dev/runtime/linux/printable"
 )
 
 // Tell says a warning where whoever made the call looks: in the engine's log, or

@@ -150,14 +150,14 @@ type Seccomp struct {
 type AppArmor struct {
 	Profile string `toml:"profile" json:"profile"`
 	// Required refuses to start on a kernel that has neither AppArmor nor
-	// SELinux; otherwise the report names the wall as missing.
+	// SELinux; otherwise the report names the protection as missing.
 	Required bool `toml:"required" json:"required"`
 }
 
 // Landlock is the domain that every process of a jail is in.
 type Landlock struct {
 	// Required refuses to start on a kernel without Landlock of version 2
-	// (Linux 5.19); otherwise the report names the wall as missing.
+	// (Linux 5.19); otherwise the report names the protection as missing.
 	Required bool `toml:"required" json:"required"`
 }
 
@@ -423,7 +423,7 @@ func notNegative(key string, v int64) error {
 	return nil
 }
 
-// paths demands names below a folder, in the form in which they are compared.
+// paths demands names below a directory, in the form in which they are compared.
 func paths(key, below string, list []string) error {
 	for _, p := range list {
 		switch {

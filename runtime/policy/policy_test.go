@@ -286,36 +286,36 @@ func TestLoadTrust(t *testing.T) {
 		{"file of another user", func(dir, file string) error { return os.Chown(file, 1000, 0) }, "belongs to uid 1000"},
 		{"group-writable file", func(dir, file string) error { return os.Chmod(file, 0o664) }, "can be written by others"},
 		{"world-writable file", func(dir, file string) error { return os.Chmod(file, 0o646) }, "can be written by others"},
-		{"folder of another user", func(dir, file string) error { return os.Chown(dir, 1000, 0) }, "belongs to uid 1000"},
-		{"group-writable folder", func(dir, file string) error { return os.Chmod(dir, 0o775) }, "can be written by others"},
+		{"directory of another user", func(dir, file string) error { return os.Chown(dir, 1000, 0) }, "belongs to uid 1000"},
+		{"group-writable directory", func(dir, file string) error { return os.Chmod(dir, 0o775) }, "can be written by others"},
 		{"group of root only counts too", func(dir, file string) error { return os.Chmod(dir, 0o770) }, "can be written by others"},
-		{"sticky folder of root", func(dir, file string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, ""},
-		{"sticky folder of another user", func(dir, file string) error {
+		{"sticky directory of root", func(dir, file string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, ""},
+		{"sticky directory of another user", func(dir, file string) error {
 			if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
 				return err
 			}
 			return os.Chown(dir, 1000, 0)
 		}, "belongs to uid 1000"},
-		{"folder above of another user", func(dir, file string) error { return os.Chown(filepath.Dir(dir), 1000, 0) }, "belongs to uid 1000"},
+		{"directory above of another user", func(dir, file string) error { return os.Chown(filepath.Dir(dir), 1000, 0) }, "belongs to uid 1000"},
 		{"a link in place of the file", func(dir, file string) error {
 			if err := os.Rename(file, file+".real"); err != nil {
 				return err
 			}
 			return os.Symlink(file+".real", file)
 		}, "too many levels of symbolic links"},
-		{"root's link in place of the folder", func(dir, file string) error {
+		{"root's link in place of the directory", func(dir, file string) error {
 			if err := os.Rename(dir, dir+".real"); err != nil {
 				return err
 			}
 			return os.Symlink(dir+".real", dir)
 		}, ""},
-		{"root's relative link in place of the folder", func(dir, file string) error {
+		{"root's relative link in place of the directory", func(dir, file string) error {
 			if err := os.Rename(dir, dir+".real"); err != nil {
 				return err
 			}
 			return os.Symlink("../"+filepath.Base(filepath.Dir(dir))+"/./etc.real", dir)
 		}, ""},
-		{"another user's link in place of the folder", func(dir, file string) error {
+		{"another user's link in place of the directory", func(dir, file string) error {
 			if err := os.Rename(dir, dir+".real"); err != nil {
 				return err
 			}
@@ -324,7 +324,7 @@ func TestLoadTrust(t *testing.T) {
 			}
 			return os.Lchown(dir, 1000, 0)
 		}, "chown -h root"},
-		{"root's link into another user's folder", func(dir, file string) error {
+		{"root's link into another user's directory", func(dir, file string) error {
 			home := filepath.Join(filepath.Dir(dir), "home")
 			if err := os.Mkdir(home, 0o755); err != nil {
 				return err
@@ -346,7 +346,7 @@ func TestLoadTrust(t *testing.T) {
 			}
 			return os.Symlink(dir, dir+"2")
 		}, "too many levels of symbolic links"},
-		{"a folder in place of the file", func(dir, file string) error {
+		{"a directory in place of the file", func(dir, file string) error {
 			os.Remove(file)
 			return os.Mkdir(file, 0o755)
 		}, "not a regular file"},
@@ -359,7 +359,7 @@ func TestLoadTrust(t *testing.T) {
 			return unix.Mknod(file, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5)))
 		}, "not a regular file"},
 		{"a huge file", func(dir, file string) error { return os.Truncate(file, maxFile+1) }, "larger than"},
-		{"a file in place of the folder", func(dir, file string) error {
+		{"a file in place of the directory", func(dir, file string) error {
 			if err := os.RemoveAll(dir); err != nil {
 				return err
 			}

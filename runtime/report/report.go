@@ -9,10 +9,10 @@ import (
 	"sort"
 	"strings"
 
-	"agentjail.dev/runtime/internal/printable"
+	"agentjail.dev/runtime/linux/printable"
 )
 
-// Ring is one of the three walls. The numbers count inwards: ring 0 is the
+// Ring is one of the three protections. The numbers count inwards: ring 0 is the
 // kernel's own surface.
 type Ring int
 

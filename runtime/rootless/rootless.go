@@ -71,7 +71,7 @@ func Foreign(path string, st *unix.Stat_t) error {
 	case st.Mode&0o022 != 0:
 		return fmt.Errorf("%s can be written by others than root: run `sudo chmod go-w %s`", path, path)
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return nil // its folder decides: a link cannot be written
+		return nil // its directory decides: a link cannot be written
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOATIME|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	switch {
@@ -84,7 +84,7 @@ func Foreign(path string, st *unix.Stat_t) error {
 	return &os.PathError{Op: "open", Path: path, Err: err}
 }
 
-// RuntimeDir is the user's folder for what lives until the next boot
+// RuntimeDir is the user's directory for what lives until the next boot
 // (pam_systemd(8), XDG_RUNTIME_DIR), where jails have their state.
 func RuntimeDir() (string, error) {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
@@ -100,18 +100,18 @@ func RuntimeDir() (string, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return "", fmt.Errorf("the folder for the state of jails (remedy: log in through PAM, or set XDG_RUNTIME_DIR to a folder of your own): %w", &os.PathError{Op: "stat", Path: dir, Err: err})
+		return "", fmt.Errorf("the directory for the state of jails (remedy: log in through PAM, or set XDG_RUNTIME_DIR to a directory of your own): %w", &os.PathError{Op: "stat", Path: dir, Err: err})
 	}
 	return dir, Own(dir, &st)
 }
 
-// Own refuses a folder that is not this process's own.
+// Own refuses a directory that is not this process's own.
 func Own(dir string, st *unix.Stat_t) error {
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Errorf("%s is not a folder", dir)
+		return fmt.Errorf("%s is not a directory", dir)
 	case int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%s belongs to uid %d, not to you: set XDG_RUNTIME_DIR to a folder of your own", dir, st.Uid)
+		return fmt.Errorf("%s belongs to uid %d, not to you: set XDG_RUNTIME_DIR to a directory of your own", dir, st.Uid)
 	case st.Mode&0o022 != 0:
 		return fmt.Errorf("%s can be written by others: run `chmod go-w %s`", dir, dir)
 	}

@@ -55,7 +55,7 @@ func TestRuntimeDir(t *testing.T) {
 		{dir, 0o775, "can be written by others"},
 		{"relative", 0o700, "not an absolute path"},
 		{dir + "/nowhere", 0o700, "set XDG_RUNTIME_DIR"},
-		{link, 0o700, "not a folder"},
+		{link, 0o700, "not a directory"},
 	} {
 		if err := os.Chmod(dir, c.mode); err != nil {
 			t.Fatal(err)

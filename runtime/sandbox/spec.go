@@ -23,12 +23,12 @@ type Options struct {
 	Term      string   // $TERM
 	Env       []string // further variables
 	Tighten   map[string]string
-	// Folders are file systems of their own on this machine that hold programs,
+	// Directories are file systems of their own on this machine that hold programs,
 	// such as a separate /usr.
-	Folders []string
+	Directories []string
 }
 
-// hidden are folders of the host that a sandbox gets empty, with their modes:
+// hidden are directories of the host that a sandbox gets empty, with their modes:
 // what services and users keep there is nobody else's.
 var hidden = []struct {
 	path, mode string
@@ -60,7 +60,7 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		{Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 	}
-	for _, f := range o.Folders {
+	for _, f := range o.Directories {
 		mounts = append(mounts, specs.Mount{Destination: f, Type: "bind", Source: f, Options: []string{"bind", "ro"}})
 	}
 	for _, h := range hidden {
@@ -70,7 +70,7 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 	}
 	if o.Home != "" {
 		if !under(o.Home, "/home", "/root", "/tmp") {
-			return nil, fmt.Errorf("the home folder %s is in none of the folders that a sandbox has of its own", o.Home)
+			return nil, fmt.Errorf("the home directory %s is in none of the directories that a sandbox has of its own", o.Home)
 		}
 		mounts = append(mounts, tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID)))
 	}

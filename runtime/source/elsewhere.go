@@ -115,11 +115,11 @@ func mountOf(fd int) (string, error) {
 }
 
 // elsewhere is the place of the host's file tree that path, on the mount of
-// that id, is really at; "" where that is path itself. A folder can be mounted
-// at a second place: Docker's local driver makes a volume of any folder
+// that id, is really at; "" where that is path itself. A directory can be mounted
+// at a second place: Docker's local driver makes a volume of any directory
 // (`docker volume create -o type=none -o o=bind -o device=/etc`), and an
 // administrator may have done so. The oldest mount of a file system that has
-// the folder counts as its real place.
+// the directory counts as its real place.
 func (ms *Mounts) elsewhere(id, path string) (string, error) {
 	for own := range ms.all {
 		if own.ID == id && within(path, own.Point) {
@@ -129,7 +129,7 @@ func (ms *Mounts) elsewhere(id, path string) (string, error) {
 	return "", ms.err
 }
 
-// realPlace is where a mount's folder inside is found through the oldest mount.
+// realPlace is where a mount's directory inside is found through the oldest mount.
 func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 	for m := range ms.all { // has been read as far as own
 		if m.ID == own.ID {
@@ -145,7 +145,7 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 	return ""
 }
 
-// below lists what is mounted below path of folders that no jail may have.
+// below lists what is mounted below path of directories that no jail may have.
 func (ms *Mounts) below(path string) ([]string, error) {
 	var out []string
 	for m := range ms.all {

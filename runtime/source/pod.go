@@ -69,9 +69,9 @@ func isPodUID(s string) bool {
 	return (len(s) == 36 && strings.Count(s, "-") == 4 || len(s) == 32) && strings.Trim(s, "0123456789abcdef-") == ""
 }
 
-// podFolder is the kubelet's folder of the pod that a path lies in, and what is
+// podDir is the kubelet's directory of the pod that a path lies in, and what is
 // below: ROOT/pods/UID, where ROOT is called kubelet in every distribution.
-func podFolder(path, uid string) (dir, below string, ok bool) {
+func podDir(path, uid string) (dir, below string, ok bool) {
 	if uid == "" {
 		return "", "", false
 	}
@@ -79,7 +79,7 @@ func podFolder(path, uid string) (dir, below string, ok bool) {
 	return dir + "/kubelet/pods/" + uid, below, ok
 }
 
-// KubeletRoot is the kubelet's root folder that a path of some pod lies in, or "".
+// KubeletRoot is the kubelet's root directory that a path of some pod lies in, or "".
 func KubeletRoot(path string) string {
 	const name = "/kubelet"
 	before, _, ok := strings.Cut(path+"/", name+"/pods/")
@@ -93,7 +93,7 @@ func KubeletRoot(path string) string {
 // message about the container's end, and the volumes of this pod. (kubelet,
 // pkg/kubelet/kubelet_getters.go)
 func podRole(path, uid string) Role {
-	_, below, ok := podFolder(path, uid)
+	_, below, ok := podDir(path, uid)
 	if !ok {
 		return Plain
 	}
@@ -127,8 +127,8 @@ func isSandboxFile(path, id string) bool {
 	return false
 }
 
-// OwnOfPod says whether a source lies in the pod's own folder, and is not a
-// folder of the host that was mounted there: what the kubelet staged for the
+// OwnOfPod says whether a source lies in the pod's own directory, and is not a
+// directory of the host that was mounted there: what the kubelet staged for the
 // pod, and a share that other pods have, too, are its own.
 func (f Fact) OwnOfPod() bool {
 	return f.Role == Pod && podRole(f.Path, f.Pod) == Pod && (f.Also == "" || podRole(f.Also, f.Pod) == Pod || f.staged())
@@ -150,10 +150,10 @@ func refusalOfPods(f Fact, readOnly bool) string {
 }
 
 // podRefusal says why what the kubelet mounted for the pod from elsewhere may
-// not be mounted: a hostPath volume's subPath, or a local volume, is a folder of
+// not be mounted: a hostPath volume's subPath, or a local volume, is a directory of
 // the host under another name.
 func podRefusal(f Fact, readOnly bool) string {
-	dir, _, _ := podFolder(f.Path, f.Pod)
+	dir, _, _ := podDir(f.Path, f.Pod)
 	if why := forbidden(dir, readOnly); why != "" {
 		return why
 	}
@@ -163,7 +163,7 @@ func podRefusal(f Fact, readOnly bool) string {
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
 		return why
 	}
-	if f.OwnOfPod() { // the kubelet's folder is mounted from somewhere else, or staged
+	if f.OwnOfPod() { // the kubelet's directory is mounted from somewhere else, or staged
 		return ""
 	}
 	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {

@@ -52,7 +52,7 @@ func TestPodUID(t *testing.T) {
 }
 
 // What the kubelet has made for the pod may be mounted; another pod's, what is
-// beside it, and folders of the host under such a name may not.
+// beside it, and directories of the host under such a name may not.
 func TestPodSources(t *testing.T) {
 	const own, other = "/var/lib/kubelet/pods/" + podUID, "/var/lib/kubelet/pods/9a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
 	for _, c := range []struct {

@@ -75,8 +75,8 @@ var places = []place{
 	{"/var/tmp", false, false, "every user of the host shares it"},
 }
 
-// storage are the folders in which engines keep images, containers and their
-// own state; a custom folder is found by the bundle's place in it.
+// storage are the directories in which engines keep images, containers and their
+// own state; a custom directory is found by the bundle's place in it.
 var storage = []string{
 	"/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",
 	nerdctl, "/run/containers", "/run/containerd", "/var/lib/agentjail", "/run/agentjail",
@@ -97,13 +97,13 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) string {
 	case Socket:
 		return "refused: a socket speaks for whoever listens on it" + remedy
 	default:
-		return fmt.Sprintf("refused: a %s is not a file or folder%s", f.Kind, remedy)
+		return fmt.Sprintf("refused: a %s is not a file or directory%s", f.Kind, remedy)
 	}
 	if f.IsPublic() && elsewhereRefusal(f, true) == "" {
 		return "" // a copy, or read-only: writable it is never given
 	}
 	if f.Link != "" {
-		return fmt.Sprintf("refused: the symbolic link %s leads out of its folder, to %s (name the real path, if it is meant)", f.Link, f.Path)
+		return fmt.Sprintf("refused: the symbolic link %s leads out of its directory, to %s (name the real path, if it is meant)", f.Link, f.Path)
 	}
 	if f.Role == Pod {
 		return refusalOfPods(f, readOnly)
@@ -217,7 +217,7 @@ func sameVolume(a, b string) bool {
 }
 
 // injected are the files that an engine makes for each container, below a
-// folder that is named by the container's id: Docker's, then Podman's. A name
+// directory that is named by the container's id: Docker's, then Podman's. A name
 // that ends in a slash stands for what is below.
 var injected = []string{
 	"hosts", "hostname", "resolv.conf", "mounts/shm", "mounts/secrets/",
@@ -226,7 +226,7 @@ var injected = []string{
 	"shm",
 }
 
-// role recognises the engine's own sources. An injected file lies in a folder
+// role recognises the engine's own sources. An injected file lies in a directory
 // named by the container's own id within the engine's storage, or by that of a jail
 // whose namespaces it joins, so that nobody can name another container's.
 func role(path string, e Engine) Role {
@@ -257,7 +257,7 @@ func role(path string, e Engine) Role {
 }
 
 // isInjected recognises an engine's own file for the container of that id. Ids
-// are long and random; a short one could be a folder's name.
+// are long and random; a short one could be a directory's name.
 func isInjected(path, id string) bool {
 	_, below, ok := strings.Cut(path, "/"+id+"/")
 	if !ok || len(id) < 12 {

@@ -66,26 +66,26 @@ func TestRefusalOfKinds(t *testing.T) {
 		f    Fact
 		says string // "" where it may be mounted
 	}{
-		{"folder", Fact{Path: "/srv/x", Kind: Dir}, ""},
+		{"directory", Fact{Path: "/srv/x", Kind: Dir}, ""},
 		{"file", Fact{Path: "/srv/x", Kind: File}, ""},
 		{"socket", Fact{Path: "/srv/x", Kind: Socket}, "a socket speaks for whoever listens on it"},
-		{"device", Fact{Path: "/srv/x", Kind: Device}, "a device is not a file or folder"},
-		{"pipe", Fact{Path: "/srv/x", Kind: Pipe}, "a pipe is not a file or folder"},
-		{"nothing known", Fact{Path: "/srv/x"}, "is not a file or folder"},
-		{"behind a link", Fact{Path: "/srv/x", Kind: Dir, Link: "/srv/link"}, "the symbolic link /srv/link leads out of its folder, to /srv/x"},
+		{"device", Fact{Path: "/srv/x", Kind: Device}, "a device is not a file or directory"},
+		{"pipe", Fact{Path: "/srv/x", Kind: Pipe}, "a pipe is not a file or directory"},
+		{"nothing known", Fact{Path: "/srv/x"}, "is not a file or directory"},
+		{"behind a link", Fact{Path: "/srv/x", Kind: Dir, Link: "/srv/link"}, "the symbolic link /srv/link leads out of its directory, to /srv/x"},
 		{"an engine's storage", Fact{Path: "/data/docker/x", Kind: Dir, Storage: "/data/docker"}, "an engine keeps its containers in /data/docker"},
 		{"what holds an engine's storage", Fact{Path: "/data", Kind: Dir, Storage: "/data/docker"}, "an engine keeps its containers"},
 		{"an injected file", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: File, Role: Injected}, ""},
 		{"an injected socket", Fact{Path: "/var/lib/docker/containers/x/hosts", Kind: Socket, Role: Injected}, "a socket speaks"},
 		{"a volume", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume}, ""},
-		{"a volume behind a link", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Link: "/x"}, "leads out of its folder"},
-		{"a volume that is a folder of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/srv/x"}, ""},
+		{"a volume behind a link", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Link: "/x"}, "leads out of its directory"},
+		{"a volume that is a directory of the host", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/srv/x"}, ""},
 		{"a volume that is /etc", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/etc"}, "it is /etc, mounted there"},
 		{"a volume that is the root", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/"}, "it is /, mounted there, and it is the host's whole file tree"},
 		{"a volume that is the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker/overlay2"}, "keeps its containers"},
-		{"a folder that is /root, mounted there", Fact{Path: "/srv/x", Kind: Dir, Also: "/root"}, "it is /root, mounted there"},
+		{"a directory that is /root, mounted there", Fact{Path: "/srv/x", Kind: Dir, Also: "/root"}, "it is /root, mounted there"},
 		{"a home of an image-based system", Fact{Path: "/var/home/x/p", Kind: Dir, Also: "/sysroot/ostree/deploy/default/var/home/x/p"}, ""},
-		{"a folder that a volume's folder is mounted on", Fact{Path: "/srv/x", Kind: Dir, Also: "/var/lib/docker/volumes/v/_data"}, ""},
+		{"a directory that a volume's directory is mounted on", Fact{Path: "/srv/x", Kind: Dir, Also: "/var/lib/docker/volumes/v/_data"}, ""},
 		{"a volume that holds the engine's storage", Fact{Path: "/var/lib/docker/volumes/v/_data", Kind: Dir, Role: Volume, Also: "/var/lib/docker"}, "keeps its containers"},
 	} {
 		if c.f.Role == Plain || c.f.Also != "" {
@@ -99,7 +99,7 @@ func TestRefusalOfKinds(t *testing.T) {
 	// An allowed path reached through a link that anybody made is not what the
 	// host's owner allowed.
 	if got := Refusal(Fact{Path: "/etc/ssl", Kind: Dir, Link: "/home/x/ssl"}, true, policy.Binds{Allow: []string{"/etc/ssl"}}); got == "" {
-		t.Error("a link to an allowed folder")
+		t.Error("a link to an allowed directory")
 	}
 	if got := Refusal(Fact{Path: "/run/docker.sock", Kind: Socket}, false, policy.Binds{Allow: []string{"/run/docker.sock"}}); got != "" {
 		t.Errorf("an allowed socket: %s", got)
@@ -190,7 +190,7 @@ func TestElsewhere(t *testing.T) {
 		{"33", "/var/lib/docker/volumes/tmp/_data", ""},
 		{"34", "/var/lib/docker/volumes/nfs/_data", ""},
 		{"35", "/var/lib/docker/volumes/home/_data", "/home"},
-		{"20", "/var/lib/docker/volumes/plain/_data", ""}, // a folder of the storage itself
+		{"20", "/var/lib/docker/volumes/plain/_data", ""}, // a directory of the storage itself
 		{"20", "/srv/x", ""}, // although it shows below /run/host, too
 		{"21", "/home/dev/project", ""},
 		{"42", "/srv/disk/x", ""},

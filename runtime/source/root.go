@@ -1,8 +1,8 @@
 package source
 
-// RootRefusal says why a folder may not be a jail's root file system; "" when
+// RootRefusal says why a directory may not be a jail's root file system; "" when
 // it may. An image's files show with the image's owners, so what is root's
-// alone on the host would be container root's. A folder of the bundle's own, or
+// alone on the host would be container root's. A directory of the bundle's own, or
 // one that an engine made for a container, is an image wherever it lies.
 func RootRefusal(path, bundle string, e Engine) string {
 	if len(e.Storage) > 0 {
@@ -11,7 +11,7 @@ func RootRefusal(path, bundle string, e Engine) string {
 	own := path != bundle && within(path, bundle)
 	for _, p := range places {
 		if p.path == bundle {
-			own = false // a system folder is nobody's bundle
+			own = false // a system directory is nobody's bundle
 		}
 	}
 	if own {

@@ -18,7 +18,7 @@ type Kind string
 
 // The kinds of source.
 const (
-	Dir    Kind = "folder"
+	Dir    Kind = "directory"
 	File   Kind = "file"
 	Socket Kind = "socket"
 	Device Kind = "device"
@@ -45,14 +45,14 @@ type Fact struct {
 	// Disk is the block device below the file system; 0:0 for others.
 	DiskMajor uint32 `json:"diskMajor,omitempty"`
 	DiskMinor uint32 `json:"diskMinor,omitempty"`
-	// Link is a symbolic link on the way that leads out of its folder.
+	// Link is a symbolic link on the way that leads out of its directory.
 	Link string `json:"link,omitempty"`
 	// Storage says that the path is, holds, or lies in an engine's storage.
 	Storage string `json:"storage,omitempty"`
 	// Also is where the host's file tree really has it, if it was mounted at
-	// Path from there: an engine's volume can be any folder of the host.
+	// Path from there: an engine's volume can be any directory of the host.
 	Also string `json:"also,omitempty"`
-	// Below are folders of the host that no jail may have, mounted below Path.
+	// Below are directories of the host that no jail may have, mounted below Path.
 	Below []string `json:"below,omitempty"`
 	// System says that it is a part of the host that may only be read.
 	System bool `json:"system,omitempty"`
@@ -89,7 +89,7 @@ type Source struct {
 // Engine is what is known of the engine that made the bundle.
 type Engine struct {
 	IDs     []string // the container's id, and those of jails that it joins
-	Storage []string // its storage folders
+	Storage []string // its storage directories
 	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
 	CRI     bool     // the container is one of a pod's (OfPod)
 	// Rootless says that the engine is a user's, in a user namespace.

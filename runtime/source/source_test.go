@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/policy"
 )
 
-// tree makes folders (name/), files (name), links (name -> target), sockets
-// (name=) and pipes (name|) below a new folder.
+// tree makes directories (name/), files (name), links (name -> target), sockets
+// (name=) and pipes (name|) below a new directory.
 func tree(t *testing.T, entries ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -169,7 +169,7 @@ func itoa(fd uintptr) string {
 }
 
 // TestSwitchedLink opens a name that another thread keeps switching between a
-// link that stays in its folder and one that leads out: whatever is opened,
+// link that stays in its directory and one that leads out: whatever is opened,
 // what was said of the link is true of what is open.
 func TestSwitchedLink(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
@@ -264,7 +264,7 @@ func TestFacts(t *testing.T) {
 			if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 				return err
 			}
-			// A volume that Docker's local driver made of a folder of the host.
+			// A volume that Docker's local driver made of a directory of the host.
 			if err := unix.Mount("/etc", dir+"/docker/volumes/bound/_data", "", unix.MS_BIND, ""); err != nil {
 				return err
 			}
@@ -276,7 +276,7 @@ func TestFacts(t *testing.T) {
 			if why := Refusal(s.Fact, true, policy.Binds{}); s.Role != Volume || !strings.Contains(why, "it is /etc, mounted there") {
 				t.Errorf("a volume of /etc: %+v: %q", s.Fact, why)
 			}
-			// A folder below which something is mounted that no jail may have.
+			// A directory below which something is mounted that no jail may have.
 			if err := unix.Mount("/root", dir+"/elsewhere/deep", "", unix.MS_BIND, ""); err != nil {
 				return err
 			}
@@ -286,7 +286,7 @@ func TestFacts(t *testing.T) {
 			}
 			defer s1.File.Close()
 			if len(s1.Below) != 1 || s1.Below[0] != "/root" || Refusal(s1.Fact, true, policy.Binds{}) != "" {
-				t.Errorf("a folder with /root below: %+v", s1.Fact)
+				t.Errorf("a directory with /root below: %+v", s1.Fact)
 			}
 			if s3, err := Open(dir+"/elsewhere/deep/.", e); err != nil || !strings.Contains(Refusal(s3.Fact, true, policy.Binds{}), "it is /root, mounted there") {
 				t.Errorf("/root by another name: %+v, %v", s3, err)

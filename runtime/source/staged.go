@@ -35,11 +35,11 @@ func (f Fact) staged() bool {
 	return false
 }
 
-// plugin is the kind of volume that a path in the pod's folder is of. Of a
+// plugin is the kind of volume that a path in the pod's directory is of. Of a
 // subPath it is that of the pod's volume of the same name which the same files
 // are in: a hostPath volume has none, since the kubelet mounts none.
 func (ms *Mounts) plugin(id, path, uid string) (string, error) {
-	dir, below, ok := podFolder(path, uid)
+	dir, below, ok := podDir(path, uid)
 	p := strings.Split(below, "/")
 	switch {
 	case !ok || len(p) < 3:

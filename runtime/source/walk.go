@@ -11,13 +11,13 @@ import (
 // maxLinks is the kernel's own limit (path_resolution(7)).
 const maxLinks = 40
 
-// systemLinkFolders are folders whose symbolic links are the system's layout
+// systemLinkDirs are directories whose symbolic links are the system's layout
 // (/bin, /var/run), made by nobody but root and not shared with any jail.
-var systemLinkFolders = map[string]bool{"/": true, "/var": true}
+var systemLinkDirs = map[string]bool{"/": true, "/var": true}
 
 // walk opens path (O_PATH), following symbolic links by hand, and says which
-// was the first of them to lead out of the folder that holds it: an agent with
-// a writable folder can make one and wait for it to be mounted. Every step is
+// was the first of them to lead out of the directory that holds it: an agent with
+// a writable directory can make one and wait for it to be mounted. Every step is
 // taken from the directory opened before, so that links that change meanwhile
 // change nothing about what was seen. look gets every step, the first is /.
 func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, leaving string, err error) {
@@ -67,7 +67,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(at, to)
 		}
-		if leaving == "" && !systemLinkFolders[at] && !within(filepath.Clean(to), at) {
+		if leaving == "" && !systemLinkDirs[at] && !within(filepath.Clean(to), at) {
 			leaving = filepath.Join(at, name)
 		}
 		if filepath.IsAbs(target) {

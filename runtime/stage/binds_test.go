@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/runtime/source"
 )
 
-// image is a plain root file system with the usual folders.
+// image is a plain root file system with the usual directories.
 func image(t *testing.T, more ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -25,11 +25,11 @@ func image(t *testing.T, more ...string) string {
 	return dir
 }
 
-// TestOwnerMapping: a mounted folder's owner on the host is the jail's process
+// TestOwnerMapping: a mounted directory's owner on the host is the jail's process
 // user, and nobody else is anybody.
 func TestOwnerMapping(t *testing.T) {
 	for _, uid := range []int{1000, 0, 4711} {
-		t.Run(fmt.Sprint("folder of ", uid), func(t *testing.T) {
+		t.Run(fmt.Sprint("directory of ", uid), func(t *testing.T) {
 			onThread(t, func(t *testing.T) {
 				proj := t.TempDir()
 				put(t, proj, fmt.Sprintf("mine:%d:600", uid), "other:2000:600", "others:2000:644", fmt.Sprintf("sub/:%d:700", uid), "roots:0:600", fmt.Sprintf("su:%d:4755", uid))
@@ -41,7 +41,7 @@ func TestOwnerMapping(t *testing.T) {
 				if at == proj || !strings.HasPrefix(at, r.Dir) {
 					t.Fatalf("the delegate is given %s", at)
 				}
-				want(t, "the folder", owner(at), jailed(1000))
+				want(t, "the directory", owner(at), jailed(1000))
 				want(t, "its owner's file", owner(at+"/mine"), jailed(1000))
 				want(t, "another's file", owner(at+"/other"), "65534:65534")
 				if uid != 0 {
@@ -73,7 +73,7 @@ func TestOwnerMapping(t *testing.T) {
 				// The jail's root is one of the others here.
 				as(t, base, base, func() {
 					if err := os.WriteFile(at+"/roots-new", nil, 0o644); !errors.Is(err, unix.EACCES) {
-						t.Errorf("another user of the jail wrote into the folder: %v", err)
+						t.Errorf("another user of the jail wrote into the directory: %v", err)
 					}
 				})
 				// Where anybody may write, the files of the jail's other users are on
@@ -176,9 +176,9 @@ func TestBindKinds(t *testing.T) {
 		want(t, "a file", owner(at(0)), jailed(1000))
 		as(t, base+1000, base+1000, func() {
 			must(t, os.WriteFile(at(0), []byte("changed"), 0o600))
-			want(t, "a read-only folder's file", content(t, at(1)+"/x"), "ro/x")
+			want(t, "a read-only directory's file", content(t, at(1)+"/x"), "ro/x")
 			if err := os.WriteFile(at(1)+"/x", nil, 0o600); !errors.Is(err, unix.EROFS) {
-				t.Errorf("a read-only folder was written: %v", err)
+				t.Errorf("a read-only directory was written: %v", err)
 			}
 			want(t, "the engine's file", content(t, at(4)), "hosts")
 			if err := os.WriteFile(at(4), nil, 0o600); !errors.Is(err, unix.EROFS) {
@@ -199,7 +199,7 @@ func TestBindKinds(t *testing.T) {
 	})
 }
 
-// TestSubmounts: what is mounted below a folder comes along with its owners
+// TestSubmounts: what is mounted below a directory comes along with its owners
 // mapped, unless that is impossible or not wanted.
 func TestSubmounts(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -217,10 +217,10 @@ func TestSubmounts(t *testing.T) {
 		as(t, base+1000, base+1000, func() {
 			must(t, os.WriteFile(r.Spec.Mounts[0].Source+"/sub/new", nil, 0o644))
 			if err := os.WriteFile(r.Spec.Mounts[2].Source+"/sub/new2", nil, 0o644); !errors.Is(err, unix.EROFS) {
-				t.Errorf("below a read-only folder: %v", err)
+				t.Errorf("below a read-only directory: %v", err)
 			}
 		})
-		// procfs cannot be idmapped: the folder comes alone, and that is said.
+		// procfs cannot be idmapped: the directory comes alone, and that is said.
 		must(t, unix.Mount("proc", proj+"/proc", "proc", 0, ""))
 		r = request(t, image(t), bindMount(proj, "/work", "rbind"))
 		r.Needed = []string{proj + "/proc"} // for the last of these
@@ -228,7 +228,7 @@ func TestSubmounts(t *testing.T) {
 		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "without what is mounted below it") {
 			t.Errorf("notes %q", st.Notes)
 		}
-		want(t, "the folder behind procfs", content(t, r.Spec.Mounts[0].Source+"/proc/below"), "proc/below")
+		want(t, "the directory behind procfs", content(t, r.Spec.Mounts[0].Source+"/proc/below"), "proc/below")
 		// A volume of the jail's own pod comes as it is.
 		const uid = "0a1b2c3d-1111-2222-3333-0a1b2c3d4e5f"
 		vol := proj + "/kubelet/pods/" + uid + "/volumes/kubernetes.io~secret/s"
@@ -251,7 +251,7 @@ func TestSubmounts(t *testing.T) {
 		if st = staged(t, r); len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {
 			t.Errorf("notes %q", st.Notes)
 		}
-		// A folder whose own file system cannot be idmapped is refused by name.
+		// A directory whose own file system cannot be idmapped is refused by name.
 		_, err := Stage(*request(t, image(t), bindMount(proj+"/proc", "/work", "rbind")))
 		if err == nil || !strings.Contains(err.Error(), "the proc file system cannot map owners") || !strings.Contains(err.Error(), "remedy") {
 			t.Errorf("%v", err)
@@ -259,7 +259,7 @@ func TestSubmounts(t *testing.T) {
 	})
 }
 
-// TestMovedSource: the folder that was opened and judged is mounted, whatever
+// TestMovedSource: the directory that was opened and judged is mounted, whatever
 // stands at its name since.
 func TestMovedSource(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestMovedSource(t *testing.T) {
 	})
 }
 
-// TestNestedPoints: mount points below a writable folder are made for its owner,
+// TestNestedPoints: mount points below a writable directory are made for its owner,
 // and nothing is made through a symbolic link.
 func TestNestedPoints(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestNestedPoints(t *testing.T) {
 			must(t, os.Symlink(target, top+"/next/.cache"))
 			for _, ro := range []string{"rw", "ro"} {
 				_, err := Stage(*request(t, image(t), bindMount(top+"/next", "/work", "rbind", ro), bindMount(top+"/cache", "/work/.cache/deep", "rbind")))
-				if err == nil || !strings.Contains(err.Error(), "the symbolic link /work/.cache, in a mounted folder, is in the way") {
+				if err == nil || !strings.Contains(err.Error(), "the symbolic link /work/.cache, in a mounted directory, is in the way") {
 					t.Errorf("%s, %s: %v", target, ro, err)
 				}
 				_, err = Stage(*request(t, image(t), bindMount(top+"/next", "/work", "rbind", ro), bindMount(top+"/cache", "/work/.cache", "rbind")))
@@ -354,7 +354,7 @@ func TestImageLinks(t *testing.T) {
 		}{
 			{"none", nil, "/work", ""},
 			{"a usual one", []string{"var/run->/run", "run/x/"}, "/var/run/x", ""},
-			{"merged folders", []string{"usr/sbin/", "sbin->usr/sbin"}, "/sbin/init", ""},
+			{"merged directories", []string{"usr/sbin/", "sbin->usr/sbin"}, "/sbin/init", ""},
 			{"up and down", []string{"a/b/", "c->a/b/../../a"}, "/c/b/x", ""},
 			{"past the top", []string{"up->../../../etc"}, "/up/x", ""},
 			{"to itself", []string{"ring->ring"}, "/ring/x", "too many levels"},
@@ -368,7 +368,7 @@ func TestImageLinks(t *testing.T) {
 			{"/dev itself", []string{"dev->work"}, "/work", "mount at /dev: refused: the image's symbolic link /dev leads it to /work"},
 			{"/proc itself", []string{"proc->work"}, "/work", "mount at /proc: refused"},
 			{"/sys itself", []string{"sys->work"}, "/work", "mount at /sys: refused"},
-			{"in a tmpfs that begins as the image's folder", []string{"run/w->/dev"}, "/run/w", "leads it to /dev"},
+			{"in a tmpfs that begins as the image's directory", []string{"run/w->/dev"}, "/run/w", "leads it to /dev"},
 		} {
 			img := t.TempDir()
 			put(t, img, "etc/x", "work/")
@@ -462,7 +462,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestAttachDetach: the jail's root shows at the engine's folder until it is
+// TestAttachDetach: the jail's root shows at the engine's directory until it is
 // taken away, which removes nothing else.
 func TestAttachDetach(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -489,6 +489,6 @@ func TestAttachDetach(t *testing.T) {
 		var s unix.Stat_t
 		must(t, unix.Stat(engine, &s))
 		must(t, Detach(engine, s.Dev)) // not a mount point
-		want(t, "the engine's folder", content(t, engine+"/engines"), "engines")
+		want(t, "the engine's directory", content(t, engine+"/engines"), "engines")
 	})
 }

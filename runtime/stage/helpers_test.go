@@ -91,7 +91,7 @@ func must(t *testing.T, err error, what ...any) {
 }
 
 // put writes files: name, or name:uid, or name:uid:mode; a name that ends in a
-// slash is a folder, name->target a symbolic link.
+// slash is a directory, name->target a symbolic link.
 func put(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, n := range names {
@@ -170,7 +170,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 		must(t, err, m.Source)
 		t.Cleanup(func() { s.File.Close() })
 		r.Sources[i] = s
-		b := harden.Bind{Index: i, Owner: harden.OwnerFolder, Source: m.Source}
+		b := harden.Bind{Index: i, Owner: harden.OwnerDir, Source: m.Source}
 		for _, o := range m.Options {
 			switch o {
 			case "ro":

@@ -27,7 +27,7 @@ var systemDirs = []string{
 }
 
 // leaveOut leaves in the thread's mount namespace what of the host's mounts is
-// needed: what lies on the way to system folders and to the paths. Where the
+// needed: what lies on the way to system directories and to the paths. Where the
 // kernel does not let mounts be left out, as in a user's own namespaces, all stay.
 func leaveOut(needed []string) error {
 	at := "/" // for a working directory that was removed

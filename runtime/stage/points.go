@@ -22,7 +22,7 @@ type covered struct {
 }
 
 // checkPoints follows every mount's destination through the symbolic links of
-// the image and of the folders mounted before, as the delegate will, and
+// the image and of the directories mounted before, as the delegate will, and
 // refuses where that ends in another place than a mount may have. An image with
 // /work -> /dev would otherwise have the workspace mounted over the jail's
 // device nodes, and an agent could leave such a link behind for the next jail
@@ -58,7 +58,7 @@ func (s *stager) checkPoints() error {
 }
 
 // follow resolves a path of the jail's file tree. link is the first symbolic
-// link on the way; in a mounted folder, which is somebody else's, there may be
+// link on the way; in a mounted directory, which is somebody else's, there may be
 // none.
 func follow(over []covered, path string) (at, link string, err error) {
 	todo := strings.Split(strings.Trim(path, "/"), "/")
@@ -83,7 +83,7 @@ func follow(over []covered, path string) (at, link string, err error) {
 			continue
 		}
 		if mounted {
-			return "", "", fmt.Errorf("refused: the symbolic link %s, in a mounted folder, is in the way", next)
+			return "", "", fmt.Errorf("refused: the symbolic link %s, in a mounted directory, is in the way", next)
 		}
 		if link == "" {
 			link = next
@@ -100,7 +100,7 @@ func follow(over []covered, path string) (at, link string, err error) {
 }
 
 // readlink is the target of the link at path, "" for what is no link, or not
-// there; mounted says whether it is in a mounted folder. No part of path before
+// there; mounted says whether it is in a mounted directory. No part of path before
 // the last is a link.
 func readlink(over []covered, path string) (target string, mounted bool, err error) {
 	var c covered

@@ -18,13 +18,13 @@ import (
 
 // layers is what the engine's root is made of.
 type layers struct {
-	// parent is a folder that holds all layers; names are relative to it, the
+	// parent is a directory that holds all layers; names are relative to it, the
 	// topmost layer first. One idmapped clone of the parent then serves all.
 	parent string
 	names  []string
 }
 
-// cloneLayers finds the engine's layers and clones their folder, idmapped. A
+// cloneLayers finds the engine's layers and clones their directory, idmapped. A
 // file system that cannot be idmapped leaves no clone: then files are copied up.
 func (s *stager) cloneLayers() (err error) {
 	if s.Plan.Plain {
@@ -103,8 +103,8 @@ func (s *stager) makeRoot() error {
 }
 
 // Upper is what a jail's mount table shows as the place of its root's writable
-// layer: relative to the folder of the layers, or of links to them, which are
-// both in the layer's own folder.
+// layer: relative to the directory of the layers, or of links to them, which are
+// both in the layer's own directory.
 const Upper = "../upper"
 
 // mountOverlay mounts the jail's root over lower directories below dir. Short
@@ -123,11 +123,11 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	} else if err != nil {
 		return fmt.Errorf("layer %s: %w", names[0], err)
 	}
-	// The root folder itself: its owner shows already mapped.
+	// The root directory itself: its owner shows already mapped.
 	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	// Podman's images have a root folder that nobody may write, which does not keep
+	// Podman's images have a root directory that nobody may write, which does not keep
 	// root from it elsewhere: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
 	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777|0o200)); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
 		extra += ",userxattr"
 		if !Notable(upper) {
-			s.notes = append(s.notes, "a folder of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
+			s.notes = append(s.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
 		}
 	}
 	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
@@ -167,7 +167,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	return nil
 }
 
-// Notable says whether a folder takes the attributes by which overlayfs notes,
+// Notable says whether a directory takes the attributes by which overlayfs notes,
 // for a user, that what lies below is gone (overlayfs.rst, userxattr). None is
 // left.
 func Notable(dir string) bool {
@@ -248,7 +248,7 @@ func (s *stager) copyUp(low string) error {
 	return err
 }
 
-// chownTree gives a folder and all below to the jail's ids, without following
+// chownTree gives a directory and all below to the jail's ids, without following
 // links.
 func (s *stager) chownTree(dir int) error {
 	if err := s.chownAt(dir, ""); err != nil {
@@ -302,7 +302,7 @@ func (s *stager) chownAt(dir int, name string) error {
 }
 
 // findLayers finds what the engine's root consists of: an overlay's layers, or
-// the folder itself.
+// the directory itself.
 func findLayers(root *os.File, path string, mounts *source.Mounts) (layers, error) {
 	plain := layers{parent: path, names: []string{"."}}
 	var fs unix.Statfs_t
@@ -317,7 +317,7 @@ func findLayers(root *os.File, path string, mounts *source.Mounts) (layers, erro
 		return plain, fmt.Errorf("%s: %w", path, err)
 	}
 	if !mounted {
-		return plain, nil // a folder within an overlay: cannot be idmapped, is copied up
+		return plain, nil // a directory within an overlay: cannot be idmapped, is copied up
 	}
 	fsSource, opts, err := mounts.Super(int(root.Fd()))
 	if err != nil {
@@ -366,7 +366,7 @@ func CoveredLayers(source, options string) []string {
 	return overlayDirs(options)
 }
 
-// IsMount says whether a folder is where something is mounted.
+// IsMount says whether a directory is where something is mounted.
 func IsMount(f *os.File) bool {
 	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)
 	return err == nil && mounted
@@ -442,8 +442,8 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// commonParent finds the deepest folder that holds all layers. Engines that
-// changed into that folder to mount show relative names; those are taken from
+// commonParent finds the deepest directory that holds all layers. Engines that
+// changed into that directory to mount show relative names; those are taken from
 // the upper layer's parent and up.
 func commonParent(dirs []string) (layers, error) {
 	for i, d := range dirs {
@@ -457,7 +457,7 @@ func commonParent(dirs []string) (layers, error) {
 				}
 			}
 			if abs == "" {
-				return layers{}, fmt.Errorf("the engine's layer %q is a relative path whose folder is not known", d)
+				return layers{}, fmt.Errorf("the engine's layer %q is a relative path whose directory is not known", d)
 			}
 			d = abs
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // engineRoot makes an overlay of n lower layers and an upper one, as an engine
-// does, and returns its merged folder and the layers' names, the lowest first.
+// does, and returns its merged directory and the layers' names, the lowest first.
 func engineRoot(t *testing.T, n int, name func(i int) string) (merged string, layers []string) {
 	t.Helper()
 	top := t.TempDir()
@@ -57,7 +57,7 @@ func TestLayers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			onThread(t, func(t *testing.T) {
 				merged, layers := engineRoot(t, c.n, c.names)
-				// mountinfo shows the short names, relative to a folder that
+				// mountinfo shows the short names, relative to a directory that
 				// nobody knows, so the absolute ones are said here.
 				r := request(t, merged)
 				s := &stager{Request: *r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
@@ -130,7 +130,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// clone is the idmapped clone of the layers' folder, as cloneLayers makes it.
+// clone is the idmapped clone of the layers' directory, as cloneLayers makes it.
 func clone(t *testing.T, s *stager) *os.File {
 	t.Helper()
 	ns, err := s.namespace(ids.UIDs, ids.GIDs)
@@ -147,7 +147,7 @@ func clone(t *testing.T, s *stager) *os.File {
 }
 
 // TestEngineOverlay goes the whole way with an overlay whose names mountinfo
-// shows whole, and with a plain folder.
+// shows whole, and with a plain directory.
 func TestEngineOverlay(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		top := t.TempDir()
@@ -207,7 +207,7 @@ func TestCaps(t *testing.T) {
 	})
 }
 
-// TestCopyUp stages images on file systems that cannot be idmapped: a folder
+// TestCopyUp stages images on file systems that cannot be idmapped: a directory
 // within an overlay mount. Contents stay, owners become the jail's, and neither
 // data nor owners change below.
 func TestCopyUp(t *testing.T) {
@@ -267,7 +267,7 @@ func TestCopyUpTooMany(t *testing.T) {
 	})
 }
 
-// Engines map layers by mounts that they end once the root stands on them: its mount table then names folders that are
+// Engines map layers by mounts that they end once the root stands on them: its mount table then names directories that are
 // empty.
 func TestShiftedByEndedMounts(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestShiftedByEndedMounts(t *testing.T) {
 	})
 }
 
-// The same where the files are not shifted and the folder of the mount is gone: owners are copied up.
+// The same where the files are not shifted and the directory of the mount is gone: owners are copied up.
 func TestLayersOfEndedMounts(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		top := t.TempDir()

@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/internal/fork"
+	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/source"
@@ -29,7 +29,7 @@ import (
 // Request says what to stage. Spec is changed: its root and its bind sources
 // become the staged ones.
 type Request struct {
-	Dir     string // the jail's state folder, absolute
+	Dir     string // the jail's state directory, absolute
 	Spec    *specs.Spec
 	Plan    harden.Plan
 	Sources []*source.Source // by index of the incoming mounts
@@ -40,7 +40,7 @@ type Request struct {
 	Needed []string
 	// AllMounts keeps all of the host's mounts within reach: for programs of the
 	// host's that the delegate runs (hooks), which may need any, and where a policy
-	// of SELinux says on which folders may be mounted, and logs each refusal.
+	// of SELinux says on which directories may be mounted, and logs each refusal.
 	AllMounts bool
 	// Ledger keeps account of placeholders in mounted directories, for the jail of
 	// that Key.
@@ -107,7 +107,7 @@ func (s *Staged) Viewed() []string {
 // mountSource is what mount tables show as the source of our mounts.
 const mountSource = "agentjail"
 
-// Names below the state folder.
+// Names below the state directory.
 const (
 	layerDir = "layer" // tmpfs: the throw-away layer and mount points
 	rootDir  = "root"  // the jail's root
@@ -367,7 +367,7 @@ func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) 
 	mnt, err := cloneTree(src.File, !b.Flat, &attr)
 	if err != nil && !b.Flat && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
 		// Something mounted below cannot be idmapped (proc, a network share):
-		// take the folder alone.
+		// take the directory alone.
 		if flat, ferr := cloneTree(src.File, false, &attr); ferr == nil {
 			s.notes = append(s.notes, fmt.Sprintf("bind mount of %s is without what is mounted below it: that cannot be idmapped", b.Source))
 			mnt, err = flat, nil
@@ -403,7 +403,7 @@ func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.Li
 	switch o {
 	case harden.OwnerSame:
 		return s.Plan.IDs.UIDs, s.Plan.IDs.GIDs, true
-	case harden.OwnerFolder:
+	case harden.OwnerDir:
 		uids, ok = idmap.ForMount(s.Plan.IDs.UIDs, idmap.Pair{Disk: f.UID, Jail: s.Plan.User.UID})
 		if !ok {
 			return nil, nil, false

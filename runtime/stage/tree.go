@@ -51,8 +51,8 @@ func FSName(f *os.File) string {
 	return fmt.Sprintf("unknown (0x%x)", st.Type)
 }
 
-// Attach mounts the detached tree over the folder target, in the mount
-// namespace of the calling thread. The folder must be the one that was opened
+// Attach mounts the detached tree over the directory target, in the mount
+// namespace of the calling thread. The directory must be the one that was opened
 // as over.
 func Attach(tree, over *os.File) error {
 	err := unix.MoveMount(int(tree.Fd()), "", int(over.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
@@ -63,7 +63,7 @@ func Attach(tree, over *os.File) error {
 }
 
 // Detach takes the jail's root, known by its device number, from the engine's
-// folder. It leaves anything else alone.
+// directory. It leaves anything else alone.
 func Detach(path string, dev uint64) error {
 	for {
 		var st unix.Stat_t
@@ -85,7 +85,7 @@ func Detach(path string, dev uint64) error {
 	}
 }
 
-// OpenDir opens a folder by a path that holds no symbolic link in its last
+// OpenDir opens a directory by a path that holds no symbolic link in its last
 // component.
 func OpenDir(path string) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, filepath.Clean(path), &unix.OpenHow{

@@ -17,13 +17,13 @@ import (
 	"agentjail.dev/runtime/views"
 )
 
-// viewsDir is the tmpfs in the layer's folder that the jail's views are in. It
+// viewsDir is the tmpfs in the layer's directory that the jail's views are in. It
 // has its own size, so that the jail's files do not compete with it, and on
 // SELinux hosts the jail's own label.
 const viewsDir = "views"
 
 // viewsOptions bound it: a machine with thousands of processors has a cpuinfo of
-// some megabytes, and a folder for each in /sys.
+// some megabytes, and a directory for each in /sys.
 const viewsOptions = "mode=0755,size=8388608,nr_inodes=16384"
 
 // A View is a file of the jail's that is to be attached over one of the
@@ -60,7 +60,7 @@ func (s *stager) makeViews() error {
 		return err
 	}
 	s.viewsDev = st.Dev
-	for _, step := range []func(*os.File) error{s.writeSys, s.copyFiles, s.writeSingle, s.maskFolders} {
+	for _, step := range []func(*os.File) error{s.writeSys, s.copyFiles, s.writeSingle, s.maskDirs} {
 		if err := step(dir); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *stager) makeViews() error {
 	return nil
 }
 
-// toView is a view to be: a name in the views' folder, and where it goes.
+// toView is a view to be: a name in the views' directory, and where it goes.
 type toView struct{ name, path string }
 
 // write makes a file. It does without package os, which asks the kernel twice as
@@ -130,12 +130,12 @@ func (s *stager) writeSingle(dir *os.File) error {
 	return nil
 }
 
-// maskFolders takes the folders of /proc among the masked paths from the
-// delegate, to have them covered by an empty folder of ours. Delegates mount a
+// maskDirs takes the directories of /proc among the masked paths from the
+// delegate, to have them covered by an empty directory of ours. Delegates mount a
 // tmpfs over each, which takes time, and whose size is half of the host's memory
-// for everybody to see (statfs(2)). The host's /proc has the same folders as the
+// for everybody to see (statfs(2)). The host's /proc has the same directories as the
 // jail's.
-func (s *stager) maskFolders(dir *os.File) error {
+func (s *stager) maskDirs(dir *os.File) error {
 	if s.Spec.Linux == nil {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (s *stager) maskFolders(dir *os.File) error {
 	}
 	s.Spec.Linux.MaskedPaths = slices.DeleteFunc(s.Spec.Linux.MaskedPaths, func(path string) bool {
 		var st unix.Stat_t
-		if !slices.Contains(views.Folders, path) || unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if !slices.Contains(views.Directories, path) || unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return false
 		}
 		s.toView = append(s.toView, toView{empty, path})

@@ -42,7 +42,7 @@ func TestViews(t *testing.T) {
 		for _, v := range st.Views {
 			at = append(at, v.Path)
 		}
-		// Not what the bundle masks or mounts itself; a masked folder is a view.
+		// Not what the bundle masks or mounts itself; a masked directory is a view.
 		want(t, "views", at, []string{"/proc/version", "/proc/loadavg", "/proc/no-such-file", "/proc/fs"})
 		want(t, "masks left to the delegate", r.Spec.Linux.MaskedPaths, []string{"/proc/stat", "/proc/cmdline", "/mine"})
 		sys := r.Spec.Mounts[0]
@@ -62,7 +62,7 @@ func TestViews(t *testing.T) {
 			want(t, "in /sys, by the jail's root", content(t, sys.Source+"/a/b/c"), "text")
 			entries, err := os.ReadDir("/proc/fs")
 			if err != nil || len(entries) != 0 {
-				t.Errorf("a masked folder: %v, %v", entries, err)
+				t.Errorf("a masked directory: %v, %v", entries, err)
 			}
 		})
 		if err := os.WriteFile("/proc/version", nil, 0o644); err == nil {

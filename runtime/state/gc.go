@@ -32,7 +32,7 @@ func (j *Brief) Dead() bool {
 	return true
 }
 
-// DelegateState is the folder that the delegate keeps for the container.
+// DelegateState is the directory that the delegate keeps for the container.
 func (j *Brief) DelegateState() string {
 	root := j.DelegateRoot
 	if root == "" {
@@ -43,14 +43,14 @@ func (j *Brief) DelegateState() string {
 
 // Sweep finds what crashes left and hands each dead jail to reap, which undoes
 // and removes it, locked. It looks at no more than max jails, starting at a random one
-// (a folder's order is); max < 0 means all.
+// (a directory's order is); max < 0 means all.
 func (s Store) Sweep(ctx context.Context, max int, reap func(*Brief) error) (reaped []string, err error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err
 	}
 	if max >= 0 && len(keys) > max {
-		// The folder's order is that of a hash. Beginning elsewhere each time
+		// The directory's order is that of a hash. Beginning elsewhere each time
 		// reaches every jail in the end.
 		at := int(time.Now().UnixNano()) % len(keys)
 		keys = append(keys[at:], keys[:at]...)[:max]
@@ -131,7 +131,7 @@ func (s Store) sweepIDs() error {
 	return errors.Join(errs...)
 }
 
-// makerAlive says whether a folder is just being made, by the pid in its name.
+// makerAlive says whether a directory is just being made, by the pid in its name.
 func makerAlive(key string) bool {
 	rest, ok := strings.CutPrefix(key, newPrefix)
 	if !ok {

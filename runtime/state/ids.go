@@ -18,7 +18,7 @@ import (
 // ErrPoolFull says that every block of the pool is in use.
 var ErrPoolFull = errors.New("no free range of host ids")
 
-// Allocate takes a free block of the pool for the jail. A block is a folder
+// Allocate takes a free block of the pool for the jail. A block is a directory
 // whose members are the jails that use it. It appears with its first member in
 // one rename that fails if another was quicker, so there is neither a lock to
 // hold nor a moment in which a crash would leave it without a member.

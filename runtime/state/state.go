@@ -1,4 +1,4 @@
-// Package state keeps what agentjail knows of each jail below one folder in
+// Package state keeps what agentjail knows of each jail below one directory in
 // /run, so that a reboot clears it together with the jails, and the exclusive
 // ranges of host ids.
 //
@@ -46,14 +46,14 @@ const FilterFile = "filter.bpf"
 const DefaultRoot = "/run/agentjail"
 
 // Default is where the state of this process's user's jails lives: DefaultRoot
-// for root of the machine, else a folder in the user's own for such things.
+// for root of the machine, else a directory in the user's own for such things.
 func Default() (Store, error) {
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		return Store{Root: DefaultRoot}, nil
 	}
 	dir, err := rootless.RuntimeDir()
 	if !rootless.Inside() {
-		// An ordinary user, who makes no jails here: what does not need the folder
+		// An ordinary user, who makes no jails here: what does not need the directory
 		// must not fail for its lack.
 		if err != nil {
 			dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
@@ -88,16 +88,16 @@ type Brief struct {
 	IDs idmap.Map `json:"ids"`
 	// Userns is where IDs came from, and go back to.
 	Userns policy.Userns `json:"userns"`
-	// EngineRoot is the engine's rootfs folder when the jail's root is mounted
+	// EngineRoot is the engine's rootfs directory when the jail's root is mounted
 	// over it, and EngineRootDev that mount's device number.
 	EngineRoot    string `json:"engineRoot,omitempty"`
 	EngineRootDev uint64 `json:"engineRootDev,omitempty"`
 	CgroupsPath   string `json:"cgroupsPath,omitempty"`
-	// CgroupDirs are the control group folders that did not exist before the
+	// CgroupDirs are the control group directories that did not exist before the
 	// jail.
 	CgroupDirs    []string `json:"cgroupDirs,omitempty"`
 	SystemdCgroup bool     `json:"systemdCgroup,omitempty"`
-	// Direct says that CgroupDirs and the delegate's folder are all that the
+	// Direct says that CgroupDirs and the delegate's directory are all that the
 	// delegate makes of the jail, whose processes end with its first one.
 	Direct bool `json:"direct,omitempty"`
 	// OwnTime says that the time namespace is ours to enter, since the
@@ -145,7 +145,7 @@ type Owner struct {
 	GID uint32 `json:"gid"`
 }
 
-// Store is the folder of all jails' state.
+// Store is the directory of all jails' state.
 type Store struct{ Root string }
 
 // idChars are what ids consist of (runc's ^[\w+-\.]+$).
@@ -176,10 +176,10 @@ func Key(delegateRoot, id string) string {
 	return hex.EncodeToString(sum[:4]) + "-" + name
 }
 
-// Dir is the jail's folder.
+// Dir is the jail's directory.
 func (s Store) Dir(key string) string { return filepath.Join(s.Root, "jails", key) }
 
-// init makes the folders. Container root, an unprivileged host user, must be
+// init makes the directories. Container root, an unprivileged host user, must be
 // able to pass through to its root: hence 0711.
 func (s Store) init() error {
 	for _, d := range []string{s.Root, filepath.Join(s.Root, "jails"), filepath.Join(s.Root, "ids")} {
@@ -188,17 +188,17 @@ func (s Store) init() error {
 				err = os.MkdirAll(d, 0o711)
 			}
 			if err != nil && !errors.Is(err, os.ErrExist) {
-				return fmt.Errorf("making the state folder: %w", err)
+				return fmt.Errorf("making the state directory: %w", err)
 			}
 		}
 	}
-	// /run is writable by root only, but an operator may have made the folder.
+	// /run is writable by root only, but an operator may have made the directory.
 	var st unix.Stat_t
 	if err := unix.Lstat(s.Root, &st); err != nil {
-		return fmt.Errorf("state folder %s: %w", s.Root, err)
+		return fmt.Errorf("state directory %s: %w", s.Root, err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return fmt.Errorf("state folder %s is not a folder", s.Root)
+		return fmt.Errorf("state directory %s is not a directory", s.Root)
 	}
 	if os.Geteuid() != 0 || rootless.Inside() {
 		return rootless.Own(s.Root, &st)
@@ -206,17 +206,17 @@ func (s Store) init() error {
 	return trusted.Owner(s.Root, &st)
 }
 
-// recordFile is the record, and folders what else every jail's folder has from
+// recordFile is the record, and directories what else every jail's directory has from
 // the beginning.
 const recordFile = "state.json"
 
-var folders = [...]string{"bundle", "root", "layer"}
+var directories = [...]string{"bundle", "root", "layer"}
 
-// newPrefix begins the name of a jail's folder until its record is written; the
+// newPrefix begins the name of a jail's directory until its record is written; the
 // maker's pid follows.
 const newPrefix = ".new-"
 
-// Create makes the jail's folder with its first record, in one step: a folder
+// Create makes the jail's directory with its first record, in one step: a directory
 // without a record is always what an interrupted Remove left. ErrExists when
 // the jail exists.
 func (s Store) Create(j *Jail) error {
@@ -228,7 +228,7 @@ func (s Store) Create(j *Jail) error {
 		return fmt.Errorf("making the jail's state: %w", err)
 	}
 	err := func() error {
-		for _, d := range folders {
+		for _, d := range directories {
 			if err := os.Mkdir(filepath.Join(tmp, d), 0o711); err != nil {
 				return err
 			}
@@ -402,14 +402,14 @@ func (s Store) Find(id string) ([]*Jail, error) {
 	return prefix, nil
 }
 
-// Remove takes the jail's folder away. What was mounted inside it existed only
+// Remove takes the jail's directory away. What was mounted inside it existed only
 // in a mount namespace that has ended.
 func (s Store) Remove(key string) error {
 	dir := s.Dir(key)
 	// What is there as a rule, without looking; the record goes last: while it
 	// is there, a crash leaves something to clean up by.
-	_ = unix.Unlink(filepath.Join(dir, folders[0], bundle.ConfigName))
-	for _, d := range folders {
+	_ = unix.Unlink(filepath.Join(dir, directories[0], bundle.ConfigName))
+	for _, d := range directories {
 		if path := filepath.Join(dir, d); unix.Rmdir(path) != nil {
 			if err := os.RemoveAll(path); err != nil {
 				return fmt.Errorf("removing the jail's state: %w", err)

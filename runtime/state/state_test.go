@@ -26,7 +26,7 @@ func record(id string) *Jail {
 
 func TestRecordSurvives(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state folder belongs to root")
+		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
 	j := record("a")
@@ -67,7 +67,7 @@ func TestRecordSurvives(t *testing.T) {
 
 func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state folder belongs to root")
+		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
 	u := policy.Userns{Map: policy.MapRange, Pool: policy.Pool{First: 0x78000000, Count: 4 * policy.RangeSize}}
@@ -119,7 +119,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 
 func TestSweepTakesOnlyTheDead(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state folder belongs to root")
+		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
 	alive, dead := record("alive"), record("dead")
@@ -155,7 +155,7 @@ func TestSweepTakesOnlyTheDead(t *testing.T) {
 // TestSweepEndsWithItsContext: no jail is looked at once the caller gave up.
 func TestSweepEndsWithItsContext(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state folder belongs to root")
+		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
 	dead := record("dead")
@@ -187,7 +187,7 @@ func TestCheckID(t *testing.T) {
 // A jail that ended between taking its ids and recording them gives them back.
 func TestReleaseWithoutRecord(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state folder belongs to root")
+		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
 	j, other := record("a"), record("b")
@@ -215,7 +215,7 @@ func TestReleaseWithoutRecord(t *testing.T) {
 // another jail of that name.
 func TestSweepLeavesTheLocked(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: the state folder belongs to root")
+		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
 	dead := record("a")
@@ -243,7 +243,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := sweep(); len(got) > 0 {
-		t.Errorf("a folder without a record was removed while it was locked: %q", got)
+		t.Errorf("a directory without a record was removed while it was locked: %q", got)
 	}
 	// Whoever waited for the lock meanwhile gets that of the jail that is there.
 	if err := errors.Join(s.Remove(dead.Key), s.Create(record("a"))); err != nil {
@@ -251,7 +251,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 	again, err := s.Lock(dead.Key)
 	if err != nil {
-		t.Fatal("the folder's lock is not the first one's: ", err)
+		t.Fatal("the directory's lock is not the first one's: ", err)
 	}
 	again()
 	unlock()

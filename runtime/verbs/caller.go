@@ -12,8 +12,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
@@ -31,7 +31,7 @@ type Caller struct {
 	Profile string
 	// Stdio are the standard files.
 	Stdio [3]*os.File
-	// Stay keeps this process: see jail.Way.
+	// Stay keeps this process: see jail.Runtime.
 	Stay bool
 	// Log goes to standard error, and with --log to the engine's file.
 	Log *logrus.Logger
@@ -40,7 +40,7 @@ type Caller struct {
 	logPath string
 	opened  []io.Closer
 	verb    string
-	trace   func(station string, d time.Duration)
+	trace   func(step string, d time.Duration)
 }
 
 // Open sets up the log by the global options, so that an error of any verb
@@ -81,7 +81,7 @@ func (c *Caller) Open(global Values) error {
 	return nil
 }
 
-// Close closes what Open and Way opened.
+// Close closes what Open and Runtime opened.
 func (c *Caller) Close() {
 	for _, f := range c.opened {
 		f.Close()
@@ -128,8 +128,8 @@ func OneLine(s string) string {
 	return s
 }
 
-// Way gathers what every verb shares, with the policy.
-func (c *Caller) Way() (*jail.Way, error) {
+// Runtime gathers what every verb shares, with the policy.
+func (c *Caller) Runtime() (*jail.Runtime, error) {
 	w, err := c.existing()
 	if err != nil {
 		return nil, err
@@ -139,15 +139,15 @@ func (c *Caller) Way() (*jail.Way, error) {
 	return w, err
 }
 
-// existing is Way for a jail that exists, which no longer depends on the policy:
+// existing is Runtime for a jail that exists, which no longer depends on the policy:
 // a file that has been broken since must not keep anyone from ending a jail.
-func (c *Caller) existing() (*jail.Way, error) {
+func (c *Caller) existing() (*jail.Runtime, error) {
 	g := c.global
 	store, err := state.Default()
 	if err != nil {
 		return nil, err
 	}
-	// The delegate is not run in the caller's folder.
+	// The delegate is not run in the caller's directory.
 	root, err := absolute(g.String("root"))
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (c *Caller) existing() (*jail.Way, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &jail.Way{
+	w := &jail.Runtime{
 		Store:      store,
 		LoadPolicy: c.policy,
 		Globals: jail.Globals{
@@ -208,11 +208,11 @@ func (c *Caller) Run(v *Verb, call *Call) error {
 // taken since its start, without that of the delegate.
 const OwnCPU = "own CPU"
 
-// tracer writes one line per station; each is one write, so that the lines of
+// tracer writes one line per step; each is one write, so that the lines of
 // several processes do not mix.
 func tracer(out io.Writer, verb string) func(string, time.Duration) {
-	return func(station string, d time.Duration) {
-		fmt.Fprintf(out, "{\"verb\":%q,\"station\":%q,\"us\":%d}\n", verb, station, d.Microseconds())
+	return func(step string, d time.Duration) {
+		fmt.Fprintf(out, "{\"verb\":%q,\"step\":%q,\"us\":%d}\n", verb, step, d.Microseconds())
 	}
 }
 
@@ -243,7 +243,7 @@ func (c *Caller) Status(err error) int {
 	return jail.Status(err)
 }
 
-// absolute is a path from the caller's folder; "" stays.
+// absolute is a path from the caller's directory; "" stays.
 func absolute(path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) {
 		return path, nil
@@ -251,7 +251,7 @@ func absolute(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// paths are options that are paths, by the folder of the caller.
+// paths are options that are paths, by the directory of the caller.
 func (c *Call) paths(names ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, n := range names {

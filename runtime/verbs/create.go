@@ -24,7 +24,7 @@ func create(name, usage string, run bool) Verb {
 		if err != nil {
 			return err
 		}
-		w, err := c.Way()
+		w, err := c.Runtime()
 		if err != nil {
 			return err
 		}

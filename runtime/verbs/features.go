@@ -14,7 +14,7 @@ import (
 )
 
 // Features is what jails can have by a policy (OCI runtime-spec, features.md).
-func Features(w *jail.Way) (*features.Features, error) {
+func Features(w *jail.Runtime) (*features.Features, error) {
 	d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func Features(w *jail.Way) (*features.Features, error) {
 }
 
 func printFeatures(c *Call) error {
-	w, err := c.Way()
+	w, err := c.Runtime()
 	if err != nil {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/internal/thread"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/passthrough"
 )
 

@@ -67,7 +67,7 @@ type Call struct {
 // Global are the options before the verb.
 func Global() []Flag {
 	return []Flag{
-		{Name: "root", Usage: "folder of the delegate's container state"},
+		{Name: "root", Usage: "directory of the delegate's container state"},
 		{Name: "debug", Kind: Switch, Usage: "log more"},
 		{Name: "log", Usage: "write the log to `FILE` (default: standard error)"},
 		{Name: "log-format", Usage: "text or json"},
@@ -76,7 +76,7 @@ func Global() []Flag {
 		{Name: "criu", Usage: "ignored: jails are not checkpointed", Hidden: true},
 		{Name: "config", Usage: "policy `FILE`, writable by root only", Default: policy.DefaultPath},
 		{Name: "version", Short: "v", Kind: Switch, Usage: "print the version", Hidden: true},
-		{Name: "trace", Usage: "append the time of each station to `FILE`, as JSON lines"},
+		{Name: "trace", Usage: "append the time of each step to `FILE`, as JSON lines"},
 	}
 }
 
@@ -144,7 +144,7 @@ func (c *Call) ID() (string, error) {
 
 // jail is for verbs whose sole argument is the id of a container that exists: its
 // way, and the id.
-func (c *Call) jail() (*jail.Way, string, error) {
+func (c *Call) jail() (*jail.Runtime, string, error) {
 	id, err := c.ID()
 	if err != nil {
 		return nil, "", err

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A Tree is a small file tree: folders, and files by path. Both are relative,
-// and a folder comes before what is in it.
+// A Tree is a small file tree: directories, and files by path. Both are relative,
+// and a directory comes before what is in it.
 type Tree struct {
 	Dirs  []string
 	Files []File

@@ -7,7 +7,7 @@ type Becomes string
 const (
 	// View is a file of this package.
 	View Becomes = "view"
-	// Nothing is an empty file or folder, or none: a masked path, or a part of
+	// Nothing is an empty file or directory, or none: a masked path, or a part of
 	// /sys that a jail does not have.
 	Nothing Becomes = "nothing"
 	// Own is the kernel's answer for a namespace of the jail's.
@@ -133,7 +133,7 @@ var Table = []Entry{
 	{Path: "/sys/fs/selinux", Becomes: Nothing, Tells: "policy"},
 
 	// Layout.
-	{Path: "/proc/PID/mountinfo", Becomes: Own, Of: "mnt", Tells: "folders of the host behind mounts"},
+	{Path: "/proc/PID/mountinfo", Becomes: Own, Of: "mnt", Tells: "directories of the host behind mounts"},
 	{Path: "/proc/PID/cgroup", Becomes: Own, Of: "cgroup", Tells: "place among the host's control groups", Reads: "Java, Node: own group"},
 	{Path: "/proc/PID/cpuset", Becomes: Own, Of: "cgroup", Tells: "place among the host's control groups"},
 	{Path: "/proc/PID/net/unix", Becomes: Own, Of: "net", Tells: "sockets of all"},
@@ -156,9 +156,9 @@ var Table = []Entry{
 	{Path: "cpuid", Becomes: Stays, Tells: "processor model", Reads: "an instruction: any program can ask the processor itself"},
 }
 
-// Folders are the folders of /proc among the masked paths of jails, where the
+// Directories are the directories of /proc among the masked paths of jails, where the
 // kernel has them.
-var Folders = []string{
+var Directories = []string{
 	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/driver", "/proc/dynamic_debug", "/proc/fs", "/proc/irq", "/proc/pressure",
 	"/proc/scsi", "/proc/xen", "/proc/sys/dev", "/proc/sys/fs/quota", "/proc/sys/fs/xfs", "/proc/sys/kernel/sched_domain",
 }

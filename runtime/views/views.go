@@ -137,8 +137,8 @@ type File struct {
 	Text string
 }
 
-// cpuFolder is where sysfs has the processors.
-const cpuFolder = "/sys/devices/system/cpu/"
+// cpuDir is where sysfs has the processors.
+const cpuDir = "/sys/devices/system/cpu/"
 
 // Single are the views that are mounted one by one: over the kernel's own files,
 // and over those in the jail's /sys that change with its limits.
@@ -154,7 +154,7 @@ func Single(j Jail, h Host) []File {
 		{"/proc/tty/drivers", drivers},
 		{"/proc/version", version(h)},
 		{"/proc/vmstat", vmstat},
-		{cpuFolder + "online", list(j.CPUs)},
+		{cpuDir + "online", list(j.CPUs)},
 	}
 }
 
@@ -163,6 +163,6 @@ func Single(j Jail, h Host) []File {
 func Sized(j Jail, h Host) []File {
 	return []File{
 		{"/proc/cpuinfo", cpuinfo(j, h)}, {"/proc/meminfo", meminfo(j)}, {"/proc/stat", stat(j)},
-		{cpuFolder + "online", list(j.CPUs)},
+		{cpuDir + "online", list(j.CPUs)},
 	}
 }

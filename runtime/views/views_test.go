@@ -255,7 +255,7 @@ func TestSys(t *testing.T) {
 		for _, f := range tree.Files {
 			text[f.Path] = f.Text
 			if !slices.Contains(tree.Dirs, path.Dir(f.Path)) {
-				t.Errorf("%s is in no folder", f.Path)
+				t.Errorf("%s is in no directory", f.Path)
 			}
 		}
 		for i, d := range tree.Dirs {
@@ -358,20 +358,20 @@ func TestTable(t *testing.T) {
 			t.Errorf("the view %s is masked as well", p)
 		}
 	}
-	// Each folder is one, where this kernel has it, and each masked folder of
+	// Each directory is one, where this kernel has it, and each masked directory of
 	// /proc is among them.
-	for _, p := range append(slices.Clone(Folders), masked...) {
+	for _, p := range append(slices.Clone(Directories), masked...) {
 		st, err := os.Lstat(p)
 		if err != nil || !strings.HasPrefix(p, "/proc/") {
 			continue
 		}
-		if st.IsDir() != slices.Contains(Folders, p) {
-			t.Errorf("%s: a folder: %v", p, st.IsDir())
+		if st.IsDir() != slices.Contains(Directories, p) {
+			t.Errorf("%s: a directory: %v", p, st.IsDir())
 		}
 	}
-	for _, p := range Folders {
+	for _, p := range Directories {
 		if !slices.Contains(masked, p) {
-			t.Errorf("the folder %s is not masked", p)
+			t.Errorf("the directory %s is not masked", p)
 		}
 	}
 }

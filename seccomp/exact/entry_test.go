@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// incoming are filters of engines: what the last step needs is missing in some.
+// incoming are filters of engines: what the init step needs is missing in some.
 func incoming() map[string]*specs.LinuxSeccomp {
 	one := uint(1)
 	few := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, DefaultErrnoRet: &one, Syscalls: []specs.LinuxSyscall{
@@ -29,7 +29,7 @@ func incoming() map[string]*specs.LinuxSeccomp {
 	return map[string]*specs.LinuxSeccomp{"none": nil, "few calls": few, "all but": no, "kills": kills}
 }
 
-// What the delegate's filter lets pass for the last step, that step's own
+// What the delegate's filter lets pass for the init step, that step's own
 // filter takes away again: together they are the jail's filter. The first is
 // compiled here too; package prove does the same with libseccomp.
 func TestEntryTakenAway(t *testing.T) {
@@ -52,7 +52,7 @@ func TestEntryTakenAway(t *testing.T) {
 					t.Fatalf("%s: %+v", name, e)
 				}
 				if e.Rule == "" && !bpf.Constant(first, audit, nr) {
-					t.Errorf("%s: the last step cannot call %s", name, e.Name)
+					t.Errorf("%s: the init step cannot call %s", name, e.Name)
 				}
 			}
 			for call, args := range map[string][6]uint64{
@@ -60,7 +60,7 @@ func TestEntryTakenAway(t *testing.T) {
 			} {
 				nr, _ := abi.Number(call, goarch)
 				if v := run(t, first, &bpf.Data{NR: nr, Arch: audit, Args: args}); v != bpf.RetAllow {
-					t.Errorf("%s: the last step's %s%v gets %#x", name, call, args, v)
+					t.Errorf("%s: the init step's %s%v gets %#x", name, call, args, v)
 				}
 			}
 			r := rand.New(rand.NewPCG(5, 6))
@@ -88,7 +88,7 @@ func TestEntryTakenAway(t *testing.T) {
 	})
 }
 
-// Every profile has all that the last step needs but loading its filter,
+// Every profile has all that the init step needs but loading its filter,
 // setting all limits, and pinning. Calls of every moment are looked at by the second filter alone: in
 // the first they are answered from the kernel's bitmap.
 func TestEntryAdds(t *testing.T) {

@@ -1,12 +1,12 @@
 // Package exact compiles seccomp sections to BPF in pure Go: the second filter
-// of a jail, which the last step inside it loads just before it becomes the
+// of a jail, which the init step inside it loads just before it becomes the
 // jail's program. The kernel asks all filters of a process and takes the
 // strictest answer, so the second one says what the first, which the delegate
 // compiles with libseccomp from OCI's JSON, cannot:
 //
 //   - calls by another ABI, x32 among them, end the whole process (libseccomp
 //     ends the calling thread);
-//   - what only the last step itself needed (seccomp.EntryCalls) is refused again;
+//   - what only the init step itself needed (seccomp.EntryCalls) is refused again;
 //   - what a section says is what is answered, whatever version of libseccomp and
 //     whatever stub of the delegate's made the first.
 //

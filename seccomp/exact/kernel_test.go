@@ -99,7 +99,7 @@ func filtered(what string) {
 	fail(err)
 	fail(unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 	fail(bpf.Load(first))
-	// As the last step does: calls that only it may make.
+	// As the init step does: calls that only it may make.
 	if _, _, errno := syscall.RawSyscall(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 8); errno != unix.EFAULT {
 		fail(fmt.Errorf("prlimit64 between the filters: %w", errno))
 	}

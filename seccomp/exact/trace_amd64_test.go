@@ -1,10 +1,10 @@
 package exact
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +19,11 @@ import (
 // made it, and no request takes the filters off. The tracer is a program under the
 // profile debug, as an agent's would be.
 func TestTracee(t *testing.T) {
+	want := unix.SIGSYS
+	if unfilteredABI(t) == unix.SIGSEGV {
+		t.Log("this machine has no 32-bit entry: nothing to filter")
+		want = unix.SIGSEGV
+	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), childEnv+"=debug,trace")
 	if os.Getuid() == 0 {
@@ -26,7 +31,7 @@ func TestTracee(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
 	out, err := cmd.CombinedOutput()
-	if text := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(text, "tried ") || strings.Contains(text, "\n") {
+	if text := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(text, "tried ") || strings.Contains(text, "\n") || !strings.HasSuffix(text, fmt.Sprintf(" %d", want)) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -123,10 +128,11 @@ func traced(filters [][]bpf.Insn) (out []string) {
 			return out
 		}
 	}
-	if err := otherABI(pid); err != nil {
+	signal, err := otherABI(pid)
+	if err != nil {
 		wrong("%v", err)
 	}
-	return append([]string{fmt.Sprintf("tried %d calls and %d requests", tried, len(denied))}, out...)
+	return append([]string{fmt.Sprintf("tried %d calls and %d requests; int 0x80 ends it by signal %d", tried, len(denied), signal)}, out...)
 }
 
 func waitFor(pid int) (st unix.WaitStatus, err error) {
@@ -173,22 +179,42 @@ func step(pid int, regs *unix.PtraceRegs) error {
 	return unix.PtraceGetRegs(pid, regs)
 }
 
-// otherABI writes a call by the 32-bit ABI (int 0x80) into the tracee's program. The
-// filters end the tracee.
-func otherABI(pid int) error {
+// otherABI writes a call by the 32-bit ABI (int 0x80) into a stopped tracee's program, an invalid instruction behind it,
+// lets the tracee go on, and returns the signal that ends it: SIGSYS from a filter, SIGILL where the call returned, and
+// SIGSEGV where the machine has no 32-bit entry (ia32_emulation=off, some hypervisors).
+func otherABI(pid int) (syscall.Signal, error) {
 	var regs unix.PtraceRegs
 	if err := unix.PtraceGetRegs(pid, &regs); err != nil {
-		return err
+		return 0, fmt.Errorf("PTRACE_GETREGS: %w", err)
 	}
-	if _, err := unix.PtracePokeText(pid, uintptr(regs.Rip), []byte{0xcd, 0x80, 0xcd, 0x80}); err != nil {
-		return fmt.Errorf("PTRACE_POKETEXT: %w", err)
+	if _, err := unix.PtracePokeText(pid, uintptr(regs.Rip), []byte{0xcd, 0x80, 0x0f, 0x0b}); err != nil {
+		return 0, fmt.Errorf("PTRACE_POKETEXT: %w", err)
 	}
 	if err := unix.PtraceDetach(pid); err != nil {
-		return fmt.Errorf("PTRACE_DETACH: %w", err)
+		return 0, fmt.Errorf("PTRACE_DETACH: %w", err)
 	}
 	st, err := waitFor(pid)
-	if err != nil || !st.Signaled() || st.Signal() != unix.SIGSYS {
-		return errors.Join(fmt.Errorf("int 0x80 does not end the tracee: %#x", st), err)
+	if err != nil || !st.Signaled() {
+		return 0, fmt.Errorf("int 0x80 does not end the tracee: %#x, %w", st, err)
 	}
-	return nil
+	return st.Signal(), nil
+}
+
+// unfilteredABI is otherABI for a program without filters.
+func unfilteredABI(t *testing.T) syscall.Signal {
+	runtime.LockOSThread() // a tracer is a thread
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("yes")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := waitFor(cmd.Process.Pid); err != nil || st.StopSignal() != unix.SIGTRAP {
+		t.Fatalf("the tracee does not stop: %#x, %v", st, err)
+	}
+	signal, err := otherABI(cmd.Process.Pid)
+	if err != nil || signal != unix.SIGILL && signal != unix.SIGSEGV {
+		t.Fatalf("without a filter: %v, %v", signal, err)
+	}
+	return signal
 }

@@ -26,11 +26,11 @@ import (
 // A Filter is what a jail runs under.
 type Filter struct {
 	// Delegates is for the delegate: what both our profile and the incoming section
-	// allow, with what the last step needs (seccomp.WithEntry). Notes say where the
+	// allow, with what the init step needs (seccomp.WithEntry). Notes say where the
 	// incoming section changed it (seccomp.Intersect).
 	Delegates *specs.LinuxSeccomp
 	Notes     []string
-	// Program is for the last step: what both allow and no more, compiled by package
+	// Program is for the init step: what both allow and no more, compiled by package
 	// exact, as bpf.Encode writes it.
 	Program []byte
 }
@@ -51,7 +51,7 @@ func Make(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 	return f, nil
 }
 
-// A Store is a folder with filters that were made before, each named after all
+// A Store is a directory with filters that were made before, each named after all
 // that it was made from, the program that made it among it. Only whoever may
 // write the state of all jails may write there: nothing is verified that comes
 // from it.
@@ -63,7 +63,7 @@ const maxKept = 64
 // maxFile bounds one of its files, in bytes.
 const maxFile = 8 << 20
 
-// Get returns the filter that Make makes, from the folder or to it. A folder that
+// Get returns the filter that Make makes, from the directory or to it. A directory that
 // cannot be read or written costs time only.
 func (s Store) Get(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 	maker, err := self()

@@ -40,7 +40,7 @@ func files(t *testing.T, dir string) []string {
 	return all
 }
 
-// What comes from the folder is what would be made.
+// What comes from the directory is what would be made.
 func TestGet(t *testing.T) {
 	s := Store{filepath.Join(t.TempDir(), "filters")}
 	for what, in := range map[string]*specs.LinuxSeccomp{"none": nil, "one": incoming()} {
@@ -165,7 +165,7 @@ func each(v reflect.Value, path string, changed func(string)) {
 	}
 }
 
-// Many profiles, and programs that come and go, do not fill the folder.
+// Many profiles, and programs that come and go, do not fill the directory.
 func TestKeepsFew(t *testing.T) {
 	s := Store{t.TempDir()}
 	for n := range 3 * maxKept {
@@ -180,8 +180,8 @@ func TestKeepsFew(t *testing.T) {
 	}
 }
 
-// A folder that cannot be used costs nothing but time.
-func TestNoFolder(t *testing.T) {
+// A directory that cannot be used costs nothing but time.
+func TestNoDir(t *testing.T) {
 	s := Store{"/proc/self/nothing"}
 	if f, err := s.Get(options, incoming()); err != nil || len(f.Program) == 0 {
 		t.Error(err)

@@ -26,7 +26,7 @@ var goarch = map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64:
 // Prove compiles an embedded profile for an architecture (amd64 or arm64) with
 // libseccomp, in both shapes that delegates give the filter (runc 1.1's chain,
 // later runc's binary tree) and for both answers to violations, and checks what
-// must hold of it: by itself, with what the last step needs added (of which
+// must hold of it: by itself, with what the init step needs added (of which
 // claims.First is said), and of that together with the second filter, as
 // a jail's program has them.
 //

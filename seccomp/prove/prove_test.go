@@ -96,7 +96,7 @@ func TestNumbers(t *testing.T) {
 }
 
 // stacked holds the first filter, as a delegate's libseccomp compiles it with
-// what the last step needs added, together with the second against what the
+// what the init step needs added, together with the second against what the
 // second says: the first may only let more pass.
 func stacked(t *testing.T, g gen, filter *specs.LinuxSeccomp, names []string, rounds int) {
 	t.Helper()
@@ -172,10 +172,10 @@ func TestStackedIncoming(t *testing.T) {
 				args := g.args(name, filter, incoming)
 				f, s, a := verdict(t, first, name, args), verdict(t, second, name, args), verdict(t, alone, name, args)
 				if rank(f) == 0 && rank(s) == 0 && rank(a) > 0 {
-					t.Fatalf("seed %d: %s%#x passes both filters; without the last step it gets %#x\n%s", seed, name, args, a, show(onlyCall(filter, name)))
+					t.Fatalf("seed %d: %s%#x passes both filters; without the init step it gets %#x\n%s", seed, name, args, a, show(onlyCall(filter, name)))
 				}
 				if rank(a) == 0 && (rank(f) > 0 || rank(s) > 0) {
-					t.Fatalf("seed %d: %s%#x passes without the last step; now it gets %#x and %#x\n%s", seed, name, args, f, s, show(onlyCall(filter, name)))
+					t.Fatalf("seed %d: %s%#x passes without the init step; now it gets %#x and %#x\n%s", seed, name, args, f, s, show(onlyCall(filter, name)))
 				}
 			}
 		}

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// kubernetes is the folder of what Kubernetes is given.
+// kubernetes is the directory of what Kubernetes is given.
 func kubernetes(t *testing.T, name string) string {
 	t.Helper()
 	root, err := engine.ModuleRoot()

@@ -21,7 +21,7 @@ func (c *container) inside() {
 		c.t.Errorf("%s: ids %v", c.name, m)
 	}
 	var status string
-	eventually(c.t, "the last step", func() bool {
+	eventually(c.t, "the init step", func() bool {
 		status = proc(c.t, pid, "status")
 		return strings.Contains(status, "Name:\tsh\n")
 	})
@@ -37,7 +37,7 @@ func (c *container) inside() {
 	// An exec is no way around.
 	script.WriteString("grep -c -e '^CapBnd:.0000000000000000$' -e '^Seccomp:.2$' -e '^NoNewPrivs:.1$' /proc/self/status")
 	if out, _ := c.exec(script.String()); out != "3" {
-		c.t.Errorf("%s: what succeeds, and how many of 3 walls an exec has: %s", c.name, out)
+		c.t.Errorf("%s: what succeeds, and how many of 3 protections an exec has: %s", c.name, out)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// volume makes a folder as the kubelet does for a volume of the pod: PODS/UID/volumes/kubernetes.io~KIND/NAME.
+// volume makes a directory as the kubelet does for a volume of the pod: PODS/UID/volumes/kubernetes.io~KIND/NAME.
 func (p *pod) volume(kind, name string, mode os.FileMode) string {
 	p.t.Helper()
 	dir := filepath.Join(p.dir, "volumes", "kubernetes.io~"+kind, name)
@@ -23,7 +23,7 @@ func (p *pod) volume(kind, name string, mode os.FileMode) string {
 	return dir
 }
 
-// onTmpfs puts a tmpfs at a folder until the test ends.
+// onTmpfs puts a tmpfs at a directory until the test ends.
 func (p *pod) onTmpfs(dir, options string) string {
 	p.t.Helper()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
@@ -33,7 +33,7 @@ func (p *pod) onTmpfs(dir, options string) string {
 	return dir
 }
 
-// project writes files as the kubelet's atomic writer does: in a folder of their own, with a link to it and links into it, so
+// project writes files as the kubelet's atomic writer does: in a directory of their own, with a link to it and links into it, so
 // that all change at once.
 func project(t *testing.T, dir string, mode os.FileMode, files map[string]string) {
 	t.Helper()

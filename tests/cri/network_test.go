@@ -34,7 +34,7 @@ func serve(port int, word string) string {
 }
 
 // The handler decides on the network. With agentjail-net a pod can be reached from its node and from other pods, on low ports too, and
-// has every other wall; with agentjail it is alone, whatever CNI has given it.
+// has every other protection; with agentjail it is alone, whatever CNI has given it.
 func TestPodNetwork(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		open := n.pod(t, "agentjail-net")

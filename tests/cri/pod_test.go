@@ -32,7 +32,7 @@ type pod struct {
 	t      *testing.T
 	config *runtimeapi.PodSandboxConfig
 	id     string
-	dir    string // the kubelet's folder of the pod
+	dir    string // the kubelet's directory of the pod
 	logs   string
 }
 

@@ -112,7 +112,7 @@ func TestHostPath(t *testing.T) {
 		if out := c.must("cat /work/public /work/private 2>/dev/null; stat -c %u /work"); out != "public65534" {
 			t.Errorf("a hostPath to read: %q", out)
 		}
-		// The kubelet bind mounts a subPath of a hostPath volume into the pod's own folder.
+		// The kubelet bind mounts a subPath of a hostPath volume into the pod's own directory.
 		sub := filepath.Join(p.dir, "volume-subpaths/host/main/0")
 		if err := os.MkdirAll(sub, 0o750); err != nil {
 			t.Fatal(err)

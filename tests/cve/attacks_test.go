@@ -32,7 +32,7 @@ var attacks = []attack{
 	{"CVE-2025-52565", "a volume at /dev whose console is a link: the runtime empties what it leads to", consoleByVolume, []string{"runc-old"}, nil},
 	{"CVE-2025-52881", "an image with files in /proc: the runtime's settings go where they lead", procByImage, []string{"runc-old"}, nil},
 	{"CVE-2025-52881", "a directory on the way to a nested mount is swapped for a link to / meanwhile", devByRace, nil, nil},
-	{"CVE-2025-52881", "a mount point in a shared folder is swapped for a link to /proc meanwhile", procByRace, nil, nil},
+	{"CVE-2025-52881", "a mount point in a shared directory is swapped for a link to /proc meanwhile", procByRace, nil, nil},
 	{"CVE-2026-41579", "an image whose /dev is a link: the runtime removes and makes files there", devLink, []string{"runc-old"}, nil},
 	{"CVE-2020-15257", "connect to an abstract socket of the host from its network", abstractSocket, []string{"runc"}, nil},
 	{"CVE-2022-0492", "with CAP_SYS_ADMIN: name a program of the container as release_agent", releaseAgent, []string{"runc"}, nil},
@@ -179,7 +179,7 @@ func execWorkdir(t *testing.T, s system) (bool, string) {
 	return execIn(t, s, func(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) })
 }
 
-// execLink: the same through a link of the container's own, which looks like any folder from outside.
+// execLink: the same through a link of the container's own, which looks like any directory from outside.
 func execLink(t *testing.T, s system) (bool, string) {
 	return execIn(t, s, func(fd int) string { return fmt.Sprintf("/work%d", fd) })
 }
@@ -200,7 +200,7 @@ func execIn(t *testing.T, s system, dir func(fd int) string) (bool, string) {
 	return false, seen
 }
 
-// fakeDev makes a folder for /dev, with one of the names a link.
+// fakeDev makes a directory for /dev, with one of the names a link.
 func fakeDev(t *testing.T, name, to string) string {
 	t.Helper()
 	dir := hostDir(t)
@@ -241,17 +241,17 @@ func maskByImage(t *testing.T, s system) (bool, string) {
 }
 
 // consoleByVolume: with a terminal, the runtime makes /dev/console as host root before the container's user is set. The
-// link leads to a file of host root in a folder of uid 1000, as whom the container runs.
+// link leads to a file of host root in a directory of uid 1000, as whom the container runs.
 func consoleByVolume(t *testing.T, s system) (bool, string) {
 	path, text := secret(t)
-	folder := filepath.Dir(path)
-	if err := os.Chown(folder, 1000, 1000); err != nil {
+	directory := filepath.Dir(path)
+	if err := os.Chown(directory, 1000, 1000); err != nil {
 		t.Fatal(err)
 	}
 	dev := fakeDev(t, "console", "/work/secret")
 	b := engine.NewBundle(t, base)
 	b.Spec.Mounts[1] = specs.Mount{Destination: "/dev", Type: "bind", Source: dev, Options: []string{"rbind", "rw"}}
-	b.Mount(folder, "/work")
+	b.Mount(directory, "/work")
 	b.Spec.Process.Terminal = true
 	b.Spec.Process.User = specs.User{UID: 1000, GID: 1000}
 	b.Write(t)
@@ -267,7 +267,7 @@ func consoleByVolume(t *testing.T, s system) (bool, string) {
 }
 
 // procByImage: the runtime writes kernel settings and its own process attributes through /proc, which is the image's
-// folder here. Its link leads to a file of host root in a mounted folder.
+// directory here. Its link leads to a file of host root in a mounted directory.
 func procByImage(t *testing.T, s system) (bool, string) {
 	path, text := secret(t)
 	b := engine.NewBundle(t, base)
@@ -346,7 +346,7 @@ func devByRace(t *testing.T, s system) (bool, string) {
 	return len(names) > 0, fmt.Sprintf("%d of %d containers started; the other directory holds %v", started, 3*raceRounds, names)
 }
 
-// procByRace: while containers start with a mount inside a shared folder, somebody swaps the mount point for a link to
+// procByRace: while containers start with a mount inside a shared directory, somebody swaps the mount point for a link to
 // /proc, so that what the runtime mounts there covers what it then writes to. Whether a round hits is luck: no old
 // runtime has to fall, but no jail may.
 func procByRace(t *testing.T, s system) (bool, string) {
@@ -383,7 +383,7 @@ func procByRace(t *testing.T, s system) (bool, string) {
 }
 
 // devLink: the runtime completes /dev by names below the root file system's path, and so follows the image's link out of
-// it: to a folder of the host here, whose file "ptmx" it removes. (Docker's storage covers such a link; other engines
+// it: to a directory of the host here, whose file "ptmx" it removes. (Docker's storage covers such a link; other engines
 // pass it on.)
 func devLink(t *testing.T, s system) (bool, string) {
 	victim := hostDir(t)
@@ -407,7 +407,7 @@ func devLink(t *testing.T, s system) (bool, string) {
 		names = append(names, e.Name())
 	}
 	text, err := os.ReadFile(filepath.Join(victim, "ptmx"))
-	return len(names) != 1 || err != nil || string(text) != "the host's\n", fmt.Sprintf("the folder holds %v; %s%v", names, out, rerr)
+	return len(names) != 1 || err != nil || string(text) != "the host's\n", fmt.Sprintf("the directory holds %v; %s%v", names, out, rerr)
 }
 
 // abstractSocket: the name is like those of containerd's shims before its fix; who listens is the test.

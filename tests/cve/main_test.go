@@ -35,7 +35,7 @@ func (s system) caller() engine.Caller {
 var (
 	docker  *engine.Engine
 	systems []system
-	// base is a folder of the tests' own on the host.
+	// base is a directory of the tests' own on the host.
 	base string
 	// oldRunc is the runtime with known holes.
 	oldRunc string

@@ -13,7 +13,7 @@ import (
 // TestRefusedMounts: places of the host that no jail gets, however they are named.
 func TestRefusedMounts(t *testing.T) {
 	shared := docker.For(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	link := func(name, to string) string {
 		p := filepath.Join(dir, name)
 		if err := os.Symlink(to, p); err != nil {
@@ -57,11 +57,11 @@ func TestRefusedMounts(t *testing.T) {
 	}
 }
 
-// TestLinkMadeInside: a jail leaves a symbolic link in its folder, and the host's user mounts what seems to be a folder
+// TestLinkMadeInside: a jail leaves a symbolic link in its directory, and the host's user mounts what seems to be a directory
 // of the project.
 func TestLinkMadeInside(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	mustRun(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "ln -s /etc /w/sub; mkdir /w/real; ln -s ../../.. /w/real/up")
 	for _, sub := range []string{"sub", "real/up"} {
 		r := run(d, "-v", filepath.Join(dir, sub)+":/sub", engine.Busybox, "ls", "/sub")
@@ -74,11 +74,11 @@ func TestLinkMadeInside(t *testing.T) {
 // TestMountTargetLinks: symbolic links in the image do not lead a mount out of the jail, or over what the jail needs.
 func TestMountTargetLinks(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	for _, target := range []string{"/../../w", "/proc", "/proc/self", "/sys", "/proc/sys/kernel", "/dev/null"} {
 		r := run(d, "-v", dir+":"+target, engine.Busybox, "sh", "-c", "cat /proc/self/status | head -n 1; ls /w")
 		if r.Code == 0 && target != "/../../w" {
-			t.Errorf("a folder on %s: %s", target, r)
+			t.Errorf("a directory on %s: %s", target, r)
 		}
 	}
 }

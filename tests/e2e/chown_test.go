@@ -54,7 +54,7 @@ func TestChownInMountedDirectory(t *testing.T) {
 		t.Run(fmt.Sprint("uid ", uid), func(t *testing.T) {
 			d := d(t)
 			in := func(runtime string, hostUID int) (string, string) {
-				dir := folder(t, hostUID)
+				dir := directory(t, hostUID)
 				r := d.Docker("run", "--rm", "--runtime="+runtime, "--cap-drop", "ALL", "--network", "none", "-e", "HOME=/tmp", "-u", fmt.Sprintf("%d:%d", uid, uid),
 					"-v", dir+":/work", "-w", "/work", engine.Work, "sh", "-c", copies)
 				if r.Code != 0 {
@@ -86,7 +86,7 @@ func TestChownInMountedDirectory(t *testing.T) {
 // anybody may write has on the host an owner that nobody is, and in each later jail its own.
 func TestOthersInMountedDirectory(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	open := filepath.Join(dir, "open")
 	id := sleeper(d, "-u", "1000", "-v", dir+":/w")
 	d.Must("exec", id, "sh", "-c", "mkdir /w/open; chmod 1777 /w/open; echo mine > /w/open/mine")

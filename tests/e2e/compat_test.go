@@ -35,7 +35,7 @@ func TestSymptoms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	for _, s := range symptoms {
 		args := []string{"run", "--rm", jail}
 		for _, o := range s.options {

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// composeFile has two services in jails: one with a folder and a volume, and one that comes after it.
+// composeFile has two services in jails: one with a directory and a volume, and one that comes after it.
 const composeFile = `services:
   agent:
     image: %[1]s
@@ -39,7 +39,7 @@ volumes:
 // TestCompose: a file with two services works as it is, with runtime: agentjail in it.
 func TestCompose(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	if err := os.Mkdir(filepath.Join(dir, "work"), 0o755); err != nil {
 		t.Fatal(err)
 	}

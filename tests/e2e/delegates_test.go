@@ -13,8 +13,8 @@ import (
 var perDelegate = []func(*testing.T){
 	TestJail, TestAttempts, TestKernelFiles, TestGrants, TestExecLoosens, TestMemoryBomb, TestWorkingDirectory,
 	TestRun, TestRunStderr, TestRunTerminal, TestExec, TestExecAtOnce, TestExecTerminal, TestExitCodes,
-	TestExitCodeOfSignals, TestStatus, TestCallersFolder, TestInspectHolds, TestLoadedFilters,
-	TestLimitsByDefault, TestMountedFolder, TestMountTable, TestNothingOfTheHost, TestJoinJail, TestNetworks,
+	TestExitCodeOfSignals, TestStatus, TestCallersDir, TestInspectHolds, TestLoadedFilters,
+	TestLimitsByDefault, TestMountedDir, TestMountTable, TestNothingOfTheHost, TestJoinJail, TestNetworks,
 	TestRestart, TestPause, TestCopyIn, TestPassthrough, TestStandardFilesKeepTheirOwners, TestAttachToEntering,
 }
 

@@ -62,7 +62,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestRestartForgets: what a jail changed in its image is gone when it starts again. (Volumes and folders stay.)
+// TestRestartForgets: what a jail changed in its image is gone when it starts again. (Volumes and directories stay.)
 func TestRestartForgets(t *testing.T) {
 	needAgentjail(t)
 	for rt, want := range map[string]string{"runc": "kept", engine.Name: "fresh"} {

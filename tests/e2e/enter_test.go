@@ -9,7 +9,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// The last step inside a jail: agentjail-enter checks, confines, and is gone.
+// The init step inside a jail: agentjail-enter checks, confines, and is gone.
 
 // filters is how many seccomp filters a process has.
 func filters(t *testing.T, status string) string {
@@ -47,7 +47,7 @@ func TestLastStep(t *testing.T) {
 		"the jail's mounts":          sh(d, id, "cat /proc/mounts"),
 	} {
 		if strings.Contains(text, "enter") || strings.Contains(text, "memfd") {
-			t.Errorf("%s shows the last step:\n%s", what, text)
+			t.Errorf("%s shows the init step:\n%s", what, text)
 		}
 	}
 }
@@ -57,10 +57,10 @@ func TestLastStep(t *testing.T) {
 func TestInnerSandbox(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	landlock := map[string]string{"in the folder": "", "elsewhere": "EACCES"}
+	landlock := map[string]string{"in the directory": "", "elsewhere": "EACCES"}
 	for runtime, want := range map[string]map[string]string{
-		engine.Name:        {"a filter": "ENOSYS", "a folder": ""},
-		"agentjail-server": {"a filter": "", "a folder": "EXDEV"},
+		engine.Name:        {"a filter": "ENOSYS", "a directory": ""},
+		"agentjail-server": {"a filter": "", "a directory": "EXDEV"},
 	} {
 		maps.Copy(want, landlock)
 		for _, user := range []string{"0", "1000"} {

@@ -31,7 +31,7 @@ func TestEnvironmentDefaults(t *testing.T) {
 	eq(t, "of exec", strings.TrimSpace(sh(d, id, show)), leaks)
 	eq(t, "of exec as root", strings.TrimSpace(d.Must("exec", "-u", "0", id, "sh", "-c", show)), leaks+" TAR_OPTIONS=--no-same-owner")
 	// busybox' tar reads no TAR_OPTIONS, and ends well although it cannot give the file away either.
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "f", Mode: 0o644, Uid: 1234, Gid: 1234, Size: 2}), second(w.Write([]byte("x\n"))), w.Close()); err != nil {

@@ -28,7 +28,7 @@ type proved []struct {
 // TestLoadedFilters: what the kernel holds for the processes of a jail lets
 // nothing pass that its profile does not list, whatever the engine asked for, also
 // for a process that an exec brings in; and an engine's tighter filter stays in
-// force for calls that the last step itself makes.
+// force for calls that the init step itself makes.
 func TestLoadedFilters(t *testing.T) {
 	needAgentjail(t)
 	if _, err := loaded.Filters(os.Getppid()); err != nil {

@@ -101,15 +101,15 @@ func inspect(d *engine.T, id, format string) string {
 	return d.Must("inspect", "--format", format, id)
 }
 
-// folder makes a directory that belongs to uid, with the file "hello" in it.
-func folder(t testing.TB, uid int) string {
+// directory makes a directory that belongs to uid, with the file "hello" in it.
+func directory(t testing.TB, uid int) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Below the test's directory, so that this one is what the container sees and nothing above it.
-	dir = filepath.Join(dir, "folder")
+	dir = filepath.Join(dir, "directory")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

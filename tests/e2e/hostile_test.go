@@ -44,14 +44,14 @@ func TestKernelFiles(t *testing.T) {
 type neighbour struct {
 	d      *engine.T
 	id     string
-	dir    string // a folder of its own on the host
+	dir    string // a directory of its own on the host
 	secret string
 }
 
 // newNeighbour starts one.
 func newNeighbour(d *engine.T) neighbour {
 	d.Helper()
-	n := neighbour{d: d, dir: folder(d, 1000), secret: fmt.Sprintf("secret-%d-%s", os.Getpid(), filepath.Base(d.Name()))}
+	n := neighbour{d: d, dir: directory(d, 1000), secret: fmt.Sprintf("secret-%d-%s", os.Getpid(), filepath.Base(d.Name()))}
 	n.id = sleeper(d, "-v", n.dir+":/mine")
 	sh(d, n.id, "echo "+n.secret+" > /root/kept; echo "+n.secret+" > /mine/kept; echo "+n.secret+" > /dev/shm/kept")
 	return n
@@ -61,7 +61,7 @@ func newNeighbour(d *engine.T) neighbour {
 func (n neighbour) unharmed() {
 	n.d.Helper()
 	eq(n.d, "the neighbour", sh(n.d, n.id, "cat /root/kept /mine/kept /dev/shm/kept"), n.secret+"\n"+n.secret+"\n"+n.secret)
-	eq(n.d, "the neighbour's folder", content(n.d, filepath.Join(n.dir, "kept")), n.secret+"\n")
+	eq(n.d, "the neighbour's directory", content(n.d, filepath.Join(n.dir, "kept")), n.secret+"\n")
 	eq(n.d, "a new jail", mustRun(n.d, engine.Busybox, "sh", "-c", "cat /etc/image-secret"), "only for root of the image")
 }
 
@@ -175,18 +175,18 @@ func writableMounts(d *engine.T, id string) []string {
 func TestRemoveEverything(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	outside := filepath.Join(filepath.Dir(dir), "outside")
-	put(t, outside, "not in the folder\n", 0o666, 1000)
+	put(t, outside, "not in the directory\n", 0o666, 1000)
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	ro := folder(t, 1000)
+	ro := directory(t, 1000)
 	id := sleeper(d, "-v", dir+":/work", "-v", ro+":/ro:ro")
 	d.Docker("exec", id, "busybox", "rm", "-rf", "--no-preserve-root", "/")
 	d.Docker("exec", id, "/bin/busybox", "sh", "-c", "/bin/busybox rm -rf /* /.[!.]*")
-	eq(t, "a file beside the folder", content(t, outside), "not in the folder\n")
-	eq(t, "a read-only folder", content(t, filepath.Join(ro, "hello")), "hello from the host\n")
+	eq(t, "a file beside the directory", content(t, outside), "not in the directory\n")
+	eq(t, "a read-only directory", content(t, filepath.Join(ro, "hello")), "hello from the host\n")
 	n.unharmed()
 	d.Must("rm", "-f", id)
 	n.unharmed()
@@ -224,7 +224,7 @@ func TestSignals(t *testing.T) {
 func TestSeesOthers(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	canary := fmt.Sprintf("canary-%d", os.Getpid())
 	for _, at := range []string{filepath.Dir(dir), "/var/tmp", "/tmp", "/root", "/run"} {
 		p := filepath.Join(at, canary)
@@ -248,7 +248,7 @@ func TestSeesOthers(t *testing.T) {
 		eq(t, "found by content", sh(d, id, `{ find / \( -path /proc -o -path /sys -o -path /dev \) -prune -o -type f -size -64k -exec grep -l "`+n.secret+`" {} +
 			grep -l "`+n.secret+`" /proc/*/root/root/kept /proc/*/root/mine/kept /proc/*/environ /dev/shm/*; } 2>/dev/null; true`), "")
 		eq(t, "processes", sh(d, id, "cat /proc/[0-9]*/comm | grep -c -e dockerd -e containerd -e agentjail; true"), "0")
-		eq(t, "around the folder", sh(d, id, "ls /work/.. /file/.. 2>/dev/null | grep canary; cat /work/../"+canary+" 2>/dev/null; true"), "")
+		eq(t, "around the directory", sh(d, id, "ls /work/.. /file/.. 2>/dev/null | grep canary; cat /work/../"+canary+" 2>/dev/null; true"), "")
 		for _, p := range hostPaths {
 			if d.Docker("exec", id, "test", "-e", p).Code == 0 && !strings.HasPrefix(p, "/run/agentjail-") {
 				t.Errorf("as %s the host's %s is there", user, p)
@@ -264,9 +264,9 @@ func TestSeesOthers(t *testing.T) {
 	n.unharmed()
 }
 
-// TestRootsFiles: in a folder of uid 1000, files that belong to the host's root keep their protection.
+// TestRootsFiles: in a directory of uid 1000, files that belong to the host's root keep their protection.
 func TestRootsFiles(t *testing.T) {
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
 	put(t, filepath.Join(dir, "readable"), "root's public\n", 0o644, 0)
 	if err := os.Mkdir(filepath.Join(dir, "rootdir"), 0o755); err != nil {
@@ -287,13 +287,13 @@ func TestRootsFiles(t *testing.T) {
 	}
 }
 
-// TestSetID: no set-id file can be left in a folder, where the host would run it as the folder's owner, root perhaps.
+// TestSetID: no set-id file can be left in a directory, where the host would run it as the directory's owner, root perhaps.
 func TestSetID(t *testing.T) {
 	for _, uid := range []int{1000, 5000} {
 		for _, user := range []string{"0", "1000"} {
-			t.Run(fmt.Sprintf("folder of %d as %s", uid, user), func(t *testing.T) {
+			t.Run(fmt.Sprintf("directory of %d as %s", uid, user), func(t *testing.T) {
 				d := d(t)
-				dir := folder(t, uid)
+				dir := directory(t, uid)
 				id := sleeper(d, "-u", user, "-v", dir+":/w")
 				d.Docker("exec", id, "sh", "-c", `cp /bin/busybox /w/a; chmod u+s /w/a; chmod 6755 /w/a
 					cp -p /usr/local/bin/setuid-probe /w/b; cp -a /usr/local/bin/setuid-probe /w/c

@@ -123,7 +123,7 @@ func TestEntryPoints(t *testing.T) {
 				return
 			}
 			e.kept(d, name)
-			dir := folder(t, 1000)
+			dir := directory(t, 1000)
 			if err := os.Remove(filepath.Join(dir, "hello")); err != nil {
 				t.Fatal(err)
 			}

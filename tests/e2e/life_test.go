@@ -85,7 +85,7 @@ func TestKillSignal(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo started >> /w/log; trap 'exit 0' TERM; while :; do sleep 0.05; done")
 	d.Eventually("first start", func() bool { b, _ := os.ReadFile(dir + "/log"); return len(b) > 0 })
 	first := inspect(d, id, "{{.State.Pid}}")

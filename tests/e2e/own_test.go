@@ -25,7 +25,7 @@ func agentjail(t testing.TB, args ...string) (string, int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// TestInspectHolds: looked at from outside, every wall of every kind of jail holds.
+// TestInspectHolds: looked at from outside, every protection of every kind of jail holds.
 func TestInspectHolds(t *testing.T) {
 	needAgentjail(t)
 	other := sleeper(docker.For(t))
@@ -35,7 +35,7 @@ func TestInspectHolds(t *testing.T) {
 		"generous":    {"--cap-add", "SYS_ADMIN", "--security-opt", "seccomp=unconfined", "--pid", "host", "--network", "host", "--ipc", "host", "--uts", "host"},
 		"privileged":  {"--privileged"},
 		"read-only":   {"--read-only", "--tmpfs", "/scratch"},
-		"folders":     {"-v", folder(t, 1000) + ":/a", "-v", folder(t, 0) + ":/b:ro", "-v", "e2e-inspect:/c", "--tmpfs", "/d"},
+		"directories": {"-v", directory(t, 1000) + ":/a", "-v", directory(t, 0) + ":/b:ro", "-v", "e2e-inspect:/c", "--tmpfs", "/d"},
 		"small":       {"-m", "64m", "--pids-limit", "30", "--cpus", "0.5"},
 		"init":        {"--init"},
 		"device":      {"--device", "/dev/fuse"},

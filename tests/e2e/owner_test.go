@@ -22,7 +22,7 @@ func init() {
 func TestRootsDirectory(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
-	dir := folder(t, 0)
+	dir := directory(t, 0)
 	put(t, filepath.Join(dir, "private"), "root's own\n", 0o600, 0)
 	if err := os.Mkdir(filepath.Join(dir, "open"), 0o755); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRootsDirectory(t *testing.T) {
 // TestUsersPlaces: what holds a user's keys, units or start-up files is refused, and so is what holds that.
 func TestUsersPlaces(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	ssh, units := filepath.Join(dir, ".ssh"), filepath.Join(dir, ".config/systemd/user")
 	for _, p := range []string{ssh, filepath.Join(dir, ".config"), filepath.Join(dir, ".config/systemd"), units} {
 		if err := os.Mkdir(p, 0o755); err != nil {

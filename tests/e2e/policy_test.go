@@ -20,8 +20,8 @@ func TestMapNobody(t *testing.T) {
 	if len(f) != 6 || f[0] != "0" || f[1] != "65534" || f[2] != "1" {
 		t.Errorf("id map %q", w.UIDMap)
 	}
-	dir := folder(t, 1000)
-	eq(t, "work in a folder", d.Must("run", "--rm", rt, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/new; touch /etc/new; stat -c %u /w/new /etc/new /home/app"), "0\n0\n1000")
+	dir := directory(t, 1000)
+	eq(t, "work in a directory", d.Must("run", "--rm", rt, "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/new; touch /etc/new; stat -c %u /w/new /etc/new /home/app"), "0\n0\n1000")
 	got, _ := owner(t, filepath.Join(dir, "new"))
 	eq(t, "owner", got, "1000:1000")
 	eq(t, "as a user", d.Must("run", "--rm", rt, "-u", "1000", "-v", dir+":/w", engine.Busybox, "sh", "-c", "echo x > /w/user; id -u"), "1000")
@@ -82,7 +82,7 @@ func TestOtherDelegate(t *testing.T) {
 	t.Cleanup(func() { os.Remove(policy) })
 	e := startEngine(t, engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under, Args: []string{"--config", policy}}}})
 	d := e.For(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	id := sleeper(d, "-v", dir+":/w", "--init")
 	jailed(t, "run", probe[who](d, nil, "identity"))
 	jailed(t, "exec", probeIn[who](d, []string{"--privileged"}, id, "identity"))

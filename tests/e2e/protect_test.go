@@ -33,7 +33,7 @@ func repository(t testing.TB, at string) {
 // hostile makes a project with a nested repository, a submodule and a further work tree, and what an attack brings along.
 func hostile(t testing.TB) string {
 	t.Helper()
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	for _, g := range []string{".git", "lib/nested/.git", ".git/modules/sub"} {
 		repository(t, filepath.Join(dir, g))
 	}

@@ -50,7 +50,7 @@ func TestPublicFiles(t *testing.T) {
 		}
 	}
 	// Through a link that anybody could have made it is another's choice.
-	link := filepath.Join(folder(t, 1000), "localtime")
+	link := filepath.Join(directory(t, 1000), "localtime")
 	if err := os.Symlink("/etc/localtime", link); err != nil {
 		t.Fatal(err)
 	}

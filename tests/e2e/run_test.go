@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		{"-w new", []string{"-w", "/made/by/docker"}, []string{"sh", "-c", "pwd; touch here && echo writable"}, "/made/by/docker\nwritable"},
 		{"-e", []string{"-e", "A=1 2", "-e", "B="}, []string{"sh", "-c", `echo "$A|$B|${B-unset}"`}, "1 2||"},
 		{"only the environment asked for", nil, []string{"sh", "-c", "env | sort | sed 's/=.*//' | tr '\\n' ' '"}, variables("HOME HOSTNAME PATH PWD SHLVL")},
-		{"a variable of the last step's", []string{"-e", "GOMAXPROCS=1"}, []string{"sh", "-c", "echo $GOMAXPROCS"}, "1"},
+		{"a variable of the init step's", []string{"-e", "GOMAXPROCS=1"}, []string{"sh", "-c", "echo $GOMAXPROCS"}, "1"},
 		{"--env-file", []string{"--env-file", env}, []string{"sh", "-c", `echo "$FROM_FILE"`}, "yes it is"},
 		{"--hostname", []string{"--hostname", "box"}, []string{"hostname"}, "box"},
 		{"--entrypoint", []string{"--entrypoint", "/bin/echo"}, []string{"over"}, "over"},
@@ -130,15 +130,18 @@ func TestRunTerminal(t *testing.T) {
 	term := d.Terminal(24, 80, "run", "-it", "--rm", "--name", name, jail, engine.Busybox, "sh")
 	t.Cleanup(func() { d.Remove(name) })
 	term.Expect("/ # ")
-	term.Type("tty; probe winsize\n")
-	term.Expect(`{"cols":80,"rows":24,"tty":true}`)
+	term.Type("tty\n")
 	term.Expect("/dev/")
+	// The client gives the terminal its size after the start (docker/cli, container/tty.go): ask until it is there.
+	term.Type("until probe winsize | grep -q '80.*24'; do :; done; echo sized-$((1+1))\n")
+	term.Expect("sized-2")
 	// The new size travels through docker: ask until it is there.
 	term.Type("until probe winsize | grep -q '101.*41'; do :; done; echo resized-$((1+1))\n")
 	term.ExpectAtSize(41, 101, "resized-2")
 	term.Type("echo sleeping-$((1+1)); sleep 1000\n")
 	term.Expect("sleeping-2")
 	term.Type("\x03") // interrupts the sleep, not the shell
+	term.ExpectNew("/ # ")
 	term.Type("echo alive-$((1+1))\n")
 	term.Expect("alive-2")
 	term.Type("echo out > /dev/stdout; echo tty-$((1+1)) > /dev/tty; exit 7\n")

@@ -134,8 +134,8 @@ func exitCode(t *testing.T, err error) int {
 	return ended.ExitCode()
 }
 
-// TestCallersFolder: names of files are meant from the caller's folder, and options can stand behind the id, as with runc.
-func TestCallersFolder(t *testing.T) {
+// TestCallersDir: names of files are meant from the caller's directory, and options can stand behind the id, as with runc.
+func TestCallersDir(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
 	under, err := engine.UnderTest()

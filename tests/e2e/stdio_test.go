@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// byItself is a folder for a runtime that is called without an engine, which a jail's user can pass through, and the
+// byItself is a directory for a runtime that is called without an engine, which a jail's user can pass through, and the
 // runtime under test.
 func byItself(t *testing.T) (dir, runtime string) {
 	t.Helper()

@@ -107,7 +107,7 @@ func same(name, theirs, ours string) bool {
 	return flat(theirs) == flat(ours) && !saysNothing.MatchString(flat(ours))
 }
 
-// hostText is what the host reads at a path: a file's beginning, or a folder's names.
+// hostText is what the host reads at a path: a file's beginning, or a directory's names.
 func hostText(name string) string {
 	name = strings.Replace(name, "/PID/", "/self/", 1)
 	if entries, err := os.ReadDir(name); err == nil {
@@ -206,7 +206,7 @@ func TestMountTable(t *testing.T) {
 	eq(t, "owner", sh(d, id, "stat -c %u /etc/hosts /etc/hostname /etc/resolv.conf"), "0\n0\n0")
 }
 
-// TestInspectTells: agentjail inspect lists what stays, and a mounted folder with it.
+// TestInspectTells: agentjail inspect lists what stays, and a mounted directory with it.
 func TestInspectTells(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
@@ -219,7 +219,7 @@ func TestInspectTells(t *testing.T) {
 	for _, c := range []struct {
 		options []string
 		more    string
-	}{{nil, ""}, {[]string{"-v", folder(t, 1000) + ":/work"}, "/proc/PID/mountinfo"}} {
+	}{{nil, ""}, {[]string{"-v", directory(t, 1000) + ":/work"}, "/proc/PID/mountinfo"}} {
 		id := sleeper(d, c.options...)
 		out, code := agentjail(t, "inspect", "--json", id)
 		var r struct {

@@ -8,9 +8,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestMountedFolder is about the folder of a project: whoever it belongs to, the jail's user can work in it, and what it
-// makes there belongs to the folder's owner.
-func TestMountedFolder(t *testing.T) {
+// TestMountedDir is about the directory of a project: whoever it belongs to, the jail's user can work in it, and what it
+// makes there belongs to the directory's owner.
+func TestMountedDir(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		uid     int
@@ -24,7 +24,7 @@ func TestMountedFolder(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := d(t)
-			dir := folder(t, c.uid)
+			dir := directory(t, c.uid)
 			args := append(c.options, "-v", dir+":/work", "-w", "/work", engine.Busybox, "sh", "-c",
 				`set -e
 				cat hello; echo more >> hello
@@ -44,7 +44,7 @@ func TestMountedFolder(t *testing.T) {
 
 func TestMountedFile(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	file := filepath.Join(dir, "hello")
 	eq(t, "output", mustRun(d, "-v", file+":/etc/one", engine.Busybox, "sh", "-c", "cat /etc/one; echo changed > /etc/one; stat -c %u /etc/one"), "hello from the host\n0")
 	eq(t, "content", content(t, file), "changed\n")
@@ -61,11 +61,11 @@ func TestMountReadOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d(t)
-			dir := folder(t, 1000)
+			dir := directory(t, 1000)
 			eq(t, "output", mustRun(d, append(option(dir), engine.Busybox, "sh", "-c", "cat /work/hello; echo x > /work/hello; rm /work/hello; touch /work/new; true")...), "hello from the host")
 			eq(t, "content", content(t, filepath.Join(dir, "hello")), "hello from the host\n")
 			if _, err := os.Lstat(filepath.Join(dir, "new")); err == nil {
-				t.Error("a file was made in a read-only folder")
+				t.Error("a file was made in a read-only directory")
 			}
 		})
 	}
@@ -73,16 +73,16 @@ func TestMountReadOnly(t *testing.T) {
 
 func TestMountBindSyntax(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	mustRun(d, "--mount", "type=bind,source="+dir+",target=/work", engine.Busybox, "sh", "-c", "echo x > /work/new")
 	got, _ := owner(t, filepath.Join(dir, "new"))
 	eq(t, "owner", got, "1000:1000")
 }
 
-// TestMountFlags: whatever lies in a folder, a set-id program or a device node, has no effect in the jail.
+// TestMountFlags: whatever lies in a directory, a set-id program or a device node, has no effect in the jail.
 func TestMountFlags(t *testing.T) {
 	d := d(t)
-	for _, line := range []string{mustRun(d, "-v", folder(t, 1000)+":/work", engine.Busybox, "sh", "-c", "grep ' /work ' /proc/self/mountinfo")} {
+	for _, line := range []string{mustRun(d, "-v", directory(t, 1000)+":/work", engine.Busybox, "sh", "-c", "grep ' /work ' /proc/self/mountinfo")} {
 		has(t, "mount", line, "nosuid")
 		has(t, "mount", line, "nodev")
 	}
@@ -121,7 +121,7 @@ func TestAnonymousVolume(t *testing.T) {
 
 func TestNestedMounts(t *testing.T) {
 	const vol = "e2e-nested"
-	outer, inner := folder(t, 1000), folder(t, 1001)
+	outer, inner := directory(t, 1000), directory(t, 1001)
 	put(t, filepath.Join(inner, "inner"), "inner\n", 0o644, 1001)
 	d := d(t)
 	t.Cleanup(func() { d.Docker("volume", "rm", "-f", vol) })
@@ -139,24 +139,24 @@ func TestNestedMounts(t *testing.T) {
 			t.Errorf("owner of %s: got %s, want %s", path, got, want)
 		}
 	}
-	// What lay on the inner mounts is not in the outer folder.
+	// What lay on the inner mounts is not in the outer directory.
 	for _, name := range []string{"sub/b", "cache/deep/c", "tmp/t"} {
 		if _, err := os.Lstat(filepath.Join(outer, name)); err == nil {
-			t.Errorf("%s went through a mount into the outer folder", name)
+			t.Errorf("%s went through a mount into the outer directory", name)
 		}
 	}
 }
 
-// TestFolderOverImageDir: the image's files below the place of a mount are hidden by it.
-func TestFolderOverImageDir(t *testing.T) {
+// TestDirOverImageDir: the image's files below the place of a mount are hidden by it.
+func TestDirOverImageDir(t *testing.T) {
 	d := d(t)
-	eq(t, "output", mustRun(d, "-v", folder(t, 1000)+":/home", engine.Busybox, "ls", "/home"), "hello")
+	eq(t, "output", mustRun(d, "-v", directory(t, 1000)+":/home", engine.Busybox, "ls", "/home"), "hello")
 }
 
-// TestTwoJailsOneFolder: two jails, with ids of their own on the host, work in the same folder.
-func TestTwoJailsOneFolder(t *testing.T) {
+// TestTwoJailsOneDir: two jails, with ids of their own on the host, work in the same directory.
+func TestTwoJailsOneDir(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	a, b := sleeper(d, "-v", dir+":/w"), sleeper(d, "-v", dir+":/w")
 	sh(d, a, "echo from-a > /w/shared")
 	eq(t, "seen by the other", sh(d, b, "cat /w/shared; echo from-b >> /w/shared"), "from-a")

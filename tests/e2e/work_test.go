@@ -57,7 +57,7 @@ func TestRealWork(t *testing.T) {
 // work runs the script in a workspace of uid 1000 and returns its output and what it left: owner and mode by path.
 func work(t testing.TB, d *engine.T, options ...string) (string, map[string]string) {
 	t.Helper()
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	put(t, filepath.Join(dir, "README"), "the workspace\n", 0o644, 1000)
 	args := append([]string{"run", "--rm", "-i", "-v", dir + ":/workspace", "-w", "/workspace"}, options...)
 	r := d.DockerIn(strings.NewReader(workScript), append(args, engine.Work, "bash", "-s")...)
@@ -96,7 +96,7 @@ func TestRemoveEverythingForReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newNeighbour(d)
-	ro := folder(t, 1000)
+	ro := directory(t, 1000)
 	r := d.Docker("run", "--rm", jail, "-v", ro+":/ro:ro", engine.Work, "rm", "-rf", "--no-preserve-root", "/")
 	t.Logf("rm: exit code %d, %d complaints", r.Code, strings.Count(r.Stderr, "\n"))
 	if _, err := os.Stat(filepath.Join(ro, "hello")); err != nil {

@@ -65,7 +65,7 @@ func TestOwnerNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := d(t)
-			dir, below := folder(t, 4711), folder(t, 4712)
+			dir, below := directory(t, 4711), directory(t, 4712)
 			if err := os.MkdirAll(filepath.Join(dir, ".git/hooks"), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestOwnerNamed(t *testing.T) {
 // TestOwnerNotNamed: where nobody is named, another user's exec has others' rights, and is told of in the report, once.
 func TestOwnerNotNamed(t *testing.T) {
 	d := d(t)
-	dir := folder(t, 1000)
+	dir := directory(t, 1000)
 	id := sleeper(d, "-v", dir+":/w")
 	for range 2 {
 		if r := d.Docker("exec", "-u", "1000", id, "touch", "/w/new"); r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
@@ -144,7 +144,7 @@ func TestOwnerHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d(t)
-			dir := folder(t, 4711)
+			dir := directory(t, 4711)
 			args := []string{"-v", dir + ":/w"}
 			for _, l := range labels {
 				args = append(args, "-l", l)

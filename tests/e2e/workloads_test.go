@@ -35,12 +35,12 @@ func TestWorkloads(t *testing.T) {
 		t.Run(w.Name, func(t *testing.T) {
 			d := d(t)
 			for _, p := range places(w) {
-				want := workIn(d, "runc", w, p, "-v", p.folder(t, p.user)+":/workspace")
+				want := workIn(d, "runc", w, p, "-v", p.directory(t, p.user)+":/workspace")
 				if strings.TrimSpace(want) == "exit code 0" {
 					t.Fatal("prints nothing")
 				}
 				for _, jail := range jailsOf(w) {
-					compareWork(t, w, p, jail, want, workIn(d, jail, w, p, "-v", p.folder(t, 1000)+":/workspace"))
+					compareWork(t, w, p, jail, want, workIn(d, jail, w, p, "-v", p.directory(t, 1000)+":/workspace"))
 				}
 			}
 		})
@@ -92,10 +92,10 @@ func (p place) String() string {
 	return fmt.Sprintf("as %d %s", p.user, where)
 }
 
-// folder makes the directory that is mounted. A plain container's root has one of its own, since owners are not mapped
+// directory makes the directory that is mounted. A plain container's root has one of its own, since owners are not mapped
 // there.
-func (p place) folder(t *testing.T, owner uint32) string {
-	dir := folder(t, int(owner))
+func (p place) directory(t *testing.T, owner uint32) string {
+	dir := directory(t, int(owner))
 	if err := os.Remove(filepath.Join(dir, "hello")); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ const ShimName = "containerd-shim-agentjail-v2"
 // ShimRuntime is the shim's name for containerd.
 const ShimRuntime = "io.containerd.agentjail.v2"
 
-// Shim returns the folder of the containerd shim and of what belongs beside it, building it the first time: for
+// Shim returns the directory of the containerd shim and of what belongs beside it, building it the first time: for
 // ContainerdOptions.Shims. RemoveBuilt removes it.
 func Shim() (string, error) { return shim() }
 

@@ -78,7 +78,7 @@ func NewBundle(t testing.TB, base string) *Bundle {
 	return b
 }
 
-// Mount adds a bind mount of a host folder.
+// Mount adds a bind mount of a host directory.
 func (b *Bundle) Mount(from, to string) {
 	b.Spec.Mounts = append(b.Spec.Mounts, specs.Mount{Destination: to, Type: "bind", Source: from, Options: []string{"rbind", "rw"}})
 }

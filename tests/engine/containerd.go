@@ -21,10 +21,10 @@ import (
 
 // ContainerdOptions say what kind of containerd to start. The zero value serves.
 type ContainerdOptions struct {
-	// Binary is the containerd to start, "" for the distribution's. Tool("containerd") is the newest. The folder it lies
+	// Binary is the containerd to start, "" for the distribution's. Tool("containerd") is the newest. The directory it lies
 	// in is searched for shims, and for the ctr that belongs to it.
 	Binary string
-	// Shims are further folders to search for shims, before all others.
+	// Shims are further directories to search for shims, before all others.
 	Shims []string
 	// CRI leaves the CRI plugin on.
 	CRI bool
@@ -80,7 +80,7 @@ func StartContainerd(opts ContainerdOptions) (*Containerd, error) {
 	return c, nil
 }
 
-// ownConfig is what keeps a containerd to its own folders. Plugins that a release does not have are ignored by it.
+// ownConfig is what keeps a containerd to its own directories. Plugins that a release does not have are ignored by it.
 const ownConfig = `version = 2
 root = %q
 state = %q
@@ -148,14 +148,14 @@ func (c *Containerd) PID() int { return c.containerd.cmd.Process.Pid }
 // Socket is the path of the daemon's gRPC socket, which also serves CRI.
 func (c *Containerd) Socket() string { return c.path("containerd.sock") }
 
-// State is the daemon's folder of what lasts until the next boot: there are the bundles.
+// State is the daemon's directory of what lasts until the next boot: there are the bundles.
 func (c *Containerd) State() string { return c.path("containerd-run") }
 
 // Namespace is the containerd namespace that Ctr works in. Its name is also that of the control group that the tasks in
 // it have by default, so that what they leave is found.
 func (c *Containerd) Namespace() string { return c.CgroupParent() }
 
-// Bundle is the folder of a task in Namespace.
+// Bundle is the directory of a task in Namespace.
 func (c *Containerd) Bundle(id string) string {
 	return filepath.Join(c.State(), "io.containerd.runtime.v2.task", c.Namespace(), id)
 }

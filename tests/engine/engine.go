@@ -44,7 +44,7 @@ type Options struct {
 	Runtimes map[string]Runtime
 	// Default is the one of them that containers get that name none; empty is Docker's own.
 	Default string
-	// Shims are folders that containerd searches for shims, before all others.
+	// Shims are directories that containerd searches for shims, before all others.
 	Shims []string
 	// LiveRestore keeps containers running while dockerd is away (dockerd(8)).
 	LiveRestore bool
@@ -76,7 +76,7 @@ type Engine struct {
 	containerd *daemon
 	dockerd    *daemon
 	dockerArgs []string
-	search     []string     // folders searched for programs before the system's
+	search     []string     // directories searched for programs before the system's
 	env        []string     // added to the daemons' environment
 	orderly    func() error // removes containers where there is no dockerd
 	closeOnce  sync.Once

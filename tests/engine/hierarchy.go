@@ -10,7 +10,7 @@ import (
 
 // NamedHierarchy makes one of control groups of version 1 without controllers, for attempts at its release_agent: nothing
 // of the machine's hangs on it, and containers are at its root, as they are in those that their engine does not use. It
-// is named after the folder base, and is gone with the test.
+// is named after the directory base, and is gone with the test.
 //
 // Nobody sees where it was mounted: runc would mount it into containers, and cannot where those have a control group
 // namespace.

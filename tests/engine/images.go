@@ -168,7 +168,7 @@ func (e *Engine) ImportBusyboxWith(name string, programs, links map[string]strin
 	return e.importTar(bytes.NewReader(b.Bytes()), name, append(changes, "ENV PATH=/usr/local/bin:/usr/bin:/bin:/sbin")...)
 }
 
-// importTries bounds the attempts at an import. Docker 20.10 unpacks in a child that pivots into the layer's folder and
+// importTries bounds the attempts at an import. Docker 20.10 unpacks in a child that pivots into the layer's directory and
 // then removes the pivot; on Linux 6.18 that removal is at times refused as busy, whichever runtimes are configured.
 const importTries = 5
 

@@ -18,14 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PodmanPlace is a place of its own to run podman in: mount, process and network namespaces in which the folders that
+// PodmanPlace is a place of its own to run podman in: mount, process and network namespaces in which the directories that
 // podman keeps things in are empty ones of the tests', and the account files have one more user. The machine's own
 // containers, configuration and accounts stay as they are, and whatever podman starts dies with the place.
 type PodmanPlace struct {
 	// Dir holds all that is on disk.
 	Dir string
 
-	place *Engine // only its folder, its lock, its janitor and the thread with a network namespace
+	place *Engine // only its directory, its lock, its janitor and the thread with a network namespace
 	init  *daemon // the first process of the place's process namespace
 	pid   int     // of the place's first process, as the machine sees it
 }
@@ -55,9 +55,9 @@ events_logger = "file"
 infra_image = "localhost/infra"
 `
 
-// placeScript furnishes the place: $1 is its folder. It says ready, and stays as the place's first process. Of control
+// placeScript furnishes the place: $1 is its directory. It says ready, and stays as the place's first process. Of control
 // groups version 1 it has what is mounted and nothing else: crun before 1.9 refuses the hybrid hierarchy, and podman
-// takes any folder beside the hierarchies for one.
+// takes any directory beside the hierarchies for one.
 const placeScript = `set -e
 d=$1
 mount -t tmpfs -o mode=755 tmpfs /run

@@ -24,6 +24,8 @@ type Terminal struct {
 	mu   sync.Mutex
 	said bytes.Buffer
 	gone chan struct{} // closed when the command's side of the terminal is closed
+
+	typed int // how much the terminal had shown when something was typed last
 }
 
 // Terminal starts a docker command on a new pseudo-terminal of the given size. It is ended with the test at the latest.
@@ -108,6 +110,7 @@ func (term *Terminal) Said() string {
 // Type types text; a newline is the return key, which sends a carriage return.
 func (term *Terminal) Type(text string) {
 	term.t.Helper()
+	term.typed = len(term.Said())
 	if _, err := term.master.WriteString(strings.ReplaceAll(text, "\n", "\r")); err != nil {
 		term.t.Fatalf("type %q: %v", text, err)
 	}
@@ -116,13 +119,25 @@ func (term *Terminal) Type(text string) {
 // Expect waits until the terminal has shown text.
 func (term *Terminal) Expect(text string) {
 	term.t.Helper()
+	term.expectFrom(0, text)
+}
+
+// ExpectNew waits until the terminal has shown text since something was typed last. A shell's prompt tells that the shell
+// reads again: what is typed before, behind an interrupt, is lost (NOFLSH in termios(3)).
+func (term *Terminal) ExpectNew(text string) {
+	term.t.Helper()
+	term.expectFrom(term.typed, text)
+}
+
+func (term *Terminal) expectFrom(offset int, text string) {
+	term.t.Helper()
 	term.t.Eventually(fmt.Sprintf("%q on the terminal", text), func() bool {
-		if strings.Contains(term.Said(), text) {
+		if strings.Contains(term.Said()[offset:], text) {
 			return true
 		}
 		select {
 		case <-term.gone:
-			if strings.Contains(term.Said(), text) {
+			if strings.Contains(term.Said()[offset:], text) {
 				return true
 			}
 			term.t.Fatalf("the command ended without showing %q; it showed: %s", text, cut(term.Said()))

@@ -82,7 +82,7 @@ var badInput = []struct {
 		s["mounts"] = mounts
 	})},
 	{"bind of nothing", change(func(s object) {
-		s["mounts"] = append(s["mounts"].([]object), object{"destination": "/m", "type": "bind", "source": "/no/such/folder", "options": []string{"rbind"}})
+		s["mounts"] = append(s["mounts"].([]object), object{"destination": "/m", "type": "bind", "source": "/no/such/directory", "options": []string{"rbind"}})
 	})},
 	{"NUL in a mount", change(func(s object) {
 		s["mounts"] = append(s["mounts"].([]object), object{"destination": "/m\x00", "type": "tmpfs", "source": "tmpfs"})

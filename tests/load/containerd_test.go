@@ -46,7 +46,7 @@ func TestLeftSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.start(t.Context()); err == nil || !d.outlives(err) {
-		t.Errorf("starting a jail where a snapshot's folder was left: %v", err)
+		t.Errorf("starting a jail where a snapshot's directory was left: %v", err)
 	}
 }
 
@@ -145,8 +145,8 @@ func (d *containerdDoor) crash(string) error {
 	return d.Start()
 }
 
-// outlives: a snapshot's folder gets its name before the snapshot is written down (containerd's overlay snapshotter,
-// createSnapshot). Killed between the two, containerd gives the next snapshot the same number and finds the folder there,
+// outlives: a snapshot's directory gets its name before the snapshot is written down (containerd's overlay snapshotter,
+// createSnapshot). Killed between the two, containerd gives the next snapshot the same number and finds the directory there,
 // until its garbage collection takes it away. The runtime has not been called then.
 func (d *containerdDoor) outlives(err error) bool {
 	text := err.Error()

@@ -340,7 +340,7 @@ func (l *load) parallel(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// states lists what the runtime keeps about containers, in its own folder.
+// states lists what the runtime keeps about containers, in its own directory.
 func states(ids []string) []string {
 	mine := map[string]bool{}
 	for _, id := range ids {

@@ -33,7 +33,7 @@ func TestRun(t *testing.T) {
 	engine.Jailed(t, "podman run", decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
 	engine.Jailed(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
 	eq(t, "by the runtime's path, as a quadlet would", p.Must("run", "--runtime="+under, "--rm", "--network=none", engine.Busybox, "echo", "here"), "here")
-	eq(t, "the root folder", mustRun(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
+	eq(t, "the root directory", mustRun(p, engine.Busybox, "sh", "-c", "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home"), "new")
 	eq(t, "owner of the image's files", mustRun(p, engine.Busybox, "stat", "-c", "%u:%g", "/etc/passwd"), "0:0")
 }
 
@@ -170,7 +170,7 @@ func TestVolumes(t *testing.T) {
 	dir := shared(t, p, 1000)
 	for _, user := range []string{"0", "1000"} {
 		mustRun(p, "-u", user, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/by-"+user)
-		eq(t, "owner of what "+user+" makes in a folder", owner(t, filepath.Join(dir, "by-"+user)), "1000:1000")
+		eq(t, "owner of what "+user+" makes in a directory", owner(t, filepath.Join(dir, "by-"+user)), "1000:1000")
 	}
 	p.Must("volume", "create", "kept")
 	t.Cleanup(func() { p.Must("volume", "rm", "-f", "kept") })
@@ -219,8 +219,8 @@ func TestUserns(t *testing.T) {
 				"0:0\n0:0\n0:0\n1000:1000\nonly for root of the image")
 			eq(t, "the layer", sh(p, id, "echo x > /etc/new; stat -c %u:%g /etc/new; echo y >> /etc/passwd; tail -n 1 /etc/passwd"), "0:0\ny")
 			sh(p, id, "echo made > /work/file")
-			eq(t, "owner of what it makes in a folder", owner(t, filepath.Join(dir, "file")), "1000:1000")
-			eq(t, "the folder's owner inside", sh(p, id, "stat -c %u:%g /work"), "0:0")
+			eq(t, "owner of what it makes in a directory", owner(t, filepath.Join(dir, "file")), "1000:1000")
+			eq(t, "the directory's owner inside", sh(p, id, "stat -c %u:%g /work"), "0:0")
 		})
 	}
 	r := p.Podman("run", "--rm", "--network=none", "--userns=keep-id", engine.Busybox, "probe", "identity")
@@ -246,7 +246,7 @@ func TestHostMapping(t *testing.T) {
 	engine.Jailed(t, "the jail", decode[engine.Who](t, out))
 }
 
-// shared makes a folder with the given owner in the place, outside of what is a container's.
+// shared makes a directory with the given owner in the place, outside of what is a container's.
 func shared(t testing.TB, p *engine.PodmanT, uid int) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(p.Dir, "shared-")

@@ -28,14 +28,14 @@ func TestRootlessLook(t *testing.T) {
 	for _, f := range seen.Findings {
 		holds[f.Name] = f.Verdict == "holds"
 	}
-	for _, wall := range []string{"namespaces", "namespace owner", "network", "root", "tmpfs", "rlimits", "capabilities", "no_new_privs", "masked paths", "read-only paths", "seccomp"} {
-		if !holds[wall] {
-			t.Errorf("%s does not hold: %s", wall, r.Stdout)
+	for _, protection := range []string{"namespaces", "namespace owner", "network", "root", "tmpfs", "rlimits", "capabilities", "no_new_privs", "masked paths", "read-only paths", "seccomp"} {
+		if !holds[protection] {
+			t.Errorf("%s does not hold: %s", protection, r.Stdout)
 		}
 	}
-	for _, wall := range []string{"user ids", "bind mounts"} {
-		if holds[wall] {
-			t.Errorf("%s is said to hold", wall)
+	for _, protection := range []string{"user ids", "bind mounts"} {
+		if holds[protection] {
+			t.Errorf("%s is said to hold", protection)
 		}
 	}
 	list := p.Run(nil, under, "list")

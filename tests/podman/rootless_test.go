@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// A jail of an ordinary user's podman has every wall but those that take a privilege on the machine.
+// A jail of an ordinary user's podman has every protection but those that take a privilege on the machine.
 func TestRootlessRun(t *testing.T) {
 	p := user(t)
 	eq(t, "output", mustRun(p, engine.Busybox, "echo", "hello"), "hello")
@@ -44,7 +44,7 @@ func TestRootlessLife(t *testing.T) {
 	term.Expect("20 50")
 	eq(t, "exit code of an exec", term.Wait(), 6)
 	p.Eventually("the jail's word", func() bool { return strings.Contains(p.Must("logs", id), "ready") })
-	// The layer: thrown away, sized, and a folder of the image can be made again.
+	// The layer: thrown away, sized, and a directory of the image can be made again.
 	eq(t, "the layer", sh(p, id, "mkdir /new && rm -r /home && mkdir /home && echo x > /home/new && ls /home; df -k / | awk 'NR == 2 { print $2 }'"), "new\n1048576")
 	in := filepath.Join(p.Dir, "home", "in")
 	write(t, in, "from the host\n", engine.RootlessUID)
@@ -74,13 +74,13 @@ func TestRootlessVolumes(t *testing.T) {
 	write(t, filepath.Join(dir, "roots"), "root's\n", 0)
 	mine := fmt.Sprintf("%d:%d", engine.RootlessUID, engine.RootlessUID)
 	mustRun(p, "-v", dir+":/work", engine.Busybox, "sh", "-c", "echo made > /work/file")
-	eq(t, "owner of what it makes in a folder", owner(t, filepath.Join(dir, "file")), mine)
+	eq(t, "owner of what it makes in a directory", owner(t, filepath.Join(dir, "file")), mine)
 	r := p.Podman("run", "--rm", "--network=none", "-v", dir+":/work", engine.Busybox, "sh", "-c",
 		"cat /work/roots; echo x >> /work/roots; cp /bin/busybox /work/s; chmod 4755 /work/s; chown 1:1 /work/file")
 	has(t, "a file of root's can be read", r.Stdout, "root's")
 	eq(t, "and not written", contentOf(t, filepath.Join(dir, "roots")), "root's\n")
 	if st, err := os.Stat(filepath.Join(dir, "s")); err != nil || st.Mode()&os.ModeSetuid != 0 {
-		t.Errorf("a set-id program left in the folder: %v, %v", st, err)
+		t.Errorf("a set-id program left in the directory: %v, %v", st, err)
 	}
 	eq(t, "owner after chown", owner(t, filepath.Join(dir, "file")), mine)
 	mustRun(p, "-v", "kept:/kept", engine.Busybox, "sh", "-c", "echo stays > /kept/file")
@@ -101,7 +101,7 @@ func TestRootlessUserns(t *testing.T) {
 		option string
 		uid    int
 		maps   string // the user's own id, 0 in podman's user namespace
-		owner  string // of what the process makes in the user's folder
+		owner  string // of what the process makes in the user's directory
 	}{
 		{"--userns=keep-id", engine.RootlessUID, fmt.Sprintf("%d 0 1", engine.RootlessUID), fmt.Sprint(engine.RootlessUID)},
 		{"--userns=nomap", 0, "", ""},
@@ -118,7 +118,7 @@ func TestRootlessUserns(t *testing.T) {
 		}
 		if c.owner == "" {
 			if r.Code == 0 {
-				t.Errorf("%s: an id that is not the user's writes into the user's folder", c.option)
+				t.Errorf("%s: an id that is not the user's writes into the user's directory", c.option)
 			}
 			continue
 		}
@@ -209,12 +209,12 @@ func TestRootlessPolicy(t *testing.T) {
 			t.Errorf("policy insists on AppArmor: %s", r)
 		}
 	}
-	eq(t, "a policy in the same folder", with(users, engine.Busybox, "true").Code, 0)
+	eq(t, "a policy in the same directory", with(users, engine.Busybox, "true").Code, 0)
 	for _, c := range []struct {
 		what, file string
 		uid        int
 	}{
-		{"in the user's folder", filepath.Join(theirs, "policy.toml"), 0},
+		{"in the user's directory", filepath.Join(theirs, "policy.toml"), 0},
 		{"of the user's", users, engine.RootlessUID},
 		// 65534 inside is both: nobody of the machine, and an id that the user has.
 		{"of the user's nobody", users, engine.RootlessSubFirst + 65533},

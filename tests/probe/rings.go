@@ -182,7 +182,7 @@ func injectIntoTerminal() error {
 	return sys(unix.SYS_IOCTL, uintptr(s), unix.TIOCSTI, ptr(&c), 0, 0, 0)
 }
 
-// shocker opens a file of the host by its handle, over a folder that is mounted from the same file system.
+// shocker opens a file of the host by its handle, over a directory that is mounted from the same file system.
 func shocker() error {
 	handle := os.Getenv("RING_HANDLE")
 	if handle == "" {
@@ -203,7 +203,7 @@ func shocker() error {
 	return unix.Close(fd)
 }
 
-// leaveSetID makes a program in a mounted folder that whoever runs it would run as root.
+// leaveSetID makes a program in a mounted directory that whoever runs it would run as root.
 func leaveSetID() error {
 	const path = "/work/open/set-uid"
 	defer os.Remove(path)

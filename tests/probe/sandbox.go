@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxed does to itself what an agent's own sandbox does: a Landlock domain in which only one folder can be written, and
+// sandboxed does to itself what an agent's own sandbox does: a Landlock domain in which only one directory can be written, and
 // a seccomp filter that refuses one call. Both have to hold, in a jail as without, where a jail's own filter lets it load one.
 func sandboxed([]string) (any, error) {
 	runtime.LockOSThread()
@@ -54,10 +54,10 @@ func sandboxed([]string) (any, error) {
 		return outcomeOf(err)
 	}
 	return map[string]outcome{
-		"a filter":      outcomeOf(filter),
-		"in the folder": write(filepath.Join(dir, "x")),
-		"elsewhere":     write("/tmp/x"),
-		"a folder":      outcomeOf(unix.Mkdirat(unix.AT_FDCWD, filepath.Join(dir, "d"), 0o700)),
+		"a filter":         outcomeOf(filter),
+		"in the directory": write(filepath.Join(dir, "x")),
+		"elsewhere":        write("/tmp/x"),
+		"a directory":      outcomeOf(unix.Mkdirat(unix.AT_FDCWD, filepath.Join(dir, "d"), 0o700)),
 	}, nil
 }
 

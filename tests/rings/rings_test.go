@@ -136,9 +136,9 @@ func TestOnlyInTests(t *testing.T) {
 
 // world is what the attacks aim at: all of it made by the test.
 type world struct {
-	agentjail, base, folder   string
-	handle, socket, hierarchy string
-	victim                    int
+	agentjail, base, directory string
+	handle, socket, hierarchy  string
+	victim                     int
 }
 
 func newWorld(t *testing.T) *world {
@@ -160,22 +160,22 @@ func newWorld(t *testing.T) *world {
 	if err := engine.BuildAgentjail(w.agentjail, "-tags=withouttest"); err != nil {
 		t.Fatal(err)
 	}
-	w.makeFolder(t)
+	w.makeDir(t)
 	w.hierarchy = engine.NamedHierarchy(t, base)
 	w.startVictim(t)
 	return w
 }
 
-// makeFolder makes one of uid 1000, to be mounted, with a file of root's in it; and a file beside it, by its handle.
-func (w *world) makeFolder(t *testing.T) {
+// makeDir makes one of uid 1000, to be mounted, with a file of root's in it; and a file beside it, by its handle.
+func (w *world) makeDir(t *testing.T) {
 	t.Helper()
-	w.folder = filepath.Join(w.base, "folder")
+	w.directory = filepath.Join(w.base, "directory")
 	secret := filepath.Join(w.base, "secret")
 	for _, err := range []error{
-		os.Mkdir(w.folder, 0o755), os.Chown(w.folder, 1000, 1000),
-		os.Mkdir(filepath.Join(w.folder, "open"), 0o777), os.Chmod(filepath.Join(w.folder, "open"), 0o777),
-		os.WriteFile(filepath.Join(w.folder, "private"), []byte("root's own\n"), 0o600),
-		os.WriteFile(secret, []byte("not in the folder\n"), 0o600),
+		os.Mkdir(w.directory, 0o755), os.Chown(w.directory, 1000, 1000),
+		os.Mkdir(filepath.Join(w.directory, "open"), 0o777), os.Chmod(filepath.Join(w.directory, "open"), 0o777),
+		os.WriteFile(filepath.Join(w.directory, "private"), []byte("root's own\n"), 0o600),
+		os.WriteFile(secret, []byte("not in the directory\n"), 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func (w *world) measure(t *testing.T, removal string) map[string]outcome {
 		if err := os.Chmod(filepath.Join(b.Rootfs, "usr/local/bin/setuid-probe"), os.ModeSetuid|0o755); err != nil {
 			t.Fatal(err)
 		}
-		b.Mount(w.folder, "/work")
+		b.Mount(w.directory, "/work")
 		b.Spec.Process.User = specs.User{UID: uid, GID: uid}
 		b.Spec.Process.Args = []string{"/usr/local/bin/probe", "rings"}
 		b.Spec.Process.Env = append(b.Spec.Process.Env, "PROBE_ABSTRACT="+w.socket, "RING_HANDLE="+w.handle, "RING_HIERARCHY="+w.hierarchy)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// workspace is a folder of uid 1000.
+// workspace is a directory of uid 1000.
 func workspace(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "agentjail-sandbox-")
@@ -110,7 +110,7 @@ func TestWorkspaceBelongsToItsOwner(t *testing.T) {
 }
 
 func TestHostStaysOut(t *testing.T) {
-	// Readable for root alone, in a folder that the sandbox does show.
+	// Readable for root alone, in a directory that the sandbox does show.
 	secret := "/etc/agentjail-test-secret"
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestHostStaysOut(t *testing.T) {
 		}
 	}
 	if out := sh(t, "ls -A /home /tmp /run | grep -v : | grep -v '^$' || true"); strings.Contains(out, "agentjail-") {
-		t.Errorf("the host's folders show: %q", out)
+		t.Errorf("the host's directories show: %q", out)
 	}
 	if out := sh(t, "tail -n +3 /proc/net/dev | grep -v ' lo:' || true"); out != "" {
 		t.Errorf("an interface: %q", out)

@@ -39,7 +39,7 @@ func TestGroup(t *testing.T) {
 		if s := socketOf(t, c, a); s != socket {
 			t.Errorf("sockets %q and %q", s, socket)
 		}
-		// The one whose folder the shim is in goes first.
+		// The one whose directory the shim is in goes first.
 		remove(t, c, a)
 		if r := in(c, b, "sh", "-c", facts); r.Code != 0 {
 			t.Error(r)

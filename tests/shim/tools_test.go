@@ -71,21 +71,21 @@ func status(c *engine.CT, id string) string {
 	return ""
 }
 
-// shimOf finds the process of the shim that serves a task: its folder is the task's.
+// shimOf finds the process of the shim that serves a task: its directory is the task's.
 func shimOf(t *testing.T, c *engine.CT, id string) int {
 	t.Helper()
 	pids := shims(c.Bundle(id))
 	if len(pids) != 1 {
-		t.Fatalf("%d shims have the folder of %s", len(pids), id)
+		t.Fatalf("%d shims have the directory of %s", len(pids), id)
 	}
 	return pids[0]
 }
 
-// shims lists the processes of shims that have a folder, or one below.
+// shims lists the processes of shims that have a directory, or one below.
 func shims(dir string) []int {
 	var out []int
-	folders, _ := filepath.Glob("/proc/[0-9]*/cwd")
-	for _, d := range folders {
+	directories, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, d := range directories {
 		at, err := os.Readlink(d)
 		if err != nil || !strings.HasPrefix(at+"/", dir+"/") {
 			continue

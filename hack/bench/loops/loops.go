@@ -73,7 +73,7 @@ func onFile(path string, flags int, nr uintptr) func() (func(int) error, func(),
 	}
 }
 
-// image is a file of the root file system's image, some folders deep.
+// image is a file of the root file system's image, some directories deep.
 const image = "/usr/local/bin/loops"
 
 func cstring(s string) (uintptr, *byte) {
@@ -102,7 +102,7 @@ func openClose() (func(int) error, func(), error) {
 	}, nothing, nil
 }
 
-// newFile makes a file of a size in the current folder and removes it.
+// newFile makes a file of a size in the current directory and removes it.
 func newFile(size int, sync bool) func() (func(int) error, func(), error) {
 	return func() (func(int) error, func(), error) {
 		data := make([]byte, size)

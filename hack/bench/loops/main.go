@@ -23,7 +23,7 @@ const repeats = 12
 
 func main() {
 	group := flag.String("group", "calls", "which loops to run")
-	dir := flag.String("dir", "/tmp", "a folder that can be written")
+	dir := flag.String("dir", "/tmp", "a directory that can be written")
 	flag.Parse()
 	// Nothing of Go's own is to run meanwhile. Both ends of a ping-pong must share a processor (which of two wakes first
 	// would be chance): the container's control group sees to that, since a jail's filter has no sched_setaffinity.
@@ -33,7 +33,7 @@ func main() {
 		fail("run on one processor", fmt.Errorf("there are %d", n))
 	}
 	if err := os.Chdir(*dir); err != nil {
-		fail("enter the folder", err)
+		fail("enter the directory", err)
 	}
 	if groups[*group] == nil {
 		fail("-group "+*group, errors.New("there is none of that name"))

@@ -128,7 +128,7 @@ var onlyAppArmor = []string{
 	"mount_tmpfs", "mount_bind", "chroot", "mknod_block", "sethostname", "socket_packet", "socket_raw4", "unshare_mount", "unshare_net",
 }
 
-// TestOnlyAppArmor takes every other wall away (plain runc, host ids, all capabilities, no filter, /proc and /sys
+// TestOnlyAppArmor takes every other protection away (plain runc, host ids, all capabilities, no filter, /proc and /sys
 // writable) and lets the probe try: with the profile alone each attempt fails that succeeds without.
 func TestOnlyAppArmor(t *testing.T) {
 	need(t, "apparmor")

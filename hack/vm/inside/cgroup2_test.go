@@ -46,7 +46,7 @@ func each(t *testing.T, test func(t *testing.T, runtime string)) {
 func TestLimitFiles(t *testing.T) {
 	need(t, "apparmor")
 	const memory = 64 << 20
-	// On a disk, which the machine's temporary folder is not.
+	// On a disk, which the machine's temporary directory is not.
 	work, err := os.MkdirTemp("/var/tmp", "vm-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestLimitFiles(t *testing.T) {
 			"pids.max": "1024", "memory.swap.max": "0"}},
 		{"privileged", []string{"--privileged"}, true, map[string]string{
 			"pids.max": "1024", "memory.swap.max": "0", "cpu.max": "400000 100000"}},
-		{"a writable folder", []string{"-v", work + ":/work"}, false, map[string]string{
+		{"a writable directory", []string{"-v", work + ":/work"}, false, map[string]string{
 			"io.max": disk(t, work) + " rbps=419430400 wbps=209715200 riops=max wiops=max"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func TestOverlayDefaults(t *testing.T) {
 	}
 }
 
-// TestInspect: agentjail's own look at a running jail finds every wall in force on this machine.
+// TestInspect: agentjail's own look at a running jail finds every protection in force on this machine.
 func TestInspect(t *testing.T) {
 	need(t, any)
 	each(t, func(t *testing.T, runtime string) {

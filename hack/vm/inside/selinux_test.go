@@ -84,13 +84,13 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestOnlySELinux: with every other wall gone (plain runc, the host's root with all capabilities, no filter, the file
-// mounted in), the label keeps a container from a folder that was not given to it, and from another jail's file; without
+// TestOnlySELinux: with every other protection gone (plain runc, the host's root with all capabilities, no filter, the file
+// mounted in), the label keeps a container from a directory that was not given to it, and from another jail's file; without
 // the label, or with that jail's own, the same container reads and writes it.
 func TestOnlySELinux(t *testing.T) {
 	need(t, "selinux")
-	// A folder of the machine's, and one that a jail has and labels for itself.
-	theirs, its := folder(t, "theirs"), folder(t, "its")
+	// A directory of the machine's, and one that a jail has and labels for itself.
+	theirs, its := directory(t, "theirs"), directory(t, "its")
 	jail := detached(t, "--runtime=agentjail", "-v", its+":/given:Z")
 	pair := strings.SplitN(label(t, jail), ":", 4)[3]
 	must(t, "chcon", "system_u:object_r:container_file_t:s0:c1,c2", theirs, theirs+"/secret")
@@ -118,8 +118,8 @@ func TestOnlySELinux(t *testing.T) {
 	}
 }
 
-// folder makes a folder with a file "secret" that anybody may read and write, with a label that containers may not.
-func folder(t testing.TB, name string) string {
+// directory makes a directory with a file "secret" that anybody may read and write, with a label that containers may not.
+func directory(t testing.TB, name string) string {
 	t.Helper()
 	dir := filepath.Join("/srv", name)
 	if err := os.MkdirAll(dir, 0o777); err != nil {
@@ -139,11 +139,11 @@ func folder(t testing.TB, name string) string {
 	return dir
 }
 
-// TestLabelledFolder: a folder labelled for one jail works there and is closed to the next.
-func TestLabelledFolder(t *testing.T) {
+// TestLabelledDir: a directory labelled for one jail works there and is closed to the next.
+func TestLabelledDir(t *testing.T) {
 	need(t, "selinux")
 	each(t, func(t *testing.T, runtime string) {
-		dir := folder(t, "labelled")
+		dir := directory(t, "labelled")
 		id := detached(t, runtime, "-v", dir+":/given:Z")
 		eq(t, "write and read", docker(t, "exec", id, "sh", "-c", "echo mine > /given/f && cat /given/f"), "mine")
 		if r := run(t, "docker", "run", "--rm", runtime, "-v", dir+":/theirs", image, "cat", "/theirs/f"); r.code == 0 {

@@ -37,7 +37,7 @@ func debianOwner(e Packages, path, name string) *debPackage {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	// /usr/sbin/runc may be listed as /sbin/runc where both are the same folder.
+	// /usr/sbin/runc may be listed as /sbin/runc where both are the same directory.
 	short := strings.TrimPrefix(path, "/usr")
 	owns := slices.ContainsFunc(strings.Split(string(list), "\n"), func(l string) bool { return strings.TrimPrefix(l, "/usr") == short })
 	if !owns {

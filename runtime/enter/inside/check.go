@@ -223,12 +223,12 @@ func cwd(*enter.Orders) string {
 	return ""
 }
 
-// files: nothing is open but the standard files, and those are no folders.
+// files: nothing is open but the standard files, and those are no directories.
 func files(*enter.Orders) string {
 	for fd := range 3 {
 		var st unix.Stat_t
 		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-			return "standard file " + itoa(uint64(fd)) + " is a folder"
+			return "standard file " + itoa(uint64(fd)) + " is a directory"
 		}
 	}
 	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -57,7 +57,7 @@ const noSpace = syscall.Errno(524)
 
 // runOn keeps the process on n processors, so that programs which count them
 // (nproc, and what sizes its thread pools) see what the limit allows. It is no
-// wall: a failure changes nothing.
+// protection: a failure changes nothing.
 func runOn(n, seed uint32) {
 	var have, want unix.CPUSet
 	if n == 0 || unix.SchedGetaffinity(0, &have) != nil || have.Count() <= int(n) {

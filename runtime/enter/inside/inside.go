@@ -1,5 +1,5 @@
-// Package inside is the jail's side of the last step: it runs as the first
-// program of every process that enters a jail, under all of the jail's walls.
+// Package inside is the jail's side of the init step: it runs as the first
+// program of every process that enters a jail, under all of the jail's protections.
 //
 // It imports next to nothing, and neither package fmt nor reflection: every
 // start waits for it. Nothing that it reads in the jail is trusted further than
@@ -40,7 +40,7 @@ func Main() {
 	}
 	o, err := orders()
 	if err != nil {
-		fail(enter.ExitRefused, "agentjail: the last step's orders: "+err.Error())
+		fail(enter.ExitRefused, "agentjail: the init step's orders: "+err.Error())
 	}
 	if err := check(o); err != nil {
 		fail(enter.ExitRefused, "agentjail: refusing to start: "+err.Error())

@@ -18,14 +18,14 @@ const (
 	ofFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// confine enters a Landlock domain: a wall that no other depends on. Files are
+// confine enters a Landlock domain: a protection that no other depends on. Files are
 // written on the jail's writable mounts only, no device file is made, ioctls go
 // to the jail's own devices only, and mounts stay as they are, whatever
 // capability a program might come by.
 func confine(l *enter.Landlock) error {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || abi < 2 {
-		// Version 1 refuses every rename from one folder to another.
+		// Version 1 refuses every rename from one directory to another.
 		if l.Required {
 			return &refusal{"this kernel has no Landlock of version 2 or later, and policy requires it (landlock.required)"}
 		}

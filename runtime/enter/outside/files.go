@@ -1,4 +1,4 @@
-// Package outside is the host's side of the last step into a jail: it makes the
+// Package outside is the host's side of the init step into a jail: it makes the
 // files that a delegate hands to the jail's process.
 package outside
 
@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/linux/trusted"
 )
 
-// Name is the step's file name. It lies in agentjail's own folder.
+// Name is the step's file name. It lies in agentjail's own directory.
 const Name = "agentjail-enter"
 
 // Files are the two files for a delegate's process: the step and its orders, as
@@ -30,7 +30,7 @@ func (f *Files) Close() {
 	}
 }
 
-// Prepare makes the files. dir is agentjail's folder of state, where a copy of
+// Prepare makes the files. dir is agentjail's directory of state, where a copy of
 // the program is kept: no jail ever holds a file of the host's that is a program
 // (CVE-2019-5736). The copy can be run and not read, so that the kernel keeps the
 // process that runs it from being traced or looked into (would_dump in exec.c,
@@ -77,12 +77,12 @@ func pipe(data []byte) (*os.File, error) {
 func Path() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return "", fmt.Errorf("finding this program's folder: %w", err)
+		return "", fmt.Errorf("finding this program's directory: %w", err)
 	}
 	return filepath.Join(filepath.Dir(self), Name), nil
 }
 
-// Check says what is wrong with the step in agentjail's folder dir, or nil.
+// Check says what is wrong with the step in agentjail's directory dir, or nil.
 func Check(dir string) error {
 	f, err := open(filepath.Join(dir, Name))
 	if err == nil {

@@ -72,7 +72,7 @@ func TestPrepare(t *testing.T) {
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil || len(names) != 1 {
-		t.Errorf("left in the folder: %v, %v", names, err)
+		t.Errorf("left in the directory: %v, %v", names, err)
 	}
 	// A copy of an old version goes when the next is made.
 	old := filepath.Join(dir, "enter-0123456789abcdef")

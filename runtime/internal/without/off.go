@@ -22,7 +22,7 @@ func IDs() (m idmap.Map, ok bool) { return m, false }
 // Spec takes the rings' part out of a hardened spec; in is the incoming one.
 func Spec(_, _ *specs.Spec) error { return nil }
 
-// Orders has the last step not miss it, and not put up its own part.
+// Orders has the init step not miss it, and not put up its own part.
 func Orders(*enter.Orders) {}
 
 // MountFlags are the flags of the jail's root.

@@ -2,7 +2,7 @@
 
 // Package without lets a test take rings of a jail away, to see what the others
 // hold by themselves. The environment variable AGENTJAIL_TEST_WITHOUT names
-// them: "0", "1,2". With "mounts" the last step does not look at the mounts: a
+// them: "0", "1,2". With "mounts" the init step does not look at the mounts: a
 // delegate may mount the root anew without its flags, which only the user
 // namespace, ring 2's, keeps it from.
 package without
@@ -90,7 +90,7 @@ var capabilities = strings.Fields(`CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSE
 	SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE AUDIT_WRITE
 	AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE`)
 
-// Orders has the last step not miss it, and not put up its own part.
+// Orders has the init step not miss it, and not put up its own part.
 func Orders(o *enter.Orders) {
 	if Ring(0) {
 		o.Filter = nil

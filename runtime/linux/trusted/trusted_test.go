@@ -12,7 +12,7 @@ func TestExecutable(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes files of several owners")
 	}
-	// Not the usual temporary folder, which everybody can write.
+	// Not the usual temporary directory, which everybody can write.
 	base, err := os.MkdirTemp("/run", "agentjail-test-")
 	if err != nil {
 		t.Skip(err)
@@ -60,7 +60,7 @@ func TestExecutable(t *testing.T) {
 	link("sub/good", "relative")
 	link(filepath.Join(base, "sub/good"), "absolute")
 	link("../good", "sub/up")
-	link("sub", "folder")
+	link("sub", "directory")
 	link("open/good", "into-open")
 	link("loop", "loop")
 	link("missing", "dangling")
@@ -78,8 +78,8 @@ func TestExecutable(t *testing.T) {
 		{"relative", "sub/good", false},
 		{"absolute", "sub/good", false},
 		{"sub/up", "good", false},
-		{"folder/good", "sub/good", false},
-		{"folder/up", "good", false},
+		{"directory/good", "sub/good", false},
+		{"directory/up", "good", false},
 		{"data", "", false},
 		{"sub", "", false},
 		{"missing", "", false},

@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// A station is a part of agentjail's way, with the median of what it took.
-type station struct {
+// A step is a part of agentjail's way, with the median of what it took.
+type step struct {
 	Measure  string  `json:"measure"`
 	Variant  string  `json:"variant,omitempty"`
 	Delegate string  `json:"delegate"`
 	Kind     kind    `json:"kind"`
 	Verb     string  `json:"verb"`
-	Station  string  `json:"station"`
+	Step     string  `json:"step"`
 	Median   float64 `json:"medianMs"`
 }
 
-// readTrace reads what agentjail --trace wrote, in the order in which the stations first appear.
-func readTrace(path string) ([]station, error) {
+// readTrace reads what agentjail --trace wrote, in the order in which the steps first appear.
+func readTrace(path string) ([]step, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -30,29 +30,29 @@ func readTrace(path string) ([]station, error) {
 		return nil, err
 	}
 	defer f.Close()
-	type key struct{ verb, station string }
+	type key struct{ verb, step string }
 	var order []key
 	values := map[key][]float64{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var l struct {
-			Verb, Station string
-			US            float64
+			Verb, Step string
+			US         float64
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		k := key{l.Verb, l.Station}
+		k := key{l.Verb, l.Step}
 		if values[k] == nil {
 			order = append(order, k)
 		}
 		values[k] = append(values[k], l.US/1000)
 	}
-	var out []station
+	var out []step
 	for _, k := range order {
-		out = append(out, station{Verb: k.verb, Station: k.station, Median: median(values[k])})
+		out = append(out, step{Verb: k.verb, Step: k.step, Median: median(values[k])})
 	}
 	return out, nil
 }
 
-// ownStation tells those of which the delegate has no part.
-func ownStation(name string) bool { return !strings.HasPrefix(name, "delegate ") }
+// ownStep tells those of which the delegate has no part.
+func ownStep(name string) bool { return !strings.HasPrefix(name, "delegate ") }
