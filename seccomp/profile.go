@@ -49,6 +49,7 @@ type profile struct {
 	name    string
 	about   string
 	extends string // a profile whose entries this one has too
+	budget  int    // the most calls that it may allow
 	allow   []group
 	refuse  []group
 }
@@ -78,6 +79,16 @@ func About(profile string) string {
 		return ""
 	}
 	return p.about
+}
+
+// Budget is the most system calls that a profile may allow, on any architecture. It is 0 for an unknown profile. The number stands in the
+// profile's own file: a call that is added there shows beside it.
+func Budget(profile string) int {
+	p, err := load(profile)
+	if err != nil {
+		return 0
+	}
+	return p.budget
 }
 
 // LoadsFilters says whether a profile's programs may load filters of their own.

@@ -35,12 +35,13 @@ func TestGenerated(t *testing.T) {
 		}
 		var f struct {
 			About, Extends string
+			Budget         int
 			Allow, Refuse  []fileGroup
 		}
 		if err := json.Unmarshal(data, &f); err != nil {
 			t.Fatalf("%s: %v", p.name, err)
 		}
-		if want := (profile{p.name, f.About, f.Extends, convert(f.Allow), convert(f.Refuse)}); !reflect.DeepEqual(p, want) {
+		if want := (profile{p.name, f.About, f.Extends, f.Budget, convert(f.Allow), convert(f.Refuse)}); !reflect.DeepEqual(p, want) {
 			t.Errorf("profiles/%s.json was changed: run go generate", p.name)
 		}
 	}
@@ -63,7 +64,8 @@ func allowed(t *testing.T, profile, arch string) []string {
 }
 
 func TestEntries(t *testing.T) {
-	for profile, most := range map[string]int{"default": 180, "strict": 80, "server": 188, "debug": 184, "tools": 165} {
+	for _, profile := range Profiles() {
+		most := Budget(profile)
 		for _, arch := range []string{"amd64", "arm64"} {
 			entries, err := Entries(profile, arch)
 			if err != nil {

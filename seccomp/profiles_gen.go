@@ -4,7 +4,7 @@ package seccomp
 
 var profiles = [...]profile{
 	{
-		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default",
+		name: "debug", about: "The default profile and what debuggers need on top: tracing and the memory of other processes, within the jail.", extends: "default", budget: 184,
 		allow: []group{
 			{names: []string{"ptrace"}, rule: "ptrace", why: "gdb, strace, delve, LeakSanitizer"},
 			{names: []string{"process_vm_readv", "process_vm_writev"}, why: "strace, delve and py-spy read and change a traced program's memory"},
@@ -16,7 +16,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "",
+		name: "default", about: "Agent work: shells, git, python, node, compilers, package managers and servers on lo.", extends: "", budget: 180,
 		allow: []group{
 			{names: []string{"read", "write", "close", "fstat", "lseek", "pread64", "pwrite64", "readv", "writev"}, why: "file and pipe I/O of every program"},
 			{names: []string{"pwritev"}, why: "node's fs.writev: tsc, vite"},
@@ -106,7 +106,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile, filters of their own.", extends: "default",
+		name: "server", about: "The default profile and what postgres, nginx and chromium need on top: System V shared memory, sendfile, filters of their own.", extends: "default", budget: 188,
 		allow: []group{
 			{names: []string{"prctl"}, rule: "prctl-filters", why: "names, no_new_privs, a sandbox of its own"},
 			{names: []string{"seccomp"}, rule: "seccomp", why: "a sandbox of its own: chromium, codex, sshd"},
@@ -118,7 +118,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "strict", about: "One known kind of work: static binaries, a shell with coreutils, python with its tests. No sockets, no links, no timers, no databases; random numbers from /dev/urandom.", extends: "",
+		name: "strict", about: "One known kind of work: static binaries, a shell with coreutils, python with its tests. No sockets, no links, no timers, no databases; random numbers from /dev/urandom.", extends: "", budget: 80,
 		allow: []group{
 			{names: []string{"read", "write", "close", "fstat", "lseek", "pread64"}, why: "file and pipe I/O of every program"},
 			{names: []string{"readv", "writev"}, why: "musl's stdio"},
@@ -166,7 +166,7 @@ var profiles = [...]profile{
 		},
 	},
 	{
-		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and talk to nobody, not over lo either.", extends: "default",
+		name: "tools", about: "The default profile without sockets: shells, coreutils, git, compilers, python and node that work on files and talk to nobody, not over lo either.", extends: "default", budget: 165,
 		refuse: []group{
 			{names: []string{"socket"}, errno: "EAFNOSUPPORT", why: "no family: resolvers and loggers take that for a kernel without it"},
 			{names: []string{"bind", "listen", "accept", "accept4", "connect", "getpeername", "setsockopt", "sendto", "sendmsg", "sendmmsg"}, errno: "ENOSYS", why: "the only sockets are pairs, which node and rust use as pipes; no descriptors are sent over them"},

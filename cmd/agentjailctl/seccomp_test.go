@@ -18,19 +18,29 @@ import (
 	"agentjail.dev/seccomp/compare"
 )
 
+// allowedBy is how many calls a filter to compare with allows.
+func allowedBy(t *testing.T, name string) int {
+	t.Helper()
+	d, err := sections("default", name, "amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.B.Allowed
+}
+
 func TestSeccompShow(t *testing.T) {
 	text, err := call(t, "seccomp", "show", "--arch", "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nsocket ", "if unix; TCP and UDP", "refused, EINVAL", "180 system calls allowed", "Docker's default: 308"} {
+	for _, want := range []string{"\nsocket ", "if unix; TCP and UDP", "refused, EINVAL", fmt.Sprintf("%d system calls allowed", seccomp.Budget("default")), fmt.Sprintf("Docker's default: %d", allowedBy(t, compare.Docker))} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
 	text, err = call(t, "seccomp", "show", "--json", "--arch", "arm64", "strict")
 	var entries []seccomp.Entry
-	if err != nil || json.Unmarshal([]byte(text), &entries) != nil || len(entries) < 80 {
+	if err != nil || json.Unmarshal([]byte(text), &entries) != nil || len(entries) < seccomp.Budget("strict") {
 		t.Errorf("%v: %d entries", err, len(entries))
 	}
 	for _, args := range [][]string{{"seccomp", "show", "none"}, {"seccomp", "show", "--arch", "riscv64"}, {"seccomp", "show", "default", "strict"}} {
@@ -45,7 +55,8 @@ func TestSeccompDiff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"default: 180 system calls", "docker: 308 system calls", "SCMP_ARCH_X32", "only in docker (128):", " ptrace ", "arguments checked only in default", " ioctl "} {
+	docker := allowedBy(t, compare.Docker)
+	for _, want := range []string{fmt.Sprintf("default: %d system calls", seccomp.Budget("default")), fmt.Sprintf("docker: %d system calls", docker), "SCMP_ARCH_X32", fmt.Sprintf("only in docker (%d):", docker-seccomp.Budget("default")), " ptrace ", "arguments checked only in default", " ioctl "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -62,7 +73,7 @@ func TestSeccompDiff(t *testing.T) {
 		A     struct{ Allowed int }
 		OnlyB []string
 	}
-	if err != nil || json.Unmarshal([]byte(text), &d) != nil || d.A.Allowed != 80 || len(d.OnlyB) != 1 || d.OnlyB[0] != "bpf" {
+	if err != nil || json.Unmarshal([]byte(text), &d) != nil || d.A.Allowed != seccomp.Budget("strict") || len(d.OnlyB) != 1 || d.OnlyB[0] != "bpf" {
 		t.Errorf("%v: %+v", err, d)
 	}
 	for _, against := range []string{"none", file + ".missing"} {
@@ -74,7 +85,9 @@ func TestSeccompDiff(t *testing.T) {
 
 func TestSeccompProve(t *testing.T) {
 	text, err := call(t, "seccomp", "prove", "--arch", "amd64", "strict")
-	if err != nil || !strings.Contains(text, "the second filter") || !strings.Contains(text, "  holds  at most 80 system calls pass: 80 pass\n") ||
+	budget := seccomp.Budget("strict")
+	count := fmt.Sprintf("  holds  at most %d system calls pass: %d pass\n", budget, budget)
+	if err != nil || !strings.Contains(text, "the second filter") || !strings.Contains(text, count) ||
 		strings.Contains(text, "FAILS") || !strings.HasSuffix(text, "claims hold\n") {
 		t.Errorf("%v\n%s", err, text)
 	}

@@ -28,12 +28,9 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// most is how many calls a profile may allow.
-var most = map[string]int{"default": 180, "debug": 184, "server": 188, "strict": 80, "tools": 165}
-
 // Profile checks what must hold of the filters of a process, of which the
 // kernel takes the strictest answer: that nothing passes but what the profile
-// lists, no more calls than the profile is said to have, no filter of a program's
+// lists, no more calls than the profile's budget, no filter of a program's
 // own and no tracing but under the profiles that are for those, and all that General checks. arch is a GOARCH: amd64 or arm64.
 //
 // Errors: an unknown profile or architecture, no filter, and a program that the
@@ -54,13 +51,9 @@ func Profile(progs [][]bpf.Insn, profile, arch string) ([]Result, error) {
 			names = append(names, e.Name)
 		}
 	}
-	limit, ok := most[profile]
-	if !ok {
-		return nil, fmt.Errorf("profile %q: it is not said how many calls it may have", profile)
-	}
 	more := []claim{
 		func() (Result, error) { return p.unlisted(names) },
-		func() (Result, error) { return p.count(limit) },
+		func() (Result, error) { return p.count(seccomp.Budget(profile)) },
 	}
 	if !seccomp.LoadsFilters(profile) {
 		more = append(more, p.noFilters)

@@ -23,6 +23,7 @@ type group struct {
 
 type profile struct {
 	About, Extends string
+	Budget         int
 	Allow, Refuse  []group
 }
 
@@ -47,7 +48,7 @@ func main() {
 			log.Fatalf("%s: %v", f, err)
 		}
 		name := strings.TrimSuffix(filepath.Base(f), ".json")
-		fmt.Fprintf(&out, "{\nname: %q, about: %q, extends: %q,\n", name, p.About, p.Extends)
+		fmt.Fprintf(&out, "{\nname: %q, about: %q, extends: %q, budget: %d,\n", name, p.About, p.Extends, p.Budget)
 		groups(&out, "allow", p.Allow)
 		groups(&out, "refuse", p.Refuse)
 		out.WriteString("},\n")
