@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 )
 
 // enginePipes are the directories in which engines make the pipes of their
@@ -78,7 +79,7 @@ func (p placed) check(uri string) error {
 	}
 	u, err := url.Parse(uri)
 	if err != nil {
-		return fmt.Errorf("refused: not a URI: %w", err)
+		return refusal.New(refusal.Log, "not a URI: %v", err)
 	}
 	if p.enginePipe(uri) || p.ownPipe(uri) {
 		return nil
@@ -93,13 +94,13 @@ func (p placed) check(uri string) error {
 	case u.Scheme == "":
 		return checkPlain(uri, pol.Shim)
 	case u.Host != "" || u.User != nil || u.Opaque != "" || !cleanAbsolute(u.Path):
-		return fmt.Errorf("refused: %q does not name a clean absolute path", uri)
+		return refusal.New(refusal.Log, "%q does not name a clean absolute path", uri)
 	case u.Scheme == "binary" || u.Scheme == "binary-v2":
 		return checkLogger(u, pol.Shim)
 	case u.Scheme == "file":
 		return checkFile(u.Path, pol.Shim)
 	}
-	return fmt.Errorf("refused: %q: logs of the scheme %q are not known", uri, u.Scheme)
+	return refusal.New(refusal.Log, "%q: logs of the scheme %q are not known", uri, u.Scheme)
 }
 
 func (p placed) policyPath() string {
@@ -152,17 +153,17 @@ func (p placed) daemonDirs() []string {
 
 func checkPlain(path string, s policy.Shim) error {
 	if !cleanAbsolute(path) {
-		return fmt.Errorf("refused: %q is not a clean absolute path", path)
+		return refusal.New(refusal.Log, "%q is not a clean absolute path", path)
 	}
 	if !within(path, s.Logs) {
-		return fmt.Errorf("refused: %s is neither a pipe of an engine's nor below a directory of policy's shim.logs (remedy: add %q to shim.logs)", path, filepath.Dir(path))
+		return refusal.New(refusal.Log, "%s is neither a pipe of an engine's nor below a directory of policy's shim.logs", path).WithRemedy("add %q to shim.logs", filepath.Dir(path))
 	}
 	return checkNode(path)
 }
 
 func checkFile(path string, s policy.Shim) error {
 	if !within(path, s.Logs) {
-		return fmt.Errorf("refused: the log file %s is not below a directory of policy's shim.logs (remedy: add %q to shim.logs)", path, filepath.Dir(path))
+		return refusal.New(refusal.Log, "the log file %s is not below a directory of policy's shim.logs", path).WithRemedy("add %q to shim.logs", filepath.Dir(path))
 	}
 	return checkNode(path)
 }
@@ -177,18 +178,18 @@ func checkNode(path string) error {
 	case err != nil:
 		return &os.PathError{Op: "lstat", Path: path, Err: err}
 	case mode != unix.S_IFREG && mode != unix.S_IFIFO:
-		return fmt.Errorf("refused: the log %s is neither a file nor a pipe", path)
+		return refusal.New(refusal.Log, "the log %s is neither a file nor a pipe", path)
 	}
 	return nil
 }
 
 func checkLogger(u *url.URL, s policy.Shim) error {
 	if !s.Logger(u.Path, u.Query()) {
-		return fmt.Errorf("refused: the log URI would run the program %s as root on the host, which an image's label can ask for (CVE-2026-53488) (remedy: if it is your logger, add %q to shim.loggers of the policy)",
-			u.Path, policy.LoggerEntry(u.Path, u.Query()))
+		return refusal.New(refusal.Log, "the log URI would run the program %s as root on the host, which an image's label can ask for (CVE-2026-53488)", u.Path).
+			WithRemedy("if it is your logger, add %q to shim.loggers of the policy", policy.LoggerEntry(u.Path, u.Query()))
 	}
 	if err := trusted.Check(u.Path); err != nil {
-		return fmt.Errorf("refused: the logger %s: %w", u.Path, err)
+		return refusal.New(refusal.Log, "the logger %s: %v", u.Path, err)
 	}
 	return nil
 }

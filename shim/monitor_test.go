@@ -39,7 +39,7 @@ func TestMonitor(t *testing.T) {
 	var both bytes.Buffer
 	cmd := exec.Command("/bin/false:"+policy, "--log-format", "json", "checkpoint", "x")
 	cmd.Stdout, cmd.Stderr, cmd.Stdin = &both, &both, strings.NewReader("unread")
-	if status := call(cmd); status != 1 || !strings.Contains(both.String(), "checkpoint is refused") {
+	if status := call(cmd); status != 1 || !strings.Contains(both.String(), "checkpoint: refused: ") {
 		t.Errorf("status %d: %s", status, &both)
 	}
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))

@@ -64,7 +64,7 @@ type service struct {
 // Create normalises the options: the service takes only those of its own kind.
 func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*taskAPI.CreateTaskResponse, error) {
 	if r.Checkpoint != "" {
-		return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "restore is refused: a restored process was never hardened")
+		return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "restore: refused: a restored process was never hardened")
 	}
 	if err := checkID(r.ID); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 
 // Checkpoint is refused.
 func (s *service) Checkpoint(context.Context, *taskAPI.CheckpointTaskRequest) (*emptypb.Empty, error) {
-	return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "checkpoint is refused: a jail's memory must not be written to the host's disk")
+	return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "checkpoint: refused: a jail's memory must not be written to the host's disk")
 }
 
 // checkID refuses ids that could not be a file's name: files are named after

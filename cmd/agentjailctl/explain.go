@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -44,16 +45,18 @@ func explainCommand() *cli.Command {
 
 // explanation is what programs get.
 type explanation struct {
-	Refused string          `json:"refused,omitempty"` // why no jail would start
-	Report  *report.Report  `json:"report,omitempty"`
-	Spec    json.RawMessage `json:"spec,omitempty"` // the hardened config.json
-	Plan    *harden.Plan    `json:"plan,omitempty"` // what staging would do
+	Refused string `json:"refused,omitempty"` // why no jail would start
+	// Refusals are its parts, with codes and remedies (docs/refusals.md).
+	Refusals []*refusal.Error `json:"refusals,omitempty"`
+	Report   *report.Report   `json:"report,omitempty"`
+	Spec     json.RawMessage  `json:"spec,omitempty"` // the hardened config.json
+	Plan     *harden.Plan     `json:"plan,omitempty"` // what staging would do
 }
 
 func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
 	out := explanation{Report: x.Report}
 	if refused != nil {
-		out.Refused = refused.Error()
+		out.Refused, out.Refusals = refused.Error(), refusal.All(refused)
 	} else {
 		spec, err := json.Marshal(x.Result.Spec)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/check"
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/refusal"
 )
 
 // noPolicy is a policy file that does not exist, in a directory that is root's for every caller.
@@ -84,9 +85,15 @@ func TestExplainCommandRefuses(t *testing.T) {
 	if jail.Status(err) != 1 {
 		t.Errorf("exit status %d", jail.Status(err))
 	}
-	var x struct{ Refused string }
+	var x struct {
+		Refused  string
+		Refusals []*refusal.Error
+	}
 	if err := json.Unmarshal([]byte(text), &x); err != nil || !strings.Contains(x.Refused, "/etc") {
 		t.Errorf("%v in %s", err, text)
+	}
+	if len(x.Refusals) != 1 || x.Refusals[0].Code != refusal.BindSystem || x.Refusals[0].Remedy == "" || x.Refusals[0].Error() != x.Refused {
+		t.Errorf("the parts: %v", x.Refusals)
 	}
 	for _, args := range [][]string{{"explain"}, {"explain", "a", "b"}, {"explain", t.TempDir()}} {
 		if _, err := call(t, args...); jail.Status(err) != 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
 )
@@ -15,7 +16,7 @@ import (
 // bind decides on one bind mount.
 func bind(p *pass, i int, m *specs.Mount) {
 	if m.Source == "" {
-		p.refuse("mount at %s: refused: a bind mount without a source would mount the bundle's own directory", m.Destination)
+		p.because(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
 		return
 	}
 	var f *source.Fact
@@ -23,7 +24,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		f = p.f.Sources[i]
 	}
 	if f == nil {
-		p.refuse("mount at %s: nothing is known of its source %q", m.Destination, m.Source)
+		p.because(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
 		return
 	}
 	if fresh(p, m, f) {
@@ -31,17 +32,17 @@ func bind(p *pass, i int, m *specs.Mount) {
 		return
 	}
 	if why := reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
-		p.refuse("mount of %s at %s: %s", m.Source, m.Destination, why)
+		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
 		return
 	}
 	readOnly := ReadOnly(*m)
 	names := ofNames(m, f) && readOnly
-	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != "" && !names {
+	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
 		name := m.Source
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
 		}
-		p.refuse("mount of %s at %s: %s", name, m.Destination, why)
+		p.because(why.About("mount of %s at %s", name, m.Destination))
 		return
 	}
 	b := Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path}
@@ -121,7 +122,8 @@ func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 func setID(p *pass, m *specs.Mount, f *source.Fact) {
 	switch {
 	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
-		p.refuse("mount of %s at %s: refused: it holds programs that run as its owner, whose content the jail could change: %s (remedy: chmod ug-s, or policy: binds.setid = \"report\")", f.Path, m.Destination, f.SetIDText())
+		p.because(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
+			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("chmod ug-s, or policy: binds.setid = \"report\""))
 	case len(f.SetID) > 0:
 		p.missing(report.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
 	case f.SetIDGaveUp:
@@ -228,15 +230,15 @@ var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "con
 func reserved(at string) string {
 	for _, dir := range []string{"/proc", "/sys"} {
 		if at == dir || strings.HasPrefix(at, dir+"/") {
-			return "refused: only the jail's own kernel file system is mounted in " + dir
+			return "only the jail's own kernel file system is mounted in " + dir
 		}
 	}
 	if at == "/dev" {
-		return "refused: the jail's device nodes are in /dev"
+		return "the jail's device nodes are in /dev"
 	}
 	if rest, ok := strings.CutPrefix(at, "/dev/"); ok {
 		if first, _, _ := strings.Cut(rest, "/"); slices.Contains(devNodes, first) {
-			return "refused: /dev/" + first + " is the jail's own"
+			return "/dev/" + first + " is the jail's own"
 		}
 	}
 	return ""

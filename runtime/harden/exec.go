@@ -7,6 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -19,12 +20,12 @@ func Process(in *specs.Process, pol policy.Policy, f Facts) (*specs.Process, *re
 		pol:  pol, f: f, rep: new(report.Report),
 	}
 	if len(in.Args) == 0 {
-		p.refuse("the process has no args")
+		p.refuse(refusal.Arguments, "the process has no args")
 	}
 	for _, run := range []func(*pass){process, environment, capabilities, lsm} {
 		run(p)
 	}
-	if err := p.err(); err != nil {
+	if err := refusal.Join(p.refused); err != nil {
 		return nil, p.rep, err
 	}
 	return p.spec.Process, p.rep, nil
@@ -57,7 +58,7 @@ func Resources(in *specs.LinuxResources, pol policy.Policy, f Facts) (*specs.Lin
 		capRates(b.ThrottleReadBpsDevice, uint64(pol.Limits.IORead))
 		capRates(b.ThrottleWriteBpsDevice, uint64(pol.Limits.IOWrite))
 	}
-	if err := p.err(); err != nil {
+	if err := refusal.Join(p.refused); err != nil {
 		return nil, p.rep, err
 	}
 	return r, p.rep, nil

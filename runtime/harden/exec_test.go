@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -23,7 +24,7 @@ func checkExec(t *testing.T, in *specs.Process, pol policy.Policy, f Facts) bool
 		t.Fatalf("the incoming process was changed: %s", before)
 	}
 	if err != nil {
-		if !errors.Is(err, ErrRefused) || got != nil || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, refusal.Err) || got != nil || strings.Contains(err.Error(), "\n") {
 			t.Fatalf("a refusal with %v: %q", got, err)
 		}
 		return false
@@ -133,7 +134,7 @@ func checkUpdate(t *testing.T, in *specs.LinuxResources, pol policy.Policy, f Fa
 		t.Fatalf("the incoming update was changed: %s", before)
 	}
 	if err != nil {
-		if !errors.Is(err, ErrRefused) || got != nil {
+		if !errors.Is(err, refusal.Err) || got != nil {
 			t.Fatalf("a refusal with %v: %q", got, err)
 		}
 		return

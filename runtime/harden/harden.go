@@ -6,8 +6,6 @@
 package harden
 
 import (
-	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/seccomp"
@@ -184,7 +183,7 @@ func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report
 			break
 		}
 	}
-	if err := p.err(); err != nil {
+	if err := refusal.Join(p.refused); err != nil {
 		return nil, p.rep, err
 	}
 	return &Result{Spec: p.spec, Plan: p.plan}, p.rep, nil
@@ -197,7 +196,7 @@ type pass struct {
 	f       Facts
 	rep     *report.Report
 	plan    Plan
-	refused []string
+	refused []*refusal.Error
 	stop    bool
 	update  bool // what is not named stays as it is in the running jail
 	// lowPorts says that the bundle gave CAP_NET_BIND_SERVICE.
@@ -213,7 +212,7 @@ func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string)
 func (p *pass) lost(r report.Ring, field, was, now, why string) {
 	p.change(r, report.Lost, field, was, now, why)
 	if p.pol.OnLoosen == policy.LoosenRefuse {
-		p.refuse("%s: %s is more than policy gives: %s (on_loosen = \"refuse\")", field, was, why)
+		p.because(refusal.New(refusal.Privilege, "%s is more than policy gives: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
 	}
 }
 
@@ -223,24 +222,19 @@ func (p *pass) missing(r report.Ring, field, why string) {
 }
 
 // refuse stops the start once all steps have had their say.
-func (p *pass) refuse(format string, args ...any) {
-	p.refused = append(p.refused, fmt.Sprintf(format, args...))
+func (p *pass) refuse(code refusal.Code, format string, args ...any) {
+	p.because(refusal.New(code, format, args...))
+}
+
+// because is refuse with a refusal that somebody has made.
+func (p *pass) because(e *refusal.Error) {
+	p.refused = append(p.refused, e)
 }
 
 // fatal is refuse where later steps could not run.
-func (p *pass) fatal(format string, args ...any) {
-	p.refuse(format, args...)
+func (p *pass) fatal(code refusal.Code, format string, args ...any) {
+	p.refuse(code, format, args...)
 	p.stop = true
-}
-
-// ErrRefused is the kind of error that Harden returns.
-var ErrRefused = errors.New("refused")
-
-func (p *pass) err() error {
-	if len(p.refused) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrRefused, strings.Join(p.refused, "; "))
 }
 
 // shape refuses specs that are not a Linux container, and makes the objects
@@ -249,13 +243,13 @@ func shape(p *pass) {
 	s := p.spec
 	switch {
 	case s.Process == nil:
-		p.fatal("config.json has no process")
+		p.fatal(refusal.Spec, "config.json has no process")
 	case s.Root == nil || s.Root.Path == "":
-		p.fatal("config.json has no root")
+		p.fatal(refusal.Spec, "config.json has no root")
 	case len(s.Process.Args) == 0:
-		p.fatal("config.json has no process.args")
+		p.fatal(refusal.Spec, "config.json has no process.args")
 	case s.Windows != nil || s.Solaris != nil || s.VM != nil || s.ZOS != nil || s.FreeBSD != nil:
-		p.fatal("config.json is not for a Linux container")
+		p.fatal(refusal.Spec, "config.json is not for a Linux container")
 	}
 	if p.stop {
 		return
@@ -270,7 +264,7 @@ func shape(p *pass) {
 		s.Linux.Resources = &specs.LinuxResources{}
 	}
 	if s.Domainname != "" && len(s.Domainname) > 64 || len(s.Hostname) > 64 {
-		p.refuse("hostname and domainname have at most 64 characters (sethostname(2))")
+		p.refuse(refusal.Hostname, "hostname and domainname have at most 64 characters (sethostname(2))")
 	}
 	checkCgroupsPath(p, s.Linux.CgroupsPath)
 	if len(p.f.Unknown) > 0 {
@@ -287,11 +281,11 @@ func checkCgroupsPath(p *pass, s string) {
 	// The systemd driver's form is slice:prefix:name.
 	for _, part := range strings.Split(s, ":") {
 		if slices.Contains(strings.Split(part, "/"), "..") {
-			p.refuse("linux.cgroupsPath %q leaves its place", s)
+			p.refuse(refusal.CgroupPath, "linux.cgroupsPath %q leaves its place", s)
 			return
 		}
 	}
 	if !strings.Contains(s, ":") && path.Clean("/"+s) == "/" {
-		p.refuse("linux.cgroupsPath %q is the root group, which has no limits", s)
+		p.refuse(refusal.CgroupPath, "linux.cgroupsPath %q is the root group, which has no limits", s)
 	}
 }

@@ -375,7 +375,7 @@ func (j *judge) binds() {
 			j.say("bind mount at %s with %v below", m.Destination, f.Below)
 		}
 		names := ro && b.Owner == OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")
-		if why := source.Refusal(*f, ro, j.pol.Binds); why != "" && !names {
+		if why := source.Refusal(*f, ro, j.pol.Binds); why != nil && !names {
 			j.say("bind mount at %s: %s", m.Destination, why)
 		}
 		if ro && !b.ReadOnly || b.ReadOnly != effectiveOf(m).flags["ro"] {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/seccomp"
 )
@@ -34,7 +35,8 @@ func lsm(p *pass) {
 		return
 	}
 	if p.pol.AppArmor.Required {
-		p.refuse("policy requires AppArmor or SELinux, and this kernel confines with neither (remedy: boot with lsm=...,apparmor, or set apparmor.required = false)")
+		p.because(refusal.New(refusal.LSM, "policy requires AppArmor or SELinux, and this kernel confines with neither").
+			WithRemedy("boot with lsm=...,apparmor, or set apparmor.required = false"))
 		return
 	}
 	why := "this kernel confines with neither AppArmor nor SELinux"
@@ -79,7 +81,8 @@ func landlock(p *pass) {
 		if seccomp.Traces(p.pol.Seccomp.Profile) {
 			other = "another seccomp.profile than " + p.pol.Seccomp.Profile
 		}
-		p.refuse("policy requires Landlock of version %d, and this kernel has version %d (remedy: Linux 5.19 or later booted with lsm=landlock,..., or set %s)", LandlockMin, v, other)
+		p.because(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", LandlockMin, v).
+			WithRemedy("Linux 5.19 or later booted with lsm=landlock,..., or set %s", other))
 	default:
 		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, LandlockMin))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -60,13 +61,13 @@ func mounts(p *pass) {
 	dropDevices(p)
 	ms := p.spec.Mounts
 	if len(ms) > p.pol.Limits.Mounts {
-		p.refuse("mounts: %d, and policy allows %d (limits.mounts)", len(ms), p.pol.Limits.Mounts)
+		p.because(refusal.New(refusal.MountCount, "mounts: %d, and policy allows %d", len(ms), p.pol.Limits.Mounts).WithRemedy("policy: limits.mounts"))
 		return
 	}
 	for i := range ms {
 		m := &ms[i]
 		if bad := badPath(m.Destination); bad != "" {
-			p.refuse("mounts[%d].destination %q %s", i, m.Destination, bad)
+			p.refuse(refusal.MountPlace, "mounts[%d].destination %q %s", i, m.Destination, bad)
 			continue
 		}
 		if len(m.UIDMappings) > 0 || len(m.GIDMappings) > 0 {
@@ -90,13 +91,13 @@ func filesystem(p *pass, m *specs.Mount) {
 	case m.Type == "tmpfs" && at == "/sys":
 		rule = fsRules["sysfs"]
 	case !ok:
-		p.refuse("mount at %s: file system type %q is not for jails", m.Destination, m.Type)
+		p.because(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
 		return
 	case rule.at != "" && at != rule.at:
-		p.refuse("mount at %s: %s belongs at %s", m.Destination, m.Type, rule.at)
+		p.because(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
 		return
 	case rule.at == "" && at != "/dev" && reserved(at) != "":
-		p.refuse("mount at %s: %s", m.Destination, reserved(at))
+		p.because(refusal.New(refusal.MountPlace, "%s", reserved(at)).About("mount at %s", m.Destination))
 		return
 	}
 	opts, gone := options(p, m.Options, rule.keep, rule.data)
@@ -171,7 +172,7 @@ func capTmpfs(p *pass, m *specs.Mount, opts []string) []string {
 func essential(p *pass) {
 	for _, e := range []struct{ at, kind string }{{"/proc", "proc"}, {"/dev", "tmpfs"}} {
 		if !slices.ContainsFunc(p.spec.Mounts, func(m specs.Mount) bool { return path.Clean(m.Destination) == e.at && m.Type == e.kind }) {
-			p.refuse("config.json mounts no %s at %s", e.kind, e.at)
+			p.refuse(refusal.Spec, "config.json mounts no %s at %s", e.kind, e.at)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -36,14 +37,14 @@ func namespaces(p *pass) {
 	has := map[specs.LinuxNamespaceType]bool{}
 	for _, ns := range p.spec.Linux.Namespaces {
 		if has[ns.Type] {
-			p.refuse("linux.namespaces lists %s twice", ns.Type)
+			p.refuse(refusal.Namespace, "linux.namespaces lists %s twice", ns.Type)
 		}
 		has[ns.Type] = true
 		asked[ns.Type] = ns.Path
 	}
 	shared, other := Shared(p.spec.Linux, p.f.Joins, p.pol.Network)
 	if other.Jail != "" {
-		p.refuse("linux.namespaces joins namespaces of two jails, %s and %s", shared.Jail, other.Jail)
+		p.refuse(refusal.Namespace, "linux.namespaces joins namespaces of two jails, %s and %s", shared.Jail, other.Jail)
 	}
 	var out []specs.LinuxNamespace
 	for _, n := range allNamespaces {
@@ -84,7 +85,7 @@ func namespaces(p *pass) {
 		out = append(out, specs.LinuxNamespace{Type: n.kind, Path: path})
 	}
 	for kind := range asked {
-		p.refuse("linux.namespaces: unknown type %q", kind)
+		p.refuse(refusal.Namespace, "linux.namespaces: unknown type %q", kind)
 	}
 	p.spec.Linux.Namespaces = out
 	timeOffsets(p)
@@ -151,7 +152,7 @@ func sameOffsets(p *pass) bool {
 func ids(p *pass) {
 	l := p.spec.Linux
 	if len(p.f.IDs.UIDs) == 0 || len(p.f.IDs.GIDs) == 0 {
-		p.fatal("no host ids for the jail")
+		p.fatal(refusal.Spec, "no host ids for the jail")
 		return
 	}
 	if !idmap.Equal(l.UIDMappings, p.f.IDs.UIDs) || !idmap.Equal(l.GIDMappings, p.f.IDs.GIDs) {

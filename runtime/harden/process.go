@@ -10,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -17,10 +18,10 @@ import (
 func process(p *pass) {
 	pr := p.spec.Process
 	if _, ok := p.f.IDs.HostUID(pr.User.UID); !ok {
-		p.refuse("process.user.uid %d is outside the jail's ids (0 to %d)", pr.User.UID, policy.RangeSize-1)
+		p.refuse(refusal.User, "process.user.uid %d is outside the jail's ids (0 to %d)", pr.User.UID, policy.RangeSize-1)
 	}
 	if _, ok := p.f.IDs.HostGID(pr.User.GID); !ok {
-		p.refuse("process.user.gid %d is outside the jail's ids (0 to %d)", pr.User.GID, policy.RangeSize-1)
+		p.refuse(refusal.User, "process.user.gid %d is outside the jail's ids (0 to %d)", pr.User.GID, policy.RangeSize-1)
 	}
 	groups := pr.User.AdditionalGids[:0:0]
 	for _, g := range pr.User.AdditionalGids {
@@ -48,16 +49,16 @@ func process(p *pass) {
 func checkCwd(p *pass, cwd string) {
 	switch {
 	case cwd == "" || !path.IsAbs(cwd):
-		p.refuse("process.cwd %q is not an absolute path", cwd)
+		p.refuse(refusal.Cwd, "process.cwd %q is not an absolute path", cwd)
 		return
 	case strings.ContainsRune(cwd, 0):
-		p.refuse("process.cwd contains a NUL byte")
+		p.refuse(refusal.Cwd, "process.cwd contains a NUL byte")
 		return
 	}
 	at := "/"
 	for name := range strings.SplitSeq(cwd, "/") {
 		if at = path.Join(at, name); at == "/proc" {
-			p.refuse("process.cwd %q is in /proc, whose links can lead out of the jail (CVE-2024-21626)", cwd)
+			p.refuse(refusal.Cwd, "process.cwd %q is in /proc, whose links can lead out of the jail (CVE-2024-21626)", cwd)
 			return
 		}
 	}
@@ -98,11 +99,11 @@ func rlimits(p *pass) {
 	out := pr.Rlimits[:0:0]
 	for _, r := range pr.Rlimits {
 		if _, known := host.Rlimits[r.Type]; !known {
-			p.refuse("process.rlimits: unknown type %q", r.Type)
+			p.refuse(refusal.Rlimit, "process.rlimits: unknown type %q", r.Type)
 			continue
 		}
 		if seen[r.Type] {
-			p.refuse("process.rlimits lists %s twice", r.Type)
+			p.refuse(refusal.Rlimit, "process.rlimits lists %s twice", r.Type)
 			continue
 		}
 		seen[r.Type] = true

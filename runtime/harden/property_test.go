@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 )
 
 // check holds what must always hold of one spec, policy and host.
@@ -26,7 +27,7 @@ func check(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts) (passed boo
 		t.Fatal("no report")
 	}
 	if err != nil {
-		if !errors.Is(err, ErrRefused) || res != nil || strings.ContainsAny(err.Error(), "\n\r\x00") {
+		if !errors.Is(err, refusal.Err) || res != nil || strings.ContainsAny(err.Error(), "\n\r\x00") {
 			t.Fatalf("a refusal with %v: %q, of\n%s", res, err, before)
 		}
 		return false

@@ -5,6 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/seccomp"
 )
@@ -30,7 +31,7 @@ func filter(p *pass) {
 	}
 	f, notes, err := meet(o, incoming)
 	if err != nil {
-		p.refuse("seccomp: %v", err)
+		p.refuse(refusal.Filter, "seccomp: %v", err)
 		return
 	}
 	l.Seccomp = f

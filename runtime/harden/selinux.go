@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
 
@@ -52,7 +53,7 @@ func selinux(p *pass) {
 	// user:role:type:level, where the level may hold further colons.
 	f := strings.SplitN(was, ":", 4)
 	if len(f) != 4 {
-		p.refuse("process.selinuxLabel %q is not of the form user:role:type:level", was)
+		p.refuse(refusal.Label, "process.selinuxLabel %q is not of the form user:role:type:level", was)
 		return
 	}
 	confines, private := slices.Contains(containerTypes, f[2]), isPair(f[3])

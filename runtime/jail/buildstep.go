@@ -1,16 +1,17 @@
 package jail
 
 import (
-	"errors"
 	"path/filepath"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
 )
 
 // A step of an image's build is to keep what it changes, with owners and set-id
 // bits; a jail's layer is thrown away, and nothing in a jail can make such files.
-const buildRefusal = "refused: a step of an image's build is to keep what it changes, and a jail throws that away (remedy: "
+var errBuild = refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
 
 // buildSteps recognise, by the engine, a container that is one. What they look at
 // belongs to the engine: a container cannot write it, and it only ever refuses a
@@ -30,7 +31,7 @@ var buildSteps = []struct {
 func refuseBuild(id, bundle string, s *specs.Spec) error {
 	for _, b := range buildSteps {
 		if b.is(id, bundle, s) {
-			return errors.New(buildRefusal + b.remedy + ")")
+			return errBuild.WithRemedy("%s", b.remedy)
 		}
 	}
 	return nil

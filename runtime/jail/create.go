@@ -591,8 +591,8 @@ func (p *prepared) openRoot(plain bool) error {
 	p.engine.Storage = engineStorage(r.Path, p.b.Dir)
 	p.inStorage = len(p.engine.Storage) > 0
 	if !plain {
-		if why := source.RootRefusal(r.Path, p.b.Dir, p.engine); why != "" {
-			return fmt.Errorf("root.path %s: %s", r.Path, why)
+		if why := source.RootRefusal(r.Path, p.b.Dir, p.engine); why != nil {
+			return why.About("root.path %s", r.Path)
 		}
 	}
 	if p.facts.Host.Rootless {

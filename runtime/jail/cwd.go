@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/state"
 )
 
@@ -30,12 +31,12 @@ func checkExecCwd(j *state.Brief, cwd string) error {
 		unix.Close(fd)
 		return nil
 	case unix.ELOOP, unix.EXDEV:
-		return fmt.Errorf("refused: process.cwd %q leads out of the jail (CVE-2024-21626)", cwd)
+		return refusal.New(refusal.Cwd, "process.cwd %q leads out of the jail (CVE-2024-21626)", cwd)
 	}
 	// A missing directory, or one that may not be entered, is the delegate's to
 	// name. A link to /proc/self is missing from here too: refuse those.
 	if through, lerr := throughProc(int(root.Fd()), cwd); lerr == nil && through {
-		return fmt.Errorf("refused: process.cwd %q leads through /proc (CVE-2024-21626)", cwd)
+		return refusal.New(refusal.Cwd, "process.cwd %q leads through /proc (CVE-2024-21626)", cwd)
 	}
 	return nil
 }

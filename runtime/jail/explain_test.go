@@ -11,8 +11,8 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
 )
@@ -91,7 +91,7 @@ func TestExplainChangesNothing(t *testing.T) {
 func TestExplainRefusal(t *testing.T) {
 	w := explainRuntime(t)
 	x, err := w.Explain(explainBundle(t, `{"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`))
-	if !errors.Is(err, harden.ErrRefused) || !strings.Contains(err.Error(), "/etc") {
+	if !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "/etc") {
 		t.Errorf("a bind mount of /etc: %v", err)
 	}
 	if x.Result != nil || x.Report == nil {

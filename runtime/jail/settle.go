@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/stage"
 )
 
@@ -27,7 +27,7 @@ func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
 	if slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.ID == id }) {
 		return nil
 	}
-	return errors.New("refused: the working directory leads out of the jail (CVE-2024-21626)")
+	return refusal.New(refusal.Cwd, "the working directory leads out of the jail (CVE-2024-21626)")
 }
 
 // settleMounts caps, in the waiting jail's mount namespace, what its delegate

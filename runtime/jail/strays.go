@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/refusal"
 )
 
 // checkPlaces refuses a first process whose mounts are not where they were to
@@ -24,7 +24,7 @@ func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) er
 	points := mountPoints(mounts)
 	for _, p := range places {
 		if !slices.Contains(points, p) {
-			return fmt.Errorf("refused: the mount at %s ended elsewhere: a link on its way was changed meanwhile", p)
+			return refusal.New(refusal.MountMoved, "the mount at %s ended elsewhere: a link on its way was changed meanwhile", p)
 		}
 	}
 	l := spec.Linux
@@ -35,7 +35,7 @@ func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) er
 		case path.Dir(p) == "/dev": // nodes, which the delegate binds from the host's
 		case strings.HasPrefix(p, cgroupDir+"/"): // the hierarchies of version 1
 		default:
-			return fmt.Errorf("refused: something is mounted at %s that does not belong there", p)
+			return refusal.New(refusal.MountMoved, "something is mounted at %s that does not belong there", p)
 		}
 	}
 	return nil

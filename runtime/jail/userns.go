@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/fork"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/state"
 )
 
@@ -171,7 +172,7 @@ func settleUserNS(u *userNS, pid int) error {
 	}
 	same, err := sameFile(f, u.file)
 	if err == nil && !same {
-		err = errors.New("refused: the delegate put the jail into another one than it was given")
+		err = refusal.New(refusal.Delegate, "the delegate put the jail into another one than it was given")
 	}
 	if err != nil {
 		return fmt.Errorf("the jail's user namespace: %w", err)

@@ -21,6 +21,7 @@ import (
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
@@ -127,7 +128,7 @@ func (w *Runtime) Exec(o ExecOptions) error {
 		return errNotOurs(o.ID)
 	}
 	if o.Cgroup != "" {
-		return errors.New("exec --cgroup is refused: a jail's processes share its limits")
+		return refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
 	}
 	var p specs.Process
 	if o.ProcessFile != "" {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
 )
 
 // Treatment is how a path is kept from a jail.
@@ -135,7 +137,7 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("refused: %s changes too fast for its protected paths to be kept (remedy: try again when nothing else writes there)", o.Source)
+	return nil, refusal.New(refusal.MountMoved, "%s changes too fast for its protected paths to be kept", o.Source).WithRemedy("try again when nothing else writes there")
 }
 
 // Open opens a path that was found, O_PATH, with the bounds of the search.

@@ -1,10 +1,13 @@
 package source
 
-import "agentjail.dev/runtime/policy"
+import (
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
+)
 
 // rootRemedy says what to do about a directory that is root's on the host, in
 // one line.
-const rootRemedy = ` (remedy: chown it to the user who works in it, mount it read-only, or name it in policy: binds.allow; for all that is root's: binds.root = "nobody" or "allow")`
+const rootRemedy = `chown it to the user who works in it, mount it read-only, or name it in policy: binds.allow; for all that is root's: binds.root = "nobody" or "allow"`
 
 // Roots says whether a source belongs to the host's root, so that its owner may
 // not be the jail's: what a jail writes as its owner would be root's, and what
@@ -45,18 +48,19 @@ func Allowed(f Fact, b policy.Binds) bool {
 
 // rootRefusal says why a writable source of root's may not be mounted. With
 // policy.RootNobody the jail is not its owner, so that nothing is to be refused.
-func rootRefusal(f Fact, readOnly bool, b policy.Binds) string {
+func rootRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if readOnly || !f.Roots() || b.Root == policy.RootNobody || b.Root == policy.RootAllow {
-		return ""
+		return nil
 	}
-	return "refused: it belongs to the host's root, and what a jail writes there would be root's" + rootRemedy
+	return refusal.New(refusal.BindRoots, "it belongs to the host's root, and what a jail writes there would be root's").WithRemedy("%s", rootRemedy)
 }
 
 // hostPathRefusal says why a directory of the node's may not be mounted into a
 // pod: its author, who needs no right on the node, has chosen it.
-func hostPathRefusal(readOnly bool) string {
+func hostPathRefusal(readOnly bool) *refusal.Error {
 	if readOnly {
-		return ""
+		return nil
 	}
-	return "refused: a pod's author chose this directory of the node's, to write to (remedy: a volume of the pod's own, readOnly: true, or policy: binds.allow)"
+	return refusal.New(refusal.BindPod, "a pod's author chose this directory of the node's, to write to").
+		WithRemedy("a volume of the pod's own, readOnly: true, or policy: binds.allow")
 }

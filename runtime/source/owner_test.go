@@ -49,7 +49,7 @@ func TestRoots(t *testing.T) {
 		}
 		for mode, letters := range map[string]string{policy.RootRefuse: "rw", policy.RootNobody: "RW", policy.RootAllow: "RW"} {
 			for i, readOnly := range []bool{true, false} {
-				why := Refusal(c.f, readOnly, policy.Binds{Root: mode})
+				why := text(Refusal(c.f, readOnly, policy.Binds{Root: mode}))
 				if want := strings.Contains(c.may, letters[i:i+1]); (why == "") != want {
 					t.Errorf("%s, read-only %v, binds.root = %s: %q", c.name, readOnly, mode, why)
 				}
@@ -61,7 +61,7 @@ func TestRoots(t *testing.T) {
 				}
 			}
 		}
-		if why := Refusal(c.f, false, policy.Binds{Allow: []string{c.f.Path}}); why != "" {
+		if why := text(Refusal(c.f, false, policy.Binds{Allow: []string{c.f.Path}})); why != "" {
 			t.Errorf("%s, named by policy: %s", c.name, why)
 		}
 	}
@@ -71,7 +71,7 @@ func TestRoots(t *testing.T) {
 // what holds it, and wherever it is where its name says enough.
 func TestUserPlaces(t *testing.T) {
 	refuses := func(path string, readOnly bool) bool {
-		return Refusal(Fact{Path: path, Kind: Dir, UID: 1000}, readOnly, policy.Binds{}) != ""
+		return text(Refusal(Fact{Path: path, Kind: Dir, UID: 1000}, readOnly, policy.Binds{})) != ""
 	}
 	for _, p := range userPlaces {
 		if p.why == "" || strings.HasPrefix(p.path, "/") {
@@ -188,7 +188,7 @@ func TestStaged(t *testing.T) {
 		if err1 != nil || err2 != nil || f.Plugin != c.plugin {
 			t.Errorf("%s is %q, %v, %v", c.path, f.Plugin, err1, err2)
 		}
-		why := Refusal(f, false, policy.Binds{Root: policy.RootRefuse})
+		why := text(Refusal(f, false, policy.Binds{Root: policy.RootRefuse}))
 		if f.OwnOfPod() != c.own || (why == "") != c.may {
 			t.Errorf("%s (%s): own %v, %q", c.path, f.Also, f.OwnOfPod(), why)
 		}
@@ -196,7 +196,7 @@ func TestStaged(t *testing.T) {
 		elsewhere := func(p string) string { return strings.Replace(p, kubelet, "/data/kubelet", 1) }
 		f.Path, f.Also = elsewhere(f.Path), elsewhere(f.Also)
 		for _, readOnly := range []bool{true, false} {
-			if why := Refusal(f, readOnly, policy.Binds{}); (why == "") != (c.may || readOnly && f.Also == "/opt/cni/bin") {
+			if why := text(Refusal(f, readOnly, policy.Binds{})); (why == "") != (c.may || readOnly && f.Also == "/opt/cni/bin") {
 				t.Errorf("%s (%s): read-only %v, %q", f.Path, f.Also, readOnly, why)
 			}
 		}

@@ -1,12 +1,13 @@
 package source
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/refusal"
 )
 
 // Pod is the role of what the kubelet has made ready for the container's own
@@ -135,16 +136,16 @@ func (f Fact) OwnOfPod() bool {
 }
 
 // refusalOfPods judges what the kubelet made ready for the pod.
-func refusalOfPods(f Fact, readOnly bool) string {
+func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
 	if why := podRefusal(f, readOnly); why != "" {
 		at := f.Path
 		if f.Also != "" {
 			at = f.Also
 		}
-		return fmt.Sprintf("refused: it is %s, and %s%s", at, why, remedy)
+		return refusal.New(refusal.BindSystem, "it is %s, and %s", at, why).WithRemedy(remedy)
 	}
 	if f.engines() {
-		return ""
+		return nil
 	}
 	return hostPathRefusal(readOnly) // by a subPath
 }

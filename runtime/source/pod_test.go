@@ -98,7 +98,7 @@ func TestPodSources(t *testing.T) {
 		if f.Role != c.role {
 			t.Errorf("%s is %q, not %q", c.path, f.Role, c.role)
 		}
-		if why := Refusal(f, false, policy.Binds{}); (why == "") != c.may {
+		if why := text(Refusal(f, false, policy.Binds{})); (why == "") != c.may {
 			t.Errorf("%s (%s): %q", c.path, c.also, why)
 		}
 		if same := c.may && f.Role == Pod && c.also != "/mnt/disk"; f.OwnOfPod() != same && c.may {

@@ -1,11 +1,11 @@
 package source
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 )
 
 // A place is a part of the host's file tree that jails may not have.
@@ -85,36 +85,36 @@ var storage = []string{
 // nerdctl keeps its data here, in a directory for each containerd; the containers' bundles lie elsewhere.
 const nerdctl = "/var/lib/nerdctl"
 
-const remedy = " (policy: binds.allow)"
+const remedy = "policy: binds.allow"
 
-// Refusal says why a source may not be mounted; "" when it may.
-func Refusal(f Fact, readOnly bool, b policy.Binds) string {
+// Refusal says why a source may not be mounted; nil when it may.
+func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if Allowed(f, b) {
-		return ""
+		return nil
 	}
 	switch f.Kind {
 	case Dir, File:
 	case Socket:
-		return "refused: a socket speaks for whoever listens on it" + remedy
+		return refusal.New(refusal.BindSocket, "a socket speaks for whoever listens on it").WithRemedy(remedy)
 	default:
-		return fmt.Sprintf("refused: a %s is not a file or directory%s", f.Kind, remedy)
+		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy(remedy)
 	}
-	if f.IsPublic() && elsewhereRefusal(f, true) == "" {
-		return "" // a copy, or read-only: writable it is never given
+	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
+		return nil // a copy, or read-only: writable it is never given
 	}
 	if f.Link != "" {
-		return fmt.Sprintf("refused: the symbolic link %s leads out of its directory, to %s (name the real path, if it is meant)", f.Link, f.Path)
+		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link, f.Path).WithRemedy("name the real path, if it is meant")
 	}
 	if f.Role == Pod {
 		return refusalOfPods(f, readOnly)
 	}
-	if why := elsewhereRefusal(f, readOnly); why != "" {
+	if why := elsewhereRefusal(f, readOnly); why != nil {
 		return why
 	}
 	if f.engines() {
-		return ""
+		return nil
 	}
-	if why := placeRefusal(f, readOnly, b); why != "" {
+	if why := placeRefusal(f, readOnly, b); why != nil {
 		return why
 	}
 	if f.HostPath {
@@ -124,32 +124,32 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) string {
 }
 
 // elsewhereRefusal judges the place from which a source was mounted where it is.
-func elsewhereRefusal(f Fact, readOnly bool) string {
+func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 	if f.Also == "" {
-		return ""
+		return nil
 	}
-	why := forbiddenElsewhere(f.Also, readOnly)
+	code, why := refusal.BindSystem, forbiddenElsewhere(f.Also, readOnly)
 	if why == "" && !f.engines() {
-		why = forbiddenOfUsers(f.Also, readOnly)
+		code, why = refusal.BindUsers, forbiddenOfUsers(f.Also, readOnly)
 	}
 	for _, dir := range storage {
 		if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
-			why = "an engine keeps its containers in " + dir
+			code, why = refusal.BindEngine, "an engine keeps its containers in "+dir
 		}
 	}
 	if why == "" {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("refused: it is %s, mounted there, and %s%s", f.Also, why, remedy)
+	return refusal.New(code, "it is %s, mounted there, and %s", f.Also, why).WithRemedy(remedy)
 }
 
 // placeRefusal judges a source's own place.
-func placeRefusal(f Fact, readOnly bool, b policy.Binds) string {
+func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if f.Role == Volume {
-		return "" // its place is the engine's, and was judged where it is really at
+		return nil // its place is the engine's, and was judged where it is really at
 	}
 	ofRoots := b.Root != policy.RootRefuse && b.Root != "" && strings.HasPrefix(f.Path, "/root/") && !strings.HasPrefix(f.Path, "/root/.")
-	why := ""
+	code, why := refusal.BindSystem, ""
 	if !ofRoots {
 		why = forbidden(f.Path, readOnly)
 	}
@@ -158,20 +158,20 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) string {
 		if f.Withheld != "" {
 			why += ", and no copy is given: " + f.Withheld
 		}
-		return "refused: " + why + ` (remedy: policy: binds.allow, or binds.root = "nobody" or "allow" where root works in directories of its own)`
+		return refusal.New(code, "%s", why).WithRemedy(`policy: binds.allow, or binds.root = "nobody" or "allow" where root works in directories of its own`)
 	case why != "":
 	case f.Storage != "":
-		why = "an engine keeps its containers in " + f.Storage
+		code, why = refusal.BindEngine, "an engine keeps its containers in "+f.Storage
 	default:
-		why = forbiddenOfUsers(f.Path, readOnly)
+		code, why = refusal.BindUsers, forbiddenOfUsers(f.Path, readOnly)
 	}
 	if why == "" {
-		return ""
+		return nil
 	}
 	if f.Withheld != "" {
 		why += ", and no copy is given: " + f.Withheld
 	}
-	return "refused: " + why + remedy
+	return refusal.New(code, "%s", why).WithRemedy(remedy)
 }
 
 // forbidden says what a path of the host is that no jail may have.

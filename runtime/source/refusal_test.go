@@ -6,6 +6,7 @@ import (
 
 	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 )
 
 // TestRefusal is the table of what may be mounted: r to read, w to write, or
@@ -35,7 +36,7 @@ func TestRefusal(t *testing.T) {
 	} {
 		for _, ro := range []bool{true, false} {
 			f := Fact{Path: c.path, Kind: Dir, UID: 1000}
-			got := Refusal(f, ro, policy.Binds{})
+			got := text(Refusal(f, ro, policy.Binds{}))
 			want := strings.Contains(c.may, map[bool]string{true: "r", false: "w"}[ro])
 			if (got == "") != want {
 				t.Errorf("%s, read-only %v: %q", c.path, ro, got)
@@ -48,12 +49,12 @@ func TestRefusal(t *testing.T) {
 				if allow == "" {
 					continue
 				}
-				if got := Refusal(f, ro, policy.Binds{Allow: []string{"/other", allow}}); got != "" {
+				if got := text(Refusal(f, ro, policy.Binds{Allow: []string{"/other", allow}})); got != "" {
 					t.Errorf("%s with %s allowed: %s", c.path, allow, got)
 				}
 			}
 			// And not with a longer or a similar name.
-			if got := Refusal(f, ro, policy.Binds{Allow: []string{c.path + "/x", c.path + "x", "/nonexistent"}}); (got == "") != want {
+			if got := text(Refusal(f, ro, policy.Binds{Allow: []string{c.path + "/x", c.path + "x", "/nonexistent"}})); (got == "") != want {
 				t.Errorf("%s with others allowed: %q", c.path, got)
 			}
 		}
@@ -91,17 +92,17 @@ func TestRefusalOfKinds(t *testing.T) {
 		if c.f.Role == Plain || c.f.Also != "" {
 			c.f.UID = 1000 // what is root's is another matter (TestRoots)
 		}
-		got := Refusal(c.f, false, policy.Binds{})
+		got := text(Refusal(c.f, false, policy.Binds{}))
 		if c.says == "" && got != "" || !strings.Contains(got, c.says) {
 			t.Errorf("%s: %q, not %q", c.name, got, c.says)
 		}
 	}
 	// An allowed path reached through a link that anybody made is not what the
 	// host's owner allowed.
-	if got := Refusal(Fact{Path: "/etc/ssl", Kind: Dir, Link: "/home/x/ssl"}, true, policy.Binds{Allow: []string{"/etc/ssl"}}); got == "" {
+	if got := text(Refusal(Fact{Path: "/etc/ssl", Kind: Dir, Link: "/home/x/ssl"}, true, policy.Binds{Allow: []string{"/etc/ssl"}})); got == "" {
 		t.Error("a link to an allowed directory")
 	}
-	if got := Refusal(Fact{Path: "/run/docker.sock", Kind: Socket}, false, policy.Binds{Allow: []string{"/run/docker.sock"}}); got != "" {
+	if got := text(Refusal(Fact{Path: "/run/docker.sock", Kind: Socket}, false, policy.Binds{Allow: []string{"/run/docker.sock"}})); got != "" {
 		t.Errorf("an allowed socket: %s", got)
 	}
 }
@@ -221,4 +222,12 @@ func parsed(t *testing.T, text string) []mountinfo.Mount {
 		t.Fatal(err)
 	}
 	return ms
+}
+
+// text is a refusal's text, "" of none.
+func text(e *refusal.Error) string {
+	if e == nil {
+		return ""
+	}
+	return e.Error()
 }

@@ -1,12 +1,14 @@
 package source
 
-// RootRefusal says why a directory may not be a jail's root file system; "" when
+import "agentjail.dev/runtime/refusal"
+
+// RootRefusal says why a directory may not be a jail's root file system; nil when
 // it may. An image's files show with the image's owners, so what is root's
 // alone on the host would be container root's. A directory of the bundle's own, or
 // one that an engine made for a container, is an image wherever it lies.
-func RootRefusal(path, bundle string, e Engine) string {
+func RootRefusal(path, bundle string, e Engine) *refusal.Error {
 	if len(e.Storage) > 0 {
-		return ""
+		return nil
 	}
 	own := path != bundle && within(path, bundle)
 	for _, p := range places {
@@ -15,12 +17,12 @@ func RootRefusal(path, bundle string, e Engine) string {
 		}
 	}
 	if own {
-		return ""
+		return nil
 	}
 	for _, p := range places {
 		if path == p.path || p.tree && within(path, p.path) {
-			return "refused: " + p.why + " (`agentjail sandbox` runs a command over the host's own files)"
+			return refusal.New(refusal.Root, "%s", p.why).WithRemedy("`agentjail sandbox` runs a command over the host's own files")
 		}
 	}
-	return ""
+	return nil
 }

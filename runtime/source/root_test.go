@@ -20,7 +20,7 @@ func TestRootRefusal(t *testing.T) {
 		{"/root", "/", nil, true},
 		{"/run/containerd/io.containerd.runtime.v2.task/ns/id/rootfs", "/b", []string{"/run/containerd"}, false},
 	} {
-		if why := RootRefusal(c.path, c.bundle, Engine{Storage: c.storage}); (why != "") != c.refused {
+		if why := text(RootRefusal(c.path, c.bundle, Engine{Storage: c.storage})); (why != "") != c.refused {
 			t.Errorf("root %s of bundle %s: %q", c.path, c.bundle, why)
 		}
 	}

@@ -118,8 +118,8 @@ func TestOpen(t *testing.T) {
 		if err := errors.Join(unix.Fstat(int(s.File.Fd()), &a), unix.Stat(real, &b)); err != nil || a.Ino != b.Ino || a.Dev != b.Dev {
 			t.Errorf("%s: the open file is another one: %v", c.path, err)
 		}
-		if (Refusal(s.Fact, true, policy.Binds{}) == "") != (link == "" && (c.kind == Dir || c.kind == File)) {
-			t.Errorf("%s: %q", c.path, Refusal(s.Fact, true, policy.Binds{}))
+		if (text(Refusal(s.Fact, true, policy.Binds{})) == "") != (link == "" && (c.kind == Dir || c.kind == File)) {
+			t.Errorf("%s: %q", c.path, text(Refusal(s.Fact, true, policy.Binds{})))
 		}
 		s.File.Close()
 	}
@@ -144,7 +144,7 @@ func TestMagicLinks(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		if s.Link == "" || Refusal(s.Fact, true, policy.Binds{}) == "" {
+		if s.Link == "" || text(Refusal(s.Fact, true, policy.Binds{})) == "" {
 			t.Errorf("%s: %+v", path, s.Fact)
 		}
 		s.File.Close()
@@ -242,7 +242,7 @@ func TestFacts(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for _, p := range []string{"/docker", "/docker/overlay2/x/merged", "/docker/volumes", ""} {
-		if f := get(dir + p); f.Storage != dir+"/docker" || Refusal(f, true, policy.Binds{}) == "" {
+		if f := get(dir + p); f.Storage != dir+"/docker" || text(Refusal(f, true, policy.Binds{})) == "" {
 			t.Errorf("%s: %+v", p, f)
 		}
 	}
@@ -273,7 +273,7 @@ func TestFacts(t *testing.T) {
 				return err
 			}
 			defer s.File.Close()
-			if why := Refusal(s.Fact, true, policy.Binds{}); s.Role != Volume || !strings.Contains(why, "it is /etc, mounted there") {
+			if why := text(Refusal(s.Fact, true, policy.Binds{})); s.Role != Volume || !strings.Contains(why, "it is /etc, mounted there") {
 				t.Errorf("a volume of /etc: %+v: %q", s.Fact, why)
 			}
 			// A directory below which something is mounted that no jail may have.
@@ -285,10 +285,10 @@ func TestFacts(t *testing.T) {
 				return err
 			}
 			defer s1.File.Close()
-			if len(s1.Below) != 1 || s1.Below[0] != "/root" || Refusal(s1.Fact, true, policy.Binds{}) != "" {
+			if len(s1.Below) != 1 || s1.Below[0] != "/root" || text(Refusal(s1.Fact, true, policy.Binds{})) != "" {
 				t.Errorf("a directory with /root below: %+v", s1.Fact)
 			}
-			if s3, err := Open(dir+"/elsewhere/deep/.", e); err != nil || !strings.Contains(Refusal(s3.Fact, true, policy.Binds{}), "it is /root, mounted there") {
+			if s3, err := Open(dir+"/elsewhere/deep/.", e); err != nil || !strings.Contains(text(Refusal(s3.Fact, true, policy.Binds{})), "it is /root, mounted there") {
 				t.Errorf("/root by another name: %+v, %v", s3, err)
 			}
 			if err := unix.Mount("x", dir+"/project", "tmpfs", 0, "size=1m"); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/source"
 )
 
@@ -221,7 +222,7 @@ func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
 	})
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
-		return errors.New("refused: a symbolic link was put in its way meanwhile")
+		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
 	case errors.Is(err, unix.ENOENT) && readOnly:
 		return errors.New("its mount point is not there, and cannot be made in a read-only mount (remedy: make it in the mounted directory)")
 	case err != nil:
@@ -233,7 +234,7 @@ func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return errors.New("refused: a symbolic link was put in its way meanwhile")
+		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
 	}
 	if err := unix.MoveMount(int(tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mounting it over what is there: %w", err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/source"
 )
 
@@ -41,7 +42,7 @@ func (s *stager) checkPoints() error {
 			return fmt.Errorf("mount at %s: %w", dest, err)
 		}
 		if link != "" && (at == "/" || harden.Reserved(at) != "" || harden.Reserved(dest) != "") {
-			return fmt.Errorf("mount at %s: refused: the image's symbolic link %s leads it to %s", dest, link, at)
+			return refusal.New(refusal.MountPlace, "the image's symbolic link %s leads it to %s", link, at).About("mount at %s", dest)
 		}
 		s.places = append(s.places, at)
 		c := covered{at: at}
@@ -83,7 +84,7 @@ func follow(over []covered, path string) (at, link string, err error) {
 			continue
 		}
 		if mounted {
-			return "", "", fmt.Errorf("refused: the symbolic link %s, in a mounted directory, is in the way", next)
+			return "", "", refusal.New(refusal.MountPlace, "the symbolic link %s, in a mounted directory, is in the way", next)
 		}
 		if link == "" {
 			link = next

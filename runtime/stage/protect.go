@@ -1,7 +1,6 @@
 package stage
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -14,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/protect"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/source"
 )
 
@@ -219,7 +219,7 @@ func (g *guard) protect(d *Protected) error {
 }
 
 // errChanged says that somebody put a link where none was found.
-var errChanged = errors.New("refused: it was replaced while the jail was being made (remedy: try again)")
+var errChanged = refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
 
 // cover makes what the jail is to see in place of what was found at a path.
 func (g *guard) cover(at *os.File, to string, p *protect.Path) error {

@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/state"
 )
 
@@ -100,7 +101,11 @@ func (c *Caller) Quiet() {
 func (c *Caller) Fail(err error) {
 	msg := OneLine(err.Error())
 	if c.logPath != "" && len(c.opened) > 0 {
-		c.Log.Error(msg)
+		log := logrus.NewEntry(c.Log)
+		if all := refusal.All(err); len(all) > 0 && c.global.String("log-format") == "json" {
+			log = log.WithField("refusals", all) // engines read msg, programs of one's own the rest
+		}
+		log.Error(msg)
 	}
 	out := c.Stdio[2]
 	if out == nil {

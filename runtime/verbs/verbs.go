@@ -5,12 +5,12 @@ package verbs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/refusal"
 )
 
 // Kind is the kind of a flag's value.
@@ -195,6 +195,6 @@ func pass(name, usage, args string, flags ...Flag) Verb {
 
 func refused(name, why string) Verb {
 	return Verb{Name: name, Usage: "refused: " + why, Raw: true, Run: func(*Call) error {
-		return errors.New(name + " is refused: " + why)
+		return refusal.New(refusal.Verb, "%s", why).About("%s", name)
 	}}
 }

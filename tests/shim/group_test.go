@@ -117,7 +117,7 @@ func TestUpdate(t *testing.T) {
 		if _, err := task.Update(ctx, &taskAPI.UpdateTaskRequest{ID: id}); err == nil {
 			t.Error("an update of nothing was taken")
 		}
-		if _, err := task.Checkpoint(ctx, &taskAPI.CheckpointTaskRequest{ID: id, Path: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "checkpoint is refused: a jail's memory") {
+		if _, err := task.Checkpoint(ctx, &taskAPI.CheckpointTaskRequest{ID: id, Path: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "checkpoint: refused: a jail's memory") {
 			t.Error(err)
 		}
 		remove(t, c, id)

@@ -1,0 +1,78 @@
+package refusal
+
+// The codes. What comes before the dot is the part of the bundle, or the request, that is refused.
+const (
+	Spec       Code = "spec.invalid"
+	Root       Code = "root.place"
+	Privilege  Code = "privilege"
+	Build      Code = "build.step"
+	Arguments  Code = "process.args"
+	User       Code = "process.user"
+	Cwd        Code = "process.cwd"
+	Rlimit     Code = "process.rlimits"
+	Namespace  Code = "namespaces"
+	Hostname   Code = "hostname"
+	CgroupPath Code = "cgroup.path"
+	MountCount Code = "mount.count"
+	MountPlace Code = "mount.place"
+	MountType  Code = "mount.type"
+	MountMoved Code = "mount.changed"
+	BindSource Code = "bind.source"
+	BindSocket Code = "bind.socket"
+	BindDevice Code = "bind.device"
+	BindLink   Code = "bind.link"
+	BindSystem Code = "bind.system"
+	BindEngine Code = "bind.engine"
+	BindUsers  Code = "bind.users"
+	BindRoots  Code = "bind.root"
+	BindPod    Code = "bind.hostpath"
+	BindSetID  Code = "bind.setid"
+	LSM        Code = "lsm.required"
+	Landlock   Code = "landlock.required"
+	Label      Code = "selinux.label"
+	Filter     Code = "seccomp.filter"
+	Exec       Code = "exec"
+	Verb       Code = "verb"
+	Log        Code = "log.uri"
+	Delegate   Code = "delegate"
+)
+
+// Codes lists every code with its meaning, in the order of a bundle's path.
+var Codes = []struct {
+	Code    Code
+	Meaning string
+}{
+	{Spec, "config.json is not that of a Linux container, or lacks what a container needs"},
+	{Root, "root.path is a directory of the host, not an image"},
+	{Build, "the bundle is a step of an image's build, which is to keep what it changes"},
+	{Privilege, "the bundle requests a privilege that policy does not give, and on_loosen is \"refuse\""},
+	{Arguments, "the process has no program"},
+	{User, "the process's user or group is outside the jail's ids"},
+	{Cwd, "the working directory leads, or could lead, out of the jail"},
+	{Rlimit, "a resource limit is unknown, or named twice"},
+	{Namespace, "the namespaces to join are not those of one jail, or of an unknown kind"},
+	{Hostname, "the host name is longer than the kernel takes"},
+	{CgroupPath, "the control group is the root group, or leads out of its place"},
+	{MountCount, "there are more mounts than policy allows"},
+	{MountPlace, "the place of a mount is the jail's own, or not a clean path"},
+	{MountType, "the file system is not for jails"},
+	{MountMoved, "something on a mount's way was replaced while the jail was being made"},
+	{BindSource, "the source of a mount cannot be known"},
+	{BindSocket, "the source is a socket, whose listener would act for the jail"},
+	{BindDevice, "the source is neither a file nor a directory"},
+	{BindLink, "the source is a symbolic link that leads out of its directory"},
+	{BindSystem, "the source is a part of the host's system"},
+	{BindEngine, "the source is in an engine's storage"},
+	{BindUsers, "the source is what programs of a user's, or the user's secrets, depend on"},
+	{BindRoots, "the source belongs to the host's root, and would be writable"},
+	{BindPod, "a pod's author chose a directory of the node, to write to"},
+	{BindSetID, "the source holds set-id programs that the jail could change"},
+	{LSM, "policy requires AppArmor or SELinux, and the kernel confines with neither"},
+	{Landlock, "policy, or the profile, requires Landlock, and the kernel's is too old"},
+	{Label, "the SELinux label is not one"},
+	{Filter, "the bundle's own seccomp filter cannot be understood"},
+	{Exec, "a further process is asked for in a way that would leave the jail's limits"},
+	{Verb, "the verb is not for jails"},
+	{Log, "a log URI names a program or a file that policy does not list"},
+	{Delegate, "the low-level runtime did otherwise than it was told"},
+}
