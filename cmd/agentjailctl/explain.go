@@ -6,8 +6,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
@@ -50,7 +50,7 @@ type explanation struct {
 	Refusals []*refusal.Error `json:"refusals,omitempty"`
 	Report   *report.Report   `json:"report,omitempty"`
 	Spec     json.RawMessage  `json:"spec,omitempty"` // the hardened config.json
-	Plan     *harden.Plan     `json:"plan,omitempty"` // what staging would do
+	Plan     *plan.Plan       `json:"plan,omitempty"` // what staging would do
 }
 
 func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {

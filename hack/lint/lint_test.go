@@ -34,6 +34,7 @@ var rules = []rule{
 	{"runtime/inspect", []string{"runtime/inspect", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},
 	{"runtime/sandbox", []string{"runtime/sandbox", "cmd/agentjailctl"}, "the runtime does not link what only people ask"},
 	{"runtime/bundle", []string{"runtime/", "cmd/", "shim", "hack/", "tests/"}, "a filter or a profile knows nothing of bundles"},
+	{"runtime/harden", []string{"runtime/harden", "runtime/jail", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/plan, and does not decide"},
 	{"shim", []string{"shim", "cmd/"}, "the life cycle does not know who calls it"},
 	{"runtime/jail", []string{"runtime/jail", "runtime/verbs", "shim", "cmd/", "hack/", "tests/"}, "no stage of a bundle depends on the life cycle"},
 }
@@ -122,6 +123,9 @@ func TestRulesCanFail(t *testing.T) {
 	}{
 		{"runtime/stage", "runtime/install", true},
 		{"runtime/stage", "tests/engine", true},
+		{"runtime/stage", "runtime/harden", true},
+		{"runtime/inspect", "runtime/harden", true},
+		{"runtime/jail", "runtime/harden", false},
 		{"runtime/jail", "shim", true},
 		{"runtime/stage", "runtime/jail", true},
 		{"runtime/installer", "runtime/install", true},

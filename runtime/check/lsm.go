@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/apparmor"
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 )
 
 // parsers are where distributions put the program that compiles AppArmor
@@ -48,7 +48,7 @@ func landlock(*env) answer {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
 	switch errno {
 	case 0:
-		if abi < harden.LandlockMin {
+		if abi < plan.LandlockMin {
 			return fail("boot Linux 5.19 or later", "version %d, which refuses every rename between directories: not used", abi)
 		}
 		return ok("version %d", abi)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
@@ -31,7 +32,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		filesystem(p, m)
 		return
 	}
-	if why := reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
+	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
 		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
 		return
 	}
@@ -45,7 +46,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		p.because(why.About("mount of %s at %s", name, m.Destination))
 		return
 	}
-	b := Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path}
+	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path}
 	if f.Role == source.Injected && f.Kind == source.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {
@@ -61,7 +62,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
 	b.Owner = owner(p, m, f, readOnly, names || known)
-	if !readOnly && b.Owner != OwnerNone {
+	if !readOnly && b.Owner != plan.OwnerNone {
 		setID(p, m, f)
 	}
 	if has(m.Options, "shared", "rshared") {
@@ -94,7 +95,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 // public gives a part of the host's configuration that holds no secret: a copy of
 // a file, a directory as it is. Who asked to write to it gets no refusal, since
 // many who mount the host's time zone forget the :ro.
-func public(p *pass, m *specs.Mount, f *source.Fact, b *Bind, readOnly bool) {
+func public(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
 	switch what := publicGiven[f.Public]; {
 	case !readOnly:
@@ -132,29 +133,29 @@ func setID(p *pass, m *specs.Mount, f *source.Fact) {
 }
 
 // owner decides whose files of a source the jail may own.
-func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) Owner {
-	o := OwnerDir
+func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.Owner {
+	o := plan.OwnerDir
 	switch {
 	case f.Role == source.Injected, f.System, known:
 		// What every user of the host can read, and nothing else of root's.
-		return OwnerNone
+		return plan.OwnerNone
 	case source.Allowed(*f, p.pol.Binds):
 		// The host's owner answers for it.
 	case f.HostPath:
 		// Its author has no more right on the node than anybody.
-		return OwnerNone
+		return plan.OwnerNone
 	case f.OwnOfPod():
 		// The pod's containers share its ids; who may do what with the volume's
 		// files is as in any pod.
-		o = OwnerSame
+		o = plan.OwnerSame
 	case f.EnginesVolume() && f.UID == p.spec.Process.User.UID && !f.Roots():
-		o = OwnerSame
+		o = plan.OwnerSame
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
 		// Read-only or by policy: what only root may read, or write, stays root's.
 		if !readOnly {
 			p.change(report.Access, report.Lowered, mountField(m), "root's", "nobody's", `binds.root = "nobody"`)
 		}
-		return OwnerNone
+		return plan.OwnerNone
 	}
 	if p.f.Host.Rootless {
 		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
@@ -162,7 +163,7 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) Owner 
 		if !readOnly && f.Role == source.Plain {
 			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
 		}
-		return OwnerNone
+		return plan.OwnerNone
 	}
 	return o
 }
@@ -220,33 +221,6 @@ func ofNames(m *specs.Mount, f *source.Fact) bool {
 	at := path.Clean(m.Destination)
 	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == source.File
 }
-
-// devNodes are the names in /dev that the delegate makes or relies on: with one
-// of them replaced it would mask paths with, or hand out, something else
-// (CVE-2025-31133, CVE-2025-52565).
-var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout", "stderr", "core"}
-
-// reserved says why nothing may be mounted at a place; "" where it may.
-func reserved(at string) string {
-	for _, dir := range []string{"/proc", "/sys"} {
-		if at == dir || strings.HasPrefix(at, dir+"/") {
-			return "only the jail's own kernel file system is mounted in " + dir
-		}
-	}
-	if at == "/dev" {
-		return "the jail's device nodes are in /dev"
-	}
-	if rest, ok := strings.CutPrefix(at, "/dev/"); ok {
-		if first, _, _ := strings.Cut(rest, "/"); slices.Contains(devNodes, first) {
-			return "/dev/" + first + " is the jail's own"
-		}
-	}
-	return ""
-}
-
-// Reserved says why nothing may be mounted at a clean path of the jail but what
-// every jail has there; "" where it may.
-func Reserved(path string) string { return reserved(path) }
 
 // likeLXCFS allows single files over those of /proc that only tell of load and
 // sizes, as lxcfs provides them; runc allows these and a few more

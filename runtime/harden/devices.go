@@ -8,27 +8,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
 )
-
-// Every container has these from its delegate (OCI runtime-spec,
-// config-linux.md, Default Devices); major and minor numbers as in the kernel's
-// Documentation/admin-guide/devices.txt.
-var standardDevices = []struct {
-	path         string
-	major, minor int64 // minor -1: all
-}{
-	{"/dev/null", 1, 3},
-	{"/dev/zero", 1, 5},
-	{"/dev/full", 1, 7},
-	{"/dev/random", 1, 8},
-	{"/dev/urandom", 1, 9},
-	{"/dev/tty", 5, 0},
-	{"/dev/console", 5, 1},
-	{"/dev/ptmx", 5, 2},
-	{"/dev/pts", 136, -1},
-}
 
 // devices leaves the standard nodes and those that policy lists, in the spec
 // and in the control group's rules. A listed node is made by staging: in a user
@@ -39,10 +22,10 @@ func devices(p *pass) {
 	var gone []string
 	var keep []specs.LinuxDevice
 	rules := []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}
-	for _, d := range standardDevices {
-		r := specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr(d.major), Access: "rw"}
-		if d.minor >= 0 {
-			r.Minor = ptr(d.minor)
+	for _, d := range plan.StandardDevices() {
+		r := specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: ptr(d.Major), Access: "rw"}
+		if d.Minor >= 0 {
+			r.Minor = ptr(d.Minor)
 		}
 		rules = append(rules, r)
 	}
@@ -117,7 +100,7 @@ func notThatOne(p *pass, d specs.LinuxDevice) string {
 	if !ok || n.Type != kindOf(d) || n.Major != d.Major || n.Minor != d.Minor {
 		return "it is not the host's device of that name"
 	}
-	if !strings.HasPrefix(at, "/dev/") || reserved(at) != "" {
+	if !strings.HasPrefix(at, "/dev/") || plan.Reserved(at) != "" {
 		return "its place is the jail's own"
 	}
 	return ""
@@ -132,8 +115,8 @@ func kindOf(d specs.LinuxDevice) string {
 }
 
 func isStandard(d specs.LinuxDevice) bool {
-	for _, s := range standardDevices {
-		if path.Clean(d.Path) == s.path && d.Type == "c" && d.Major == s.major && d.Minor == s.minor {
+	for _, s := range plan.StandardDevices() {
+		if path.Clean(d.Path) == s.Path && d.Type == "c" && d.Major == s.Major && d.Minor == s.Minor {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 )
@@ -109,7 +110,7 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 		}
 	}
 	if g.maybe(3) {
-		f.Owner = NamedOwner{User: &User{UID: g.u32(), GID: g.u32()}, By: "somebody", Ignored: []policy.Ignored{{Name: "x", Value: "y", Why: "z"}}}
+		f.Owner = NamedOwner{User: &plan.User{UID: g.u32(), GID: g.u32()}, By: "somebody", Ignored: []policy.Ignored{{Name: "x", Value: "y", Why: "z"}}}
 	}
 	f.Joins = map[specs.LinuxNamespaceType]Join{}
 	if s.Linux != nil {

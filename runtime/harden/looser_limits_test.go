@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -245,11 +246,11 @@ func (j *judge) rlimits() {
 		if h, ok := j.f.Host.HardLimits[l.Type]; ok && l.Hard > h {
 			j.say("%s %d, the engine has %d", l.Type, l.Hard, h)
 		}
-		if b, ok := RlimitBounds(j.pol.Limits)[l.Type]; ok && l.Hard > b {
+		if b, ok := plan.RlimitBounds(j.pol.Limits)[l.Type]; ok && l.Hard > b {
 			j.say("%s %d, policy has %d", l.Type, l.Hard, b)
 		}
 	}
-	for name := range RlimitBounds(j.pol.Limits) {
+	for name := range plan.RlimitBounds(j.pol.Limits) {
 		if !seen[name] {
 			j.say("%s is the engine's", name)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/seccomp"
@@ -33,7 +34,7 @@ func looser(in *specs.Spec, res *Result, pol policy.Policy, f Facts) []string {
 
 type judge struct {
 	in, out *specs.Spec
-	plan    Plan
+	plan    plan.Plan
 	pol     policy.Policy
 	f       Facts
 	found   []string
@@ -350,13 +351,13 @@ func (j *judge) tmpfs(i int, m specs.Mount, e effective, say func(string, ...any
 }
 
 func (j *judge) binds() {
-	planned := map[int]Bind{}
+	planned := map[int]plan.Bind{}
 	for _, b := range j.plan.Binds {
 		planned[b.Index] = b
 	}
 	_, ok1 := j.plan.IDs.HostUID(j.plan.User.UID)
 	_, ok2 := j.plan.IDs.HostGID(j.plan.User.GID)
-	first := User{UID: j.in.Process.User.UID, GID: j.in.Process.User.GID}
+	first := plan.User{UID: j.in.Process.User.UID, GID: j.in.Process.User.GID}
 	if named := j.f.Owner.User; !ok1 || !ok2 || j.plan.User != first && (named == nil || j.plan.User != *named) {
 		j.say("what is mounted belongs to %+v of the jail", j.plan.User)
 	}
@@ -374,7 +375,7 @@ func (j *judge) binds() {
 		if len(f.Below) > 0 && (!b.Flat || slices.Contains(m.Options, "rbind")) {
 			j.say("bind mount at %s with %v below", m.Destination, f.Below)
 		}
-		names := ro && b.Owner == OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")
+		names := ro && b.Owner == plan.OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")
 		if why := source.Refusal(*f, ro, j.pol.Binds); why != nil && !names {
 			j.say("bind mount at %s: %s", m.Destination, why)
 		}
@@ -384,16 +385,16 @@ func (j *judge) binds() {
 		if effectiveOf(j.in.Mounts[i]).flags["noexec"] && !b.NoExec {
 			j.say("bind mount at %s is staged executable", m.Destination)
 		}
-		if f.Roots() && j.pol.Binds.Root != policy.RootAllow && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
+		if f.Roots() && j.pol.Binds.Root != policy.RootAllow && b.Owner != plan.OwnerNone && !source.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives root's files by owner %s for %+v", m.Destination, b.Owner, *f)
 		}
-		if public := f.Public != "" && f.Role == source.Plain && !source.Allowed(*f, j.pol.Binds); public && (!b.ReadOnly || b.Owner != OwnerNone || f.Public != source.PublicDir && !b.Copy) {
+		if public := f.Public != "" && f.Role == source.Plain && !source.Allowed(*f, j.pol.Binds); public && (!b.ReadOnly || b.Owner != plan.OwnerNone || f.Public != source.PublicDir && !b.Copy) {
 			j.say("bind mount at %s gives a part of the host's configuration by %+v for %+v", m.Destination, b, *f)
 		}
-		if f.HostPath && b.Owner != OwnerNone && !source.Allowed(*f, j.pol.Binds) {
+		if f.HostPath && b.Owner != plan.OwnerNone && !source.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives a pod owner %s for %+v", m.Destination, b.Owner, *f)
 		}
-		if b.Owner == OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != OwnerNone || f.System && b.Owner == OwnerDir && f.Role == source.Plain {
+		if b.Owner == plan.OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != plan.OwnerNone || f.System && b.Owner == plan.OwnerDir && f.Role == source.Plain {
 			j.say("bind mount at %s gives owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		at := path.Clean(m.Destination)
@@ -462,7 +463,7 @@ func (j *judge) devices() {
 	}
 	for _, d := range probe {
 		got := grants(j.out.Linux.Resources.Devices, d.kind, d.major, d.minor)
-		standard := d.kind == "c" && StandardDevice(d.major, d.minor)
+		standard := d.kind == "c" && plan.IsStandardDevice(d.major, d.minor)
 		switch was := grants(j.inResources().Devices, d.kind, d.major, d.minor); {
 		case strings.Contains(got, "m"):
 			j.say("%v can be made", d)
@@ -484,12 +485,12 @@ func (j *judge) devices() {
 
 func (j *judge) paths() {
 	l := j.out.Linux
-	for _, want := range slices.Concat(j.inLinux().MaskedPaths, MaskedPaths(), j.f.Host.Telling) {
+	for _, want := range slices.Concat(j.inLinux().MaskedPaths, plan.MaskedPaths(), j.f.Host.Telling) {
 		if !slices.Contains(l.MaskedPaths, want) {
 			j.say("%s is not masked", want)
 		}
 	}
-	for _, want := range slices.Concat(j.inLinux().ReadonlyPaths, ReadonlyPaths()) {
+	for _, want := range slices.Concat(j.inLinux().ReadonlyPaths, plan.ReadonlyPaths()) {
 		if !slices.Contains(l.ReadonlyPaths, want) && !slices.Contains(l.MaskedPaths, want) {
 			j.say("%s is not read-only", want)
 		}

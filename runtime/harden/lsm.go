@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/seccomp"
@@ -65,25 +66,21 @@ func apparmor(p *pass) {
 	pr.ApparmorProfile = ours
 }
 
-// LandlockMin is the first version that a jail can use: the one before refuses
-// every rename from one directory to another.
-const LandlockMin = 2
-
 // landlock has the init step inside the jail enter a Landlock domain. It is not
 // part of the spec: no delegate knows of it.
 func landlock(p *pass) {
 	const field = "Landlock"
 	switch v := p.f.Host.Landlock; {
-	case v >= LandlockMin:
+	case v >= plan.LandlockMin:
 		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, whatever else gives way")
 	case p.pol.NeedsLandlock():
 		other := "landlock.required = false"
 		if seccomp.Traces(p.pol.Seccomp.Profile) {
 			other = "another seccomp.profile than " + p.pol.Seccomp.Profile
 		}
-		p.because(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", LandlockMin, v).
+		p.because(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
 			WithRemedy("Linux 5.19 or later booted with lsm=landlock,..., or set %s", other))
 	default:
-		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, LandlockMin))
+		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, plan.LandlockMin))
 	}
 }

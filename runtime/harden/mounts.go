@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
@@ -96,8 +97,8 @@ func filesystem(p *pass, m *specs.Mount) {
 	case rule.at != "" && at != rule.at:
 		p.because(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
 		return
-	case rule.at == "" && at != "/dev" && reserved(at) != "":
-		p.because(refusal.New(refusal.MountPlace, "%s", reserved(at)).About("mount at %s", m.Destination))
+	case rule.at == "" && at != "/dev" && plan.Reserved(at) != "":
+		p.because(refusal.New(refusal.MountPlace, "%s", plan.Reserved(at)).About("mount at %s", m.Destination))
 		return
 	}
 	opts, gone := options(p, m.Options, rule.keep, rule.data)

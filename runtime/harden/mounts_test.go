@@ -8,13 +8,14 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
 )
 
 // one hardens a spec with one more mount and returns it, or the refusal.
-func one(t *testing.T, m specs.Mount, f *source.Fact, pol policy.Policy) (specs.Mount, *Bind, *report.Report, error) {
+func one(t *testing.T, m specs.Mount, f *source.Fact, pol policy.Policy) (specs.Mount, *plan.Bind, *report.Report, error) {
 	t.Helper()
 	s := mount(m)
 	facts := testFacts(s)
@@ -134,61 +135,61 @@ func TestBinds(t *testing.T) {
 		options string
 		fact    source.Fact
 		pol     policy.Policy
-		want    string // options, "" where it is refused
-		bind    Bind   // without index and source
+		want    string    // options, "" where it is refused
+		bind    plan.Bind // without index and source
 		says    string
 	}{
-		{"a project", "/work", "bind", "rbind rprivate", directory, policy.Default(), "rbind rprivate nosuid nodev", Bind{Owner: OwnerDir}, ""},
-		{"without submounts", "/work", "bind", "bind", directory, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
-		{"by type alone", "/work", "bind", "", directory, policy.Default(), "nosuid nodev bind rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
-		{"by option alone", "/work", "none", "rbind", directory, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"read-only", "/work", "bind", "rbind ro", directory, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
-		{"recursively read-only", "/work", "bind", "rbind rro", directory, policy.Default(), "rbind rro ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
-		{"read-only and writable", "/work", "bind", "rbind ro rw rrw", directory, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
-		{"noexec", "/work", "bind", "rbind noexec exec", directory, policy.Default(), "rbind noexec nosuid nodev rprivate", Bind{Owner: OwnerDir, NoExec: true}, ""},
-		{"loose options", "/work", "bind", "rbind suid dev rsuid rdev idmap ridmap remount rslave slave copy-symlink foo X-mount.mkdir", directory, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"shared", "/work", "bind", "rbind rshared", directory, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"root's directory", "/data", "bind", "rbind", rooted, policy.Default(), "", Bind{}, "it belongs to the host's root"},
-		{"root's directory, to read", "/data", "bind", "rbind ro", rooted, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"root's directory, named by policy", "/data", "bind", "rbind", rooted, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"root's directory as nobody", "/data", "bind", "rbind", rooted, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
-		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, ReadOnly: true}, ""},
-		{"a user's directory as nobody", "/data", "bind", "rbind", directory, asNobody, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"a volume that is root's directory", "/data", "bind", "rbind", source.Fact{Path: "/e/volumes/v/_data", Kind: source.Dir, Role: source.Volume, Also: "/srv/x"}, policy.Default(), "", Bind{}, "it belongs to the host's root"},
-		{"a pod author's choice, to write", "/data", "bind", "rbind", hostPath, policy.Default(), "", Bind{}, "a pod's author chose this directory"},
-		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", Bind{}, "a pod's author chose this directory"},
-		{"a pod author's choice, to read", "/data", "bind", "rbind ro", hostPath, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerSame}, ""},
-		{"a user's directory as a volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", Bind{Owner: OwnerNone}, ""},
-		{"the host's programs, to read", "/ro", "bind", "rbind ro", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"the host's programs, to write", "/rw", "bind", "rbind", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "", Bind{}, "the host runs programs from it"},
-		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Flat: true}, ""},
-		{"a directory over one of procfs", "/proc/meminfo", "bind", "bind ro", directory, policy.Default(), "", Bind{}, "kernel file system"},
-		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "kernel file system"},
-		{"over procfs", "/proc", "bind", "bind", directory, policy.Default(), "", Bind{}, "kernel file system"},
-		{"below sysfs", "/sys/kernel", "bind", "bind", directory, policy.Default(), "", Bind{}, "kernel file system"},
-		{"over /dev", "/dev", "bind", "bind", directory, policy.Default(), "", Bind{}, "the jail's device nodes"},
-		{"over /dev by a detour", "/x/../dev//", "bind", "bind", directory, policy.Default(), "", Bind{}, "the jail's device nodes"},
-		{"over /dev/null", "/dev/null", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/null is the jail's own"},
-		{"over the console", "/dev/console", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", Bind{}, "/dev/console is the jail's own"},
-		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
-		{"a socket", "/s", "bind", "bind", source.Fact{Path: "/home/x.sock", Kind: source.Socket}, policy.Default(), "", Bind{}, "a socket speaks"},
-		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true}, ""},
-		{"an allowed directory", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", Bind{Owner: OwnerDir, Flat: true, ReadOnly: true}, ""},
-		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"the same, writable", "/etc/hosts", "bind", "rbind", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
-		{"the host's time zone", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/usr/share/zoneinfo/UTC", Kind: source.File, System: true, Link: "/etc/localtime", Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
-		{"the same for a pod", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/timezone", Kind: source.File, HostPath: true, Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
-		{"certificates, writable", "/etc/ssl/certs", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir, Public: source.PublicDir}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true}, ""},
-		{"the host's users, writable", "/etc/passwd", "bind", "rbind", source.Fact{Path: "/etc/passwd", Kind: source.File, Public: source.PublicUsers}, policy.Default(), "rbind ro nosuid nodev rprivate", Bind{Owner: OwnerNone, ReadOnly: true, Copy: true}, ""},
-		{"git's settings with a credential", "/root/.gitconfig", "bind", "rbind ro", source.Fact{Path: "/root/.gitconfig", Kind: source.File, Withheld: "the setting x looks like a credential"}, policy.Default(), "", Bind{}, "no copy is given: the setting x looks like a credential"},
-		{"a time zone that is mounted from elsewhere", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/localtime", Also: "/root/x", Kind: source.File, Public: source.PublicFile}, policy.Default(), "", Bind{}, "host root's home"},
-		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.File, Public: source.PublicFile}, allow, "rbind nosuid nodev rprivate", Bind{Owner: OwnerDir}, ""},
-		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", source.Fact{Path: "/etc/shadow", Kind: source.File}, policy.Default(), "", Bind{}, "host's configuration"},
+		{"a project", "/work", "bind", "rbind rprivate", directory, policy.Default(), "rbind rprivate nosuid nodev", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"without submounts", "/work", "bind", "bind", directory, policy.Default(), "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
+		{"by type alone", "/work", "bind", "", directory, policy.Default(), "nosuid nodev bind rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
+		{"by option alone", "/work", "none", "rbind", directory, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"read-only", "/work", "bind", "rbind ro", directory, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, ReadOnly: true}, ""},
+		{"recursively read-only", "/work", "bind", "rbind rro", directory, policy.Default(), "rbind rro ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, ReadOnly: true}, ""},
+		{"read-only and writable", "/work", "bind", "rbind ro rw rrw", directory, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, ReadOnly: true}, ""},
+		{"noexec", "/work", "bind", "rbind noexec exec", directory, policy.Default(), "rbind noexec nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, NoExec: true}, ""},
+		{"loose options", "/work", "bind", "rbind suid dev rsuid rdev idmap ridmap remount rslave slave copy-symlink foo X-mount.mkdir", directory, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"shared", "/work", "bind", "rbind rshared", directory, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"root's directory", "/data", "bind", "rbind", rooted, policy.Default(), "", plan.Bind{}, "it belongs to the host's root"},
+		{"root's directory, to read", "/data", "bind", "rbind ro", rooted, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"root's directory, named by policy", "/data", "bind", "rbind", rooted, allow, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"root's directory as nobody", "/data", "bind", "rbind", rooted, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
+		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, ReadOnly: true}, ""},
+		{"a user's directory as nobody", "/data", "bind", "rbind", directory, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"a volume that is root's directory", "/data", "bind", "rbind", source.Fact{Path: "/e/volumes/v/_data", Kind: source.Dir, Role: source.Volume, Also: "/srv/x"}, policy.Default(), "", plan.Bind{}, "it belongs to the host's root"},
+		{"a pod author's choice, to write", "/data", "bind", "rbind", hostPath, policy.Default(), "", plan.Bind{}, "a pod's author chose this directory"},
+		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", plan.Bind{}, "a pod's author chose this directory"},
+		{"a pod author's choice, to read", "/data", "bind", "rbind ro", hostPath, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
+		{"a user's directory as a volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
+		{"the host's programs, to read", "/ro", "bind", "rbind ro", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the host's programs, to write", "/rw", "bind", "rbind", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "", plan.Bind{}, "the host runs programs from it"},
+		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Flat: true}, ""},
+		{"a directory over one of procfs", "/proc/meminfo", "bind", "bind ro", directory, policy.Default(), "", plan.Bind{}, "kernel file system"},
+		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", plan.Bind{}, "kernel file system"},
+		{"over procfs", "/proc", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "kernel file system"},
+		{"below sysfs", "/sys/kernel", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "kernel file system"},
+		{"over /dev", "/dev", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "the jail's device nodes"},
+		{"over /dev by a detour", "/x/../dev//", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "the jail's device nodes"},
+		{"over /dev/null", "/dev/null", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", plan.Bind{}, "/dev/null is the jail's own"},
+		{"over the console", "/dev/console", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", plan.Bind{}, "/dev/console is the jail's own"},
+		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
+		{"a socket", "/s", "bind", "bind", source.Fact{Path: "/home/x.sock", Kind: source.Socket}, policy.Default(), "", plan.Bind{}, "a socket speaks"},
+		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
+		{"an allowed directory", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true, ReadOnly: true}, ""},
+		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the same, writable", "/etc/hosts", "bind", "rbind", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "", plan.Bind{}, "host's configuration"},
+		{"the host's time zone", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/usr/share/zoneinfo/UTC", Kind: source.File, System: true, Link: "/etc/localtime", Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"the same for a pod", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/timezone", Kind: source.File, HostPath: true, Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"certificates, writable", "/etc/ssl/certs", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir, Public: source.PublicDir}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the host's users, writable", "/etc/passwd", "bind", "rbind", source.Fact{Path: "/etc/passwd", Kind: source.File, Public: source.PublicUsers}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"git's settings with a credential", "/root/.gitconfig", "bind", "rbind ro", source.Fact{Path: "/root/.gitconfig", Kind: source.File, Withheld: "the setting x looks like a credential"}, policy.Default(), "", plan.Bind{}, "no copy is given: the setting x looks like a credential"},
+		{"a time zone that is mounted from elsewhere", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/localtime", Also: "/root/x", Kind: source.File, Public: source.PublicFile}, policy.Default(), "", plan.Bind{}, "host root's home"},
+		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.File, Public: source.PublicFile}, allow, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", source.Fact{Path: "/etc/shadow", Kind: source.File}, policy.Default(), "", plan.Bind{}, "host's configuration"},
 	} {
 		from := c.fact.Path
 		m, b, rep, err := one(t, specs.Mount{Destination: c.at, Type: c.kind, Source: from, Options: strings.Fields(c.options)}, &c.fact, c.pol)

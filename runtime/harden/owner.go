@@ -4,20 +4,15 @@ import (
 	"fmt"
 	"slices"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 )
 
-// A User is a user and a group of the jail's.
-type User struct {
-	UID uint32 `json:"uid"`
-	GID uint32 `json:"gid"`
-}
-
 // NamedOwner is who is named to own what is mounted in place of the first
 // process's user.
 type NamedOwner struct {
-	User *User // nil for nobody
+	User *plan.User // nil for nobody
 	By   string
 	// Ignored are names that could not be followed.
 	Ignored []policy.Ignored
@@ -29,8 +24,8 @@ type NamedOwner struct {
 func mountOwner(p *pass) {
 	const field = "mounts"
 	u := p.spec.Process.User
-	p.plan.User = User{UID: u.UID, GID: u.GID}
-	if !slices.ContainsFunc(p.plan.Binds, func(b Bind) bool { return b.Owner == OwnerDir }) {
+	p.plan.User = plan.User{UID: u.UID, GID: u.GID}
+	if !slices.ContainsFunc(p.plan.Binds, func(b plan.Bind) bool { return b.Owner == plan.OwnerDir }) {
 		return
 	}
 	o := p.f.Owner

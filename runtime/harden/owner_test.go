@@ -6,6 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
@@ -16,14 +17,14 @@ func TestMountOwner(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		owner NamedOwner
-		want  User
+		want  plan.User
 		says  []string
 	}{
-		{"nobody is named", NamedOwner{}, User{UID: 1000, GID: 1000}, []string{"owned by uid 1000, gid 1000", "the first process's user"}},
-		{"one is", NamedOwner{User: &User{UID: 33, GID: 34}, By: "label x names app"}, User{UID: 33, GID: 34}, []string{"owned by uid 33, gid 34", "label x names app"}},
-		{"one whom the jail lacks", NamedOwner{User: &User{UID: 65536}, By: "label x names 65536"}, User{UID: 1000, GID: 1000}, []string{"outside the jail's ids", "the first process's user"}},
-		{"a group that the jail lacks", NamedOwner{User: &User{UID: 5, GID: 1 << 31}, By: "label x"}, User{UID: 1000, GID: 1000}, []string{"outside the jail's ids"}},
-		{"one that cannot be followed", NamedOwner{Ignored: []policy.Ignored{{Name: "label x", Value: "y", Why: "unknown"}}}, User{UID: 1000, GID: 1000}, []string{"label x", "unknown"}},
+		{"nobody is named", NamedOwner{}, plan.User{UID: 1000, GID: 1000}, []string{"owned by uid 1000, gid 1000", "the first process's user"}},
+		{"one is", NamedOwner{User: &plan.User{UID: 33, GID: 34}, By: "label x names app"}, plan.User{UID: 33, GID: 34}, []string{"owned by uid 33, gid 34", "label x names app"}},
+		{"one whom the jail lacks", NamedOwner{User: &plan.User{UID: 65536}, By: "label x names 65536"}, plan.User{UID: 1000, GID: 1000}, []string{"outside the jail's ids", "the first process's user"}},
+		{"a group that the jail lacks", NamedOwner{User: &plan.User{UID: 5, GID: 1 << 31}, By: "label x"}, plan.User{UID: 1000, GID: 1000}, []string{"outside the jail's ids"}},
+		{"one that cannot be followed", NamedOwner{Ignored: []policy.Ignored{{Name: "label x", Value: "y", Why: "unknown"}}}, plan.User{UID: 1000, GID: 1000}, []string{"label x", "unknown"}},
 	} {
 		s := small()
 		s.Process.User = specs.User{UID: 1000, GID: 1000}

@@ -4,47 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 )
-
-// maskedPaths are hidden in every jail: those of moby (daemon/pkg/oci,
-// DefaultLinuxSpec), containerd (pkg/oci, populateDefaultUnixSpec), CRI-O and
-// Podman (containers/common, DefaultMaskedPaths), and what else tells of the
-// host or steers its kernel. Not among them is what C libraries, language
-// runtimes and their tools read to size themselves: of that, a jail has its own
-// (package views, whose table lists all that tells of the host).
-var maskedPaths = []string{
-	// Hardware and drivers.
-	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/consoles", "/proc/devices", "/proc/dma", "/proc/driver", "/proc/fb",
-	"/proc/interrupts", "/proc/iomem", "/proc/ioports", "/proc/irq", "/proc/mdstat", "/proc/misc", "/proc/mtrr", "/proc/partitions",
-	"/proc/scsi", "/proc/xen",
-	// The kernel's memory, symbols, configuration and logs.
-	"/proc/allocinfo", "/proc/bootconfig", "/proc/cmdline", "/proc/config.gz", "/proc/crypto", "/proc/dynamic_debug",
-	"/proc/execdomains", "/proc/filesystems", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
-	"/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/modules", "/proc/sysrq-trigger",
-	"/proc/version_signature", "/proc/vmcore",
-	// Load of the whole host.
-	"/proc/buddyinfo", "/proc/diskstats", "/proc/fs", "/proc/latency_stats", "/proc/locks", "/proc/lock_stat", "/proc/lockdep",
-	"/proc/lockdep_chains", "/proc/lockdep_stats", "/proc/pagetypeinfo", "/proc/pressure", "/proc/profile", "/proc/sched_debug",
-	"/proc/schedstat", "/proc/slab_allocators", "/proc/slabinfo", "/proc/softirqs", "/proc/timer_list",
-	"/proc/timer_stats", "/proc/vmallocinfo", "/proc/zoneinfo",
-	"/proc/sys/dev", "/proc/sys/fs/aio-nr", "/proc/sys/fs/dentry-state", "/proc/sys/fs/file-nr", "/proc/sys/fs/inode-nr",
-	"/proc/sys/fs/inode-state", "/proc/sys/fs/quota", "/proc/sys/fs/xfs", "/proc/sys/kernel/pty/nr", "/proc/sys/kernel/sched_domain",
-	"/proc/sys/vm/numa_stat", "/proc/tty/ldiscs",
-	// Identity of the host.
-	"/proc/sys/kernel/bootloader_type", "/proc/sys/kernel/bootloader_version", "/proc/sys/kernel/core_pattern",
-	"/proc/sys/kernel/random/entropy_avail", "/proc/sys/kernel/tainted",
-	// A jail's /sys is its own (see ownSys); these hold where the delegate mounts
-	// more.
-	"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/selinux", "/sys/kernel", "/sys/module",
-}
-
-// readonlyPaths can be read but not written, by anyone in the jail.
-var readonlyPaths = []string{
-	"/proc/sys",
-	"/proc/sysvipc",
-	"/proc/tty",
-}
 
 // paths makes the masked and read-only paths a superset of the incoming ones,
 // where a masked path counts as read-only. A privileged container comes with
@@ -54,8 +16,8 @@ func paths(p *pass) {
 	if len(l.MaskedPaths) == 0 && len(l.ReadonlyPaths) == 0 {
 		p.lost(report.Access, "linux.maskedPaths", "none", "all", "kernel tunables and the host's secrets in /proc and /sys stay out of reach")
 	}
-	l.MaskedPaths = union(p, "linux.maskedPaths", l.MaskedPaths, maskedPaths, p.f.Host.Telling)
-	l.ReadonlyPaths = union(p, "linux.readonlyPaths", l.ReadonlyPaths, readonlyPaths)
+	l.MaskedPaths = union(p, "linux.maskedPaths", l.MaskedPaths, plan.MaskedPaths(), p.f.Host.Telling)
+	l.ReadonlyPaths = union(p, "linux.readonlyPaths", l.ReadonlyPaths, plan.ReadonlyPaths())
 	l.ReadonlyPaths = slices.DeleteFunc(l.ReadonlyPaths, func(s string) bool { return slices.Contains(l.MaskedPaths, s) })
 	switch l.RootfsPropagation {
 	case "", "private", "rprivate", "slave", "rslave", "unbindable", "runbindable":

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
@@ -64,35 +65,6 @@ func checkCwd(p *pass, cwd string) {
 	}
 }
 
-// coreOff is the limit on core files with which a crash writes none, and starts
-// no program either: where core_pattern is a pipe, the kernel looks at this one
-// value only (core(5); fs/coredump.c, coredump_pipe). The program would be the
-// host's, run as its root for every crash in a jail and fed with its memory.
-const coreOff = 1
-
-// fixed is a bound that policy has no say in.
-func fixed(v uint64) func(policy.Limits) (uint64, bool) {
-	return func(policy.Limits) (uint64, bool) { return v, true }
-}
-
-// A rlimit's bound; value reads it from policy, and ok says whether there is
-// one. Of an exact one the value is the limit itself, soft and hard.
-var rlimitBounds = []struct {
-	name  string
-	why   string
-	value func(policy.Limits) (v uint64, ok bool)
-	exact bool
-}{
-	{"RLIMIT_CORE", "a crash writes no memory image into a workspace, and starts no program of the host", fixed(coreOff), true},
-	{"RLIMIT_MEMLOCK", "locked memory cannot be reclaimed", func(l policy.Limits) (uint64, bool) { return uint64(l.MemLock), l.MemLock > 0 }, false},
-	{"RLIMIT_MSGQUEUE", "POSIX message queues are kernel memory", fixed(0), false},
-	{"RLIMIT_NICE", "a jail does not go before the host's own processes", fixed(0), false},
-	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }, false},
-	{"RLIMIT_NPROC", "a second protection behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids), l.Pids > 0 }, false},
-	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", fixed(0), false},
-	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", fixed(4096), false},
-}
-
 func rlimits(p *pass) {
 	pr := p.spec.Process
 	seen := map[string]bool{}
@@ -109,30 +81,27 @@ func rlimits(p *pass) {
 		seen[r.Type] = true
 		out = append(out, r)
 	}
-	for _, b := range rlimitBounds {
-		v, ok := b.value(p.pol.Limits)
-		if !ok {
-			continue
+	for _, b := range plan.Rlimits(p.pol.Limits) {
+		v := b.Max
+		if h, ok := p.f.Host.HardLimits[b.Name]; ok && b.Exact && h < v {
+			p.missing(report.Resources, "process.rlimits["+b.Name+"]", fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.Why))
 		}
-		if h, ok := p.f.Host.HardLimits[b.name]; ok && b.exact && h < v {
-			p.missing(report.Resources, "process.rlimits["+b.name+"]", fmt.Sprintf("the engine's own bound is %d, and only CAP_SYS_RESOURCE raises it to %d: %s", h, v, b.why))
-		}
-		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.name })
+		i := slices.IndexFunc(out, func(r specs.POSIXRlimit) bool { return r.Type == b.Name })
 		if i < 0 {
 			// Below the bound that this process itself has: a child's cannot be
 			// raised without CAP_SYS_RESOURCE.
-			if h, ok := p.f.Host.HardLimits[b.name]; ok && h < v {
+			if h, ok := p.f.Host.HardLimits[b.Name]; ok && h < v {
 				v = h
 			}
-			p.change(report.Resources, report.Set, "process.rlimits["+b.name+"]", "", fmt.Sprint(v), b.why)
-			out = append(out, specs.POSIXRlimit{Type: b.name, Hard: v, Soft: v})
+			p.change(report.Resources, report.Set, "process.rlimits["+b.Name+"]", "", fmt.Sprint(v), b.Why)
+			out = append(out, specs.POSIXRlimit{Type: b.Name, Hard: v, Soft: v})
 			continue
 		}
-		if out[i].Hard > v || b.exact && out[i] != (specs.POSIXRlimit{Type: b.name, Hard: v, Soft: v}) {
-			p.change(report.Resources, report.Lowered, "process.rlimits["+b.name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.why)
+		if out[i].Hard > v || b.Exact && out[i] != (specs.POSIXRlimit{Type: b.Name, Hard: v, Soft: v}) {
+			p.change(report.Resources, report.Lowered, "process.rlimits["+b.Name+"]", fmt.Sprint(out[i].Hard), fmt.Sprint(v), b.Why)
 			out[i].Hard = v
 		}
-		if b.exact {
+		if b.Exact {
 			out[i].Soft = v
 		}
 	}

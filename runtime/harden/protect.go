@@ -5,6 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
@@ -13,7 +14,7 @@ import (
 // protectBind decides what of a bind mount is kept from the jail although the
 // mount can be written to, and whether the mount as a whole becomes read-only
 // because it is something that the host runs.
-func protectBind(p *pass, m *specs.Mount, f *source.Fact, b *Bind, readOnly bool) bool {
+func protectBind(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool) bool {
 	if f.Role == source.Injected {
 		return readOnly // the engine made it for this container
 	}

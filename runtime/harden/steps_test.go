@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 )
@@ -542,9 +543,9 @@ func TestDevices(t *testing.T) {
 	res, _ := jail(t, with(func(s *specs.Spec) {
 		s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}}}
 	}))
-	for _, d := range standardDevices {
-		if got := grants(res.Spec.Linux.Resources.Devices, "c", d.major, max(d.minor, 0)); got != "rw" {
-			t.Errorf("%s grants %q", d.path, got)
+	for _, d := range plan.StandardDevices() {
+		if got := grants(res.Spec.Linux.Resources.Devices, "c", d.Major, max(d.Minor, 0)); got != "rw" {
+			t.Errorf("%s grants %q", d.Path, got)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
@@ -51,7 +52,7 @@ func TestUsersEngine(t *testing.T) {
 		t.Errorf("dropped %v, not %v", r.Plan.Dropped, want)
 	}
 	for _, b := range r.Plan.Binds {
-		if b.Owner != OwnerNone {
+		if b.Owner != plan.OwnerNone {
 			t.Errorf("%s: owners are mapped: %s", b.Source, b.Owner)
 		}
 		if r.Spec.Mounts[b.Index].Source != b.Source {

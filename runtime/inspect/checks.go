@@ -3,7 +3,7 @@ package inspect
 import (
 	"slices"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 )
 
@@ -57,7 +57,7 @@ var checks = []check{
 // masked are the paths that must be hidden: those of every jail and those of
 // its bundle.
 func (d *demands) masked() []string {
-	out := harden.MaskedPaths()
+	out := plan.MaskedPaths()
 	if d.spec != nil && d.spec.Linux != nil {
 		out = append(out, d.spec.Linux.MaskedPaths...)
 	}
@@ -67,7 +67,7 @@ func (d *demands) masked() []string {
 
 // readOnly are the paths that must not be written to.
 func (d *demands) readOnly() []string {
-	out := harden.ReadonlyPaths()
+	out := plan.ReadonlyPaths()
 	if d.spec != nil && d.spec.Linux != nil {
 		out = append(out, d.spec.Linux.ReadonlyPaths...)
 	}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
@@ -59,7 +59,7 @@ func goodProcess(d *demands, pid int) *process {
 		oomAdj: 900, limits: map[string]rlimit{}, userNS: 11, mntNS: 12, pidNS: 13,
 		cgroups: map[string]string{"pids": "/j", "memory": "/j", "cpu": "/j", "blkio": "/j", "devices": "/j", "": "/j"},
 	}
-	for n, v := range harden.RlimitBounds(d.jail.Policy.Limits) {
+	for n, v := range plan.RlimitBounds(d.jail.Policy.Limits) {
 		p.limits[n] = rlimit{v, v}
 	}
 	p.limits["RLIMIT_NOFILE"] = rlimit{1024, 1024}

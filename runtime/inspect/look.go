@@ -11,8 +11,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/state"
 )
 
@@ -258,7 +258,7 @@ func openIn(root *os.File, name string, flags uint64) (*os.File, error) {
 
 // lookAt is the device node at a path, or "", and its owner in the host's ids; nil
 // where it cannot be looked at.
-func lookAt(root *os.File, name string) (device string, owner *harden.User) {
+func lookAt(root *os.File, name string) (device string, owner *plan.User) {
 	f, err := openIn(root, name, unix.O_PATH)
 	if err != nil {
 		return "", nil
@@ -268,7 +268,7 @@ func lookAt(root *os.File, name string) (device string, owner *harden.User) {
 	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return "", nil
 	}
-	return nodeOf(st), &harden.User{UID: st.Uid, GID: st.Gid}
+	return nodeOf(st), &plan.User{UID: st.Uid, GID: st.Gid}
 }
 
 // nodeOf is the device node that a file is, or "".

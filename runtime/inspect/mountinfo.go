@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/plan"
 )
 
 // mount is a mount of the jail's.
@@ -11,7 +11,7 @@ type mount struct {
 	// device is the node at the mount point ("c 1:3"), or "".
 	device string
 	// owner is who owns what is at the mount point, in the host's ids; nil where that cannot be known.
-	owner *harden.User
+	owner *plan.User
 }
 
 // parseMounts reads a table of mounts.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/stage"
 )
 
@@ -293,7 +293,7 @@ func standardNode(dev string) bool {
 	if n, err := fmt.Sscanf(dev, "c %d:%d", &major, &minor); err != nil || n != 2 {
 		return false
 	}
-	return harden.StandardDevice(major, minor)
+	return plan.IsStandardDevice(major, minor)
 }
 
 // propagation: no mount of the jail travels, neither in nor out

@@ -8,8 +8,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -304,5 +304,5 @@ func ruleStandard(dev string) bool {
 			return false
 		}
 	}
-	return harden.StandardDevice(ma, mi)
+	return plan.IsStandardDevice(ma, mi)
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/linux/oomscore"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -234,10 +234,10 @@ func count(n int, thing string) string {
 // rlimits: no hard limit above the bounds of every jail, nor, for the first
 // process, above its bundle's.
 func rlimits(d *demands, s *seen) outcome {
-	bounds := harden.RlimitBounds(d.jail.Policy.Limits)
+	bounds := plan.RlimitBounds(d.jail.Policy.Limits)
 	const want = "hard limits of policy"
 	var bad []string
-	core, without := uint64(harden.CoreOff), ""
+	core, without := uint64(plan.CoreOff), ""
 	if why, ok := d.missing("process.rlimits[RLIMIT_CORE]"); ok {
 		core, without = 0, why
 	}

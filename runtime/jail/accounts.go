@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -20,10 +20,10 @@ const maxAccounts = 1 << 20
 // findUser finds USER[:GROUP] in an image's account files, as engines do for the
 // user of a process: a number need not be there, and the group is the one that the
 // file has for the user, or 0.
-func findUser(root *os.File, text string) (*harden.User, error) {
+func findUser(root *os.File, text string) (*plan.User, error) {
 	name, group, both := strings.Cut(text, ":")
 	uid, number := policy.AccountID(name)
-	out := &harden.User{UID: uid}
+	out := &plan.User{UID: uid}
 	if !number || !both {
 		fields, err := findAccount(root, "etc/passwd", 4, func(f []string) bool { return f[0] == name || number && f[2] == name })
 		switch {

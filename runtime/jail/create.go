@@ -22,6 +22,7 @@ import (
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/source"
@@ -219,7 +220,7 @@ func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d 
 	}
 	for i := range p.res.Plan.Binds {
 		if without.Ring(1) {
-			p.res.Plan.Binds[i].Owner = harden.OwnerSame
+			p.res.Plan.Binds[i].Owner = plan.OwnerSame
 		}
 	}
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath

@@ -10,8 +10,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/state"
 )
 
@@ -47,8 +47,8 @@ func (w *Runtime) engines(ns *os.File) (bool, []*state.Brief, error) {
 // openNetwork opens the engine's network namespace that a hardened spec joins,
 // or returns nil. A delegate that has entered the jail's user namespace cannot
 // join one that the host's owns, so it is started inside.
-func openNetwork(s *specs.Spec, plan harden.Plan) (*os.File, error) {
-	if !plan.EngineNetwork {
+func openNetwork(s *specs.Spec, p plan.Plan) (*os.File, error) {
+	if !p.EngineNetwork {
 		return nil, nil
 	}
 	for _, ns := range s.Linux.Namespaces {

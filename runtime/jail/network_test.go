@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/state"
 )
 
@@ -88,7 +88,7 @@ func TestEnginesNetwork(t *testing.T) {
 		if got.Engine != c.engine || c.engine && got.Jail != c.jail {
 			t.Errorf("%s: %+v", c.name, got)
 		}
-		f, err := openNetwork(s, harden.Plan{EngineNetwork: true})
+		f, err := openNetwork(s, plan.Plan{EngineNetwork: true})
 		if hosts := c.name == "the host's" || c.name == "the host's, pinned"; (err != nil) != hosts {
 			t.Errorf("%s: opening it: %v", c.name, err)
 		}

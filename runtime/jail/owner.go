@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
@@ -43,7 +44,7 @@ func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 		if err == nil && text == "" {
 			continue
 		}
-		var user *harden.User
+		var user *plan.User
 		if err == nil {
 			user, err = findUser(p.rootfs, text)
 		}
@@ -159,11 +160,11 @@ func dockerLabels(id string, s *specs.Spec) map[string]string {
 
 // mountOwner is who of the jail owns what a plan mounts writable; nil where there
 // is no such mount.
-func mountOwner(plan harden.Plan) *state.Owner {
-	if !slices.ContainsFunc(plan.Binds, func(b harden.Bind) bool { return b.Owner == harden.OwnerDir && !b.ReadOnly }) {
+func mountOwner(p plan.Plan) *state.Owner {
+	if !slices.ContainsFunc(p.Binds, func(b plan.Bind) bool { return b.Owner == plan.OwnerDir && !b.ReadOnly }) {
 		return nil
 	}
-	return &state.Owner{UID: plan.User.UID, GID: plan.User.GID}
+	return &state.Owner{UID: p.User.UID, GID: p.User.GID}
 }
 
 // maxLost bounds a report that execs add to.

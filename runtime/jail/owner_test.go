@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/stage"
@@ -104,7 +104,7 @@ func TestFindUserStaysInside(t *testing.T) {
 		if got, err := findUser(root, "node"); err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if got, err := findUser(root, "1000"); err != nil || *got != (harden.User{UID: 1000}) {
+		if got, err := findUser(root, "1000"); err != nil || *got != (plan.User{UID: 1000}) {
 			t.Errorf("%s: a number: %+v, %v", name, got, err)
 		}
 	}

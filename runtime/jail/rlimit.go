@@ -3,7 +3,7 @@ package jail
 import (
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 )
 
 // allowCoreOff raises this process's hard limit on core files to the one that a
@@ -11,8 +11,8 @@ import (
 // the host's facts: only CAP_SYS_RESOURCE raises a hard limit (setrlimit(2)).
 func allowCoreOff() {
 	var l unix.Rlimit
-	if unix.Prlimit(0, unix.RLIMIT_CORE, nil, &l) == nil && l.Max < harden.CoreOff {
-		l.Max = harden.CoreOff
+	if unix.Prlimit(0, unix.RLIMIT_CORE, nil, &l) == nil && l.Max < plan.CoreOff {
+		l.Max = plan.CoreOff
 		_ = unix.Prlimit(0, unix.RLIMIT_CORE, &l, nil)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -30,7 +30,7 @@ func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) er
 	l := spec.Linux
 	for _, p := range points {
 		switch {
-		case harden.Reserved(p) == "", slices.Contains(places, p):
+		case plan.Reserved(p) == "", slices.Contains(places, p):
 		case slices.Contains(l.MaskedPaths, p), slices.Contains(l.ReadonlyPaths, p):
 		case path.Dir(p) == "/dev": // nodes, which the delegate binds from the host's
 		case strings.HasPrefix(p, cgroupDir+"/"): // the hierarchies of version 1

@@ -12,7 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 )
@@ -98,7 +98,7 @@ func TestNamedOwner(t *testing.T) {
 		must(t, os.Chown(proj, 4711, 4712))
 		must(t, os.Chmod(proj, 0o755))
 		r := request(t, image(t), bindMount(proj, "/work", "rbind"))
-		r.Plan.User = harden.User{UID: 33, GID: 34}
+		r.Plan.User = plan.User{UID: 33, GID: 34}
 		staged(t, r)
 		at := r.Spec.Mounts[0].Source
 		as(t, base+33, base+34, func() { must(t, os.WriteFile(at+"/new", nil, 0o644)) })
@@ -237,7 +237,7 @@ func TestSubmounts(t *testing.T) {
 		r = request(t, image(t), bindMount(vol, "/secret", "rbind"))
 		f := &r.Sources[0].Fact
 		r.Needed = []string{proj + "/proc"}
-		f.Role, f.Pod, f.Also, r.Plan.Binds[0].Owner = source.Pod, uid, "", harden.OwnerSame
+		f.Role, f.Pod, f.Also, r.Plan.Binds[0].Owner = source.Pod, uid, "", plan.OwnerSame
 		st = staged(t, r)
 		if len(st.Notes) != 1 || !strings.Contains(st.Notes[0], "its owners show as nobody") {
 			t.Errorf("notes %q", st.Notes)

@@ -12,8 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 )
@@ -159,7 +159,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 			Process: &specs.Process{User: specs.User{UID: 1000, GID: 1000}},
 			Mounts:  mounts,
 		},
-		Plan: harden.Plan{IDs: ids, User: harden.User{UID: 1000, GID: 1000}, Root: policy.Root{Size: 1 << 20, Inodes: 300}},
+		Plan: plan.Plan{IDs: ids, User: plan.User{UID: 1000, GID: 1000}, Root: policy.Root{Size: 1 << 20, Inodes: 300}},
 	}
 	r.Sources = make([]*source.Source, len(mounts))
 	for i, m := range mounts {
@@ -170,7 +170,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 		must(t, err, m.Source)
 		t.Cleanup(func() { s.File.Close() })
 		r.Sources[i] = s
-		b := harden.Bind{Index: i, Owner: harden.OwnerDir, Source: m.Source}
+		b := plan.Bind{Index: i, Owner: plan.OwnerDir, Source: m.Source}
 		for _, o := range m.Options {
 			switch o {
 			case "ro":
@@ -180,9 +180,9 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 			case "flat":
 				b.Flat = true
 			case "same":
-				b.Owner = harden.OwnerSame
+				b.Owner = plan.OwnerSame
 			case "none":
-				b.Owner = harden.OwnerNone
+				b.Owner = plan.OwnerNone
 			}
 		}
 		r.Plan.Binds = append(r.Plan.Binds, b)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/source"
 )
@@ -41,7 +41,7 @@ func (s *stager) checkPoints() error {
 		if err != nil {
 			return fmt.Errorf("mount at %s: %w", dest, err)
 		}
-		if link != "" && (at == "/" || harden.Reserved(at) != "" || harden.Reserved(dest) != "") {
+		if link != "" && (at == "/" || plan.Reserved(at) != "" || plan.Reserved(dest) != "") {
 			return refusal.New(refusal.MountPlace, "the image's symbolic link %s leads it to %s", link, at).About("mount at %s", dest)
 		}
 		s.places = append(s.places, at)

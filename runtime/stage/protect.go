@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/source"
@@ -51,10 +51,10 @@ const (
 
 // SearchOptions are those of the search of a bind mount's directory. ok is false
 // for one that is not searched.
-func SearchOptions(b harden.Bind, plan harden.Plan, kind source.Kind) (o protect.Options, ok bool) {
-	o = protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: plan.Unprotect}
+func SearchOptions(b plan.Bind, p plan.Plan, kind source.Kind) (o protect.Options, ok bool) {
+	o = protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
 	if b.Hide {
-		o.Hide = plan.Hide
+		o.Hide = p.Hide
 	}
 	if passwd, err := os.Open("/etc/passwd"); err == nil {
 		o.Home = protect.IsHome(b.Source, passwd)

@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/source"
 )
@@ -88,7 +88,7 @@ func benchProtect(b *testing.B, dir string) {
 		s := &stager{layer: layer, binds: map[int]*os.File{0: os.NewFile(uintptr(fd), "clone")}}
 		s.Ledger, s.Key, s.Spec, s.places = ledger, "jail", &specs.Spec{Linux: &specs.Linux{}}, []string{"/work"}
 		s.Sources = []*source.Source{{File: host, Fact: source.Fact{Kind: source.Dir}}}
-		s.Plan.Binds = []harden.Bind{{Source: dir, Protect: true, Absent: true}}
+		s.Plan.Binds = []plan.Bind{{Source: dir, Protect: true, Absent: true}}
 		check(b, s.findProtected())
 		lap(0)
 		check(b, s.protectPaths())

@@ -16,10 +16,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/linux/fork"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/source"
@@ -31,7 +31,7 @@ import (
 type Request struct {
 	Dir     string // the jail's state directory, absolute
 	Spec    *specs.Spec
-	Plan    harden.Plan
+	Plan    plan.Plan
 	Sources []*source.Source // by index of the incoming mounts
 	Rootfs  *os.File         // the engine's root, O_PATH
 	Mounts  *source.Mounts   // the host's, opened after Rootfs was
@@ -348,7 +348,7 @@ func keepLocked(options []string, flags int64) []string {
 	return options
 }
 
-func (s *stager) cloneBind(b harden.Bind, src *source.Source) (*os.File, error) {
+func (s *stager) cloneBind(b plan.Bind, src *source.Source) (*os.File, error) {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if b.ReadOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
@@ -399,11 +399,11 @@ const nobody = 65534
 
 // ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
 // the host's ids of the jail; ok is false where nothing is to be mapped.
-func (s *stager) ownerMaps(o harden.Owner, f source.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
+func (s *stager) ownerMaps(o plan.Owner, f source.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
 	switch o {
-	case harden.OwnerSame:
+	case plan.OwnerSame:
 		return s.Plan.IDs.UIDs, s.Plan.IDs.GIDs, true
-	case harden.OwnerDir:
+	case plan.OwnerDir:
 		uids, ok = idmap.ForMount(s.Plan.IDs.UIDs, idmap.Pair{Disk: f.UID, Jail: s.Plan.User.UID})
 		if !ok {
 			return nil, nil, false

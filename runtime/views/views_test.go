@@ -14,7 +14,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/plan"
 )
 
 func TestCPUs(t *testing.T) {
@@ -319,7 +319,7 @@ func TestTable(t *testing.T) {
 	for _, f := range append(tree.Files, tree.Links...) {
 		sys["/sys/"+f.Path] = true
 	}
-	masked := harden.MaskedPaths()
+	masked := plan.MaskedPaths()
 	seen := map[string]bool{}
 	for _, e := range Table {
 		if seen[e.Path] || e.Tells == "" {

@@ -1,0 +1,35 @@
+package plan
+
+import "slices"
+
+// StandardDevice is a character device that every jail has.
+type StandardDevice struct {
+	Path         string
+	Major, Minor int64 // Minor -1: all
+}
+
+// standardDevices are what every container has from its delegate (OCI runtime-spec,
+// config-linux.md, Default Devices); major and minor numbers as in the kernel's
+// Documentation/admin-guide/devices.txt.
+var standardDevices = []StandardDevice{
+	{"/dev/null", 1, 3},
+	{"/dev/zero", 1, 5},
+	{"/dev/full", 1, 7},
+	{"/dev/random", 1, 8},
+	{"/dev/urandom", 1, 9},
+	{"/dev/tty", 5, 0},
+	{"/dev/console", 5, 1},
+	{"/dev/ptmx", 5, 2},
+	{"/dev/pts", 136, -1},
+}
+
+// StandardDevices are the character devices of every jail.
+func StandardDevices() []StandardDevice { return slices.Clone(standardDevices) }
+
+// IsStandardDevice says whether every jail may have the character device; a minor
+// number of -1 means all of the major's.
+func IsStandardDevice(major, minor int64) bool {
+	return slices.ContainsFunc(standardDevices, func(d StandardDevice) bool {
+		return d.Major == major && (d.Minor == minor || d.Minor < 0)
+	})
+}
