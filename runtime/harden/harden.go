@@ -19,7 +19,6 @@ import (
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
-	"agentjail.dev/seccomp"
 )
 
 // Facts is what hardening is told about the world.
@@ -41,10 +40,18 @@ type Facts struct {
 	Unknown []string
 	// Owner says who is named to own what is mounted.
 	Owner NamedOwner
-	// Filter makes the system call filter that the delegate is to load, and its
-	// notes, of an incoming section or of none. It allows at least what
-	// seccomp.OCI and seccomp.Intersect would, which do it where this is nil.
-	Filter func(seccomp.Options, *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error)
+	// Filter is the system call filter that was made of Effective.Filter; nil has
+	// hardening make it by seccomp.OCI and seccomp.Intersect.
+	Filter *Filter
+}
+
+// Filter is a system call filter that was made before hardening.
+type Filter struct {
+	// Section is for the delegate. It allows at least what the intersection of
+	// policy's profile with the incoming section does.
+	Section *specs.LinuxSeccomp
+	Notes   []string // where the incoming section changed it
+	Err     error    // why there is none: the bundle is refused
 }
 
 // Node is a device node as the host has it.
@@ -70,6 +77,22 @@ type Join struct {
 type Result struct {
 	Spec *specs.Spec
 	Plan plan.Plan
+	// Policy is the one that holds for this bundle: the host's, as its annotations
+	// tighten it.
+	Policy policy.Policy
+}
+
+// Effective is a policy as it holds for one bundle.
+type Effective struct {
+	policy.Policy
+	ignored []policy.Ignored
+}
+
+// Tighten applies a bundle's annotations to the host's policy.
+func Tighten(in *specs.Spec, pol policy.Policy) Effective {
+	e := Effective{}
+	e.Policy, e.ignored = pol.Tighten(in.Annotations)
+	return e
 }
 
 // A step hardens one subject of the spec.
@@ -106,11 +129,16 @@ var steps = []step{
 // The spec is not changed. An error means that no jail may be started from it;
 // it names all the reasons at once.
 func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report, error) {
-	pol, ignored := pol.Tighten(in.Annotations)
+	return Tighten(in, pol).Harden(in, f)
+}
+
+// Harden is the function of that name for a policy that holds for the spec already.
+func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, error) {
+	pol := e.Policy
 	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: plan.Plan{
 		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, Shifted: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
 	}}
-	for _, i := range ignored {
+	for _, i := range e.ignored {
 		p.change(report.Access, report.Dropped, "annotations["+i.Name+"]", i.Value, "", i.Why)
 	}
 	for _, s := range steps {
@@ -122,7 +150,7 @@ func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report
 	if err := refusal.Join(p.refused); err != nil {
 		return nil, p.rep, err
 	}
-	return &Result{Spec: p.spec, Plan: p.plan}, p.rep, nil
+	return &Result{Spec: p.spec, Plan: p.plan, Policy: pol}, p.rep, nil
 }
 
 // pass is one run over a spec.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,10 @@ func check(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts) (passed boo
 	if found := looser(in, res, pol, f); len(found) > 0 {
 		t.Fatalf("looser: %s\nincoming %s\nhardened %s\npolicy %s\nplan %s", strings.Join(found, "; "), before, jsonOf(t, res.Spec), jsonOf(t, pol), jsonOf(t, res.Plan))
 	}
+	if want, _ := pol.Tighten(in.Annotations); jsonOf(t, res.Policy) != jsonOf(t, want) {
+		t.Fatalf("the policy that holds is %s, not %s", jsonOf(t, res.Policy), jsonOf(t, want))
+	}
+	given(t, in, pol, f, res)
 	// Same twice. What was mounted from the host is known again.
 	g := f
 	g.Sources = slices.Clone(f.Sources)
@@ -51,6 +56,56 @@ func check(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts) (passed boo
 		t.Fatalf("planned again\n%s\nis not\n%s", b, a)
 	}
 	return true
+}
+
+// given holds that a filter made before hardening, of what Effective.Filter says,
+// makes the same jail as one that hardening makes.
+func given(t *testing.T, in *specs.Spec, pol policy.Policy, f Facts, res *Result) {
+	t.Helper()
+	before := jsonOf(t, in)
+	e := Tighten(in, pol)
+	f.Filter = meetFilters(e.Filter(in, f.Host.Arch))
+	again, _, err := e.Harden(in, f)
+	if err != nil {
+		t.Fatalf("refused with the filter made before: %v", err)
+	}
+	if a, b := jsonOf(t, res.Spec), jsonOf(t, again.Spec); a != b {
+		t.Fatalf("with the filter made before\n%s\nis not\n%s", b, a)
+	}
+	if after := jsonOf(t, in); after != before {
+		t.Fatalf("the incoming spec was changed\nfrom %s\nto   %s", before, after)
+	}
+}
+
+// TestFactsAreData: hardening is told facts and a policy, and calls nothing of
+// whoever asks it.
+func TestFactsAreData(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var look func(reflect.Type, string)
+	look = func(x reflect.Type, name string) {
+		if seen[x] {
+			return
+		}
+		seen[x] = true
+		switch x.Kind() {
+		case reflect.Func, reflect.Chan:
+			t.Errorf("%s is a %s", name, x)
+		case reflect.Pointer, reflect.Slice, reflect.Array:
+			look(x.Elem(), name)
+		case reflect.Map:
+			look(x.Key(), name+" key")
+			look(x.Elem(), name)
+		case reflect.Struct:
+			for i := range x.NumField() {
+				look(x.Field(i).Type, name+"."+x.Field(i).Name)
+			}
+		}
+	}
+	look(reflect.TypeFor[Facts](), "Facts")
+	look(reflect.TypeFor[Effective](), "Effective")
+	if len(seen) < 20 {
+		t.Errorf("only %d types", len(seen))
+	}
 }
 
 // TestOnlyTighter tries specs, policies and hosts at random.

@@ -10,46 +10,50 @@ import (
 	"agentjail.dev/seccomp"
 )
 
+// Filter is what the jail's system call filter is made of: policy's profile for
+// the host's architecture, and the section that the bundle brings, or nil.
+func (e Effective) Filter(in *specs.Spec, arch string) (seccomp.Options, *specs.LinuxSeccomp) {
+	o := seccomp.Options{Profile: e.Seccomp.Profile, Arch: arch, Kill: e.Seccomp.OnViolation == "kill"}
+	if in.Linux == nil {
+		return o, nil
+	}
+	// A section without default action and rules is none (runc
+	// libcontainer/specconv, SetupSeccomp).
+	if s := in.Linux.Seccomp; s != nil && (s.DefaultAction != "" || len(s.Syscalls) > 0) {
+		return o, s
+	}
+	return o, nil
+}
+
 // filter sets the system call filter: the intersection of ours and the
 // incoming one.
 func filter(p *pass) {
 	l := p.spec.Linux
-	o := seccomp.Options{
-		Profile: p.pol.Seccomp.Profile,
-		Arch:    p.f.Host.Arch,
-		Kill:    p.pol.Seccomp.OnViolation == "kill",
+	o, incoming := Effective{Policy: p.pol}.Filter(p.spec, p.f.Host.Arch)
+	made := p.f.Filter
+	if made == nil {
+		made = meetFilters(o, incoming)
 	}
-	incoming := l.Seccomp
-	// A section without default action and rules is none (runc
-	// libcontainer/specconv, SetupSeccomp).
-	if incoming != nil && incoming.DefaultAction == "" && len(incoming.Syscalls) == 0 {
-		incoming = nil
-	}
-	meet := p.f.Filter
-	if meet == nil {
-		meet = meetFilters
-	}
-	f, notes, err := meet(o, incoming)
-	if err != nil {
-		p.refuse(refusal.Filter, "seccomp: %v", err)
+	if made.Err != nil {
+		p.refuse(refusal.Filter, "seccomp: %v", made.Err)
 		return
 	}
-	l.Seccomp = f
+	l.Seccomp = made.Section
 	if incoming == nil {
 		p.lost(report.Kernel, "linux.seccomp", "unconfined", "profile "+o.Profile, "unlisted system calls do not exist in a jail")
 		return
 	}
-	for _, n := range notes {
+	for _, n := range made.Notes {
 		p.change(report.Kernel, report.Lowered, "linux.seccomp", "", "", n)
 	}
 	p.change(report.Kernel, report.Set, "linux.seccomp", "", fmt.Sprintf("profile %s and the bundle's own", o.Profile), "what either refuses does not exist in a jail")
 }
 
-func meetFilters(o seccomp.Options, incoming *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error) {
+func meetFilters(o seccomp.Options, incoming *specs.LinuxSeccomp) *Filter {
 	ours, err := seccomp.OCI(o)
 	if err != nil {
-		return nil, nil, err
+		return &Filter{Err: err}
 	}
 	f, notes := seccomp.Intersect(ours, incoming)
-	return f, notes, nil
+	return &Filter{Section: f, Notes: notes}
 }

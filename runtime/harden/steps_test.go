@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -446,6 +447,24 @@ func TestLSM(t *testing.T) {
 			t.Errorf("%q where ours cannot be loaded: %q, %v", was, res.Spec.Process.ApparmorProfile, err)
 		}
 	}
+}
+
+// TestSeccompGiven: a filter that was made before is what the jail gets, and that
+// there is none refuses the bundle along with every other reason.
+func TestSeccompGiven(t *testing.T) {
+	f := testFacts(small())
+	f.Filter = &Filter{Section: &specs.LinuxSeccomp{DefaultAction: specs.ActTrap}, Notes: []string{"a note"}}
+	s := with(func(s *specs.Spec) { s.Linux.Seccomp = &specs.LinuxSeccomp{DefaultAction: specs.ActAllow} })
+	res, rep, err := Harden(s, policy.Default(), f)
+	if err != nil || res.Spec.Linux.Seccomp != f.Filter.Section {
+		t.Fatalf("%v, %v", res, err)
+	}
+	if got := find(rep, report.Lowered, "linux.seccomp"); len(got) != 1 || got[0].Why != "a note" {
+		t.Errorf("notes: %v", got)
+	}
+	f.Filter = &Filter{Err: errors.New("no compiler")}
+	s.Process.Cwd = "not absolute"
+	contain(t, "no filter", refused(t, s, policy.Default(), f), "no compiler", "process.cwd")
 }
 
 func TestSeccomp(t *testing.T) {

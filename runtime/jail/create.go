@@ -194,15 +194,14 @@ func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d 
 	if err := ensureLSM(ctx, &p.facts, w.Policy); err != nil {
 		return err
 	}
-	var filter *kept.Filter
-	p.facts.Filter = func(o seccomp.Options, in *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []string, error) {
-		var err error
-		if filter, err = (kept.Store{Dir: filepath.Join(w.Store.Root, "filters")}).Get(o, in); err != nil {
-			return nil, nil, err
-		}
-		return filter.Delegates, filter.Notes, nil
+	policy := harden.Tighten(p.b.Spec, w.Policy)
+	filter, err := kept.Store{Dir: filepath.Join(w.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
+	if err != nil {
+		p.facts.Filter = &harden.Filter{Err: err}
+	} else {
+		p.facts.Filter = &harden.Filter{Section: filter.Delegates, Notes: filter.Notes}
 	}
-	p.res, p.rep, err = harden.Harden(p.b.Spec, w.Policy, p.facts)
+	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
 	w.tell(p.rep)
 	if err != nil {
 		return err
@@ -228,7 +227,7 @@ func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d 
 	var allGroups bool
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup, d.Name == "crun")
 	j.Direct = allGroups && direct(spec)
-	j.Policy, _ = w.Policy.Tighten(p.b.Spec.Annotations)
+	j.Policy = p.res.Policy
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	done()
 
