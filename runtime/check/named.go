@@ -26,8 +26,8 @@ func namedHierarchies(e *env) answer {
 		return ok("none but systemd's")
 	}
 	what := strings.Join(found, ", ")
-	if d, err := e.delegate(); err == nil && d.Name == "crun" {
-		return ok("%s, which crun can mount", what)
+	if d, err := e.delegate(); err == nil && d.Traits().MountsNamed {
+		return ok("%s, which %s can mount", what, d.Name)
 	}
 	return fail("unmount it where engines run, or use crun", "%s: runc cannot mount it into a jail", what)
 }

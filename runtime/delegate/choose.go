@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate/flaws"
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/rootless"
 )
@@ -168,10 +169,6 @@ type rated struct {
 	at   flaws.Release
 }
 
-// newCrun is the first release that keeps compiled filters and tells all of its
-// features.
-var newCrun = flaws.Release{1, 9}
-
 func rate(r *Runtime, cacheDir string) (rated, error) {
 	c := rated{Runtime: r}
 	var err error
@@ -183,15 +180,16 @@ func rate(r *Runtime, cacheDir string) (rated, error) {
 	}
 	name, at, _, known := flaws.Version(c.caps.Version)
 	c.at = at
+	tr := traits.Of(name) // the program's own word, whatever the file's name
 	good := flaws.Judge(r.Path, c.caps.Version, flaws.Debian).OK
 	switch {
 	case !known:
 		c.rank = oldAndFlawed
-	case name == "crun" && !at.Less(newCrun) && c.caps.OCIMax != "" && good:
+	case tr.QuickSince != flaws.Release{} && !at.Less(tr.QuickSince) && c.caps.OCIMax != "" && good:
 		c.rank = quickest
-	case name == "runc" && good:
+	case tr.Steady && good:
 		c.rank = sound
-	case name == "runc":
+	case tr.Steady:
 		c.rank = flawed
 	case good:
 		c.rank = old
@@ -253,7 +251,7 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 	// let jails be made and not this. Whatever is wrong, the delegate will say so
 	// and the jail will not start.
 	best := order[0]
-	if i := slices.IndexFunc(order, func(c rated) bool { return c.Name == "runc" }); i >= 0 {
+	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().Steady }); i >= 0 {
 		best = order[i]
 	}
 	best.Choice = &Choice{Why: "none ran a trial", Not: no, Doubt: true}

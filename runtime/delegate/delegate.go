@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/policy"
@@ -23,7 +24,7 @@ import (
 // Runtime is an OCI runtime on this host.
 type Runtime struct {
 	Path string // absolute
-	Name string // "runc", "crun", or the file's name
+	Name string // the file's
 	// Stdio take the place of our standard files, where not nil.
 	Stdio [3]*os.File
 	// Choice says why this one was taken, if there was a choice.
@@ -35,9 +36,12 @@ type Runtime struct {
 // directories where distributions and engines put them. $PATH is not asked: it
 // belongs to whoever started the engine.
 var (
-	candidates  = []string{"runc", "crun"}
+	candidates  = traits.Names()
 	directories = []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"}
 )
+
+// Traits are what is known of it by its name.
+func (r *Runtime) Traits() traits.Traits { return traits.Of(r.Name) }
 
 // ErrNone says that there is no delegate to run jails with.
 var ErrNone = errors.New("no OCI runtime found")
@@ -49,7 +53,7 @@ func Resolve(want string) (*Runtime, error) {
 		return open(want)
 	}
 	names := candidates
-	if want != "auto" {
+	if want != Auto {
 		names = []string{want}
 	}
 	var errs []error
@@ -200,7 +204,8 @@ func (r *Runtime) ask() (Caps, error) {
 		c.NoSeccomp = f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled
 		c.SeccompFlags = f.Linux.Seccomp != nil && len(f.Linux.Seccomp.KnownFlags) > 0
 	}
-	c.ReadsMaps = r.Name != "crun" && strings.HasPrefix(c.Version, "runc ") && f.Linux != nil && f.Linux.MountExtensions != nil
+	program, _, _ := strings.Cut(c.Version, " ") // whatever the file's name
+	c.ReadsMaps = traits.Of(program).ReadsMaps && f.Linux != nil && f.Linux.MountExtensions != nil
 	for _, ns := range c.Namespaces {
 		c.TimeNS = c.TimeNS || ns == "time"
 	}

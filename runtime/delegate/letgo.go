@@ -7,43 +7,38 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate/traits"
 )
 
-// fifoName is what runc and crun both call the pipe that the process of a
+// fifoName is what known delegates call the pipe that the process of a
 // created container waits at.
 const fifoName = "exec.fifo"
-
-// A protocol is how a delegate's start lets a process go. Starting the delegate
-// for it takes longer than all else that a start does.
-type protocol struct {
-	// record is the file by which a delegate's directory is told from another's.
-	record string
-	letGo  func(fifo string, pidfd int, stopped func() error) error
-}
-
-var protocols = []protocol{
-	{"state.json", runcLetGo},
-	{"status", crunLetGo},
-}
 
 // errDead is runc's message.
 var errDead = errors.New("container process is already dead")
 
 // LetGo does what the delegate's start does to a created container: it lets the
-// process go that pidfd refers to. dir is the directory that the delegate keeps for
+// process go that pidfd refers to. Starting the delegate for it takes longer than
+// all else that a start does. dir is the directory that the delegate keeps for
 // the container. It returns false, having done nothing, where that is not
-// the directory of a created container as runc (1.0 to 1.5) and crun keep it; then
-// the delegate is to be asked, which also knows what is wrong. stopped is called now
-// and then while the process does not answer; its error ends the waiting.
+// the directory of a created container as a known delegate keeps it (runc 1.0 to
+// 1.5, crun); then the delegate is to be asked, which also knows what is wrong.
+// stopped is called now and then while the process does not answer; its error ends
+// the waiting.
 func LetGo(dir string, pidfd int, stopped func() error) (bool, error) {
 	fifo := filepath.Join(dir, fifoName)
 	var st unix.Stat_t
 	if unix.Lstat(fifo, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 		return false, nil
 	}
-	for _, p := range protocols {
-		if unix.Access(filepath.Join(dir, p.record), unix.F_OK) == nil {
-			return true, p.letGo(fifo, pidfd, stopped)
+	for _, r := range traits.Releases() {
+		switch {
+		case unix.Access(filepath.Join(dir, r.Record), unix.F_OK) != nil:
+		case r.Writes:
+			return true, writeTo(fifo)
+		default:
+			return true, readFrom(fifo, pidfd, stopped)
 		}
 	}
 	return false, nil
@@ -52,9 +47,9 @@ func LetGo(dir string, pidfd int, stopped func() error) (bool, error) {
 // answer is how long a process may take before stopped is asked.
 const answer = 100 // ms
 
-// runcLetGo reads what the process writes when it finds a reader; one byte, so that
+// readFrom reads what the process writes when it finds a reader; one byte, so that
 // of two starts at once one comes too late (libcontainer/container_linux.go, exec).
-func runcLetGo(fifo string, pidfd int, stopped func() error) error {
+func readFrom(fifo string, pidfd int, stopped func() error) error {
 	fd, err := unix.Open(fifo, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: fifo, Err: err}
@@ -98,9 +93,9 @@ func runcLetGo(fifo string, pidfd int, stopped func() error) error {
 	}
 }
 
-// crunLetGo writes what the process waits for (src/libcrun/status.c,
+// writeTo writes what the process waits for (src/libcrun/status.c,
 // libcrun_status_write_exec_fifo).
-func crunLetGo(fifo string, _ int, _ func() error) error {
+func writeTo(fifo string) error {
 	// Without O_NONBLOCK this would wait for ever for a process that has died.
 	fd, err := unix.Open(fifo, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == unix.ENXIO {

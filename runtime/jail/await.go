@@ -14,7 +14,7 @@ import (
 )
 
 // awaitProgram waits until a jail's first process has become its program: for a
-// start that goes without the delegate, and for an exec over crun. crun enters
+// start that goes without the delegate, and for an exec over a delegate that enters
 // the jail's user namespace first and the others from there, for which it must
 // have power over that process; nobody in a jail has any over the init step.
 // Before that step the process is still the delegate's own, for whose end the

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/state"
 )
@@ -20,7 +21,7 @@ import (
 // container: only those that do not exist yet, since what was there before is
 // not the jail's to remove. The systemd driver's are systemd's to end. all says
 // that there will be no others.
-func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all bool) {
+func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []string, all bool) {
 	if systemd || strings.Contains(cgroupsPath, ":") {
 		return nil, false
 	}
@@ -39,7 +40,7 @@ func cgroupDirs(cgroupsPath, id string, systemd, crun bool) (dirs []string, all 
 		found := f[1] == "" || strings.HasPrefix(f[1], "name=")
 		for _, root := range hierarchies(f[1]) {
 			found = true
-			dir := groupDir(root, base(root, f), rel, crun)
+			dir := groupDir(root, base(root, f), rel, of.GroupsBelowRoot)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
 				dirs = append(dirs, dir)
 			} else {
@@ -85,10 +86,9 @@ func base(root string, line []string) string {
 }
 
 // groupDir is where a delegate makes a group in a hierarchy: one that is not
-// absolute is below the caller's own for runc (libcontainer/cgroups/fs), and
-// below the root for crun.
-func groupDir(root, own, rel string, crun bool) string {
-	if filepath.IsAbs(rel) || crun {
+// absolute is below the caller's own or, by the delegate's traits, the root.
+func groupDir(root, own, rel string, belowRoot bool) string {
+	if filepath.IsAbs(rel) || belowRoot {
 		own = "/"
 	}
 	return filepath.Join(root, own, filepath.Clean("/"+rel))

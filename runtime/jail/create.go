@@ -225,7 +225,7 @@ func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d 
 	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
 	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(p.res.Plan)
 	var allGroups bool
-	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup, d.Name == "crun")
+	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, o.ID, j.SystemdCgroup, d.Traits())
 	j.Direct = allGroups && direct(spec)
 	j.Policy = p.res.Policy
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
@@ -283,7 +283,8 @@ func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d 
 		}
 	}
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
-	timeNS := dialect(spec, caps, j)
+	timeNS := caps.Dialect(spec)
+	j.OwnTime = timeNS.Offsets != ""
 	domain := takeDomainname(spec)
 	if err := w.Store.Save(j); err != nil {
 		return err
@@ -342,7 +343,10 @@ func (w *Runtime) create(ctx context.Context, o CreateOptions, j *state.Jail, d 
 		return err
 	}
 	beside := w.beside(ctx, &j.Brief, p.rep)
-	code, err := spared.RunInto(step[:], append(w.Globals.Args(), w.createArgs(o, j, hardened.Dir)...), timeNS, false)
+	args := delegate.StartArgs{
+		ID: o.ID, Bundle: hardened.Dir, PidFile: filepath.Join(w.Store.Dir(j.Key), pidFile), ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(step),
+	}
+	code, err := spared.RunInto(step[:], append(w.Globals.Args(), args.Create()...), timeNS, false)
 	giveBack()
 	besideErr := <-beside
 	if err := w.explained(exitError(code, err)); err != nil {
@@ -414,21 +418,6 @@ func (w *Runtime) beside(ctx context.Context, j *state.Brief, rep *report.Report
 func (w *Runtime) engineSeesRoot(p *prepared) bool {
 	path := p.b.Spec.Root.Path
 	return p.inStorage || stage.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
-}
-
-// createArgs are the delegate's arguments. Options of the engine that would
-// loosen the jail are not among them: --no-pivot leaves the host's root
-// mounted, --no-new-keyring shares the caller's keys, and --preserve-fds hands
-// files of the host in; ours hands in the init step's.
-func (w *Runtime) createArgs(o CreateOptions, j *state.Jail, dir string) []string {
-	args := []string{"create", "--bundle", dir, "--pid-file", filepath.Join(w.Store.Dir(j.Key), pidFile)}
-	if o.ConsoleSocket != "" {
-		args = append(args, "--console-socket", o.ConsoleSocket)
-	}
-	if o.PidfdSocket != "" {
-		args = append(args, "--pidfd-socket", o.PidfdSocket)
-	}
-	return append(append(args, preserve...), o.ID)
 }
 
 // withOwnProcess gives the spec a process of its own to change: the record keeps
@@ -625,50 +614,4 @@ func (w *Runtime) tell(r *report.Report) {
 			w.Log.Warnf("agentjail: this host cannot hold: %s", c)
 		}
 	}
-}
-
-// emptyMqueue puts an empty file system in mqueue's place under SELinux, where
-// the delegate would label it. mqueue's root belongs to whoever makes the IPC
-// namespace (mqueue_get_inode in ipc/mqueue.c): runc makes it as the host's root,
-// who has no id in a user namespace that it has joined, so that the label is
-// refused (EPERM). Queues are none's in a jail: RLIMIT_MSGQUEUE is 0.
-func emptyMqueue(s *specs.Spec) {
-	ns := specUserNS(s)
-	if s.Linux.MountLabel == "" || ns == nil || ns.Path == "" {
-		return
-	}
-	for i, m := range s.Mounts {
-		if m.Type == "mqueue" {
-			s.Mounts[i] = specs.Mount{Destination: m.Destination, Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=555", "size=4k"}}
-		}
-	}
-}
-
-// dialect takes from the spec what this delegate would stumble over, to be done
-// by ourselves.
-func dialect(s *specs.Spec, caps delegate.Caps, j *state.Jail) delegate.Time {
-	if newer(s.Version, caps.OCIMax) {
-		// Older crun refuses by the number alone (1.8 knows none above 1.0).
-		s.Version = "1.0.2"
-	}
-	if caps.SeccompFlags && s.Linux.Seccomp != nil && len(s.Linux.Seccomp.Flags) == 0 {
-		seccomp.DenySpecAllow(s.Linux.Seccomp)
-	}
-	if ns := specUserNS(s); ns != nil && ns.Path != "" && caps.ReadsMaps {
-		s.Linux.UIDMappings, s.Linux.GIDMappings = nil, nil // a second source, which it warns of
-	}
-	emptyMqueue(s)
-	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.TimeNamespace })
-	if i < 0 || caps.TimeNS {
-		return delegate.Time{}
-	}
-	var text string
-	for _, clock := range []string{"boottime", "monotonic"} {
-		o := s.Linux.TimeOffsets[clock]
-		text += fmt.Sprintf("%s %d %d\n", clock, o.Secs, o.Nanosecs)
-	}
-	s.Linux.Namespaces = slices.Delete(s.Linux.Namespaces, i, i+1)
-	s.Linux.TimeOffsets = nil
-	j.OwnTime = true
-	return delegate.Time{Offsets: text}
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -86,9 +85,6 @@ func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error)
 	}
 	return made.Program, atomicfile.WriteNew(filepath.Join(dir, state.FilterFile), made.Program, 0o600)
 }
-
-// preserve is the delegate's option that hands the step's files on.
-var preserve = []string{"--preserve-fds", strconv.Itoa(enter.PreserveFDs)}
 
 // ownDevices are the device files that every jail has.
 var ownDevices = []string{

@@ -277,17 +277,6 @@ func engineStorage(root, bundleDir string) []string {
 	return out
 }
 
-// newer says whether a bundle's version of the specification is above the
-// delegate's newest; "" is that of a delegate that does not tell.
-func newer(version, ociMax string) bool {
-	var have, most [2]int
-	_, _ = fmt.Sscanf(version, "%d.%d", &have[0], &have[1])
-	if n, _ := fmt.Sscanf(ociMax, "%d.%d", &most[0], &most[1]); n != 2 {
-		most = [2]int{1, 0}
-	}
-	return have[0] > most[0] || have[0] == most[0] && have[1] > most[1]
-}
-
 // onHostThread runs f on a thread that is still in the host's mount namespace:
 // the one of Create is not.
 func onHostThread(f func() error) error {

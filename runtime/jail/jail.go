@@ -233,8 +233,7 @@ func (w *Runtime) Pass(id string, args []string) error {
 	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
 		args = killOne(args)
 	}
-	if verb == "ps" && d.Name == "crun" && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
-		// crun falls over a container whose control group is gone.
+	if verb == "ps" && d.Traits().PsNeedsGroup && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
 		_, err := fmt.Fprintln(w.out(), "[]")
 		return err
 	}

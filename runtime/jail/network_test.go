@@ -97,18 +97,3 @@ func TestEnginesNetwork(t *testing.T) {
 		}
 	}
 }
-
-// A delegate that refuses a newer number of the specification is given one that it knows.
-func TestNewer(t *testing.T) {
-	for _, c := range []struct {
-		version, most string
-		want          bool
-	}{
-		{"1.3.0", "", true}, {"1.1.0", "", true}, {"1.0.2-dev", "", false}, {"1.0.2", "1.0.2-dev", false},
-		{"1.3.0", "1.2.0", true}, {"1.2.1", "1.2.0", false}, {"2.0.0", "1.3.0", true}, {"", "", false},
-	} {
-		if got := newer(c.version, c.most); got != c.want {
-			t.Errorf("%q of %q: %v", c.version, c.most, got)
-		}
-	}
-}

@@ -17,7 +17,7 @@ import (
 // stands in for it; inside, runc and crun open the jail's own in its place. Other
 // devices and files are given back before the jail's program runs.
 func (w *Runtime) sparing(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
-	if d.Name == "runc" || rootless { // without privilege nothing of others' can be given away
+	if d.Traits().KeepsStdio || rootless { // without privilege nothing of others' can be given away
 		return d, func() {}, nil
 	}
 	own := *d

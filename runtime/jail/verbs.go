@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
@@ -202,20 +203,12 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	if err != nil {
 		return err
 	}
-	if d.Name == "crun" && j.Started {
+	if d.Traits().EntersByProcess && j.Started {
 		awaitProgram(j.InitPid, w.Store.Root)
 	}
-	args := append(append(w.Globals.Args(), "exec", "--process", file), preserve...)
-	if o.Detach {
-		args = append(args, "--detach")
-	}
-	if o.IgnorePaused {
-		args = append(args, "--ignore-paused")
-	}
-	for _, f := range [][2]string{{"--pid-file", o.PidFile}, {"--console-socket", o.ConsoleSocket}, {"--pidfd-socket", o.PidfdSocket}} {
-		if f[1] != "" {
-			args = append(args, f[0], f[1])
-		}
+	args := delegate.StartArgs{
+		ID: o.ID, Process: file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
+		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(step),
 	}
 	t, err := w.inTime(&j.Brief)
 	if err != nil {
@@ -228,7 +221,7 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	defer w.step("delegate exec")()
 	// crun takes no score from the process that it is given, and runc takes the
 	// container's.
-	code, err := d.RunExpendable(oomScore(h), step[:], append(args, o.ID), t, !o.Detach)
+	code, err := d.RunExpendable(oomScore(h), step[:], append(w.Globals.Args(), args.Exec()...), t, !o.Detach)
 	if code == delegateFailed {
 		return w.explained(exitError(code, err))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/seccomp"
 )
@@ -352,8 +353,8 @@ func (p Policy) Validate() error {
 		}
 		return fmt.Errorf("%s = %q: must be one of %s", key, v, strings.Join(allowed, ", "))
 	}
-	if p.Delegate != "auto" && p.Delegate != "runc" && p.Delegate != "crun" && !filepath.IsAbs(p.Delegate) {
-		return fmt.Errorf("delegate = %q: must be auto, runc, crun or an absolute path", p.Delegate)
+	if p.Delegate != "auto" && !slices.Contains(traits.Names(), p.Delegate) && !filepath.IsAbs(p.Delegate) {
+		return fmt.Errorf("delegate = %q: must be auto, %s or an absolute path", p.Delegate, strings.Join(traits.Names(), ", "))
 	}
 	for _, err := range []error{
 		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),

@@ -1,0 +1,100 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/delegate/traits"
+)
+
+// named are the directories whose code may ask for a low-level runtime's name: the
+// delegates' own, and the installers, who find such names in engines' files.
+var named = []string{"runtime/delegate", "runtime/install", "hack", "tests"}
+
+// TestDelegateNames: no behaviour depends on a delegate's name but by its traits.
+func TestDelegateNames(t *testing.T) {
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (path != top && d.Name()[0] == '.' || slices.Contains(named, filepath.ToSlash(rel))) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		for _, name := range comparedNames(f) {
+			t.Errorf("%s compares with %q (remedy: a trait in runtime/delegate/traits)", rel, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// comparedNames lists the delegates' names that a file compares something with.
+func comparedNames(f *ast.File) []string {
+	var out []string
+	add := func(exprs ...ast.Expr) {
+		for _, e := range exprs {
+			if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if s, err := strconv.Unquote(lit.Value); err == nil && slices.Contains(traits.Names(), s) {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			if n.Op == token.EQL || n.Op == token.NEQ {
+				add(n.X, n.Y)
+			}
+		case *ast.CaseClause:
+			add(n.List...)
+		case *ast.IndexExpr:
+			add(n.Index)
+		}
+		return true
+	})
+	return out
+}
+
+// TestComparedNames: the rule finds what it forbids, and nothing else.
+func TestComparedNames(t *testing.T) {
+	for _, c := range []struct {
+		body string
+		bad  bool
+	}{
+		{`return d.Name == "crun"`, true},
+		{`return "runc" != d.Name`, true},
+		{`switch d.Name { case "youki", "crun": return true }`, true},
+		{`return table["runc"]`, true},
+		{`return d.Name == "youki"`, false},
+		{`log("install runc", "runc")`, false},
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x\nfunc f() bool {\n"+c.body+"\n}", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := comparedNames(f); len(got) > 0 != c.bad {
+			t.Errorf("%s: %v", c.body, got)
+		}
+	}
+}

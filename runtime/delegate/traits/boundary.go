@@ -1,0 +1,58 @@
+package traits
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Place is where a protection is held.
+type Place int
+
+// The places. What a guest holds cannot be seen from the host.
+const (
+	Host  Place = iota // by the kernel of the host, on the jail's own processes
+	Guest              // by a kernel of the jail's own: a sentry's, or a virtual machine's
+	Void               // nowhere: the delegate has no such thing, or ignores the bundle's
+)
+
+var places = [...]string{Host: "host kernel", Guest: "guest kernel", Void: "void"}
+
+// String names the place as it is printed.
+func (p Place) String() string {
+	if p < 0 || int(p) >= len(places) {
+		return fmt.Sprintf("place %d", int(p))
+	}
+	return places[p]
+}
+
+// MarshalText is String, for JSON.
+func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// A Boundary says where a delegate's protections are held. The zero value is the
+// host's kernel for all of them.
+type Boundary struct {
+	Place Place `json:"place"` // of those that are not named
+	// Other are those held elsewhere, by the names that inspect has for them.
+	Other map[string]Place `json:"other,omitempty"`
+}
+
+// Of says where the protection with this name is held.
+func (b Boundary) Of(protection string) Place {
+	if p, ok := b.Other[protection]; ok {
+		return p
+	}
+	return b.Place
+}
+
+// Lines says it for people: one line for all, or one more for each protection that
+// is held elsewhere, by name.
+func (b Boundary) Lines() []string {
+	out := []string{"held by: " + b.Place.String()}
+	for _, name := range slices.Sorted(maps.Keys(b.Other)) {
+		if b.Other[name] != b.Place {
+			out = append(out, fmt.Sprintf("held by: %s: %s", b.Other[name], name))
+		}
+	}
+	return out
+}

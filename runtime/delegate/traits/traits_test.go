@@ -1,0 +1,40 @@
+package traits
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestOf: a file's name decides, also in a path, and nothing is assumed of one
+// that is not in the table.
+func TestOf(t *testing.T) {
+	for _, n := range Names() {
+		if tr := Of("/opt/bin/" + n); tr.Release.Record == "" {
+			t.Errorf("%s by its path: %+v", n, tr)
+		}
+		if b := Of(n).Boundary.Lines(); !slices.Equal(b, []string{"held by: host kernel"}) {
+			t.Errorf("%s: %q", n, b)
+		}
+	}
+	for _, n := range []string{"", "runc-new", "/runc/youki"} {
+		if tr := Of(n); tr.KeepsStdio || tr.GroupsBelowRoot || tr.Steady || tr.Release.Record != "" {
+			t.Errorf("%s is not known: %+v", n, tr)
+		}
+	}
+}
+
+// TestBoundary: each protection is said to be where the table has it.
+func TestBoundary(t *testing.T) {
+	b := Boundary{Place: Guest, Other: map[string]Place{"seccomp": Void, "memory": Host, "clocks": Guest}}
+	for name, want := range map[string]Place{"seccomp": Void, "memory": Host, "clocks": Guest, "masked paths": Guest} {
+		if got := b.Of(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	if got, want := b.Lines(), []string{"held by: guest kernel", "held by: host kernel: memory", "held by: void: seccomp"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if text, err := Void.MarshalText(); string(text) != "void" || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+}
