@@ -29,7 +29,6 @@ import (
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
-	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/kept"
 )
 
