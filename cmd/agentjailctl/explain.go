@@ -6,6 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
@@ -35,6 +36,9 @@ func explainCommand() *cli.Command {
 				}
 			}
 			if refused == nil {
+				for _, l := range traits.HeldBy(x.HeldBy) {
+					fmt.Fprintln(c.App.Writer, l)
+				}
 				fmt.Fprintf(c.App.Writer, "%d changes, %d of them grants lost; the host ids stand for those that the jail will get\n",
 					len(x.Report.Changes), len(x.Report.Of(report.Lost)))
 			}
@@ -51,6 +55,8 @@ type explanation struct {
 	Report   *report.Report   `json:"report,omitempty"`
 	Spec     json.RawMessage  `json:"spec,omitempty"` // the hardened config.json
 	Plan     *plan.Plan       `json:"plan,omitempty"` // what staging would do
+	// HeldBy says, for each delegate that policy may choose, where the protections are held.
+	HeldBy map[string]traits.Boundary `json:"heldBy,omitempty"`
 }
 
 func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
@@ -62,7 +68,7 @@ func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
 		if err != nil {
 			return fmt.Errorf("encoding the hardened spec: %w", err)
 		}
-		out.Spec, out.Plan = spec, &x.Result.Plan
+		out.Spec, out.Plan, out.HeldBy = spec, &x.Result.Plan, x.HeldBy
 	}
 	if err := printJSON(c, out); err != nil {
 		return err

@@ -106,3 +106,12 @@ func delegates(e *env) []*delegate.Runtime {
 	}
 	return out
 }
+
+// boundary says where the delegate's protections are held.
+func boundary(e *env) answer {
+	d, err := e.delegate()
+	if err != nil {
+		return fail("first as for the delegate", "there is no delegate")
+	}
+	return ok("%s", strings.Join(d.Traits().Boundary.Lines(), "; "))
+}

@@ -10,6 +10,7 @@ var probes = []probe{
 	{"passthrough", ringAll, "profiles", never, passthrough},
 	{"delegate", ringAll, "delegate", always, delegateFound},
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
+	{"boundary", ringAll, "protections", never, boundary},
 	{"engine-fixes", ringAll, "engines' fixes", never, engineFixes},
 	{"builds", ringAll, "builds of images", never, imageBuilds},
 	{"init-step", ringAll, "init step into a jail", always, lastStep},

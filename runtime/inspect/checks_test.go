@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/netseal"
@@ -489,6 +490,48 @@ func TestDamages(t *testing.T) {
 	for _, c := range checks {
 		if !told[c.name] {
 			t.Errorf("no damage breaks the check %q: it may hold whatever happens", c.name)
+		}
+	}
+}
+
+// TestBoundary: what a delegate's boundary puts out of sight does not hold, whatever
+// is seen, and the rest is judged as ever.
+func TestBoundary(t *testing.T) {
+	d := goodDemands()
+	s := goodSeen(d)
+	d.boundary = traits.Boundary{Other: map[string]traits.Place{"seccomp": traits.Guest, "masked paths": traits.Void}}
+	r := judge(d, s)
+	for _, f := range r.Findings {
+		want := map[string]Verdict{"seccomp": InGuest, "masked paths": Void, "security module": Missing}[f.Name]
+		if want == "" {
+			want = Holds
+		}
+		if f.Verdict != want {
+			t.Errorf("%s: %s, want %s", f.Name, f.Verdict, want)
+		}
+	}
+	var b bytes.Buffer
+	if err := r.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"held by: host kernel\nheld by: void: masked paths\nheld by: guest kernel: seccomp\n", "29 protections hold, 1 missing on this host, 1 not seen from it, 1 void\n"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+	s.processes[1].noNewPrivs = false
+	if r := judge(d, s); r.Holds {
+		t.Error("a broken protection of the host is not seen")
+	}
+}
+
+// TestBoundaryNames: the table of boundaries names protections as inspect does.
+func TestBoundaryNames(t *testing.T) {
+	for _, n := range traits.Names() {
+		for name := range traits.Of(n).Boundary.Other {
+			if !slices.ContainsFunc(checks, func(c check) bool { return c.name == name }) {
+				t.Errorf("%s: there is no protection %q", n, name)
+			}
 		}
 	}
 }

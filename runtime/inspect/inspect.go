@@ -19,6 +19,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
@@ -28,11 +29,14 @@ import (
 type Verdict string
 
 // The verdicts. Missing is what this host cannot give and policy does not
-// insist on.
+// insist on. InGuest and Void are of delegates with a boundary of their own: what
+// a guest's kernel holds cannot be seen from here, and what is void nobody holds.
 const (
 	Holds   Verdict = "holds"
 	Broken  Verdict = "BROKEN"
 	Missing Verdict = "missing"
+	InGuest Verdict = "guest"
+	Void    Verdict = "void"
 )
 
 // Finding is one protection of the jail.
@@ -46,10 +50,12 @@ type Finding struct {
 
 // Result is what was found out about a jail.
 type Result struct {
-	ID        string `json:"id"`
-	Pid       int    `json:"pid"`
-	Delegate  string `json:"delegate"`
-	Processes int    `json:"processes"`
+	ID       string `json:"id"`
+	Pid      int    `json:"pid"`
+	Delegate string `json:"delegate"`
+	// HeldBy says where the delegate's protections are held.
+	HeldBy    traits.Boundary `json:"heldBy"`
+	Processes int             `json:"processes"`
 	// Holds says that no finding is Broken.
 	Holds    bool      `json:"holds"`
 	Findings []Finding `json:"findings"`
@@ -153,10 +159,12 @@ type demands struct {
 	spec   *specs.Spec // the hardened one, or nil
 	host   host.Facts
 	calls  *Calls
+	// boundary is the delegate's.
+	boundary traits.Boundary
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
-	d := &demands{jail: j, host: host.Read()}
+	d := &demands{jail: j, host: host.Read(), boundary: traits.Of(j.Delegate).Boundary}
 	// Neither is needed to judge: without them there is only less to say.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)
@@ -182,11 +190,11 @@ func (d *demands) missing(field string) (why string, ok bool) {
 // judge runs all checks.
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
-		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
+		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
 		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), Mounted: s.mounted(d.jail), Told: s.told, Ways: s.ways,
 	}
 	for _, c := range checks {
-		o := c.run(d, s)
+		o := c.judge(d, s)
 		f := Finding{Ring: c.ring, Name: c.name, Verdict: o.verdict, Seen: o.seen}
 		if o.verdict != Holds {
 			f.Want = o.want
@@ -195,6 +203,18 @@ func judge(d *demands, s *seen) *Result {
 		r.Findings = append(r.Findings, f)
 	}
 	return r
+}
+
+// judge runs the check, where what it looks at can be seen from the host.
+func (c check) judge(d *demands, s *seen) outcome {
+	switch place := d.boundary.Of(c.name); place {
+	case traits.Host:
+		return c.run(d, s)
+	case traits.Guest:
+		return outcome{InGuest, "held by the guest kernel, which cannot be seen from the host", ""}
+	default:
+		return outcome{Void, "the delegate has no such protection", "held by: " + traits.Host.String()}
+	}
 }
 
 // outcome is what one check says.

@@ -15,6 +15,9 @@ const maxValue = 400
 func (r *Result) Text(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("jail %s: process %d, %s, made by %s", r.ID, r.Pid, count(r.Processes, "process"), r.Delegate)
+	for _, l := range r.HeldBy.Lines() {
+		p.line("%s", l)
+	}
 	wide := 0
 	for _, f := range r.Findings {
 		wide = max(wide, len(f.Name))
@@ -54,6 +57,8 @@ func (r *Result) Text(w io.Writer) error {
 	switch {
 	case tally[Broken] > 0:
 		p.line("BROKEN: %d of %d protections", tally[Broken], len(r.Findings))
+	case tally[InGuest]+tally[Void] > 0:
+		p.line("%d protections hold, %d missing on this host, %d not seen from it, %d void", tally[Holds], tally[Missing], tally[InGuest], tally[Void])
 	case tally[Missing] > 0:
 		p.line("%d protections hold, %d missing on this host", tally[Holds], tally[Missing])
 	default:

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/protect"
@@ -17,6 +19,8 @@ import (
 type Explained struct {
 	Result *harden.Result // nil where it would be refused
 	Report *report.Report // as far as hardening got; nil where the bundle cannot be read
+	// HeldBy says where the protections are held, by each delegate that policy may choose.
+	HeldBy map[string]traits.Boundary
 }
 
 // Explain hardens the bundle in dir and changes nothing: no state is written,
@@ -29,7 +33,11 @@ func (w *Runtime) Explain(dir string) (*Explained, error) {
 		return &Explained{}, err
 	}
 	defer p.close()
-	out := &Explained{}
+	names := []string{w.Policy.Delegate}
+	if w.Policy.Delegate == delegate.Auto { // none is tried for an explanation
+		names = traits.Names()
+	}
+	out := &Explained{HeldBy: traits.Boundaries(names...)}
 	if p.facts.IDs, err = w.exampleIDs(p); err != nil {
 		return out, err
 	}

@@ -56,3 +56,34 @@ func (b Boundary) Lines() []string {
 	}
 	return out
 }
+
+// Boundaries are those of the delegates with these names or paths.
+func Boundaries(names ...string) map[string]Boundary {
+	out := map[string]Boundary{}
+	for _, n := range names {
+		out[n] = Of(n).Boundary
+	}
+	return out
+}
+
+// HeldBy is Lines of several boundaries, for a delegate that is still to be chosen:
+// once where all say the same, and else with the delegates' names.
+func HeldBy(all map[string]Boundary) []string {
+	var out, same []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		lines := all[name].Lines()
+		if same == nil {
+			same = lines
+		}
+		if !slices.Equal(same, lines) {
+			same = []string{}
+		}
+		for _, l := range lines {
+			out = append(out, name+": "+l)
+		}
+	}
+	if len(same) > 0 {
+		return same
+	}
+	return out
+}

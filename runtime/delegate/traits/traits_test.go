@@ -38,3 +38,14 @@ func TestBoundary(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// TestHeldBy: several delegates are told apart only where they differ.
+func TestHeldBy(t *testing.T) {
+	if got, want := HeldBy(Boundaries(Names()...)), []string{"held by: host kernel"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	other := map[string]Boundary{"a": {}, "b": {Place: Guest}}
+	if got, want := HeldBy(other), []string{"a: held by: host kernel", "b: held by: guest kernel"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
