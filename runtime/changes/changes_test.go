@@ -14,13 +14,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 )
 
 // ids are a jail's; base is its root on the host.
 var (
-	ids     = idmap.ForBlock(policy.Default().Userns, 7)
+	ids     = policy.Default().Userns.Block(7)
 	base, _ = ids.HostUID(0)
 )
 

@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
 
 func TestIDPool(t *testing.T) {
-	pool := policy.Pool{First: 1 << 20, Count: 2 * policy.RangeSize}
+	pool := idmap.Pool{First: 1 << 20, Count: 2 * idmap.RangeSize}
 	in := strconv.Itoa(int(pool.First) + 70000)
 	for _, c := range []struct {
 		name  string
@@ -27,7 +28,7 @@ func TestIDPool(t *testing.T) {
 		{"no files at all", nil, nil, true, false, "2 of 2"},
 		{"a user in the pool", map[string]string{"passwd": "ann:x:" + in + ":100::/:/bin/sh\n"}, nil, false, false, "user ann"},
 		{"a group in the pool", map[string]string{"group": "devs:x:" + in + ":\n"}, nil, false, false, "group devs"},
-		{"beside the pool", map[string]string{"passwd": "a:x:" + strconv.Itoa(1<<20-1) + ":0::/:\nb:x:" + strconv.Itoa(1<<20+2*policy.RangeSize) + ":0::/:\n"}, nil, true, false, "2 of 2"},
+		{"beside the pool", map[string]string{"passwd": "a:x:" + strconv.Itoa(1<<20-1) + ":0::/:\nb:x:" + strconv.Itoa(1<<20+2*idmap.RangeSize) + ":0::/:\n"}, nil, true, false, "2 of 2"},
 		{"sub-ids inside", map[string]string{"subuid": "ann:" + in + ":10\n"}, nil, false, true, "sub-uids of ann"},
 		{"sub-ids around", map[string]string{"subgid": "ann:1:4000000000\n"}, nil, false, true, "sub-gids of ann"},
 		{"our own sub-ids", map[string]string{"subuid": "agentjail:1048576:131072\n"}, nil, true, false, "registered"},

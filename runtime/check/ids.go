@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/idmap"
 )
 
 // maxIDFile bounds the account files that are read, in bytes; directories of
@@ -85,7 +85,7 @@ func idPool(e *env) answer {
 	return ok("%d of %d blocks free, nobody's on this host%s", pool.Blocks()-n, pool.Blocks(), note)
 }
 
-func text(p policy.Pool) string {
+func text(p idmap.Pool) string {
 	b, _ := p.MarshalText()
 	return string(b)
 }

@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/policy"
 )
 
 // A privilege that agentjail, as the delegate after it, works with
@@ -133,7 +133,7 @@ func userNamespace(e *env) answer {
 		return fail("set the sysctl user.max_user_namespaces above 0", "%v", err)
 	}
 	f.Close()
-	return ok("made, with %d ids of its own", policy.RangeSize)
+	return ok("made, with %d ids of its own", idmap.RangeSize)
 }
 
 // networkSeal seals a fresh network namespace, as `start` seals a jail's.

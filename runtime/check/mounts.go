@@ -18,7 +18,7 @@ import (
 )
 
 // mapText is the id map of the pool's first block, in the form of uid_map.
-func mapText(p policy.Policy) string { return idmap.Text(idmap.ForBlock(p.Userns, 0).UIDs) }
+func mapText(p policy.Policy) string { return idmap.Text(p.Userns.Block(0).UIDs) }
 
 // mountAPI tries the calls by which mounts are worked on by open file instead
 // of by name: openat2 (Linux 5.6), open_tree, move_mount, fspick and fsconfig

@@ -88,9 +88,9 @@ func (g gen) policy() policy.Policy {
 
 func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 	f := testFacts(s)
-	f.IDs = idmap.ForBlock(pol.Userns, g.IntN(pol.Userns.Pool.Blocks()))
+	f.IDs = pol.Userns.Block(g.IntN(pol.Userns.Pool.Blocks()))
 	if g.maybe(8) {
-		m, err := idmap.ForEngine(pol.Userns, []specs.LinuxIDMapping{{HostID: 100000, Size: 2000}}, []specs.LinuxIDMapping{{HostID: 100000, Size: 2000}})
+		m, err := idmap.ForEngine(pol.Userns.Pool, []specs.LinuxIDMapping{{HostID: 100000, Size: 2000}}, []specs.LinuxIDMapping{{HostID: 100000, Size: 2000}})
 		if err == nil {
 			f.IDs = m
 		}

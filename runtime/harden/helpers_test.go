@@ -12,7 +12,6 @@ import (
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/source"
@@ -36,7 +35,7 @@ func testHost() host.Facts {
 
 // testFacts knows the sources of a spec's bind mounts by their names.
 func testFacts(s *specs.Spec) Facts {
-	f := Facts{ID: id, Host: testHost(), IDs: idmap.ForBlock(policy.Default().Userns, 7)}
+	f := Facts{ID: id, Host: testHost(), IDs: policy.Default().Userns.Block(7)}
 	for _, m := range s.Mounts {
 		f.Sources = append(f.Sources, factOf(m))
 	}

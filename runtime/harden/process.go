@@ -9,8 +9,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 )
@@ -19,10 +19,10 @@ import (
 func process(p *pass) {
 	pr := p.spec.Process
 	if _, ok := p.f.IDs.HostUID(pr.User.UID); !ok {
-		p.refuse(refusal.User, "process.user.uid %d is outside the jail's ids (0 to %d)", pr.User.UID, policy.RangeSize-1)
+		p.refuse(refusal.User, "process.user.uid %d is outside the jail's ids (0 to %d)", pr.User.UID, idmap.RangeSize-1)
 	}
 	if _, ok := p.f.IDs.HostGID(pr.User.GID); !ok {
-		p.refuse(refusal.User, "process.user.gid %d is outside the jail's ids (0 to %d)", pr.User.GID, policy.RangeSize-1)
+		p.refuse(refusal.User, "process.user.gid %d is outside the jail's ids (0 to %d)", pr.User.GID, idmap.RangeSize-1)
 	}
 	groups := pr.User.AdditionalGids[:0:0]
 	for _, g := range pr.User.AdditionalGids {

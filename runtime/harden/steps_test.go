@@ -203,14 +203,14 @@ func TestIDs(t *testing.T) {
 	f := testFacts(s)
 	f.IDs = idmap.Map{}
 	contain(t, "no ids", refused(t, s, policy.Default(), f), "no host ids")
-	f.IDs = idmap.ForBlock(policy.Userns{Map: policy.MapNobody, Pool: policy.Default().Userns.Pool}, 0)
+	f.IDs = idmap.ForBlock(policy.Default().Userns.Pool, true, 0)
 	res, _, err := Harden(s, policy.Default(), f)
 	if err != nil || res.Spec.Linux.UIDMappings[0].HostID != 65534 || len(res.Spec.Linux.UIDMappings) != 2 {
 		t.Errorf("%v: %s", err, jsonOf(t, res))
 	}
 	// An engine's mapping is not exclusive, and the report says so.
 	given := []specs.LinuxIDMapping{{HostID: 100000, Size: 1001}}
-	m, err := idmap.ForEngine(policy.Default().Userns, given, given)
+	m, err := idmap.ForEngine(policy.Default().Userns.Pool, given, given)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"agentjail.dev/runtime/policy"
 )
 
 // Overflow is the host's nobody and nogroup (user_namespaces(7)).
@@ -24,14 +22,15 @@ type Map struct {
 	GIDs  []specs.LinuxIDMapping `json:"gids"`
 }
 
-// ForBlock is the mapping for a block of the policy's pool.
-func ForBlock(p policy.Userns, block int) Map {
-	base := p.Pool.First + uint32(block)*policy.RangeSize
-	ms := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: policy.RangeSize}}
-	if p.Map == policy.MapNobody {
+// ForBlock is the mapping for a block of a pool. With nobody, the container's root
+// is the host's nobody.
+func ForBlock(p Pool, nobody bool, block int) Map {
+	base := p.First + uint32(block)*RangeSize
+	ms := []specs.LinuxIDMapping{{ContainerID: 0, HostID: base, Size: RangeSize}}
+	if nobody {
 		ms = []specs.LinuxIDMapping{
 			{ContainerID: 0, HostID: Overflow, Size: 1},
-			{ContainerID: 1, HostID: base + 1, Size: policy.RangeSize - 1},
+			{ContainerID: 1, HostID: base + 1, Size: RangeSize - 1},
 		}
 	}
 	return Map{Block: block, UIDs: ms, GIDs: ms}
@@ -41,10 +40,10 @@ func ForBlock(p policy.Userns, block int) Map {
 // Podman's --userns, the kubelet's). It is refused when it would give a
 // container a host id that people or services have, or one of the pool's, which
 // another jail may have.
-func ForEngine(p policy.Userns, uids, gids []specs.LinuxIDMapping) (Map, error) {
+func ForEngine(p Pool, uids, gids []specs.LinuxIDMapping) (Map, error) {
 	m := Map{Block: -1, Given: true, UIDs: uids, GIDs: gids}
 	for _, ms := range [][]specs.LinuxIDMapping{uids, gids} {
-		if err := checkEngines(p.Pool, ms); err != nil {
+		if err := checkEngines(p, ms); err != nil {
 			return m, fmt.Errorf("id mapping %s %w", oneLine(ms), err)
 		}
 	}
@@ -71,18 +70,18 @@ func Host(ms []specs.LinuxIDMapping) bool {
 // maxExtents is the kernel's bound (user_namespaces(7)).
 const maxExtents = 340
 
-func checkEngines(pool policy.Pool, ms []specs.LinuxIDMapping) error {
+func checkEngines(pool Pool, ms []specs.LinuxIDMapping) error {
 	if err := checkShape(ms); err != nil {
 		return err
 	}
 	for _, e := range ms {
-		if e.HostID < policy.RangeSize && !(e.HostID == Overflow && e.Size == 1) {
-			return fmt.Errorf("reaches host ids below %d", policy.RangeSize)
+		if e.HostID < RangeSize && !(e.HostID == Overflow && e.Size == 1) {
+			return fmt.Errorf("reaches host ids below %d", RangeSize)
 		}
 		if overlap(e.HostID, e.Size, pool.First, pool.Count) {
 			return errors.New("reaches into agentjail's own pool (policy: userns.pool)")
 		}
-		if overlap(e.HostID, e.Size, policy.ReservedFirst, policy.ReservedSize) {
+		if overlap(e.HostID, e.Size, ReservedFirst, ReservedSize) {
 			return errors.New("reaches into ids that no process may have")
 		}
 	}

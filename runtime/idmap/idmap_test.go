@@ -6,34 +6,30 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"agentjail.dev/runtime/policy"
 )
 
 type mapping = specs.LinuxIDMapping
 
-func userns() policy.Userns { return policy.Default().Userns }
-
 // TestBlocks: each block has its own 65536 ids within the pool, below 2^31 and
 // above every id that the host uses.
 func TestBlocks(t *testing.T) {
-	u := userns()
+	pool := DefaultPool()
 	seen := map[uint32]bool{}
-	for b := range u.Pool.Blocks() {
-		m := ForBlock(u, b)
+	for b := range pool.Blocks() {
+		m := ForBlock(pool, false, b)
 		if m.Block != b || m.Given || len(m.UIDs) != 1 || !Equal(m.UIDs, m.GIDs) {
 			t.Fatalf("block %d: %+v", b, m)
 		}
 		first, ok1 := m.HostUID(0)
-		last, ok2 := m.HostGID(policy.RangeSize - 1)
-		if !ok1 || !ok2 || last-first != policy.RangeSize-1 || first < u.Pool.First || uint64(last) >= uint64(u.Pool.First)+uint64(u.Pool.Count) || last >= 1<<31 {
+		last, ok2 := m.HostGID(RangeSize - 1)
+		if !ok1 || !ok2 || last-first != RangeSize-1 || first < pool.First || uint64(last) >= uint64(pool.First)+uint64(pool.Count) || last >= 1<<31 {
 			t.Fatalf("block %d has %d to %d", b, first, last)
 		}
-		if seen[first] || first%policy.RangeSize != 0 {
+		if seen[first] || first%RangeSize != 0 {
 			t.Fatalf("block %d begins at %d, as another does", b, first)
 		}
 		seen[first] = true
-		if _, ok := m.HostUID(policy.RangeSize); ok {
+		if _, ok := m.HostUID(RangeSize); ok {
 			t.Fatalf("block %d maps past its range", b)
 		}
 	}
@@ -42,10 +38,9 @@ func TestBlocks(t *testing.T) {
 // TestNobody: container root is the host's nobody, everyone else has ids of the
 // block, and no other id of the container is the host's nobody.
 func TestNobody(t *testing.T) {
-	u := userns()
-	u.Map = policy.MapNobody
-	m := ForBlock(u, 3)
-	base := u.Pool.First + 3*policy.RangeSize
+	pool := DefaultPool()
+	m := ForBlock(pool, true, 3)
+	base := pool.First + 3*RangeSize
 	for id, want := range map[uint32]uint32{0: 65534, 1: base + 1, 1000: base + 1000, 65534: base + 65534, 65535: base + 65535} {
 		if got, ok := m.HostUID(id); !ok || got != want {
 			t.Errorf("uid %d is host %d, not %d", id, got, want)
@@ -63,7 +58,7 @@ func TestNobody(t *testing.T) {
 }
 
 func TestForEngine(t *testing.T) {
-	pool := userns().Pool
+	pool := DefaultPool()
 	good := []mapping{{HostID: 100000, Size: 65536}}
 	for _, c := range []struct {
 		name string
@@ -88,8 +83,8 @@ func TestForEngine(t *testing.T) {
 		{"up into the pool", []mapping{{HostID: pool.First - 65535, Size: 65536}}, "agentjail's own pool"},
 		{"the pool's last id", []mapping{{HostID: pool.First + pool.Count - 1, Size: 1}}, "agentjail's own pool"},
 		{"behind the pool", []mapping{{HostID: pool.First + pool.Count, Size: 65536}}, ""},
-		{"the reserved ids", []mapping{{HostID: policy.ReservedFirst, Size: 1}}, "no process may have"},
-		{"the reserved ids' last", []mapping{{HostID: policy.ReservedFirst + 65534, Size: 65536}}, "no process may have"},
+		{"the reserved ids", []mapping{{HostID: ReservedFirst, Size: 1}}, "no process may have"},
+		{"the reserved ids' last", []mapping{{HostID: ReservedFirst + 65534, Size: 65536}}, "no process may have"},
 		{"Podman's, behind the reserved ids", []mapping{{HostID: 2147483647, Size: 65536}}, ""},
 		{"all ids", []mapping{{HostID: 65536, Size: 4294901760}}, "agentjail's own pool"},
 		{"host id twice", []mapping{{HostID: 100000, Size: 10}, {ContainerID: 10, HostID: 100009, Size: 10}}, "maps an id twice"},
@@ -101,7 +96,7 @@ func TestForEngine(t *testing.T) {
 			if swap {
 				uids, gids = good, c.ms
 			}
-			m, err := ForEngine(userns(), uids, gids)
+			m, err := ForEngine(pool, uids, gids)
 			if c.says == "" {
 				if err != nil || !m.Given || m.Block != -1 || !Equal(m.UIDs, uids) || !Equal(m.GIDs, gids) {
 					t.Errorf("%s: %+v, %v", c.name, m, err)

@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"agentjail.dev/runtime/policy"
 )
 
 // A Pair says which id on a disk stands for an id of the jail.
@@ -14,7 +12,7 @@ type Pair struct{ Disk, Jail uint32 }
 
 // ForMount is the mapping of an idmapped mount (mount_setattr(2)), from ids on the
 // disk to the host's ids of the jail. owners are the pairs that matter. Each other
-// id of the jail has one of policy.ReservedFirst's on the disk: the kernel asks
+// id of the jail has one of ReservedFirst's on the disk: the kernel asks
 // whether an id can be noted at all before it asks who may note it (notify_change
 // in fs/attr.c), and would answer EOVERFLOW to a chown(2) that is to fail with
 // EPERM. It maps no id twice in either direction (user_namespaces(7)), so an owner
@@ -30,14 +28,14 @@ func ForMount(jail []specs.LinuxIDMapping, owners ...Pair) (ms []specs.LinuxIDMa
 		}
 		ms = append(ms, specs.LinuxIDMapping{ContainerID: o.Disk, HostID: host, Size: 1})
 		cuts[o.Jail] = true
-		if own := policy.ReservedFirst + o.Jail; o.Jail < policy.ReservedSize && !onDisk(owners, own) {
+		if own := ReservedFirst + o.Jail; o.Jail < ReservedSize && !onDisk(owners, own) {
 			free = append(free, own)
 		}
 	}
 	rest := ms
 	for _, o := range owners {
-		n := o.Disk - policy.ReservedFirst
-		if o.Disk < policy.ReservedFirst || n >= policy.ReservedSize || cuts[n] {
+		n := o.Disk - ReservedFirst
+		if o.Disk < ReservedFirst || n >= ReservedSize || cuts[n] {
 			continue
 		}
 		cuts[n] = true
@@ -62,7 +60,7 @@ func onDisk(owners []Pair, id uint32) bool {
 
 // reserved maps a range of the jail's to reserved ids, without the cuts.
 func reserved(e specs.LinuxIDMapping, cuts map[uint32]bool) []specs.LinuxIDMapping {
-	first, end := uint64(e.ContainerID), min(uint64(e.ContainerID)+uint64(e.Size), policy.ReservedSize)
+	first, end := uint64(e.ContainerID), min(uint64(e.ContainerID)+uint64(e.Size), ReservedSize)
 	var at []uint64
 	for c := range cuts {
 		if uint64(c) >= first && uint64(c) < end {
@@ -74,7 +72,7 @@ func reserved(e specs.LinuxIDMapping, cuts map[uint32]bool) []specs.LinuxIDMappi
 	for _, c := range append(at, end) {
 		if c > first {
 			out = append(out, specs.LinuxIDMapping{
-				ContainerID: policy.ReservedFirst + uint32(first), HostID: e.HostID + uint32(first) - e.ContainerID, Size: uint32(c - first),
+				ContainerID: ReservedFirst + uint32(first), HostID: e.HostID + uint32(first) - e.ContainerID, Size: uint32(c - first),
 			})
 		}
 		first = c + 1

@@ -3,18 +3,14 @@ package idmap
 import (
 	"math/rand/v2"
 	"testing"
-
-	"agentjail.dev/runtime/policy"
 )
 
 // TestForMount: owners are mapped, every other id of the jail has a reserved one,
 // and the kernel takes the mapping.
 func TestForMount(t *testing.T) {
-	const reserved = policy.ReservedFirst
-	jail := ForBlock(userns(), 3).UIDs
+	const reserved = ReservedFirst
+	jail := ForBlock(DefaultPool(), false, 3).UIDs
 	base := jail[0].HostID
-	nobody := userns()
-	nobody.Map = policy.MapNobody
 	for _, c := range []struct {
 		name   string
 		jail   []mapping
@@ -37,7 +33,7 @@ func TestForMount(t *testing.T) {
 		{"a file of a reserved id of the same number", jail, []Pair{{reserved + 7, 7}}, Text([]mapping{
 			{ContainerID: reserved, HostID: base, Size: 7}, {ContainerID: reserved + 7, HostID: base + 7, Size: 1}, {ContainerID: reserved + 8, HostID: base + 8, Size: 65527},
 		})},
-		{"root as nobody", ForBlock(nobody, 3).UIDs, []Pair{{1000, 1}}, Text([]mapping{
+		{"root as nobody", ForBlock(DefaultPool(), true, 3).UIDs, []Pair{{1000, 1}}, Text([]mapping{
 			{ContainerID: 1000, HostID: base + 1, Size: 1}, {ContainerID: reserved, HostID: 65534, Size: 1}, {ContainerID: reserved + 2, HostID: base + 2, Size: 65533},
 		})},
 		{"an engine's that is longer", []mapping{{HostID: 100000, Size: 200000}}, []Pair{{1000, 70000}}, Text([]mapping{
@@ -63,13 +59,13 @@ func TestForMount(t *testing.T) {
 // TestForMountIsBijective: whoever owns the directory, nothing is mapped twice, and
 // nobody of the jail but the owner has an id that is not reserved.
 func TestForMountIsBijective(t *testing.T) {
-	const reserved = policy.ReservedFirst
+	const reserved = ReservedFirst
 	r := rand.New(rand.NewPCG(1, 2))
 	disk := func() uint32 {
 		return []uint32{0, 1, 1000, 65534, reserved - 1, reserved, reserved + 1, reserved + 1000, reserved + 65534, reserved + 65535, 1<<32 - 2}[r.IntN(11)]
 	}
 	for range 20000 {
-		jail := ForBlock(userns(), r.IntN(100)).UIDs
+		jail := ForBlock(DefaultPool(), false, r.IntN(100)).UIDs
 		if r.IntN(3) == 0 {
 			jail = []mapping{{HostID: 200000, Size: 1 + r.Uint32N(1000)}, {ContainerID: 1000, HostID: 300000, Size: 1 + r.Uint32N(80000)}}
 		}
@@ -101,16 +97,16 @@ func TestForMountIsBijective(t *testing.T) {
 			for _, o := range owners {
 				own = own || e.ContainerID == o.Disk && e.Size == 1
 			}
-			if !own && (e.ContainerID < reserved || uint64(e.ContainerID)+uint64(e.Size) > reserved+policy.ReservedSize) {
+			if !own && (e.ContainerID < reserved || uint64(e.ContainerID)+uint64(e.Size) > reserved+ReservedSize) {
 				t.Fatalf("%v of %v: ids on the disk that are not reserved:\n%s", owners, jail, Text(got))
 			}
 		}
 		want := uint64(0)
 		for _, e := range jail {
-			want += max(min(uint64(e.ContainerID)+uint64(e.Size), policy.ReservedSize), uint64(e.ContainerID)) - uint64(e.ContainerID)
+			want += max(min(uint64(e.ContainerID)+uint64(e.Size), ReservedSize), uint64(e.ContainerID)) - uint64(e.ContainerID)
 		}
 		for _, o := range owners {
-			if o.Jail >= policy.ReservedSize {
+			if o.Jail >= ReservedSize {
 				want++
 			}
 		}

@@ -10,7 +10,6 @@ import (
 
 	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
@@ -24,7 +23,7 @@ const testPid = 4242
 // confine by a security module.
 func goodDemands() *demands {
 	pol := policy.Default()
-	m := idmap.ForBlock(pol.Userns, 3)
+	m := pol.Userns.Block(3)
 	return &demands{
 		jail: &state.Jail{
 			Brief:   state.Brief{ID: "good", Delegate: "/usr/bin/runc", IDs: m, InitPid: testPid},
@@ -331,7 +330,7 @@ var damages = []damage{
 	{"rlimits", "not told", second(func(p *process) { delete(p.limits, "RLIMIT_NICE") }), Broken, "RLIMIT_NICE"},
 	{"oom score", "spared", second(func(p *process) { p.oomAdj = 899 }), Broken, "process 4243 (sh) has 899"},
 	{"user ids", "the host's own map", func(_ *demands, s *seen) { s.uidMap = []specs.LinuxIDMapping{{Size: 1<<32 - 1}} }, Broken, "map 0 0 4294967295"},
-	{"user ids", "another block", func(d *demands, s *seen) { s.uidMap = idmap.ForBlock(d.jail.Policy.Userns, 4).UIDs }, Broken, ""},
+	{"user ids", "another block", func(d *demands, s *seen) { s.uidMap = d.jail.Policy.Userns.Block(4).UIDs }, Broken, ""},
 	{"user ids", "a recorded map to people", func(d *demands, s *seen) {
 		s.uidMap = []specs.LinuxIDMapping{{HostID: 1000, Size: 1}}
 		d.jail.IDs.UIDs = s.uidMap
@@ -449,7 +448,7 @@ func TestAbout(t *testing.T) {
 func TestNobodyMapHolds(t *testing.T) {
 	d := goodDemands()
 	d.jail.Policy.Userns.Map = policy.MapNobody
-	d.jail.IDs = idmap.ForBlock(d.jail.Policy.Userns, 3)
+	d.jail.IDs = d.jail.Policy.Userns.Block(3)
 	s := goodSeen(d)
 	for _, p := range s.processes {
 		p.uids, p.gids, p.groups = []uint32{65534, 65534, 65534, 65534}, []uint32{65534, 65534, 65534, 65534}, nil

@@ -21,7 +21,6 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
@@ -254,7 +253,7 @@ func TestStricterPolicy(t *testing.T) {
 	l.Pids, l.Memory, l.CPUs, l.NoFile = 7, 1<<20, 0.5, 3
 	j.Policy.Root.Size, j.Policy.Tmpfs.Inodes = 1<<20, 3
 	j.Policy.AppArmor.Required = true
-	j.IDs = idmap.ForBlock(j.Policy.Userns, (j.IDs.Block+1)%j.Policy.Userns.Pool.Blocks())
+	j.IDs = j.Policy.Userns.Block((j.IDs.Block + 1) % j.Policy.Userns.Pool.Blocks())
 	r, err := Jail(store, j)
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +319,7 @@ func TestPlainContainer(t *testing.T) {
 	pol := policy.Default()
 	pol.AppArmor.Required = true
 	r, err := Jail(store, &state.Jail{
-		Brief:  state.Brief{ID: id, Key: "none-" + id, InitPid: pid, InitStart: start, Started: true, IDs: idmap.ForBlock(pol.Userns, 0)},
+		Brief:  state.Brief{ID: id, Key: "none-" + id, InitPid: pid, InitStart: start, Started: true, IDs: pol.Userns.Block(0)},
 		Policy: pol,
 		Limits: &specs.LinuxResources{BlockIO: &specs.LinuxBlockIO{ThrottleReadBpsDevice: []specs.LinuxThrottleDevice{throttled(8, 0)}}},
 	})

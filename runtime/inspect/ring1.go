@@ -10,7 +10,6 @@ import (
 
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
 )
 
 func userIDs(d *demands, s *seen) outcome  { return idMap("user", s.uidMap, d.jail.IDs.UIDs, d) }
@@ -32,8 +31,8 @@ func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outco
 	for _, m := range have {
 		switch {
 		case m.HostID == overflow && m.Size == 1:
-		case m.HostID < policy.RangeSize:
-			return broken("host ids above "+fmt.Sprint(policy.RangeSize-1), "%s", text)
+		case m.HostID < idmap.RangeSize:
+			return broken("host ids above "+fmt.Sprint(idmap.RangeSize-1), "%s", text)
 		case !d.jail.IDs.Given && !inPool(m, d.jail.Policy.Userns.Pool):
 			return broken("host ids of the pool", "%s", text)
 		}
@@ -51,7 +50,7 @@ func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outco
 	return holds("root is %s %d of the host; %d ids", what, root, n)
 }
 
-func inPool(m specs.LinuxIDMapping, p policy.Pool) bool {
+func inPool(m specs.LinuxIDMapping, p idmap.Pool) bool {
 	return m.HostID >= p.First && uint64(m.HostID)+uint64(m.Size) <= uint64(p.First)+uint64(p.Count)
 }
 

@@ -82,7 +82,7 @@ func (w *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
 	if m, ok, err := w.givenIDs(p.b.Spec.Linux); err != nil || ok {
 		return m, err
 	}
-	return idmap.ForBlock(w.Policy.Userns, 0), nil
+	return w.Policy.Userns.Block(0), nil
 }
 
 // bundleID is the container's id as far as the bundle's place tells it: engines

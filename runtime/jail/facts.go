@@ -70,7 +70,7 @@ func (w *Runtime) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
 		}
 		m, err = idmap.ForUser(uids, gids)
 	case mapped:
-		m, err = idmap.ForEngine(w.Policy.Userns, l.UIDMappings, l.GIDMappings)
+		m, err = idmap.ForEngine(w.Policy.Userns.Pool, l.UIDMappings, l.GIDMappings)
 	default:
 		return m, false, nil
 	}

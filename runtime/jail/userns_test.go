@@ -65,7 +65,7 @@ func TestNestedNamespaces(t *testing.T) {
 	for _, given := range []bool{false, true} {
 		w, jails := testRuntime(t, "first", "second", "third")
 		first := jails["first"]
-		first.IDs = idmap.ForBlock(first.Userns, 5)
+		first.IDs = first.Userns.Block(5)
 		first.IDs.Given = given
 		if !given { // as Store.Allocate does
 			if err := os.MkdirAll(filepath.Join(w.Store.Root, "ids", "2013593600"), 0o700); err != nil {
@@ -124,7 +124,7 @@ func TestSettleUserNS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes namespaces")
 	}
-	ids := idmap.ForBlock(policy.Default().Userns, 5)
+	ids := policy.Default().Userns.Block(5)
 	uid, gid := ids.Owner()
 	f, err := fork.UserNSOf(uid, gid, idmap.Text(ids.UIDs), idmap.Text(ids.GIDs))
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/idmap"
 )
 
 // TestDocsAreTheDefault holds the configuration reference in docs to the
@@ -56,7 +58,7 @@ func keys(prefix string, t reflect.Type) []string {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name := prefix + f.Tag.Get("toml")
-		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeOf(Pool{}) {
+		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeOf(idmap.Pool{}) {
 			out = append(out, keys(name+".", f.Type)...)
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"agentjail.dev/runtime/delegate/traits"
+	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/seccomp"
 )
@@ -63,7 +64,19 @@ type Userns struct {
 	Map string `toml:"map" json:"map"` // MapRange or MapNobody
 	// Pool is FIRST:COUNT, the host ids from which each jail gets its own
 	// 65536. FIRST is a multiple of 65536.
-	Pool Pool `toml:"pool" json:"pool"`
+	Pool idmap.Pool `toml:"pool" json:"pool"`
+}
+
+// Block is the mapping for a block of the pool.
+func (u Userns) Block(block int) idmap.Map {
+	return idmap.ForBlock(u.Pool, u.Map == MapNobody, block)
+}
+
+func (u Userns) validate() error {
+	if err := u.Pool.Check(); err != nil {
+		return fmt.Errorf("userns.pool: %w", err)
+	}
+	return nil
 }
 
 // Root caps the throw-away layer over the image.
@@ -201,7 +214,7 @@ func Default() Policy {
 		OnLoosen: LoosenStrip,
 		// systemd's documentation calls 1879048192..2147483647 unused; this
 		// stays below its foreign range (0x7ffe0000).
-		Userns: Userns{Map: MapRange, Pool: Pool{First: 0x78000000, Count: 0x7fe0000}},
+		Userns: Userns{Map: MapRange, Pool: idmap.DefaultPool()},
 		Root:   Root{Size: 1 << 30, Inodes: 1 << 18, EngineLinks: true},
 		Tmpfs:  Tmpfs{Size: 256 << 20, Inodes: 1 << 14},
 		Limits: Limits{
@@ -364,7 +377,7 @@ func (p Policy) Validate() error {
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
 		oneOf("network.mode", p.Network.Mode, NetworkNone, NetworkEngine),
 		oneOf("network.filter", p.Network.Filter, "required", "optional"),
-		p.Userns.Pool.validate(),
+		p.Userns.validate(),
 		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),
 		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes),
 		positive("limits.mounts", int64(p.Limits.Mounts)),

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/idmap"
 )
 
 func TestDefaultIsValid(t *testing.T) {
@@ -29,7 +30,7 @@ var others = map[string]struct {
 	"passthrough":          {`true`, true}, // in a profile only
 	"on_loosen":            {`"refuse"`, "refuse"},
 	"userns.map":           {`"nobody"`, "nobody"},
-	"userns.pool":          {`"65536:131072"`, Pool{65536, 131072}},
+	"userns.pool":          {`"65536:131072"`, idmap.Pool{First: 65536, Count: 131072}},
 	"root.size":            {`"512MiB"`, Size(512 << 20)},
 	"root.inodes":          {`7`, int64(7)},
 	"root.engine_links":    {`false`, false},
@@ -413,15 +414,15 @@ func TestSizes(t *testing.T) {
 }
 
 func TestPool(t *testing.T) {
-	var p Pool
+	var p idmap.Pool
 	if err := p.UnmarshalText([]byte("2013265920:134086656")); err != nil || p != Default().Userns.Pool || p.Blocks() != 2046 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if text, _ := p.MarshalText(); string(text) != "2013265920:134086656" {
 		t.Errorf("%s", text)
 	}
-	if fmt.Sprint(p.validate()) != "<nil>" {
-		t.Error(p.validate())
+	if err := p.Check(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
 )
 
@@ -81,7 +81,7 @@ func TestOwnerMapping(t *testing.T) {
 				must(t, os.Chmod(proj, 0o777))
 				as(t, base, base+5, func() { must(t, os.WriteFile(at+"/roots-new", nil, 0o644)) })
 				want(t, "another's file", owner(at+"/roots-new"), fmt.Sprintf("%d:%d", base, base+5))
-				want(t, "another's file on the host", owner(proj+"/roots-new"), fmt.Sprintf("%d:%d", policy.ReservedFirst, policy.ReservedFirst+5))
+				want(t, "another's file on the host", owner(proj+"/roots-new"), fmt.Sprintf("%d:%d", idmap.ReservedFirst, idmap.ReservedFirst+5))
 				var fs unix.Statfs_t
 				must(t, unix.Statfs(at, &fs))
 				want(t, "nosuid and nodev", fs.Flags&(unix.ST_NOSUID|unix.ST_NODEV), unix.ST_NOSUID|unix.ST_NODEV)
@@ -116,7 +116,7 @@ func TestNamedOwner(t *testing.T) {
 func TestReservedDirectory(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		proj := t.TempDir()
-		id := policy.ReservedFirst + 1001
+		id := idmap.ReservedFirst + 1001
 		must(t, os.Chown(proj, id, id))
 		r := request(t, image(t), bindMount(proj, "/work", "rbind"))
 		staged(t, r)
@@ -155,7 +155,7 @@ func TestRootsGroup(t *testing.T) {
 		want(t, "a new file on the host", owner(proj+"/new"), "1000:65534")
 		var st unix.Stat_t
 		must(t, unix.Stat(at+"/group", &st))
-		if st.Gid >= base && st.Gid < base+policy.RangeSize {
+		if st.Gid >= base && st.Gid < base+idmap.RangeSize {
 			t.Errorf("root's group is %d in the jail", st.Gid-base)
 		}
 	})

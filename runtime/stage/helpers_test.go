@@ -12,7 +12,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
@@ -20,7 +19,7 @@ import (
 
 // ids is the jail's mapping in these tests: base is its root on the host.
 var (
-	ids     = idmap.ForBlock(policy.Default().Userns, 2000)
+	ids     = policy.Default().Userns.Block(2000)
 	base, _ = ids.HostUID(0)
 )
 

@@ -20,7 +20,6 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/views"
@@ -417,7 +416,7 @@ func (s *stager) ownerMaps(o plan.Owner, f source.Fact) (uids, gids []specs.Linu
 		if ok && roots {
 			// Root's group may read and write more than the owner: it becomes one that no
 			// process has. (What has an unmapped id cannot be written to.)
-			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: policy.ReservedFirst, Size: 1})
+			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: idmap.ReservedFirst, Size: 1})
 		}
 		return uids, gids, ok
 	}

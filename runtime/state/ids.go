@@ -47,7 +47,7 @@ func (s Store) Allocate(p policy.Userns, key string) (idmap.Map, error) {
 		switch err {
 		case nil:
 			taken = true
-			return idmap.ForBlock(p, block), nil
+			return p.Block(block), nil
 		case unix.EEXIST, unix.ENOTEMPTY:
 		default:
 			return idmap.Map{}, fmt.Errorf("allocating host ids: %w", err)
@@ -124,6 +124,6 @@ func (s Store) leave(dir, key string) error {
 
 // blockDir is named by the first host id, so that two policies with different
 // pools cannot hand out the same ids.
-func (s Store) blockDir(p policy.Pool, block int) string {
-	return filepath.Join(s.Root, "ids", strconv.FormatUint(uint64(p.First)+uint64(block)*policy.RangeSize, 10))
+func (s Store) blockDir(p idmap.Pool, block int) string {
+	return filepath.Join(s.Root, "ids", strconv.FormatUint(uint64(p.First)+uint64(block)*idmap.RangeSize, 10))
 }

@@ -70,7 +70,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 		t.Skip("needs root: the state directory belongs to root")
 	}
 	s := Store{Root: t.TempDir()}
-	u := policy.Userns{Map: policy.MapRange, Pool: policy.Pool{First: 0x78000000, Count: 4 * policy.RangeSize}}
+	u := policy.Userns{Map: policy.MapRange, Pool: idmap.Pool{First: 0x78000000, Count: 4 * idmap.RangeSize}}
 	seen := map[uint32]bool{}
 	var maps []idmap.Map
 	for _, id := range []string{"a", "b", "c", "d"} {
