@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -17,131 +18,271 @@ import (
 	"agentjail.dev/runtime/verbs"
 )
 
+// shimName is the file name of agentjail's containerd shim.
+const shimName = "containerd-shim-agentjail-v2"
+
+// engineHelp is what the command line says of an engine and the package does
+// not know.
+type engineHelp struct {
+	engine         install.Engine
+	install, undo  string // usage
+	description    string
+	makesDefault   string // what --default does, "" for an engine without a default that could be changed
+	forces         string // what --force replaces
+	forcesRemoval  bool   // --force is there for the removal, too
+	dropInMeaning  string
+	programMeaning string
+}
+
+var engines = []engineHelp{
+	{
+		engine: install.Docker, install: "register with Docker", undo: "take out of Docker's configuration",
+		description: `Edits Docker's configuration file, keeping everything else in it and a backup
+beside it (FILE.before-agentjail), has a running daemon read it again, and waits
+up to 15 seconds until it has. A second run changes nothing.`,
+		makesDefault: "make the first --name Docker's default runtime: every container becomes a jail",
+		forces:       "replace a runtime of that name that leads elsewhere, and another default runtime",
+	},
+	{
+		engine: install.Containerd, install: "register with containerd, for Kubernetes", undo: "take out of containerd's configuration",
+		description: `Registers handlers with containerd's CRI plugin, for Kubernetes' RuntimeClass:
+agentjail has an empty network, agentjail-net the pod's. From containerd 2.0 on
+they are in the file --drop-in, which a line of --daemon-config imports; before,
+and where that file has them already, they are at its end. Everything else in it
+stays, and a backup beside it (FILE.before-agentjail); a second run changes
+nothing. containerd reads its configuration when it starts: restart it, pods go
+on meanwhile.`,
+		forces: "also change a handler of that name that leads elsewhere", forcesRemoval: true,
+		dropInMeaning:  "the `FILE` for the handlers, for containerd 2.0 or later",
+		programMeaning: "containerd's `PROGRAM`, asked for its version and what it makes of its configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
+	},
+	{
+		engine: install.Node, install: "copy agentjail to the node that a container runs on, and register it there", undo: "take agentjail off the node that a container runs on",
+		description: `Copies the programs beside this one to a Kubernetes node whose file tree is
+mounted in this container, and has the copy there register itself with the node's
+containerd, as "install containerd" does; "uninstall node" takes both back. For
+the DaemonSet in hack/kubernetes.`,
+	},
+	{
+		engine: install.Podman, install: "register with Podman", undo: "take out of Podman's configuration",
+		description: `Writes or removes a file of its own among the drop-ins of containers.conf(5),
+which each call of Podman reads, by root and by users. A second run changes
+nothing.`,
+		makesDefault:  "make the first --name Podman's default runtime, also of users: every container becomes a jail",
+		forces:        "replace a runtime of that name that leads elsewhere, and another default runtime",
+		dropInMeaning: "the `FILE` of Podman's configuration that is agentjail's",
+	},
+}
+
 func installCommand() *cli.Command {
-	return &cli.Command{
-		Name: "install", Usage: "register agentjail with an engine",
-		Subcommands: []*cli.Command{
-			dockerCommand("docker", "register with Docker", install.Docker, true),
-			containerdCommand("register with containerd, for Kubernetes", true),
-			nodeCommand("copy agentjail to the node that a container runs on, and register it there", true),
-			podmanCommand("podman", "register with Podman", install.Podman, true),
-		},
-	}
+	return engineCommands("install", "register agentjail with an engine", true)
 }
 
 func uninstallCommand() *cli.Command {
-	return &cli.Command{
-		Name: "uninstall", Usage: "take agentjail out of an engine's configuration",
-		Subcommands: []*cli.Command{
-			dockerCommand("docker", "take out of Docker's configuration", install.UndoDocker, false),
-			containerdCommand("take out of containerd's configuration", false),
-			nodeCommand("take agentjail off the node that a container runs on", false),
-			podmanCommand("podman", "take out of Podman's configuration", install.UndoPodman, false),
-		},
-	}
+	return engineCommands("uninstall", "take agentjail out of an engine's configuration", false)
 }
 
-func dockerCommand(name, usage string, plan func(install.DockerOptions) (*install.Plan, error), register bool) *cli.Command {
-	flags := append(runtimeFlags(),
-		&cli.StringFlag{Name: "daemon-config", Usage: "Docker's configuration `FILE`", Value: install.DefaultConfig},
-		&cli.StringFlag{Name: "pidfile", Usage: "Docker's process id `FILE`", Value: install.DefaultPIDFile},
-		&cli.StringFlag{Name: "socket", Usage: "Docker's API `SOCKET`", Value: install.DefaultSocket},
-	)
+// engineCommands is the command that registers, or undoes it, with one
+// subcommand for each engine.
+func engineCommands(name, usage string, register bool) *cli.Command {
+	cmd := &cli.Command{Name: name, Usage: usage}
+	for _, e := range engines {
+		sub := &cli.Command{
+			Name: e.engine.Name(), Usage: e.install, Description: e.description, Flags: e.flags(register),
+			Action: func(c *cli.Context) error { return runInstall(c, e.engine, register) },
+		}
+		if !register {
+			sub.Usage = e.undo
+		}
+		cmd.Subcommands = append(cmd.Subcommands, sub)
+	}
+	return cmd
+}
+
+// flags are those of an engine: each for a setting that it has.
+func (e engineHelp) flags(register bool) []cli.Flag {
+	d, title := e.engine.Defaults(), e.engine.Title()
+	var out []cli.Flag
+	text := func(name, usage, value string) {
+		if value != "" {
+			out = append(out, &cli.StringFlag{Name: name, Usage: usage, Value: value})
+		}
+	}
+	if len(d.Runtimes) > 0 {
+		var names []string
+		for _, r := range d.Runtimes {
+			names = append(names, r.Name)
+		}
+		out = append(out,
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
+			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be given several times; agentjail-X uses [profiles.X] of the policy", Value: cli.NewStringSlice(names...)},
+			&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM`, absolute; agentjail-X and the shim are looked for beside it (default: the one beside this program)"})
+	}
+	text("daemon-config", title+"'s configuration `FILE`", d.Config)
+	text("drop-in", e.dropInMeaning, d.DropIn)
+	text("pidfile", "the `FILE` with the process id of "+title+"'s daemon", d.PIDFile)
+	text("socket", "the `SOCKET` of "+title+"'s API, a path", d.Socket)
+	if e.programMeaning != "" {
+		out = append(out, &cli.StringFlag{Name: "program", Usage: e.programMeaning})
+	}
+	if d.Machine.To != "" {
+		out = append(out, machineFlags(d.Machine, register)...)
+	}
+	if register && e.makesDefault != "" {
+		out = append(out, &cli.BoolFlag{Name: "default", Usage: e.makesDefault})
+	}
+	if e.forces != "" && (register || e.forcesRemoval) {
+		out = append(out, &cli.BoolFlag{Name: "force", Usage: e.forces})
+	}
+	return out
+}
+
+// machineFlags are for a node.
+func machineFlags(d install.Machine, register bool) []cli.Flag {
+	out := []cli.Flag{
+		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` where the node's file tree is mounted", Required: true},
+		&cli.StringFlag{Name: "to", Usage: "the `DIRECTORY` on the node for the programs, as seen there; its parent must exist", Value: d.To},
+		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, given once for each word; it is run when containerd's configuration has changed (default: no command)"},
+	}
 	if register {
-		flags = append(flags,
-			&cli.BoolFlag{Name: "default", Usage: "make it Docker's default runtime: every container becomes a jail"},
-			&cli.BoolFlag{Name: "force", Usage: "replace a runtime of that name that leads elsewhere"})
+		out = append(out, &cli.BoolFlag{Name: "stay", Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to"})
 	}
-	return &cli.Command{
-		Name: name, Usage: usage, Flags: flags,
-		Description: `Edits Docker's configuration file, keeping everything else in it and a backup
-beside it, has a running daemon read it again, and waits until it has. A second
-run changes nothing.`,
-		Action: func(c *cli.Context) error {
-			o, err := dockerOptions(c, register)
-			if err != nil {
-				return err
-			}
-			p, err := plan(o)
-			if err != nil {
-				return err
-			}
-			out := c.App.Writer
-			if c.Bool("dry-run") {
-				if !p.Changed() {
-					fmt.Fprintf(out, "%s: nothing to change\n", p.File)
-				}
-				_, err := io.WriteString(out, p.Diff)
-				return err
-			}
-			if register {
-				if err := loadProfile(c); err != nil {
-					return err
-				}
-			}
-			if err := applyPlan(c.Context, out, p); err != nil {
-				return err
-			}
-			if o.Default != "" {
-				fmt.Fprintln(out, "Builds: BuildKit's run as before; steps of the classic builder (DOCKER_BUILDKIT=0) are refused, since a jail would throw their layers away")
-			}
-			return nil
-		},
-	}
+	return out
 }
 
-func dockerOptions(c *cli.Context, register bool) (install.DockerOptions, error) {
-	o := install.DockerOptions{
-		Config: c.String("daemon-config"), PIDFile: c.String("pidfile"), Socket: c.String("socket"), Force: c.Bool("force"),
+// runInstall plans, and makes the change or prints it.
+func runInstall(c *cli.Context, e install.Engine, register bool) error {
+	o, err := installOptions(c, e, register)
+	if err != nil {
+		return err
+	}
+	p, err := install.NewPlan(e, o)
+	if err != nil {
+		return err
+	}
+	if p.Note != "" {
+		fmt.Fprintln(c.App.ErrWriter, p.Note)
+	}
+	if c.Bool("dry-run") {
+		return printPlan(c.App.Writer, p)
+	}
+	if register && len(o.Runtimes) > 0 {
+		if err := loadProfile(c); err != nil {
+			return err
+		}
+	}
+	if err := applyPlan(c, p); err != nil {
+		return err
+	}
+	if c.Bool("stay") {
+		awaitEnd()
+	}
+	return nil
+}
+
+// installOptions are what the flags say. An engine that lacks a flag has the
+// option empty.
+func installOptions(c *cli.Context, e install.Engine, register bool) (install.Options, error) {
+	o := install.Options{
+		Undo: !register, Force: c.Bool("force"),
+		Config: c.String("daemon-config"), DropIn: c.String("drop-in"),
+		PIDFile: c.String("pidfile"), Socket: c.String("socket"), Program: c.String("program"),
+	}
+	if e == install.Node {
+		m, err := machine(c)
+		o.Machine = m
+		return o, err
 	}
 	var err error
-	o.Runtimes, o.Default, err = namedRuntimes(c, register)
-	return o, err
-}
-
-// runtimeFlags say under which names what is registered, for engines that call
-// it by its path (namedRuntimes).
-func runtimeFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, and change nothing"},
-		&cli.StringSliceFlag{Name: "name", Usage: "name of the runtime; agentjail-NAME uses [profiles.NAME] of the policy", Value: cli.NewStringSlice(install.DefaultName)},
-		&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM` (default: the one beside this program); agentjail-NAME is looked for beside it"},
+	if o.Runtimes, err = namedRuntimes(c, register); err != nil || len(o.Runtimes) == 0 {
+		return o, err
 	}
+	o.Shim = filepath.Join(filepath.Dir(o.Runtimes[0].Path), shimName)
+	if c.Bool("default") {
+		o.Default = o.Runtimes[0].Name
+	}
+	return o, nil
 }
 
-// namedRuntimes are the runtimes that the flags name, and which of them is to be
-// the default.
-func namedRuntimes(c *cli.Context, register bool) (out []install.Runtime, byDefault string, err error) {
+// printPlan prints what would change.
+func printPlan(out io.Writer, p *install.Plan) error {
+	for _, f := range p.Files {
+		if !f.Changed() {
+			fmt.Fprintf(out, "%s: nothing to change\n", f.Path)
+		}
+		if _, err := io.WriteString(out, f.Diff); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyPlan makes the change and tells what became of it.
+func applyPlan(c *cli.Context, p *install.Plan) error {
+	out := c.App.Writer
+	for _, f := range p.Files {
+		if !f.Changed() {
+			fmt.Fprintf(out, "%s: nothing to change\n", f.Path)
+		}
+	}
+	r, err := p.Apply(c.Context)
+	if err != nil {
+		return err
+	}
+	for _, f := range p.Files {
+		if f.Changed() {
+			fmt.Fprintln(out, done(f))
+		}
+	}
+	if len(r.Says) > 0 {
+		fmt.Fprintln(out, strings.Join(r.Says, "\n"))
+	}
+	return nil
+}
+
+// done says what became of a file.
+func done(f *install.File) string {
+	switch {
+	case f.Own && f.Remove:
+		return f.Path + ": removed"
+	case f.Own:
+		return f.Path + ": written"
+	case f.Backup != "":
+		return fmt.Sprintf("%s: changed (before: %s)", f.Path, f.Backup)
+	}
+	return f.Path + ": changed"
+}
+
+// namedRuntimes are the runtimes that the flags name.
+func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	self := c.String("path")
 	if self == "" {
 		exe, err := os.Executable()
 		if err != nil {
-			return nil, "", fmt.Errorf("finding this program: %w", err)
+			return nil, fmt.Errorf("finding this program: %w", err)
 		}
 		if self, err = filepath.EvalSymlinks(exe); err != nil {
-			return nil, "", fmt.Errorf("finding this program: %w", err)
+			return nil, fmt.Errorf("finding this program: %w", err)
 		}
 		self = filepath.Join(filepath.Dir(self), verbs.Program) // the runtime is beside this program
 	}
 	if register {
 		if err := outside.Check(filepath.Dir(self)); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 	}
+	var out []install.Runtime
 	for _, n := range c.StringSlice("name") {
 		path := self
 		if verbs.Profile(n) != "" {
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
-				return nil, "", fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
+				return nil, fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
 			}
 		}
 		out = append(out, install.Runtime{Name: n, Path: path})
 	}
-	if c.Bool("default") && len(out) > 0 {
-		byDefault = out[0].Name
-	}
-	return out, byDefault, nil
+	return out, nil
 }
 
 // loadProfile loads the AppArmor profile now, so that a host on which that is
@@ -164,35 +305,6 @@ func loadProfile(c *cli.Context) error {
 		fmt.Fprintf(c.App.ErrWriter, "AppArmor profile %s is not loaded, jails will be without it: %v\n", w.Policy.AppArmor.Profile, err)
 	case changed:
 		fmt.Fprintf(c.App.Writer, "AppArmor profile %s loaded\n", w.Policy.AppArmor.Profile)
-	}
-	return nil
-}
-
-func applyPlan(ctx context.Context, out io.Writer, p *install.Plan) error {
-	if !p.Changed() {
-		fmt.Fprintf(out, "%s: nothing to change\n", p.File)
-	}
-	r, err := p.Apply(ctx)
-	if err != nil {
-		return err
-	}
-	if r.Changed {
-		fmt.Fprintf(out, "%s: changed", p.File)
-		if r.Backup != "" {
-			fmt.Fprintf(out, " (before: %s)", r.Backup)
-		}
-		fmt.Fprintln(out)
-	}
-	switch d := r.Daemon; {
-	case !d.Running:
-		fmt.Fprintln(out, "Docker is not running: it will read the file when it starts")
-	case d.Confirmed:
-		fmt.Fprintln(out, "Docker knows of it")
-	case d.Reloaded:
-		fmt.Fprintln(out, "Docker was told to read it")
-	}
-	if r.Daemon.Detail != "" {
-		fmt.Fprintln(out, r.Daemon.Detail)
 	}
 	return nil
 }

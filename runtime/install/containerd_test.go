@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -24,11 +25,11 @@ SystemdCgroup = %v
 )
 
 // containerdDir makes options for a directory with a containerd that prints a dump.
-func containerdDir(t *testing.T, dump string) ContainerdOptions {
+func containerdDir(t *testing.T, dump string) Options {
 	t.Helper()
 	trustAll(t)
 	dir := t.TempDir()
-	o := ContainerdOptions{
+	o := Options{
 		Runtimes: []Runtime{{"agentjail", "/bin/sh"}, {"agentjail-net", "/bin/cat"}}, Shim: "/bin/ls",
 		Config: filepath.Join(dir, "config.toml"), DropIn: filepath.Join(dir, "conf.d/agentjail.toml"),
 		Program: filepath.Join(dir, "containerd"),
@@ -61,6 +62,17 @@ const (
 	newCRI = "io.containerd.cri.v1.runtime"
 )
 
+// containerdCase is a configuration file and what becomes of it.
+type containerdCase struct {
+	name, dump string
+	before     string // "" for no file
+	main       string // %s stands for the drop-in's path
+	dropIn     string // "" for none
+}
+
+// imported is a line that is added to a configuration file.
+const imported = "imports = [\"%s\"] # added by agentjail\n"
+
 // TestContainerd: what is written where, that a second run changes nothing, and that the removal gives back what was there.
 func TestContainerd(t *testing.T) {
 	const commented = `# ours
@@ -75,77 +87,215 @@ imports = ["/etc/x.toml"]
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = true
 # the end`
-	for _, c := range []struct {
-		name, dump string
-		before     string // "" for no file
-		dropIn     bool
-		want       string
-	}{
-		{"no file, old release", fmt.Sprintf(oldDump, false), "", false, "version = 2\n" + tablesOf(oldCRI, false)},
-		{"no file, systemd", fmt.Sprintf(oldDump, true), "", false, "version = 2\n" + tablesOf(oldCRI, true)},
-		{"no file, new release", fmt.Sprintf(newDump, "%s", true), "", true, "version = 4\n" + tablesOf(newCRI, true)},
-		{"a file, new release", fmt.Sprintf(newDump, "%s", false), "version = 3\nroot = \"/x\"\n", true, "version = 4\n" + tablesOf(newCRI, false)},
-		{"version 2 with comments", fmt.Sprintf(oldDump, true), commented, false, commented + "\n" + tablesOf(oldCRI, true)},
-		{"version 2 on a release that prints 3", strings.Replace(fmt.Sprintf(newDump, "%s/not", true), "version = 4", "version = 3", 1), commented, false, commented + "\n" + tablesOf(oldCRI, true)},
-		{"version 3", strings.Replace(fmt.Sprintf(newDump, "%s/not", false), "version = 4", "version = 3", 1), "version = 3\n", false, "version = 3\n" + tablesOf(newCRI, false)},
+	importing := strings.Replace(commented, `"/etc/x.toml"]`, `"/etc/x.toml", "%s"]`, 1)
+	dump3 := func(systemd bool) string {
+		return strings.Replace(fmt.Sprintf(newDump, "%s/not", systemd), "version = 4", "version = 3", 1)
+	}
+	for _, c := range []containerdCase{
+		{"no file, old release", fmt.Sprintf(oldDump, false), "", "version = 2\n" + tablesOf(oldCRI, false), ""},
+		{"no file, systemd", fmt.Sprintf(oldDump, true), "", "version = 2\n" + tablesOf(oldCRI, true), ""},
+		{"no file, new release", fmt.Sprintf(newDump, "%s", true), "", "version = 4\n" + imported, "version = 4\n" + tablesOf(newCRI, true)},
+		// That a release prints an import which the file does not have means nothing.
+		{
+			"a file, new release", fmt.Sprintf(newDump, "%s", false), "version = 3\nroot = \"/x\"\n",
+			"version = 3\n" + imported + "root = \"/x\"\n", "version = 3\n" + tablesOf(newCRI, false),
+		},
+		{
+			"a file that imports the directory", fmt.Sprintf(newDump, "%s", false), "version = 3\nimports = ['conf.d/*.toml']\n",
+			"version = 3\nimports = ['conf.d/*.toml']\n", "version = 3\n" + tablesOf(newCRI, false),
+		},
+		{
+			"imports of several lines", fmt.Sprintf(newDump, "%s", false), "version = 3\nimports = [\n  'a.toml', # first\n  'b.toml',\n]\n",
+			"version = 3\nimports = [\n  'a.toml', # first\n  'b.toml', \"%s\",\n]\n", "version = 3\n" + tablesOf(newCRI, false),
+		},
+		{
+			"no imports yet", fmt.Sprintf(newDump, "%s", false), "imports = [ ]\nversion = 3",
+			"imports = [\"%s\" ]\nversion = 3", "version = 3\n" + tablesOf(newCRI, false),
+		},
+		{"version 2, old release", fmt.Sprintf(oldDump, true), commented, commented + "\n" + tablesOf(oldCRI, true), ""},
+		// The drop-in has the version of the file.
+		{"version 2 on a release that prints 3", dump3(true), commented, importing, "version = 2\n" + tablesOf(oldCRI, true)},
+		{"version 2 on a release that prints 4", fmt.Sprintf(newDump, "%s", true), commented, importing, "version = 2\n" + tablesOf(oldCRI, true)},
+		{"version 3", dump3(false), "version = 3", "version = 3\n" + imported, "version = 3\n" + tablesOf(newCRI, false)},
+		// As this program once wrote it, and as a file is on a host whose containerd was renewed.
+		{"handlers in the file, new release", fmt.Sprintf(newDump, "%s", true), commented + "\n" + tablesOf(oldCRI, true), commented + "\n" + tablesOf(oldCRI, true), ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			o := containerdDir(t, c.dump)
-			if c.before != "" {
-				write(t, o.Config, c.before, 0o640)
+		t.Run(c.name, func(t *testing.T) { c.test(t) })
+	}
+}
+
+func (c containerdCase) test(t *testing.T) {
+	o := containerdDir(t, c.dump)
+	if c.before != "" {
+		write(t, o.Config, c.before, 0o640)
+	}
+	want := map[string]string{o.Config: strings.ReplaceAll(c.main, "%s", o.DropIn)}
+	if c.dropIn != "" {
+		want[o.DropIn] = c.dropIn
+	}
+	present := func() map[string]string {
+		out := map[string]string{}
+		for _, file := range []string{o.Config, o.DropIn} {
+			if _, err := os.Stat(file); err == nil {
+				out[file] = read(t, file)
 			}
-			file := o.Config
-			if c.dropIn {
-				file = o.DropIn
-			}
-			p, err := Containerd(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.File != file || string(p.After) != c.want || !p.Changed() || !strings.Contains(p.Diff, "+  runtime_path") {
-				t.Fatalf("%s:\n%s\nwant %s:\n%s", p.File, p.After, file, c.want)
-			}
-			if _, err := os.Stat(file); err == nil && c.before == "" {
-				t.Fatal("a plan has written")
-			}
-			backup, err := p.Apply()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if had := c.before != "" && !c.dropIn; (backup != "") != had || had && read(t, backup) != c.before {
-				t.Errorf("backup %q", backup)
-			}
-			again, err := Containerd(o)
-			if err != nil || again.Changed() || again.Diff != "" {
-				t.Fatalf("a second run: %v, %v", err, again)
-			}
-			undo, err := UndoContainerd(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, u := range undo {
-				if _, err := u.Apply(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if c.before == "" || c.dropIn {
-				if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("%s is left: %v", file, err)
-				}
-			}
-			if c.before != "" {
-				if got := read(t, o.Config); strings.TrimRight(got, "\n") != strings.TrimRight(c.before, "\n") {
-					t.Errorf("after the removal:\n%s\nwant\n%s", got, c.before)
-				}
-			}
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(o.Config), "*"+backupSuffix)); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
-			undo, err = UndoContainerd(o)
-			if err != nil || len(undo) != 1 || undo[0].Changed() {
-				t.Errorf("a second removal: %v, %v", undo, err)
-			}
-		})
+		}
+		return out
+	}
+	before := present()
+	p, err := NewPlan(Containerd, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := present(); !reflect.DeepEqual(got, before) {
+		t.Fatal("a plan has written")
+	}
+	for _, f := range p.Files {
+		if f.Changed() != (f.Diff != "") || string(f.After) != want[f.Path] {
+			t.Errorf("%s:\n%s\nwant:\n%s", f.Path, f.After, want[f.Path])
+		}
+	}
+	if _, err := p.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := present(); !reflect.DeepEqual(got, want) {
+		t.Fatalf("written:\n%v\nwant:\n%v", got, want)
+	}
+	for _, f := range p.Files {
+		if had := f.exists && f.Changed(); (f.Backup != "") != had || had && read(t, f.Backup) != before[f.Path] {
+			t.Errorf("%s: backup %q", f.Path, f.Backup)
+		}
+	}
+	again, err := NewPlan(Containerd, o)
+	if err != nil || again.Changed() || len(again.Files) == 0 {
+		t.Fatalf("a second run: %v, %v", err, again)
+	}
+	c.remove(t, o)
+}
+
+// remove takes out what was registered.
+func (c containerdCase) remove(t *testing.T, o Options) {
+	t.Helper()
+	p, err := NewPlan(Containerd, undo(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	had, _, _ := strings.Cut(c.before, "\n[plugins.\""+oldCRI+"\".containerd.runtimes.agentjail]")
+	for file, want := range map[string]string{o.Config: had, o.DropIn: ""} {
+		got, err := os.ReadFile(file)
+		if want == "" && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is left: %v\n%s", file, err, got)
+		}
+		if want != "" && strings.TrimRight(string(got), "\n") != strings.TrimRight(want, "\n") {
+			t.Errorf("after the removal:\n%s\nwant\n%s", got, want)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(o.Config), "*"+backupSuffix)); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if p, err = NewPlan(Containerd, undo(o)); err != nil || len(p.Files) != 1 || p.Changed() {
+		t.Errorf("a second removal: %v, %v", p, err)
+	}
+}
+
+// TestContainerdVersions: containerd 2.0 to 2.2 lose settings where files of different versions meet. A drop-in of another version than the
+// file is written anew if it is agentjail's alone; where others are imported, the file itself is edited.
+func TestContainerdVersions(t *testing.T) {
+	dump3 := strings.Replace(fmt.Sprintf(newDump, "%s", false), "version = 4", "version = 3", 1)
+	o := containerdDir(t, dump3)
+	write(t, o.Config, "version = 2\nimports = [\"conf.d/*.toml\"]\n", 0o644)
+	write(t, o.DropIn, "version = 3\n"+tablesOf(newCRI, false), 0o644)
+	p, err := NewPlan(Containerd, o)
+	if err != nil || len(p.Files) != 1 || string(p.Files[0].After) != "version = 2\n"+tablesOf(oldCRI, false) {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	write(t, o.DropIn, "version = 3\nroot = \"/x\"\n"+tablesOf(newCRI, false), 0o644)
+	if _, err := NewPlan(Containerd, o); err == nil || !strings.Contains(err.Error(), "same version") {
+		t.Errorf("a drop-in with something else: %v", err)
+	}
+	if err := os.Remove(o.DropIn); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(filepath.Dir(o.DropIn), "other.toml")
+	for text, file := range map[string]string{"version = 3\n": o.Config, "version = 2\n": o.DropIn, "root = \"/y\"\n": o.DropIn, "version = [\n": o.Config} {
+		write(t, other, text, 0o644)
+		p, err := NewPlan(Containerd, o)
+		if err != nil || len(p.Files) != 1 && file == o.Config || p.Files[0].Path != file {
+			t.Errorf("%q beside: %v, %+v", text, err, p)
+		}
+	}
+}
+
+// TestContainerdKeepsOthersDropIn: what else is in the drop-in stays, and then the import of it, too.
+func TestContainerdKeepsOthersDropIn(t *testing.T) {
+	o := containerdDir(t, fmt.Sprintf(newDump, "%s", false))
+	write(t, o.Config, "version = 3\n", 0o644)
+	const theirs = "version = 3\n[debug]\n  level = \"warn\"\n"
+	write(t, o.DropIn, theirs, 0o644)
+	for _, o := range []Options{o, undo(o)} {
+		p, err := NewPlan(Containerd, o)
+		if err == nil {
+			_, err = p.Apply(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := read(t, o.DropIn); got != theirs {
+		t.Errorf("the drop-in became %q", got)
+	}
+	if got := read(t, o.Config); got != fmt.Sprintf("version = 3\n"+imported, o.DropIn) {
+		t.Errorf("the file became %q", got)
+	}
+}
+
+// TestChangedMeanwhileOfSeveral: no file is written if one of them has changed.
+func TestChangedMeanwhileOfSeveral(t *testing.T) {
+	o := containerdDir(t, fmt.Sprintf(newDump, "%s", false))
+	write(t, o.Config, "version = 3\n", 0o644)
+	p, err := NewPlan(Containerd, o)
+	if err != nil || len(p.Files) != 2 {
+		t.Fatal(err, p)
+	}
+	write(t, o.Config, "version = 3\nroot = \"/x\"\n", 0o644)
+	if _, err := p.Apply(t.Context()); !errors.Is(err, ErrFileChanged) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(o.DropIn); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the drop-in was written: %v", err)
+	}
+}
+
+// TestArrays: strings go into an array and out of it, and the rest stays as it was.
+func TestArrays(t *testing.T) {
+	for _, c := range []struct{ before, with, after string }{
+		{"version = 3\n[t]\n", "version = 3\ni = [\"v\"] # added by agentjail\n[t]\n", ""},
+		{"# a\nversion = 3 # b\nx = 1\n", "# a\nversion = 3 # b\ni = [\"v\"] # added by agentjail\nx = 1\n", ""},
+		{"i = []\n", "i = [\"v\"]\n", ""},
+		{"i = [\n]\n", "i = [\"v\"\n]\n", ""},
+		{"i = ['a, [b', \"c\" , ] # d\n", "i = ['a, [b', \"c\", \"v\" , ] # d\n", ""},
+		{"\"i\"  =  [\"a\"]", "\"i\"  =  [\"a\", \"v\"]", ""},
+	} {
+		with, err := putInArray([]byte(c.before), "i", "v")
+		if err != nil || string(with) != c.with {
+			t.Errorf("%q became %q, %v, and not %q", c.before, with, err, c.with)
+			continue
+		}
+		if after, err := cutFromArray(with, "i", "v"); err != nil || string(after) != c.before {
+			t.Errorf("%q became %q, %v, and not %q", with, after, err, c.before)
+		}
+	}
+	if got, err := cutFromArray([]byte("i = ['v', 'w']\n"), "i", "v"); err != nil || string(got) != "i = ['w']\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, text := range []string{"i = 1\n", "i = [[1]]\n", "i = [\n", "i.j = []\n[i]\n"} {
+		got, err := putInArray([]byte(text), "i", "v")
+		if _, rerr := readTOML(got); err == nil && rerr == nil {
+			t.Errorf("%q became %q", text, got)
+		}
 	}
 }
 
@@ -154,27 +304,27 @@ func TestContainerdConflicts(t *testing.T) {
 	kata := "version = 2\n\n[plugins.\"" + oldCRI + "\".containerd.runtimes.agentjail]\n  runtime_type = \"io.containerd.kata.v2\"\n\n# about debugging\n[debug]\n  level = \"warn\"\n"
 	o := containerdDir(t, fmt.Sprintf(oldDump, false))
 	write(t, o.Config, kata, 0o644)
-	if _, err := Containerd(o); !errors.Is(err, ErrConflict) {
+	if _, err := NewPlan(Containerd, o); !errors.Is(err, ErrConflict) {
 		t.Errorf("another's handler: %v", err)
 	}
-	if _, err := UndoContainerd(o); !errors.Is(err, ErrConflict) {
+	if _, err := NewPlan(Containerd, undo(o)); !errors.Is(err, ErrConflict) {
 		t.Errorf("removal of another's handler: %v", err)
 	}
 	o.Force = true
-	p, err := Containerd(o)
+	p, err := NewPlan(Containerd, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "version = 2\n\n# about debugging\n[debug]\n  level = \"warn\"\n" + tablesOf(oldCRI, false); string(p.After) != want {
-		t.Errorf("forced:\n%s\nwant\n%s", p.After, want)
+	if want := "version = 2\n\n# about debugging\n[debug]\n  level = \"warn\"\n" + tablesOf(oldCRI, false); string(p.Files[0].After) != want {
+		t.Errorf("forced:\n%s\nwant\n%s", p.Files[0].After, want)
 	}
 	o.Force = false
 
 	// An entry of agentjail's own with another setting is renewed.
 	old := "version = 2\n" + strings.Replace(tablesOf(oldCRI, false), "privileged_without_host_devices = true", "privileged_without_host_devices = false", 1)
 	write(t, o.Config, old, 0o644)
-	if p, err = Containerd(o); err != nil || !p.Changed() || strings.Contains(string(p.After), "= false\n  pod") || strings.Count(string(p.After), "runtimes.agentjail]") != 1 {
-		t.Errorf("renewed: %v\n%s", err, p.After)
+	if p, err = NewPlan(Containerd, o); err != nil || !p.Changed() || strings.Contains(string(p.Files[0].After), "= false\n  pod") || strings.Count(string(p.Files[0].After), "runtimes.agentjail]") != 1 {
+		t.Errorf("renewed: %v\n%s", err, p.Files[0].After)
 	}
 
 	for text, says := range map[string]string{
@@ -186,7 +336,7 @@ func TestContainerdConflicts(t *testing.T) {
 		"version = 2\nplugins = {}\n": "cannot be edited",
 	} {
 		write(t, o.Config, text, 0o644)
-		if _, err := Containerd(o); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := NewPlan(Containerd, o); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", text, err)
 		}
 		if got := read(t, o.Config); got != text {
@@ -194,7 +344,7 @@ func TestContainerdConflicts(t *testing.T) {
 		}
 	}
 	o.Program = "/bin/false"
-	if _, err := Containerd(o); err == nil {
+	if _, err := NewPlan(Containerd, o); err == nil {
 		t.Error("a containerd that fails")
 	}
 }

@@ -15,6 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Daemon is what became of a running dockerd.
+type Daemon struct {
+	Running   bool
+	PID       int
+	Reloaded  bool // it got a SIGHUP
+	Confirmed bool // its API shows the change
+	Detail    string
+}
+
 // daemon is a running dockerd, held by a descriptor so that its number cannot come to mean another process.
 type daemon struct {
 	pid   int
@@ -32,7 +41,7 @@ func (d *daemon) close() {
 }
 
 // findDaemon reads the pidfile and makes sure that the process is a dockerd. A missing or stale pidfile means that none runs.
-func findDaemon(o DockerOptions) (*daemon, error) {
+func findDaemon(o Options) (*daemon, error) {
 	b, err := os.ReadFile(o.PIDFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return &daemon{why: "no daemon is running (there is no " + o.PIDFile + ")"}, nil
@@ -86,8 +95,8 @@ func (d *daemon) flag(name string) []string {
 
 // checkFlags refuses what would leave the change without effect, or the daemon unable to start: it wants every setting either as a
 // flag or in the file, not both.
-func (d *daemon) checkFlags(o DockerOptions) error {
-	file := DefaultConfig
+func (d *daemon) checkFlags(o Options) error {
+	file := dockerConfig
 	if v := d.flag("config-file"); len(v) > 0 {
 		file = v[len(v)-1]
 	}
@@ -117,8 +126,8 @@ func sameEntry(a, b string) bool {
 	return errors.Is(err1, os.ErrNotExist) && errors.Is(err2, os.ErrNotExist) || err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// settle has the daemon read its file, unless it shows the wanted state already, and waits until it does.
-func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
+// reread has the daemon read its file, unless it shows the wanted state already, and waits until it does.
+func (d *daemon) reread(ctx context.Context, p *Plan, out *Daemon) error {
 	wrong, err := d.ask(ctx, p)
 	if err != nil {
 		// A daemon whose API cannot be asked is still told; that it understood is not known then.
@@ -127,7 +136,7 @@ func (d *daemon) settle(ctx context.Context, p *Plan, out *Daemon) error {
 		out.Confirmed = true
 		return nil
 	}
-	if !p.Changed() && p.undo {
+	if !p.Changed() && p.options.Undo {
 		// The file has nothing to tell the daemon any more: Docker forgets what is not in it only at a restart.
 		out.Detail = wrong + " until it is restarted"
 		return nil
@@ -181,18 +190,18 @@ func (i info) compare(p *Plan) string {
 	for _, r := range o.Runtimes {
 		e, known := i.Runtimes[r.Name]
 		switch {
-		case p.undo && known:
+		case o.Undo && known:
 			return fmt.Sprintf("it still knows the runtime %s", r.Name)
-		case !p.undo && !known:
+		case !o.Undo && !known:
 			return fmt.Sprintf("it does not know the runtime %s", r.Name)
-		case !p.undo && !e.is(r):
+		case !o.Undo && !e.is(r):
 			return fmt.Sprintf("its runtime %s leads to %s", r.Name, e)
 		}
 	}
 	switch {
-	case p.undo && slices.ContainsFunc(o.Runtimes, func(r Runtime) bool { return r.Name == i.DefaultRuntime }):
+	case o.Undo && slices.ContainsFunc(o.Runtimes, func(r Runtime) bool { return r.Name == i.DefaultRuntime }):
 		return fmt.Sprintf("its default runtime is still %s", i.DefaultRuntime)
-	case !p.undo && o.Default != "" && i.DefaultRuntime != o.Default:
+	case !o.Undo && o.Default != "" && i.DefaultRuntime != o.Default:
 		return fmt.Sprintf("its default runtime is %s", i.DefaultRuntime)
 	}
 	return ""

@@ -19,7 +19,7 @@ type privateDocker struct {
 	dir  string
 	log  bytes.Buffer
 	cmd  *exec.Cmd
-	opts DockerOptions
+	opts Options
 }
 
 // startDocker starts containerd and dockerd. withFile says whether the daemon is given a configuration file (which must exist then)
@@ -46,7 +46,7 @@ func startDocker(t *testing.T, withFile bool) *privateDocker {
 	}
 	d := &privateDocker{dir: dir}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	d.opts = DockerOptions{
+	d.opts = Options{
 		Runtimes: []Runtime{{"agentjail", "/bin/sh"}, {"agentjail-strict", "/bin/true"}},
 		Config:   path("etc/daemon.json"),
 		PIDFile:  path("docker.pid"),
@@ -154,12 +154,12 @@ func TestRealDocker(t *testing.T) {
 			}
 			other := o
 			other.Runtimes = []Runtime{{"agentjail", "/bin/true"}}
-			if _, err := Docker(other); err == nil {
+			if _, err := NewPlan(Docker, other); err == nil {
 				t.Error("another path was accepted")
 			}
 
 			o.Default = ""
-			if r := apply(t, UndoDocker, o); !r.Changed || !r.Daemon.Reloaded || !r.Daemon.Confirmed {
+			if r := apply(t, Docker, undo(o)); !r.Changed || !r.Daemon.Reloaded || !r.Daemon.Confirmed {
 				t.Errorf("removed: %+v", r)
 			}
 			i := d.info(t)
@@ -171,7 +171,7 @@ func TestRealDocker(t *testing.T) {
 					t.Errorf("left %q, directory %s", got, entries(t, o))
 				}
 			}
-			if r := apply(t, UndoDocker, o); r.Changed || r.Daemon.Reloaded || !r.Daemon.Confirmed {
+			if r := apply(t, Docker, undo(o)); r.Changed || r.Daemon.Reloaded || !r.Daemon.Confirmed {
 				t.Errorf("the second removal: %+v", r)
 			}
 		})
@@ -195,7 +195,7 @@ func TestRealDockerMissedReload(t *testing.T) {
 	o := d.opts
 	o.Timeout = 2 * time.Second
 	o.Runtimes = []Runtime{{"another", "/bin/sh"}}
-	p, err := Docker(o)
+	p, err := NewPlan(Docker, o)
 	if err != nil {
 		t.Fatal(err)
 	}

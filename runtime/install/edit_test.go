@@ -14,11 +14,11 @@ import (
 
 var agentjail = Runtime{Name: "agentjail", Path: "/usr/local/bin/agentjail"}
 
-func opts(runtimes ...Runtime) DockerOptions {
+func opts(runtimes ...Runtime) Options {
 	if len(runtimes) == 0 {
 		runtimes = []Runtime{agentjail}
 	}
-	return DockerOptions{Runtimes: runtimes}
+	return Options{Runtimes: runtimes}
 }
 
 // TestRegister shows what becomes of files as people write them.
@@ -26,7 +26,7 @@ func TestRegister(t *testing.T) {
 	strict := Runtime{Name: "agentjail-strict", Path: "/usr/local/bin/agentjail-strict"}
 	for _, tt := range []struct {
 		name   string
-		o      DockerOptions
+		o      Options
 		before string
 		after  string
 	}{
@@ -121,7 +121,7 @@ func TestRegister(t *testing.T) {
 		{"escaped key", opts(), `{"runt\u0069mes": {"agentj\u0061il": {"path": "\/usr/local/bin/agentjail"}}}`, `{"runt\u0069mes": {"agentj\u0061il": {"path": "\/usr/local/bin/agentjail"}}}`},
 		{"names inside other values", opts(), `{"labels": ["runtimes", "\"agentjail\": {"], "x": {"runtimes": {"agentjail": {}}}}`,
 			`{"labels": ["runtimes", "\"agentjail\": {"], "x": {"runtimes": {"agentjail": {}}}, "runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`},
-		{"default", DockerOptions{Runtimes: []Runtime{agentjail}, Default: "agentjail"}, "{\n  \"x\": 1\n}\n", `{
+		{"default", Options{Runtimes: []Runtime{agentjail}, Default: "agentjail"}, "{\n  \"x\": 1\n}\n", `{
   "x": 1,
   "runtimes": {
     "agentjail": {
@@ -131,9 +131,9 @@ func TestRegister(t *testing.T) {
   "default-runtime": "agentjail"
 }
 `},
-		{"default in place of runc", DockerOptions{Runtimes: []Runtime{agentjail}, Default: "agentjail"}, `{"default-runtime": "runc", "x": 1}`,
+		{"default in place of runc", Options{Runtimes: []Runtime{agentjail}, Default: "agentjail"}, `{"default-runtime": "runc", "x": 1}`,
 			`{"default-runtime": "agentjail", "x": 1, "runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail"}}}`},
-		{"forced", DockerOptions{Runtimes: []Runtime{agentjail}, Force: true}, `{
+		{"forced", Options{Runtimes: []Runtime{agentjail}, Force: true}, `{
   "runtimes": {
     "agentjail": {"path": "/opt/agentjail", "runtimeArgs": ["--debug"]},
     "x": {"path": "x"}
@@ -148,7 +148,8 @@ func TestRegister(t *testing.T) {
 }`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := tt.o.complete(); err != nil {
+			trustAny(t)
+			if _, err := complete(Docker, tt.o); err != nil {
 				t.Fatal(err)
 			}
 			after, err := register([]byte(tt.before), tt.o)
@@ -208,7 +209,7 @@ func decoded(t testing.TB, text []byte) map[string]any {
 }
 
 // checkEdit holds what must be true of any edit of any file.
-func checkEdit(t testing.TB, before []byte, o DockerOptions) {
+func checkEdit(t testing.TB, before []byte, o Options) {
 	t.Helper()
 	after, err := register(before, o)
 	if err != nil {
@@ -274,7 +275,7 @@ func TestAwkwardFiles(t *testing.T) {
 	for _, text := range awkward {
 		checkEdit(t, []byte(text), opts())
 		checkEdit(t, []byte(text), opts(agentjail, strict))
-		checkEdit(t, []byte(text), DockerOptions{Runtimes: []Runtime{strict, agentjail}, Default: "agentjail"})
+		checkEdit(t, []byte(text), Options{Runtimes: []Runtime{strict, agentjail}, Default: "agentjail"})
 		if _, err := register([]byte(text), opts()); err != nil {
 			t.Errorf("%v in\n%s", err, text)
 		}
@@ -309,7 +310,7 @@ func TestRefusedFiles(t *testing.T) {
 			t.Errorf("unregister %.60q: %v, want %q", text, err, want)
 		}
 	}
-	for text, o := range map[string]DockerOptions{
+	for text, o := range map[string]Options{
 		`{"runtimes": {"agentjail": {"path": "/opt/agentjail"}}}`:                                       opts(),
 		`{"runtimes": {"agentjail": {"path": "/usr/local/bin/agentjail", "runtimeArgs": ["--debug"]}}}`: opts(),
 		`{"runtimes": {"agentjail": {"runtimeType": "io.containerd.agentjail.v2"}}}`:                    opts(),
@@ -330,7 +331,7 @@ func TestRefusedFiles(t *testing.T) {
 }
 
 func TestOptionsRefused(t *testing.T) {
-	for _, o := range []DockerOptions{
+	for _, o := range []Options{
 		{},
 		{Runtimes: []Runtime{{"runc", "/x"}}},
 		{Runtimes: []Runtime{{"io.containerd.runc.v2", "/x"}}},
@@ -341,11 +342,11 @@ func TestOptionsRefused(t *testing.T) {
 		{Runtimes: []Runtime{{"a", "/x"}, {"a", "/y"}}},
 		{Runtimes: []Runtime{agentjail}, Default: "other"},
 	} {
-		if _, err := Docker(o); err == nil {
+		if _, err := NewPlan(Docker, o); err == nil {
 			t.Errorf("Docker(%+v) is accepted", o)
 		}
-		if _, err := UndoDocker(o); err == nil {
-			t.Errorf("UndoDocker(%+v) is accepted", o)
+		if _, err := NewPlan(Docker, undo(o)); err == nil {
+			t.Errorf("NewPlan(Docker, undo(%+v)) is accepted", o)
 		}
 	}
 }

@@ -2,17 +2,61 @@ package install
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// NodeOptions say which programs to copy to a machine whose file tree is mounted in this one's, as a container that installs has it.
-type NodeOptions struct {
+// Node is containerd on a node of Kubernetes, which is set up from a container that has the node's file tree mounted: agentjail's programs
+// are copied there, and the copy registers itself with the node's containerd.
+var Node Engine = node{}
+
+type node struct{}
+
+func (node) Name() string         { return "node" }
+func (node) Title() string        { return "the node" }
+func (node) reserved(string) bool { return false }
+
+func (node) Defaults() Options { return Options{Machine: Machine{To: "/usr/local/bin"}} }
+
+// plan changes no file of this process's: what does is the copy on the node.
+func (node) plan(p *Plan) error {
+	p.live = onNode{}
+	return nil
+}
+
+// onNode is the live of a node.
+type onNode struct{ nobody }
+
+// begin copies the programs, or has the copy take itself out of containerd's configuration.
+func (onNode) begin(p *Plan, _ *Result) error {
+	m := p.options.Machine
+	if p.options.Undo {
+		return m.register("uninstall")
+	}
+	_, err := CopyToNode(m)
+	return err
+}
+
+// settle has the copy register itself, or removes it.
+func (onNode) settle(_ context.Context, p *Plan, _ *Result) error {
+	m := p.options.Machine
+	if p.options.Undo {
+		return RemoveFromNode(m)
+	}
+	return m.register("install")
+}
+
+// Machine is one whose file tree is mounted in this one's, as a container that installs has it.
+type Machine struct {
 	// From is the directory of the programs, Names are their names in it.
 	From  string
 	Names []string
@@ -20,11 +64,58 @@ type NodeOptions struct {
 	Links []string
 	// Root is where the machine's file tree is mounted, To the directory on it, as seen there.
 	Root, To string
+	// Installer is the name of the program among Names that registers the first with containerd.
+	Installer string
+	// Restart is the command that restarts containerd on the machine, run when its configuration has changed; empty for none.
+	Restart []string
+	// Stdout and Stderr are those of what runs on the machine.
+	Stdout, Stderr io.Writer
+}
+
+// register has the copy of the installer on the machine change containerd's configuration there, and restarts containerd if that did.
+func (m Machine) register(verb string) error {
+	before, err := m.configuration()
+	if err != nil {
+		return err
+	}
+	if err := m.run(filepath.Join(m.To, m.Installer), verb, Containerd.Name(), "--path", filepath.Join(m.To, m.Names[0])); err != nil {
+		return err
+	}
+	after, err := m.configuration()
+	if err == nil && before != after && len(m.Restart) > 0 {
+		return m.run(m.Restart[0], m.Restart[1:]...)
+	}
+	return err
+}
+
+// run runs a program of the machine, with its file tree as root.
+func (m Machine) run(name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = m.Stdout, m.Stderr
+	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: m.Root}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s on the node: %w", name, err)
+	}
+	return nil
+}
+
+// configuration is what of containerd's may change.
+func (m Machine) configuration() (string, error) {
+	var all string
+	for _, file := range []string{containerdConfig, containerdDropIn} {
+		text, err := os.ReadFile(filepath.Join(m.Root, file))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+		all += string(text) + "\x00"
+	}
+	return all, nil
 }
 
 // CopyToNode copies the programs, each in one step: what runs goes on with the file that it has. It says whether anything changed. No
 // link of the machine leads out of Root (openat2(2), RESOLVE_IN_ROOT).
-func CopyToNode(o NodeOptions) (changed bool, err error) {
+func CopyToNode(o Machine) (changed bool, err error) {
 	dir, err := nodeDir(o)
 	if err != nil {
 		return false, err
@@ -59,7 +150,7 @@ func CopyToNode(o NodeOptions) (changed bool, err error) {
 }
 
 // nodeDir opens the directory on the machine, making it where it is missing.
-func nodeDir(o NodeOptions) (*os.File, error) {
+func nodeDir(o Machine) (*os.File, error) {
 	if !filepath.IsAbs(o.Root) || !filepath.IsAbs(o.To) || filepath.Clean(o.To) != o.To {
 		return nil, fmt.Errorf("%q and %q must be plain absolute paths", o.Root, o.To)
 	}
@@ -103,7 +194,7 @@ func putProgram(dir *os.File, name string, program []byte) (bool, error) {
 }
 
 // RemoveFromNode removes what CopyToNode has put there. What is not there is no error.
-func RemoveFromNode(o NodeOptions) error {
+func RemoveFromNode(o Machine) error {
 	dir, err := nodeDir(o)
 	if err != nil {
 		return err

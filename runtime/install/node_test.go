@@ -22,7 +22,7 @@ func TestNode(t *testing.T) {
 	if err := os.Symlink("/real", filepath.Join(root, "usr")); err != nil {
 		t.Fatal(err)
 	}
-	o := NodeOptions{From: from, Names: []string{"a", "b"}, Links: []string{"a-net"}, Root: root, To: "/usr/bin"}
+	o := Machine{From: from, Names: []string{"a", "b"}, Links: []string{"a-net"}, Root: root, To: "/usr/bin"}
 	for i, want := range []bool{true, false} {
 		if changed, err := CopyToNode(o); err != nil || changed != want {
 			t.Fatalf("copy %d: %v, %v", i, changed, err)

@@ -1,167 +1,133 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 )
 
-// Plan is a change of a daemon's configuration file that was thought out but not made.
+// Plan is a change of an engine's configuration that was thought out but not made.
 type Plan struct {
-	File   string // the configuration file
-	Before []byte // its content; nil if there is none
-	After  []byte // its content to be
-	Remove bool   // the file goes
-	Diff   string // Before against After as a unified diff, "" if there is no change
+	// Files are those to write, in this order, and those that were read and stay as they are.
+	Files []*File
+	// Note says what was found out about the engine and has to be known, "" for nothing.
+	Note string
 
-	options DockerOptions
-	exists  bool
-	undo    bool
-	interim []byte
+	options Options
+	live    live
 }
 
-// Changed says whether there is anything to write.
-func (p *Plan) Changed() bool { return p.Remove || !bytes.Equal(p.Before, p.After) }
+// live is what of an engine is there besides its files.
+type live interface {
+	// begin looks at it before anything is written. An error leaves all as it is.
+	begin(p *Plan, r *Result) error
+	// settle has it take notice of what was written, and says in r what became of that.
+	settle(ctx context.Context, p *Plan, r *Result) error
+	// close frees what begin holds.
+	close()
+}
 
-// newPlan reads the file.
-func newPlan(o DockerOptions) (*Plan, error) {
-	p := &Plan{File: o.Config, options: o}
-	f, err := openConfig(o.Config)
+// nobody is the live of an engine that nobody need tell.
+type nobody struct{}
+
+func (nobody) begin(*Plan, *Result) error                   { return nil }
+func (nobody) settle(context.Context, *Plan, *Result) error { return nil }
+func (nobody) close()                                       {}
+
+// NewPlan plans the registration of o.Runtimes with an engine, or with o.Undo its removal. Nothing is changed before Apply, and a second
+// plan after that has no change.
+//
+// It fails when a file is not valid, when a program fails CheckBinary, and with ErrConflict when a file says something else about a name,
+// unless with o.Force. The removal takes out the names if they lead to the same programs, and a default runtime that is one of them.
+func NewPlan(e Engine, o Options) (*Plan, error) {
+	o, err := complete(e, o)
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
-	p.Before, p.exists = f.content, f.exists
+	p := &Plan{options: o, live: nobody{}}
+	if err := e.plan(p); err != nil {
+		return nil, err
+	}
+	for _, f := range p.Files {
+		f.compare()
+	}
 	return p, nil
 }
 
-func (p *Plan) finish() (*Plan, error) {
-	if p.Changed() {
-		from, to := p.File, p.File
-		if !p.exists {
-			from = "/dev/null"
+// Changed says whether there is anything to write.
+func (p *Plan) Changed() bool {
+	for _, f := range p.Files {
+		if f.Changed() {
+			return true
 		}
-		after := p.After
-		if p.Remove {
-			to, after = "/dev/null", nil
-		}
-		p.Diff = unifiedDiff(from, to, p.Before, after)
 	}
-	return p, nil
+	return false
 }
 
 // Result says what Apply did.
 type Result struct {
-	Changed bool   `json:"changed"`          // the file was written
-	Backup  string `json:"backup,omitempty"` // the file as it was before
-	Daemon  Daemon `json:"daemon"`
+	Changed bool   // a file was written or removed
+	Daemon  Daemon // Docker's
+	// Says are lines for the user about the engine.
+	Says []string
 }
 
-// Daemon is what became of the running daemon.
-type Daemon struct {
-	Running   bool   `json:"running"`
-	PID       int    `json:"pid,omitempty"`
-	Reloaded  bool   `json:"reloaded"`  // it got a SIGHUP
-	Confirmed bool   `json:"confirmed"` // its API shows the change
-	Detail    string `json:"detail,omitempty"`
-}
-
-// Apply writes the file, if there is a change, keeping the previous content beside it (Result.Backup), and has a running daemon read
-// it, if the daemon does not show the change yet. It refuses to write when the file is no longer as it was when the plan was made, and
-// when the running daemon was started with flags or a file that make the change useless or harmful.
+// Apply writes the files that change, keeping the previous content beside those that are not agentjail's (File.Backup), and has a
+// running engine take notice. It refuses to write when a file is no longer as it was when the plan was made, and when the running
+// engine would not take the change.
 //
 // That no daemon runs is no error: Result says so. That a running one does not take the change within the options' Timeout is.
 func (p *Plan) Apply(ctx context.Context) (Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.options.Timeout)
-	defer cancel()
 	var r Result
-	d, err := findDaemon(p.options)
-	if err != nil {
+	if p.options.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.options.Timeout)
+		defer cancel()
+	}
+	defer p.live.close()
+	if err := p.live.begin(p, &r); err != nil {
 		return r, err
 	}
-	defer d.close()
-	r.Daemon = Daemon{Running: d.running(), PID: d.pid, Detail: d.why}
-	if d.running() {
-		if err := d.checkFlags(p.options); err != nil {
+	for _, f := range p.Files { // all, before the first is written
+		if err := f.unchanged(); err != nil {
 			return r, err
 		}
 	}
-	undoInSteps := p.undo && p.Changed() && d.running()
-	if p.Changed() {
-		first := p.After
-		if undoInSteps {
-			first = p.interim
+	for _, f := range p.Files {
+		if !f.Changed() {
+			continue
 		}
-		if r.Backup, err = p.write(first, p.Remove && !undoInSteps); err != nil {
+		if err := f.write(); err != nil {
 			return r, err
 		}
 		r.Changed = true
 	}
-	if d.running() {
-		if err := d.settle(ctx, p, &r.Daemon); err != nil {
-			return r, err
-		}
+	if err := p.live.settle(ctx, p, &r); err != nil {
+		return r, err
 	}
-	if undoInSteps && (p.Remove || !bytes.Equal(p.interim, p.After)) {
-		// The daemon has forgotten; now the file loses what was only there to tell it so. That needs no reload.
-		if err := p.rewrite(p.interim); err != nil {
-			return r, err
-		}
-	}
-	if p.undo && r.Changed {
-		// Nothing of agentjail is left in the file, and nothing shall be left beside it.
-		r.Backup = ""
-		err = dropBackup(p.File)
-	}
-	return r, err
+	return r, p.tidy()
 }
 
-// ErrFileChanged says that somebody else wrote the file between the plan and its application.
-var ErrFileChanged = errors.New("the file was changed meanwhile; plan again")
-
-func (p *Plan) write(content []byte, remove bool) (backup string, err error) {
-	f, err := openConfig(p.File)
-	if err != nil {
-		return "", err
-	}
-	defer f.close()
-	if f.exists != p.exists || !bytes.Equal(f.content, p.Before) {
-		return "", fmt.Errorf("%s: %w", p.File, ErrFileChanged)
-	}
-	if f.exists {
-		if backup, err = f.backup(); err != nil {
-			return "", fmt.Errorf("back up %s: %w", p.File, err)
+// tidy takes away what was only there on the way.
+func (p *Plan) tidy() error {
+	for _, f := range p.Files {
+		if !f.Changed() {
+			continue
 		}
-	}
-	if remove {
-		err = f.remove()
-	} else {
-		err = f.replace(content)
-	}
-	if err != nil {
-		return backup, fmt.Errorf("write %s: %w", p.File, err)
-	}
-	return backup, nil
-}
-
-// rewrite puts After in the place of what this plan wrote before.
-func (p *Plan) rewrite(expected []byte) error {
-	f, err := openConfig(p.File)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	if !f.exists || !bytes.Equal(f.content, expected) {
-		return fmt.Errorf("%s: %w", p.File, ErrFileChanged)
-	}
-	if p.Remove {
-		err = f.remove()
-	} else {
-		err = f.replace(p.After)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", p.File, err)
+		if f.interim != nil {
+			if err := f.rewrite(); err != nil {
+				return err
+			}
+		}
+		// Where nothing of agentjail is left in a file, nothing shall be left beside it.
+		if p.options.Undo || f.Own {
+			f.Backup = ""
+			if err := dropBackup(f.Path); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
+
+// ErrFileChanged says that somebody else wrote a file between the plan and its application.
+var ErrFileChanged = errors.New("the file was changed meanwhile; plan again")

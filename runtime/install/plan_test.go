@@ -20,12 +20,20 @@ func trustAll(t *testing.T) {
 	t.Cleanup(func() { checkBinary = old })
 }
 
+// trustAny lets programs be registered that are not there.
+func trustAny(t *testing.T) {
+	t.Helper()
+	old := checkBinary
+	checkBinary = func(string) error { return nil }
+	t.Cleanup(func() { checkBinary = old })
+}
+
 // directory is a configuration directory without a daemon.
-func directory(t *testing.T) DockerOptions {
+func directory(t *testing.T) Options {
 	t.Helper()
 	trustAll(t)
 	dir := t.TempDir()
-	return DockerOptions{
+	return Options{
 		Runtimes: []Runtime{{"agentjail", "/bin/sh"}},
 		Config:   filepath.Join(dir, "docker/daemon.json"),
 		PIDFile:  filepath.Join(dir, "docker.pid"),
@@ -56,7 +64,7 @@ func read(t *testing.T, path string) string {
 }
 
 // entries lists the directory of the configuration file.
-func entries(t *testing.T, o DockerOptions) string {
+func entries(t *testing.T, o Options) string {
 	t.Helper()
 	list, err := os.ReadDir(filepath.Dir(o.Config))
 	if err != nil {
@@ -69,14 +77,35 @@ func entries(t *testing.T, o DockerOptions) string {
 	return strings.Join(names, " ")
 }
 
-func apply(t *testing.T, plan func(DockerOptions) (*Plan, error), o DockerOptions) Result {
+// undo is the removal of what the options register.
+func undo(o Options) Options {
+	o.Undo = true
+	return o
+}
+
+// diff is what a plan shows of its only file.
+func diff(t *testing.T, p *Plan) string {
 	t.Helper()
-	p, err := plan(o)
+	if len(p.Files) != 1 {
+		t.Fatalf("%d files", len(p.Files))
+	}
+	return p.Files[0].Diff
+}
+
+// outcome is what came of a plan for one file.
+type outcome struct {
+	Result
+	Backup string
+}
+
+func apply(t *testing.T, e Engine, o Options) outcome {
+	t.Helper()
+	p, err := NewPlan(e, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if (p.Diff != "") != p.Changed() {
-		t.Errorf("changed %v, diff %q", p.Changed(), p.Diff)
+	if (diff(t, p) != "") != p.Changed() {
+		t.Errorf("changed %v, diff %q", p.Changed(), diff(t, p))
 	}
 	r, err := p.Apply(context.Background())
 	if err != nil {
@@ -85,7 +114,7 @@ func apply(t *testing.T, plan func(DockerOptions) (*Plan, error), o DockerOption
 	if r.Changed != p.Changed() {
 		t.Errorf("plan %v, result %v", p.Changed(), r.Changed)
 	}
-	return r
+	return outcome{r, p.Files[0].Backup}
 }
 
 func TestInstallAndUndo(t *testing.T) {
@@ -103,15 +132,15 @@ func TestInstallAndUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	p, err := Docker(o)
+	p, err := NewPlan(Docker, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if read(t, o.Config) != before || entries(t, o) != "daemon.json" {
 		t.Error("a plan alone changed something")
 	}
-	if !strings.Contains(p.Diff, "+    \"runtimes\": {\n") || !strings.Contains(p.Diff, "-    \"x\": 1e999\n+    \"x\": 1e999,\n") {
-		t.Errorf("diff:\n%s", p.Diff)
+	if !strings.Contains(diff(t, p), "+    \"runtimes\": {\n") || !strings.Contains(diff(t, p), "-    \"x\": 1e999\n+    \"x\": 1e999,\n") {
+		t.Errorf("diff:\n%s", diff(t, p))
 	}
 
 	r := apply(t, Docker, o)
@@ -143,28 +172,28 @@ func TestInstallAndUndo(t *testing.T) {
 	if r := apply(t, Docker, o); r.Changed || r.Backup != "" || read(t, o.Config) != installed || inode() != was {
 		t.Errorf("the second run: %+v", r)
 	}
-	if r := apply(t, UndoDocker, o); !r.Changed || read(t, o.Config) != before || entries(t, o) != "daemon.json" {
+	if r := apply(t, Docker, undo(o)); !r.Changed || read(t, o.Config) != before || entries(t, o) != "daemon.json" {
 		t.Errorf("%+v, directory %s:\n%s", r, entries(t, o), read(t, o.Config))
 	}
-	if r := apply(t, UndoDocker, o); r.Changed {
+	if r := apply(t, Docker, undo(o)); r.Changed {
 		t.Errorf("the second undo: %+v", r)
 	}
 }
 
 func TestNoFileNoDir(t *testing.T) {
 	o := directory(t)
-	if r := apply(t, UndoDocker, o); r.Changed {
+	if r := apply(t, Docker, undo(o)); r.Changed {
 		t.Errorf("%+v", r)
 	}
 	if _, err := os.Stat(filepath.Dir(o.Config)); err == nil {
 		t.Error("undo made a directory")
 	}
-	p, err := Docker(o)
+	p, err := NewPlan(Docker, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(p.Diff, "--- /dev/null\n+++ "+o.Config+"\n@@ -0,0 +1,7 @@\n+{\n") {
-		t.Errorf("diff:\n%s", p.Diff)
+	if !strings.HasPrefix(diff(t, p), "--- /dev/null\n+++ "+o.Config+"\n@@ -0,0 +1,7 @@\n+{\n") {
+		t.Errorf("diff:\n%s", diff(t, p))
 	}
 	old := syscall.Umask(0o077)
 	r := apply(t, Docker, o)
@@ -172,22 +201,22 @@ func TestNoFileNoDir(t *testing.T) {
 	if fi, err := os.Stat(o.Config); !r.Changed || r.Backup != "" || err != nil || fi.Mode() != 0o644 {
 		t.Errorf("%+v, %v, %v", r, fi, err)
 	}
-	apply(t, UndoDocker, o)
+	apply(t, Docker, undo(o))
 	if got := read(t, o.Config); got != "{}\n" {
 		t.Errorf("left %q", got)
 	}
 }
 
 func TestConfigRefused(t *testing.T) {
-	for name, prepare := range map[string]func(o DockerOptions) error{
-		"symbolic link": func(o DockerOptions) error {
+	for name, prepare := range map[string]func(o Options) error{
+		"symbolic link": func(o Options) error {
 			return errors.Join(os.WriteFile(o.Config+".real", []byte("{}"), 0o644), os.Symlink("daemon.json.real", o.Config))
 		},
-		"dangling link": func(o DockerOptions) error { return os.Symlink("nowhere", o.Config) },
-		"directory":     func(o DockerOptions) error { return os.Mkdir(o.Config, 0o755) },
-		"pipe":          func(o DockerOptions) error { return unix.Mkfifo(o.Config, 0o644) },
-		"invalid JSON":  func(o DockerOptions) error { return os.WriteFile(o.Config, []byte("{\"a\": }"), 0o644) },
-		"too long": func(o DockerOptions) error {
+		"dangling link": func(o Options) error { return os.Symlink("nowhere", o.Config) },
+		"directory":     func(o Options) error { return os.Mkdir(o.Config, 0o755) },
+		"pipe":          func(o Options) error { return unix.Mkfifo(o.Config, 0o644) },
+		"invalid JSON":  func(o Options) error { return os.WriteFile(o.Config, []byte("{\"a\": }"), 0o644) },
+		"too long": func(o Options) error {
 			return os.WriteFile(o.Config, []byte("{}"+strings.Repeat(" ", maxConfig)), 0o644)
 		},
 	} {
@@ -200,8 +229,8 @@ func TestConfigRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := entries(t, o)
-			for what, plan := range map[string]func(DockerOptions) (*Plan, error){"Docker": Docker, "UndoDocker": UndoDocker} {
-				if _, err := plan(o); err == nil || !strings.Contains(err.Error(), o.Config) {
+			for what, o := range map[string]Options{"install": o, "undo": undo(o)} {
+				if _, err := NewPlan(Docker, o); err == nil || !strings.Contains(err.Error(), o.Config) {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
@@ -215,7 +244,7 @@ func TestConfigRefused(t *testing.T) {
 func TestChangedMeanwhile(t *testing.T) {
 	o := directory(t)
 	write(t, o.Config, "{}", 0o644)
-	p, err := Docker(o)
+	p, err := NewPlan(Docker, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,10 +267,10 @@ func TestUntrustedBinary(t *testing.T) {
 	program := filepath.Join(dir, "agentjail")
 	write(t, program, "#!/bin/sh\n", 0o755)
 	o.Runtimes[0].Path = program
-	if _, err := Docker(o); err == nil || !strings.Contains(err.Error(), "runtime agentjail") {
+	if _, err := NewPlan(Docker, o); err == nil || !strings.Contains(err.Error(), "runtime agentjail") {
 		t.Error(err)
 	}
-	if _, err := UndoDocker(o); err != nil {
+	if _, err := NewPlan(Docker, undo(o)); err != nil {
 		t.Error(err)
 	}
 }
@@ -261,7 +290,7 @@ func TestNoDaemon(t *testing.T) {
 	} {
 		o := directory(t)
 		write(t, o.PIDFile, text, 0o644)
-		p, err := Docker(o)
+		p, err := NewPlan(Docker, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,7 +323,7 @@ func TestDaemonFlags(t *testing.T) {
 		{"dockerd --config-file=" + dir + "/daemon.json --default-runtime=x", "agentjail", "--default-runtime"},
 	} {
 		d := &daemon{pid: os.Getpid(), args: strings.Fields(tt.args)}
-		err := d.checkFlags(DockerOptions{Config: dir + "/daemon.json", Default: tt.def})
+		err := d.checkFlags(Options{Config: dir + "/daemon.json", Default: tt.def})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.args, err)
 		}

@@ -8,23 +8,21 @@ import (
 	"testing"
 )
 
-func podmanOptions(t *testing.T, names ...string) PodmanOptions {
+func podmanOptions(t *testing.T, names ...string) Options {
 	t.Helper()
-	old := checkBinary
-	checkBinary = func(string) error { return nil }
-	t.Cleanup(func() { checkBinary = old })
-	o := PodmanOptions{Config: filepath.Join(t.TempDir(), "containers.conf.d", "agentjail.conf")}
+	trustAny(t)
+	o := Options{DropIn: filepath.Join(t.TempDir(), "containers.conf.d", "agentjail.conf")}
 	for _, n := range names {
 		o.Runtimes = append(o.Runtimes, Runtime{n, "/usr/local/bin/" + n})
 	}
 	return o
 }
 
-func applied(t *testing.T, plan func(PodmanOptions) (*PodmanPlan, error), o PodmanOptions) *PodmanPlan {
+func applied(t *testing.T, o Options) *Plan {
 	t.Helper()
-	p, err := plan(o)
+	p, err := NewPlan(Podman, o)
 	if err == nil {
-		err = p.Apply()
+		_, err = p.Apply(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -34,38 +32,38 @@ func applied(t *testing.T, plan func(PodmanOptions) (*PodmanPlan, error), o Podm
 
 func TestPodman(t *testing.T) {
 	o := podmanOptions(t, "agentjail", "agentjail-strict")
-	p := applied(t, Podman, o)
+	p := applied(t, o)
 	const want = podmanHead + "[engine.runtimes]\nagentjail = [\"/usr/local/bin/agentjail\"]\nagentjail-strict = [\"/usr/local/bin/agentjail-strict\"]\n"
-	if text, err := os.ReadFile(o.Config); err != nil || string(text) != want {
+	if text, err := os.ReadFile(o.DropIn); err != nil || string(text) != want {
 		t.Errorf("%v: %s", err, text)
 	}
-	if !strings.Contains(p.Diff, "--- /dev/null") || !strings.Contains(p.Diff, "+agentjail = ") {
-		t.Errorf("diff: %s", p.Diff)
+	if !strings.Contains(diff(t, p), "--- /dev/null") || !strings.Contains(diff(t, p), "+agentjail = ") {
+		t.Errorf("diff: %s", diff(t, p))
 	}
-	if p := applied(t, Podman, o); p.Changed() || p.Diff != "" {
-		t.Errorf("a second run changes: %s", p.Diff)
+	if p := applied(t, o); p.Changed() || diff(t, p) != "" {
+		t.Errorf("a second run changes: %s", diff(t, p))
 	}
 	// One more that is the default, then one less, then none.
 	more := o
 	more.Runtimes, more.Default = []Runtime{{"agentjail.2", "/opt/agentjail"}}, "agentjail.2"
-	p = applied(t, Podman, more)
+	p = applied(t, more)
 	for _, line := range []string{"+[engine]", "+runtime = \"agentjail.2\"", "+\"agentjail.2\" = [\"/opt/agentjail\"]"} {
-		if !strings.Contains(p.Diff, line) {
-			t.Errorf("no %s in %s", line, p.Diff)
+		if !strings.Contains(diff(t, p), line) {
+			t.Errorf("no %s in %s", line, diff(t, p))
 		}
 	}
-	applied(t, UndoPodman, more)
-	if text, err := os.ReadFile(o.Config); err != nil || string(text) != want {
+	applied(t, undo(more))
+	if text, err := os.ReadFile(o.DropIn); err != nil || string(text) != want {
 		t.Errorf("after the removal of one: %v: %s", err, text)
 	}
-	if p := applied(t, UndoPodman, o); !p.Remove || !strings.Contains(p.Diff, "+++ /dev/null") {
+	if p := applied(t, undo(o)); !p.Files[0].Remove || !strings.Contains(diff(t, p), "+++ /dev/null") {
 		t.Errorf("the last one's removal: %+v", p)
 	}
-	left, err := os.ReadDir(filepath.Dir(o.Config))
+	left, err := os.ReadDir(filepath.Dir(o.DropIn))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if p := applied(t, UndoPodman, o); p.Changed() {
+	if p := applied(t, undo(o)); p.Changed() {
 		t.Error("a second removal changes something")
 	}
 }
@@ -94,27 +92,27 @@ func TestPodmanConflicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := podmanOptions(t, "agentjail")
 			o.Default = c.byDefault
-			at := o.Config
+			at := o.DropIn
 			if c.file != "" {
-				at = filepath.Join(filepath.Dir(o.Config), c.file)
+				at = filepath.Join(filepath.Dir(o.DropIn), c.file)
 			}
 			write(t, at, c.text)
-			if _, err := Podman(o); !errors.Is(err, ErrConflict) {
+			if _, err := NewPlan(Podman, o); !errors.Is(err, ErrConflict) {
 				t.Errorf("%v", err)
 			}
 			o.Force = true
-			if _, err := Podman(o); !errors.Is(err, c.forced) {
+			if _, err := NewPlan(Podman, o); !errors.Is(err, c.forced) {
 				t.Errorf("forced: %v", err)
 			}
 		})
 	}
 	o := podmanOptions(t, "agentjail")
-	write(t, o.Config, "[engine\n")
-	if _, err := Podman(o); err == nil {
+	write(t, o.DropIn, "[engine\n")
+	if _, err := NewPlan(Podman, o); err == nil {
 		t.Error("a broken file is taken")
 	}
 	o = podmanOptions(t, "crun")
-	if _, err := Podman(o); err == nil || !strings.Contains(err.Error(), "Podman's own") {
+	if _, err := NewPlan(Podman, o); err == nil || !strings.Contains(err.Error(), "Podman's own") {
 		t.Errorf("podman's own name: %v", err)
 	}
 }
