@@ -42,7 +42,7 @@ func (onNode) begin(p *Plan, _ *Result) error {
 	if p.options.Undo {
 		return m.register("uninstall")
 	}
-	_, err := CopyToNode(m)
+	_, err := copyToNode(m)
 	return err
 }
 
@@ -50,7 +50,7 @@ func (onNode) begin(p *Plan, _ *Result) error {
 func (onNode) settle(_ context.Context, p *Plan, _ *Result) error {
 	m := p.options.Machine
 	if p.options.Undo {
-		return RemoveFromNode(m)
+		return removeFromNode(m)
 	}
 	return m.register("install")
 }
@@ -113,9 +113,9 @@ func (m Machine) configuration() (string, error) {
 	return all, nil
 }
 
-// CopyToNode copies the programs, each in one step: what runs goes on with the file that it has. It says whether anything changed. No
+// copyToNode copies the programs, each in one step: what runs goes on with the file that it has. It says whether anything changed. No
 // link of the machine leads out of Root (openat2(2), RESOLVE_IN_ROOT).
-func CopyToNode(o Machine) (changed bool, err error) {
+func copyToNode(o Machine) (changed bool, err error) {
 	dir, err := nodeDir(o)
 	if err != nil {
 		return false, err
@@ -193,8 +193,8 @@ func putProgram(dir *os.File, name string, program []byte) (bool, error) {
 	return true, c.put(name, program)
 }
 
-// RemoveFromNode removes what CopyToNode has put there. What is not there is no error.
-func RemoveFromNode(o Machine) error {
+// removeFromNode removes what copyToNode has put there. What is not there is no error.
+func removeFromNode(o Machine) error {
 	dir, err := nodeDir(o)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func TestNode(t *testing.T) {
 	}
 	o := Machine{From: from, Names: []string{"a", "b"}, Links: []string{"a-net"}, Root: root, To: "/usr/bin"}
 	for i, want := range []bool{true, false} {
-		if changed, err := CopyToNode(o); err != nil || changed != want {
+		if changed, err := copyToNode(o); err != nil || changed != want {
 			t.Fatalf("copy %d: %v, %v", i, changed, err)
 		}
 	}
@@ -44,7 +44,7 @@ func TestNode(t *testing.T) {
 	}
 	defer old.Close()
 	write(t, filepath.Join(from, "a"), "program a, newer", 0o755)
-	if changed, err := CopyToNode(o); err != nil || !changed || read(t, filepath.Join(dir, "a")) != "program a, newer" {
+	if changed, err := copyToNode(o); err != nil || !changed || read(t, filepath.Join(dir, "a")) != "program a, newer" {
 		t.Errorf("a newer one: %v, %v", changed, err)
 	}
 	var b [64]byte
@@ -52,7 +52,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("the open file holds %q", b[:n])
 	}
 	for range 2 {
-		if err := RemoveFromNode(o); err != nil {
+		if err := removeFromNode(o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestNode(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	write(t, filepath.Join(dir, "a-net"), "somebody's", 0o755)
-	if _, err := CopyToNode(o); !errors.Is(err, ErrConflict) || read(t, filepath.Join(dir, "a-net")) != "somebody's" {
+	if _, err := copyToNode(o); !errors.Is(err, ErrConflict) || read(t, filepath.Join(dir, "a-net")) != "somebody's" {
 		t.Errorf("somebody else's program: %v", err)
 	}
 }
