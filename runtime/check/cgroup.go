@@ -10,9 +10,9 @@ import (
 	"agentjail.dev/runtime/host"
 )
 
-// cgroups says which hierarchy there is, and whether groups can be made in it.
+// hierarchy says which there is, and whether groups can be made in it.
 // None is made: one would stay if this were killed.
-func cgroups(e *env) answer {
+func hierarchy(e *env) answer {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(e.cgroup, &fs); err != nil {
 		return fail("mount it (`mount -t cgroup2 cgroup2 "+e.cgroup+"`)", "%s: %v", e.cgroup, err)

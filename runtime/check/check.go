@@ -18,6 +18,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
@@ -133,7 +134,7 @@ func newEnv(o Options) *env {
 		o.StateRoot = s.Root
 	}
 	e := &env{
-		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: host.CgroupRoot, sysctl: "/proc/sys",
+		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: cgroups.Root, sysctl: "/proc/sys",
 		usr: "/usr", bins: []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"},
 		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: host.Read(),
 	}

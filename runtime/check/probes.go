@@ -24,7 +24,7 @@ var probes = []probe{
 	{"overlay", ringResources, "throw-away layer", always, plainOverlay},
 	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
 	{"network-seal", ringResources, "network seal", always, networkSeal},
-	{"cgroup", ringResources, "control groups", never, cgroups},
+	{"cgroup", ringResources, "control groups", never, hierarchy},
 	{"cgroup-named", ringResources, "named hierarchies", always, namedHierarchies},
 	{"cgroup-pids", ringResources, "limit on processes", never, limitOn("pids")},
 	{"cgroup-memory", ringResources, "limit on memory", never, limitOn("memory")},

@@ -10,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"agentjail.dev/runtime/delegate/flaws"
 	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/rootless"
 )
 
@@ -129,14 +128,9 @@ func (c *choiceRecord) keep(dir string) {
 // which crun refuses.
 func cgroupLayout() string {
 	var b strings.Builder
-	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
-		var fs unix.Statfs_t
-		if err := unix.Statfs(dir, &fs); err != nil {
-			fmt.Fprintf(&b, "%v ", err)
-			continue
-		}
-		controllers, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-		fmt.Fprintf(&b, "%x %s ", fs.Type, strings.TrimSpace(string(controllers)))
+	for _, dir := range []string{cgroups.Root, cgroups.Root + "/unified"} {
+		controllers, _ := cgroups.Controllers(dir)
+		fmt.Fprintf(&b, "%d %s ", cgroups.Version(dir), controllers)
 	}
 	return b.String()
 }

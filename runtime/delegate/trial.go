@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/policy"
 )
@@ -90,7 +91,7 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 
 // sweepTrials removes control groups without processes that trials have left.
 func sweepTrials() {
-	for _, pattern := range []string{"/sys/fs/cgroup/" + trialGroup + "*", "/sys/fs/cgroup/*/" + trialGroup + "*"} {
+	for _, pattern := range []string{cgroups.Root + "/" + trialGroup + "*", cgroups.Root + "/*/" + trialGroup + "*"} {
 		left, _ := filepath.Glob(pattern)
 		for _, dir := range left {
 			_ = unix.Rmdir(dir)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/rootless"
 )
 
@@ -98,7 +99,7 @@ func Read() Facts {
 	if f.Rootless {
 		f.Cgroup = ownCgroup(f.Cgroup)
 	} else {
-		f.HugePages = hugePages(CgroupRoot, "/sys/kernel/mm/hugepages")
+		f.HugePages = hugePages(cgroups.Root, "/sys/kernel/mm/hugepages")
 	}
 	if b, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
 		f.OOMScoreAdj, _ = strconv.Atoi(strings.TrimSpace(string(b)))
@@ -140,39 +141,40 @@ func landlock() int {
 	return int(n)
 }
 
-// CgroupRoot is where the host has its control groups.
-const CgroupRoot = "/sys/fs/cgroup"
-
 func readCgroup() Cgroup {
-	var st unix.Statfs_t
-	if unix.Statfs(CgroupRoot, &st) == nil && int64(st.Type) == unix.CGROUP2_SUPER_MAGIC {
-		c := Cgroup{V2: true}
-		b, _ := os.ReadFile(CgroupRoot + "/cgroup.controllers")
-		for _, name := range strings.Fields(string(b)) {
-			switch name {
-			case "pids":
-				c.Pids = true
-			case "memory":
-				c.Memory, c.Swap = true, exists("/proc/swaps")
-			case "cpu":
-				c.CPU = true
-			case "io":
-				c.IO = true
-			}
-		}
-		return c
+	if cgroups.Version(cgroups.Root) == 2 {
+		names, _ := cgroups.Controllers(cgroups.Root)
+		all := Cgroup{Pids: true, Memory: true, Swap: exists("/proc/swaps"), CPU: true, IO: true}
+		return all.only(names, Cgroup{V2: true})
 	}
 	// Version 1: a root control group lacks pids.max, so ask for the
 	// controller's directory there.
 	return Cgroup{
-		Pids:   exists(CgroupRoot + "/pids/cgroup.procs"),
-		Memory: exists(CgroupRoot + "/memory/memory.limit_in_bytes"),
-		Swap:   exists(CgroupRoot + "/memory/memory.memsw.limit_in_bytes"),
-		CPU:    exists(CgroupRoot+"/cpu/cpu.cfs_quota_us") || exists(CgroupRoot+"/cpu/cgroup.procs"),
-		IO:     exists(CgroupRoot + "/blkio/blkio.throttle.write_bps_device"),
+		Pids:   exists(cgroups.Root + "/pids/cgroup.procs"),
+		Memory: exists(cgroups.Root + "/memory/memory.limit_in_bytes"),
+		Swap:   exists(cgroups.Root + "/memory/memory.memsw.limit_in_bytes"),
+		CPU:    exists(cgroups.Root+"/cpu/cpu.cfs_quota_us") || exists(cgroups.Root+"/cpu/cgroup.procs"),
+		IO:     exists(cgroups.Root + "/blkio/blkio.throttle.write_bps_device"),
 
-		Sockets: exists(CgroupRoot + "/memory/memory.kmem.tcp.limit_in_bytes"),
+		Sockets: exists(cgroups.Root + "/memory/memory.kmem.tcp.limit_in_bytes"),
 	}
+}
+
+// only adds to what these controllers have of c.
+func (c Cgroup) only(controllers []string, to Cgroup) Cgroup {
+	for _, name := range controllers {
+		switch name {
+		case "pids":
+			to.Pids = c.Pids
+		case "memory":
+			to.Memory, to.Swap, to.Sockets = c.Memory, c.Swap, c.Sockets
+		case "cpu":
+			to.CPU = c.CPU
+		case "io", "blkio":
+			to.IO = c.IO
+		}
+	}
+	return to
 }
 
 // ownCgroup leaves of the host's control groups what has been delegated to this
@@ -180,41 +182,23 @@ func readCgroup() Cgroup {
 // (cgroups(7), Delegation).
 func ownCgroup(c Cgroup) Cgroup {
 	out := Cgroup{V2: c.V2}
-	text, err := os.ReadFile("/proc/self/cgroup")
+	own, err := cgroups.Of("self")
 	if err != nil {
 		return out
 	}
-	for line := range strings.Lines(string(text)) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		names := strings.Split(f[1], ",")
-		dir := filepath.Join(CgroupRoot, f[1], f[2])
-		if c.V2 && f[1] == "" {
+	for _, g := range own {
+		names := g.List()
+		dir := filepath.Join(cgroups.Root, g.Controllers, g.Path)
+		if c.V2 && g.Controllers == "" {
 			// What was delegated is the topmost group that is the user's: further below,
 			// systemd turns controllers on as they are asked for.
-			dir = filepath.Join(CgroupRoot, f[2])
-			for up := filepath.Dir(dir); strings.HasPrefix(up, CgroupRoot+"/") && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
+			for up := filepath.Dir(dir); strings.HasPrefix(up, cgroups.Root+"/") && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
 				dir = up
 			}
-			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
-			names = strings.Fields(string(b))
+			names, _ = cgroups.Controllers(dir)
 		}
-		if unix.Access(dir, unix.W_OK) != nil {
-			continue
-		}
-		for _, name := range names {
-			switch name {
-			case "pids":
-				out.Pids = c.Pids
-			case "memory":
-				out.Memory, out.Swap, out.Sockets = c.Memory, c.Swap, c.Sockets
-			case "cpu":
-				out.CPU = c.CPU
-			case "io", "blkio":
-				out.IO = c.IO
-			}
+		if unix.Access(dir, unix.W_OK) == nil {
+			out = c.only(names, out)
 		}
 	}
 	return out

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentjail.dev/runtime/linux/cgroups"
 )
 
 // hugePages lists the sizes that the kernel has (hugetlbpage.rst,
@@ -13,8 +15,8 @@ import (
 // version 2 beside the others, in version 1 where it is mounted by its name. A
 // user's engine is delegated none (systemd knows no such controller).
 func hugePages(groups, sizes string) []string {
-	b, err := os.ReadFile(groups + "/cgroup.controllers")
-	if err == nil && !slices.Contains(strings.Fields(string(b)), "hugetlb") || err != nil && !exists(groups+"/hugetlb/cgroup.procs") {
+	names, err := cgroups.Controllers(groups)
+	if err == nil && !slices.Contains(names, "hugetlb") || err != nil && !exists(groups+"/hugetlb/cgroup.procs") {
 		return nil
 	}
 	entries, err := os.ReadDir(sizes)

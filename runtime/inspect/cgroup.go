@@ -2,15 +2,15 @@ package inspect
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/cgroups"
 )
 
 // cgroupState is what the jail's control groups say.
@@ -57,27 +57,21 @@ func (c *cgroupState) look(paths map[string]string) error {
 		}
 		if controller == "" {
 			// In the mixed layout, version 2 has hardly a controller.
-			if b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers")); err == nil {
-				f := strings.Fields(string(b))
-				c.v2 = slices.Contains(f, "memory") || slices.Contains(f, "pids")
-			}
+			f, _ := cgroups.Controllers(dir)
+			c.v2 = slices.Contains(f, "memory") || slices.Contains(f, "pids")
 		}
 		for _, name := range cgroupFiles[controller] {
 			if controller == "" && !c.v2 {
 				continue
 			}
-			f, err := os.Open(filepath.Join(dir, name))
+			text, err := cgroups.Read(dir, name)
 			if errors.Is(err, os.ErrNotExist) {
 				continue
 			}
 			if err != nil {
 				return err
 			}
-			c.files[name], err = readBounded(f, maxSmall)
-			f.Close()
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+			c.files[name] = text
 		}
 		if controller == "" && c.v2 {
 			c.programs = devicePrograms(dir)
@@ -117,16 +111,12 @@ func readMembers(dir string, into map[int]bool, depth int) {
 	if depth > 8 || len(into) > 4*maxProcesses {
 		return
 	}
-	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
+	procs, err := cgroups.Procs(dir)
 	if err != nil {
 		return
 	}
-	text, _ := readBounded(f, 1<<20)
-	f.Close()
-	for _, n := range strings.Fields(text) {
-		if pid, err := strconv.Atoi(n); err == nil && pid > 0 {
-			into[pid] = true
-		}
+	for _, pid := range procs {
+		into[pid] = true
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/cgroups"
 )
 
 // Bounds of what is read from /proc, in bytes.
@@ -246,16 +247,12 @@ func parseLimit(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// parseCgroups reads /proc/PID/cgroup (cgroups(7)): ID:CONTROLLERS:PATH.
+// parseCgroups reads /proc/PID/cgroup: paths by controller.
 func parseCgroups(text string) map[string]string {
 	out := map[string]string{}
-	for _, line := range strings.Split(text, "\n") {
-		f := strings.SplitN(line, ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		for _, c := range strings.Split(f[1], ",") {
-			out[c] = path.Clean("/" + f[2])
+	for _, g := range cgroups.Parse(text) {
+		for _, c := range g.List() {
+			out[c] = g.Path
 		}
 	}
 	return out

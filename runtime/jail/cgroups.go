@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate/traits"
-	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/state"
 )
 
@@ -25,7 +23,7 @@ func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []
 	if systemd || strings.Contains(cgroupsPath, ":") {
 		return nil, false
 	}
-	own, err := ownGroups()
+	own, err := cgroups.Of("self")
 	if err != nil {
 		return nil, false
 	}
@@ -35,12 +33,12 @@ func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []
 	if rel == "" {
 		rel = id
 	}
-	for _, f := range own {
+	for _, g := range own {
 		// A hierarchy without controllers is not mounted everywhere.
-		found := f[1] == "" || strings.HasPrefix(f[1], "name=")
-		for _, root := range hierarchies(f[1]) {
+		found := g.Controllers == "" || strings.HasPrefix(g.Controllers, "name=")
+		for _, root := range g.Mounts(cgroups.Root) {
 			found = true
-			dir := groupDir(root, base(root, f), rel, of.GroupsBelowRoot)
+			dir := groupDir(root, base(root, g), rel, of.GroupsBelowRoot)
 			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
 				dirs = append(dirs, dir)
 			} else {
@@ -52,35 +50,16 @@ func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []
 	return dirs, all && len(dirs) > 0
 }
 
-// ownGroups are the control groups that this process is in.
-func ownGroups() ([][]string, error) { return groupsOf("self") }
-
-// groupsOf are the control groups that a process is in: number, controllers and
-// path of each line of /proc/PID/cgroup (cgroups(7)).
-func groupsOf(pid string) ([][]string, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", pid, "cgroup"))
-	if err != nil {
-		return nil, err
-	}
-	var out [][]string
-	for line := range strings.Lines(string(text)) {
-		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 {
-			out = append(out, f)
-		}
-	}
-	return out, nil
-}
-
 // base is the group that runc takes for the caller's own where it makes others
-// below it, by a line of /proc/self/cgroup: in version 2, where processes lie in
+// below it, in the hierarchy at root: in version 2, where processes lie in
 // leaves, the one above; beside version 1 the topmost (opencontainers/cgroups,
 // fs2/defaultpath.go and fs/paths.go).
-func base(root string, line []string) string {
+func base(root string, g cgroups.Group) string {
 	switch {
-	case line[1] != "":
-		return line[2]
-	case root == host.CgroupRoot:
-		return filepath.Dir(line[2])
+	case g.Controllers != "":
+		return g.Path
+	case root == cgroups.Root:
+		return filepath.Dir(g.Path)
 	}
 	return "/"
 }
@@ -92,22 +71,6 @@ func groupDir(root, own, rel string, belowRoot bool) string {
 		own = "/"
 	}
 	return filepath.Join(root, own, filepath.Clean("/"+rel))
-}
-
-// hierarchies is where the hierarchy with these controllers is mounted.
-func hierarchies(controllers string) []string {
-	roots := []string{filepath.Join(host.CgroupRoot, strings.TrimPrefix(controllers, "name="))}
-	if controllers == "" { // version 2, alone or beside version 1
-		roots = []string{host.CgroupRoot, filepath.Join(host.CgroupRoot, "unified")}
-	}
-	return slices.DeleteFunc(roots, func(root string) bool { return !isHierarchy(root) })
-}
-
-// isHierarchy says whether control groups are mounted at a directory. Elsewhere
-// crun makes directories with plain files in them, which are not ours to know.
-func isHierarchy(root string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(root, &fs) == nil && (fs.Type == unix.CGROUP_SUPER_MAGIC || fs.Type == unix.CGROUP2_SUPER_MAGIC)
 }
 
 // cgroupPatience is how long a killed process may take to leave its group.
@@ -140,11 +103,10 @@ func removeGroup(dir string) error {
 	if err == nil || err == unix.ENOENT || err == unix.ENOTDIR {
 		return nil
 	}
-	if procs, rerr := os.ReadFile(filepath.Join(dir, "cgroup.procs")); rerr == nil {
-		for _, p := range strings.Fields(string(procs)) {
-			if pid, perr := strconv.Atoi(p); perr == nil && pid > 1 && pid != os.Getpid() {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
+	procs, _ := cgroups.Procs(dir)
+	for _, pid := range procs {
+		if pid > 1 && pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
 	entries, rerr := os.ReadDir(dir)

@@ -1,6 +1,10 @@
 package jail
 
-import "testing"
+import (
+	"testing"
+
+	"agentjail.dev/runtime/linux/cgroups"
+)
 
 // TestGroupDir: a group is looked for where its delegate makes it, and
 // nowhere else, as what is found there is killed.
@@ -27,7 +31,7 @@ func TestBase(t *testing.T) {
 		{"/sys/fs/cgroup", "", "/a"},
 		{"/sys/fs/cgroup/unified", "", "/"},
 	} {
-		if got := base(c.root, []string{"1", c.controllers, "/a/b"}); got != c.want {
+		if got := base(c.root, cgroups.Group{Controllers: c.controllers, Path: "/a/b"}); got != c.want {
 			t.Errorf("%s: %s, want %s", c.root, got, c.want)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/state"
 )
 
@@ -79,8 +79,8 @@ func ended(j *state.Brief) bool { return j.Direct && j.InitPid != 0 && !j.InitAl
 func frozen(dirs []string) bool {
 	for _, dir := range dirs {
 		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
-			text, err := os.ReadFile(filepath.Join(dir, file))
-			if err == nil && strings.TrimSpace(string(text)) != thawed {
+			text, err := cgroups.Read(dir, file)
+			if err == nil && strings.TrimSpace(text) != thawed {
 				return true
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
 	"agentjail.dev/seccomp"
@@ -116,13 +117,13 @@ func hostNamespaces(f host.Facts) []enter.Namespace {
 func groupLimits(j *state.Jail, f host.Facts) []enter.Limit {
 	var out []enter.Limit
 	if n := j.Policy.Limits.Pids; n > 0 && (f.Cgroup.Pids || !f.Rootless) {
-		out = append(out, enter.Limit{Files: []string{cgroupDir + "/pids.max", cgroupDir + "/pids/pids.max"}, Max: uint64(n)})
+		out = append(out, enter.Limit{Files: []string{cgroups.Root + "/pids.max", cgroups.Root + "/pids/pids.max"}, Max: uint64(n)})
 	}
 	if n := j.Policy.Limits.Memory; n > 0 && (f.Cgroup.Memory || !f.Rootless) {
-		out = append(out, enter.Limit{Files: []string{cgroupDir + "/memory.max", cgroupDir + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
+		out = append(out, enter.Limit{Files: []string{cgroups.Root + "/memory.max", cgroups.Root + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
 	}
 	if m := memoryOf(j); m != nil && m.KernelTCP != nil {
-		out = append(out, enter.Limit{Files: []string{cgroupDir + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})
+		out = append(out, enter.Limit{Files: []string{cgroups.Root + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})
 	}
 	return out
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/cgroups"
 )
 
 // hasten begins what the first move of a process into a control group waits for:
@@ -40,13 +42,13 @@ func hasten() (stop func()) {
 // ownGroup opens, to be written, the list of processes of one of the control
 // groups that this process is in; which does not matter.
 func ownGroup() int {
-	own, err := ownGroups()
+	own, err := cgroups.Of("self")
 	if err != nil {
 		return -1
 	}
-	for _, f := range own {
-		for _, root := range hierarchies(f[1]) {
-			path := filepath.Join(root, f[2], "cgroup.procs")
+	for _, g := range own {
+		for _, root := range g.Mounts(cgroups.Root) {
+			path := filepath.Join(root, g.Path, "cgroup.procs")
 			if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
 				return fd
 			}

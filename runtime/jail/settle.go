@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/stage"
@@ -39,7 +40,7 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *stage.Staged) error {
 	}
 	return inMountNS(pid, func() error {
 		for _, m := range tighten {
-			if m.at == cgroupDir {
+			if m.at == cgroups.Root {
 				if err := capTmpfs(m.at); err != nil {
 					return err
 				}
@@ -54,9 +55,6 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *stage.Staged) error {
 		return st.AttachProtected()
 	})
 }
-
-// cgroupDir is where a jail sees its control groups.
-const cgroupDir = "/sys/fs/cgroup"
 
 // A looseMount is one that a delegate has made too loosely.
 type looseMount struct {
@@ -83,7 +81,7 @@ func loose(mounts []mountinfo.Mount) []looseMount {
 		}
 		below := strings.HasPrefix(m.Point, "/proc/")
 		switch {
-		case m.FS == "tmpfs" && (m.Point == cgroupDir || below && m.Root == "/" && !m.Has("ro")):
+		case m.FS == "tmpfs" && (m.Point == cgroups.Root || below && m.Root == "/" && !m.Has("ro")):
 			out = append(out, looseMount{at: m.Point})
 		case m.FS == "proc" && below && len(m.Lacks("nosuid", "nodev", "noexec", "ro")) > 0:
 			out = append(out, looseMount{at: m.Point})

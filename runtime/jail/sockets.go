@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/state"
 )
 
@@ -52,16 +52,16 @@ func boundSockets(pid int, j *state.Jail) error {
 // memoryGroup is the directory of a process's group in the memory hierarchy of
 // version 1. The root group, which is the host's, has no limits.
 func memoryGroup(pid int) (string, error) {
-	groups, err := groupsOf(strconv.Itoa(pid))
+	groups, err := cgroups.Of(strconv.Itoa(pid))
 	if err != nil {
 		return "", err
 	}
 	for _, g := range groups {
-		if !slices.Contains(strings.Split(g[1], ","), "memory") || filepath.Clean("/"+g[2]) == "/" {
+		if !slices.Contains(g.List(), "memory") || g.Path == "/" {
 			continue
 		}
-		for _, root := range hierarchies(g[1]) {
-			return filepath.Join(root, g[2]), nil
+		for _, root := range g.Mounts(cgroups.Root) {
+			return filepath.Join(root, g.Path), nil
 		}
 	}
 	return "", fmt.Errorf("process %d is in no memory group of its own", pid)

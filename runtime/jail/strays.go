@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
@@ -33,7 +34,7 @@ func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) er
 		case plan.Reserved(p) == "", slices.Contains(places, p):
 		case slices.Contains(l.MaskedPaths, p), slices.Contains(l.ReadonlyPaths, p):
 		case path.Dir(p) == "/dev": // nodes, which the delegate binds from the host's
-		case strings.HasPrefix(p, cgroupDir+"/"): // the hierarchies of version 1
+		case strings.HasPrefix(p, cgroups.Root+"/"): // the hierarchies of version 1
 		default:
 			return refusal.New(refusal.MountMoved, "something is mounted at %s that does not belong there", p)
 		}
