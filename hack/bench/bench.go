@@ -44,6 +44,7 @@ var measures = []struct {
 	take func(*bench, context.Context) error
 }{
 	{"cycle", (*bench).cycles},
+	{"unrested", (*bench).unrested},
 	{"exec", (*bench).execs},
 	{"layers", (*bench).layers},
 	{"docker", (*bench).dockerRuns},
@@ -123,6 +124,12 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
+	// What enters a user namespace finds its root by name, and Docker's directories are for the host's root.
+	for _, dir := range []string{b.e.Dir, filepath.Join(b.e.Dir, "docker"), filepath.Dir(b.dir)} {
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return err
+		}
+	}
 	if b.captured, err = captureBundle(ctx, b.e, "capture", config); err != nil {
 		return err
 	}
@@ -170,7 +177,8 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 }
 
 // interleave measures every subject once a round, in an order that chance gives (the same chance in every run), so that
-// neither the machine's changing load nor what one leaves in caches favours any of them.
+// neither the machine's changing load nor what one leaves in caches favours any of them. Nothing happens for rest before
+// each sample.
 func (b *bench) interleave(ctx context.Context, measure string, rounds int, subjects []*subject, take func(*subject) (sample, error)) error {
 	random := rand.New(rand.NewPCG(2, 3))
 	samples := map[*subject][]sample{}
