@@ -61,7 +61,7 @@ func runtimeCommands() []*cli.Command {
 	var out []*cli.Command
 	for _, v := range verbs.Verbs() {
 		out = append(out, &cli.Command{
-			Name: v.Name, Usage: v.Usage, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
+			Name: v.Name, Usage: v.Usage, Description: v.Description, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
 			Action: func(c *cli.Context) error {
 				for _, a := range c.Args().Slice() {
 					if v.Raw && (a == "--help" || a == "-h") {

@@ -16,7 +16,7 @@ import (
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name: "explain", Usage: "say what would change in a bundle, and why", ArgsUsage: "BUNDLE",
-		Description: "Hardens the bundle as create would and prints every change by ring: lost (asked\nfor and not granted), lowered, set, dropped, and missing (what this host cannot\ngive). Changes nothing. Exit status 1 when the bundle would be refused.",
+		Description: "Hardens the bundle as create would and prints every change by ring: denied (a privilege\nthat the bundle requests), lowered, set, dropped, and missing (what this host cannot\ngive). Changes nothing. Exit status 1 when the bundle would be refused.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
@@ -39,8 +39,8 @@ func explainCommand() *cli.Command {
 				for _, l := range traits.HeldBy(x.HeldBy) {
 					fmt.Fprintln(c.App.Writer, l)
 				}
-				fmt.Fprintf(c.App.Writer, "%d changes, %d of them grants lost; the host ids stand for those that the jail will get\n",
-					len(x.Report.Changes), len(x.Report.Of(report.Lost)))
+				fmt.Fprintf(c.App.Writer, "%d changes, %d of them privileges denied; the host ids stand for those that the jail will get\n",
+					len(x.Report.Changes), len(x.Report.Of(report.Denied)))
 			}
 			return refused
 		},

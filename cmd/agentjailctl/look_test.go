@@ -54,7 +54,7 @@ func TestExplainCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ring 2, resources\n", "ring 1, access\n", "ring 0, kernel surface\n", "  lost     process.capabilities: CAP_SYS_ADMIN -> none", "config.json: unheardOf", "\nheld by: host kernel\n"} {
+	for _, want := range []string{"ring 2, resources\n", "ring 1, access\n", "ring 0, kernel surface\n", "  denied   process.capabilities: CAP_SYS_ADMIN -> none", "config.json: unheardOf", "\nheld by: host kernel\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

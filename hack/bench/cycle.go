@@ -35,6 +35,12 @@ func (b *bench) cycles(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
+				if k.kind == bareJail {
+					if _, err := s.lifecycle(); err != nil {
+						b.res.leftOut(s.name, err)
+						continue
+					}
+				}
 				subjects = append(subjects, s)
 			}
 		}

@@ -214,7 +214,7 @@ func (d demo) limits() error {
 
 // report: a running jail, looked at from outside.
 func (d demo) report() error {
-	say("5. --privileged gives a plain jail, and the report says what was not granted. The jail as the kernel sees it, ring by ring:")
+	say("5. --privileged gives a plain jail, and the report says what was denied. The jail as the kernel sees it, ring by ring:")
 	r := d.run("run", "-d", "--privileged", "--pid=host", "--network=host", jail, engine.Busybox, "sleep", "3600")
 	id := strings.TrimSpace(r.Stdout)
 	if r.Code != 0 {

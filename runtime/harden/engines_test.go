@@ -73,7 +73,7 @@ func TestNamedGrants(t *testing.T) {
 		readFixture(t, name, s)
 		_, rep := jail(t, s)
 		var got []string
-		for _, c := range rep.Of(report.Lost) {
+		for _, c := range rep.Of(report.Denied) {
 			got = append(got, c.Field)
 			if c.Why == "" || c.Was == "" {
 				t.Errorf("%s: %+v says too little", name, c)
@@ -136,8 +136,8 @@ func TestPrivileged(t *testing.T) {
 		"linux.devices", "linux.resources.devices", "linux.sysctl[kernel.core_pattern]", "mounts[/sys]", "mounts[/sys/fs/cgroup]", "mounts[/dev/shm]", "mounts[/dev/mqueue]",
 		"linux.namespaces[pid]", "linux.namespaces[ipc]", "linux.namespaces[uts]", "linux.namespaces[network]", "linux.namespaces[cgroup]",
 	} {
-		if len(find(rep, report.Lost, field)) != 1 {
-			t.Errorf("%s is not named once among %v", field, rep.Of(report.Lost))
+		if len(find(rep, report.Denied, field)) != 1 {
+			t.Errorf("%s is not named once among %v", field, rep.Of(report.Denied))
 		}
 	}
 	// It is the very jail that an unprivileged container of the same image is.

@@ -82,7 +82,7 @@ func TestPrivilegedExec(t *testing.T) {
 		if c == nil || len(c.Bounding)+len(c.Effective)+len(c.Permitted)+len(c.Inheritable)+len(c.Ambient) > 0 || !got.NoNewPrivileges || got.ApparmorProfile != "agentjail-default" {
 			t.Errorf("%s: %s", name, jsonOf(t, got))
 		}
-		if lost := len(find(rep, report.Lost, "process.capabilities")); lost != map[string]int{"docker-exec": 0, "docker-privileged-exec": 1}[name] {
+		if lost := len(find(rep, report.Denied, "process.capabilities")); lost != map[string]int{"docker-exec": 0, "docker-privileged-exec": 1}[name] {
 			t.Errorf("%s: %d lost grants: %v", name, lost, rep.Changes)
 		}
 		if !slices.Equal(got.Args, p.Args) || !sameEnv(got.Env, p.Env) || got.Cwd != p.Cwd || got.User.UID != 1000 {

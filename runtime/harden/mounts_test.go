@@ -219,8 +219,8 @@ func TestBinds(t *testing.T) {
 		if *b != want {
 			t.Errorf("%s: planned %+v, not %+v", c.name, *b, want)
 		}
-		if lost := strings.Contains(c.options, "shared") || c.fact.Public != "" && want.ReadOnly && !strings.Contains(c.options, "ro"); lost != (len(find(rep, report.Lost, "mounts*")) == 1) {
-			t.Errorf("%s: lost %v", c.name, rep.Of(report.Lost))
+		if lost := strings.Contains(c.options, "shared") || c.fact.Public != "" && want.ReadOnly && !strings.Contains(c.options, "ro"); lost != (len(find(rep, report.Denied, "mounts*")) == 1) {
+			t.Errorf("%s: lost %v", c.name, rep.Of(report.Denied))
 		}
 	}
 	// Nothing is known of a source: then nothing is mounted.
@@ -266,8 +266,8 @@ func TestHostsOwn(t *testing.T) {
 	for at, kind := range map[string]string{"/proc": "proc", "/sys": "tmpfs", "/sys/fs/cgroup": "cgroup", "/dev/pts": "devpts", "/dev/shm": "tmpfs", "/dev/mqueue": "mqueue"} {
 		for _, name := range []string{at, at + "/", "/elsewhere"} {
 			m, b, rep, err := one(t, specs.Mount{Destination: at, Type: "bind", Source: name, Options: []string{"rbind", "rw"}}, &source.Fact{Path: at, Kind: source.Dir}, policy.Default())
-			if err != nil || m.Type != kind || b != nil || len(find(rep, report.Lost, "mounts["+at+"]")) != 1 {
-				t.Errorf("%s of %s: %v %+v %v", at, name, err, m, rep.Of(report.Lost))
+			if err != nil || m.Type != kind || b != nil || len(find(rep, report.Denied, "mounts["+at+"]")) != 1 {
+				t.Errorf("%s of %s: %v %+v %v", at, name, err, m, rep.Of(report.Denied))
 			}
 			if slices.Contains(m.Options, "rbind") || kind == "tmpfs" && !strings.Contains(strings.Join(m.Options, " "), "size=") {
 				t.Errorf("%s: %q", at, m.Options)
@@ -300,8 +300,8 @@ func TestSys(t *testing.T) {
 		if len(res.Spec.Mounts) != 3 || res.Spec.Mounts[2].Type != "tmpfs" || !slices.Contains(res.Spec.Mounts[2].Options, "ro") || !slices.Contains(res.Spec.Mounts[2].Options, "size=65536") {
 			t.Errorf("%s", jsonOf(t, res.Spec.Mounts))
 		}
-		if ro := slices.Contains(m.Options, "ro"); ro == (len(find(rep, report.Lost, "mounts[*")) > 0) {
-			t.Errorf("%q: %v", m.Options, rep.Of(report.Lost))
+		if ro := slices.Contains(m.Options, "ro"); ro == (len(find(rep, report.Denied, "mounts[*")) > 0) {
+			t.Errorf("%q: %v", m.Options, rep.Of(report.Denied))
 		}
 	}
 	s := mount(specs.Mount{Destination: "/sys/devices/system/cpu/", Type: "bind", Source: "/sys/devices/system/./cpu", Options: []string{"rbind", "ro"}})

@@ -46,8 +46,8 @@ func TestShape(t *testing.T) {
 	// A spec without any linux section is still a jail.
 	s := with(func(s *specs.Spec) { s.Linux = nil })
 	res, rep := jail(t, s)
-	if len(res.Spec.Linux.Namespaces) != 8 || len(find(rep, report.Lost, "linux.namespaces*")) != 6 {
-		t.Errorf("%s: %v", jsonOf(t, res.Spec.Linux.Namespaces), rep.Of(report.Lost))
+	if len(res.Spec.Linux.Namespaces) != 8 || len(find(rep, report.Denied, "linux.namespaces*")) != 6 {
+		t.Errorf("%s: %v", jsonOf(t, res.Spec.Linux.Namespaces), rep.Of(report.Denied))
 	}
 }
 
@@ -112,7 +112,7 @@ func TestNamespaces(t *testing.T) {
 			t.Errorf("%s: sealed: %v", c.name, res.Plan.OwnNetwork)
 		}
 		var lost []string
-		for _, l := range find(rep, report.Lost, "linux.namespaces*") {
+		for _, l := range find(rep, report.Denied, "linux.namespaces*") {
 			lost = append(lost, strings.TrimSuffix(strings.TrimPrefix(l.Field, "linux.namespaces["), "]"))
 		}
 		slices.Sort(lost)
@@ -172,7 +172,7 @@ func TestEngineNetwork(t *testing.T) {
 		if got["network"] != c.want || res.Plan.OwnNetwork != c.own || res.Plan.EngineNetwork != c.engine || (got["user"] != "") != c.shares {
 			t.Errorf("%s: %v, own %v, engine's %v", c.name, got, res.Plan.OwnNetwork, res.Plan.EngineNetwork)
 		}
-		if lost := find(rep, report.Lost, "linux.namespaces[network]"); (len(lost) > 0) != c.lost {
+		if lost := find(rep, report.Denied, "linux.namespaces[network]"); (len(lost) > 0) != c.lost {
 			t.Errorf("%s: lost %v", c.name, lost)
 		}
 	}
@@ -193,8 +193,8 @@ func TestNoTimeNamespace(t *testing.T) {
 	// Without the fact that the control groups are of version 2, the absence of
 	// a cgroup namespace is the engine's habit.
 	f.Host.Cgroup.V2 = false
-	if _, rep, _ := Harden(s, policy.Default(), f); len(find(rep, report.Lost, "linux.namespaces[cgroup]")) != 0 {
-		t.Errorf("%v", rep.Of(report.Lost))
+	if _, rep, _ := Harden(s, policy.Default(), f); len(find(rep, report.Denied, "linux.namespaces[cgroup]")) != 0 {
+		t.Errorf("%v", rep.Of(report.Denied))
 	}
 }
 
@@ -303,7 +303,7 @@ func TestPriorities(t *testing.T) {
 	} {
 		s := with(func(s *specs.Spec) { c.change(s.Process) })
 		res, rep := jail(t, s)
-		fields := find(rep, report.Lost, "process.*")
+		fields := find(rep, report.Denied, "process.*")
 		if c.lost == "" {
 			if len(fields) > 0 || !reflect.DeepEqual(res.Spec.Process.Scheduler, s.Process.Scheduler) || !reflect.DeepEqual(res.Spec.Process.IOPriority, s.Process.IOPriority) ||
 				s.Process.OOMScoreAdj != nil && *res.Spec.Process.OOMScoreAdj != *s.Process.OOMScoreAdj {
@@ -338,10 +338,10 @@ func TestCapabilities(t *testing.T) {
 		{"none said, which leaves the delegate's own", nil, report.Set, ""},
 		{"empty", &specs.LinuxCapabilities{}, "", ""},
 		{"Docker's default", &specs.LinuxCapabilities{Bounding: defaultCaps, Effective: defaultCaps, Permitted: defaultCaps}, report.Lowered, "14 default ones"},
-		{"one more", &specs.LinuxCapabilities{Bounding: append([]string{"CAP_SYS_ADMIN"}, defaultCaps...)}, report.Lost, "CAP_SYS_ADMIN"},
-		{"one, ambient only", &specs.LinuxCapabilities{Ambient: []string{"CAP_BPF"}}, report.Lost, "CAP_BPF"},
-		{"many", &specs.LinuxCapabilities{Inheritable: []string{"A", "B", "C", "D", "E", "F", "G"}}, report.Lost, "A, B, C, D, E and 2 more"},
-		{"unknown", &specs.LinuxCapabilities{Permitted: []string{"ALL"}}, report.Lost, "ALL"},
+		{"one more", &specs.LinuxCapabilities{Bounding: append([]string{"CAP_SYS_ADMIN"}, defaultCaps...)}, report.Denied, "CAP_SYS_ADMIN"},
+		{"one, ambient only", &specs.LinuxCapabilities{Ambient: []string{"CAP_BPF"}}, report.Denied, "CAP_BPF"},
+		{"many", &specs.LinuxCapabilities{Inheritable: []string{"A", "B", "C", "D", "E", "F", "G"}}, report.Denied, "A, B, C, D, E and 2 more"},
+		{"unknown", &specs.LinuxCapabilities{Permitted: []string{"ALL"}}, report.Denied, "ALL"},
 	} {
 		s := with(func(s *specs.Spec) { s.Process.Capabilities = c.in })
 		res, rep := jail(t, s)
@@ -421,7 +421,7 @@ func TestLSM(t *testing.T) {
 		if p.ApparmorProfile != c.wantProfile || p.SelinuxLabel != c.want || res.Spec.Linux.MountLabel != c.wantMnt {
 			t.Errorf("%s: %q %q %q", c.name, p.ApparmorProfile, p.SelinuxLabel, res.Spec.Linux.MountLabel)
 		}
-		for kind, field := range map[report.Kind]string{report.Lost: c.lost, report.Missing: c.missing} {
+		for kind, field := range map[report.Kind]string{report.Denied: c.lost, report.Missing: c.missing} {
 			if field != "" && len(find(rep, kind, field)) == 0 || field == "" && len(find(rep, kind, "process.*")) > 0 {
 				t.Errorf("%s: %s %v", c.name, kind, rep.Of(kind))
 			}
@@ -471,8 +471,8 @@ func TestSeccomp(t *testing.T) {
 	// Without a filter, and with one that allows everything, it is ours.
 	res, rep := jail(t, small())
 	ours := jsonOf(t, res.Spec.Linux.Seccomp)
-	if len(find(rep, report.Lost, "linux.seccomp")) != 1 {
-		t.Errorf("%v", rep.Of(report.Lost))
+	if len(find(rep, report.Denied, "linux.seccomp")) != 1 {
+		t.Errorf("%v", rep.Of(report.Denied))
 	}
 	for name, in := range map[string]*specs.LinuxSeccomp{
 		"nothing in it": {},
@@ -554,8 +554,8 @@ func TestDevices(t *testing.T) {
 		if got := grants(res.Spec.Linux.Resources.Devices, kindOf(c.dev), c.dev.Major, c.dev.Minor); got != c.want && c.name != "standard" {
 			t.Errorf("%s: grants %q, not %q", c.name, got, c.want)
 		}
-		if lost := len(find(rep, report.Lost, "linux.devices*")) > 0; lost != (c.want == "" && c.name != "standard") {
-			t.Errorf("%s: lost %v", c.name, rep.Of(report.Lost))
+		if lost := len(find(rep, report.Denied, "linux.devices*")) > 0; lost != (c.want == "" && c.name != "standard") {
+			t.Errorf("%s: lost %v", c.name, rep.Of(report.Denied))
 		}
 	}
 	// Standard devices can be used and not made, whatever the bundle says.
@@ -662,8 +662,8 @@ func TestSysctls(t *testing.T) {
 	f := testFacts(s)
 	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user"}, "ipc": {Jail: "seven", UserNS: "/proc/7/ns/user"}}
 	res, rep, err := Harden(s, policy.Default(), f)
-	if err != nil || len(res.Spec.Linux.Sysctl) != 1 || res.Spec.Linux.Sysctl["kernel.domainname"] != "x" || len(find(rep, report.Lost, "linux.sysctl*")) != 2 {
-		t.Errorf("%v %v %v", err, res.Spec.Linux.Sysctl, rep.Of(report.Lost))
+	if err != nil || len(res.Spec.Linux.Sysctl) != 1 || res.Spec.Linux.Sysctl["kernel.domainname"] != "x" || len(find(rep, report.Denied, "linux.sysctl*")) != 2 {
+		t.Errorf("%v %v %v", err, res.Spec.Linux.Sysctl, rep.Of(report.Denied))
 	}
 }
 
@@ -681,8 +681,8 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("%s", jsonOf(t, l))
 	}
 	for _, f := range []string{"linux.intelRdt", "linux.personality", "linux.netDevices", "linux.rootfsPropagation"} {
-		if len(find(rep, report.Lost, f)) != 1 {
-			t.Errorf("%s is not named: %v", f, rep.Of(report.Lost))
+		if len(find(rep, report.Denied, f)) != 1 {
+			t.Errorf("%s is not named: %v", f, rep.Of(report.Denied))
 		}
 	}
 	s = with(func(s *specs.Spec) { s.Linux.Personality = &specs.LinuxPersonality{Domain: specs.PerLinux} })

@@ -74,7 +74,7 @@ func TestUsersEngine(t *testing.T) {
 			t.Errorf("%s is not said to be missing: %v", field, missing)
 		}
 	}
-	if rep.Of(report.Lost) == nil {
+	if rep.Of(report.Denied) == nil {
 		t.Error("the devices are not said to be lost")
 	}
 	pol := policy.Default()

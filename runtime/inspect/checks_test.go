@@ -35,7 +35,7 @@ func goodDemands() *demands {
 		},
 		report: &report.Report{Changes: []report.Change{
 			{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no module"},
-			{Ring: report.Kernel, Kind: report.Lost, Field: "linux.seccomp", Was: "unconfined", Now: "profile default", Why: "w"},
+			{Ring: report.Kernel, Kind: report.Denied, Field: "linux.seccomp", Was: "unconfined", Now: "profile default", Why: "w"},
 		}},
 		host: host.Facts{
 			Cgroup: host.Cgroup{Pids: true, Memory: true, Swap: true, CPU: true, IO: true}, TimeNS: true, CgroupNS: true,
@@ -542,7 +542,7 @@ func TestTextEscapes(t *testing.T) {
 	s.processes[1].name = "x\x1b[2J\n  holds    seccomp"
 	s.processes[1].seccomp = 0
 	s.addMounts("90 1 0:99 / /t\\033]0;x\\007 rw - tmpfs t rw\n")
-	d.report.Add(report.Change{Kind: report.Lost, Field: "mounts[\x1b[31m]", Why: "a\nb"})
+	d.report.Add(report.Change{Kind: report.Denied, Field: "mounts[\x1b[31m]", Why: "a\nb"})
 	var b bytes.Buffer
 	if err := judge(d, s).Text(&b); err != nil {
 		t.Fatal(err)

@@ -191,7 +191,7 @@ func (d *demands) missing(field string) (why string, ok bool) {
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
 		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
-		Namespaces: s.namespaces, Lost: d.report.Of(report.Lost), Mounted: s.mounted(d.jail), Told: s.told, Ways: s.ways,
+		Namespaces: s.namespaces, Lost: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Told: s.told, Ways: s.ways,
 	}
 	for _, c := range checks {
 		o := c.judge(d, s)

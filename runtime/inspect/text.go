@@ -38,7 +38,7 @@ func (r *Result) Text(w io.Writer) error {
 		}
 	}
 	if len(r.Lost) > 0 {
-		p.line("asked for and not granted")
+		p.line("requested and denied")
 		for _, c := range r.Lost {
 			p.line("  %s", c)
 		}

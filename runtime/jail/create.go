@@ -604,8 +604,8 @@ func (w *Runtime) tell(r *report.Report) {
 	if r == nil {
 		return
 	}
-	for _, c := range r.Of(report.Lost) {
-		w.Log.Warnf("agentjail: not granted: %s", c)
+	for _, c := range r.Of(report.Denied) {
+		w.Log.Warnf("agentjail: denied: %s", c)
 	}
 	// What the host lacks is the same for each jail: the report, inspect and check name it every time, the log once.
 	for _, c := range r.Of(report.Missing) {

@@ -75,7 +75,7 @@ func TestExplainChangesNothing(t *testing.T) {
 	}
 	// What create would do: the lost grants are named, and the spec is hardened.
 	var lost []string
-	for _, c := range x.Report.Of(report.Lost) {
+	for _, c := range x.Report.Of(report.Denied) {
 		lost = append(lost, c.Field)
 	}
 	for _, want := range []string{"linux.namespaces[network]", "process.capabilities", "linux.seccomp"} {

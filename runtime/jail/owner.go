@@ -177,13 +177,13 @@ func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
 		return
 	}
 	c := report.Change{
-		Ring: report.Access, Kind: report.Lost, Field: fmt.Sprintf("exec as uid %d", uid),
+		Ring: report.Access, Kind: report.Denied, Field: fmt.Sprintf("exec as uid %d", uid),
 		Was: "owner of mounted directories", Now: fmt.Sprintf("one of the others: they belong to uid %d", j.MountOwner.UID),
 		Why: fmt.Sprintf("one user of a jail owns them, and has to be known when it is made (remedy: start the container with -u %d, or with the label or annotation %s=%d; or policy: binds.owner)",
 			uid, policy.AnnotationPrefix+policy.OwnerAnnotation, uid),
 	}
 	rep, err := w.Store.Report(&j.Brief)
-	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Lost)) >= maxLost) {
+	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Denied)) >= maxLost) {
 		return
 	}
 	w.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)

@@ -19,14 +19,14 @@ func TestMissingIsLoggedOnce(t *testing.T) {
 	w := &Runtime{Store: state.Store{Root: t.TempDir()}, Log: logger}
 	r := new(report.Report)
 	r.Add(report.Change{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no AppArmor in this kernel"})
-	r.Add(report.Change{Ring: report.Access, Kind: report.Lost, Field: "process.capabilities", Was: "CAP_SYS_ADMIN", Why: "none is needed"})
+	r.Add(report.Change{Ring: report.Access, Kind: report.Denied, Field: "process.capabilities", Was: "CAP_SYS_ADMIN", Why: "none is needed"})
 	for range 3 {
 		w.tell(r)
 	}
 	if n := strings.Count(log.String(), "cannot hold"); n != 1 {
 		t.Errorf("the missing protection is logged %d times:\n%s", n, &log)
 	}
-	if n := strings.Count(log.String(), "not granted"); n != 3 {
+	if n := strings.Count(log.String(), "agentjail: denied: "); n != 3 {
 		t.Errorf("the lost grant is logged %d times:\n%s", n, &log)
 	}
 }

@@ -96,7 +96,7 @@ func (w *Runtime) reportSeal(j *state.Brief, sealed netseal.Report) error {
 		return err
 	}
 	for _, l := range sealed.Links {
-		rep.Add(report.Change{Ring: report.Resources, Kind: report.Lost, Field: "network interface " + l.Name, Was: "up", Now: "down", Why: "the jail's network is empty"})
+		rep.Add(report.Change{Ring: report.Resources, Kind: report.Denied, Field: "network interface " + l.Name, Was: "up", Now: "down", Why: "the jail's network is empty"})
 	}
 	for _, m := range missing {
 		rep.Add(report.Change{Ring: report.Resources, Kind: report.Missing, Field: "network seal: " + m.Name, Why: m.Detail})

@@ -44,7 +44,7 @@ const (
 	Set     Kind = "set"     // the bundle was silent, or weaker, and now says this
 	Lowered Kind = "lowered" // a limit was brought down to the policy's
 	Dropped Kind = "dropped" // something that has no effect on trust was taken out
-	Lost    Kind = "lost"    // a grant that the caller asked for and did not get
+	Denied  Kind = "denied"  // a privilege that the caller requested and did not get
 	Missing Kind = "missing" // a protection that this host cannot give
 )
 
@@ -67,6 +67,8 @@ func (c Change) String() string {
 		fmt.Fprintf(&b, ": %s -> %s", c.Was, c.Now)
 	case c.Now != "":
 		fmt.Fprintf(&b, ": %s", c.Now)
+	case c.Was != "" && c.Kind == Denied: // whoever prints it says so before
+		fmt.Fprintf(&b, ": %s", c.Was)
 	case c.Was != "":
 		fmt.Fprintf(&b, ": %s %s", c.Was, c.Kind)
 	}
@@ -93,10 +95,10 @@ func (r *Report) Of(k Kind) []Change {
 	return out
 }
 
-// Text writes the report for people: by ring from the outside in, lost grants
+// Text writes the report for people: by ring from the outside in, denied privileges
 // and missing protections first within each.
 func (r *Report) Text(w io.Writer) error {
-	order := map[Kind]int{Missing: 0, Lost: 1, Lowered: 2, Set: 3, Dropped: 4}
+	order := map[Kind]int{Missing: 0, Denied: 1, Lowered: 2, Set: 3, Dropped: 4}
 	for _, ring := range []Ring{Resources, Access, Kernel} {
 		var cs []Change
 		for _, c := range r.Changes {

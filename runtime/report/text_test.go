@@ -10,7 +10,7 @@ import (
 // steer the terminal nor pass for further lines.
 func TestTextEscapes(t *testing.T) {
 	var r Report
-	r.Add(Change{Ring: Access, Kind: Lost, Field: "mounts[/a\x1b[2J]", Was: "x\n  set      forged", Now: "y", Why: "z"})
+	r.Add(Change{Ring: Access, Kind: Denied, Field: "mounts[/a\x1b[2J]", Was: "x\n  set      forged", Now: "y", Why: "z"})
 	var b bytes.Buffer
 	if err := r.Text(&b); err != nil {
 		t.Fatal(err)

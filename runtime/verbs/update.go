@@ -16,23 +16,23 @@ type updateFlag struct {
 }
 
 var updateFlags = []updateFlag{
-	{"memory", "memory limit in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v })},
-	{"memory-reservation", "soft memory limit in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Reservation = &v })},
-	{"memory-swap", "memory and swap in bytes", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
-	{"cpu-period", "period of the quota in microseconds", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Period = &u })},
-	{"cpu-quota", "processor time per period in microseconds", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Quota = &v })},
-	{"cpu-burst", "not granted", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Burst = &u })},
-	{"cpu-share", "weight against other groups", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Shares = &u })},
-	{"cpu-idle", "1: only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
-	{"cpuset-cpus", "processors to use", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
-	{"cpuset-mems", "memory nodes to use", func(r *specs.LinuxResources, v string) error { cpu(r).Mems = v; return nil }},
-	{"pids-limit", "processes and threads", intInto(func(r *specs.LinuxResources, v int64) { r.Pids = &specs.LinuxPids{Limit: &v} })},
-	{"blkio-weight", "weight against other groups, 10 to 1000", intInto(func(r *specs.LinuxResources, v int64) {
+	{"memory", "memory limit in `BYTES`, or with a unit as 512MiB; more than policy's limits.memory is lowered to it", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Limit = &v })},
+	{"memory-reservation", "soft memory limit in `BYTES`", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Reservation = &v })},
+	{"memory-swap", "limit of memory and swap together in `BYTES`", intInto(func(r *specs.LinuxResources, v int64) { mem(r).Swap = &v })},
+	{"cpu-period", "period of the quota in `MICROSECONDS`", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Period = &u })},
+	{"cpu-quota", "processor time per period in `MICROSECONDS`", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Quota = &v })},
+	{"cpu-burst", "denied: it exceeds the quota", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Burst = &u })},
+	{"cpu-share", "`WEIGHT` against other groups, 2 to 262144", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).Shares = &u })},
+	{"cpu-idle", "`1`: run only when others are idle", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).Idle = &v })},
+	{"cpuset-cpus", "processors to use, as `0-2,4`", func(r *specs.LinuxResources, v string) error { cpu(r).Cpus = v; return nil }},
+	{"cpuset-mems", "NUMA nodes to use, as `0-1`", func(r *specs.LinuxResources, v string) error { cpu(r).Mems = v; return nil }},
+	{"pids-limit", "`NUMBER` of processes and threads; more than policy's limits.pids is lowered to it", intInto(func(r *specs.LinuxResources, v int64) { r.Pids = &specs.LinuxPids{Limit: &v} })},
+	{"blkio-weight", "`WEIGHT` against other groups, 10 to 1000", intInto(func(r *specs.LinuxResources, v int64) {
 		w := uint16(v)
 		r.BlockIO = &specs.LinuxBlockIO{Weight: &w}
 	})},
-	{"cpu-rt-period", "not granted", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).RealtimePeriod = &u })},
-	{"cpu-rt-runtime", "not granted", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).RealtimeRuntime = &v })},
+	{"cpu-rt-period", "denied: no real-time scheduling", intInto(func(r *specs.LinuxResources, v int64) { u := uint64(v); cpu(r).RealtimePeriod = &u })},
+	{"cpu-rt-runtime", "denied: no real-time scheduling", intInto(func(r *specs.LinuxResources, v int64) { cpu(r).RealtimeRuntime = &v })},
 	{"kernel-memory", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
 	{"kernel-memory-tcp", "ignored: obsolete", func(*specs.LinuxResources, string) error { return nil }},
 }
@@ -71,7 +71,8 @@ func update() Verb {
 	for _, f := range updateFlags {
 		flags = append(flags, Flag{Name: f.name, Usage: f.usage})
 	}
-	return Verb{Name: "update", Usage: "change a jail's limits, within policy", Args: "CONTAINER", Flags: flags, Run: runUpdate}
+	return Verb{Name: "update", Usage: "change a jail's limits, within policy", Args: "CONTAINER", Flags: flags, Run: runUpdate,
+		Description: "What is not named stays as it is. Values beyond policy are lowered to policy's."}
 }
 
 func runUpdate(c *Call) error {

@@ -45,6 +45,8 @@ type Values interface {
 type Verb struct {
 	Name, Usage string
 	Args        string // what follows the options, for help
+	// Description is the rest of the help: what it does beyond runc, what comes back.
+	Description string
 	Flags       []Flag
 	// Raw says that no option is looked at.
 	Raw bool
@@ -67,14 +69,14 @@ type Call struct {
 // Global are the options before the verb.
 func Global() []Flag {
 	return []Flag{
-		{Name: "root", Usage: "directory of the delegate's container state"},
-		{Name: "debug", Kind: Switch, Usage: "log more"},
+		{Name: "root", Usage: "`DIRECTORY` of the delegate's container state (default: the delegate's own, as /run/runc)"},
+		{Name: "debug", Kind: Switch, Usage: "log debug messages, the delegate's too"},
 		{Name: "log", Usage: "write the log to `FILE` (default: standard error)"},
-		{Name: "log-format", Usage: "text or json"},
-		{Name: "systemd-cgroup", Kind: Switch, Usage: "let systemd make the control groups"},
+		{Name: "log-format", Usage: "`FORMAT` of the log: text or json; json has the parts of a refusal (docs/refusals.md) (default: text)"},
+		{Name: "systemd-cgroup", Kind: Switch, Usage: "have systemd create the control groups, as scopes; cgroupsPath is then SLICE:PREFIX:NAME"},
 		{Name: "rootless", Usage: "true, false or auto", Hidden: true},
 		{Name: "criu", Usage: "ignored: jails are not checkpointed", Hidden: true},
-		{Name: "config", Usage: "policy `FILE`, writable by root only", Default: policy.DefaultPath},
+		{Name: "config", Usage: "policy `FILE`; only root may be able to write it", Default: policy.DefaultPath},
 		{Name: "version", Short: "v", Kind: Switch, Usage: "print the version", Hidden: true},
 		{Name: "trace", Usage: "append the time of each step to `FILE`, as JSON lines"},
 	}
@@ -93,7 +95,8 @@ var table = sync.OnceValue(func() []Verb {
 		create("create", "make a jail from a bundle; its process waits for start", false),
 		create("run", "make a jail, start it and wait for its end", true),
 		{
-			Name: "start", Usage: "seal the jail's network and let its process go", Args: "CONTAINER",
+			Name: "start", Usage: "seal the jail's network and release its process", Args: "CONTAINER",
+			Description: "Seals the network namespace, looks at the waiting process from outside, and releases\nit. Inside, the init step verifies every ring, installs the inner filter and executes\nthe program. A protection that does not hold ends the jail.",
 			Run: func(c *Call) error {
 				w, id, err := c.jail()
 				if err != nil {
@@ -105,8 +108,9 @@ var table = sync.OnceValue(func() []Verb {
 		exec(),
 		update(),
 		{
-			Name: "delete", Usage: "remove a jail and all that was made for it", Args: "CONTAINER",
-			Flags: []Flag{{Name: "force", Short: "f", Kind: Switch, Usage: "kill it first; a missing jail is no error"}},
+			Name: "delete", Usage: "remove a jail and everything made for it", Args: "CONTAINER",
+			Description: "Removes the container from the delegate, its mounts, control groups, host ids, network\nseal and record. The ephemeral layer is lost.",
+			Flags:       []Flag{{Name: "force", Short: "f", Kind: Switch, Usage: "kill the jail first; a jail that does not exist is no error"}},
 			Run: func(c *Call) error {
 				w, id, err := c.jail()
 				if err != nil {
@@ -115,19 +119,19 @@ var table = sync.OnceValue(func() []Verb {
 				return w.Delete(id, c.Bool("force"))
 			},
 		},
-		pass("kill", "send a signal to the jail's first process", "CONTAINER [SIGNAL]",
-			Flag{Name: "all", Short: "a", Kind: Switch, Usage: "to all of its processes"}),
+		pass("kill", "send a signal to the jail's first process (default: TERM)", "CONTAINER [SIGNAL]",
+			Flag{Name: "all", Short: "a", Kind: Switch, Usage: "send it to every process of the jail"}),
 		pass("pause", "suspend all processes", "CONTAINER"),
 		pass("resume", "resume all processes", "CONTAINER"),
-		pass("state", "print the state as JSON", "CONTAINER"),
+		pass("state", "print the state as JSON (OCI runtime-spec, state)", "CONTAINER"),
 		pass("ps", "list the processes", "CONTAINER [ps options]",
-			Flag{Name: "format", Short: "f", Usage: "table or json"}),
+			Flag{Name: "format", Short: "f", Usage: "`FORMAT`: table or json (default: table)"}),
 		pass("events", "print events and statistics", "CONTAINER",
-			Flag{Name: "interval", Usage: "time between statistics, as 5s"},
+			Flag{Name: "interval", Usage: "`DURATION` between two statistics (default: 5s)"},
 			Flag{Name: "stats", Kind: Switch, Usage: "print statistics once and exit"}),
-		pass("list", "list containers", "",
-			Flag{Name: "format", Short: "f", Usage: "table or json"},
-			Flag{Name: "quiet", Short: "q", Kind: Switch, Usage: "ids only"}),
+		pass("list", "list the containers below --root", "",
+			Flag{Name: "format", Short: "f", Usage: "`FORMAT`: table or json (default: table)"},
+			Flag{Name: "quiet", Short: "q", Kind: Switch, Usage: "print ids only"}),
 		refused("checkpoint", "a jail's memory must not be written to the host's disk"),
 		refused("restore", "a restored process was never hardened"),
 		{Name: "features", Usage: "print what jails can have, as JSON (OCI runtime-spec, features.md)", Run: printFeatures},
@@ -157,7 +161,7 @@ func (c *Call) jail() (*jail.Runtime, string, error) {
 func (c *Call) notGranted(prefix string, names ...string) {
 	for _, n := range names {
 		if c.IsSet(n) && !(n == "preserve-fds" && c.String(n) == "0") {
-			c.Log.Warnf("agentjail: not granted: %s--%s", prefix, n)
+			c.Log.Warnf("agentjail: denied: %s--%s", prefix, n)
 		}
 	}
 }
