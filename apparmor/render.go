@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/delegate/traits"
 )
 
 // DefaultName is the profile that every jail gets unless its policy names another one.
@@ -54,7 +56,7 @@ func plain(s, first, others string, longest int) bool {
 }
 
 func (p Params) peers() []string {
-	out := append([]string{"unconfined", "runc", "crun"}, p.Peers...)
+	out := slices.Concat([]string{"unconfined"}, traits.Names(), p.Peers) // distributions have profiles of delegates' names
 	slices.Sort(out)
 	return slices.Compact(out)
 }
