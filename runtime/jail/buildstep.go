@@ -57,3 +57,7 @@ func buildKitStep(id, bundle string, s *specs.Spec) bool {
 	}
 	return false
 }
+
+// buildID is the id that Podman's and Buildah's builds give the container of a
+// step whose bundle this is (buildah run_common.go).
+func buildID(bundle string) string { return "buildah-" + filepath.Base(bundle) }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/harden"
@@ -28,7 +29,11 @@ type Explained struct {
 // is mounted or loaded. The error says why the bundle would be refused; what
 // was found out until then comes with it.
 func (w *Runtime) Explain(dir string) (*Explained, error) {
-	p, err := w.load(bundleID(dir), dir, false)
+	b, err := bundle.Load(dir)
+	if err != nil {
+		return &Explained{}, err
+	}
+	p, err := w.gather(bundleID(dir), b, false)
 	if err != nil {
 		return &Explained{}, err
 	}

@@ -14,24 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/state"
 )
 
 // finishRun goes on where create has ended: it starts the jail and, unless
 // detached, waits for its end and removes it. The delegate's own `run` would
 // start the process before anyone could look at it.
-func (w *Runtime) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime, tty *terminal) error {
+func (a *attempt) finishRun() error {
+	w, o, j, d := a.w, a.o, a.j, a.d
 	if err := w.seal(&j.Brief); err != nil {
-		w.abandon(d, j)
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
 	if err := w.Store.Start(&j.Brief); err != nil {
-		w.abandon(d, j)
 		return err
 	}
 	stop := func() {}
 	if !o.Detach {
-		stop = forwardSignals(j.InitPid, tty)
+		stop = forwardSignals(j.InitPid, a.tty)
 	}
 	defer stop()
 	err := w.letGo(&j.Brief, func() error {
@@ -42,8 +40,7 @@ func (w *Runtime) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime,
 		return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
 	})
 	if err != nil {
-		w.abandon(d, j)
-		j.Started = false // create cleans up
+		j.Started = false // what was made is undone
 		return err
 	}
 	if o.Detach {
@@ -58,7 +55,7 @@ func (w *Runtime) finishRun(o CreateOptions, j *state.Jail, d *delegate.Runtime,
 	if err != nil {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
-	tty.drain()
+	a.tty.drain()
 	if ended(&j.Brief) {
 		err = forget(&j.Brief)
 	} else {

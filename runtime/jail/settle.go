@@ -2,17 +2,93 @@ package jail
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/stage"
+	"agentjail.dev/runtime/state"
 )
+
+// settle records the jail's first process and looks at it from outside before
+// anything of the image has run.
+func (a *attempt) settle() error {
+	if a.tty != nil {
+		if err := a.tty.receive(); err != nil {
+			return err
+		}
+	}
+	pid, err := a.recordFirst()
+	if err != nil {
+		return err
+	}
+	if err := a.settleMounts(pid); err != nil {
+		return err
+	}
+	if err := checkProgram(pid, a.j.Process); err != nil {
+		return err
+	}
+	if err := diesFirst(pid, a.j.Process); err != nil {
+		return err
+	}
+	if err := boundSockets(pid, a.j); err != nil {
+		return err
+	}
+	if a.o.PidFile != "" {
+		if err := atomicfile.Write(a.o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
+			return fmt.Errorf("writing the pid file: %w", err)
+		}
+	}
+	crash.Point("create.settled")
+	if err := setDomainname(pid, a.domain); err != nil {
+		return err
+	}
+	return settleUserNS(a.userns, pid)
+}
+
+// recordFirst records the jail's first process, which the delegate has told us.
+func (a *attempt) recordFirst() (pid int, err error) {
+	if pid, err = readPid(filepath.Join(a.w.Store.Dir(a.j.Key), pidFile)); err != nil {
+		return 0, fmt.Errorf("the delegate left no pid: %w", err)
+	}
+	start, _, err := state.StartTime(pid)
+	if err != nil {
+		return 0, fmt.Errorf("the jail's first process: %w", err)
+	}
+	if err := a.w.Store.First(&a.j.Brief, pid, start); err != nil {
+		return 0, fmt.Errorf("recording the jail's first process: %w", err)
+	}
+	return pid, nil
+}
+
+// settleMounts checks the waiting jail's mounts, and completes them.
+func (a *attempt) settleMounts(pid int) error {
+	// Read once: a jail has a hundred mounts. What follows only adds views.
+	mounts, err := mountsOf(pid)
+	if err != nil {
+		return err
+	}
+	if missing := leftOut(a.staged.Nested, mounts); len(missing) > 0 {
+		if mounts, err = attachLeftOut(pid, missing); err != nil {
+			return err
+		}
+	}
+	if err := checkPlaces(a.spec, a.staged.Places, mounts); err != nil {
+		return err
+	}
+	if err := settleMounts(pid, mounts, a.staged); err != nil {
+		return err
+	}
+	return checkCwdInside(pid, mounts)
+}
 
 // checkCwdInside refuses a first process whose working directory is on a mount
 // that its mount namespace does not have: it got there through a file that the

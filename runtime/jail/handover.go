@@ -1,0 +1,106 @@
+package jail
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/state"
+)
+
+// connect gives the jail's user our standard files, and with run the terminal.
+func (a *attempt) connect() (err error) {
+	process := a.spec.Process
+	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
+		gid, _ := a.j.IDs.HostGID(process.User.GID)
+		a.w.ownStdio(uid, gid)
+	}
+	if !a.o.Run || a.o.Detach {
+		return nil
+	}
+	if err := becomeReaper(); err != nil {
+		return err
+	}
+	if !process.Terminal || a.o.ConsoleSocket != "" {
+		return nil
+	}
+	if a.tty, err = newTerminal(a.w.Store.Dir(a.j.Key)); err != nil {
+		return err
+	}
+	a.always(a.tty.close)
+	a.o.ConsoleSocket = a.tty.path
+	return nil
+}
+
+// delegate has the delegate make the container, whose first process then waits.
+func (a *attempt) delegate() error {
+	w := a.w
+	if err := enterNetwork(a.network); err != nil {
+		return err
+	}
+	spared, giveBack, err := w.sparing(a.d, a.p.facts.Host.Rootless)
+	if err != nil {
+		return err
+	}
+	a.onFailure(a.abandon)
+	beside := w.beside(a.ctx, &a.j.Brief, a.p.rep)
+	args := delegate.StartArgs{
+		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
+		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files),
+	}
+	code, err := spared.RunInto(a.files[:], append(w.Globals.Args(), args.Create()...), a.timeNS, false)
+	giveBack()
+	besideErr := <-beside
+	if err := w.explained(exitError(code, err)); err != nil {
+		return err
+	}
+	a.made = true
+	if besideErr != nil {
+		return besideErr
+	}
+	crash.Point("create.delegated")
+	return nil
+}
+
+// abandon removes the container if the delegate has made it, or begun to: it may
+// not start.
+func (a *attempt) abandon() {
+	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.made {
+		a.w.abandon(a.d, a.j)
+	}
+}
+
+// abandon removes a container that the delegate has made and that may not
+// start.
+func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
+	t, err := w.inTime(&j.Brief)
+	if err == nil {
+		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
+	}
+	if err != nil {
+		w.Log.Warnf("removing a container that may not start: %v", err)
+	}
+}
+
+// beside does, while the delegate works and this process would wait, what nothing
+// else waits for: it keeps the report, and looks at a few jails, so that crashes
+// are cleaned up after without anybody asking. What fails at that is `agentjail
+// gc`'s to tell. Another thread does it, which is in the host's mount namespace.
+func (w *Runtime) beside(ctx context.Context, j *state.Brief, rep *report.Report) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		done <- thread.Caught(func() error {
+			defer w.step("beside")()
+			if err := w.Store.SaveReport(j, rep); err != nil {
+				return err
+			}
+			_, _ = w.GC(ctx, 2)
+			return nil
+		})
+	}()
+	return done
+}

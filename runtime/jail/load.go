@@ -1,0 +1,186 @@
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/stage"
+)
+
+// prepared is a bundle on its way, up to what the delegate is started with.
+type prepared struct {
+	b       *bundle.Bundle
+	facts   harden.Facts
+	sources []*source.Source
+	rootfs  *os.File
+	engine  source.Engine
+	// inStorage says that the root lies in an engine's storage.
+	inStorage bool
+	res       *harden.Result
+	rep       *report.Report
+}
+
+func (p *prepared) close() {
+	for _, s := range p.sources {
+		if s != nil {
+			s.File.Close()
+		}
+	}
+	if p.rootfs != nil {
+		p.rootfs.Close()
+	}
+	p.engine.Mounts.Close()
+}
+
+// load reads the bundle and gathers what hardening needs to know. What can be told
+// of the call's options is told here, before anything is made.
+func (a *attempt) load() error {
+	b, err := bundle.Load(a.j.Bundle)
+	if err != nil {
+		return err
+	}
+	if a.o.ConsoleSocket != "" && b.Spec.Process != nil && !b.Spec.Process.Terminal {
+		// runc says so itself; crun waits for a terminal that nobody sends it.
+		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
+	}
+	if a.p, err = a.w.gather(a.o.ID, b, a.o.PlainRoot); err != nil {
+		return err
+	}
+	a.always(a.p.close)
+	return nil
+}
+
+// gather finds out what hardening needs to know of a bundle. It opens files, and
+// changes nothing but this process's limit on core files.
+func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepared, err error) {
+	p := &prepared{b: b}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	s := b.Spec
+	if err := refuseBuild(id, b.Dir, s); err != nil {
+		return nil, err
+	}
+	allowCoreOff()
+	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: b.Unknown}
+	if s.Root == nil || s.Root.Path == "" {
+		return nil, errors.New("config.json has no root")
+	}
+	if err := p.openRoot(plainRoot); err != nil {
+		return nil, err
+	}
+	p.facts.Nodes = nodes(w.Policy.Devices.Allow)
+	var members []string
+	if p.facts.Joins, members, err = w.joins(s); err != nil {
+		return nil, err
+	}
+	if len(s.Mounts) > w.Policy.Limits.Mounts {
+		return nil, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
+	}
+	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
+		return nil, err
+	}
+	if err := p.openSources(plainRoot); err != nil {
+		return nil, err
+	}
+	p.facts.Owner = w.namedOwner(p, id)
+	return p, nil
+}
+
+// lookAtEngine finds out what of the host's files is an engine's own. ids are the
+// containers whose files are this one's too.
+func (p *prepared) lookAtEngine(ids []string) (err error) {
+	s := p.b.Spec
+	p.engine.Pod = source.PodUID(s)
+	p.engine.CRI, p.engine.Rootless = source.OfPod(s), p.facts.Host.Rootless
+	p.engine.IDs = ids
+	if p.engine.Mounts, err = source.OpenMounts(); err != nil {
+		return err
+	}
+	layers, err := stage.EngineLayers(p.rootfs, p.engine.Mounts)
+	if err != nil {
+		return fmt.Errorf("the layers of %s: %w", s.Root.Path, err)
+	}
+	p.engine.Storage = append(p.engine.Storage, source.LayerStorage(layers)...)
+	for _, m := range s.Mounts {
+		// Every container in a pod has a file of the kubelet's.
+		if root := source.KubeletRoot(m.Source); root != "" && p.engine.Pod != "" && !slices.Contains(p.engine.Storage, root) {
+			p.engine.Storage = append(p.engine.Storage, root)
+		}
+	}
+	return nil
+}
+
+// openSources opens what the bundle mounts of the host's files.
+func (p *prepared) openSources(plainRoot bool) (err error) {
+	mounts := p.b.Spec.Mounts
+	p.sources = make([]*source.Source, len(mounts))
+	p.facts.Sources = make([]*source.Fact, len(mounts))
+	for i, m := range mounts {
+		if !harden.IsBind(m) || m.Source == "" { // hardening refuses the latter
+			continue
+		}
+		from := m.Source
+		if !filepath.IsAbs(from) {
+			from = filepath.Join(p.b.Dir, from) // OCI: relative to the bundle
+		}
+		if p.sources[i], err = source.Open(from, p.engine); err != nil {
+			return fmt.Errorf("mount at %s: %w", m.Destination, err)
+		}
+		if plainRoot && m.Source == m.Destination && slices.Contains(m.Options, "ro") {
+			p.sources[i].Role = source.Injected // a part of the root, on a file system of its own
+		}
+		if p.sources[i].OwnerMatters() && !harden.ReadOnly(m) {
+			p.sources[i].FindSetID(source.DefaultSetIDLimits)
+		}
+		p.facts.Sources[i] = &p.sources[i].Fact
+	}
+	return nil
+}
+
+// openRoot opens the root file system that the spec names.
+func (p *prepared) openRoot(plain bool) error {
+	r := p.b.Spec.Root
+	// containerd's CRI gives a path relative to the bundle, whose own may go
+	// through links such as /var/run.
+	if !filepath.IsAbs(r.Path) {
+		dir, err := filepath.EvalSymlinks(p.b.Dir)
+		if err != nil {
+			return fmt.Errorf("bundle %s: %w", p.b.Dir, err)
+		}
+		r.Path = filepath.Join(dir, r.Path)
+	}
+	r.Path = filepath.Clean(r.Path)
+	p.engine.Storage = engineStorage(r.Path, p.b.Dir)
+	p.inStorage = len(p.engine.Storage) > 0
+	if !plain {
+		if why := source.RootRefusal(r.Path, p.b.Dir, p.engine); why != nil {
+			return why.About("root.path %s", r.Path)
+		}
+	}
+	if p.facts.Host.Rootless {
+		// There Podman keeps what it makes for a user's containers
+		// (containers-storage.conf(5), rootless_storage_path).
+		dir, err := rootless.RuntimeDir()
+		if err != nil {
+			return err
+		}
+		p.engine.Storage = append(p.engine.Storage, dir)
+	}
+	var err error
+	if p.rootfs, err = stage.OpenRoot(r.Path); err != nil {
+		return fmt.Errorf("root.path: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package jail
+
+import (
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/stage"
+)
+
+// writeFilter keeps the filter that the init step loads.
+func (a *attempt) writeFilter() (err error) {
+	a.second, err = secondFilter(a.w.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
+	return err
+}
+
+// giveNetwork opens and sets the engine's network namespace, where the jail gets
+// that.
+func (a *attempt) giveNetwork() (err error) {
+	a.j.EngineNetwork = a.p.res.Plan.EngineNetwork
+	if a.network, err = openNetwork(a.spec, a.p.res.Plan); err != nil || a.network == nil {
+		return err
+	}
+	a.always(func() { a.network.Close() })
+	return givenNetwork(a.spec, a.j, a.network)
+}
+
+// write saves the record, and the bundle and the init step's orders for the
+// delegate.
+func (a *attempt) write() (err error) {
+	w, j, spec := a.w, a.j, a.spec
+	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
+	a.timeNS = a.caps.Dialect(spec)
+	j.OwnTime = a.timeNS.Offsets != ""
+	a.domain = takeDomainname(spec)
+	if err := w.Store.Save(j); err != nil {
+		return err
+	}
+	a.files, err = w.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.p.res.Plan.OwnNetwork)
+	if err != nil {
+		return err
+	}
+	a.always(a.files.Close)
+	a.bundle = &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec}
+	return a.bundle.Save()
+}
+
+// attach shows the engine the jail's root in place of its own, where it looks
+// there. Who undoes the claim detaches it.
+func (a *attempt) attach() error {
+	if a.j.EngineRoot != "" {
+		err := onHostThread(func() error {
+			if err := stage.AttachChanges(a.staged.Changes, a.w.Store.Dir(a.j.Key)); err != nil {
+				return err
+			}
+			crash.Point("create.changes")
+			return stage.Attach(a.staged.Root, a.p.rootfs)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	crash.Point("create.attached")
+	return nil
+}
+
+// withOwnProcess gives the spec a process of its own to change: the record keeps
+// the one that the jail is to run.
+func withOwnProcess(s *specs.Spec) *specs.Process {
+	p := *s.Process
+	s.Process = &p
+	return s.Process
+}
