@@ -11,7 +11,6 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/linux/fork"
 	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/netseal"
 )
 
 // A privilege that agentjail, as the delegate after it, works with
@@ -134,20 +133,4 @@ func userNamespace(e *env) answer {
 	}
 	f.Close()
 	return ok("made, with %d ids of its own", idmap.RangeSize)
-}
-
-// networkSeal seals a fresh network namespace, as `start` seals a jail's.
-func networkSeal(*env) answer {
-	rep, err := netseal.SealFresh()
-	if err != nil {
-		return fail("load nf_tables (`modprobe nf_tables`), and boot a kernel with CONFIG_IP_MULTIPLE_TABLES", "%v", err)
-	}
-	if m := rep.Missing(); len(m) > 0 {
-		var names []string
-		for _, f := range m {
-			names = append(names, f.Name+": "+f.Detail)
-		}
-		return warn("load nf_tables (`modprobe nf_tables`)", "a fresh namespace is sealed, without %s", strings.Join(names, "; "))
-	}
-	return ok("a fresh network namespace is sealed: %s hold, nf_tables among them", count(len(rep.Protections), "protection"))
 }

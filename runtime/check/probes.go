@@ -1,10 +1,14 @@
 package check
 
-import "agentjail.dev/runtime/policy"
+import (
+	"slices"
+
+	"agentjail.dev/runtime/policy"
+)
 
 // probes is all that is looked at, in the order of the output. A ring's probes
 // stand together, the outermost ring first.
-var probes = []probe{
+var probes = slices.Concat([]probe{
 	{namePrivileges, ringAll, "privileges", always, privileges},
 	{"policy", ringAll, "policy file", always, policyFile},
 	{"passthrough", ringAll, "profiles", never, passthrough},
@@ -23,7 +27,7 @@ var probes = []probe{
 	{"tmpfs", ringResources, "capped tmpfs", always, cappedTmpfs},
 	{"overlay", ringResources, "throw-away layer", always, plainOverlay},
 	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
-	{"network-seal", ringResources, "network seal", always, networkSeal},
+}, networkProbes(), []probe{
 	{"cgroup", ringResources, "control groups", never, hierarchy},
 	{"cgroup-named", ringResources, "named hierarchies", always, namedHierarchies},
 	{"cgroup-pids", ringResources, "limit on processes", never, limitOn("pids")},
@@ -46,4 +50,4 @@ var probes = []probe{
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},
 	{"filter-space", ringKernel, "space for filters", never, filterSpace},
 	{"bpf-lsm", ringKernel, "eBPF LSM", never, bpfLSM},
-}
+})

@@ -53,7 +53,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 			readOnly = true
 			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", "the engine's own file")
 		}
-		b.Copy = p.plan.OwnNetwork && ofNetwork(path.Clean(m.Destination))
+		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
 	known := f.IsPublic() && !source.Allowed(*f, p.pol.Binds)
 	if known {
@@ -168,9 +168,8 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.O
 	return o
 }
 
-// ofNetwork names the engine's files whose directory on the host need not show in
-// the jail's mount table: they are about a network that is empty, so that the
-// jail misses nothing when the engine changes them later.
+// ofNetwork names the engine's files about the network, of which a jail can get
+// copies: their directory on the host then does not show in its mount table.
 func ofNetwork(at string) bool {
 	return at == "/etc/hosts" || at == "/etc/hostname" || at == "/etc/resolv.conf"
 }

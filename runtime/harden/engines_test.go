@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 )
@@ -24,7 +25,7 @@ func TestEngines(t *testing.T) {
 			}
 			res, rep := jail(t, s)
 			l := res.Spec.Linux
-			if len(l.Namespaces) != 8 || res.Spec.Hooks != nil || len(l.Devices) > 0 || !res.Plan.OwnNetwork {
+			if len(l.Namespaces) != 8 || res.Spec.Hooks != nil || len(l.Devices) > 0 || res.Plan.Network != (network.Decision{Mode: policy.NetworkNone, Namespace: network.Own}) {
 				t.Errorf("%s", jsonOf(t, res.Spec))
 			}
 			if len(rep.Of(report.Missing)) > 0 {

@@ -116,11 +116,11 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 	if s.Linux != nil {
 		for _, n := range s.Linux.Namespaces {
 			if strings.HasPrefix(n.Path, "/proc/7/") {
-				f.Joins[n.Type] = Join{Jail: "seven", UserNS: "/proc/7/ns/user"}
+				f.Joins[n.Type] = Join{Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone}
 			} else if strings.HasPrefix(n.Path, "/proc/8/") {
-				f.Joins[n.Type] = Join{Jail: "eight", UserNS: "/proc/8/ns/user", Engine: n.Type == "network" && g.maybe(2)}
+				f.Joins[n.Type] = Join{Jail: "eight", UserNS: "/proc/8/ns/user", Mode: g.one(policy.NetworkModes...)}
 			} else if strings.HasPrefix(n.Path, "/run/netns/") && n.Type == "network" {
-				f.Joins[n.Type] = Join{Engine: true}
+				f.Joins[n.Type] = Join{Pinned: true}
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
@@ -67,10 +68,9 @@ type Join struct {
 	Jail string
 	// UserNS is the path of that user namespace.
 	UserNS string
-	// Engine says of a network namespace that it holds what an engine put
-	// there: one that the engine has pinned and that is not the host's, or the
-	// one that Jail is in.
-	Engine bool
+	// Mode and Pinned are about a network namespace, as in network.Found.
+	Mode   string
+	Pinned bool
 }
 
 // Result is a hardened spec and what is to be done for it.
@@ -165,6 +165,8 @@ type pass struct {
 	update  bool // what is not named stays as it is in the running jail
 	// lowPorts says that the bundle gave CAP_NET_BIND_SERVICE.
 	lowPorts bool
+	// network are the terms of the plan's Network.
+	network network.Terms
 }
 
 func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string) {

@@ -26,7 +26,7 @@ func hooks(p *pass) {
 		{"startContainer", h.StartContainer}, {"poststart", h.Poststart}, {"poststop", h.Poststop},
 	} {
 		for _, hk := range k.hooks {
-			if k.name == "prestart" && p.plan.EngineNetwork && isSetKey(hk, p.f.ID) {
+			if k.name == "prestart" && p.network.EngineHook && isSetKey(hk, p.f.ID) {
 				if kept == nil {
 					kept = &specs.Hooks{}
 				}

@@ -285,10 +285,10 @@ func (j *judge) priorities() {
 func (j *judge) sysctls() {
 	own := map[specs.LinuxNamespaceType]bool{}
 	for _, n := range j.out.Linux.Namespaces {
-		own[n.Type] = n.Path == "" || n.Type == "network" && j.f.Joins[n.Type].Engine && j.f.Joins[n.Type].Jail == ""
+		own[n.Type] = n.Path == "" || n.Type == "network" && j.f.Joins[n.Type].Pinned
 	}
 	c := j.in.Process.Capabilities
-	low := own["network"] && j.plan.EngineNetwork && c != nil && slices.Contains(c.Bounding, "CAP_NET_BIND_SERVICE")
+	low := own["network"] && j.plan.Network.Mode == policy.NetworkEngine && c != nil && slices.Contains(c.Bounding, "CAP_NET_BIND_SERVICE")
 	for k, v := range j.out.Linux.Sysctl {
 		dotted := strings.ReplaceAll(k, "/", ".")
 		ok := (j.inLinux().Sysctl[k] == v || low && k == "net.ipv4.ip_unprivileged_port_start" && v == "0") && !strings.Contains(dotted, "..")
@@ -310,7 +310,7 @@ func (j *judge) sysctls() {
 
 func (j *judge) rest() {
 	o, in := j.out, j.in
-	if h := o.Hooks; h != nil && (!j.plan.EngineNetwork || len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0) {
+	if h := o.Hooks; h != nil && (j.plan.Network.Mode != policy.NetworkEngine || len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0) {
 		j.say("hooks")
 	}
 	for k, v := range o.Annotations {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/source"
@@ -86,9 +87,9 @@ func (j *judge) namespaces() {
 			owners[at] = true
 		case kind == "mount" || kind == "cgroup" || kind == "time":
 			j.say("joins a %s namespace", kind)
-		case kind == "network" && join.Engine && j.pol.Network.Mode != policy.NetworkEngine:
+		case kind == "network" && (join.Pinned || join.Mode == policy.NetworkEngine) && j.pol.Network.Mode != policy.NetworkEngine:
 			j.say("joins %s, and policy gives no network", at)
-		case kind == "network" && join.Engine && join.Jail == "" && asked[kind] == at:
+		case kind == "network" && join.Pinned && asked[kind] == at:
 			// the one that the engine made
 		case join.Jail == "" || asked[kind] != at:
 			j.say("joins the %s namespace %s, which is no jail's", kind, at)
@@ -96,9 +97,11 @@ func (j *judge) namespaces() {
 			owners[join.UserNS] = true
 		}
 	}
-	if engine := at["network"] == "" || j.f.Joins["network"].Engine; j.pol.Network.Mode != policy.NetworkEngine && j.plan.EngineNetwork ||
-		at["network"] == "" && j.plan.OwnNetwork == j.plan.EngineNetwork || !engine && j.plan.EngineNetwork {
-		j.say("network: own %v, engine's %v", j.plan.OwnNetwork, j.plan.EngineNetwork)
+	join, engine := j.f.Joins["network"], j.plan.Network.Mode == policy.NetworkEngine
+	if j.pol.Network.Mode != policy.NetworkEngine && engine ||
+		at["network"] == "" && (j.plan.Network.Namespace != network.Own || j.plan.Network.Mode != j.pol.Network.Mode) ||
+		at["network"] != "" && (j.plan.Network.Namespace == network.Own || engine != (join.Pinned || join.Mode == policy.NetworkEngine)) {
+		j.say("network: %+v", j.plan.Network)
 	}
 	if len(owners) > 1 {
 		j.say("namespaces of two owners: %v", owners)

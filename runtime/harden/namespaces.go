@@ -6,6 +6,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
@@ -46,6 +48,7 @@ func namespaces(p *pass) {
 	if other.Jail != "" {
 		p.refuse(refusal.Namespace, "linux.namespaces joins namespaces of two jails, %s and %s", shared.Jail, other.Jail)
 	}
+	decideNetwork(p, asked[specs.NetworkNamespace])
 	var out []specs.LinuxNamespace
 	for _, n := range allNamespaces {
 		field := fmt.Sprintf("linux.namespaces[%s]", n.kind)
@@ -62,9 +65,9 @@ func namespaces(p *pass) {
 			continue
 		case path != "" && mayJoin(n.kind, p.f.Joins[n.kind], p.pol.Network):
 			// stays
-		case path != "" && p.f.Joins[n.kind].Engine && p.f.Joins[n.kind].Jail == "":
+		case path != "" && p.f.Joins[n.kind].Pinned:
 			// Engines that make the namespace first always say so (CNI).
-			p.change(report.Resources, report.Set, field, short(path), "fresh", "the jail's network is empty (policy: network.mode)")
+			p.change(report.Resources, report.Set, field, short(path), "fresh", p.network.NoMore+" (policy: network.mode)")
 			path = ""
 		case path != "":
 			p.lost(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
@@ -75,12 +78,8 @@ func namespaces(p *pass) {
 		case !has[n.kind]:
 			p.change(report.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
 		}
-		if n.kind == specs.NetworkNamespace {
-			p.plan.OwnNetwork = path == "" && p.pol.Network.Mode != policy.NetworkEngine
-			p.plan.EngineNetwork = path == "" && !p.plan.OwnNetwork || path != "" && p.f.Joins[n.kind].Engine
-			if p.plan.EngineNetwork {
-				p.change(report.Resources, report.Set, "network", "", "the engine's", "what the engine gives it can be reached, and reach it (policy: network.mode)")
-			}
+		if n.kind == specs.NetworkNamespace && p.network.Gives != "" {
+			p.change(report.Resources, report.Set, "network", "", p.network.Gives, p.network.Why)
 		}
 		out = append(out, specs.LinuxNamespace{Type: n.kind, Path: path})
 	}
@@ -91,12 +90,44 @@ func namespaces(p *pass) {
 	timeOffsets(p)
 }
 
+// decideNetwork asks policy's network mode what network the jail gets, where the
+// spec names the namespace at that path.
+func decideNetwork(p *pass, path string) {
+	var found network.Found
+	if path != "" {
+		found = p.f.Joins[specs.NetworkNamespace].found()
+	}
+	m, err := modes.Named(p.pol.Network.Mode)
+	if err != nil {
+		p.unknownMode(err)
+		return
+	}
+	d := m.Decide(found)
+	// That of a joined jail's network can be another one.
+	if m, err = modes.Named(d.Mode); err != nil {
+		p.unknownMode(err)
+		return
+	}
+	p.plan.Network, p.network = d, m.Terms(d)
+}
+
+// unknownMode stops at a network mode that is none of this version's.
+func (p *pass) unknownMode(err error) {
+	p.refused = append(p.refused, refusal.All(err)...)
+	p.stop = true
+}
+
+// found is what a network mode is told of a namespace.
+func (j Join) found() network.Found {
+	return network.Found{Jail: j.Jail != "", Mode: j.Mode, Pinned: j.Pinned}
+}
+
 // mayJoin says whether a namespace that a spec names may be joined: another
-// jail's, or a network namespace of the engine's where policy says so. A jail
-// without network must not come by one through another jail that has it.
+// jail's, and of network namespaces those that policy's mode takes.
 func mayJoin(kind specs.LinuxNamespaceType, j Join, pol policy.Network) bool {
-	if j.Engine && kind == specs.NetworkNamespace {
-		return pol.Mode == policy.NetworkEngine
+	if kind == specs.NetworkNamespace {
+		m, err := modes.Named(pol.Mode)
+		return err == nil && m.Decide(j.found()).Namespace != network.Own
 	}
 	for _, n := range allNamespaces {
 		if n.kind == kind {

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
@@ -62,7 +63,7 @@ func TestNamespaces(t *testing.T) {
 	type ns = specs.LinuxNamespace
 	seven := map[specs.LinuxNamespaceType]Join{}
 	for _, k := range []specs.LinuxNamespaceType{"pid", "network", "ipc", "uts", "user", "mount", "cgroup", "time"} {
-		seven[k] = Join{Jail: "seven", UserNS: "/proc/7/ns/user"}
+		seven[k] = Join{Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone}
 	}
 	mixed := map[specs.LinuxNamespaceType]Join{"network": seven["network"], "ipc": {Jail: "eight", UserNS: "/proc/8/ns/user"}}
 	for _, c := range []struct {
@@ -108,8 +109,8 @@ func TestNamespaces(t *testing.T) {
 		if len(res.Spec.Linux.Namespaces) != 8 || fmt.Sprint(joined) != fmt.Sprint(c.want) && len(joined)+len(c.want) > 0 {
 			t.Errorf("%s: %s", c.name, jsonOf(t, res.Spec.Linux.Namespaces))
 		}
-		if res.Plan.OwnNetwork != (joined["network"] == "") {
-			t.Errorf("%s: sealed: %v", c.name, res.Plan.OwnNetwork)
+		if d := res.Plan.Network; d.Mode != policy.NetworkNone || (d.Namespace == network.Own) != (joined["network"] == "") {
+			t.Errorf("%s: network: %+v", c.name, d)
 		}
 		var lost []string
 		for _, l := range find(rep, report.Denied, "linux.namespaces*") {
@@ -126,26 +127,27 @@ func TestNamespaces(t *testing.T) {
 // without network does not come by it through a jail that has it.
 func TestEngineNetwork(t *testing.T) {
 	const cni, seven = "/run/netns/cni-x", "/proc/7/ns/net"
-	pinned := Join{Engine: true}
-	open := Join{Jail: "seven", UserNS: "/proc/7/ns/user", Engine: true}
-	sealed := Join{Jail: "seven", UserNS: "/proc/7/ns/user"}
+	const none, engine = policy.NetworkNone, policy.NetworkEngine
+	pinned := Join{Pinned: true}
+	open := Join{Jail: "seven", UserNS: "/proc/7/ns/user", Mode: engine}
+	sealed := Join{Jail: "seven", UserNS: "/proc/7/ns/user", Mode: none}
 	for _, c := range []struct {
 		name, mode, path string
 		join             Join
 		want             string // the path that is left
-		own, engine      bool
+		got              network.Decision
 		lost             bool
 		shares           bool // seven's user namespace
 	}{
-		{"fresh", policy.NetworkNone, "", Join{}, "", true, false, false, false},
-		{"fresh for the engine", policy.NetworkEngine, "", Join{}, "", false, true, false, false},
-		{"made by the engine, not wanted", policy.NetworkNone, cni, pinned, "", true, false, false, false},
-		{"made by the engine", policy.NetworkEngine, cni, pinned, cni, false, true, false, false},
-		{"of a process that is no jail", policy.NetworkEngine, "/proc/9/ns/net", Join{}, "", false, true, true, false},
-		{"a sealed jail's", policy.NetworkNone, seven, sealed, seven, false, false, false, true},
-		{"a sealed jail's, by one that may have more", policy.NetworkEngine, seven, sealed, seven, false, false, false, true},
-		{"a jail's with the engine's", policy.NetworkEngine, seven, open, seven, false, true, false, true},
-		{"a jail's with the engine's, by one that may not", policy.NetworkNone, seven, open, "", true, false, true, false},
+		{"fresh", none, "", Join{}, "", network.Decision{Mode: none, Namespace: network.Own}, false, false},
+		{"fresh for the engine", engine, "", Join{}, "", network.Decision{Mode: engine, Namespace: network.Own}, false, false},
+		{"made by the engine, not wanted", none, cni, pinned, "", network.Decision{Mode: none, Namespace: network.Own}, false, false},
+		{"made by the engine", engine, cni, pinned, cni, network.Decision{Mode: engine, Namespace: network.Given}, false, false},
+		{"of a process that is no jail", engine, "/proc/9/ns/net", Join{}, "", network.Decision{Mode: engine, Namespace: network.Own}, true, false},
+		{"a sealed jail's", none, seven, sealed, seven, network.Decision{Mode: none, Namespace: network.Joined}, false, true},
+		{"a sealed jail's, by one that may have more", engine, seven, sealed, seven, network.Decision{Mode: none, Namespace: network.Joined}, false, true},
+		{"a jail's with the engine's", engine, seven, open, seven, network.Decision{Mode: engine, Namespace: network.Given}, false, true},
+		{"a jail's with the engine's, by one that may not", none, seven, open, "", network.Decision{Mode: none, Namespace: network.Own}, true, false},
 	} {
 		s := with(func(s *specs.Spec) {
 			for i, n := range s.Linux.Namespaces {
@@ -169,13 +171,27 @@ func TestEngineNetwork(t *testing.T) {
 		for _, n := range res.Spec.Linux.Namespaces {
 			got[n.Type] = n.Path
 		}
-		if got["network"] != c.want || res.Plan.OwnNetwork != c.own || res.Plan.EngineNetwork != c.engine || (got["user"] != "") != c.shares {
-			t.Errorf("%s: %v, own %v, engine's %v", c.name, got, res.Plan.OwnNetwork, res.Plan.EngineNetwork)
+		if got["network"] != c.want || res.Plan.Network != c.got || (got["user"] != "") != c.shares {
+			t.Errorf("%s: %v, %+v", c.name, got, res.Plan.Network)
 		}
 		if lost := find(rep, report.Denied, "linux.namespaces[network]"); (len(lost) > 0) != c.lost {
 			t.Errorf("%s: lost %v", c.name, lost)
 		}
 	}
+}
+
+// A network mode that is none of this version's makes no jail: that of the policy,
+// and that of a jail to join.
+func TestUnknownNetworkMode(t *testing.T) {
+	pol := policy.Default()
+	pol.Network.Mode = "later"
+	s := small()
+	contain(t, "policy's", refused(t, s, pol, testFacts(s)), `no network mode "later"`)
+	pol.Network.Mode = policy.NetworkEngine
+	s = with(func(s *specs.Spec) { s.Linux.Namespaces[2].Path = "/proc/7/ns/net" })
+	f := testFacts(s)
+	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user", Mode: "later"}}
+	contain(t, "a jail's", refused(t, s, pol, f), `no network mode "later"`)
 }
 
 // A kernel without time namespaces: the report says so, and nothing stumbles.
@@ -660,7 +676,7 @@ func TestSysctls(t *testing.T) {
 		s.Linux.Sysctl = map[string]string{"net.core.somaxconn": "1", "kernel.shmmax": "1", "kernel.domainname": "x"}
 	})
 	f := testFacts(s)
-	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user"}, "ipc": {Jail: "seven", UserNS: "/proc/7/ns/user"}}
+	f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone}, "ipc": {Jail: "seven", UserNS: "/proc/7/ns/user"}}
 	res, rep, err := Harden(s, policy.Default(), f)
 	if err != nil || len(res.Spec.Linux.Sysctl) != 1 || res.Spec.Linux.Sysctl["kernel.domainname"] != "x" || len(find(rep, report.Denied, "linux.sysctl*")) != 2 {
 		t.Errorf("%v %v %v", err, res.Spec.Linux.Sysctl, rep.Of(report.Denied))

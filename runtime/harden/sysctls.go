@@ -49,13 +49,9 @@ func sysctls(p *pass) {
 	fresh := map[specs.LinuxNamespaceType]bool{}
 	for _, ns := range p.spec.Linux.Namespaces {
 		j := p.f.Joins[ns.Type]
-		fresh[ns.Type] = ns.Path == "" || j.Engine && j.Jail == ""
+		fresh[ns.Type] = ns.Path == "" || j.Pinned
 	}
 	lowPorts(p, fresh[specs.NetworkNamespace])
-	why := "the jail's network is empty"
-	if p.plan.EngineNetwork {
-		why = "not for a jail to have, or of no use to it"
-	}
 	s := p.spec.Linux.Sysctl
 	for _, k := range sortedKeys(s) {
 		// Both separators are in use (sysctl.d(5)).
@@ -75,7 +71,7 @@ func sysctls(p *pass) {
 			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case strings.HasPrefix(dotted, "net."):
 			// Engines set some for every container, such as ping_group_range.
-			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", why)
+			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
 		default:
 			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
 		}
@@ -89,7 +85,7 @@ func sysctls(p *pass) {
 func lowPorts(p *pass, own bool) {
 	const key = "net.ipv4.ip_unprivileged_port_start"
 	l := p.spec.Linux
-	if _, ok := l.Sysctl[key]; ok || !own || !p.plan.EngineNetwork || !p.lowPorts {
+	if _, ok := l.Sysctl[key]; ok || !own || !p.network.LowPorts || !p.lowPorts {
 		return
 	}
 	if l.Sysctl == nil {

@@ -23,7 +23,7 @@ var checks = []check{
 	{report.Resources, "counted for", countedFor},
 	{report.Resources, "nested namespaces", nestedNamespaces},
 	{report.Resources, "clocks", clocks},
-	{report.Resources, "network", network},
+	{report.Resources, "network", networkHolds},
 	{report.Resources, "root", rootLayer},
 	{report.Resources, "tmpfs", tmpfsCaps},
 	{report.Resources, "bind mounts", bindMounts},

@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
@@ -120,7 +121,7 @@ func goodSeen(d *demands) *seen {
 	s.mount("/dev/null").device = "c 1:3"
 	s.mount("/dev/console").device = "c 136:0"
 	for _, n := range []string{netseal.WallLoopback, netseal.WallLinks, netseal.WallFilter, netseal.WallRules4} {
-		s.seal = append(s.seal, netseal.Finding{Name: n, OK: true})
+		s.network.Protections = append(s.network.Protections, network.Finding{Name: n, OK: true})
 	}
 	for _, p := range append(d.masked(), d.readOnly()...) {
 		s.paths[p] = pathState{exists: true, readOnly: true, empty: true}
@@ -210,13 +211,30 @@ var damages = []damage{
 	{"clocks", "forward", func(_ *demands, s *seen) { s.offsets["boottime"] = 100 }, Broken, "boottime"},
 	{"clocks", "of the host", func(_ *demands, s *seen) { n := s.namespaces["time"]; n.Jail = n.Host; s.namespaces["time"] = n }, Broken, "uptime"},
 	{"clocks", "no time namespaces", func(_ *demands, s *seen) { delete(s.namespaces, "time") }, Missing, "no time namespaces"},
-	{"network", "a link is up", func(_ *demands, s *seen) { s.seal[1] = netseal.Finding{Name: netseal.WallLinks, Detail: "eth0 is up"} }, Broken, "eth0"},
-	{"network", "nothing known", func(_ *demands, s *seen) { s.seal = nil }, Broken, "not sealed"},
-	{"network", "no filter", func(_ *demands, s *seen) { s.seal[2].OK = false }, Broken, "nftables"},
+	{"network", "a link is up", func(_ *demands, s *seen) {
+		s.network.Protections[1] = network.Finding{Name: netseal.WallLinks, Detail: "eth0 is up"}
+	}, Broken, "eth0"},
+	{"network", "nothing known", func(_ *demands, s *seen) { s.network.Protections = nil }, Broken, "not sealed"},
+	{"network", "no filter", func(_ *demands, s *seen) { s.network.Protections[2].OK = false }, Broken, "nftables"},
 	{"network", "no filter, as reported", func(d *demands, s *seen) {
-		s.seal[2].OK = false
+		s.network.Protections[2].OK = false
 		d.report.Add(report.Change{Kind: report.Missing, Field: "network seal: nftables"})
 	}, Missing, "nftables"},
+	{"network", "left open", func(_ *demands, s *seen) { s.network = network.Audit{Open: true, Detail: "the engine's"} }, Holds, "the engine's"},
+	{"network", "a further one does not hold", func(_ *demands, s *seen) {
+		s.network.Protections = append(s.network.Protections, network.Finding{Name: "helper", Detail: "it has ended"})
+	}, Broken, "helper: it has ended"},
+	{"namespace owner", "another user namespace", func(_ *demands, s *seen) {
+		n := s.namespaces["net"]
+		n.Owner = 99
+		s.namespaces["net"] = n
+	}, Broken, "net"},
+	{"namespace owner", "a given network", func(d *demands, s *seen) {
+		d.jail.Network.Namespace = network.Given
+		n := s.namespaces["net"]
+		n.Owner = 99
+		s.namespaces["net"] = n
+	}, Holds, "the network's is the engine's"},
 	{"root", "no overlay", func(_ *demands, s *seen) { s.mounts[0].FS = "ext4" }, Broken, "ext4"},
 	{"root", "the engine's own overlay", func(_ *demands, s *seen) {
 		s.mounts[0].Super = "rw,upperdir=/var/lib/docker/overlay2/x/diff"

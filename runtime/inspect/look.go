@@ -11,7 +11,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/state"
 )
@@ -41,7 +42,7 @@ type seen struct {
 	namespaces map[string]Namespace
 	userNS     userNS
 	offsets    map[string]int64 // of the clocks, in seconds
-	seal       []netseal.Finding
+	network    network.Audit
 	mounts     []mount
 	hostDevs   map[string]bool // file systems that the host has mounted
 	rootSize   uint64          // of the file system at the root, in bytes
@@ -79,7 +80,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 		{"id maps", func() error { return s.lookIDs(p) }},
 		{"namespaces", func() error { return s.lookNamespaces(p) }},
 		{"user namespace", func() error { return s.lookUserNS(p) }},
-		{"network", func() error { return s.lookNetwork(p) }},
+		{"network", func() error { return s.lookNetwork(p, j) }},
 		{"mounts", func() error { return s.lookMounts(p) }},
 		{"paths", func() error { return s.lookPaths(p, d) }},
 		{"control groups", func() error { return s.lookGroups(first, d.host.Rootless) }},
@@ -187,20 +188,21 @@ func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
 	return st.Ino, nil
 }
 
-// lookNetwork asks the network namespace for its protections. One that is the host's
-// has none, and is not entered.
-func (s *seen) lookNetwork(p *proc) error {
-	n := s.namespaces["net"]
-	if n.Jail == n.Host {
-		s.seal = []netseal.Finding{{Name: netseal.WallLinks, Detail: "the network is the host's"}}
+// lookNetwork has the network's mode look at the namespace. One that is the host's
+// has no protections, and is not entered.
+func (s *seen) lookNetwork(p *proc, j *state.Jail) error {
+	if n := s.namespaces["net"]; n.Jail == n.Host {
+		s.network = network.Audit{Want: "nothing but lo", Protections: []network.Finding{{Name: "links", Detail: "the network is the host's"}}}
 		return nil
 	}
-	f, err := p.open("ns/net", unix.O_RDONLY)
+	mode, err := modes.Named(j.Network.Mode)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	s.seal, err = netseal.Verify(f)
+	s.network, err = mode.Audit(network.Jail{
+		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
+		Open: func() (*os.File, error) { return p.open("ns/net", unix.O_RDONLY) },
+	})
 	return err
 }
 

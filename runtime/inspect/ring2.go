@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/linux/oomscore"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/policy"
 )
@@ -91,20 +92,21 @@ func (d *demands) joined() []string {
 // namespace is made before the user namespace.
 func namespaceOwner(d *demands, s *seen) outcome {
 	user := s.namespaces["user"].Jail
+	given := d.jail.Network.Namespace == network.Given
 	var bad []string
 	for _, k := range kinds {
 		n, ok := s.namespaces[k]
 		if !ok || k == "user" || k == "time" || n.Jail == n.Host {
 			continue
 		}
-		if n.Owner != user && !(k == "net" && d.jail.GivenNetwork) {
+		if n.Owner != user && !(k == "net" && given) {
 			bad = append(bad, k)
 		}
 	}
 	if len(bad) > 0 {
 		return broken("owned by its user namespace", "of another user namespace: %s", strings.Join(bad, ", "))
 	}
-	if d.jail.GivenNetwork {
+	if given {
 		return holds("its user namespace; the network's is the engine's")
 	}
 	return holds("its user namespace")
@@ -137,40 +139,32 @@ func clocks(d *demands, s *seen) outcome {
 	return holds("up %d s; the host %d s", up, d.host.BootTime)
 }
 
-// network: the seal's protections, as read inside the namespace.
-func network(d *demands, s *seen) outcome {
-	const want = "nothing but lo"
-	if n := s.namespaces["net"]; d.jail.EngineNetwork && n.Jail != n.Host {
-		return holds("the engine's, as policy says (network.mode = %q)", d.jail.Policy.Network.Mode)
-	}
+// networkHolds: the protections of the network's mode, as read inside the namespace.
+func networkHolds(d *demands, s *seen) outcome {
 	var bad, less []string
-	detail := ""
-	for _, f := range s.seal {
+	all := s.network.Protections
+	for _, f := range all {
 		if f.OK {
-			if f.Name == "links" {
-				detail = f.Detail
-			}
 			continue
 		}
 		text := f.Name + ": " + f.Detail
-		if _, ok := d.missing("network seal: " + f.Name); ok {
+		if _, ok := d.missing(network.MissingField(f.Name)); ok {
 			less = append(less, text)
 			continue
 		}
 		bad = append(bad, text)
 	}
 	switch {
-	case len(s.seal) == 0:
-		return broken(want, "not sealed")
 	case len(bad) > 0:
-		return brokenList(want, bad)
+		return brokenList(s.network.Want, bad)
 	case len(less) > 0:
-		return lacking("all protections", "%d of %d protections; without %s", len(s.seal)-len(less), len(s.seal), strings.Join(less, "; "))
+		return lacking("all protections", "%d of %d protections; without %s", len(all)-len(less), len(all), strings.Join(less, "; "))
+	case len(all) > 0:
+		return holds("%s; %d protections", s.network.Detail, len(all))
+	case !s.network.Open:
+		return broken(s.network.Want, "not sealed")
 	}
-	if detail == "" {
-		detail = want
-	}
-	return holds("%s; %d protections", detail, len(s.seal))
+	return holds("%s", s.network.Detail)
 }
 
 // membership: every process is in the groups that bound the first one, and

@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp/kept"
@@ -84,7 +85,8 @@ type attempt struct {
 	userns  *userNS        // openUserNS; nil where the delegate makes it
 	staged  *stage.Staged  // stage
 	second  []byte         // writeFilter: what the init step loads
-	network *os.File       // giveNetwork; nil for a network of the jail's own
+	mode    modes.Mode     // prepareNetwork
+	network *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
 	timeNS  delegate.Time  // write
 	domain  string         // write: the UTS domain name that we set ourselves
 	files   *outside.Files // write: the init step's
@@ -105,7 +107,7 @@ var creation = []struct {
 	{"harden", []func(*attempt) error{(*attempt).takeIDs, (*attempt).harden, (*attempt).record}},
 	{"user namespace", []func(*attempt) error{(*attempt).openUserNS}},
 	{"stage", []func(*attempt) error{(*attempt).stage}},
-	{"write", []func(*attempt) error{(*attempt).writeFilter, (*attempt).giveNetwork, (*attempt).write, (*attempt).attach}},
+	{"write", []func(*attempt) error{(*attempt).writeFilter, (*attempt).prepareNetwork, (*attempt).write, (*attempt).attach}},
 	{"delegate create", []func(*attempt) error{(*attempt).connect, (*attempt).delegate}},
 	{"settle", []func(*attempt) error{(*attempt).settle}},
 }

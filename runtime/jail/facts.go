@@ -15,7 +15,9 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
@@ -121,7 +123,7 @@ func (w *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.
 		if err != nil {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
 		}
-		if join.Engine || len(jails) > 0 {
+		if join.Pinned || len(jails) > 0 {
 			out[ns.Type] = join
 		}
 		for _, x := range jails {
@@ -145,22 +147,23 @@ func (w *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.
 // join looks at one namespace that the spec wants to join, and finds the jails
 // in it or in the user namespace that owns it, and which one that is.
 func (w *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
-	f, err := openNamespace(ns.Path)
+	f, err := namespace.Open(ns.Path)
 	if err != nil {
 		return join, nil, 0, err
 	}
 	defer f.Close()
 	if ns.Type == specs.NetworkNamespace {
-		if join.Engine, jails, err = w.engines(f); err != nil {
+		if join, jails, err = w.held(f); err != nil {
 			return join, nil, 0, err
 		}
 		if len(jails) > 0 {
 			userns, err = usernsOf(jails[0])
 			return join, jails, userns, err
 		}
-		if join.Engine {
+		if join.Pinned {
 			return join, nil, 0, nil
 		}
+		join.Mode = network.Empty
 	}
 	if userns, err = ownerOf(f, ns.Type); err != nil || userns == 0 {
 		return join, nil, 0, err
@@ -176,25 +179,6 @@ func usernsOf(j *state.Brief) (uint64, error) {
 		return 0, fmt.Errorf("jail %s: %w", j.ID, err)
 	}
 	return st.Ino, nil
-}
-
-// openNamespace opens the namespace at a path.
-func openNamespace(path string) (*os.File, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), path)
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		f.Close()
-		return nil, err
-	}
-	if fs.Type != unix.NSFS_MAGIC {
-		f.Close()
-		return nil, fmt.Errorf("not a namespace")
-	}
-	return f, nil
 }
 
 // ownerOf returns the inode of the user namespace that owns a namespace: of the

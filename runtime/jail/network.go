@@ -2,86 +2,89 @@ package jail
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
 )
 
-// engines says whether a network namespace is one that an engine has made ready.
-// Two kinds count: the one that live jails with such a network are in, which is
-// how the containers of a pod name their sandbox's; and one that is kept as a
-// file of its own (ip-netns(8), CNI), which takes root to make. That of a process
-// that is no jail counts not, and neither does the host's under any name.
-func (w *Runtime) engines(ns *os.File) (bool, []*state.Brief, error) {
+// held finds out what a network namespace holds that a spec wants to join, and
+// the jails that are in it. One that holds something is told by the live jails
+// with such a network that are in it, which is how the containers of a pod name
+// their sandbox's; else by being kept as a file of its own (ip-netns(8), CNI),
+// which takes root to make. An empty one is told by its owner, which is the
+// caller's to ask: join is the zero value for it, for that of a process that is no
+// jail, and for the host's under any name.
+func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
 	if hosts, err := netseal.IsHosts(ns); err != nil || hosts {
-		return false, nil, err
+		return join, nil, err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
-		return false, nil, err
+		return join, nil, err
 	}
 	jails, err := w.jailsIn("net", st.Ino)
 	if err != nil {
-		return false, nil, err
+		return join, nil, err
 	}
-	open := slices.DeleteFunc(slices.Clone(jails), func(j *state.Brief) bool { return !j.EngineNetwork })
+	for _, j := range jails {
+		if j.Network.Mode != network.Empty && (join.Mode == "" || join.Mode == j.Network.Mode) {
+			join.Mode, in = j.Network.Mode, append(in, j)
+		}
+	}
 	if len(jails) > 0 {
-		return len(open) > 0, open, nil // a sealed one's owner tells the rest
+		return join, in, nil // an empty one's owner tells the rest
 	}
 	// The name of a namespace that is reached through /proc/PID/ns is no path.
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
 	if err != nil {
-		return false, nil, err
+		return join, nil, err
 	}
-	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/"), nil, nil
+	join.Pinned = strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/")
+	return join, nil, nil
 }
 
-// openNetwork opens the engine's network namespace that a hardened spec joins,
-// or returns nil. A delegate that has entered the jail's user namespace cannot
-// join one that the host's owns, so it is started inside.
-func openNetwork(s *specs.Spec, p plan.Plan) (*os.File, error) {
-	if !p.EngineNetwork {
-		return nil, nil
+// seal has the network mode close what the engine made between create and start,
+// where it closes anything, and keeps in the jail's report what it has to say.
+func (w *Runtime) seal(j *state.Brief) error {
+	defer w.step("seal")()
+	if without.Ring(2) {
+		return nil
 	}
-	for _, ns := range s.Linux.Namespaces {
-		if ns.Type != specs.NetworkNamespace || ns.Path == "" {
-			continue
-		}
-		f, err := openNamespace(ns.Path)
-		if err != nil {
-			return nil, fmt.Errorf("the engine's network namespace %s: %w", ns.Path, err)
-		}
-		// Looked at again, as it was opened again.
-		if hosts, err := netseal.IsHosts(f); err != nil || hosts {
-			f.Close()
-			return nil, fmt.Errorf("the engine's network namespace %s is the host's, or cannot be told from it (%v)", ns.Path, err)
-		}
-		return f, nil
+	mode, err := modes.Named(j.Network.Mode)
+	if err != nil {
+		return err
 	}
-	return nil, nil
+	changes, err := mode.Seal(network.Jail{
+		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
+		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
+	})
+	if len(changes) > 0 {
+		if rerr := w.reported(j, changes); rerr != nil {
+			return rerr
+		}
+	}
+	return err
 }
 
-// givenNetwork takes the engine's network namespace, with the settings for it,
-// out of what the delegate does, and makes the settings.
-func givenNetwork(s *specs.Spec, j *state.Jail, ns *os.File) error {
-	j.GivenNetwork = true
-	set := map[string]string{}
-	for _, k := range slices.Sorted(maps.Keys(s.Linux.Sysctl)) {
-		if name, ok := strings.CutPrefix(strings.ReplaceAll(k, "/", "."), "net."); ok {
-			set[name] = s.Linux.Sysctl[k]
-			delete(s.Linux.Sysctl, k)
-		}
+// reported adds changes to a jail's report.
+func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
+	rep, err := w.Store.Report(j)
+	if err != nil {
+		return err
 	}
-	s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace })
-	return netseal.Set(ns, set)
+	for _, c := range changes {
+		rep.Add(c)
+	}
+	return w.Store.SaveReport(j, rep)
 }
 
 // enterNetwork moves the calling thread, which must be locked and never be given
@@ -99,7 +102,7 @@ func enterNetwork(ns *os.File) error {
 // enterGiven is enterNetwork for a further process of a jail whose delegate
 // knows nothing of its network namespace.
 func enterGiven(j *state.Brief) error {
-	if !j.GivenNetwork {
+	if j.Network.Namespace != network.Given {
 		return nil
 	}
 	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid))

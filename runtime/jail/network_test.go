@@ -12,7 +12,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/engine"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -47,6 +49,12 @@ func TestEnginesNetwork(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		return cmd
 	}
+	modeOf := func(open bool) string {
+		if open {
+			return policy.NetworkEngine
+		}
+		return policy.NetworkNone
+	}
 	netOf := func(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
 	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	// Two processes stand for jails, one with the engine's network and one sealed.
@@ -57,7 +65,7 @@ func TestEnginesNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := fmt.Sprintf("open-%v", open)
-		j := &state.Jail{Brief: state.Brief{ID: id, Key: state.Key("", id), BootID: state.BootID(), InitPid: cmd.Process.Pid, InitStart: start, EngineNetwork: open}}
+		j := &state.Jail{Brief: state.Brief{ID: id, Key: state.Key("", id), BootID: state.BootID(), InitPid: cmd.Process.Pid, InitStart: start, Network: network.Decision{Mode: modeOf(open), Namespace: network.Own}}}
 		if err := w.Store.Create(j); err != nil {
 			t.Fatal(err)
 		}
@@ -85,10 +93,10 @@ func TestEnginesNetwork(t *testing.T) {
 		}
 		got := joins["network"]
 		// These jails share the host's user namespace, which no jail does: nothing but the network tells of them.
-		if got.Engine != c.engine || c.engine && got.Jail != c.jail {
+		if held := got.Pinned || got.Mode == policy.NetworkEngine; held != c.engine || c.engine && got.Jail != c.jail || got.Pinned && got.Jail != "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
-		f, err := openNetwork(s, plan.Plan{EngineNetwork: true})
+		f, err := engine.Mode{}.Prepare(network.Decision{Mode: policy.NetworkEngine, Namespace: network.Given}, s)
 		if hosts := c.name == "the host's" || c.name == "the host's, pinned"; (err != nil) != hosts {
 			t.Errorf("%s: opening it: %v", c.name, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/fork"
+	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/state"
 )
@@ -98,7 +99,7 @@ func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/
 // joinUserNS opens the user namespace of another jail, and makes room in it for
 // the namespaces of this one.
 func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
-	f, err := openNamespace(path)
+	f, err := namespace.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the user namespace to join: %w", err)
 	}

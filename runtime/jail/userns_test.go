@@ -90,7 +90,7 @@ func TestNestedNamespaces(t *testing.T) {
 			j := jails[id]
 			j.IDs = first.IDs
 			joined := &prepared{res: &harden.Result{Spec: specWith(first.OwnUserNS)}}
-			joined.facts.Joins = map[specs.LinuxNamespaceType]harden.Join{specs.NetworkNamespace: {Jail: "first"}}
+			joined.facts.Joins = map[specs.LinuxNamespaceType]harden.Join{specs.NetworkNamespace: {Jail: "first", Mode: policy.NetworkNone}}
 			u, err := w.openUserNS(j, joined)
 			if err != nil {
 				t.Fatal(err)

@@ -19,11 +19,8 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
-	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
@@ -58,50 +55,6 @@ func (w *Runtime) Start(id string) error {
 		}
 	}
 	return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
-}
-
-func (w *Runtime) seal(j *state.Brief) error {
-	defer w.step("seal")()
-	if without.Ring(2) || j.EngineNetwork {
-		return nil
-	}
-	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid))
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	sealed, err := netseal.Seal(ns)
-	if err != nil {
-		return err
-	}
-	if err := w.reportSeal(j, sealed); err != nil {
-		return err
-	}
-	for _, m := range sealed.Missing() {
-		if m.Name == netseal.WallFilter && j.PacketFilter == "required" {
-			return fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
-		}
-	}
-	return nil
-}
-
-// reportSeal adds what was found in the network namespace to the jail's report.
-func (w *Runtime) reportSeal(j *state.Brief, sealed netseal.Report) error {
-	missing := sealed.Missing()
-	if len(sealed.Links) == 0 && len(missing) == 0 {
-		return nil
-	}
-	rep, err := w.Store.Report(j)
-	if err != nil {
-		return err
-	}
-	for _, l := range sealed.Links {
-		rep.Add(report.Change{Ring: report.Resources, Kind: report.Denied, Field: "network interface " + l.Name, Was: "up", Now: "down", Why: "the jail's network is empty"})
-	}
-	for _, m := range missing {
-		rep.Add(report.Change{Ring: report.Resources, Kind: report.Missing, Field: "network seal: " + m.Name, Why: m.Detail})
-	}
-	return w.Store.SaveReport(j, rep)
 }
 
 // ExecOptions are the options of exec. Process is nil when the process comes as

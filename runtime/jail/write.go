@@ -7,6 +7,7 @@ import (
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/stage"
 )
 
@@ -16,15 +17,17 @@ func (a *attempt) writeFilter() (err error) {
 	return err
 }
 
-// giveNetwork opens and sets the engine's network namespace, where the jail gets
-// that.
-func (a *attempt) giveNetwork() (err error) {
-	a.j.EngineNetwork = a.p.res.Plan.EngineNetwork
-	if a.network, err = openNetwork(a.spec, a.p.res.Plan); err != nil || a.network == nil {
+// prepareNetwork has the network's mode make ready what the delegate needs.
+func (a *attempt) prepareNetwork() (err error) {
+	a.j.Network = a.p.res.Plan.Network
+	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
+		return err
+	}
+	if a.network, err = a.mode.Prepare(a.j.Network, a.spec); err != nil || a.network == nil {
 		return err
 	}
 	a.always(func() { a.network.Close() })
-	return givenNetwork(a.spec, a.j, a.network)
+	return nil
 }
 
 // write saves the record, and the bundle and the init step's orders for the
@@ -38,7 +41,7 @@ func (a *attempt) write() (err error) {
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
-	a.files, err = w.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.p.res.Plan.OwnNetwork)
+	a.files, err = w.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.mode.Terms(j.Network).OnlyLoopback)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -37,11 +38,8 @@ type Plan struct {
 	// Label is the SELinux label for the engine's own files in the jail, where
 	// it is not the one that the engine gave them.
 	Label string `json:"label,omitempty"`
-	// OwnNetwork says that the jail has a network namespace of its own to seal.
-	OwnNetwork bool `json:"ownNetwork"`
-	// EngineNetwork says that the jail's network namespace holds what the
-	// engine puts there, and stays open.
-	EngineNetwork bool `json:"engineNetwork,omitempty"`
+	// Network is what was decided of the jail's network.
+	Network network.Decision `json:"network"`
 }
 
 // Bind is how one bind mount is to be staged.

@@ -192,9 +192,12 @@ const (
 	NetworkEngine = "engine" // what the engine puts there
 )
 
+// NetworkModes are all that network.mode can be (runtime/network/modes).
+var NetworkModes = []string{NetworkNone, NetworkEngine}
+
 // Network decides what the jail's network namespace may hold.
 type Network struct {
-	// Mode is NetworkNone or NetworkEngine. It comes from the host's owner
+	// Mode is one of NetworkModes. It comes from the host's owner
 	// alone: no annotation chooses it.
 	Mode string `toml:"mode" json:"mode"`
 	// Filter is "required" or "optional": whether a kernel without nf_tables
@@ -375,7 +378,7 @@ func (p Policy) Validate() error {
 		oneOf("binds.setid", p.Binds.SetID, SetIDReport, SetIDRefuse),
 		oneOf("binds.root", p.Binds.Root, RootRefuse, RootNobody, RootAllow),
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
-		oneOf("network.mode", p.Network.Mode, NetworkNone, NetworkEngine),
+		oneOf("network.mode", p.Network.Mode, NetworkModes...),
 		oneOf("network.filter", p.Network.Filter, "required", "optional"),
 		p.Userns.validate(),
 		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),

@@ -11,6 +11,7 @@ const (
 	Cwd        Code = "process.cwd"
 	Rlimit     Code = "process.rlimits"
 	Namespace  Code = "namespaces"
+	Network    Code = "network.mode"
 	Hostname   Code = "hostname"
 	CgroupPath Code = "cgroup.path"
 	MountCount Code = "mount.count"
@@ -51,6 +52,7 @@ var Codes = []struct {
 	{Cwd, "the working directory leads, or could lead, out of the jail"},
 	{Rlimit, "a resource limit is unknown, or named twice"},
 	{Namespace, "the namespaces to join are not those of one jail, or of an unknown kind"},
+	{Network, "the network mode, of the policy or of a jail to join, is none of this version's"},
 	{Hostname, "the host name is longer than the kernel takes"},
 	{CgroupPath, "the control group is the root group, or leads out of its place"},
 	{MountCount, "there are more mounts than policy allows"},

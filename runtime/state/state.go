@@ -33,6 +33,7 @@ import (
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/trusted"
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
@@ -105,13 +106,25 @@ type Brief struct {
 	OwnTime bool `json:"ownTime,omitempty"`
 	// PacketFilter is policy's network.filter.
 	PacketFilter string `json:"packetFilter,omitempty"`
-	// EngineNetwork says that the network namespace holds what the engine puts
-	// there and stays open; GivenNetwork that it was there before the jail, and
-	// the delegate knows nothing of it.
-	EngineNetwork bool `json:"engineNetwork,omitempty"`
-	GivenNetwork  bool `json:"givenNetwork,omitempty"`
+	// Network is what was decided of the jail's network.
+	Network network.Decision `json:"network"`
 	// Started says that the jail's process was let go; see Store.Start.
 	Started bool `json:"-"`
+}
+
+// complete reads from a record what an earlier release wrote in another form: jails
+// outlive the program that made them.
+func (j *Brief) complete(record []byte) error {
+	if j.Network.Mode != "" {
+		return nil
+	}
+	var earlier struct {
+		EngineNetwork bool `json:"engineNetwork"`
+		GivenNetwork  bool `json:"givenNetwork"`
+	}
+	err := json.Unmarshal(record, &earlier)
+	j.Network = network.Earlier(earlier.EngineNetwork, earlier.GivenNetwork)
+	return err
 }
 
 // Jail is the record of one jail. It is written before each step whose effect
@@ -283,7 +296,7 @@ func (s Store) Report(j *Brief) (*report.Report, error) {
 // Load reads the record of a jail; ErrNotFound when there is none.
 func (s Store) Load(key string) (*Jail, error) {
 	j := new(Jail)
-	if err := s.read(key, j); err != nil {
+	if err := s.read(key, j, &j.Brief); err != nil {
 		return nil, err
 	}
 	s.since(&j.Brief, key)
@@ -293,14 +306,14 @@ func (s Store) Load(key string) (*Jail, error) {
 // Brief reads the part of a jail's record that every verb needs.
 func (s Store) Brief(key string) (*Brief, error) {
 	j := new(Brief)
-	if err := s.read(key, j); err != nil {
+	if err := s.read(key, j, j); err != nil {
 		return nil, err
 	}
 	s.since(j, key)
 	return j, nil
 }
 
-func (s Store) read(key string, into any) error {
+func (s Store) read(key string, into any, brief *Brief) error {
 	path := filepath.Join(s.Dir(key), recordFile)
 	data, err := atomicfile.Read(path, bundle.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
@@ -309,7 +322,7 @@ func (s Store) read(key string, into any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := errors.Join(json.Unmarshal(data, into), brief.complete(data)); err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	return nil

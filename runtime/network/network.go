@@ -1,0 +1,123 @@
+// Package network holds what was decided of a jail's network, and what network modes are asked and answer, as plain
+// data. The modes themselves are the packages beside it, and runtime/network/modes lists them.
+//
+// Hardening decides once (Decision). Plan and record carry the decision, and whoever has to do with the network asks the
+// mode that it names: hardening for its Terms, the life cycle to prepare and to seal, inspect for an Audit, check for
+// Probes. A mode stands nowhere else by its name.
+package network
+
+import "os"
+
+// Decision is what was decided of a jail's network.
+type Decision struct {
+	// Mode is the name of the mode whose network the namespace holds. It is not the policy's where another jail's
+	// namespace is joined that holds less than policy would give.
+	Mode string `json:"mode"`
+	// Namespace says where the network namespace comes from.
+	Namespace Namespace `json:"namespace"`
+}
+
+// Namespace says where a jail's network namespace comes from.
+type Namespace string
+
+// The origins of a network namespace.
+const (
+	// Own is made for the jail, by the delegate.
+	Own Namespace = "own"
+	// Joined is another jail's, which the delegate joins: it shares the user namespace that owns it.
+	Joined Namespace = "joined"
+	// Given was there before the jail, and another user namespace than the jail's may own it. A delegate that has
+	// entered the jail's user namespace could not join it, so it is started inside and knows nothing of it.
+	Given Namespace = "given"
+)
+
+// Empty is the mode of a namespace that holds nothing but lo. It is assumed of any of which nothing else is known, since
+// its jails are sealed.
+const Empty = "none"
+
+// Earlier is the decision in the record of a jail that an earlier release made. Such a record has two flags in place of
+// the decision: engine, that the namespace holds what the engine puts there, and given, that it was there before the jail.
+func Earlier(engine, given bool) Decision {
+	d := Decision{Mode: Empty, Namespace: Own}
+	if engine {
+		d.Mode = "engine"
+	}
+	if given {
+		d.Namespace = Given
+	}
+	return d
+}
+
+// Found is what was found out of the network namespace that a bundle wants to join. The zero value is one that is to be
+// made, or that is nobody's to join: the host's, or that of a process that is no jail.
+type Found struct {
+	// Jail says that it belongs to a jail, whose network is of that Mode.
+	Jail bool
+	Mode string
+	// Pinned says that no jail is in it, that it is not the host's, and that it is kept as a file of its own
+	// (ip-netns(8), CNI), which takes root to make.
+	Pinned bool
+}
+
+// Terms are what a decision means for a jail's configuration.
+type Terms struct {
+	// Gives and Why are the report's words for what the network reaches; "" is nothing.
+	Gives, Why string
+	// NoMore is the report's reason for not giving a network, or a kernel setting, beyond that.
+	NoMore string
+	// EngineHook keeps the hook by which an engine learns of the namespace, to put its interface there.
+	EngineHook bool
+	// LowPorts lets programs take ports below 1024 where the bundle gave CAP_NET_BIND_SERVICE.
+	LowPorts bool
+	// CopyNames gives copies of the engine's files about the network (resolv.conf, hosts, hostname): the jail misses
+	// nothing where the engine changes them later.
+	CopyNames bool
+	// OnlyLoopback has the init step check that nothing but lo has an address or a route.
+	OnlyLoopback bool
+}
+
+// Jail is what a mode is told of a jail that is there.
+type Jail struct {
+	Decision Decision
+	// Open opens the jail's network namespace.
+	Open func() (*os.File, error)
+	// FilterRequired is policy's network.filter = "required".
+	FilterRequired bool
+}
+
+// Audit is what a mode sees of a running jail's network, from outside.
+type Audit struct {
+	// Want says in some words what is to hold.
+	Want string
+	// Open says that the network is left open, so that there are no protections; else having none is a fault.
+	Open bool
+	// Detail is what there is, where all holds.
+	Detail      string
+	Protections []Finding
+}
+
+// Finding says whether one protection holds, and why not.
+type Finding struct {
+	Name   string
+	OK     bool
+	Detail string
+}
+
+// MissingField is the field under which the report names a protection of the network that the kernel could not give.
+// Inspect looks there for what is excused.
+func MissingField(protection string) string { return "network seal: " + protection }
+
+// Probe is something that a mode needs of the host, for check.
+type Probe struct {
+	Name string // stable, for programs
+	What string // the feature, in a few words
+	// Required says whether no jail starts without it, where policy's mode is this.
+	Required func(mode string) bool
+	Run      func() Answer
+}
+
+// Answer is what a probe found out. Warn says of one that is not OK that jails start all the same, with less.
+type Answer struct {
+	OK, Warn       bool
+	Detail, Remedy string
+}

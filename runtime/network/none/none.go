@@ -1,0 +1,107 @@
+// Package none is the network mode in which a jail reaches nothing: its network namespace has lo, and is sealed
+// (runtime/netseal) against what engines put there behind the runtime's back.
+package none
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/report"
+)
+
+// Mode is the mode; see runtime/network/modes for what its methods are for.
+type Mode struct{}
+
+const empty = "the jail's network is empty"
+
+// Name is the mode's name in policy.
+func (Mode) Name() string { return network.Empty }
+
+// Decide joins the namespace of a jail that reaches nothing either. Any other is not joined: a jail without network must
+// not come by one through another jail that has it.
+func (Mode) Decide(f network.Found) network.Decision {
+	d := network.Decision{Mode: network.Empty, Namespace: network.Own}
+	if f.Jail && f.Mode == network.Empty {
+		d.Namespace = network.Joined
+	}
+	return d
+}
+
+// Terms leave out what an empty network has no use for. A joined namespace is its first jail's to look after.
+func (Mode) Terms(d network.Decision) network.Terms {
+	own := d.Namespace == network.Own
+	return network.Terms{NoMore: empty, CopyNames: own, OnlyLoopback: own}
+}
+
+// Prepare has nothing to do: the delegate makes the namespace, or joins it.
+func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return nil, nil }
+
+// Seal closes the namespace and reports the interfaces that it took down, and the protections that this kernel cannot
+// give. What was reported is returned also with an error: without the packet filter where policy requires it. A
+// namespace that stays open wraps netseal.ErrNotSealed.
+func (Mode) Seal(j network.Jail) ([]report.Change, error) {
+	ns, err := j.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	sealed, err := netseal.Seal(ns)
+	if err != nil {
+		return nil, err
+	}
+	var out []report.Change
+	for _, l := range sealed.Links {
+		out = append(out, report.Change{Ring: report.Resources, Kind: report.Denied, Field: "network interface " + l.Name, Was: "up", Now: "down", Why: empty})
+	}
+	for _, m := range sealed.Missing() {
+		out = append(out, report.Change{Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
+		if m.Name == netseal.WallFilter && j.FilterRequired {
+			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
+		}
+	}
+	return out, err
+}
+
+// Audit reads the seal's protections.
+func (Mode) Audit(j network.Jail) (network.Audit, error) {
+	a := network.Audit{Want: "nothing but lo", Detail: "nothing but lo"}
+	ns, err := j.Open()
+	if err != nil {
+		return a, err
+	}
+	defer ns.Close()
+	found, err := netseal.Verify(ns)
+	for _, f := range found {
+		a.Protections = append(a.Protections, network.Finding(f))
+		if f.Name == netseal.WallLinks && f.OK && f.Detail != "" {
+			a.Detail = f.Detail
+		}
+	}
+	return a, err
+}
+
+// Probes seal a fresh network namespace, as `start` seals a jail's. It is required whatever policy's mode is: a jail of
+// any mode can join a sealed one's namespace, which is then sealed again.
+func (Mode) Probes() []network.Probe {
+	return []network.Probe{{Name: "network-seal", What: "network seal", Required: func(string) bool { return true }, Run: sealFresh}}
+}
+
+func sealFresh() network.Answer {
+	rep, err := netseal.SealFresh()
+	if err != nil {
+		return network.Answer{Detail: err.Error(), Remedy: "load nf_tables (`modprobe nf_tables`), and boot a kernel with CONFIG_IP_MULTIPLE_TABLES"}
+	}
+	if m := rep.Missing(); len(m) > 0 {
+		var names []string
+		for _, f := range m {
+			names = append(names, f.Name+": "+f.Detail)
+		}
+		return network.Answer{Warn: true, Detail: "a fresh namespace is sealed, without " + strings.Join(names, "; "), Remedy: "load nf_tables (`modprobe nf_tables`)"}
+	}
+	return network.Answer{OK: true, Detail: fmt.Sprintf("a fresh network namespace is sealed: %d protections hold, nf_tables among them", len(rep.Protections))}
+}
