@@ -35,6 +35,8 @@ var rules = []rule{
 	{"runtime/sandbox", []string{"runtime/sandbox", "cmd/agentjailctl"}, "the runtime does not link what only people ask"},
 	{"runtime/bundle", []string{"runtime/", "cmd/", "shim", "hack/", "tests/"}, "a filter or a profile knows nothing of bundles"},
 	{"runtime/harden", []string{"runtime/harden", "runtime/jail", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/plan, and does not decide"},
+	{"runtime/network/none", []string{"runtime/network/modes"}, "a network mode is asked by its name"},
+	{"runtime/network/engine", []string{"runtime/network/modes"}, "a network mode is asked by its name"},
 	{"shim", []string{"shim", "cmd/"}, "the life cycle does not know who calls it"},
 	{"runtime/jail", []string{"runtime/jail", "runtime/verbs", "shim", "cmd/", "hack/", "tests/"}, "no stage of a bundle depends on the life cycle"},
 }
@@ -132,6 +134,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"cmd/agentjail", "runtime/install", true},
 		{"cmd/agentjailctl", "runtime/install", false},
 		{"seccomp/kept", "runtime/bundle", true},
+		{"runtime/jail", "runtime/network/engine", true},
+		{"runtime/jail", "runtime/network/modes", false},
 		{"hack/demo", "tests/engine", false},
 		{"runtime/verbs", "runtime/jail", false},
 		{"runtime/stage", "runtime/idmap", false},

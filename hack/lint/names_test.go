@@ -20,6 +20,33 @@ var named = []string{"runtime/delegate", "runtime/install", "hack", "tests"}
 
 // TestDelegateNames: no behaviour depends on a delegate's name but by its traits.
 func TestDelegateNames(t *testing.T) {
+	each(t, named, func(rel string, f *ast.File) {
+		for _, name := range comparedNames(f) {
+			t.Errorf("%s compares with %q (remedy: a trait in runtime/delegate/traits)", rel, name)
+		}
+	})
+}
+
+// modesNamed are the directories whose code may name a network mode: policy, whose
+// values they are, the modes' own, and tests.
+var modesNamed = []string{"runtime/policy", "runtime/network", "hack", "tests"}
+
+// TestNetworkModeNames: no behaviour depends on a network mode's name but by asking
+// the mode.
+func TestNetworkModeNames(t *testing.T) {
+	each(t, modesNamed, func(rel string, f *ast.File) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && (sel.Sel.Name == "NetworkNone" || sel.Sel.Name == "NetworkEngine") {
+				t.Errorf("%s names %s (remedy: a method of runtime/network/modes.Mode, or a field of network.Terms)", rel, sel.Sel.Name)
+			}
+			return true
+		})
+	})
+}
+
+// each parses the product's files, but those below the directories of skip.
+func each(t *testing.T, skip []string, look func(rel string, f *ast.File)) {
+	t.Helper()
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -28,20 +55,17 @@ func TestDelegateNames(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (path != top && d.Name()[0] == '.' || slices.Contains(named, filepath.ToSlash(rel))) {
+		if d.IsDir() && (path != top && d.Name()[0] == '.' || slices.Contains(skip, filepath.ToSlash(rel))) {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
+		if err == nil {
+			look(rel, f)
 		}
-		for _, name := range comparedNames(f) {
-			t.Errorf("%s compares with %q (remedy: a trait in runtime/delegate/traits)", rel, name)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		p.because(why.About("mount of %s at %s", name, m.Destination))
 		return
 	}
-	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path}
+	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
 	if f.Role == source.Injected && f.Kind == source.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {

@@ -208,7 +208,7 @@ func TestBinds(t *testing.T) {
 			continue
 		}
 		want := c.bind
-		want.Index, want.Source = 2, from
+		want.Index, want.Source, want.Storage = 2, from, plan.StorageDirect
 		// The engine's files about the network, which is empty: no path of its own
 		// storage in the jail's mount table.
 		want.Copy = want.Copy || c.fact.Role == source.Injected && c.fact.Kind == source.File && c.at == "/etc/hosts"

@@ -53,12 +53,20 @@ type Bind struct {
 	Copy   bool   `json:"copy,omitempty"`
 	Owner  Owner  `json:"owner"`
 	Source string `json:"source"`
+	// Storage says where what the jail writes goes.
+	Storage Storage `json:"storage"`
 	// Protect has what the host runs of the directory kept from the jail, Absent
 	// also what is not there yet, and Hide covers what policy hides.
 	Protect bool `json:"protect,omitempty"`
 	Absent  bool `json:"absent,omitempty"`
 	Hide    bool `json:"hide,omitempty"`
 }
+
+// Storage says where the writes to a mounted directory go.
+type Storage string
+
+// StorageDirect is the directory itself: what a jail writes is there at once.
+const StorageDirect Storage = "direct"
 
 // Owner says whose files of a bind mount the jail may own.
 type Owner string

@@ -169,7 +169,7 @@ func request(t *testing.T, rootfs string, mounts ...specs.Mount) *Request {
 		must(t, err, m.Source)
 		t.Cleanup(func() { s.File.Close() })
 		r.Sources[i] = s
-		b := plan.Bind{Index: i, Owner: plan.OwnerDir, Source: m.Source}
+		b := plan.Bind{Index: i, Owner: plan.OwnerDir, Source: m.Source, Storage: plan.StorageDirect}
 		for _, o := range m.Options {
 			switch o {
 			case "ro":

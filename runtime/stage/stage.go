@@ -281,7 +281,7 @@ func (s *stager) cloneBinds() error {
 		if err := s.relabel(s.Sources[b.Index]); err != nil {
 			return fmt.Errorf("SELinux label %s of %s: %w", s.Plan.Label, b.Source, err)
 		}
-		f, err := s.cloneBind(b, s.Sources[b.Index])
+		f, err := s.clone(b, s.Sources[b.Index])
 		if err != nil {
 			return fmt.Errorf("%s at %s: %w", b.Source, s.Spec.Mounts[b.Index].Destination, err)
 		}
@@ -347,7 +347,8 @@ func keepLocked(options []string, flags int64) []string {
 	return options
 }
 
-func (s *stager) cloneBind(b plan.Bind, src *source.Source) (*os.File, error) {
+// cloneDirect clones the source's own tree (plan.StorageDirect).
+func (s *stager) cloneDirect(b plan.Bind, src *source.Source) (*os.File, error) {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if b.ReadOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
