@@ -16,34 +16,17 @@ import (
 
 // bind decides on one bind mount.
 func bind(p *pass, i int, m *specs.Mount) {
-	if m.Source == "" {
-		p.because(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
-		return
-	}
-	var f *source.Fact
-	if i < len(p.f.Sources) {
-		f = p.f.Sources[i]
-	}
+	f := known(p, i, m)
 	if f == nil {
-		p.because(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
 		return
 	}
 	if fresh(p, m, f) {
 		filesystem(p, m)
 		return
 	}
-	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
-		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
-		return
-	}
 	readOnly := ReadOnly(*m)
 	names := ofNames(m, f) && readOnly
-	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
-		name := m.Source
-		if f.Path != path.Clean(name) {
-			name += " (" + f.Path + ")"
-		}
-		p.because(why.About("mount of %s at %s", name, m.Destination))
+	if !mayMount(p, m, f, readOnly, names) {
 		return
 	}
 	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
@@ -55,16 +38,56 @@ func bind(p *pass, i int, m *specs.Mount) {
 		}
 		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
-	known := f.IsPublic() && !source.Allowed(*f, p.pol.Binds)
-	if known {
+	isPublic := f.IsPublic() && !source.Allowed(*f, p.pol.Binds)
+	if isPublic {
 		public(p, m, f, &b, readOnly)
 		readOnly = true
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
-	b.Owner = owner(p, m, f, readOnly, names || known)
+	b.Owner = owner(p, m, f, readOnly, names || isPublic)
 	if !readOnly && b.Owner != plan.OwnerNone {
 		setID(p, m, f)
 	}
+	b.ReadOnly = readOnly
+	bindOptions(p, m, f, &b)
+	p.plan.Binds = append(p.plan.Binds, b)
+}
+
+// known is what is known of a mount's source. A mount without one is refused, and
+// the answer nil.
+func known(p *pass, i int, m *specs.Mount) *source.Fact {
+	if m.Source == "" {
+		p.because(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
+		return nil
+	}
+	if i < len(p.f.Sources) && p.f.Sources[i] != nil {
+		return p.f.Sources[i]
+	}
+	p.because(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
+	return nil
+}
+
+// mayMount refuses a place that is the jail's own and a source that is not for
+// jails. names says that it is one of the host's tables of names.
+func mayMount(p *pass, m *specs.Mount, f *source.Fact, readOnly, names bool) bool {
+	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
+		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
+		return false
+	}
+	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
+		name := m.Source
+		if f.Path != path.Clean(name) {
+			name += " (" + f.Path + ")"
+		}
+		p.because(why.About("mount of %s at %s", name, m.Destination))
+		return false
+	}
+	return true
+}
+
+// bindOptions sets the options that every bind mount has, and drops those that
+// would loosen it.
+func bindOptions(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
 	if has(m.Options, "shared", "rshared") {
 		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
@@ -77,7 +100,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
 		p.change(report.Access, report.Dropped, mountField(m), strings.Join(gone, ", "), "", "it would loosen the mount")
 	}
-	if readOnly {
+	if b.ReadOnly {
 		opts = add(opts, "ro")
 	}
 	opts = add(opts, "nosuid", "nodev")
@@ -88,8 +111,6 @@ func bind(p *pass, i int, m *specs.Mount) {
 		opts = add(opts, "rprivate")
 	}
 	m.Type, m.Options = "bind", opts
-	b.ReadOnly = readOnly
-	p.plan.Binds = append(p.plan.Binds, b)
 }
 
 // public gives a part of the host's configuration that holds no secret: a copy of
