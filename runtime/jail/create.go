@@ -46,8 +46,7 @@ const pidFile = "init.pid"
 //
 // A refusal is a refusal.Error, or several joined. An ExitError is the delegate's
 // exit status, which told its error itself, or with Run that of the jail's program.
-// A StatusError has the exit status that the delegate's own error would have. Any
-// other error is agentjail's or the host's. After an error nothing is left of the
+// Any other error is agentjail's or the host's. After an error nothing is left of the
 // jail; what could not be removed is logged, and GC removes it.
 //
 // The calling thread is changed for good: it must end with its goroutine.

@@ -311,8 +311,13 @@ func (w *Runtime) detach(j *state.Brief) error {
 	return errors.Join(err, <-changes)
 }
 
-// GC reclaims what crashes left. max bounds the jails looked at; below 0 means
-// all. It stops between two jails when ctx ends.
+// GC reclaims what crashes left: of jails whose processes have ended and for which
+// no delete is to come, of any boot, and ids that nobody has. max bounds the jails
+// looked at; below 0 means all. It returns the keys of those that were reclaimed.
+//
+// It stops between two jails when ctx ends, and says so. Any other errors, joined,
+// tell of jails that could not be reclaimed: they stay recorded for another GC, and
+// the others are reclaimed all the same.
 func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
 	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {

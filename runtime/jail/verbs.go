@@ -8,19 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
@@ -34,6 +31,11 @@ func errNotOurs(id string) error {
 
 // Start seals the jail's network and lets its first process go. Engines put
 // interfaces into the namespace between create and start.
+//
+// An ExitError is the delegate's exit status, which told its error itself: that of
+// `start` on a container that runs or has ended. Any other error is agentjail's or
+// the host's. After an error the jail waits as before, or its program runs: Delete
+// removes it either way.
 func (w *Runtime) Start(id string) error {
 	j, err := w.find(id)
 	if err != nil {
@@ -57,131 +59,13 @@ func (w *Runtime) Start(id string) error {
 	return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
 }
 
-// ExecOptions are the options of exec. Process is nil when the process comes as
-// flags, which then change the jail's own.
-type ExecOptions struct {
-	ID            string
-	ProcessFile   string
-	Change        func(*specs.Process)
-	Detach        bool
-	PidFile       string
-	ConsoleSocket string
-	PidfdSocket   string
-	Cgroup        string
-	IgnorePaused  bool
-}
-
-// Exec runs a further process in a jail, hardened like the first.
-func (w *Runtime) Exec(o ExecOptions) error {
-	defer hasten()()
-	j, err := w.findAll(o.ID)
-	if err != nil {
-		return err
-	}
-	if j == nil {
-		return errNotOurs(o.ID)
-	}
-	if o.Cgroup != "" {
-		return refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-	}
-	var p specs.Process
-	if o.ProcessFile != "" {
-		data, err := readGiven(o.ProcessFile)
-		if err != nil {
-			return err
-		}
-		if _, err := bundle.Decode(data, &p); err != nil {
-			return fmt.Errorf("reading %s: %w", o.ProcessFile, err)
-		}
-	} else if j.Process != nil {
-		p = *j.Process
-	}
-	if o.Change != nil {
-		o.Change(&p)
-	}
-	done := w.step("harden")
-	allowCoreOff()
-	facts := harden.Facts{ID: o.ID, Host: host.Read(), IDs: j.IDs}
-	// The label and profile are the jail's, not the caller's choice.
-	if j.Process != nil {
-		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
-		if facts.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {
-			facts.Host.AppArmor, facts.NoAppArmor = false, "the jail itself had to do without agentjail's profile"
-		}
-	}
-	h, rep, err := harden.Process(&p, j.Policy, facts)
-	w.tell(rep)
-	if err != nil {
-		return err
-	}
-	if j.Process != nil {
-		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
-	}
-	w.noteWorker(j, h.User.UID)
-	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
-		return err
-	}
-	if err := checkProgram(j.InitPid, h); err != nil {
-		return err
-	}
-	done()
-	w.adopt(&j.Brief)
-	done = w.step("write")
-	runtime.LockOSThread()
-	second, err := atomicfile.Read(filepath.Join(w.Store.Dir(j.Key), state.FilterFile), maxFilter)
-	if err != nil {
-		return fmt.Errorf("the jail's second filter: %w", err)
-	}
-	step, err := w.throughEnter(j, h, facts.Host, second, nil, nil, false)
-	if err != nil {
-		return err
-	}
-	defer step.Close()
-	data, err := json.Marshal(h)
-	if err != nil {
-		return fmt.Errorf("encoding the process: %w", err)
-	}
-	file := filepath.Join(w.Store.Dir(j.Key), atomicfile.Unique("exec-")+".json")
-	if err := atomicfile.WriteNew(file, data, 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(file)
-	crash.Point("exec.written")
-	if !h.Terminal {
-		uid, _ := j.IDs.HostUID(h.User.UID)
-		gid, _ := j.IDs.HostGID(h.User.GID)
-		w.ownStdio(uid, gid)
-	}
-	d, err := w.delegateFor(&j.Brief)
-	if err != nil {
-		return err
-	}
-	if d.Traits().EntersByProcess && j.Started {
-		awaitProgram(j.InitPid, w.Store.Root)
-	}
-	args := delegate.StartArgs{
-		ID: o.ID, Process: file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
-		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(step),
-	}
-	t, err := w.inTime(&j.Brief)
-	if err != nil {
-		return err
-	}
-	if err := enterGiven(&j.Brief); err != nil {
-		return err
-	}
-	done()
-	defer w.step("delegate exec")()
-	// crun takes no score from the process that it is given, and runc takes the
-	// container's.
-	code, err := d.RunExpendable(oomScore(h), step[:], append(w.Globals.Args(), args.Exec()...), t, !o.Detach)
-	if code == delegateFailed {
-		return w.explained(exitError(code, err))
-	}
-	return exitError(code, err)
-}
-
-// Update changes a running jail's limits, within policy.
+// Update changes a running jail's limits, within policy. Nil changes none.
+//
+// A refusal is a refusal.Error, or several joined, and an ExitError the delegate's
+// exit status, which told its error itself: the limits are then as they were, or
+// some of them changed. After any other error the limits can hold while the jail's
+// record and its files in /proc and /sys still tell of the former ones; another
+// Update sets that right.
 func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	j, err := w.findAll(id)
 	if err != nil {
@@ -272,8 +156,12 @@ func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	return r, nil
 }
 
-// Delete removes a container and all that was made for it. With force a missing
-// one is no error, as with runc.
+// Delete removes a container and all that was made for it, and with force kills
+// its processes first. With force a missing one is no error, as with runc.
+//
+// An ExitError is the delegate's exit status, which told its error itself: the
+// container runs still, or is none. After any error what is left of the jail stays
+// recorded, and another Delete, or GC once its processes have ended, goes on.
 func (w *Runtime) Delete(id string, force bool) error {
 	if err := state.CheckID(id); err != nil {
 		return err
