@@ -94,6 +94,12 @@ var suites = []suite{
 		}},
 	},
 	{
+		// By name only (vm -machine apparmor contract): five engines and a hundred containers take a machine without KVM long. That the
+		// security module confines a jail is asked in the suite inside.
+		name: "contract", what: "what every jail is, by engine, with a security module in force",
+		steps: []step{tests("tests/contract", 30*time.Minute)},
+	},
+	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
 		on: []string{"engines"},
 		steps: []step{

@@ -190,11 +190,11 @@ func (c *Containerd) CommandIn(ctx context.Context, namespace string, args ...st
 
 // Ctr runs a ctr command and waits for it.
 func (c *Containerd) Ctr(ctx context.Context, args ...string) Result {
-	return run(ctx, c.Command(ctx, args...), nil)
+	return RunCommand(ctx, c.Command(ctx, args...), nil)
 }
 
-// run runs a prepared command to its end.
-func run(ctx context.Context, cmd *exec.Cmd, stdin io.Reader) Result {
+// RunCommand runs a prepared command to its end, with which ctx is done or not, and returns what it said.
+func RunCommand(ctx context.Context, cmd *exec.Cmd, stdin io.Reader) Result {
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
 	start := time.Now()
@@ -238,7 +238,7 @@ func (c *Containerd) ImportImage(namespace, name string, layer []byte, config Im
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), CommandWait)
 	defer cancel()
-	if r := run(ctx, c.CommandIn(ctx, namespace, "images", "import", "-"), &archive); r.Code != 0 {
+	if r := RunCommand(ctx, c.CommandIn(ctx, namespace, "images", "import", "-"), &archive); r.Code != 0 {
 		return fmt.Errorf("make image %s: %s", name, r)
 	}
 	return nil
@@ -251,15 +251,15 @@ func (c *Containerd) removeAll() error {
 	var errs []error
 	for _, ns := range strings.Fields(c.Ctr(ctx, "namespaces", "ls", "-q").Stdout) {
 		list := func(what string) []string {
-			return strings.Fields(run(ctx, c.CommandIn(ctx, ns, what, "ls", "-q"), nil).Stdout)
+			return strings.Fields(RunCommand(ctx, c.CommandIn(ctx, ns, what, "ls", "-q"), nil).Stdout)
 		}
 		for _, id := range list("tasks") {
-			if r := run(ctx, c.CommandIn(ctx, ns, "tasks", "rm", "--force", id), nil); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
+			if r := RunCommand(ctx, c.CommandIn(ctx, ns, "tasks", "rm", "--force", id), nil); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
 				errs = append(errs, fmt.Errorf("remove task %s: %s", id, r))
 			}
 		}
 		if ids := list("containers"); len(ids) > 0 {
-			run(ctx, c.CommandIn(ctx, ns, append([]string{"containers", "rm"}, ids...)...), nil)
+			RunCommand(ctx, c.CommandIn(ctx, ns, append([]string{"containers", "rm"}, ids...)...), nil)
 		}
 	}
 	return errors.Join(errs...)

@@ -69,7 +69,7 @@ func (e *Engine) Docker(ctx context.Context, args ...string) Result {
 
 // DockerInput runs a docker command that reads from stdin.
 func (e *Engine) DockerInput(ctx context.Context, stdin io.Reader, args ...string) Result {
-	return run(ctx, e.Command(ctx, args...), stdin)
+	return RunCommand(ctx, e.Command(ctx, args...), stdin)
 }
 
 // A T is an engine in the hands of one test: commands that hang fail the test, and what it starts is removed at its end.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,6 +207,41 @@ func (p *PodmanPlace) Mounts(t testing.TB) []string {
 // Configure writes a drop-in of containers.conf(5).
 func (p *PodmanPlace) Configure(name, text string) error {
 	return os.WriteFile(p.path("etc/containers.conf.d/"+name), []byte(text), 0o644)
+}
+
+// Register makes a runtime podman's default, as `agentjail install podman` does.
+func (p *PodmanPlace) Register(runtime string) error {
+	if UnderTestIsAgentjail() {
+		if out, err := p.Inside(context.Background(), runtime, "install", "podman", "--default").CombinedOutput(); err != nil {
+			return fmt.Errorf("agentjail install podman: %w: %s", err, out)
+		}
+		return nil
+	}
+	return p.Configure("agentjail.conf", fmt.Sprintf("[engine]\nruntime = %q\n[engine.runtimes]\n%s = [%q]\n", Name, Name, runtime))
+}
+
+// PID is the machine's number of a process that has another one inside the place.
+func (p *PodmanPlace) PID(t testing.TB, inside int) int {
+	t.Helper()
+	own, err := os.Readlink(fmt.Sprintf("%s/proc/%d/ns/pid", p.Root(), inside))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		if ns, err := os.Readlink(dir + "/ns/pid"); err != nil || ns != own {
+			continue
+		}
+		status, _ := os.ReadFile(dir + "/status")
+		_, after, _ := strings.Cut(string(status), "\nNSpid:")
+		line, _, _ := strings.Cut(after, "\n")
+		if f := strings.Fields(line); len(f) > 1 && f[1] == fmt.Sprint(inside) { // the machine's, the place's, the container's
+			pid, _ := strconv.Atoi(f[0])
+			return pid
+		}
+	}
+	t.Fatalf("no process is %d inside", inside)
+	return 0
 }
 
 // Inside prepares any command inside the place, as root.

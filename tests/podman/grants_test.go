@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -117,7 +118,7 @@ func TestNetworks(t *testing.T) {
 				}
 				t.Fatal(r)
 			}
-			engine.Jailed(t, "the jail", probeIn[engine.Who](p, id, "identity"))
+			promise.Jailed(t, "the jail", probeIn[engine.Who](p, id, "identity"))
 			for to, o := range probeIn[map[string]engine.Outcome](p, id, "connect", "tcp,10.88.0.1:80", "udp,10.0.0.1:53", "tcp,[2001:db8::1]:80") {
 				if o.Errno == "" || o.Errno == "ECONNREFUSED" {
 					t.Errorf("%s: %q", to, o.Errno)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -38,5 +39,5 @@ func TestInstall(t *testing.T) {
 		t.Errorf("podman still knows it: %s", r)
 	}
 	has(t, "install", agentjail("install", "podman", "--default"), "written")
-	engine.Jailed(t, "podman run", decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
+	promise.Jailed(t, "podman run", decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity")))
 }

@@ -3,7 +3,6 @@
 package podman
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -64,21 +64,10 @@ func furnish() (err error) {
 	if place, err = engine.StartPodman(); err != nil {
 		return err
 	}
-	if err := register(); err != nil {
+	if err := place.Register(under); err != nil {
 		return err
 	}
 	return place.ImportBusybox(false)
-}
-
-// register makes the runtime under test podman's default.
-func register() error {
-	if engine.UnderTestIsAgentjail() {
-		if out, err := place.Inside(context.Background(), under, "install", "podman", "--default").CombinedOutput(); err != nil {
-			return fmt.Errorf("agentjail install podman: %w: %s", err, out)
-		}
-		return nil
-	}
-	return place.Configure("agentjail.conf", fmt.Sprintf("[engine]\nruntime = %q\n[engine.runtimes]\n%s = [%q]\n", engine.Name, engine.Name, under))
 }
 
 // root gives podman to a test, as root.
@@ -134,10 +123,10 @@ func sh(p *engine.PodmanT, id, script string) string {
 func held(t testing.TB, p *engine.PodmanT, what string, w engine.Who) {
 	t.Helper()
 	if !p.User {
-		engine.Jailed(t, what, w)
+		promise.Jailed(t, what, w)
 		return
 	}
-	engine.Held(t, what, w)
+	promise.Held(t, what, w)
 }
 
 func decode[A any](t testing.TB, text string) A {

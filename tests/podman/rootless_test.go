@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -18,7 +19,7 @@ func TestRootlessRun(t *testing.T) {
 	eq(t, "exit code", p.Podman("run", "--rm", "--network=none", engine.Busybox, "sh", "-c", "exit 7").Code, 7)
 	eq(t, "exit code of a missing program", p.Podman("run", "--rm", "--network=none", engine.Busybox, "/nowhere").Code, 127)
 	w := decode[engine.Who](t, mustRun(p, engine.Busybox, "probe", "identity"))
-	engine.Held(t, "podman run", w)
+	promise.Held(t, "podman run", w)
 	inside, err := p.InsideAsUser(t.Context(), "podman", "unshare", "readlink", "/proc/self/ns/user").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +27,7 @@ func TestRootlessRun(t *testing.T) {
 	if w.Namespaces["user"] == strings.TrimSpace(string(inside)) {
 		t.Error("the jail is in the engine's own user namespace")
 	}
-	engine.Held(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
+	promise.Held(t, "podman run -u 1000", decode[engine.Who](t, mustRun(p, "-u", "1000", engine.Busybox, "probe", "identity")))
 	id := start(p, engine.Busybox, "sleep", "3600")
 	reports, err := filepath.Glob(p.Root() + "/run/user/*/agentjail/jails/*" + id + "/report.json")
 	if err != nil || len(reports) != 1 {
@@ -110,7 +111,7 @@ func TestRootlessUserns(t *testing.T) {
 			"probe identity; stat -c %u:%g /etc/passwd /home/app; echo made > /work/file")
 		lines := strings.SplitN(r.Stdout, "\n", 2)
 		w := decode[engine.Who](t, lines[0])
-		engine.Held(t, c.option, w)
+		promise.Held(t, c.option, w)
 		eq(t, c.option+": uid", w.UID, c.uid)
 		eq(t, c.option+": owners of the image's files", lines[1], "0:0\n1000:1000\n")
 		if strings.Contains(w.UIDMap, c.maps) != (c.maps != "") && c.maps != "" {

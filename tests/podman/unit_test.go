@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/contract/promise"
 	"agentjail.dev/tests/engine"
 )
 
@@ -20,7 +21,7 @@ func TestUnitCommand(t *testing.T) {
 		// Where there is no systemd, there is no group of the unit's to split.
 		p.Must("run", "--name=systemd-agent", "--cidfile="+cid, "--replace", "--rm", "--cgroups=enabled", "--stop-timeout=0", "--network=none", "--sdnotify=conmon", "-d",
 			"--label", "PODMAN_SYSTEMD_UNIT=agent.service", "--log-driver=k8s-file", "-v", dir+":/work", engine.Busybox, "sleep", "3600")
-		engine.Jailed(t, "the unit's container", probeIn[engine.Who](p, "systemd-agent", "identity"))
+		promise.Jailed(t, "the unit's container", probeIn[engine.Who](p, "systemd-agent", "identity"))
 		if err := os.Remove(cid); err != nil {
 			t.Error(err)
 		}

@@ -23,6 +23,10 @@ func identity([]string) (any, error) {
 		}
 	}
 	groups, _ := os.Getgroups()
+	links, err := linkNames()
+	if err != nil {
+		return nil, err
+	}
 	limits := map[string][2]uint64{}
 	for name, which := range map[string]int{
 		"nofile": unix.RLIMIT_NOFILE, "nproc": unix.RLIMIT_NPROC, "core": unix.RLIMIT_CORE, "memlock": unix.RLIMIT_MEMLOCK,
@@ -41,7 +45,8 @@ func identity([]string) (any, error) {
 			"bounding": status["CapBnd"], "ambient": status["CapAmb"],
 		},
 		"no_new_privs": status["NoNewPrivs"], "seccomp": status["Seccomp"], "seccomp_filters": status["Seccomp_filters"],
-		"lsm":        fileText("/proc/self/attr/current"),
+		"lsm":   strings.TrimRight(fileText("/proc/self/attr/current"), "\x00"),
+		"links": links, "up": up(links),
 		"namespaces": namespaces(),
 		"rlimits":    limits,
 		"oom_adj":    fileText("/proc/self/oom_score_adj"),
@@ -92,9 +97,33 @@ func namespaces() map[string]string {
 	return all
 }
 
+// linkNames are the names of the network interfaces.
+func linkNames() (names []string, err error) {
+	text, err := os.ReadFile("/proc/net/dev")
+	if err != nil {
+		return nil, err
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		if name, _, ok := strings.Cut(line, ":"); ok && i >= 2 {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names, nil
+}
+
+// up picks the interfaces that are up.
+func up(links []string) (out []string) {
+	for _, name := range links {
+		if is, _ := ifUp(name); is {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // interfaces lists the network interfaces with their flags, addresses and the size of the route table.
 func interfaces([]string) (any, error) {
-	entries, err := os.ReadFile("/proc/net/dev")
+	names, err := linkNames()
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +133,8 @@ func interfaces([]string) (any, error) {
 		Addrs []string `json:"addrs"`
 	}
 	var links []link
-	for i, line := range strings.Split(string(entries), "\n") {
-		name, _, ok := strings.Cut(line, ":")
-		if i < 2 || !ok {
-			continue
-		}
-		l := link{Name: strings.TrimSpace(name)}
+	for _, name := range names {
+		l := link{Name: name}
 		l.Up, l.Addrs = ifUp(l.Name)
 		links = append(links, l)
 	}

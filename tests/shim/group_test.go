@@ -41,7 +41,7 @@ func TestGroup(t *testing.T) {
 		}
 		// The one whose directory the shim is in goes first.
 		remove(t, c, a)
-		if r := in(c, b, "sh", "-c", facts); r.Code != 0 {
+		if r := in(c, b, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		} else {
 			hardened(t, r.Stdout)
@@ -216,7 +216,7 @@ func TestHostile(t *testing.T) {
 		if now := shimOf(t, c, id); now != shim {
 			t.Errorf("the shim was %d and is %d", shim, now)
 		}
-		if r := in(c, id, "sh", "-c", facts); r.Code != 0 {
+		if r := in(c, id, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		}
 		if n := len(records(t, c)); n != 1 {

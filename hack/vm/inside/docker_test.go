@@ -7,23 +7,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/contract/promise"
 )
 
 // shims are Docker's ways to the shim: by its name, without any registration; and as a runtime of daemon.json whose
 // options name a profile.
 var shims = []string{"io.containerd.agentjail.v2", "agentjail-shim"}
 
-// facts prints what only a jail has, a line each.
-const facts = "grep -c '^Cap.*0000000000000000$' /proc/self/status; grep -e NoNewPrivs -e '^Seccomp:' /proc/self/status | tr -d '\\t'; " +
-	interfaces + "; tr -s ' ' </proc/self/uid_map | cut -d' ' -f2,4; cat /proc/self/attr/current 2>/dev/null"
-
-// isJail compares the facts with a jail's.
-func isJail(t testing.TB, what, got string) {
+// isJail tests what `probe identity` said of a process.
+func isJail(t testing.TB, what, said string) {
 	t.Helper()
-	want := []string{"5", "NoNewPrivs:1", "Seccomp:2", "lo", "0 65536", profile + " (enforce)"}
-	if lines := strings.Split(strings.TrimSpace(got), "\n"); strings.Join(lines, "|") != strings.Join(want, "|") {
-		t.Errorf("%s: got %q, want %q", what, lines, want)
-	}
+	w := promise.Identity(t, said)
+	promise.Confined(t, what, w)
+	promise.OnlyLo(t, what, w)
 }
 
 // TestShim: docker run with the shim in containerd's place of its own, by either way, gives the same jail.
@@ -31,13 +28,13 @@ func TestShim(t *testing.T) {
 	need(t, "apparmor")
 	for _, runtime := range shims {
 		t.Run(runtime, func(t *testing.T) {
-			isJail(t, "run", docker(t, "run", "--rm", "--runtime="+runtime, image, "sh", "-c", facts))
-			r := run(t, "docker", "run", "--rm", "--privileged", "--runtime="+runtime, image, "sh", "-c", facts+"; exit 7")
+			isJail(t, "run", docker(t, "run", "--rm", "--runtime="+runtime, image, "probe", "identity"))
+			r := run(t, "docker", "run", "--rm", "--privileged", "--runtime="+runtime, image, "sh", "-c", "probe identity; exit 7")
 			eq(t, "status", r.code, 7)
 			isJail(t, "run --privileged", r.out)
 			id := detached(t, "--runtime="+runtime, "-m", "64m")
-			isJail(t, "exec", docker(t, "exec", id, "sh", "-c", facts))
-			isJail(t, "exec --privileged", docker(t, "exec", "--privileged", id, "sh", "-c", facts))
+			isJail(t, "exec", docker(t, "exec", id, "probe", "identity"))
+			isJail(t, "exec --privileged", docker(t, "exec", "--privileged", id, "probe", "identity"))
 			g := group(t, id)
 			eq(t, "memory.max", read(t, filepath.Join(g, "memory.max")), "67108864")
 			docker(t, "update", "-m", "32m", "--memory-swap", "32m", id)
@@ -51,7 +48,7 @@ func TestShim(t *testing.T) {
 			docker(t, "pause", id)
 			docker(t, "unpause", id)
 			docker(t, "restart", "-t", "0", id)
-			isJail(t, "after restart", docker(t, "exec", id, "sh", "-c", facts))
+			isJail(t, "after restart", docker(t, "exec", id, "probe", "identity"))
 			pid := docker(t, "inspect", "-f", "{{.State.Pid}}", id)
 			shim := parentOf(t, pid)
 			if exe, _ := os.Readlink("/proc/" + shim + "/exe"); filepath.Base(exe) != "containerd-shim-agentjail-v2" {
@@ -120,7 +117,7 @@ func TestImageStore(t *testing.T) {
 		t.Fatalf("this dockerd has no containerd image store: %s", out)
 	}
 	for _, runtime := range []string{"agentjail", shims[0]} {
-		isJail(t, runtime, d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", facts))
+		isJail(t, runtime, d("run", "--rm", "--network=none", "--runtime="+runtime, image, "probe", "identity"))
 		got := d("run", "--rm", "--network=none", "--runtime="+runtime, image, "sh", "-c", "stat -c '%u %a' /etc/image-secret; echo more >>/etc/passwd && echo written; df -k / | tail -n 1 | tr -s ' ' | cut -d' ' -f2")
 		eq(t, runtime+": root", got, "0 600\nwritten\n1048576")
 	}
@@ -175,7 +172,7 @@ func TestSystemdDriver(t *testing.T) {
 			eq(t, "pids.max", read(t, scope+"/pids.max"), "77")
 			eq(t, "memory.swap.max", read(t, g+"/memory.swap.max"), "0")
 			eq(t, "systemd knows it", must(t, "systemctl", "show", "-p", "ActiveState", "--value", "docker-"+id+".scope"), "active")
-			isJail(t, "exec", docker(t, "exec", id, "sh", "-c", facts))
+			isJail(t, "exec", docker(t, "exec", id, "probe", "identity"))
 			docker(t, "update", "--pids-limit", "66", id)
 			eq(t, "pids.max after update", read(t, scope+"/pids.max"), "66")
 			docker(t, "rm", "-f", id)

@@ -1,0 +1,166 @@
+package contract
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
+)
+
+// commandLine is agentjail, called as engines call runc, on a bundle that asks for what a jail does not get.
+func commandLine(t *testing.T) *promise.Engine {
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return overBundle(t, under)
+}
+
+// control is runc alone on the same bundle. Each promise must fail there.
+func control(t *testing.T) *promise.Engine {
+	for _, name := range []string{"runc", "crun"} {
+		for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"} {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return overBundle(t, path)
+			}
+		}
+	}
+	t.Skip("no runc and no crun (hack/deps.sh installs them)")
+	return nil
+}
+
+// overBundle is a runtime with a bundle of its own, which all containers have their root file system from.
+func overBundle(t *testing.T, runtime string) *promise.Engine {
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-contract-")
+	if err == nil {
+		err = os.Chmod(base, 0o711)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	b := engine.NewBundle(t, base)
+	c := engine.Caller{Path: runtime, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
+	loosen(b.Spec)
+	ask := func(t testing.TB, spec *specs.Spec, command []string, args ...string) engine.Result {
+		t.Helper()
+		spec.Process.Args = command
+		b.Spec = spec
+		return called(t, b, c, args...)
+	}
+	ordinary, most := copied(t, b.Spec), copied(t, b.Spec)
+	allOf(most)
+	return &promise.Engine{
+		Start: func(t testing.TB, command ...string) *promise.Jail {
+			t.Helper()
+			id := b.ID()
+			t.Cleanup(func() { called(t, b, c, "delete", "--force", id) })
+			for _, r := range []engine.Result{ask(t, ordinary, command, "create", "--bundle", b.Dir, id), called(t, b, c, "start", id)} {
+				if r.Code != 0 {
+					t.Fatal(r)
+				}
+			}
+			exec := func(args ...string) func(...string) engine.Result {
+				return func(command ...string) engine.Result {
+					return called(t, b, c, slices.Concat([]string{"exec"}, args, []string{id}, command)...)
+				}
+			}
+			return &promise.Jail{
+				ID: id, PID: stateOf(t, b, c, id).Pid,
+				Exec: exec(), Privileged: exec("--cap", "CAP_SYS_ADMIN"),
+				Kill: func() int {
+					if r := called(t, b, c, "kill", id, "KILL"); r.Code != 0 {
+						t.Error(r)
+					}
+					(&engine.T{TB: t}).Eventually("the container's end", func() bool { return stateOf(t, b, c, id).Status == specs.StateStopped })
+					return -1
+				},
+				Remove: func() {
+					if r := called(t, b, c, "delete", "--force", id); r.Code != 0 {
+						t.Error(r)
+					}
+				},
+			}
+		},
+		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
+			t.Helper()
+			spec := ordinary
+			if privileged {
+				spec = most
+			}
+			id := b.ID()
+			defer called(t, b, c, "delete", "--force", id) // what a failed run left
+			return ask(t, spec, command, "run", "--bundle", b.Dir, id)
+		},
+		Inspect: promise.Inspect,
+		Places:  []string{filepath.Join(b.Dir, "state", "%s")},
+	}
+}
+
+// loosen takes the network namespace out of a configuration, and brings a device of the host's in.
+func loosen(s *specs.Spec) {
+	s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace })
+	s.Linux.Devices = []specs.LinuxDevice{{Path: "/dev/kmsg", Type: "c", Major: 1, Minor: 11}}
+	s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}
+}
+
+// everyCapability is what engines ask for with --privileged.
+var everyCapability = strings.Fields(`CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
+	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_MODULE CAP_SYS_RAWIO
+	CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE CAP_SYS_RESOURCE CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_MKNOD
+	CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP`)
+
+// allOf asks for as much as a bundle can, but other containers.
+func allOf(s *specs.Spec) {
+	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: everyCapability, Effective: everyCapability, Permitted: everyCapability}
+	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths, s.Linux.Seccomp = nil, nil, nil
+}
+
+// copied is a deep copy.
+func copied(t *testing.T, s *specs.Spec) *specs.Spec {
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &specs.Spec{}
+	if err := json.Unmarshal(text, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// called is Bundle.Call as a result.
+func called(t testing.TB, b *engine.Bundle, c engine.Caller, args ...string) engine.Result {
+	t.Helper()
+	start := time.Now()
+	out, said, err := b.Call(t, c, args...)
+	r := engine.Result{Program: c.Path, Args: args, Stdout: out, Stderr: said, Took: time.Since(start)}
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		r.Code = ended.ExitCode()
+	} else if err != nil {
+		r.Code, r.Stderr = -1, fmt.Sprint(said, err)
+	}
+	return r
+}
+
+func stateOf(t testing.TB, b *engine.Bundle, c engine.Caller, id string) specs.State {
+	t.Helper()
+	r := called(t, b, c, "state", id)
+	var s specs.State
+	if err := json.Unmarshal([]byte(r.Stdout), &s); err != nil {
+		t.Fatalf("%v: %s", err, r)
+	}
+	return s
+}

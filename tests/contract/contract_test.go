@@ -1,0 +1,71 @@
+// Package contract tries what every jail is (package promise) over every way to start one, and prints which engine gives which promise.
+package contract
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
+)
+
+func TestMain(m *testing.M) {
+	engine.IfJanitor()
+	engine.SuiteNeedsRoot("it runs jails")
+	code := m.Run()
+	if err := engine.RemoveBuilt(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// engines are the ways to start a jail.
+var engines = []struct {
+	name  string
+	start func(*testing.T) *promise.Engine
+}{
+	{"command line", commandLine},
+	{"docker", docker},
+	{"ctr", ctr},
+	{"podman", func(t *testing.T) *promise.Engine { return podman(t, false) }},
+	{"podman of a user", func(t *testing.T) *promise.Engine { return podman(t, true) }},
+}
+
+// TestContract: every engine's jail keeps every promise.
+func TestContract(t *testing.T) {
+	var m promise.Matrix
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) { m.Try(t, e.name, e.start) })
+	}
+	t.Logf("what every jail is, by engine:\n%s", &m)
+}
+
+// TestControl: a container of runc alone keeps none of the promises, but those that say why. A question that it does not answer shows
+// nothing, which the log says.
+func TestControl(t *testing.T) {
+	s := promise.NewSubject(t, control(t))
+	for _, p := range promise.All {
+		if why := s.Without(p); why != "" {
+			t.Logf("%s: not tried: %s", p.Name, why)
+			continue
+		}
+		err := p.Wrong(s)
+		if errors.Is(err, promise.ErrNoAnswer) {
+			t.Logf("%s: not shown: %v", p.Name, err)
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			switch {
+			case p.Plain != "" && err != nil:
+				t.Errorf("%s, it is said, but: %v", p.Plain, err)
+			case p.Plain == "" && err == nil:
+				t.Error("holds without agentjail")
+			default:
+				t.Log(p.Plain, err)
+			}
+		})
+	}
+}

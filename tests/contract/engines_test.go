@@ -1,0 +1,203 @@
+package contract
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"agentjail.dev/tests/contract/promise"
+	"agentjail.dev/tests/engine"
+)
+
+// docker is Docker with agentjail in runc's place.
+func docker(t *testing.T) *promise.Engine {
+	if _, err := exec.LookPath("dockerd"); err != nil {
+		t.Skip("no Docker (hack/deps.sh installs it):", err)
+	}
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: under}}, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, e.Close)
+	if err := e.ImportBusybox(); err != nil {
+		t.Fatal(err)
+	}
+	const runtime = "--runtime=" + engine.Name
+	return &promise.Engine{
+		Start: func(t testing.TB, command ...string) *promise.Jail {
+			d := e.For(t)
+			id := d.Detached(append([]string{runtime, engine.Busybox}, command...)...)
+			return &promise.Jail{
+				ID: id, PID: number(t, d.Must("inspect", "--format", "{{.State.Pid}}", id)),
+				Exec: func(command ...string) engine.Result { return d.Docker(append([]string{"exec", id}, command...)...) },
+				Privileged: func(command ...string) engine.Result {
+					return d.Docker(append([]string{"exec", "--privileged", id}, command...)...)
+				},
+				Kill:   func() int { d.Must("kill", id); return number(t, d.Must("wait", id)) },
+				Remove: func() { d.Remove(id) },
+			}
+		},
+		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
+			return e.For(t).Docker(withPrivileges([]string{"run", "--rm", runtime}, privileged, append([]string{engine.Busybox}, command...))...)
+		},
+		Inspect: promise.Inspect,
+		Places:  []string{filepath.Join(e.Dir, "*run/*/*/*%s*"), filepath.Join(e.Dir, "*/io.containerd.runtime.v2.task/*/%s")},
+	}
+}
+
+// withPrivileges puts --privileged between, when it is asked for.
+func withPrivileges(before []string, privileged bool, after []string) []string {
+	if privileged {
+		before = append(before, "--privileged")
+	}
+	return append(before, after...)
+}
+
+func closing(t *testing.T, end func() error) {
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func number(t testing.TB, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// ctr is containerd with agentjail's shim.
+func ctr(t *testing.T) *promise.Engine {
+	if _, err := exec.LookPath("containerd"); err != nil {
+		t.Skip("no containerd (hack/deps.sh installs it):", err)
+	}
+	dir, err := engine.Shim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := engine.StartContainerd(engine.ContainerdOptions{Shims: []string{dir}, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, d.Close)
+	if err := d.ImportBusybox(d.Namespace()); err != nil {
+		t.Fatal(err)
+	}
+	var ids atomic.Int64
+	newID := func() string { return fmt.Sprintf("contract-%d-%d", os.Getpid(), ids.Add(1)) }
+	return &promise.Engine{
+		Start: func(t testing.TB, command ...string) *promise.Jail {
+			c, id := d.For(t), newID()
+			remove := func() { // one that is gone already is fine
+				for _, what := range [][]string{{"tasks", "rm", "-f", id}, {"containers", "rm", id}} {
+					if r := c.Ctr(what...); r.Code != 0 && !strings.Contains(r.Stderr, "not found") {
+						t.Error(r)
+					}
+				}
+			}
+			t.Cleanup(remove)
+			c.Must(append([]string{"run", "-d", "--runtime", engine.ShimRuntime, engine.BusyboxImage, id}, command...)...)
+			return &promise.Jail{
+				ID: id, PID: pidOf(t, c, id),
+				Exec: func(command ...string) engine.Result {
+					return c.Ctr(append([]string{"tasks", "exec", "--exec-id", newID(), id}, command...)...)
+				},
+				Kill: func() int {
+					c.Must("tasks", "kill", "--signal", "KILL", id)
+					c.Eventually("the end of the task", func() bool { return strings.Contains(taskOf(c, id), "STOPPED") })
+					return -1
+				},
+				Remove: remove,
+			}
+		},
+		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
+			return d.For(t).Ctr(withPrivileges([]string{"run", "--rm", "--runtime", engine.ShimRuntime}, privileged, append([]string{engine.BusyboxImage, newID()}, command...))...)
+		},
+		Inspect: promise.Inspect,
+		Places:  []string{d.Bundle("%s")},
+	}
+}
+
+// taskOf is a task's row.
+func taskOf(c *engine.CT, id string) string {
+	for line := range strings.Lines(c.Must("tasks", "ls")) {
+		if strings.HasPrefix(line, id+" ") {
+			return line
+		}
+	}
+	return ""
+}
+
+func pidOf(t testing.TB, c *engine.CT, id string) int {
+	f := strings.Fields(taskOf(c, id))
+	if len(f) < 2 {
+		t.Fatalf("there is no task %s", id)
+	}
+	return number(t, f[1])
+}
+
+// podman is Podman with agentjail as its default runtime, as root or as an ordinary user.
+func podman(t *testing.T, user bool) *promise.Engine {
+	var lacks map[string]string
+	if user {
+		lacks = promise.Rootless
+	}
+	for _, need := range []string{"podman", "newuidmap"} {
+		if _, err := exec.LookPath(need); err != nil {
+			t.Skip("no Podman (hack/deps.sh installs it and uidmap):", err)
+		}
+	}
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	place, err := engine.StartPodman()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, place.Close)
+	if err := place.Register(under); err != nil {
+		t.Fatal(err)
+	}
+	if err := place.ImportBusybox(user); err != nil {
+		t.Fatal(err)
+	}
+	const network = "--network=none" // what podman would plug in is of no use to a jail, and costs time
+	return &promise.Engine{
+		Start: func(t testing.TB, command ...string) *promise.Jail {
+			p := place.For(t, user)
+			id := p.Detached(append([]string{network, engine.Busybox}, command...)...)
+			return &promise.Jail{
+				ID: id, PID: place.PID(t, number(t, p.Must("inspect", "--format", "{{.State.Pid}}", id))),
+				Exec: func(command ...string) engine.Result { return p.Podman(append([]string{"exec", id}, command...)...) },
+				Privileged: func(command ...string) engine.Result {
+					return p.Podman(append([]string{"exec", "--privileged", id}, command...)...)
+				},
+				Kill:   func() int { p.Must("kill", id); return number(t, p.Must("wait", id)) },
+				Remove: func() { p.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) },
+			}
+		},
+		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
+			return place.For(t, user).Podman(withPrivileges([]string{"run", "--rm", network}, privileged, append([]string{engine.Busybox}, command...))...)
+		},
+		Inspect: func(t testing.TB, id string) engine.Result { return place.For(t, user).Run(nil, under, "inspect", id) },
+		Places: []string{
+			place.Root() + "/run/agentjail/jails/*%s*", place.Root() + "/run/user/*/agentjail/jails/*%s*",
+			place.Root() + "/run/user/*/agentjail/delegate/*%s*",
+		},
+		Lacks: lacks,
+	}
+}

@@ -1,0 +1,143 @@
+// Package promise says what every jail is. It is the one definition: tests/contract runs it over every engine, and other suites
+// ask parts of it of the jails that they make (Jailed, Held, Confined).
+//
+// To add a promise, add an entry to All with a function that says what is wrong. The control, a container of runc alone, must fail it.
+package promise
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// An Engine is one way to start jails.
+type Engine struct {
+	// Start starts a container in the background, whose first process is a command, and removes it with the test. Without a network
+	// or anything else asked for.
+	Start func(t testing.TB, command ...string) *Jail
+	// Run runs a container to its end; privileged asks for as much as the engine can ask for.
+	Run func(t testing.TB, privileged bool, command ...string) engine.Result
+	// Inspect is `agentjail inspect ID`.
+	Inspect func(t testing.TB, id string) engine.Result
+	// Places are patterns (filepath.Glob) of what the host keeps of one container; %s stands for its id.
+	Places []string
+	// Lacks are reasons why a promise, by its name, is not given here.
+	Lacks map[string]string
+}
+
+// A Jail is a running container.
+type Jail struct {
+	ID  string
+	PID int // of its first process, on the host
+	// Exec runs a command in it, and Privileged with as much as the engine can ask for; nil where it cannot.
+	Exec, Privileged func(command ...string) engine.Result
+	// Kill ends its first process with SIGKILL and returns the exit code that the engine tells; -1 where it tells none.
+	Kill func() int
+	// Remove deletes it, running or not.
+	Remove func()
+}
+
+// A Promise is one thing that holds of every jail.
+type Promise struct {
+	Name string
+	// Wrong says what of a jail is not as promised, or nil.
+	Wrong func(*Subject) error
+	// Without, where set, says why this machine cannot show it, or "".
+	Without func() string
+	// Plain is the reason why a container of runc alone keeps it as well; "" where such a container must fail it.
+	Plain string
+}
+
+// A Subject is an engine with a jail to look at.
+type Subject struct {
+	testing.TB
+	*Engine
+	Jail *Jail
+
+	first, exec *engine.Who
+	other       *Jail // another one, to compare with and to kill
+}
+
+// NewSubject starts the jails that the promises are tried on.
+func NewSubject(t testing.TB, e *Engine) *Subject {
+	t.Helper()
+	return &Subject{TB: t, Engine: e, Jail: e.Start(t, "sh", "-c", outOfDomain), other: e.Start(t, "sleep", "3600")}
+}
+
+// First is the probe's word on the first process of a container.
+func (s *Subject) First() (engine.Who, error) {
+	if s.first == nil {
+		w, err := answer[engine.Who](s.Run(s.TB, false, "probe", "identity"))
+		if err != nil {
+			return w, err
+		}
+		s.first = &w
+	}
+	return *s.first, nil
+}
+
+// Execed is the probe's word on a further process of the jail.
+func (s *Subject) Execed() (engine.Who, error) {
+	if s.exec == nil {
+		w, err := answer[engine.Who](s.Jail.Exec("probe", "identity"))
+		if err != nil {
+			return w, err
+		}
+		s.exec = &w
+	}
+	return *s.exec, nil
+}
+
+// ErrNoAnswer is the error of a promise whose question was not answered: a command did not start, say. It shows nothing of the protection.
+var ErrNoAnswer = errors.New("no answer")
+
+// answer decodes what the probe said.
+func answer[A any](r engine.Result) (A, error) {
+	var a A
+	if r.Code != 0 {
+		return a, fmt.Errorf("%w: %s", ErrNoAnswer, r)
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), &a); err != nil {
+		return a, fmt.Errorf("%w, the probe said no JSON: %w: %s", ErrNoAnswer, err, r)
+	}
+	return a, nil
+}
+
+// The names of promises that some engines cannot give.
+const (
+	memoryLimits = "memory is limited"
+	pidsLimits   = "the number of processes is limited"
+	ownHostIDs   = "host ids of its own, and a namespace of each kind"
+)
+
+// All are the promises, in the order in which they are tried: the last ones end the jail.
+var All = append(ofProcesses(), []Promise{
+	{Name: "an exec is under the same protections", Wrong: execs},
+	{Name: "an exec is in the first process's world", Wrong: sameWorld, Plain: "any container's exec joins the container"},
+	{Name: "a privileged request still gives a jail", Wrong: privileged},
+	{Name: "nothing that the probe tries gets through", Wrong: attempts},
+	{Name: "no file of the kernel's takes a write", Wrong: kernelFiles},
+	{Name: "masked and read-only paths, also when privileged", Wrong: paths},
+	{Name: "the standard devices and no others, also when privileged", Wrong: devices},
+	{Name: "a signal does not leave the Landlock domain", Wrong: domain, Without: withoutDomains},
+	{Name: "changes go to a capped layer", Wrong: layer},
+	{Name: memoryLimits, Wrong: memoryLimit},
+	{Name: pidsLimits, Wrong: processLimit},
+	{Name: "it dies first when memory runs out", Wrong: diesFirst},
+	{Name: "exit codes come through", Wrong: exitCodes, Plain: "any container's do"},
+	{Name: "agentjail inspect says that every protection holds", Wrong: inspected},
+	{Name: ownHostIDs, Wrong: apart},
+	{Name: "a killed jail leaves nothing", Wrong: killed, Plain: "runc leaves nothing of its own either"},
+	{Name: "a removed jail leaves nothing", Wrong: removed, Plain: "runc leaves nothing of its own either"},
+}...)
+
+// Without says why a promise cannot be tried of this engine on this machine, or "".
+func (s *Subject) Without(p Promise) string {
+	if why := s.Lacks[p.Name]; why != "" || p.Without == nil {
+		return why
+	}
+	return p.Without()
+}
