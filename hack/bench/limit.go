@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"unsafe"
@@ -118,7 +119,7 @@ func (b *bench) limitHeader(s *subject, jail *specs.Spec) (string, error) {
 
 // limitFilters are the two of a jail with Docker's bundle, both compiled by agentjail.
 func (b *bench) limitFilters() (outer, inner []byte, err error) {
-	f, err := kept.Make(seccomp.Options{}, b.captured.spec.Linux.Seccomp)
+	f, err := kept.Make(seccomp.Options{Arch: runtime.GOARCH}, b.captured.spec.Linux.Seccomp)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -89,7 +89,7 @@ func (r *results) printSteps(w io.Writer) {
 	}
 	fmt.Fprint(w, "\nWhere agentjail's time goes, in milliseconds (with the bundle as Docker makes it)\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "delegate\tverb\tstation\tmedian")
+	fmt.Fprintln(t, "delegate\tverb\tstep\tmedian")
 	for _, m := range r.Subjects {
 		if m.Kind != jailedDocker || m.Variant != "" {
 			continue

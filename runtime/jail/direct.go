@@ -42,7 +42,7 @@ func (w *Runtime) letGo(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
 	}
-	done := w.step("let go")
+	done := w.step("release")
 	known, err := letGoDirectly(j)
 	if err == nil && !known {
 		return otherwise()
