@@ -124,12 +124,6 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
-	// What enters a user namespace finds its root by name, and Docker's directories are for the host's root.
-	for _, dir := range []string{b.e.Dir, filepath.Join(b.e.Dir, "docker"), filepath.Dir(b.dir)} {
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return err
-		}
-	}
 	if b.captured, err = captureBundle(ctx, b.e, "capture", config); err != nil {
 		return err
 	}
