@@ -49,6 +49,8 @@ func (b *bench) cycles(ctx context.Context) error {
 		}
 		if b.delegates == "" && !b.brief {
 			subjects = append(subjects, b.peers()...)
+		}
+		if !b.brief {
 			if s, err := b.least(jail); err == nil {
 				subjects = append(subjects, s)
 			} else {

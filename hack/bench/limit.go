@@ -83,7 +83,7 @@ func (b *bench) limitHeader(s *subject, jail *specs.Spec) (string, error) {
 	onPlainRoot(&spec, jail)
 	var h strings.Builder
 	fmt.Fprintf(&h, "#define LOWER %q\n#define TMP %q\n#define ROOT TMP \"/merged\"\n#define HOST_ID %du\n#define LAST_CAP %s",
-		filepath.Join(s.bundle, "merged"), tmp, jail.Linux.UIDMappings[0].HostID, lastCap)
+		filepath.Join(b.root.dir, b.root.lowers[0]), tmp, jail.Linux.UIDMappings[0].HostID, lastCap)
 	fmt.Fprint(&h, "static const struct a_mount jail_mounts[] = {\n")
 	for _, m := range spec.Mounts {
 		row, ok := limitMount(m)

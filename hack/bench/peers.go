@@ -17,7 +17,7 @@ import (
 const alone kind = "alone"
 
 // peerWait bounds one run of a peer.
-const peerWait = time.Minute
+const peerWait = 20 * time.Second
 
 // peers are subjects of the start measure that agentjail has no part in, each with its own idea of a container. What does
 // not run here is left out with the reason.
@@ -115,6 +115,7 @@ func (s *subject) command(args ...string) func() (sample, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), peerWait)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, s.bin, args...)
+		cmd.WaitDelay = time.Second // a process that it left behind may hold the output
 		start := time.Now()
 		text, err := cmd.CombinedOutput()
 		out.wall = time.Since(start)

@@ -159,6 +159,7 @@ static void wait_for(pid_t pid) {
 // middle is the first process of the user namespace, which makes the others.
 static void middle(int ready, int go) {
 	char c = 0;
+	check(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG");
 	check(write(ready, &c, 1), "pipe");
 	if (read(go, &c, 1) != 1)
 		_exit(1);
@@ -204,8 +205,11 @@ int main(void) {
 	check(mount(0, "/", 0, MS_REC | MS_PRIVATE, 0), "private");
 	pid_t pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
 	check(pid, "clone");
-	if (!pid)
+	if (!pid) {
+		close(go[1]);
 		middle(ready[1], go[0]);
+	}
+	close(ready[1]); // so that reading ends where the child does
 	if (read(ready[0], &c, 1) != 1)
 		return 1;
 	snprintf(text, sizeof text, "0 %u 65536", HOST_ID);
