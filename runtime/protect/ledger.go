@@ -453,7 +453,9 @@ func (m *Made) unmake(since int64) error {
 			return nil
 		}
 	} else {
-		if text, ok := readAt(dir, name, len(m.Text)+1); !ok || text != m.Text {
+		// After a crash between making it and noting what it is, it may have a part of its text, or none.
+		text, ok := readAt(dir, name, len(m.Text)+1)
+		if !ok || text != m.Text && (m.Ino != 0 || !strings.HasPrefix(m.Text, text)) {
 			return nil
 		}
 		err = unix.Unlinkat(dir, name, 0)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -190,6 +191,30 @@ func TestSweptPlaceholders(t *testing.T) {
 				t.Error("the account is still there")
 			}
 		})
+	}
+}
+
+// TestSweptText: a placeholder with a text that a crash left empty, or with half of it, goes too; one with another text stays.
+func TestSweptText(t *testing.T) {
+	for text, want := range map[string]string{"": "main.go", ".": "main.go", ".\n": "main.go", "..": "commondir main.go", ".\n\n": "commondir main.go"} {
+		l := newLedger(t)
+		dir, _ := plant(t, "main.go")
+		m := Made{Path: filepath.Join(dir, "commondir"), Text: ".\n"}
+		if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.write("jail", &account{Made: []Made{m}, Since: time.Now().UnixNano()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(m.Path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Sweep(func(string) bool { return false }); err != nil {
+			t.Fatal(err)
+		}
+		if got := everything(t, dir); got != want {
+			t.Errorf("%q: left %s, want %s", text, got, want)
+		}
 	}
 }
 
