@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -51,22 +52,23 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
 	b := engine.NewBundle(t, base)
-	c := engine.Caller{Path: runtime, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
 	loosen(b.Spec)
-	ask := func(t testing.TB, spec *specs.Spec, command []string, args ...string) engine.Result {
+	// A bundle of its own: what a verb after create reads of config.json (runc exec: the capabilities) is the ordinary one's.
+	most := engine.NewBundle(t, base)
+	loosen(most.Spec)
+	allOf(most.Spec, heldCapabilities(t))
+	c := engine.Caller{Path: runtime, Args: []string{"--root", filepath.Join(b.Dir, "state")}}
+	ask := func(t testing.TB, b *engine.Bundle, command []string, args ...string) engine.Result {
 		t.Helper()
-		spec.Process.Args = command
-		b.Spec = spec
+		b.Spec.Process.Args = command
 		return called(t, b, c, args...)
 	}
-	ordinary, most := copied(t, b.Spec), copied(t, b.Spec)
-	allOf(most)
 	return &promise.Engine{
 		Start: func(t testing.TB, command ...string) *promise.Jail {
 			t.Helper()
 			id := b.ID()
 			t.Cleanup(func() { called(t, b, c, "delete", "--force", id) })
-			for _, r := range []engine.Result{ask(t, ordinary, command, "create", "--bundle", b.Dir, id), called(t, b, c, "start", id)} {
+			for _, r := range []engine.Result{ask(t, b, command, "create", "--bundle", b.Dir, id), called(t, b, c, "start", id)} {
 				if r.Code != 0 {
 					t.Fatal(r)
 				}
@@ -95,13 +97,13 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 		},
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			t.Helper()
-			spec := ordinary
+			b := b
 			if privileged {
-				spec = most
+				b = most
 			}
 			id := b.ID()
 			defer called(t, b, c, "delete", "--force", id) // what a failed run left
-			return ask(t, spec, command, "run", "--bundle", b.Dir, id)
+			return ask(t, b, command, "run", "--bundle", b.Dir, id)
 		},
 		Inspect: promise.Inspect,
 		Places:  []string{filepath.Join(b.Dir, "state", "%s")},
@@ -115,29 +117,43 @@ func loosen(s *specs.Spec) {
 	s.Linux.Resources = &specs.LinuxResources{Devices: []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}}}
 }
 
-// everyCapability is what engines ask for with --privileged.
-var everyCapability = strings.Fields(`CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
-	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_MODULE CAP_SYS_RAWIO
-	CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE CAP_SYS_RESOURCE CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_MKNOD
-	CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP`)
-
-// allOf asks for as much as a bundle can, but other containers.
-func allOf(s *specs.Spec) {
-	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: everyCapability, Effective: everyCapability, Permitted: everyCapability}
-	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths, s.Linux.Seccomp = nil, nil, nil
-}
-
-// copied is a deep copy.
-func copied(t *testing.T, s *specs.Spec) *specs.Spec {
-	text, err := json.Marshal(s)
+// heldCapabilities are all that this process has. runc cannot give others: on a machine where root lacks some, the control would not start.
+func heldCapabilities(t *testing.T) []string {
+	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &specs.Spec{}
-	if err := json.Unmarshal(text, out); err != nil {
-		t.Fatal(err)
+	var held uint64
+	for line := range strings.Lines(string(text)) {
+		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			if held, err = strconv.ParseUint(strings.TrimSpace(set), 16, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	return out
+	var names []string
+	for number, name := range everyCapability {
+		if held&(1<<number) != 0 {
+			names = append(names, name)
+		}
+	}
+	if !slices.Contains(names, "CAP_SYS_ADMIN") {
+		t.Fatalf("without CAP_SYS_ADMIN (CapEff %x) no request is privileged", held)
+	}
+	return names
+}
+
+// everyCapability is what engines ask for with --privileged, by number (linux/capability.h).
+var everyCapability = strings.Fields(`CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
+	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_MODULE CAP_SYS_RAWIO
+	CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE CAP_SYS_RESOURCE CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_MKNOD
+	CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND
+	CAP_AUDIT_READ CAP_PERFMON CAP_BPF CAP_CHECKPOINT_RESTORE`)
+
+// allOf asks for as much as a bundle can, but other containers.
+func allOf(s *specs.Spec, capabilities []string) {
+	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities}
+	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths, s.Linux.Seccomp = nil, nil, nil
 }
 
 // called is Bundle.Call as a result.

@@ -76,7 +76,7 @@ func TestLife(t *testing.T) {
 	}
 	if engine.UnderTestIsAgentjail() { // podman itself fails first where there is no criu
 		r = p.Run(nil, under, "checkpoint", "--image-path", "/tmp", id)
-		if r.Code == 0 || !strings.Contains(r.Stderr, "checkpoint is refused") {
+		if r.Code == 0 || !strings.Contains(r.Stderr, "checkpoint: refused: ") {
 			t.Errorf("a checkpoint: %s", r)
 		}
 	}
