@@ -33,7 +33,11 @@ func control(t *testing.T) *promise.Engine {
 	for _, name := range []string{"runc", "crun"} {
 		for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"} {
 			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return overBundle(t, path)
+				e := overBundle(t, path)
+				if e.Lacks, err = promise.Shared(); err != nil {
+					t.Fatal(err)
+				}
+				return e
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package promise
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"slices"
@@ -187,4 +188,19 @@ var Rootless = map[string]string{
 	memoryLimits: "an ordinary user has no control group to limit without systemd",
 	pidsLimits:   "an ordinary user has no control group to limit without systemd; the resource limit bounds them (tests/podman)",
 	ownHostIDs:   "all jails of an ordinary user share the user's ids",
+}
+
+// Shared are the promises that a container of runc alone keeps by chance, because this machine has nothing to break them with, and the
+// reasons.
+func Shared() (map[string]string, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if l.Flags&net.FlagUp != 0 && l.Name != "lo" {
+			return nil, nil
+		}
+	}
+	return map[string]string{network: "this machine, whose network the container shares, has no interface up but lo"}, nil
 }
