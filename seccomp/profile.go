@@ -103,6 +103,11 @@ func Traces(profile string) bool {
 	return allows(profile, "ptrace")
 }
 
+// Connects says whether a profile's programs may use sockets to talk to others, over lo at least. Unknown profiles may not.
+func Connects(profile string) bool {
+	return allows(profile, "connect") || allows(profile, "bind")
+}
+
 // allows says whether a profile lists a call, for some arguments at least.
 func allows(profile, call string) bool {
 	p, err := load(profile)

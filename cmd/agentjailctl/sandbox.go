@@ -26,7 +26,7 @@ func sandboxCommand() *cli.Command {
 	return &cli.Command{
 		Name: "sandbox", Usage: "run a command in a jail over this machine's own file tree", ArgsUsage: "[--] COMMAND [ARG...]",
 		Description: `Runs COMMAND in the same jail as a container's, without an engine or an image:
-this machine's root file system read-only under a throw-away layer, no network
+this machine's root file system read-only under an ephemeral layer, no network
 but lo, no capability, the system call filter, the limits of the policy. Files
 that only root can read stay unreadable; /home, /root, /tmp and /run are empty.
 

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// memory of the machine, in MiB. Images and layers are on its disk; the throw-away layers of jails are in memory.
+// memory of the machine, in MiB. Images and layers are on its disk; the ephemeral layers of jails are in memory.
 const memory = 4096
 
 // resultsSize bounds what steps may say and leave, in bytes.

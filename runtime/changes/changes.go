@@ -41,7 +41,7 @@ func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0
 // in the jail's layer.
 type Below func(path string) bool
 
-// List lists what a jail's throw-away layer holds, in order. below tells what the
+// List lists what a jail's ephemeral layer holds, in order. below tells what the
 // jail has changed from what it has made.
 func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 	out := []Change{}

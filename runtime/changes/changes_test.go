@@ -30,7 +30,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// overlay makes an image of two layers with a throw-away layer over them, and returns the layers, the upper one and the
+// overlay makes an image of two layers with an ephemeral layer over them, and returns the layers, the upper one and the
 // merged directory.
 func overlay(t *testing.T) (layers []*os.File, upper, merged *os.File) {
 	t.Helper()

@@ -25,7 +25,7 @@ var probes = slices.Concat([]probe{
 	{"time-namespace", ringResources, "time namespace", never, timeNamespace},
 	{"mount-api", ringResources, "mount calls by file", always, mountAPI},
 	{"tmpfs", ringResources, "capped tmpfs", always, cappedTmpfs},
-	{"overlay", ringResources, "throw-away layer", always, plainOverlay},
+	{"overlay", ringResources, "ephemeral layer", always, plainOverlay},
 	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
 }, networkProbes(), []probe{
 	{"cgroup", ringResources, "control groups", never, hierarchy},

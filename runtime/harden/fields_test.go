@@ -81,7 +81,7 @@ var handlers = map[string]string{
 	"CPUAffinity.Final":   "priorities",
 
 	"Root.Path":     "staging mounts the jail's root over it",
-	"Root.Readonly": "nobody: kept; without it only the throw-away layer is writable",
+	"Root.Readonly": "nobody: kept; without it only the ephemeral layer is writable",
 
 	"Mount.Destination": "mounts refuses the root and what is reserved; staging looks at symbolic links",
 	"Mount.Type":        "mounts refuses what fsRules does not have",

@@ -16,9 +16,9 @@ import (
 )
 
 // root decides what the jail's root file system is made of. Its path stays the
-// engine's: staging puts the throw-away layer over it.
+// engine's: staging puts the ephemeral layer over it.
 func root(p *pass) {
-	p.change(report.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under a throw-away layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
+	p.change(report.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
 // A fsRule says what becomes of a mount by its file system type.

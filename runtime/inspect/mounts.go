@@ -50,7 +50,7 @@ func (s *seen) of(c class) []*mount {
 	return out
 }
 
-// rootLayer: what is written to the root goes to the throw-away layer, an
+// rootLayer: what is written to the root goes to the ephemeral layer, an
 // overlay's upper directory whose file system has the jail's size and number of
 // files. Where that directory is the mount table does not say, for the jail to
 // read: its sizes tell it from a disk of the host's.

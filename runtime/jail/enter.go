@@ -40,7 +40,7 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, fi
 		OOMScore:   uint32(oomScore(p)),
 		Landlock: enter.Landlock{
 			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,
-			NoTCP:   j.Policy.Seccomp.Profile == "strict",
+			NoTCP:   !seccomp.Connects(j.Policy.Seccomp.Profile),
 			Devices: slices.Concat(ownDevices, j.Policy.Devices.Allow),
 		},
 		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,

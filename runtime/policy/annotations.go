@@ -24,8 +24,8 @@ type annotation struct {
 }
 
 var annotations = []annotation{
-	{"root.size", "size of the throw-away layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
-	{"root.inodes", "files in the throw-away layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
+	{"root.size", "size of the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Root.Size, v) }},
+	{"root.inodes", "files in the ephemeral layer", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Root.Inodes, v) }},
 	{"tmpfs.size", "size of every other tmpfs", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},

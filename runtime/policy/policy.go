@@ -79,7 +79,7 @@ func (u Userns) validate() error {
 	return nil
 }
 
-// Root caps the throw-away layer over the image.
+// Root caps the ephemeral layer over the image.
 type Root struct {
 	Size   Size  `toml:"size" json:"size"`
 	Inodes int64 `toml:"inodes" json:"inodes"`
@@ -411,8 +411,8 @@ func (p Policy) Validate() error {
 	if p.Limits.NoFile > 1<<30 {
 		return fmt.Errorf("limits.nofile = %d: must be at most %d", p.Limits.NoFile, 1<<30)
 	}
-	if p.Seccomp.Profile == "" {
-		return errors.New("seccomp.profile is empty: there is no jail without a filter")
+	if known := seccomp.Profiles(); !slices.Contains(known, p.Seccomp.Profile) {
+		return fmt.Errorf("seccomp.profile = %q: not one of %s", p.Seccomp.Profile, strings.Join(known, ", "))
 	}
 	if strings.ContainsAny(p.AppArmor.Profile, " \t\n{}/\"") || p.AppArmor.Profile == "" || p.AppArmor.Profile == "unconfined" {
 		return fmt.Errorf("apparmor.profile = %q: not a profile name", p.AppArmor.Profile)

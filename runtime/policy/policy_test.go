@@ -208,7 +208,7 @@ func TestBadValues(t *testing.T) {
 		{`devices.allow = ["/dev"]`, "is not below /dev/"},
 		{`devices.allow = ["/etc/passwd"]`, "is not below /dev/"},
 		{`devices.allow = ["/dev/../sda"]`, "clean absolute path"},
-		{`seccomp.profile = ""`, "seccomp.profile is empty"},
+		{`seccomp.profile = ""`, "seccomp.profile = \"\": not one of"},
 		{`seccomp.on_violation = "log"`, "seccomp.on_violation"},
 		{`apparmor.profile = "unconfined"`, "apparmor.profile"},
 		{`apparmor.profile = ""`, "apparmor.profile"},

@@ -38,7 +38,7 @@ type adopter struct {
 // namespace. No process of the jail can make such a file: the kernel gives what it
 // makes an owner of its own user namespace.
 //
-// changes is the jail's throw-away layer, and root the overlay on it, without what
+// changes is the jail's ephemeral layer, and root the overlay on it, without what
 // is mounted in the jail. Each name is opened relative to these, without following
 // a link or leaving the file system, and judged and given away by the open
 // descriptor: whatever the jail renames meanwhile, it is a file of its own layer.

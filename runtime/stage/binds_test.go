@@ -445,7 +445,7 @@ func TestNothingLeft(t *testing.T) {
 		staged(t, r)
 		r2 := request(t, img, bindMount(proj, "/work", "rbind"))
 		r2.Plan.Root.Size = -1 // no tmpfs has that
-		if _, err := Stage(*r2); err == nil || !strings.Contains(err.Error(), "preparing the throw-away layer") {
+		if _, err := Stage(*r2); err == nil || !strings.Contains(err.Error(), "preparing the ephemeral layer") {
 			t.Errorf("%v", err)
 		}
 		r3 := request(t, img, bindMount(proj, "/work", "rbind"))

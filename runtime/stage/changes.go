@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A jail's changes are what its throw-away layer holds: the upper directory of its
+// A jail's changes are what its ephemeral layer holds: the upper directory of its
 // root's overlay. An overlay shows the image with it, and lists a hundred thousand
 // files where a jail has changed three. So the layer is attached once more, where
 // only root can reach it.
@@ -19,7 +19,7 @@ import (
 // everybody in.
 const changesDir, changesPoint = "changes", "changes/upper"
 
-// cloneChanges clones the throw-away layer's upper directory.
+// cloneChanges clones the ephemeral layer's upper directory.
 func (s *stager) cloneChanges() (*os.File, error) {
 	dir, err := OpenDir(filepath.Join(s.layer, "upper"))
 	if err != nil {

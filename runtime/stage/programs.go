@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// addition is a file that a jail's throw-away layer has beside the image, where
+// addition is a file that a jail's ephemeral layer has beside the image, where
 // the image has the directory for it: what a program needs to be told so that it
 // does without what no jail has. The image's own file of that name stays.
 type addition struct {
@@ -45,7 +45,7 @@ var switchers = []string{"usr/local/bin/gosu", "usr/sbin/gosu", "usr/bin/gosu", 
 // memory and command line there (crun, krun.1.md).
 var hidden = []string{".krun_vm.json"}
 
-// adjustPrograms adds and hides files in the jail's root: in the throw-away
+// adjustPrograms adds and hides files in the jail's root: in the ephemeral
 // layer, never in the engine's.
 func (s *stager) adjustPrograms() error {
 	if s.Plan.Plain {
@@ -99,7 +99,7 @@ func (s *stager) noteSwitchers(root int) {
 	}
 }
 
-// regroup gives a file of container root's the group gid, in the throw-away layer.
+// regroup gives a file of container root's the group gid, in the ephemeral layer.
 func regroup(root int, name string, uid, gid int) error {
 	f, err := openFile(root, name, uid, unix.O_PATH)
 	if err != nil || f == nil {

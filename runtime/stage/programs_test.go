@@ -56,7 +56,7 @@ func TestAdjustPrograms(t *testing.T) {
 	}
 }
 
-// TestPasswordFiles: container root's own password files get its group, in the throw-away layer; what is not container
+// TestPasswordFiles: container root's own password files get its group, in the ephemeral layer; what is not container
 // root's, or no file, stays.
 func TestPasswordFiles(t *testing.T) {
 	onThread(t, func(t *testing.T) {

@@ -71,7 +71,7 @@ func unlessUnsupported(err error) error {
 }
 
 // makeRoot mounts the jail's root: the engine's layers, all of them read-only
-// and idmapped, below the throw-away layer. The engine's own upper layer is the
+// and idmapped, below the ephemeral layer. The engine's own upper layer is the
 // topmost of them: what the engine put there before the start (docker cp,
 // mount points) shows, and nothing is written there.
 func (s *stager) makeRoot() error {
@@ -180,7 +180,7 @@ func Notable(dir string) bool {
 
 // contextOption gives every file of the jail's root the engine's SELinux label
 // (selinux(8), mount(8)): the layers carry labels that the image's files share
-// among containers, and the throw-away layer that of whoever mounted it.
+// among containers, and the ephemeral layer that of whoever mounted it.
 func contextOption(spec *specs.Spec) (string, error) {
 	if spec.Linux == nil || spec.Linux.MountLabel == "" {
 		return "", nil

@@ -1,5 +1,5 @@
 // Package stage builds what a hardened spec stands on: the jail's root (the
-// image, idmapped, under a throw-away layer), its bind mounts with the right
+// image, idmapped, under an ephemeral layer), its bind mounts with the right
 // owners, and device nodes. All of it is mounted in a mount namespace of the
 // calling thread, in which the delegate is then started: when jail and delegate
 // are gone, so are the mounts, whatever happened to agentjail.
@@ -58,7 +58,7 @@ type Staged struct {
 	// Root is the jail's root as a detached clone, to be attached over the
 	// engine's own.
 	Root *os.File
-	// Changes is the throw-away layer as a detached clone, for AttachChanges.
+	// Changes is the ephemeral layer as a detached clone, for AttachChanges.
 	Changes *os.File
 	// Dev is the root file system's device number.
 	Dev uint64
@@ -108,7 +108,7 @@ const mountSource = "agentjail"
 
 // Names below the state directory.
 const (
-	layerDir = "layer" // tmpfs: the throw-away layer and mount points
+	layerDir = "layer" // tmpfs: the ephemeral layer and mount points
 	rootDir  = "root"  // the jail's root
 )
 
@@ -134,7 +134,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"looking for protected paths", s.findProtected},
 		{"entering a mount namespace", isolate},
 		{"leaving out other containers' mounts", s.leaveOut},
-		{"preparing the throw-away layer", s.makeLayer},
+		{"preparing the ephemeral layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
 		{"adjusting the image's programs", s.adjustPrograms},
 		{"looking at mount points", s.checkPoints},
@@ -161,7 +161,7 @@ func Stage(r Request) (_ *Staged, err error) {
 	changes, err := s.cloneChanges()
 	if err != nil {
 		root.Close()
-		return nil, fmt.Errorf("cloning the throw-away layer: %w", err)
+		return nil, fmt.Errorf("cloning the ephemeral layer: %w", err)
 	}
 	r.Spec.Root.Path = s.root
 	return &Staged{

@@ -33,7 +33,7 @@ var differences = []struct {
 	{"interfaces", nil, "ls /sys/class/net 2>/dev/null | grep -c eth0; grep -q eth0 /proc/net/route && echo route || echo none", "1\nroute", "0\nnone",
 		"no network: an interface that the engine plugs in is down, without address or route, and sysfs does not show it"},
 	{"disk", nil, "[ $(df -m / | tail -n 1 | awk '{print $2}') -le 1024 ] && echo capped || echo disk", "disk", "capped",
-		"changes go to a throw-away layer in memory, at most 1 GiB"},
+		"changes go to an ephemeral layer in memory, at most 1 GiB"},
 	{"memory", nil, "f=/sys/fs/cgroup/memory/memory.limit_in_bytes; [ -e $f ] || f=/sys/fs/cgroup/memory.max; [ $(cat $f | tr -d max) -le 4294967296 ] 2>/dev/null && echo capped || echo host", "host", "capped",
 		"policy limits memory to 4 GiB where the bundle asks for more or nothing"},
 	{"uid map", nil, "awk '{print $2 == 0 ? \"host ids\" : \"own ids\"}' /proc/self/uid_map", "host ids", "own ids",

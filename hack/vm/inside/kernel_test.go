@@ -48,7 +48,7 @@ func TestImageOwners(t *testing.T) {
 		}
 		f := strings.Fields(lines[len(lines)-1])
 		if len(f) < 4 || f[1] != "1048576" || f[2] > "200" && len(f[2]) > 3 {
-			t.Errorf("the throw-away layer: %q, want 1048576 KiB and next to nothing used", lines[len(lines)-1])
+			t.Errorf("the ephemeral layer: %q, want 1048576 KiB and next to nothing used", lines[len(lines)-1])
 		}
 		if runtime != "--runtime="+runtimes[0] {
 			return // the delegate has no say in it

@@ -56,7 +56,7 @@ func mounts(o *enter.Orders) string {
 		}
 	}
 	if root := top["/"]; root == nil || root.FS != "overlay" {
-		return "the root is not the throw-away layer"
+		return "the root is not the ephemeral layer"
 	}
 	for _, p := range o.Masked {
 		// A mask is an empty file system, the null device or a file of the jail's.
