@@ -109,7 +109,7 @@ func goodSeen(d *demands) *seen {
 			},
 			programs: -1,
 		},
-		told: []Told{{Path: "sysinfo(2)", Tells: "load"}}, ways: 100,
+		exposed: []Exposed{{Path: "sysinfo(2)", Tells: "load"}}, ways: 100,
 	}
 	for i, k := range kinds {
 		n := Namespace{Jail: 11 + uint64(i), Host: 101 + uint64(i), Owner: 11}

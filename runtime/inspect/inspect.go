@@ -64,13 +64,13 @@ type Result struct {
 	Calls *Calls `json:"calls,omitempty"`
 	// Namespaces are inode numbers by kind, the jail's and the host's.
 	Namespaces map[string]Namespace `json:"namespaces"`
-	// Lost are the grants that the bundle asked for and did not get.
-	Lost []report.Change `json:"lost,omitempty"`
+	// Denied are the privileges that the bundle requested and did not get.
+	Denied []report.Change `json:"denied,omitempty"`
 	// Mounted is what the jail has of the host's, with its owners.
 	Mounted []Mounted `json:"mounted,omitempty"`
-	// Told is what the jail can still learn of the host, of Ways that are known.
-	Told []Told `json:"told,omitempty"`
-	Ways int    `json:"ways"`
+	// Exposed is what the jail can still learn of the host, of Ways that are known.
+	Exposed []Exposed `json:"exposed,omitempty"`
+	Ways    int       `json:"ways"`
 }
 
 // ErrNotRunning says that there is no process to look at.
@@ -191,7 +191,7 @@ func (d *demands) missing(field string) (why string, ok bool) {
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
 		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
-		Namespaces: s.namespaces, Lost: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Told: s.told, Ways: s.ways,
+		Namespaces: s.namespaces, Denied: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Exposed: s.exposed, Ways: s.ways,
 	}
 	for _, c := range checks {
 		o := c.judge(d, s)

@@ -49,8 +49,8 @@ type seen struct {
 	rootFiles  uint64
 	paths      map[string]pathState // masked and read-only paths
 	cgroup     cgroupState
-	told       []Told // what is still the host's
-	ways       int    // of how many that could be
+	exposed    []Exposed // what is still the host's
+	ways       int       // of how many that could be
 }
 
 // maxProcesses bounds how many processes are looked at; policy's limit on them

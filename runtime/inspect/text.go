@@ -37,17 +37,17 @@ func (r *Result) Text(w io.Writer) error {
 			p.line("  %-7s  %-*s  %s", f.Verdict, wide, f.Name, text)
 		}
 	}
-	if len(r.Lost) > 0 {
+	if len(r.Denied) > 0 {
 		p.line("requested and denied")
-		for _, c := range r.Lost {
+		for _, c := range r.Denied {
 			p.line("  %s", c)
 		}
 	}
 	for _, m := range r.Mounted {
 		p.line("%s", m)
 	}
-	p.line("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Told))
-	for _, t := range r.Told {
+	p.line("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed))
+	for _, t := range r.Exposed {
 		text := t.Path + ": " + t.Tells
 		if t.Why != "" {
 			text += " (" + t.Why + ")"

@@ -12,10 +12,10 @@ import (
 	"agentjail.dev/runtime/views"
 )
 
-// Told is one thing that a jail can learn of its host.
-type Told struct {
+// Exposed is one thing that a jail can learn of its host.
+type Exposed struct {
 	Path  string `json:"path"`          // where
-	Tells string `json:"tells"`         // what
+	Tells string `json:"reveals"`       // what
 	Why   string `json:"why,omitempty"` // why it stays, or what of it shows
 }
 
@@ -30,21 +30,21 @@ func (s *seen) lookHost(p *proc, first *process) error {
 	}
 	defer root.Close()
 	for _, e := range views.Table {
-		t := Told{Path: e.Path, Tells: e.Tells}
-		told := false
+		t := Exposed{Path: e.Path, Tells: e.Tells}
+		open := false
 		switch e.Becomes {
 		case views.Stays:
-			told, t.Why = !e.AppArmor || !confined(first.label), e.Reads
+			open, t.Why = !e.AppArmor || !confined(first.label), e.Reads
 		case views.Own:
-			told, t.Why = s.hostOwns(root, e)
+			open, t.Why = s.hostOwns(root, e)
 		default:
-			if told, err = kernels(root, e.Path); err != nil {
+			if open, err = kernels(root, e.Path); err != nil {
 				return fmt.Errorf("%s: %w", e.Path, err)
 			}
 		}
 		s.ways++
-		if told {
-			s.told = append(s.told, t)
+		if open {
+			s.exposed = append(s.exposed, t)
 		}
 	}
 	return nil
@@ -55,7 +55,7 @@ func confined(label string) bool { return strings.HasSuffix(label, " (enforce)")
 
 // hostOwns says whether the answer to an entry that is a namespace's, or the
 // image's, is the host's own.
-func (s *seen) hostOwns(root *os.File, e views.Entry) (told bool, why string) {
+func (s *seen) hostOwns(root *os.File, e views.Entry) (open bool, why string) {
 	switch e.Of {
 	case "image":
 		ours, err1 := os.ReadFile(e.Path)
