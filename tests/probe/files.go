@@ -61,15 +61,20 @@ func writeOne(path string) error {
 	return err
 }
 
-// open tries to open each path with flags O_RDWR, as /dev/stdout is by programs that log.
+// open tries to open each path for appending, as /dev/stdout is by programs that log. The note says where the null device is there.
 func open(paths []string) (any, error) {
 	all := map[string]outcome{}
 	for _, p := range paths {
 		fd, err := unix.Open(p, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+		o := outcomeOf(err)
 		if err == nil {
+			var st unix.Stat_t
+			if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3) {
+				o.Note = "null device"
+			}
 			unix.Close(fd)
 		}
-		all[p] = outcomeOf(err)
+		all[p] = o
 	}
 	return all, nil
 }
