@@ -28,7 +28,7 @@ var setID = []string{
 	"/usr/bin/ssh-agent", "/usr/lib/openssh/ssh-keysign",
 	// dbus and polkit, which desktop libraries pull in.
 	"/usr/bin/pkexec", "/usr/lib/dbus-1.0/dbus-daemon-launch-helper", "/usr/lib/polkit-1/polkit-agent-helper-1",
-	"/usr/bin/crontab", "/usr/bin/fusermount3", "/usr/bin/ntfs-3g", "/usr/bin/ping", "/usr/bin/screen", "/usr/bin/sudo", "/usr/bin/protection", "/usr/bin/write.ul",
+	"/usr/bin/crontab", "/usr/bin/fusermount3", "/usr/bin/ntfs-3g", "/usr/bin/ping", "/usr/bin/screen", "/usr/bin/sudo", "/usr/bin/wall", "/usr/bin/write.ul",
 	"/usr/bin/plocate", "/usr/lib/chromium/chrome-sandbox", "/usr/lib/xorg/Xorg.wrap", "/usr/sbin/pam_extrausers_chkpwd",
 	// man-db's cache belongs to its own user.
 	"/var/cache/man",

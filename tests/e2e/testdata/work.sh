@@ -39,7 +39,7 @@ int main(void) {
 C
 cat >Makefile <<'MAKE'
 app: main.o add.o ; $(CC) -pthread -o $@ $^
-%.o: %.c add.h ; $(CC) -O2 -Protection -Werror -c $<
+%.o: %.c add.h ; $(CC) -O2 -Wall -Werror -c $<
 test: app ; test "$$(./app)" = "3 42" && echo C passes
 clean: ; rm -f app *.o
 MAKE
