@@ -223,25 +223,25 @@ func TestInspectTells(t *testing.T) {
 		id := sleeper(d, c.options...)
 		out, code := agentjail(t, "inspect", "--json", id)
 		var r struct {
-			Told []struct{ Path, Tells, Why string }
-			Ways int
+			Exposed []struct{ Path, Reveals, Why string }
+			Ways    int
 		}
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
 			t.Fatalf("%v: %s", err, out)
 		}
 		found := false
-		for _, x := range r.Told {
+		for _, x := range r.Exposed {
 			i := slices.IndexFunc(views.Table, func(e views.Entry) bool { return e.Path == x.Path })
 			if i < 0 || views.Table[i].Becomes != views.Stays && x.Path != c.more {
-				t.Errorf("told by %s: %s (%s)", x.Path, x.Tells, x.Why)
+				t.Errorf("exposed by %s: %s (%s)", x.Path, x.Reveals, x.Why)
 			}
 			found = found || x.Path == c.more
 		}
-		if found != (c.more != "") || r.Ways != len(views.Table) || len(r.Told) > stays+1 {
-			t.Errorf("%d of %d told: %s", len(r.Told), r.Ways, out)
+		if found != (c.more != "") || r.Ways != len(views.Table) || len(r.Exposed) > stays+1 {
+			t.Errorf("%d of %d told: %s", len(r.Exposed), r.Ways, out)
 		}
 		text, _ := agentjail(t, "inspect", id)
-		has(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Told)))
+		has(t, "inspect", text, fmt.Sprintf("of %d ways to learn of the host, %d are closed", r.Ways, r.Ways-len(r.Exposed)))
 		has(t, "inspect", text, "sysinfo(2)")
 	}
 }

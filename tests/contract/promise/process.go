@@ -59,16 +59,17 @@ func want[V comparable](what string, got, want V) error {
 	return nil
 }
 
-// Jailed tests everything that makes a process jailed, whatever it was started with, where the engine is root's.
+// Jailed tests everything that makes a process jailed, whatever it was started with, where the engine is root's: but the network,
+// which may be the engine's (OnlyLo).
 func Jailed(t testing.TB, what string, w engine.Who) {
 	t.Helper()
-	wholly(t, what, w, module)
+	wholly(t, what, w, module, network)
 }
 
 // Held is Jailed for a jail whose host ids are the engine's to choose, as with an ordinary user's podman.
 func Held(t testing.TB, what string, w engine.Who) {
 	t.Helper()
-	wholly(t, what, w, module, hostIDs)
+	wholly(t, what, w, module, network, hostIDs)
 }
 
 // OnlyLo tests that no other network interface is there, not even one that is down: so it is where the engine plugs none in.
