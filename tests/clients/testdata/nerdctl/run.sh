@@ -1,7 +1,7 @@
 # nerdctl over containerd, with its own networks (CNI), name store and logger. $CONTAINERD is the socket.
 . ./lib.sh
-# It cannot read Debian's version of containerd, and says so now and then.
-quietly() { "$@" 2>&1 | grep -v 'failed to parse the containerd version'; }
+# It cannot read Debian's version of containerd, and forwards signals to what has ended: it says so now and then.
+quietly() { "$@" 2>&1 | grep -v -e 'failed to parse the containerd version' -e 'forward signal child exited'; }
 n() { nerdctl --address "$CONTAINERD" --namespace default --cni-netconfpath "$HOME/cni" --cni-path /usr/lib/cni --cgroup-manager cgroupfs "$@"; }
 run() { n run --runtime "$RUNTIME" --net none --pull never "$@"; }
 said() { n logs "$1" 2>&1 | grep "$2"; }
@@ -35,7 +35,7 @@ step "remove" quiet n rm -f app
 unknown() {
 	for _ in 1 2 3; do
 		n rm -f none >/dev/null 2>&1
-		said=$(nerdctl --address "$CONTAINERD" --namespace default run --runtime "$RUNTIME" --net none --pull never --name none busybox no-such-program 2>&1)
+		said=$(run --name none busybox no-such-program 2>&1)
 		if echo "$said" | grep -o 'executable file not found' | head -n 1 | grep .; then return 0; fi
 	done
 	echo "$said"
