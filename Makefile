@@ -48,7 +48,7 @@ demo: deps build ## install what is missing, then show a jail on a real Docker
 deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
-test: preflight deps lint test-quick test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
+test: preflight deps lint test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
 
 preflight: ## report a kernel on which tests would hang, left so by an earlier run; silent where all is well
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight
