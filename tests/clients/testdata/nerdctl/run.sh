@@ -1,14 +1,21 @@
 # nerdctl over containerd, with its own networks (CNI), name store and logger. $CONTAINERD is the socket.
 . ./lib.sh
-# It cannot read Debian's version of containerd, and forwards signals to what has ended: it says so now and then.
-quietly() { "$@" 2>&1 | grep -v -e 'failed to parse the containerd version' -e 'forward signal child exited'; }
+# nerdctl cannot read Debian's version of containerd, and forwards signals to what has ended. It says so now and then, at any step.
+step() {
+	echo "== $1"
+	shift
+	code=0
+	"$@" >step.out 2>&1 || code=$?
+	grep -v -e 'failed to parse the containerd version' -e 'forward signal child exited' step.out
+	echo "exit $code"
+}
 n() { nerdctl --address "$CONTAINERD" --namespace default --cni-netconfpath "$HOME/cni" --cni-path /usr/lib/cni --cgroup-manager cgroupfs "$@"; }
 run() { n run --runtime "$RUNTIME" --net none --pull never "$@"; }
 said() { n logs "$1" 2>&1 | grep "$2"; }
 timeless() { "$@" >log 2>&1; code=$?; sed 's/^time="[^"]*" //' log; return $code; }
 step "run" run --rm busybox echo said
 step "an exit code" timeless run --rm busybox sh -c 'echo on standard error >&2; exit 3'
-step "standard input" quietly sh -c "echo typed | nerdctl --address $CONTAINERD --namespace default --cni-netconfpath $HOME/cni run --runtime $RUNTIME --net none --pull never --rm -i busybox cat"
+step "standard input" sh -c "echo typed | nerdctl --address $CONTAINERD --namespace default --cni-netconfpath $HOME/cni run --runtime $RUNTIME --net none --pull never --rm -i busybox cat"
 step "in the background" quiet run -d --name app -h app -e GREETING=hello -u 1000 -w /tmp --tmpfs /scratch -v "$PWD/work:/work" --memory 64m --pids-limit 100 busybox \
 	sh -c 'echo app is up; id -u; hostname; pwd; echo $GREETING; echo made > /work/made; exec sleep 3600'
 step "its log" await said app hello
@@ -16,12 +23,12 @@ step "the whole log" n logs app
 step "the workspace" sh -c 'cat work/made; stat -c %u work/made'
 step "exec" timeless n exec app sh -c 'id -u; cat /work/hello; exit 4'
 step "exec as root" n exec -u 0 app id -u
-step "exec with input" quietly sh -c "echo typed | nerdctl --address $CONTAINERD --namespace default exec -i app cat"
+step "exec with input" sh -c "echo typed | nerdctl --address $CONTAINERD --namespace default exec -i app cat"
 step "what runs" n ps --format '{{.Names}} {{.Image}}'
 step "its state" n inspect -f '{{.State.Status}}' app
 step "copy in" quiet n cp work/hello app:/tmp/in
 step "read it" n exec app cat /tmp/in
-step "copy out" quietly sh -c "nerdctl --address $CONTAINERD --namespace default cp app:/tmp/in out && cat out"
+step "copy out" sh -c "nerdctl --address $CONTAINERD --namespace default cp app:/tmp/in out && cat out"
 step "processes" sh -c "nerdctl --address $CONTAINERD --namespace default top app | awk 'NR > 1 { print \$NF }' | sort"
 step "pause" n pause app
 step "unpause" n unpause app
