@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -15,33 +13,18 @@ var documented = []string{"runtime", "seccomp", "apparmor", "shim", "cmd", "test
 
 // TestDocComments: every exported name of the product, and of what tests share, says what it is for.
 func TestDocComments(t *testing.T) {
-	n := 0
-	for _, dir := range documented {
-		err := filepath.WalkDir(filepath.Join(top, dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			set := token.NewFileSet()
-			f, err := parser.ParseFile(set, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			if ast.IsGenerated(f) {
-				return nil
-			}
-			n++
-			for _, name := range undocumented(f) {
-				rel, _ := filepath.Rel(top, path)
-				t.Errorf("%s:%d: %s has no doc comment", rel, set.Position(name.Pos()).Line, name.Name)
-			}
-			return nil
-		})
+	for _, file := range goFiles(t, documented, false, 200) {
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, file.path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if n < 200 {
-		t.Errorf("only %d files were looked at", n)
+		if ast.IsGenerated(f) {
+			continue
+		}
+		for _, name := range undocumented(f) {
+			t.Errorf("%s:%d: %s has no doc comment", file.rel, set.Position(name.Pos()).Line, name.Name)
+		}
 	}
 }
 

@@ -2,10 +2,7 @@ package lint
 
 import (
 	"bytes"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -15,24 +12,18 @@ const exitsAsPassed = "os.Exit" + "(0)"
 // TestNoSilentPass: no suite below tests ends as one that passed without saying that it skipped its tests (tests/engine.SuiteNeedsRoot does).
 func TestNoSilentPass(t *testing.T) {
 	n := 0
-	err := filepath.WalkDir(filepath.Join(top, "tests"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
+	for _, f := range goFiles(t, []string{"tests"}, true, 10) {
+		text, err := os.ReadFile(f.path)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		if bytes.Contains(text, []byte("func TestMain(")) {
-			n++
-			if bytes.Contains(text, []byte(exitsAsPassed)) {
-				t.Errorf("%s: %s in a package with a TestMain: skip the tests, with the reason", path, exitsAsPassed)
-			}
+		if !bytes.Contains(text, []byte("func TestMain(")) {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
+		n++
+		if bytes.Contains(text, []byte(exitsAsPassed)) {
+			t.Errorf("%s: %s in a package with a TestMain: skip the tests, with the reason", f.rel, exitsAsPassed)
+		}
 	}
 	if n < 10 {
 		t.Errorf("only %d suites were looked at", n)

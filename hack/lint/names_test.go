@@ -4,11 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"agentjail.dev/runtime/delegate/traits"
@@ -47,28 +44,12 @@ func TestNetworkModeNames(t *testing.T) {
 // each parses the product's files, but those below the directories of skip.
 func each(t *testing.T, skip []string, look func(rel string, f *ast.File)) {
 	t.Helper()
-	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+	for _, file := range goFiles(t, everywhere, false, 200, skip...) {
+		f, err := parser.ParseFile(token.NewFileSet(), file.path, nil, 0)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
-		rel, err := filepath.Rel(top, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (path != top && d.Name()[0] == '.' || slices.Contains(skip, filepath.ToSlash(rel))) {
-			return filepath.SkipDir
-		}
-		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err == nil {
-			look(rel, f)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+		look(file.rel, f)
 	}
 }
 
