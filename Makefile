@@ -48,7 +48,7 @@ demo: deps build ## install what is missing, then show a jail on a real Docker
 deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
-test: preflight deps lint test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
+test: preflight deps lint test-quick test-unit prove test-e2e test-delegates bench-smoke test-vm table ## everything that must pass, here and in virtual machines
 
 preflight: ## report a kernel on which tests would hang, left so by an earlier run; silent where all is well
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight
@@ -57,7 +57,9 @@ preflight: ## report a kernel on which tests would hang, left so by an earlier r
 test-quick: ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet ./...
-	CGO_ENABLED=0 $(GO) test $(if $(filter 0,$(shell id -u)),-exec $(CURDIR)/hack/as-user.sh) ./...
+	@mkdir -p $(OUT)
+	@echo "unit tests as an ordinary user; all that they say is in $(OUT)/quick.log"
+	@$(if $(filter 0,$(shell id -u)),GO=$(GO) hack/quick.sh,CGO_ENABLED=0 $(GO) test) -v ./... 2>&1 | tee $(OUT)/quick.log | awk -f hack/brief.awk
 
 test-unit: ## tests without a container engine
 	@mkdir -p $(OUT)

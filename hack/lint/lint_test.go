@@ -27,6 +27,7 @@ type rule struct {
 var rules = []rule{
 	{"tests/", []string{"tests/", "hack/"}, "the product does not link the tests"},
 	{"hack/", []string{"hack/"}, "the product does not link its tools"},
+	{"runtime/internal/testprograms", nil, "the product does not link what only tests need"},
 	{"cmd/", nil, "a program is not a library"},
 	{"runtime/install", []string{"runtime/install", "cmd/agentjailctl", "hack/", "tests/"}, "no stage of a bundle depends on an installer, nor does the runtime"},
 	{"runtime/check", []string{"runtime/check", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},
@@ -102,6 +103,7 @@ func TestRulesCanFail(t *testing.T) {
 	}{
 		{"runtime/stage", "runtime/install", true},
 		{"runtime/stage", "tests/engine", true},
+		{"runtime/stage", "runtime/internal/testprograms", true},
 		{"runtime/stage", "runtime/harden", true},
 		{"runtime/inspect", "runtime/harden", true},
 		{"runtime/jail", "runtime/harden", false},

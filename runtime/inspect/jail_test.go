@@ -21,6 +21,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/internal/testprograms"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/state"
 )
@@ -28,18 +29,15 @@ import (
 // These tests look at real jails: the program is built, and runs a busybox
 // bundle through the host's runc.
 
+// buildDir is where build put them, if it was called.
+var buildDir string
+
 var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "agentjail-inspect")
-	if err != nil {
+	var err error
+	if buildDir, err = os.MkdirTemp("", "agentjail-inspect"); err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, "agentjail")
-	cmd := exec.Command("go", "build", "-o", dir+"/", "agentjail.dev/cmd/agentjail", "agentjail.dev/cmd/agentjail-enter")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return program, nil
+	return filepath.Join(buildDir, "agentjail"), testprograms.Put(buildDir, "agentjail", "agentjail-enter")
 })
 
 // The main thread stays the main goroutine's: a thread that a test leaves in
@@ -49,8 +47,8 @@ func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if program, err := build(); err == nil {
-		os.RemoveAll(filepath.Dir(program))
+	if buildDir != "" {
+		os.RemoveAll(buildDir)
 	}
 	os.Exit(code)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"agentjail.dev/runtime/internal/testprograms"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -90,10 +91,8 @@ func build(t *testing.T, config string) (link, conf string) {
 		t.Skip("needs root: policy and delegate must be root's")
 	}
 	dir := t.TempDir()
-	cmd := exec.Command("go", "build", "-trimpath", "-tags=urfave_cli_no_docs", "-o", dir+"/", "agentjail.dev/cmd/agentjail", "agentjail.dev/cmd/agentjailctl")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := testprograms.Put(dir, "agentjail", "agentjailctl"); err != nil {
+		t.Fatal(err)
 	}
 	link, conf = filepath.Join(dir, "agentjail-bare"), filepath.Join(dir, "config.toml")
 	if err := os.Symlink("agentjail", link); err != nil {

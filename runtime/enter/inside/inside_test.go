@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/enter"
+	"agentjail.dev/runtime/internal/testprograms"
 )
 
 // The real program runs here outside any jail, where nothing that it looks for
@@ -27,12 +28,10 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	program = filepath.Join(dir, "agentjail-enter")
-	cmd := exec.Command("go", "build", "-o", program, "agentjail.dev/cmd/agentjail-enter")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		panic(string(out))
+	if err := testprograms.Put(dir, "agentjail-enter"); err != nil {
+		panic(err)
 	}
+	program = filepath.Join(dir, "agentjail-enter")
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

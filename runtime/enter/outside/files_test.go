@@ -12,9 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/enter"
+	"agentjail.dev/runtime/internal/testprograms"
 )
 
-// beside builds the step beside this test's program, where Prepare looks.
+// beside puts the step beside this test's program, where Prepare looks.
 func beside(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -24,10 +25,8 @@ func beside(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, "agentjail.dev/cmd/agentjail-enter")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := testprograms.Put(filepath.Dir(path), Name); err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(path) })
 }
