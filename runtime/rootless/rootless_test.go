@@ -21,6 +21,9 @@ func stat(t *testing.T, path string) *unix.Stat_t {
 // Inside a user namespace the kernel says whose a file is: see TestRootlessPolicy in tests/podman. Here, whoever can open a file as its
 // owner does.
 func TestForeign(t *testing.T) {
+	if os.Getuid() == Overflow {
+		t.Skip("needs another user than nobody, whose own files cannot be told from those of foreign ids")
+	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
