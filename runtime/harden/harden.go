@@ -203,15 +203,27 @@ func (p *pass) fatal(code refusal.Code, format string, args ...any) {
 	p.stop = true
 }
 
+// CheckRoot refuses a spec without a root file system: there is nothing to look at then, so that it is asked before hardening too. nil is
+// none.
+func CheckRoot(s *specs.Spec) *refusal.Error {
+	if s.Root == nil || s.Root.Path == "" {
+		return refusal.New(refusal.Spec, "config.json has no root")
+	}
+	return nil
+}
+
 // shape refuses specs that are not a Linux container, and makes the objects
 // that the other steps write into.
 func shape(p *pass) {
 	s := p.spec
+	if err := CheckRoot(s); err != nil {
+		p.because(err)
+		p.stop = true
+		return
+	}
 	switch {
 	case s.Process == nil:
 		p.fatal(refusal.Spec, "config.json has no process")
-	case s.Root == nil || s.Root.Path == "":
-		p.fatal(refusal.Spec, "config.json has no root")
 	case len(s.Process.Args) == 0:
 		p.fatal(refusal.Spec, "config.json has no process.args")
 	case s.Windows != nil || s.Solaris != nil || s.VM != nil || s.ZOS != nil || s.FreeBSD != nil:

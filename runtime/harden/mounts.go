@@ -57,12 +57,21 @@ var fsRules = map[string]fsRule{
 
 func anyValue(*pass, string) bool { return true }
 
+// CheckMountCount refuses a spec with more mounts than policy allows. It is asked before hardening too: looking at each source costs time
+// and a file. nil is none.
+func CheckMountCount(s *specs.Spec, allowed int) *refusal.Error {
+	if n := len(s.Mounts); n > allowed {
+		return refusal.New(refusal.MountCount, "mounts: %d, and policy allows %d", n, allowed).WithRemedy("policy: limits.mounts")
+	}
+	return nil
+}
+
 // mounts hardens every mount in the spec's order, which engines rely on.
 func mounts(p *pass) {
 	dropDevices(p)
 	ms := p.spec.Mounts
-	if len(ms) > p.pol.Limits.Mounts {
-		p.because(refusal.New(refusal.MountCount, "mounts: %d, and policy allows %d", len(ms), p.pol.Limits.Mounts).WithRemedy("policy: limits.mounts"))
+	if err := CheckMountCount(p.spec, p.pol.Limits.Mounts); err != nil {
+		p.because(err)
 		return
 	}
 	for i := range ms {

@@ -74,8 +74,8 @@ func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	}
 	allowCoreOff()
 	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: b.Unknown}
-	if s.Root == nil || s.Root.Path == "" {
-		return nil, errors.New("config.json has no root")
+	if err := harden.CheckRoot(s); err != nil {
+		return nil, err
 	}
 	if err := p.openRoot(plainRoot); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	if p.facts.Joins, members, err = w.joins(s); err != nil {
 		return nil, err
 	}
-	if len(s.Mounts) > w.Policy.Limits.Mounts {
-		return nil, fmt.Errorf("mounts: %d, and policy allows %d (limits.mounts)", len(s.Mounts), w.Policy.Limits.Mounts)
+	if err := harden.CheckMountCount(s, w.Policy.Limits.Mounts); err != nil {
+		return nil, err
 	}
 	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
 		return nil, err

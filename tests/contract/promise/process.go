@@ -80,7 +80,8 @@ func OnlyLo(t testing.TB, what string, w engine.Who) {
 	}
 }
 
-// Confined is Jailed, and the security module that this machine has confines the process.
+// Confined reports what of a process in an empty network is not a jail's: what Jailed looks at, the security module that this machine
+// has, and its network.
 func Confined(t testing.TB, what string, w engine.Who) {
 	t.Helper()
 	wholly(t, what, w)
