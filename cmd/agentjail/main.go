@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/passthrough"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/verbs"
@@ -34,6 +35,7 @@ func main() {
 }
 
 func run(argv []string) error {
+	thread.CalmMonitor()
 	// Before anything is changed in this process.
 	if err := passthrough.Exec(argv, caller.Profile, forPeople); err != nil {
 		return err
