@@ -28,8 +28,15 @@ func awaitProgram(pid int, dir string) {
 	const most, first, pause = 5 * time.Second, 2 * time.Millisecond, 200 * time.Microsecond
 	begin := time.Now()
 	for sleep := first; ; sleep = pause {
-		ended, filters := fate(pid)
-		if ended || !outside.Runs(pid, dir) && (filters >= 2 || without.Ring(0)) || time.Since(begin) > most {
+		// A process that runs the step has not ended: its program is looked at first, which costs least, and again
+		// after its filters, which the step may have got meanwhile.
+		if !outside.Runs(pid, dir) {
+			ended, filters := fate(pid)
+			if ended || (filters >= 2 || without.Ring(0)) && !outside.Runs(pid, dir) {
+				return
+			}
+		}
+		if time.Since(begin) > most {
 			return
 		}
 		// Not Go's own sleep, which wakes other threads as well.

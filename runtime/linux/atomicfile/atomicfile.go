@@ -11,6 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// kernelFile is how much is read at once of a file that tells no size, as the
+// kernel's own do not, in bytes. It writes most of them anew for each read.
+const kernelFile = 4 << 10
+
 // Read reads a regular file of at most max bytes, not following a symbolic
 // link in the last component.
 func Read(path string, max int64) ([]byte, error) {
@@ -29,7 +33,11 @@ func Read(path string, max int64) ([]byte, error) {
 	if st.Size > max {
 		return nil, fmt.Errorf("%s has %d bytes, more than the %d that are read", path, st.Size, max)
 	}
-	data := make([]byte, 0, st.Size+1)
+	size := st.Size + 1
+	if st.Size == 0 {
+		size = kernelFile
+	}
+	data := make([]byte, 0, size)
 	for {
 		n, err := unix.Read(fd, data[len(data):cap(data)])
 		switch {
