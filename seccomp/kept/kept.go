@@ -6,10 +6,7 @@ package kept
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,10 +81,6 @@ func (s Store) Get(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, er
 }
 
 func (s Store) keep(path string, f *Filter) {
-	data, err := encode(f)
-	if err != nil {
-		return
-	}
 	_ = os.Mkdir(s.Dir, 0o700)
 	// Those of programs that are no longer installed are never asked for again.
 	if all, err := os.ReadDir(s.Dir); err == nil && len(all) >= maxKept {
@@ -95,7 +88,7 @@ func (s Store) keep(path string, f *Filter) {
 			_ = os.Remove(filepath.Join(s.Dir, e.Name()))
 		}
 	}
-	_ = atomicfile.Write(path, data, 0o600)
+	_ = atomicfile.Write(path, encode(f), 0o600)
 }
 
 // self tells this program from every other that was ever in its place.
@@ -120,94 +113,4 @@ func name(maker string, o seccomp.Options, in *specs.LinuxSeccomp) string {
 	}
 	sum := sha256.Sum256(e.buf)
 	return hex.EncodeToString(sum[:])
-}
-
-// An encoder writes values so that no two lists of them read alike.
-type encoder struct{ buf []byte }
-
-func (e *encoder) number(n uint64) { e.buf = binary.AppendUvarint(e.buf, n) }
-
-func (e *encoder) text(s string) {
-	e.number(uint64(len(s)))
-	e.buf = append(e.buf, s...)
-}
-
-func (e *encoder) flag(b bool) {
-	if b {
-		e.number(1)
-	} else {
-		e.number(0)
-	}
-}
-
-func (e *encoder) optional(n *uint) {
-	e.flag(n != nil)
-	if n != nil {
-		e.number(uint64(*n))
-	}
-}
-
-func texts[T ~string](e *encoder, list []T) {
-	e.number(uint64(len(list)))
-	for _, s := range list {
-		e.text(string(s))
-	}
-}
-
-func (e *encoder) section(s *specs.LinuxSeccomp) {
-	e.text(string(s.DefaultAction))
-	e.optional(s.DefaultErrnoRet)
-	texts(e, s.Architectures)
-	texts(e, s.Flags)
-	e.text(s.ListenerPath)
-	e.text(s.ListenerMetadata)
-	e.number(uint64(len(s.Syscalls)))
-	for _, c := range s.Syscalls {
-		texts(e, c.Names)
-		e.text(string(c.Action))
-		e.optional(c.ErrnoRet)
-		e.number(uint64(len(c.Args)))
-		for _, a := range c.Args {
-			e.number(uint64(a.Index))
-			e.number(a.Value)
-			e.number(a.ValueTwo)
-			e.text(string(a.Op))
-		}
-	}
-}
-
-// A kept filter is the length of the rest but the program, in four bytes, that
-// rest as JSON, and the program.
-type head struct {
-	Section *specs.LinuxSeccomp
-	Notes   []string `json:",omitempty"`
-	Size    int      // of the program
-}
-
-func encode(f *Filter) ([]byte, error) {
-	text, err := json.Marshal(head{f.Delegates, f.Notes, len(f.Program)})
-	if err != nil {
-		return nil, err
-	}
-	out := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
-	return append(append(out, text...), f.Program...), nil
-}
-
-func decode(data []byte) (*Filter, error) {
-	if len(data) < 4 {
-		return nil, errors.New("too short")
-	}
-	n := int(binary.LittleEndian.Uint32(data))
-	data = data[4:]
-	if n > len(data) {
-		return nil, errors.New("too short")
-	}
-	var h head
-	if err := json.Unmarshal(data[:n], &h); err != nil {
-		return nil, err
-	}
-	if h.Section == nil || h.Size == 0 || len(data) != n+h.Size {
-		return nil, errors.New("no whole filter")
-	}
-	return &Filter{h.Section, h.Notes, data[n:]}, nil
 }

@@ -80,10 +80,7 @@ func TestGetReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := encode(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := encode(other)
 	path := files(t, s.Dir)[0]
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
@@ -104,6 +101,38 @@ func TestGetReads(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%d of a file's %d bytes: another filter (%v)", n, len(data), err)
 		}
+	}
+}
+
+// Every value of a section comes back, and of a file that is cut or goes on nothing does.
+func TestDecode(t *testing.T) {
+	f := &Filter{Delegates: incoming(), Notes: []string{"a", ""}, Program: []byte{1, 2, 3}}
+	same := func(what string) {
+		if got, err := decode(encode(f)); err != nil || !reflect.DeepEqual(got, f) {
+			t.Errorf("%s changed: %+v is not\n%+v (%v)", what, got, f, err)
+		}
+	}
+	same("nothing")
+	each(reflect.ValueOf(f).Elem(), "filter", func(what string) {
+		if what != "filter.Delegates" { // every filter has one
+			same(what)
+		}
+	})
+	data := encode(f)
+	for n := range data {
+		if got, err := decode(data[:n]); err == nil {
+			t.Errorf("%d of %d bytes are read: %+v", n, len(data), got)
+		}
+	}
+	if _, err := decode(append(data, 0)); err == nil {
+		t.Error("a byte too many is read")
+	}
+	huge := encoder{}
+	huge.text("SCMP_ACT_ERRNO")
+	huge.flag(false)
+	huge.number(1 << 62)
+	if _, err := decode(huge.buf); err == nil {
+		t.Error("a list longer than the file is read")
 	}
 }
 
@@ -158,8 +187,8 @@ func each(v reflect.Value, path string, changed func(string)) {
 		change(reflect.ValueOf(v.String() + "x").Convert(v.Type()))
 	case reflect.Bool:
 		change(reflect.ValueOf(!v.Bool()))
-	case reflect.Uint, reflect.Uint32, reflect.Uint64:
-		change(reflect.ValueOf(v.Uint() + 1000).Convert(v.Type()))
+	case reflect.Uint, reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		change(reflect.ValueOf(v.Uint() + 100).Convert(v.Type()))
 	default:
 		panic("a field of a kind that nobody thought of: " + path)
 	}
