@@ -61,7 +61,7 @@ func Decode(data []byte, v any) ([]string, error) {
 		return nil, err
 	}
 	// Most bundles have nothing unknown, which the decoder itself can tell.
-	if strict := reflect.New(reflect.TypeOf(v).Elem()); !alike && decodeStrict(data, strict.Interface()) {
+	if strict := reflect.New(reflect.TypeOf(v).Elem()); !alike && decodeKnown(data, strict.Interface()) {
 		reflect.ValueOf(v).Elem().Set(strict.Elem())
 		return nil, nil
 	}
@@ -69,6 +69,14 @@ func Decode(data []byte, v any) ([]string, error) {
 		return nil, jsonError(err)
 	}
 	return unknownFields(data, v)
+}
+
+// decodeKnown is decodeStrict, or decodeSpec where v is a spec.
+func decodeKnown(data []byte, v any) bool {
+	if s, ok := v.(*specs.Spec); ok {
+		return decodeSpec(data, s)
+	}
+	return decodeStrict(data, v)
 }
 
 // decodeStrict says whether data is one document whose every field v has.
@@ -102,7 +110,7 @@ func jsonError(err error) error {
 // Save writes the spec to DIR/config.json with mode 0600, replacing it in one
 // step.
 func (b *Bundle) Save() error {
-	data, err := json.Marshal(b.Spec)
+	data, err := encodeSpec(b.Spec)
 	if err != nil {
 		return fmt.Errorf("encoding the spec: %w", err)
 	}
