@@ -1,0 +1,414 @@
+// Package http1 judges plain HTTP/1 connections: every request of one, since the first says nothing of those after it.
+//
+// # What passes (RFC 9110, RFC 9112)
+//
+//	target     origin form; absolute form of http for the connection's name; "*" of OPTIONS; no CONNECT, no TRACE
+//	host       exactly one, the connection's name, and its port where it is not 80; an absolute target's authority likewise
+//	lines      CRLF only; no NUL, no bare CR or LF, no continued line, no space before a colon
+//	body       none, one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1; never both, none twice
+//	chunks     a size of at most 12 hexadecimal digits without extension; trailers are read and dropped
+//	upgrade    websocket, in the first request of a connection; otherwise the request goes on without it (RFC 9110 7.8)
+//
+// A head is written anew from what was judged, and a body by its framing, so that the server reads the requests that were
+// judged and no others. Fields of the connection alone (Connection, Keep-Alive, TE, Trailer, Proxy-*, RFC 9110 7.6.1) are
+// written anew or dropped; what "Connection" names besides is kept, so that a jail cannot have Host taken away on the way.
+//
+// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, and a head while it is judged. Deadlines are the caller's.
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentjail.dev/runtime/network/names/rules"
+)
+
+// A Request was judged and may be sent on.
+type Request struct {
+	Method string
+	// Target is in origin form, or "*".
+	Target string
+	// Upgrade says that it asks for another protocol. If the server answers 101, all that follows is that protocol's.
+	Upgrade bool
+
+	minor   int
+	host    string
+	fields  []Field
+	close   bool
+	length  int64
+	chunked bool
+}
+
+// A Reader reads the requests of a client to one name and port.
+type Reader struct {
+	r    *bufio.Reader
+	name string
+	port uint16
+	n    int // requests read
+}
+
+// NewReader makes a Reader. name is canonical, or an address where the rule is for one.
+func NewReader(client io.Reader, name string, port uint16) *Reader {
+	return &Reader{r: bufio.NewReaderSize(client, bufferSize), name: name, port: port}
+}
+
+// Next reads and judges the head of the next request; the one before must have been forwarded. It returns io.EOF where the client has
+// closed between requests, and an *Error for a request that is not to be sent on.
+func (r *Reader) Next() (*Request, error) {
+	h, err := ReadHead(r.r)
+	if err != nil {
+		return nil, err
+	}
+	r.n++
+	q := &Request{Method: h.Method, Target: h.Target, minor: h.Minor}
+	if err := r.target(q); err != nil {
+		return nil, err
+	}
+	host, found, err := h.Get("host")
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, denied("a request without Host")
+	}
+	if q.host, err = r.authority(host); err != nil {
+		return nil, err
+	}
+	if err := q.framing(h); err != nil {
+		return nil, err
+	}
+	return q, r.connection(q, h)
+}
+
+// Buffered is what was read behind the last request: after 101 the first bytes of the other protocol.
+func (r *Reader) Buffered() []byte {
+	b, _ := r.r.Peek(r.r.Buffered())
+	return b
+}
+
+// target judges the request's target and brings it into origin form.
+func (r *Reader) target(q *Request) error {
+	switch q.Method {
+	case "CONNECT", "TRACE", "TRACK":
+		return denied("method %s", q.Method)
+	}
+	switch {
+	case q.Target[0] == '/', q.Target == "*" && q.Method == "OPTIONS":
+		return nil
+	case len(q.Target) > 7 && strings.EqualFold(q.Target[:7], "http://"):
+	default:
+		return malformed("a request's target that is neither a path nor an http URL")
+	}
+	rest := q.Target[7:]
+	end := strings.IndexAny(rest, "/?#\\")
+	if end < 0 {
+		end = len(rest)
+	}
+	if _, err := r.authority(rest[:end]); err != nil {
+		return err
+	}
+	q.Target = rest[end:]
+	switch {
+	case q.Target == "":
+		q.Target = "/"
+	case q.Target[0] == '?':
+		q.Target = "/" + q.Target
+	case q.Target[0] != '/':
+		return malformed("a request's target that is no http URL")
+	}
+	return nil
+}
+
+// authority judges a Host and returns it as it is sent on.
+func (r *Reader) authority(text string) (string, error) {
+	host, port, hasPort := text, "", false
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.HasSuffix(text, "]") {
+		host, port, hasPort = text[:i], text[i+1:], true
+	}
+	number := uint16(80)
+	if hasPort {
+		var err error
+		if number, err = rules.ParsePort(port); err != nil {
+			return "", malformed("a Host whose port is not a number")
+		}
+	}
+	own := r.name
+	if addr, err := netip.ParseAddr(r.name); err == nil && addr.Is6() {
+		own = "[" + r.name + "]"
+	}
+	if host != own {
+		c, err := rules.Canonical(host)
+		if err != nil {
+			return "", malformed("a Host that is not the name %s: %v", r.name, err)
+		}
+		if c != own {
+			return "", denied("a request for %s in a connection to %s", c, r.name)
+		}
+	}
+	if number != r.port {
+		return "", denied("a request for port %d in a connection to port %d", number, r.port)
+	}
+	if r.port != 80 {
+		own += ":" + strconv.Itoa(int(r.port))
+	}
+	return own, nil
+}
+
+// framing reads how long the body is (RFC 9112 6).
+func (q *Request) framing(h *Head) error {
+	te, chunked, err := h.Get("transfer-encoding")
+	if err != nil {
+		return err
+	}
+	cl, length, err := h.Get("content-length")
+	if err != nil {
+		return err
+	}
+	switch {
+	case chunked && length:
+		return malformed("Content-Length and Transfer-Encoding in one request")
+	case chunked && (!strings.EqualFold(te, "chunked") || h.Minor == 0):
+		return malformed("a Transfer-Encoding other than chunked of HTTP/1.1")
+	case chunked:
+		q.chunked = true
+	case length:
+		if cl == "" || len(cl) > 18 || strings.Trim(cl, "0123456789") != "" {
+			return malformed("a Content-Length that is no number")
+		}
+		q.length, err = strconv.ParseInt(cl, 10, 64)
+	}
+	return err
+}
+
+// connection keeps the fields for the server, and of those for the connection what is known.
+func (r *Reader) connection(q *Request, h *Head) error {
+	var upgrade bool
+	protocol, _, err := h.Get("upgrade")
+	if err != nil {
+		return err
+	}
+	for _, f := range h.Fields {
+		switch f.Name {
+		case "connection":
+			for word := range strings.SplitSeq(strings.ToLower(f.Value), ",") {
+				switch strings.Trim(word, " \t") {
+				case "close":
+					q.close = true
+				case "keep-alive":
+					if q.minor == 0 {
+						q.fields = append(q.fields, Field{"connection", "keep-alive"})
+					}
+				case "upgrade":
+					upgrade = true
+				}
+			}
+		case "host", "content-length", "transfer-encoding", "keep-alive", "te", "trailer", "upgrade", "http2-settings",
+			"proxy-connection", "proxy-authorization", "proxy-authenticate":
+		default:
+			q.fields = append(q.fields, f)
+		}
+	}
+	// h2c would be requests that nobody judges, and is left out.
+	q.Upgrade = upgrade && strings.EqualFold(protocol, "websocket") && r.n == 1 && q.minor == 1 && q.length == 0 && !q.chunked
+	return nil
+}
+
+// Forward writes a request's head, and then its body as it comes from the client.
+func (r *Reader) Forward(w io.Writer, q *Request) error {
+	if _, err := w.Write(q.head()); err != nil {
+		return fmt.Errorf("sending a request's head: %w", err)
+	}
+	if q.chunked {
+		return r.chunks(w)
+	}
+	return r.copy(w, q.length)
+}
+
+// head is what the server is sent.
+func (q *Request) head() []byte {
+	var b []byte
+	b = fmt.Appendf(b, "%s %s HTTP/1.%d\r\nHost: %s\r\n", q.Method, q.Target, q.minor, q.host)
+	for _, f := range q.fields {
+		b = fmt.Appendf(b, "%s: %s\r\n", f.Name, f.Value)
+	}
+	switch {
+	case q.chunked:
+		b = append(b, "transfer-encoding: chunked\r\n"...)
+	case q.length > 0 || slices.Contains([]string{"POST", "PUT", "PATCH"}, q.Method):
+		b = fmt.Appendf(b, "content-length: %d\r\n", q.length)
+	}
+	switch {
+	case q.Upgrade:
+		b = append(b, "connection: Upgrade\r\nupgrade: websocket\r\n"...)
+	case q.close:
+		b = append(b, "connection: close\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+// copy copies n bytes of a body.
+func (r *Reader) copy(w io.Writer, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	if _, err := io.CopyN(w, r.r, n); err == io.EOF {
+		return fmt.Errorf("reading a request's body: %w", io.ErrUnexpectedEOF)
+	} else if err != nil {
+		return fmt.Errorf("copying a request's body: %w", err)
+	}
+	return nil
+}
+
+// chunks copies a chunked body (RFC 9112 7.1), each chunk's head written anew.
+func (r *Reader) chunks(w io.Writer) error {
+	for {
+		budget := 64 // the line of a size
+		text, err := line(r.r, &budget)
+		if err != nil {
+			return inBody(err)
+		}
+		if text == "" || len(text) > 12 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
+			return malformed("a chunk whose size is no number")
+		}
+		n, err := strconv.ParseInt(text, 16, 64)
+		if err != nil {
+			return malformed("a chunk whose size is no number")
+		}
+		if n == 0 {
+			budget = maxHead
+			if _, err := fields(r.r, &budget); err != nil {
+				return inBody(err)
+			}
+			_, err = io.WriteString(w, "0\r\n\r\n")
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "%x\r\n", n); err != nil {
+			return fmt.Errorf("copying a request's body: %w", err)
+		}
+		if err := r.copy(w, n); err != nil {
+			return err
+		}
+		var end [2]byte
+		if _, err := io.ReadFull(r.r, end[:]); err != nil {
+			return inBody(err)
+		}
+		if string(end[:]) != "\r\n" {
+			return malformed("a chunk that is longer than its size")
+		}
+		if _, err := w.Write(end[:]); err != nil {
+			return fmt.Errorf("copying a request's body: %w", err)
+		}
+	}
+}
+
+// inBody is an error where a body does not end.
+func inBody(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("reading a request's body: %w", err)
+}
+
+// Status reads the heads of a server's responses up to one that is final or 101, for a request that asked to upgrade. It
+// returns them as they came, to be sent to the client; they are set also with an error.
+func Status(r *bufio.Reader) (code int, raw []byte, err error) {
+	for {
+		first := true
+		for {
+			part, err := r.ReadSlice('\n')
+			raw = append(raw, part...)
+			if len(raw) > maxHead {
+				return 0, raw, fmt.Errorf("a response's head of more than %d bytes", maxHead)
+			}
+			if err == bufio.ErrBufferFull {
+				continue
+			}
+			if err != nil {
+				return 0, raw, fmt.Errorf("reading a response's head: %w", err)
+			}
+			if first {
+				if code, err = status(string(part)); err != nil {
+					return 0, raw, err
+				}
+				first = false
+			} else if s := string(part); s == "\r\n" || s == "\n" {
+				break
+			}
+		}
+		if code == 101 || code >= 200 {
+			return code, raw, nil
+		}
+	}
+}
+
+// status reads the code of a status line.
+func status(text string) (int, error) {
+	if len(text) > 12 && strings.HasPrefix(text, "HTTP/1.") && text[8] == ' ' {
+		if n, err := strconv.ParseUint(text[9:12], 10, 16); err == nil && n >= 100 {
+			return int(n), nil
+		}
+	}
+	return 0, fmt.Errorf("a response that is not HTTP/1")
+}
+
+// Refusal is the response to a request that is not sent on; it ends the connection. It is for the client once all responses to
+// requests before it have been passed on.
+func Refusal(err error) []byte {
+	status, text := 403, "Forbidden"
+	var e *Error
+	if errors.As(err, &e) && e.Status == 400 {
+		status, text = 400, "Bad Request"
+	}
+	body := "refused: " + strings.Map(printable, err.Error()) + "\n"
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, text, len(body), body)
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r > '~' {
+		return '?'
+	}
+	return r
+}
+
+// Copy reads requests from a client until it closes, and sends those that may be on to a server; judged is called with each
+// before it is sent, and may be nil. After a request that asks to upgrade it waits for switched, which tells whether the
+// server answered 101 (Status): then all that follows is copied as it is, otherwise Copy ends as if the client had closed.
+// An *Error is a request that was refused: nothing of it but what stands before the fault was sent.
+func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request), switched func() (bool, error)) error {
+	r := NewReader(client, name, port)
+	for {
+		q, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if judged != nil {
+			judged(q)
+		}
+		if err := r.Forward(server, q); err != nil {
+			return err
+		}
+		if !q.Upgrade {
+			continue
+		}
+		ok, err := switched()
+		if err != nil || !ok {
+			return err
+		}
+		if _, err := server.Write(r.Buffered()); err != nil {
+			return fmt.Errorf("copying after an upgrade: %w", err)
+		}
+		if _, err := io.Copy(server, client); err != nil {
+			return fmt.Errorf("copying after an upgrade: %w", err)
+		}
+		return nil
+	}
+}
