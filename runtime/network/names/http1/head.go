@@ -24,6 +24,7 @@ type Error struct {
 	Reason string
 }
 
+// Error is the reason.
 func (e *Error) Error() string { return e.Reason }
 
 func malformed(format string, args ...any) error { return &Error{400, fmt.Sprintf(format, args...)} }
