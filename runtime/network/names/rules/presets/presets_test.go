@@ -65,6 +65,7 @@ func TestTools(t *testing.T) {
 		{"npm: the user's wins", "npm", Source{Home: "root", Root: files("etc/npmrc", "registry=https://global.example", "root/.npmrc", "registry=\"https://user.example/\"")}, []string{"user.example:443"}},
 		{"npm: no home", "npm", Source{Root: files("etc/npmrc", "registry=https://global.example", "root/.npmrc", "registry=https://user.example/")}, []string{"global.example:443"}},
 		{"npm: environment", "npm", Source{Getenv: env("npm_config_registry", "https://env.example"), Root: files("etc/npmrc", "registry=https://global.example")}, []string{"env.example:443"}},
+		{"npm: indented", "npm", Source{Root: files("etc/npmrc", "a=b\n  registry=https://indented.example\n")}, []string{"indented.example:443"}},
 		{"npm: variable", "npm", Source{Root: files("etc/npmrc", "registry=https://${HOST}/")}, nil},
 		{"npm: no URL", "npm", Source{Root: files("etc/npmrc", "registry=true")}, nil},
 		{"npm: wildcard", "npm", Source{Root: files("etc/npmrc", "registry=https://*.a.example")}, nil},

@@ -45,9 +45,9 @@ func (h *host) env(name string) string {
 	return h.Getenv(name)
 }
 
-// settings calls f with each "key = value" of a text, with the section it is in, and with the lines that continue a
-// value as values of the same key. "#" and ";" begin comments.
-func settings(text string, f func(section, key, value string)) {
+// settings calls f with each "key = value" of a text, with the section it is in. "#" and ";" begin comments. Where continued is true
+// an indented line is a further value of the key before it, as in Python's configparser.
+func settings(text string, continued bool, f func(section, key, value string)) {
 	section, key := "", ""
 	for line := range strings.Lines(text) {
 		s := strings.TrimSpace(line)
@@ -55,7 +55,7 @@ func settings(text string, f func(section, key, value string)) {
 		case s == "" || s[0] == '#' || s[0] == ';':
 		case s[0] == '[':
 			section, key = strings.Trim(s, "[]"), ""
-		case key != "" && (line[0] == ' ' || line[0] == '\t') && !strings.Contains(s, " = "):
+		case continued && key != "" && (line[0] == ' ' || line[0] == '\t'):
 			f(section, key, s)
 		default:
 			k, v, _ := strings.Cut(s, "=")
@@ -71,7 +71,7 @@ func npm(h *host) []string {
 	var out []string
 	// The order of npm: environment, user, global, built-in.
 	for _, name := range []string{h.home(".npmrc"), "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"} {
-		settings(h.file(name), func(_, key, value string) {
+		settings(h.file(name), false, func(_, key, value string) {
 			if strings.HasPrefix(key, "@") && strings.HasSuffix(key, ":registry") {
 				out = append(out, value)
 			} else if key == "registry" && registry == "" {
@@ -89,7 +89,7 @@ func npm(h *host) []string {
 func golang(h *host) []string {
 	values := map[string]string{"GOPROXY": h.env("GOPROXY"), "GOSUMDB": h.env("GOSUMDB")}
 	for _, name := range []string{h.home(".config/go/env"), "/usr/local/go/go.env", "/usr/lib/go/go.env", "/usr/share/go/go.env"} {
-		settings(h.file(name), func(_, key, value string) {
+		settings(h.file(name), false, func(_, key, value string) {
 			if v, ok := values[key]; ok && v == "" {
 				values[key] = value
 			}
@@ -119,7 +119,7 @@ func golang(h *host) []string {
 func pip(h *host) []string {
 	index, extra := h.env("PIP_INDEX_URL"), strings.Fields(h.env("PIP_EXTRA_INDEX_URL"))
 	for _, name := range []string{h.home(".config/pip/pip.conf"), h.home(".pip/pip.conf"), "/etc/pip.conf", "/etc/xdg/pip/pip.conf"} {
-		settings(h.file(name), func(section, key, value string) {
+		settings(h.file(name), true, func(section, key, value string) {
 			if section != "global" && section != "install" {
 				return
 			}
