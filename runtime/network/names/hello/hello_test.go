@@ -155,6 +155,13 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: %d bytes read", what, len(h.Raw))
 		}
 	}
+	long := message(sni("github.com"), ext{21, make([]byte, Limit-74)})
+	if h, err := read(records(long, 6000)); len(long) > Limit || err == nil || len(h.Raw) > Limit {
+		t.Errorf("a message of %d bytes that its records make longer than the limit: %d bytes read, %v", len(long), len(h.Raw), err)
+	}
+	if _, err := Read(io.MultiReader(strings.NewReader(string(cut(func(b []byte) []byte { return append(b, 0) }))), iotest.ErrReader(errors.New("read on"))), Limit); err == nil || strings.Contains(err.Error(), "read on") {
+		t.Errorf("a byte behind the message is found late: %v", err)
+	}
 	var many []ext
 	for i := range 65 {
 		many = append(many, ext{uint16(0x1000 + i), nil})

@@ -141,6 +141,7 @@ func TestRefused(t *testing.T) {
 		"a chunk with LF":             post(chunked, "3\nabc\r\n0\r\n\r\n"),
 		"a chunk too long":            post(chunked, "3\r\nabcd\r\n0\r\n\r\n"),
 		"a chunk that ends in LF":     post(chunked, "3\r\nabc\n0\r\n\r\n"),
+		"a chunk with another end":    post(chunked, "3\r\nabcXY0\r\n\r\n"),
 		"a trailer that is none":      post(chunked, "0\r\nGET / HTTP/1.1\r\n\r\n"),
 		"a long head":                 get("X: " + strings.Repeat("a", maxHead)),
 		"many fields":                 get(strings.TrimSuffix(strings.Repeat("X: a\n", maxFields+1), "\n")),
@@ -168,6 +169,15 @@ func TestRefused(t *testing.T) {
 	} {
 		if _, err := run(in, 80, false); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestLine(t *testing.T) {
+	for in, want := range map[string]string{"a\r\n": "a", "\r\n": "", "a\n": "-", "a\r\r\n": "-", "a\rb\r\n": "-", "a\x00\r\n": "-", "a\r": "-", "": "-", "aaaaaaaaaaa\r\n": "-"} {
+		budget := 10
+		if got, err := line(bufio.NewReader(strings.NewReader(in)), &budget); err == nil && got != want || (err == nil) == (want == "-") {
+			t.Errorf("%q: %q, %v", in, got, err)
 		}
 	}
 }

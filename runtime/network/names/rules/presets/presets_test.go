@@ -71,7 +71,7 @@ func TestTools(t *testing.T) {
 		{"npm: wildcard", "npm", Source{Root: files("etc/npmrc", "registry=https://*.a.example")}, nil},
 		{"npm: loopback by name", "npm", Source{Root: files("etc/npmrc", "registry=http://localhost:4873")}, nil},
 		{"npm: address", "npm", Source{Root: files("etc/npmrc", "registry=http://[2001:db8::1]:4873")}, []string{"[2001:db8::1]:4873"}},
-		{"npm: too long", "npm", Source{Root: files("etc/npmrc", strings.Repeat("#\n", maxFile))}, nil},
+		{"npm: too long", "npm", Source{Root: files("etc/npmrc", "registry=https://a.example\n"+strings.Repeat("#\n", maxFile))}, nil},
 		{"go", "go", Source{Home: "root", Root: files("usr/local/go/go.env", "# c\nGOPROXY=https://proxy.example,direct\nGOSUMDB=sum.example\n")}, []string{"proxy.example:443", "sum.example:443"}},
 		{"go: the user's wins", "go", Source{Home: "root", Root: files("root/.config/go/env", "GOPROXY=http://a.example:81/p|b.example,off\n", "usr/local/go/go.env", "GOPROXY=https://proxy.example\nGOSUMDB=sum.example+1234+key https://mirror.example/s\n")},
 			[]string{"a.example:81", "b.example:443", "mirror.example:443"}},
