@@ -162,6 +162,10 @@ func TestRefused(t *testing.T) {
 	if _, err := Read(io.MultiReader(strings.NewReader(string(cut(func(b []byte) []byte { return append(b, 0) }))), iotest.ErrReader(errors.New("read on"))), Limit); err == nil || strings.Contains(err.Error(), "read on") {
 		t.Errorf("a byte behind the message is found late: %v", err)
 	}
+	huge := io.MultiReader(strings.NewReader("\x16\x03\x01\x00\x04\x01\xff\xff\xff"), iotest.ErrReader(errors.New("read on")))
+	if _, err := Read(huge, Limit); err == nil || strings.Contains(err.Error(), "read on") {
+		t.Errorf("a message that is too long is found late: %v", err)
+	}
 	var many []ext
 	for i := range 65 {
 		many = append(many, ext{uint16(0x1000 + i), nil})
