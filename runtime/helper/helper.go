@@ -1,0 +1,337 @@
+// Package helper owns the long-lived helper processes of a jail: processes outside it that serve it for as long as it lives.
+//
+// A helper is recorded in the jail's directory before it is given any work, and waits for that work: whoever starts it can be killed at
+// any time, and what is left is either recorded or ends by itself. It ends with the jail's first process, of which it has a pidfd, with
+// the jail's delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was compared with the record.
+package helper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/trusted"
+	"agentjail.dev/runtime/state"
+)
+
+// File is the record of a jail's helper, in the jail's directory. A jail has at most one.
+const File = "helper.json"
+
+// Bounds of a helper, where a control group can be made for it.
+const (
+	MemoryMax = 96 << 20 // bytes
+	PidsMax   = 64       // threads
+)
+
+const (
+	maxRecord = 64 << 10 // bytes
+	maxError  = 4 << 10  // bytes
+	// patience is how long a helper may take to be ready, and a killed one to end.
+	patience = 10 * time.Second
+)
+
+// A Record tells which process helps a jail.
+type Record struct {
+	Name   string `json:"name"` // the program's
+	Pid    int    `json:"pid"`
+	Start  uint64 `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
+	BootID string `json:"bootID"` // of the boot that Start counts from
+	// Cgroups are the control group directories that were made for it.
+	Cgroups []string `json:"cgroups,omitempty"`
+}
+
+// Options are what a helper is started with.
+type Options struct {
+	Dir  string // the jail's directory
+	Name string // the program's file name, beside the running program
+	// Beside is a process whose control groups the helper's are made beside; 0 makes none.
+	Beside int
+	// Group names the helper's control groups.
+	Group string
+	// Work is what the helper is told, once it is recorded.
+	Work []byte
+	// Files are handed on, from child.FirstFD.
+	Files []*os.File
+}
+
+// Load reads the record of a jail's helper; nil where there is none.
+func Load(dir string) (*Record, error) {
+	data, err := atomicfile.Read(filepath.Join(dir, File), maxRecord)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of the jail's helper: %w", err)
+	}
+	r := new(Record)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("reading the record of the jail's helper: %w", err)
+	}
+	return r, nil
+}
+
+// pidfd opens the recorded process, or returns -1 where it has ended: the number may be another's by now.
+func (r *Record) pidfd() (int, error) {
+	if r.Pid <= 1 || r.BootID != state.BootID() {
+		return -1, nil
+	}
+	fd, err := unix.PidfdOpen(r.Pid, 0)
+	if err == unix.ESRCH || err == unix.EINVAL { // EINVAL: a thread of somebody's has the number
+		return -1, nil
+	}
+	if err != nil {
+		return -1, fmt.Errorf("opening process %d: %w", r.Pid, err)
+	}
+	// After it was opened: the descriptor stays with the process that is looked at, or that process has ended.
+	start, letter, err := state.StartTime(r.Pid)
+	if err != nil || start != r.Start || letter == 'Z' || letter == 'X' {
+		unix.Close(fd)
+		return -1, nil
+	}
+	return fd, nil
+}
+
+// Alive says whether the helper runs.
+func (r *Record) Alive() bool {
+	fd, err := r.pidfd()
+	if err != nil || fd < 0 {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}
+
+// Start starts a helper and returns when it serves. After an error there is none, or what is left of it is on record for End.
+//
+// Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
+func Start(o Options) (*Record, error) {
+	type result struct {
+		r   *Record
+		err error
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // while the caller holds its own, this is another
+		defer runtime.UnlockOSThread()
+		r, err := start(o)
+		done <- result{r, err}
+	}()
+	got := <-done
+	return got.r, got.err
+}
+
+func start(o Options) (r *Record, err error) {
+	path, err := Path(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	work, work2, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer work.Close()
+	defer work2.Close()
+	ready, ready2, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ready.Close()
+	defer ready2.Close()
+	pid, err := fork(path, o, work, ready2)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", o.Name, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Kill(pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
+			err = errors.Join(err, End(o.Dir))
+		}
+	}()
+	// Ours are closed so that an end of file arrives.
+	work.Close()
+	ready2.Close()
+	if r, err = record(o, pid); err != nil {
+		return nil, err
+	}
+	for _, dir := range r.Cgroups {
+		if err := enter(dir, pid); err != nil {
+			return nil, fmt.Errorf("the control group of %s: %w", o.Name, err)
+		}
+	}
+	if err := feed(work2, o.Work); err != nil {
+		return nil, fmt.Errorf("telling %s its work: %w", o.Name, err)
+	}
+	work2.Close()
+	if err := await(ready); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Name, err)
+	}
+	return r, nil
+}
+
+// fork starts the program in a session of its own, with nothing of ours but its files.
+func fork(path string, o Options, work, ready *os.File) (int, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer null.Close()
+	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), work.Fd(), ready.Fd()}
+	for _, f := range o.Files {
+		files = append(files, f.Fd())
+	}
+	return syscall.ForkExec(path, []string{o.Name}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+}
+
+// record writes who helps the jail, and which control groups are about to be made for it.
+func record(o Options, pid int) (*Record, error) {
+	start, _, err := state.StartTime(pid)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Name: o.Name, Pid: pid, Start: start, BootID: state.BootID()}
+	if o.Beside > 0 {
+		r.Cgroups = groups(o.Beside, o.Group)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := atomicfile.Write(filepath.Join(o.Dir, File), data, 0o600); err != nil {
+		return nil, fmt.Errorf("recording the jail's helper: %w", err)
+	}
+	return r, nil
+}
+
+// feed writes the helper's work, for which it has patience: it reads before it does anything else.
+func feed(w *os.File, data []byte) error {
+	if err := w.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// await reads the helper's word.
+func await(ready *os.File) error {
+	if err := ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	var text []byte
+	buf := make([]byte, maxError)
+	for len(text) < maxError {
+		n, err := ready.Read(buf[:maxError-len(text)])
+		text = append(text, buf[:n]...)
+		if string(text) == child.Ready {
+			return nil
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("not ready after %v", patience)
+		}
+		if err != nil || n == 0 {
+			break
+		}
+	}
+	if why := strings.TrimSpace(string(text)); why != "" {
+		return errors.New(why)
+	}
+	return errors.New("it ended before it was ready")
+}
+
+// End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.
+func End(dir string) error {
+	r, err := Load(dir)
+	if err != nil || r == nil {
+		return err
+	}
+	if err := r.kill(); err != nil {
+		return fmt.Errorf("ending the jail's helper: %w", err)
+	}
+	if r.BootID == state.BootID() {
+		for _, g := range r.Cgroups {
+			if err := leave(g); err != nil {
+				return fmt.Errorf("removing the helper's control group: %w", err)
+			}
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, File)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing the record of the jail's helper: %w", err)
+	}
+	return nil
+}
+
+// kill kills the process and waits for its end.
+func (r *Record) kill() error {
+	fd, err := r.pidfd()
+	if err != nil {
+		return err
+	}
+	// Where it is this process's child, nobody else may wait for it.
+	defer func() { _, _ = unix.Wait4(r.Pid, nil, unix.WNOHANG, nil) }()
+	if fd < 0 {
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("killing process %d: %w", r.Pid, err)
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return fmt.Errorf("process %d has not ended %v after it was killed", r.Pid, patience)
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+}
+
+// Path is where a helper's program is expected: beside the running one. Nobody but root may have written it.
+func Path(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program's directory: %w", err)
+	}
+	path := filepath.Join(filepath.Dir(self), name)
+	return path, Check(path)
+}
+
+// Check says what is wrong with a helper's program, or nil.
+func Check(path string) error {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	switch {
+	case err == unix.ENOENT:
+		return fmt.Errorf("%s is missing: it belongs beside agentjail (remedy: install both from one build)", path)
+	case err != nil:
+		return &os.PathError{Op: "lstat", Path: path, Err: err}
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%s is not a file", path)
+	}
+	return trusted.Owner(path, &st)
+}
+
+func pipe() (r, w *os.File, err error) {
+	var fds [2]int
+	// Non-blocking, so that deadlines hold; a helper makes its own ends as it likes.
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "helper's pipe"), os.NewFile(uintptr(fds[1]), "helper's pipe"), nil
+}

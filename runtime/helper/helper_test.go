@@ -1,0 +1,250 @@
+package helper
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/state"
+)
+
+// Names of this test's program as a helper, and as a starter that is killed.
+const (
+	program = "helper-of-test"
+	starter = "starter-of-test"
+)
+
+// TestMain is also the helper: its work says what it does.
+func TestMain(m *testing.M) {
+	switch filepath.Base(os.Args[0]) {
+	case program:
+		beHelper()
+	case starter:
+		// Started and recorded, and then killed before the helper gets its work.
+		work, work2, _ := pipe()
+		_, ready2, _ := pipe()
+		dir := os.Args[1]
+		path, _ := Path(program)
+		pid, err := fork(path, Options{Dir: dir, Name: program}, work, ready2)
+		if err != nil {
+			os.Exit(3)
+		}
+		os.Stdout.WriteString(strconv.Itoa(pid) + "\n")
+		if len(os.Args) > 2 {
+			if _, err := record(Options{Dir: dir, Name: program}, pid); err != nil {
+				os.Exit(4)
+			}
+		}
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		work2.Close()
+	}
+	os.Exit(m.Run())
+}
+
+func beHelper() {
+	ready := os.NewFile(child.ReadyFD, "ready")
+	work, err := io.ReadAll(os.NewFile(child.WorkFD, "work"))
+	switch {
+	case err != nil || len(work) == 0:
+		os.Exit(1)
+	case string(work) == "serve":
+		_, _ = ready.WriteString(child.Ready)
+		ready.Close()
+		select {}
+	case string(work) == "mute":
+		os.Exit(0)
+	case strings.HasPrefix(string(work), "fail "):
+		_, _ = ready.WriteString(string(work)[5:])
+	}
+	os.Exit(1)
+}
+
+// beside puts this program beside itself under a helper's name, where Start looks.
+func beside(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the program must be root's")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{program, starter} {
+		at := filepath.Join(filepath.Dir(self), name)
+		if err := os.Link(self, at); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.Remove(at) })
+	}
+}
+
+// gone says whether a process has ended, waiting for that by a pidfd.
+func gone(t *testing.T, pid int) bool {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return true
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10000)
+	return n == 1
+}
+
+// TestLife: a helper is started in a session and control groups of its own, recorded, found alive, and ended with all that was made
+// for it.
+func TestLife(t *testing.T) {
+	beside(t)
+	dir := t.TempDir()
+	init := exec.Command("sleep", "1000")
+	if err := init.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = init.Process.Kill(); _ = init.Wait() }()
+	extra, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer extra.Close()
+	r, err := Start(Options{Dir: dir, Name: program, Beside: init.Process.Pid, Group: "agentjail-test-helper", Work: []byte("serve"), Files: []*os.File{extra}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load(dir)
+	if err != nil || again == nil || again.Pid != r.Pid || !again.Alive() {
+		t.Fatalf("recorded: %+v, %v", again, err)
+	}
+	if sid, err := unix.Getsid(r.Pid); err != nil || sid != r.Pid {
+		t.Errorf("session %d, %v", sid, err)
+	}
+	if at, err := os.Readlink("/proc/" + strconv.Itoa(r.Pid) + "/fd/" + strconv.Itoa(child.FirstFD)); err != nil || at != dir {
+		t.Errorf("its first file is %q, %v", at, err)
+	}
+	if of, err := cgroups.Of(strconv.Itoa(r.Pid)); err != nil {
+		t.Error(err)
+	} else if len(r.Cgroups) > 0 {
+		in := 0
+		for _, g := range of {
+			if filepath.Base(g.Path) == "agentjail-test-helper" {
+				in++
+			}
+		}
+		if in == 0 {
+			t.Errorf("it is in %v, and %v were made for it", of, r.Cgroups)
+		}
+	}
+	if err := End(dir); err != nil {
+		t.Fatal(err)
+	}
+	if again.Alive() || !gone(t, r.Pid) {
+		t.Error("it runs after its end")
+	}
+	for _, g := range r.Cgroups {
+		if _, err := os.Stat(g); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", g, err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left in the directory: %v", left)
+	}
+	if err := End(dir); err != nil {
+		t.Errorf("a second end: %v", err)
+	}
+}
+
+// TestFails: a helper that says why, or nothing, is not started and leaves nothing.
+func TestFails(t *testing.T) {
+	beside(t)
+	for work, want := range map[string]string{"fail port 53 is taken\n": "port 53 is taken", "mute": "before it was ready"} {
+		dir := t.TempDir()
+		if _, err := Start(Options{Dir: dir, Name: program, Work: []byte(work)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", work, err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 0 {
+			t.Errorf("%q: left %v", work, left)
+		}
+	}
+	if _, err := Start(Options{Dir: t.TempDir(), Name: "not-there"}); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("without its program: %v", err)
+	}
+}
+
+// TestKilledStarter: whoever starts a helper can be killed at any time: a helper without work ends, recorded or not.
+func TestKilledStarter(t *testing.T) {
+	beside(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, recorded := range []bool{false, true} {
+		dir := t.TempDir()
+		args := []string{dir}
+		if recorded {
+			args = append(args, "record")
+		}
+		out, _ := exec.Command(filepath.Join(filepath.Dir(self), starter), args...).Output()
+		pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
+		if err != nil {
+			t.Fatalf("%q: %v", out, err)
+		}
+		if !gone(t, pid) {
+			t.Errorf("recorded %v: process %d waits for work that nobody gives it", recorded, pid)
+		}
+		if r, err := Load(dir); err != nil || (r != nil) != recorded {
+			t.Errorf("the record is %+v, %v", r, err)
+		}
+		if err := End(dir); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAnother: a process that has the recorded number now is neither taken for the helper nor killed.
+func TestAnother(t *testing.T) {
+	dir := t.TempDir()
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
+	start, _, err := state.StartTime(other.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Record{
+		{Pid: other.Process.Pid, Start: start - 1, BootID: state.BootID()},
+		{Pid: other.Process.Pid, Start: start, BootID: "another"},
+		{Pid: 1, Start: start, BootID: state.BootID()},
+	} {
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, File), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r.Alive() {
+			t.Errorf("%+v is alive", r)
+		}
+		if err := End(dir); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	if err := other.Process.Signal(unix.Signal(0)); err != nil {
+		t.Fatalf("the other process: %v", err)
+	}
+	if r := (Record{Pid: other.Process.Pid, Start: start, BootID: state.BootID()}); !r.Alive() {
+		t.Error("the process itself is not found alive")
+	}
+}
