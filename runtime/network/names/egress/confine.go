@@ -1,0 +1,150 @@
+package egress
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// Bounds of the helper's process.
+const (
+	maxFiles  = 16384    // each connection has two sockets and up to two pipes
+	maxMemory = 64 << 20 // Go's, in bytes
+	maxFile   = 64 << 20 // bytes of a file that it writes: its log
+)
+
+// confine gives up all that the helper needs no more: files, ids, capabilities, and most system calls. It holds for every thread.
+// AllThreadsSyscall needs a program without cgo.
+func confine(w *work.Work) error {
+	// Its own death costs the jail its network, that of the host's services more.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
+	if err := limits(); err != nil {
+		return err
+	}
+	if err := leaveFiles(); err != nil {
+		return err
+	}
+	if err := becomeNobody(w); err != nil {
+		return err
+	}
+	if err := landlock(); err != nil {
+		return fmt.Errorf("entering a Landlock domain: %w", err)
+	}
+	return loadFilter(filter(os.Getpid()))
+}
+
+func limits() error {
+	for resource, max := range map[int]uint64{unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_MEMLOCK: 0} {
+		var have unix.Rlimit
+		if err := unix.Getrlimit(resource, &have); err != nil {
+			return fmt.Errorf("resource limit %d: %w", resource, err)
+		}
+		max = min(max, have.Max)
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: max, Max: max}); err != nil {
+			return fmt.Errorf("resource limit %d: %w", resource, err)
+		}
+	}
+	return nil
+}
+
+// leaveFiles makes an empty directory that is gone the root, in which no file can be made. A user's engine may change it too: its
+// helper has the capabilities of the user's own user namespace.
+func leaveFiles() error {
+	if err := unix.Fchdir(work.RootFD); err != nil {
+		return fmt.Errorf("the empty directory: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("chroot: %w", err)
+	}
+	return unix.Close(work.RootFD)
+}
+
+// becomeNobody changes the ids to the helper's own, which nothing else has, and drops every capability.
+func becomeNobody(w *work.Work) error {
+	if w.UID != 0 {
+		if err := syscall.Setgroups(nil); err != nil {
+			return fmt.Errorf("setgroups: %w", err)
+		}
+		if err := syscall.Setresgid(int(w.GID), int(w.GID), int(w.GID)); err != nil {
+			return fmt.Errorf("setresgid: %w", err)
+		}
+		if err := syscall.Setresuid(int(w.UID), int(w.UID), int(w.UID)); err != nil {
+			return fmt.Errorf("setresuid: %w", err)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0); errno != 0 {
+		return fmt.Errorf("dropping capabilities: %w", errno)
+	}
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("no_new_privs: %w", errno)
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("not being dumpable: %w", err)
+	}
+	return nil
+}
+
+// landlock enters a domain that has no file and may not take TCP ports, as far as the kernel knows (landlock(7)). Signals are left to
+// the system call filter: before Linux 6.15 a scope for them would keep the Go runtime's threads from each other.
+func landlock() error {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return nil // no Landlock: the empty root and the filter hold alone
+	}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: 1<<13 - 1} // all of version 1
+	if abi >= 2 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_REFER
+	}
+	if abi >= 3 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if abi >= 4 {
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP
+	}
+	if abi >= 5 {
+		attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if abi >= 6 {
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
+	}
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return errno
+	}
+	defer unix.Close(int(fd))
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// closeOthers closes what an engine left open across the program's start: Go's own descriptors, and those of the work, are known.
+func closeOthers() error {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= work.RootFD {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
+}

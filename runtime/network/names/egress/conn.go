@@ -1,0 +1,252 @@
+package egress
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/network/names/hello"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+const (
+	// helloTime is how long a client may take to say hello, where it is to speak first.
+	helloTime = 10 * time.Second
+	// tlsHandshake begins a TLS record with a ClientHello (RFC 8446, 5.1).
+	tlsHandshake = 0x16
+)
+
+const (
+	portHTTP  = 80
+	portHTTPS = 443
+)
+
+func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EINVAL) }
+
+// flow is one connection of the jail's.
+type flow struct {
+	s      *server
+	client *net.TCPConn
+	name   string
+	port   uint16
+	rule   *rules.Rule
+	begun  time.Time
+	addr   netip.Addr
+	sent   atomic.Int64
+	got    atomic.Int64
+}
+
+// connection serves one: the address that it was made to stands for the name.
+func (s *server) connection(c *net.TCPConn) {
+	defer c.Close()
+	to, ok := c.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return
+	}
+	at := to.AddrPort()
+	f := &flow{s: s, client: c, port: at.Port(), begun: time.Now()}
+	// A name that is held keeps its address; before, it may lose it.
+	if f.name, ok = s.pool.Name(at.Addr().Unmap()); !ok || !s.pool.Hold(f.name) {
+		f.refuse(fmt.Sprintf("%s stands for no name", at.Addr()), "names are asked for first")
+		reset(c)
+		return
+	}
+	defer s.pool.Release(f.name)
+	v := s.set.Match(f.name, f.port)
+	if !v.OK {
+		f.refuse(v.Reason, v.Remedy)
+		reset(c)
+		return
+	}
+	f.rule = v.Rule
+	f.serve()
+}
+
+func (f *flow) serve() {
+	switch {
+	case f.port == portHTTP:
+		f.http()
+	case f.port == portHTTPS && f.rule.TLS != "any":
+		f.tls()
+	default:
+		f.other()
+	}
+}
+
+// refuse tells of a connection that is not made.
+func (f *flow) refuse(reason, remedy string) {
+	e := f.event("connect", refused)
+	e.Reason, e.Remedy = reason, remedy
+	f.s.events.add(e)
+}
+
+func (f *flow) event(what, verdict string) work.Event {
+	e := work.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port}
+	if f.rule != nil {
+		e.Rule = f.rule.Source()
+	}
+	if f.addr.IsValid() {
+		e.Address = f.addr.String()
+	}
+	return e
+}
+
+// tls lets a connection through whose client asks for the name, in the clear, and is told so otherwise.
+func (f *flow) tls() {
+	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
+		return
+	}
+	h, err := hello.Read(f.client, hello.Limit)
+	if err == nil {
+		err = hello.Check(h, f.name, f.rule)
+	}
+	if err != nil {
+		f.alert(err)
+		return
+	}
+	if f.client.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	up := f.dial()
+	if up == nil {
+		return
+	}
+	defer up.Close()
+	f.relay(up, h.Raw)
+}
+
+// alert refuses with TLS's own words: clients then say "access denied".
+func (f *flow) alert(err error) {
+	f.refuse(err.Error(), "")
+	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = f.client.Write(hello.Alert())
+	linger(f.client)
+}
+
+// linger ends a connection so that the client reads what was written last: data of its own that nobody read would turn the end into a
+// reset.
+func linger(c *net.TCPConn) {
+	_ = c.CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
+	_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10))
+}
+
+// other serves a protocol that is not looked at: the server may speak first. What turns out to be TLS is held to the name.
+func (f *flow) other() {
+	up := f.dial()
+	if up == nil {
+		return
+	}
+	defer up.Close()
+	f.relay(up, nil)
+}
+
+// dial connects outside; nil, told and answered, where it cannot.
+func (f *flow) dial() *net.TCPConn {
+	up, addr, err := f.s.resolver.dial(f.s.set, f.name, f.port, f.rule)
+	f.addr = addr
+	if err != nil {
+		remedy := ""
+		if u := new(unfit); errors.As(err, &u) {
+			remedy = "a rule with the exact name and the word private"
+		}
+		f.refuse(err.Error(), remedy)
+		reset(f.client)
+		return nil
+	}
+	f.s.events.add(f.event("connect", allowed))
+	return up
+}
+
+// relay copies both ways until both have ended. An end of one way is handed on as an end, a reset as a reset.
+func (f *flow) relay(up *net.TCPConn, first []byte) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err := io.Copy(f.client, up)
+		f.got.Add(n)
+		finish(f.client, up, err)
+	}()
+	err := f.forward(up, first)
+	finish(up, f.client, err)
+	<-done
+	e := f.event("end", allowed)
+	e.Sent, e.Got, e.Millis = f.sent.Load(), f.got.Load(), time.Since(f.begun).Milliseconds()
+	f.s.events.add(e)
+}
+
+// forward copies what the jail sends.
+func (f *flow) forward(up *net.TCPConn, first []byte) error {
+	if first == nil && f.rule.TLS != "any" {
+		var err error
+		if first, err = f.look(); err != nil {
+			return err
+		}
+	}
+	if len(first) > 0 {
+		if _, err := up.Write(first); err != nil {
+			return err
+		}
+		f.sent.Add(int64(len(first)))
+	}
+	n, err := io.Copy(up, f.client)
+	f.sent.Add(n)
+	return err
+}
+
+// errNotNamed ends a connection of TLS in another name.
+var errNotNamed = errors.New("TLS in another name")
+
+// look reads the first of what the jail sends, which is held to the name if it is a ClientHello.
+func (f *flow) look() ([]byte, error) {
+	buf := make([]byte, 4096)
+	n, err := f.client.Read(buf)
+	if n == 0 {
+		if err == io.EOF {
+			err = nil
+		}
+		return nil, err
+	}
+	buf = buf[:n]
+	if buf[0] != tlsHandshake {
+		return buf, nil
+	}
+	if err := f.client.SetReadDeadline(time.Now().Add(helloTime)); err != nil {
+		return nil, err
+	}
+	rest := bytes.NewReader(buf)
+	h, err := hello.Read(io.MultiReader(rest, f.client), hello.Limit)
+	if err == nil {
+		err = hello.Check(h, f.name, f.rule)
+	}
+	if err != nil {
+		f.refuse(err.Error(), "")
+		return nil, errNotNamed
+	}
+	left := buf[n-rest.Len():] // what follows the hello in the same segment
+	return append(h.Raw, left...), f.client.SetReadDeadline(time.Time{})
+}
+
+// finish ends one way of a relay, whose copy from one to the other ended with err.
+func finish(to, from *net.TCPConn, err error) {
+	if err == nil {
+		_ = to.CloseWrite()
+		return
+	}
+	reset(to)
+	reset(from)
+}
+
+// reset closes with a reset: nothing of the connection stays in TIME_WAIT, of which the host has so many ports and no more.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}

@@ -1,0 +1,116 @@
+// Package egress is the helper process of a jail whose network is by name (network.mode = "names"): it lives outside the jail, in the
+// network of whoever started it, and has sockets inside. There it answers the jail's questions for names and takes its connections; what
+// rules allow, it connects outside.
+//
+// It parses what a jail sends, so once its sockets are made it gives up all else: see confine. It ends with the jail's first process.
+package egress
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// maxWork bounds the work's text, in bytes.
+const maxWork = 8 << 20
+
+// Main is the program. It returns only after an error, with the exit status.
+func Main() int {
+	if len(os.Args) == 2 && os.Args[1] == work.Probe {
+		if err := probe(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
+	ready := os.NewFile(child.ReadyFD, "ready")
+	if err := run(ready); err != nil {
+		fmt.Fprintln(ready, err)
+		return 1
+	}
+	return 0
+}
+
+func run(ready *os.File) error {
+	debug.SetMemoryLimit(maxMemory)
+	if err := closeOthers(); err != nil {
+		return fmt.Errorf("closing what was left open: %w", err)
+	}
+	w, err := task(os.NewFile(child.WorkFD, "work"))
+	if err != nil {
+		return err
+	}
+	// Go's own files are nobody's to inherit; these came through exec.
+	for fd := child.ReadyFD; fd <= work.RootFD; fd++ {
+		unix.CloseOnExec(fd)
+	}
+	log := os.NewFile(work.LogFD, "log")
+	netns := os.NewFile(work.NetnsFD, "network namespace")
+	s, err := open(netns)
+	if err != nil {
+		return err
+	}
+	// The sockets alone keep the namespace: they are closed with the jail.
+	if err := netns.Close(); err != nil {
+		return err
+	}
+	if err := confine(w); err != nil {
+		return err
+	}
+	server, err := newServer(w, newEvents(log, w.LogMax))
+	if err != nil {
+		return err
+	}
+	for range dnsWorkers {
+		go server.answerUDP(s.udp)
+	}
+	go server.answerTCP(s.dns)
+	go server.accept(s.in)
+	// Whoever started it may have been killed: then the jail is not started, and needs no child.
+	if _, err := io.WriteString(ready, child.Ready); err != nil {
+		return err
+	}
+	ready.Close()
+	return outlive(work.InitFD)
+}
+
+// dnsWorkers are how many questions are answered at once.
+const dnsWorkers = 2
+
+// task reads the work. An end of file without any is of a starter that was killed.
+func task(from *os.File) (*work.Work, error) {
+	defer from.Close()
+	data, err := io.ReadAll(io.LimitReader(from, maxWork+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the work: %w", err)
+	}
+	if len(data) == 0 || len(data) > maxWork {
+		return nil, errors.New("there is no work, or too much of it")
+	}
+	w := new(work.Work)
+	if err := json.Unmarshal(data, w); err != nil {
+		return nil, fmt.Errorf("reading the work: %w", err)
+	}
+	return w, nil
+}
+
+// outlive waits for the end of a process, by its pidfd.
+func outlive(pidfd int) error {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
+		if n > 0 {
+			return nil
+		}
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+	}
+}

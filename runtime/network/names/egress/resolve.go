@@ -1,0 +1,136 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/upstream"
+)
+
+const (
+	resolveTime = 10 * time.Second
+	cacheTime   = 10 * time.Second // changing answers cost one question in that time
+	maxCached   = 4096
+	dialTime    = 4 * time.Second  // for one address
+	dialAll     = 10 * time.Second // for all of a name's
+	maxTried    = 8                // addresses of a name
+)
+
+// resolver asks the host's name servers, for names as they are: without the host's search list, and without its /etc/hosts.
+type resolver struct {
+	ask    func(context.Context, string) ([]netip.Addr, error)
+	dialer net.Dialer
+	mu     sync.Mutex
+	cache  map[string]answer
+}
+
+type answer struct {
+	addrs []netip.Addr
+	until time.Time
+}
+
+// newResolver takes servers as ADDRESS:PORT. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
+func newResolver(servers []string) *resolver {
+	var next atomic.Uint32
+	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if len(servers) == 0 {
+			return nil, errors.New("the host has no name server")
+		}
+		d := net.Dialer{Timeout: dialTime}
+		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
+	}}
+	return &resolver{cache: map[string]answer{}, ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
+		return r.LookupNetIP(ctx, "ip", name+".")
+	}}
+}
+
+// lookup returns a name's addresses.
+func (r *resolver) lookup(name string) ([]netip.Addr, error) {
+	now := time.Now()
+	r.mu.Lock()
+	a, ok := r.cache[name]
+	r.mu.Unlock()
+	if ok && now.Before(a.until) {
+		return a.addrs, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
+	defer cancel()
+	addrs, err := r.ask(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range addrs {
+		addrs[i] = addrs[i].Unmap()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.cache) >= maxCached {
+		clear(r.cache)
+	}
+	r.cache[name] = answer{addrs, now.Add(cacheTime)}
+	return addrs, nil
+}
+
+// dial connects to a name's first address that answers, of those that the rule may reach. The address that was checked is the one
+// that is dialled.
+func (r *resolver) dial(set *rules.Set, name string, port uint16, rule *rules.Rule) (*net.TCPConn, netip.Addr, error) {
+	addrs, err := r.lookup(name)
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	var errs []error
+	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
+	defer cancel()
+	for i, a := range addrs {
+		if i >= maxTried {
+			break
+		}
+		if err := fit(set, a, port, rule); err != nil {
+			errs = append(errs, &unfit{err})
+			continue
+		}
+		one, stop := context.WithTimeout(ctx, dialTime)
+		c, err := r.dialer.DialContext(one, "tcp", netip.AddrPortFrom(a, port).String())
+		stop()
+		if err == nil {
+			return c.(*net.TCPConn), a, nil
+		}
+		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		errs = append(errs, errors.New("the name has no address"))
+	}
+	return nil, netip.Addr{}, errors.Join(errs...)
+}
+
+// fit says whether an address that a name led to may be reached.
+func fit(set *rules.Set, a netip.Addr, port uint16, rule *rules.Rule) error {
+	if r := set.DeniesAddr(a, port); r != nil {
+		return fmt.Errorf("%s is denied by %q", a, r.Source())
+	}
+	return upstream.Judge(a, rule, own)
+}
+
+// unfit says that an address may not be reached.
+type unfit struct{ err error }
+
+// Error is the reason.
+func (e *unfit) Error() string { return e.err.Error() }
+
+// own says whether an address is this host's: the kernel then sends to it from itself. No packet is sent, by connect(2) of UDP.
+func own(a netip.Addr) bool {
+	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 9)))
+	if err != nil {
+		return false // no route: nothing is reached either
+	}
+	defer c.Close()
+	from, ok := c.LocalAddr().(*net.UDPAddr)
+	return ok && from.AddrPort().Addr().Unmap() == a.Unmap()
+}

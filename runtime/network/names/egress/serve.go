@@ -1,0 +1,147 @@
+package egress
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"agentjail.dev/runtime/network/names/dns"
+	"agentjail.dev/runtime/network/names/pool"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// Bounds of what a jail can have open.
+const (
+	maxConns      = 2048
+	connBurst     = 1024 // new connections at once
+	connPerSecond = 200  // and then: the rest waits in the accept queue
+	maxDNSConns   = 16
+	dnsTime       = 5 * time.Second
+	maxQuery      = 4096 // bytes
+)
+
+// server is a helper at work.
+type server struct {
+	set      *rules.Set
+	pool     *pool.Pool
+	resolver *resolver
+	events   *events
+	rate     *bucket
+	slots    chan struct{} // of connections
+}
+
+func newServer(w *work.Work, e *events) (*server, error) {
+	set, err := rules.Parse(w.Allow, w.Deny, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &server{
+		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w.Servers), events: e,
+		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns),
+	}, nil
+}
+
+// name is what the name service knows: the address that stands for an allowed name in this jail.
+func (s *server) name(name string) (netip.Addr, bool) {
+	if !s.set.Allowed(name) {
+		s.events.refusedName(name, "no rule allows it", "network.allow in the policy")
+		return netip.Addr{}, false
+	}
+	return s.pool.Addr(name)
+}
+
+// answerUDP answers questions over UDP until the socket is closed.
+func (s *server) answerUDP(c *net.UDPConn) {
+	buf := make([]byte, maxQuery)
+	for {
+		n, from, err := c.ReadFromUDPAddrPort(buf)
+		if err != nil {
+			if fatal(err) {
+				return
+			}
+			continue
+		}
+		if out := dns.Answer(buf[:n], true, s.name); out != nil {
+			_, _ = c.WriteToUDPAddrPort(out, from)
+		}
+	}
+}
+
+// answerTCP is answerUDP for connections (RFC 1035, 4.2.2).
+func (s *server) answerTCP(l *net.TCPListener) {
+	slots := make(chan struct{}, maxDNSConns)
+	for {
+		slots <- struct{}{}
+		c, err := l.AcceptTCP()
+		if err != nil {
+			<-slots
+			if fatal(err) {
+				return
+			}
+			continue
+		}
+		go func() {
+			defer func() { c.Close(); <-slots }()
+			s.answerStream(c)
+		}()
+	}
+}
+
+func (s *server) answerStream(c *net.TCPConn) {
+	var length [2]byte
+	for {
+		if err := c.SetDeadline(time.Now().Add(dnsTime)); err != nil {
+			return
+		}
+		if _, err := io.ReadFull(c, length[:]); err != nil {
+			return
+		}
+		n := int(binary.BigEndian.Uint16(length[:]))
+		if n > maxQuery {
+			return
+		}
+		query := make([]byte, n)
+		if _, err := io.ReadFull(c, query); err != nil {
+			return
+		}
+		out := dns.Answer(query, false, s.name)
+		if out == nil {
+			return
+		}
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(out))), out...)); err != nil {
+			return
+		}
+	}
+}
+
+// accept takes the jail's connections.
+func (s *server) accept(l *net.TCPListener) {
+	for {
+		s.slots <- struct{}{}
+		time.Sleep(s.rate.take())
+		c, err := l.AcceptTCP()
+		if err != nil {
+			<-s.slots
+			if fatal(err) {
+				return
+			}
+			continue
+		}
+		go func() {
+			defer func() { <-s.slots }()
+			s.connection(c)
+		}()
+	}
+}
+
+// fatal says of a socket's error whether the socket is gone. Of others the loop rests a little: too many files, for one.
+func fatal(err error) bool {
+	if isClosed(err) {
+		return true
+	}
+	time.Sleep(10 * time.Millisecond)
+	return false
+}

@@ -1,0 +1,49 @@
+// Package work is what a jail's egress helper is told: the words between the network mode that starts it and the program.
+package work
+
+// Program is the helper's file name. It lies beside agentjail.
+const Program = "agentjail-egress"
+
+// Probe is the argument by which the helper only tries whether it could work here.
+const Probe = "probe"
+
+// Descriptors that the helper is given, after those of every helper (runtime/helper).
+const (
+	NetnsFD = 5 // the jail's network namespace
+	InitFD  = 6 // a pidfd of the jail's first process
+	LogFD   = 7 // the log, for appending
+	RootFD  = 8 // an empty directory that has been removed
+)
+
+// Work is the helper's task, as JSON.
+type Work struct {
+	// Allow and Deny are the rules' text (runtime/network/names/rules), without presets.
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny,omitempty"`
+	// Servers are the host's name servers, as ADDRESS:PORT.
+	Servers []string `json:"servers"`
+	// UID and GID are the helper's own on the host, once it is set up. 0 keeps those that it was started with, which an
+	// engine's user has who can be nobody else.
+	UID uint32 `json:"uid,omitempty"`
+	GID uint32 `json:"gid,omitempty"`
+	// LogMax bounds the log, in bytes; a log that is full begins anew.
+	LogMax int64 `json:"logMax"`
+}
+
+// Event is one line of the log, as JSON: a decision about a name or a connection.
+type Event struct {
+	Time    string `json:"time"`    // RFC 3339, UTC
+	What    string `json:"what"`    // "name", "connect", "end" or "log"
+	Verdict string `json:"verdict"` // "allowed" or "refused"
+	Name    string `json:"name,omitempty"`
+	Port    uint16 `json:"port,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Remedy  string `json:"remedy,omitempty"`
+	Address string `json:"address,omitempty"` // upstream
+	Sent    int64  `json:"sent,omitempty"`    // bytes from the jail
+	Got     int64  `json:"got,omitempty"`     // bytes to the jail
+	Millis  int64  `json:"ms,omitempty"`
+	// Dropped is how many events before this one were too many for the log.
+	Dropped int `json:"dropped,omitempty"`
+}
