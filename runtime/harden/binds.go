@@ -38,6 +38,9 @@ func bind(p *pass, i int, m *specs.Mount) {
 		}
 		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
+	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == source.File {
+		b.Copy, readOnly = true, true // of our own text, whatever the file says
+	}
 	isPublic := f.IsPublic() && !source.Allowed(*f, p.pol.Binds)
 	if isPublic {
 		public(p, m, f, &b, readOnly)

@@ -81,6 +81,9 @@ func namespaces(p *pass) {
 		if n.kind == specs.NetworkNamespace && p.network.Gives != "" {
 			p.change(report.Resources, report.Set, "network", "", p.network.Gives, p.network.Why)
 		}
+		if n.kind == specs.NetworkNamespace && p.network.ByRules {
+			networkRules(p)
+		}
 		out = append(out, specs.LinuxNamespace{Type: n.kind, Path: path})
 	}
 	for kind := range asked {
@@ -109,6 +112,17 @@ func decideNetwork(p *pass, path string) {
 		return
 	}
 	p.plan.Network, p.network = d, m.Terms(d)
+	p.plan.Resolver = p.network.Resolver
+}
+
+// networkRules reports what may be reached, rule by rule.
+func networkRules(p *pass) {
+	for _, r := range p.pol.Network.Allow {
+		p.change(report.Resources, report.Set, "network.allow", "", r, "can be connected to by name")
+	}
+	for _, r := range p.pol.Network.Deny {
+		p.change(report.Resources, report.Set, "network.deny", "", r, "cannot be connected to")
+	}
 }
 
 // unknownMode stops at a network mode that is none of this version's.

@@ -4,6 +4,7 @@ package idmap
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -152,6 +153,35 @@ func reverse(ms []specs.LinuxIDMapping, id uint32) (uint32, bool) {
 		}
 	}
 	return 0, false
+}
+
+// WithoutLast is the mapping of a block without its last id: that is on the host for a helper of the jail's, and is nobody in the jail.
+func (m Map) WithoutLast() Map {
+	if m.Block < 0 {
+		return m
+	}
+	m.UIDs, m.GIDs = shorter(m.UIDs), shorter(m.GIDs)
+	return m
+}
+
+func shorter(ms []specs.LinuxIDMapping) []specs.LinuxIDMapping {
+	out := slices.Clone(ms)
+	for i := range out {
+		if e := &out[i]; e.HostID != Overflow && (e.HostID+e.Size)%RangeSize == 0 && e.Size > 1 {
+			e.Size--
+		}
+	}
+	return out
+}
+
+// Spare is the host id that WithoutLast has left out, as user and group. A mapping of the engine's has none: then it is one of those
+// that no process has, and no jail.
+func (m Map) Spare() uint32 {
+	last := first(m.UIDs) | (RangeSize - 1)
+	if m.Block < 0 || m.HasHostUID(last) || m.HasHostGID(last) {
+		return ReservedFirst + ReservedSize - 1
+	}
+	return last
 }
 
 // Owner is the host user and group that stand for the jail as a whole: its first

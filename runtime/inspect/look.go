@@ -80,7 +80,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 		{"id maps", func() error { return s.lookIDs(p) }},
 		{"namespaces", func() error { return s.lookNamespaces(p) }},
 		{"user namespace", func() error { return s.lookUserNS(p) }},
-		{"network", func() error { return s.lookNetwork(p, j) }},
+		{"network", func() error { return s.lookNetwork(p, j, d) }},
 		{"mounts", func() error { return s.lookMounts(p) }},
 		{"paths", func() error { return s.lookPaths(p, d) }},
 		{"control groups", func() error { return s.lookGroups(first, d.host.Rootless) }},
@@ -190,7 +190,7 @@ func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
 
 // lookNetwork has the network's mode look at the namespace. One that is the host's
 // has no protections, and is not entered.
-func (s *seen) lookNetwork(p *proc, j *state.Jail) error {
+func (s *seen) lookNetwork(p *proc, j *state.Jail, d *demands) error {
 	if n := s.namespaces["net"]; n.Jail == n.Host {
 		s.network = network.Audit{Want: "nothing but lo", Protections: []network.Finding{{Name: "links", Detail: "the network is the host's"}}}
 		return nil
@@ -202,6 +202,7 @@ func (s *seen) lookNetwork(p *proc, j *state.Jail) error {
 	s.network, err = mode.Audit(network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return p.open("ns/net", unix.O_RDONLY) },
+		Dir:  d.dir, Key: j.Key, InitPid: j.InitPid,
 	})
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
@@ -50,6 +51,9 @@ func (w *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 	m, err := w.Store.Allocate(w.Policy.Userns, j.Key)
 	if err != nil {
 		return err
+	}
+	if mode, err := modes.Named(w.Policy.Network.Mode); err == nil && mode.Terms(mode.Decide(network.Found{})).SpareID {
+		m = m.WithoutLast()
 	}
 	j.IDs = m
 	return nil

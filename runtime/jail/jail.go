@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
@@ -283,7 +284,7 @@ func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 // release undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
 func (w *Runtime) release(j *state.Brief) error {
-	errs := []error{w.detach(j), removeCgroups(j)}
+	errs := []error{helper.End(w.Store.Dir(j.Key)), w.detach(j), removeCgroups(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}

@@ -1,6 +1,7 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
 
@@ -63,16 +65,59 @@ func (w *Runtime) seal(j *state.Brief) error {
 	if err != nil {
 		return err
 	}
-	changes, err := mode.Seal(network.Jail{
-		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
-		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
-	})
+	changes, err := mode.Seal(w.networkOf(j))
 	if len(changes) > 0 {
 		if rerr := w.reported(j, changes); rerr != nil {
 			return rerr
 		}
 	}
 	return err
+}
+
+// networkOf is what a network mode is told of a jail.
+func (w *Runtime) networkOf(j *state.Brief) network.Jail {
+	n := network.Jail{
+		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
+		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
+		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid,
+		Rules:   func() (network.Rules, error) { return w.rulesOf(j.Key) },
+		Serving: func() (network.Rules, error) { return w.serving(j) },
+	}
+	if os.Geteuid() == 0 && !rootless.Inside() {
+		n.HelperID = j.IDs.Spare()
+	}
+	return n
+}
+
+// rulesOf are the rules of a jail's policy.
+func (w *Runtime) rulesOf(key string) (network.Rules, error) {
+	j, err := w.Store.Load(key)
+	if err != nil {
+		return network.Rules{}, err
+	}
+	set, err := j.Policy.Network.Rules()
+	if err != nil {
+		return network.Rules{}, err
+	}
+	return network.Rules{Mode: j.Policy.Network.Mode, Allow: set.Entries(), Deny: set.Denied()}, nil
+}
+
+// serving are the rules of the jail that a joined network namespace was made for.
+func (w *Runtime) serving(j *state.Brief) (network.Rules, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", j.InitPid), &st); err != nil {
+		return network.Rules{}, err
+	}
+	jails, err := w.jailsIn("net", st.Ino)
+	if err != nil {
+		return network.Rules{}, err
+	}
+	for _, o := range jails {
+		if o.Key != j.Key && o.Network.Mode == j.Network.Mode && o.Network.Namespace == network.Own {
+			return w.rulesOf(o.Key)
+		}
+	}
+	return network.Rules{}, errors.New("the jail that the network namespace was made for has ended, and its helper with it")
 }
 
 // reported adds changes to a jail's report.

@@ -74,6 +74,12 @@ type Terms struct {
 	CopyNames bool
 	// OnlyLoopback has the init step check that nothing but lo has an address or a route.
 	OnlyLoopback bool
+	// Resolver is what /etc/resolv.conf says in the jail, in place of the engine's; "" leaves that as it is.
+	Resolver string
+	// ByRules says that policy's rules (network.allow, network.deny) are what the network reaches: the report names each.
+	ByRules bool
+	// SpareID keeps one of the jail's host ids from the jail, for a helper.
+	SpareID bool
 }
 
 // Jail is what a mode is told of a jail that is there.
@@ -83,6 +89,20 @@ type Jail struct {
 	Open func() (*os.File, error)
 	// FilterRequired is policy's network.filter = "required".
 	FilterRequired bool
+	// Dir is the jail's directory of state, and Key its name there.
+	Dir, Key string
+	// InitPid is the jail's first process.
+	InitPid int
+	// HelperID is the host's user and group for a helper; 0 is for one that stays what its starter is.
+	HelperID uint32
+	// Rules reads those of this jail's policy, and Serving those of the jail whose helper serves a namespace that is Joined.
+	Rules, Serving func() (Rules, error)
+}
+
+// Rules are policy's for a network by name, in their canonical text, without presets.
+type Rules struct {
+	Mode        string // of the policy
+	Allow, Deny []string
 }
 
 // Audit is what a mode sees of a running jail's network, from outside.

@@ -40,7 +40,12 @@ type Plan struct {
 	Label string `json:"label,omitempty"`
 	// Network is what was decided of the jail's network.
 	Network network.Decision `json:"network"`
+	// Resolver is what /etc/resolv.conf says in the jail; "" leaves it as it is.
+	Resolver string `json:"resolver,omitempty"`
 }
+
+// ResolverFile is the resolver's configuration (resolv.conf(5)).
+const ResolverFile = "/etc/resolv.conf"
 
 // Bind is how one bind mount is to be staged.
 type Bind struct {

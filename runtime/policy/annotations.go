@@ -29,6 +29,7 @@ var annotations = []annotation{
 	{"tmpfs.size", "size of every other tmpfs", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Tmpfs.Size, v) }},
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
+	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
 	{"seccomp.profile", "\"strict\" in place of \"default\"", func(p *Policy, v string) (bool, error) {
 		if v != "strict" || p.Seccomp.Profile != "default" {
 			return false, nil

@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/protect"
 	"agentjail.dev/seccomp"
 )
@@ -190,10 +191,11 @@ type Process struct {
 const (
 	NetworkNone   = "none"   // nothing but lo
 	NetworkEngine = "engine" // what the engine puts there
+	NetworkNames  = "names"  // nothing but lo, and a helper that connects to what Allow names
 )
 
 // NetworkModes are all that network.mode can be (runtime/network/modes).
-var NetworkModes = []string{NetworkNone, NetworkEngine}
+var NetworkModes = []string{NetworkNone, NetworkEngine, NetworkNames}
 
 // Network decides what the jail's network namespace may hold.
 type Network struct {
@@ -204,6 +206,47 @@ type Network struct {
 	// may run jails. Without it, an interface that is plugged in later is only
 	// held by routing rules, which a program that binds to it can go around.
 	Filter string `toml:"filter" json:"filter"`
+	// Allow and Deny are the rules of mode "names" (runtime/network/names/rules): what may be connected to, by name and port.
+	Allow []string `toml:"allow" json:"allow,omitempty"`
+	Deny  []string `toml:"deny" json:"deny,omitempty"`
+}
+
+// Rules parses Allow and Deny.
+func (n Network) Rules() (*rules.Set, error) {
+	set, err := rules.Parse(n.Allow, n.Deny, nil)
+	if err != nil {
+		return nil, fmt.Errorf("network.allow, network.deny: %w", err)
+	}
+	return set, nil
+}
+
+// AllowNames has a jail reach these names and no others, whatever Mode was; what Deny names stays denied.
+func (n *Network) AllowNames(entries []string) error {
+	n.Mode, n.Allow = NetworkNames, entries
+	_, err := n.Rules()
+	return err
+}
+
+// narrow is AllowNames for a container, which may only name what Allow covers: entries, separated by semicolons or line ends.
+func (n *Network) narrow(text string) (bool, error) {
+	if n.Mode != NetworkNames {
+		return false, nil
+	}
+	var entries []string
+	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if e = strings.TrimSpace(e); e != "" {
+			entries = append(entries, e)
+		}
+	}
+	set, err := n.Rules()
+	if err == nil {
+		set, err = set.Narrow(entries)
+	}
+	if err != nil {
+		return false, err
+	}
+	n.Allow, n.Deny = set.Entries(), set.Denied()
+	return true, nil
 }
 
 // defaultDelegate can be set by the build (-ldflags -X), for a distribution that
@@ -407,6 +450,11 @@ func (p Policy) Validate() error {
 	}
 	if err := protect.CheckHide(p.Binds.Hide); err != nil {
 		return fmt.Errorf("binds.hide: %w", err)
+	}
+	if len(p.Network.Allow)+len(p.Network.Deny) > 0 {
+		if _, err := p.Network.Rules(); err != nil {
+			return err
+		}
 	}
 	if p.Limits.NoFile > 1<<30 {
 		return fmt.Errorf("limits.nofile = %d: must be at most %d", p.Limits.NoFile, 1<<30)

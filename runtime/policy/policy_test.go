@@ -62,6 +62,8 @@ var others = map[string]struct {
 	"shim.loggers":         {`["/l", "/m?a=b"]`, []string{"/l", "/m?a=b"}},
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},
+	"network.allow":        {`["pypi.org", "*.example.org:443"]`, []string{"pypi.org", "*.example.org:443"}},
+	"network.deny":         {`["x.example.org"]`, []string{"x.example.org"}},
 	"network.mode":         {`"none"`, "none"}, // there is no other yet
 
 	"process.deny_write_execute": {`true`, true},
@@ -492,8 +494,51 @@ func TestBuiltinProfile(t *testing.T) {
 		t.Error("a profile that is not there")
 	}
 	for _, a := range Annotations() {
-		if strings.Contains(a[0], "network") {
+		if strings.Contains(a[0], "network") && a[0] != AnnotationPrefix+"network.allow" { // which only narrows: TestNetworkAllow
 			t.Errorf("the annotation %s chooses a network", a[0])
 		}
+	}
+}
+
+// TestNetworkAllow: rules that cannot be read are refused, and an annotation only narrows those of policy.
+func TestNetworkAllow(t *testing.T) {
+	for _, bad := range []string{`allow = ["*"]`, `allow = ["a.example.org:0"]`, `deny = ["a..b"]`, `allow = ["@nothing"]`} {
+		if _, err := Parse([]byte("[network]\nmode = \"names\"\n"+bad), "x", ""); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+	p, err := Parse([]byte("[network]\nmode = \"names\"\nallow = [\"*.example.org:443,22\", \"pypi.org\"]\ndeny = [\"bad.example.org\"]"), "x", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		ask, name string
+		port      uint16
+		followed  bool
+		ok        bool
+	}{
+		{"git.example.org:22", "git.example.org", 22, true, true},
+		{"git.example.org:22", "git.example.org", 443, true, false},
+		{"git.example.org:22 ; pypi.org:443", "pypi.org", 443, true, true},
+		{"*.example.org:443", "bad.example.org", 443, true, false},
+		{"", "pypi.org", 443, true, false},
+		{"evil.org", "evil.org", 443, false, false},
+		{"pypi.org; evil.org", "pypi.org", 443, false, true}, // as policy has it
+		{"*.example.org:8443", "x.example.org", 8443, false, false},
+		{"git.example.org:22 private", "git.example.org", 22, false, true},
+	} {
+		got, ignored := p.Tighten(map[string]string{AnnotationPrefix + "network.allow": c.ask})
+		set, err := got.Network.Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(ignored) == 0) != c.followed || set.Match(c.name, c.port).OK != c.ok {
+			t.Errorf("%q: %v, %s:%d %+v", c.ask, ignored, c.name, c.port, set.Match(c.name, c.port))
+		}
+	}
+	// Where the network is another it says nothing.
+	d := Default()
+	if got, ignored := d.Tighten(map[string]string{AnnotationPrefix + "network.allow": "pypi.org"}); len(ignored) != 1 || got.Network.Mode != NetworkNone {
+		t.Errorf("in mode none: %v, %+v", ignored, got.Network)
 	}
 }

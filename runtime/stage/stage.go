@@ -137,6 +137,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"preparing the ephemeral layer", s.makeLayer},
 		{"preparing the root file system", s.makeRoot},
 		{"adjusting the image's programs", s.adjustPrograms},
+		{"adding the resolver's file", s.addResolver},
 		{"looking at mount points", s.checkPoints},
 		{"making mount points", s.findNested},
 		{"attaching bind mounts", s.attachBinds},

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/source"
 	"agentjail.dev/runtime/views"
 )
@@ -199,6 +200,9 @@ func (s *stager) copyFiles(dir *os.File) error {
 			continue
 		}
 		m := &s.Spec.Mounts[b.Index]
+		if s.ownResolver(m) {
+			continue
+		}
 		text, err := s.copyText(s.Sources[b.Index])
 		if err != nil {
 			return fmt.Errorf("copying %s: %w", b.Source, err)
@@ -206,20 +210,50 @@ func (s *stager) copyFiles(dir *os.File) error {
 		if filepath.Clean(m.Destination) == "/etc/hosts" {
 			text = nameItself(text, s.Spec.Hostname)
 		}
-		name := "file" + strconv.Itoa(b.Index)
-		if err := write(dir, name, text, 0o644); err != nil {
+		if err := s.writeFor(dir, "file"+strconv.Itoa(b.Index), text, m); err != nil {
 			return err
 		}
-		uid, ok1 := s.Plan.IDs.HostUID(0)
-		gid, ok2 := s.Plan.IDs.HostGID(0)
-		if ok1 && ok2 {
-			if err := unix.Fchownat(int(dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	}
+	for i := range s.Spec.Mounts {
+		if m := &s.Spec.Mounts[i]; s.ownResolver(m) {
+			if err := s.writeFor(dir, "resolver", s.Plan.Resolver, m); err != nil {
 				return err
 			}
 		}
-		m.Source = filepath.Join(s.layer, viewsDir, name)
-		m.Options = addOptions(m.Options, "ro", "noexec")
 	}
+	return nil
+}
+
+// writeFor writes a file of container root's, and has a bind mount show it.
+func (s *stager) writeFor(dir *os.File, name, text string, m *specs.Mount) error {
+	if err := write(dir, name, text, 0o644); err != nil {
+		return err
+	}
+	uid, ok1 := s.Plan.IDs.HostUID(0)
+	gid, ok2 := s.Plan.IDs.HostGID(0)
+	if ok1 && ok2 {
+		if err := unix.Fchownat(int(dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+	}
+	m.Source = filepath.Join(s.layer, viewsDir, name)
+	m.Options = addOptions(m.Options, "ro", "noexec")
+	return nil
+}
+
+// ownResolver says whether a mount is the resolver's file, which has the plan's text.
+func (s *stager) ownResolver(m *specs.Mount) bool {
+	return s.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
+}
+
+// addResolver gives a spec without a mount for the resolver's file one, which copyFiles fills.
+func (s *stager) addResolver() error {
+	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
+		return nil
+	}
+	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+	})
 	return nil
 }
 

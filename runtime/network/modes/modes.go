@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/engine"
+	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/network/none"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
@@ -42,7 +43,7 @@ type Mode interface {
 
 // all lists the modes. Policy's list of their names (policy.NetworkModes) is data, so that it need not know them; a test
 // holds the two against each other.
-var all = []Mode{none.Mode{}, engine.Mode{}}
+var all = []Mode{none.Mode{}, engine.Mode{}, names.Mode{}}
 
 // All lists the modes, in the order in which they are to be named.
 func All() []Mode { return all }

@@ -1,0 +1,234 @@
+// Package names is the network mode in which a jail reaches what policy names, and nothing else. Its network namespace is that of mode
+// "none": lo alone, sealed. A helper outside it (package egress) answers the jail's questions for names with addresses of 127.64.0.0/10,
+// takes the connections to them, and connects outside where the rules allow it.
+package names
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/none"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/report"
+)
+
+// Mode is the mode; see runtime/network/modes for what its methods are for.
+type Mode struct{}
+
+const name = "names"
+
+// LogFile is the log of decisions (work.Event) in the jail's directory, and logMax its bound in bytes.
+const (
+	LogFile = "network.log"
+	logMax  = 4 << 20
+)
+
+// resolver has programs ask the helper alone. A search domain would only double the questions.
+const resolver = "nameserver 127.0.0.1\n"
+
+// Name is the mode's name in policy.
+func (Mode) Name() string { return name }
+
+// Decide joins the namespace of a jail that reaches nothing, or of one with a network by name: the containers of a pod share the first
+// one's helper, by that one's rules. Seal refuses a jail whose own policy gives less than those.
+func (Mode) Decide(f network.Found) network.Decision {
+	if f.Jail && (f.Mode == network.Empty || f.Mode == name) {
+		return network.Decision{Mode: f.Mode, Namespace: network.Joined}
+	}
+	return network.Decision{Mode: name, Namespace: network.Own}
+}
+
+// Terms are those of an empty network, with a resolver.
+func (Mode) Terms(d network.Decision) network.Terms {
+	t := none.Mode{}.Terms(d)
+	t.NoMore = "the jail reaches what policy names, and nothing else"
+	t.Gives, t.Why = "by name", "a helper outside connects to what policy names (policy: network.mode, network.allow)"
+	t.Resolver, t.SpareID = resolver, d.Namespace == network.Own
+	t.ByRules = d.Namespace == network.Own
+	return t
+}
+
+// Prepare has nothing to do: the delegate makes the namespace, or joins it.
+func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return nil, nil }
+
+// Seal closes the namespace as in mode "none" and starts the helper. Without a helper the jail is not started. In a joined namespace
+// the first jail's serves, by that one's rules.
+func (Mode) Seal(j network.Jail) ([]report.Change, error) {
+	changes, err := none.Mode{}.Seal(j)
+	if err != nil {
+		return changes, err
+	}
+	if j.Decision.Namespace != network.Own {
+		return changes, joins(j)
+	}
+	if r, err := helper.Load(j.Dir); err != nil {
+		return changes, err
+	} else if r != nil && r.Alive() {
+		return changes, nil // start is called again
+	}
+	// What an earlier start has left.
+	if err := helper.End(j.Dir); err != nil {
+		return changes, err
+	}
+	if err := start(j); err != nil {
+		return changes, fmt.Errorf("the network by name: %w", err)
+	}
+	return changes, nil
+}
+
+// joins refuses a jail in another's network whose rules allow what its own do not.
+func joins(j network.Jail) error {
+	own, err := j.Rules()
+	if err != nil {
+		return fmt.Errorf("the jail's rules: %w", err)
+	}
+	if own.Mode != name {
+		return nil // policy gives it its engine's whole network, which is more
+	}
+	first, err := j.Serving()
+	if err != nil {
+		return fmt.Errorf("the rules of the network that is joined: %w", err)
+	}
+	return within(first, own)
+}
+
+// within says by an error what the first rules allow and the others do not.
+func within(first, own network.Rules) error {
+	less, err := rules.Parse(first.Allow, first.Deny, nil)
+	if err != nil {
+		return err
+	}
+	more, err := rules.Parse(own.Allow, own.Deny, nil)
+	if err != nil {
+		return err
+	}
+	const remedy = "the same network.allow for all containers of a pod"
+	for _, r := range less.Rules() {
+		if err := more.Covers(*r); err != nil {
+			return refusal.New(refusal.Network, "the network of another jail is joined, whose rules allow more: %v", err).WithRemedy(remedy)
+		}
+	}
+	for _, d := range more.Denied() {
+		if !slices.Contains(less.Denied(), d) {
+			return refusal.New(refusal.Network, "the network of another jail is joined, whose rules do not deny %q", d).WithRemedy(remedy)
+		}
+	}
+	return nil
+}
+
+// start starts the jail's helper in the network namespace that this process is in.
+func start(j network.Jail) error {
+	task, err := taskOf(j)
+	if err != nil {
+		return err
+	}
+	var files [4]*os.File
+	defer func() {
+		for _, f := range files {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}()
+	if files[work.NetnsFD-firstFD], err = j.Open(); err != nil {
+		return err
+	}
+	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
+	if err != nil {
+		return fmt.Errorf("opening process %d: %w", j.InitPid, err)
+	}
+	files[work.InitFD-firstFD] = os.NewFile(uintptr(pidfd), "init")
+	files[work.LogFD-firstFD], err = os.OpenFile(filepath.Join(j.Dir, LogFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
+		return err
+	}
+	_, err = helper.Start(helper.Options{
+		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Work: task, Files: files[:],
+	})
+	return err
+}
+
+const firstFD = work.NetnsFD
+
+// taskOf is what the helper is told.
+func taskOf(j network.Jail) ([]byte, error) {
+	r, err := j.Rules()
+	if err != nil {
+		return nil, fmt.Errorf("the jail's rules: %w", err)
+	}
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the host's name servers: %w", err)
+	}
+	return json.Marshal(work.Work{Allow: r.Allow, Deny: r.Deny, Servers: servers(string(text)), UID: j.HelperID, GID: j.HelperID, LogMax: logMax})
+}
+
+// emptyRoot opens a directory that has been removed, in which nothing can be made.
+func emptyRoot(dir string) (*os.File, error) {
+	at, err := os.MkdirTemp(dir, "empty-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(at)
+	return os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+// Audit holds the namespace to mode "none"'s protections, and looks at the helper.
+func (Mode) Audit(j network.Jail) (network.Audit, error) {
+	a, err := none.Mode{}.Audit(j)
+	a.Want = "nothing but lo, and a helper that connects by name"
+	if err != nil || j.Decision.Namespace != network.Own {
+		a.Detail += "; names by the first jail's helper"
+		return a, err
+	}
+	r, err := helper.Load(j.Dir)
+	if err != nil {
+		return a, err
+	}
+	f := network.Finding{Name: "helper", Detail: "there is none: the jail reaches nothing"}
+	if r != nil {
+		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: start the jail anew)", r.Pid)
+		if r.Alive() {
+			f.Detail = confined(r.Pid)
+			f.OK = f.Detail == ""
+		}
+		a.Detail = fmt.Sprintf("only lo; names by helper %d", r.Pid)
+	}
+	a.Protections = append(a.Protections, f)
+	return a, nil
+}
+
+// confined says what is wrong with a helper's confinement, as the kernel tells it; "" is nothing.
+func confined(pid int) string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return err.Error()
+	}
+	have := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			have[k] = strings.TrimSpace(v)
+		}
+	}
+	for _, want := range [][2]string{{"CapEff", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"NoNewPrivs", "1"}, {"Seccomp", "2"}} {
+		if have[want[0]] != want[1] {
+			return fmt.Sprintf("process %d has %s %s, not %s", pid, want[0], have[want[0]], want[1])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,28 @@
+package names
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// maxServers bounds the name servers that are asked (resolv.conf(5): MAXNS is 3).
+const maxServers = 3
+
+// servers are the name servers of a resolv.conf(5), as ADDRESS:PORT; without any, the host's own as the C library has it.
+func servers(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "nameserver" || len(out) == maxServers {
+			continue
+		}
+		if a, err := netip.ParseAddr(f[1]); err == nil {
+			out = append(out, net.JoinHostPort(a.String(), "53"))
+		}
+	}
+	if out == nil {
+		out = []string{"127.0.0.1:53"}
+	}
+	return out
+}
