@@ -1,0 +1,310 @@
+package names
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+)
+
+// Addresses of the lab. They are of no special range, and lead nowhere but to the lab.
+const (
+	hostAddr   = "5.5.5.2"
+	serverAddr = "5.5.5.10"
+	dnsAddr    = "5.5.5.53"
+)
+
+// zone is what the lab's name server knows.
+var zone = map[string][4]byte{
+	"api.example.test.":      {5, 5, 5, 10},
+	"other.example.test.":    {5, 5, 5, 10},
+	"a.wild.example.test.":   {5, 5, 5, 10},
+	"private.example.test.":  {10, 5, 5, 10},
+	"granted.example.test.":  {10, 5, 5, 10},
+	"local.example.test.":    {127, 0, 0, 1},
+	"metadata.example.test.": {169, 254, 169, 254},
+	"self.example.test.":     {5, 5, 5, 2},
+}
+
+// internet is the network behind the host.
+type internet struct {
+	ca    []byte // PEM
+	mu    sync.Mutex
+	asked []string // names that the name server was asked for
+}
+
+// questions returns what the name server was asked for since the last call.
+func (n *internet) questions() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.asked
+	n.asked = nil
+	return out
+}
+
+// newInternet makes it, and the host's way there.
+func newInternet(t *testing.T) *internet {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs ip(8) from iproute2")
+	}
+	n := &internet{}
+	cert := n.certificate(t)
+	work, ready := make(chan func() error), make(chan error)
+	tid := make(chan int, 1)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the test's process
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		tid <- unix.Gettid()
+		ready <- err
+		for f := range work {
+			ready <- f()
+		}
+	}()
+	id := strconv.Itoa(<-tid)
+	if err := <-ready; err != nil {
+		t.Fatal(err)
+	}
+	do := func(f func() error) {
+		t.Helper()
+		work <- f
+		if err := <-ready; err != nil {
+			t.Fatal(err)
+		}
+	}
+	ip(t, "link", "set", "lo", "up")
+	ip(t, "link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", id)
+	ip(t, "addr", "add", hostAddr+"/24", "dev", "wan")
+	ip(t, "link", "set", "wan", "up")
+	ip(t, "route", "add", "default", "via", serverAddr)
+	do(func() error {
+		for _, args := range [][]string{
+			{"link", "set", "lo", "up"}, {"link", "set", "net", "up"}, {"addr", "add", serverAddr + "/24", "dev", "net"},
+			{"addr", "add", dnsAddr + "/24", "dev", "net"}, {"addr", "add", "10.5.5.10/24", "dev", "net"}, {"addr", "add", "169.254.169.254/32", "dev", "net"},
+		} {
+			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+				return fmt.Errorf("ip %v: %w: %s", args, err, out)
+			}
+		}
+		return n.serve(cert)
+	})
+	t.Cleanup(func() { ip(t, "link", "del", "wan"); close(work) })
+	return n
+}
+
+// certificate makes a certificate of a certificate authority of the test's own for the lab's names.
+func (n *internet) certificate(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "lab"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	for name := range zone {
+		c.DNSNames = append(c.DNSNames, strings.TrimSuffix(name, "."))
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// serve listens in the calling thread's namespace.
+func (n *internet) serve(cert tls.Certificate) error {
+	dns, err := net.ListenPacket("udp4", dnsAddr+":53")
+	if err != nil {
+		return err
+	}
+	go n.answer(dns)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "served %s", r.Host) })
+	for _, port := range []string{"443", "8443"} {
+		l, err := tls.Listen("tcp4", "0.0.0.0:"+port, &tls.Config{Certificates: []tls.Certificate{cert}})
+		if err != nil {
+			return err
+		}
+		go func() { _ = http.Serve(l, handler) }()
+	}
+	plain, err := net.Listen("tcp4", "0.0.0.0:80")
+	if err != nil {
+		return err
+	}
+	go func() { _ = http.Serve(plain, handler) }()
+	speaks, err := net.Listen("tcp4", "0.0.0.0:22")
+	if err != nil {
+		return err
+	}
+	go greet(speaks)
+	echo, err := net.ListenPacket("udp4", serverAddr+":443")
+	if err != nil {
+		return err
+	}
+	go func() {
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := echo.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			_, _ = echo.WriteTo(buf[:n], from)
+		}
+	}()
+	return nil
+}
+
+// greet speaks first, and then says what it was told once that has ended.
+func greet(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			_, _ = io.WriteString(c, "hello\n")
+			said, _ := io.ReadAll(c)
+			_, _ = c.Write(said)
+		}()
+	}
+}
+
+// answer is the name server.
+func (n *internet) answer(c net.PacketConn) {
+	buf := make([]byte, 1500)
+	for {
+		k, from, err := c.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if m.Unpack(buf[:k]) != nil || len(m.Questions) != 1 {
+			continue
+		}
+		q := m.Questions[0]
+		n.mu.Lock()
+		n.asked = append(n.asked, q.Name.String())
+		n.mu.Unlock()
+		r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
+		a, ok := zone[q.Name.String()]
+		if !ok {
+			r.RCode = dnsmessage.RCodeNameError
+		} else if q.Type == dnsmessage.TypeA {
+			r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: a}}}
+		}
+		if out, err := r.Pack(); err == nil {
+			_, _ = c.WriteTo(out, from)
+		}
+	}
+}
+
+// beClient is a program in a jail, without a word about its network: WHAT HOST PORT [SERVERNAME]. It prints what it got.
+func beClient(args []string) int {
+	out, err := ask(args)
+	if err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	fmt.Println(out)
+	return 0
+}
+
+const clientTime = 5 * time.Second
+
+func ask(args []string) (string, error) {
+	what, host, port := args[0], args[1], args[2]
+	ctx, cancel := context.WithTimeout(context.Background(), clientTime)
+	defer cancel()
+	at := net.JoinHostPort(host, port)
+	switch what {
+	case "look":
+		addrs, err := net.DefaultResolver.LookupHost(ctx, host)
+		slices.Sort(addrs)
+		return strings.Join(addrs, " "), err
+	case "udp":
+		c, err := net.Dial("udp", at)
+		if err != nil {
+			return "", err
+		}
+		_ = c.SetDeadline(time.Now().Add(clientTime))
+		if _, err := c.Write([]byte("ping")); err != nil {
+			return "", err
+		}
+		buf := make([]byte, 16)
+		n, err := c.Read(buf)
+		return string(buf[:n]), err
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(clientTime))
+	return talk(c.(*net.TCPConn), what, host, args[3:])
+}
+
+func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
+	switch what {
+	case "https":
+		name := host
+		if len(rest) > 0 {
+			name = rest[0]
+		}
+		// What is looked at is the way there; the server's certificate is the lab's for every name.
+		s := tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: name == "" || name != host, RootCAs: roots(), NextProtos: []string{"http/1.1"}})
+		if err := s.Handshake(); err != nil {
+			return "", err
+		}
+		return get(s, host)
+	case "http":
+		return get(c, host)
+	case "greeted":
+		if _, err := io.WriteString(c, "said"); err != nil {
+			return "", err
+		}
+		if err := c.CloseWrite(); err != nil {
+			return "", err
+		}
+		out, err := io.ReadAll(c)
+		return strings.ReplaceAll(string(out), "\n", " "), err
+	}
+	return "", fmt.Errorf("no such client: %s", what)
+}
+
+func get(c net.Conn, host string) (string, error) {
+	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host); err != nil {
+		return "", err
+	}
+	out, err := io.ReadAll(c)
+	if _, body, ok := strings.Cut(string(out), "\r\n\r\n"); ok {
+		return body, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("no answer: %q", out)
+	}
+	return "", err
+}

@@ -1,0 +1,70 @@
+// Package names tries network.mode = "names" on a network of its own: a host and, behind a veth pair, an Internet of the test's own
+// with a name server and servers for real names. Nothing in the jail is told of a proxy.
+package names
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// client is this test's program in a jail, and hosted the variable that says that this process is in a network of its own.
+const (
+	client = "/client"
+	hosted = "AGENTJAIL_NAMES_HOSTED"
+)
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Args[0] == client:
+		os.Exit(beClient(os.Args[1:]))
+	case os.Getenv(hosted) == "":
+		engine.SuiteNeedsRoot("it runs jails")
+		os.Exit(host())
+	}
+	os.Exit(func() int {
+		defer engine.RemoveBuilt()
+		return m.Run()
+	}())
+}
+
+// host runs this program again in a network namespace and a mount namespace of its own, in which there is another resolv.conf.
+func host() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), hosted+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// resolveBy has this process's host ask a name server.
+func resolveBy(t *testing.T, server string) {
+	t.Helper()
+	at := t.TempDir() + "/resolv.conf"
+	if err := os.WriteFile(at, []byte("search host.example.test\nnameserver "+server+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A link would be followed to a file that other namespaces share; so it is in /run, and mounted over as well.
+	if err := unix.Mount(at, "/etc/resolv.conf", "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount("/etc/resolv.conf", unix.MNT_DETACH) })
+}
+
+func ip(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}

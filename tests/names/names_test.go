@@ -1,0 +1,277 @@
+package names
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// caFile is the lab's certificate authority in a jail.
+const caFile = "/ca.pem"
+
+// onHost is the authority for clients outside of a jail.
+var onHost []byte
+
+func roots() *x509.CertPool {
+	text, err := os.ReadFile(caFile)
+	if err != nil {
+		text = onHost
+	}
+	p := x509.NewCertPool()
+	p.AppendCertsFromPEM(text)
+	return p
+}
+
+// policyText is the jails' policy.
+const policyText = `[network]
+mode = "names"
+allow = [
+  "api.example.test:443,22", "*.wild.example.test", "private.example.test:22", "granted.example.test:22 private",
+  "local.example.test:22", "metadata.example.test:22", "self.example.test:22",
+]
+`
+
+// jail is a running jail with a network by name.
+type jail struct {
+	b    *engine.Bundle
+	c    engine.Caller
+	id   string
+	bin  string // agentjail's
+	conf string
+}
+
+func start(t *testing.T, n *internet) *jail {
+	t.Helper()
+	bin, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-names-")
+	if err == nil {
+		err = os.Chmod(base, 0o711)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	bins, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &jail{b: engine.NewBundle(t, base), bin: bin, conf: filepath.Join(bins, "names.toml")}
+	if err := os.WriteFile(j.conf, []byte(policyText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.WriteFile(j.b.Rootfs+client, self, 0o755), os.WriteFile(j.b.Rootfs+caFile, n.ca, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.c = engine.Caller{Path: bin, Args: []string{"--config", j.conf, "--root", filepath.Join(j.b.Dir, "state")}}
+	j.b.Spec.Process.Args = []string{"sleep", "100000"}
+	j.id = j.b.ID()
+	t.Cleanup(func() { _, _, _ = j.b.Call(t, j.c, "delete", "--force", j.id) })
+	for _, args := range [][]string{{"create", "--bundle", j.b.Dir, j.id}, {"start", j.id}} {
+		if out, errs, err := j.b.Call(t, j.c, args...); err != nil {
+			t.Fatalf("%v: %v\n%s%s", args, err, out, errs)
+		}
+	}
+	return j
+}
+
+// in runs a client in the jail.
+func (j *jail) in(t *testing.T, args ...string) (string, bool) {
+	t.Helper()
+	out, errs, err := j.b.Call(t, j.c, append([]string{"exec", j.id, client}, args...)...)
+	return strings.TrimSpace(out + errs), err == nil
+}
+
+// record is the helper's.
+type record struct {
+	Pid     int      `json:"pid"`
+	Cgroups []string `json:"cgroups"`
+}
+
+// dir is the jail's directory of state.
+func (j *jail) dir(t *testing.T) string {
+	t.Helper()
+	found, err := filepath.Glob("/run/agentjail/jails/*-" + j.id)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the jail's state: %v, %v", found, err)
+	}
+	return found[0]
+}
+
+func (j *jail) helper(t *testing.T) record {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(j.dir(t), "helper.json"))
+	var r record
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil || r.Pid <= 1 {
+		t.Fatalf("the helper's record: %+v, %v", r, err)
+	}
+	return r
+}
+
+func (j *jail) inspect(t *testing.T) (string, int) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(filepath.Dir(j.bin), "agentjailctl"), "inspect", j.id)
+	out, err := cmd.CombinedOutput()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// gone waits for the end of a process by its pidfd.
+func gone(t *testing.T, pidfd int) {
+	t.Helper()
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 20000); n != 1 {
+		t.Errorf("the process has not ended: %v", err)
+	}
+}
+
+func pidfd(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+// ways is what a jail tries. Outside of the jail, on the host, each of them works.
+var ways = []struct {
+	what string
+	args []string
+	want string // what it says; "" is a refusal
+	why  string // of a refusal: what it says
+}{
+	{"https to an allowed name", []string{"https", "api.example.test", "443"}, "served api.example.test", ""},
+	{"https by a wildcard", []string{"https", "a.wild.example.test", "443"}, "served a.wild.example.test", ""},
+	{"a protocol in which the server speaks first", []string{"greeted", "api.example.test", "22"}, "hello said", ""},
+	{"a private address that the rule grants", []string{"greeted", "granted.example.test", "22"}, "hello said", ""},
+
+	{"a name without a rule", []string{"look", "other.example.test", "0"}, "", "no such host"},
+	{"https to a name without a rule", []string{"https", "other.example.test", "443"}, "", "no such host"},
+	{"a port without a rule", []string{"https", "api.example.test", "8443"}, "", "reset"},
+	{"TLS in another name", []string{"https", "api.example.test", "443", "other.example.test"}, "", "access denied"},
+	{"a server that is named by address", []string{"https", serverAddr, "443", "api.example.test"}, "", "unreachable"},
+	{"UDP to an allowed name", []string{"udp", "api.example.test", "443"}, "", "refused"},
+	{"UDP to a server", []string{"udp", serverAddr, "443"}, "", "unreachable"},
+	{"a private address", []string{"greeted", "private.example.test", "22"}, "", "reset"},
+	{"the metadata service's address", []string{"greeted", "metadata.example.test", "22"}, "", "reset"},
+}
+
+// TestWays: an allowed name is reached, and nothing else, with nothing set up inside.
+func TestWays(t *testing.T) {
+	n := newInternet(t)
+	onHost = n.ca
+	resolveBy(t, dnsAddr)
+	j := start(t, n)
+	for _, w := range ways {
+		n.questions()
+		got, ok := j.in(t, w.args...)
+		switch {
+		case w.want != "" && (!ok || got != w.want):
+			t.Errorf("%s: %q, want %q", w.what, got, w.want)
+		case w.want == "" && (ok || !strings.Contains(got, w.why)):
+			t.Errorf("%s: %q, want a refusal: %s", w.what, got, w.why)
+		}
+		for _, q := range n.questions() {
+			if strings.HasPrefix(q, "other.") || strings.Contains(q, ".host.example.test") {
+				t.Errorf("%s: the host's name server was asked for %s", w.what, q)
+			}
+		}
+		// On the host it works: it is the jail that refuses.
+		if _, err := ask(w.args); err != nil {
+			t.Errorf("%s: on the host: %v", w.what, err)
+		}
+	}
+	for _, name := range []string{"local.example.test", "self.example.test"} {
+		if got, ok := j.in(t, "greeted", name, "22"); ok || !strings.Contains(got, "reset") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"verdict":"allowed","name":"api.example.test","port":443`, `"verdict":"refused","name":"other.example.test"`, `"verdict":"refused","name":"api.example.test","port":8443`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the log lacks %s:\n%s", want, text)
+		}
+	}
+	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, fmt.Sprintf("only lo; names by helper %d", j.helper(t).Pid)) {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
+
+// TestKilledHelper: without its helper the jail reaches nothing, inspect says so, and the jail goes on.
+func TestKilledHelper(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := start(t, n)
+	h := j.helper(t)
+	fd := pidfd(t, h.Pid)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, fd)
+	for _, w := range ways {
+		if got, ok := j.in(t, w.args...); ok {
+			t.Errorf("%s, without a helper: %q", w.what, got)
+		}
+	}
+	if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "has ended") {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
+
+// TestNothingLeft: the helper ends with the jail, by delete and by itself, and nothing of it is left.
+func TestNothingLeft(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	for _, how := range []string{"delete --force", "the init process is killed"} {
+		j := start(t, n)
+		h, dir := j.helper(t), j.dir(t)
+		fd := pidfd(t, h.Pid)
+		if how == "delete --force" {
+			if out, errs, err := j.b.Call(t, j.c, "delete", "--force", j.id); err != nil {
+				t.Fatalf("%v\n%s%s", err, out, errs)
+			}
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); n != 1 {
+				t.Errorf("%s: the helper runs on: %v", how, err)
+			}
+		} else {
+			if out, errs, err := j.b.Call(t, j.c, "kill", j.id, "KILL"); err != nil {
+				t.Fatalf("%v\n%s%s", err, out, errs)
+			}
+			gone(t, fd)
+			if out, errs, err := j.b.Call(t, j.c, "delete", j.id); err != nil {
+				t.Fatalf("%v\n%s%s", err, out, errs)
+			}
+		}
+		for _, path := range append(h.Cgroups, dir) {
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Errorf("%s: %s is left: %v", how, path, err)
+			}
+		}
+	}
+}
