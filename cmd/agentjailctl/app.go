@@ -37,9 +37,11 @@ func newApp() *cli.App {
 		Version:                version.Version,
 		HideHelpCommand:        false,
 		UseShortOptionHandling: false,
-		Flags:                  flags(verbs.Global()),
-		Before:                 func(c *cli.Context) error { return caller.Open(c) },
-		Commands:               slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, ownCommands()),
+		// A value may hold commas: --env, --allow.
+		DisableSliceFlagSeparator: true,
+		Flags:                     flags(verbs.Global()),
+		Before:                    func(c *cli.Context) error { return caller.Open(c) },
+		Commands:                  slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, ownCommands()),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("unknown command %q: see `agentjail --help`", c.Args().First())

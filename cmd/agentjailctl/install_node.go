@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/install"
+	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/runtime/verbs"
 )
 
@@ -22,7 +23,7 @@ func machine(c *cli.Context) (install.Machine, error) {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{verbs.Program, verbs.PeoplesProgram, outside.Name, shimName},
+		From: filepath.Dir(exe), Names: []string{verbs.Program, verbs.PeoplesProgram, outside.Name, work.Program, shimName},
 		Links: []string{install.DefaultName + "-net"}, Installer: verbs.PeoplesProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,

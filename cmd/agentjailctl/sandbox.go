@@ -35,13 +35,18 @@ command makes there belongs to the directory's owner. The command runs as that
 owner's name, with nothing of the owner's power elsewhere. Environment variables
 are not passed on, other than by --env.
 
+With --allow NAME the command reaches that name, by any resolver and without a
+proxy, and nothing else.
+
    agentjail sandbox --workspace . -- make test
+   agentjail sandbox --allow pypi.org --allow files.pythonhosted.org -- pip download six
    agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "let `DIR` be written"},
 			&cli.BoolFlag{Name: "read-only", Usage: "the workspace can only be read"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
+			&cli.StringSliceFlag{Name: "allow", Usage: "let `NAME[:PORT,...]` be connected to, in place of what policy gives"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
 		Action: runSandbox,
@@ -67,6 +72,12 @@ func runSandbox(c *cli.Context) error {
 	w, err := newRuntime(c)
 	if err != nil {
 		return err
+	}
+	if names := c.StringSlice("allow"); len(names) > 0 {
+		// The caller is root: it is the owner's own word.
+		if err := w.Policy.Network.AllowNames(names); err != nil {
+			return fmt.Errorf("--allow: %w", err)
+		}
 	}
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)

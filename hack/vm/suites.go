@@ -154,6 +154,7 @@ var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjailctl", "-tags=crashtest"},
 	{"./cmd/agentjailctl", "-tags=withouttest"},
 	{"./cmd/agentjail-enter", ""},
+	{"./cmd/agentjail-egress", ""},
 	{"./cmd/containerd-shim-agentjail-v2", ""},
 	{"./tests/probe", ""},
 	{"./tests/cri/pause", ""},

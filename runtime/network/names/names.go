@@ -29,11 +29,8 @@ type Mode struct{}
 
 const name = "names"
 
-// LogFile is the log of decisions (work.Event) in the jail's directory, and logMax its bound in bytes.
-const (
-	LogFile = "network.log"
-	logMax  = 4 << 20
-)
+// logMax bounds the log of decisions, in bytes.
+const logMax = 4 << 20
 
 // resolver has programs ask the helper alone. A search domain would only double the questions.
 const resolver = "nameserver 127.0.0.1\n"
@@ -150,7 +147,7 @@ func start(j network.Jail) error {
 		return fmt.Errorf("opening process %d: %w", j.InitPid, err)
 	}
 	files[work.InitFD-firstFD] = os.NewFile(uintptr(pidfd), "init")
-	files[work.LogFD-firstFD], err = os.OpenFile(filepath.Join(j.Dir, LogFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	files[work.LogFD-firstFD], err = os.OpenFile(filepath.Join(j.Dir, work.LogFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (f *flow) serve() {
 
 // refuse tells of a connection that is not made.
 func (f *flow) refuse(reason, remedy string) {
-	e := f.event("connect", refused)
+	e := f.event(work.Connect, refused)
 	e.Reason, e.Remedy = reason, remedy
 	f.s.events.add(e)
 }
@@ -162,7 +162,7 @@ func (f *flow) dial() *net.TCPConn {
 		reset(f.client)
 		return nil
 	}
-	f.s.events.add(f.event("connect", allowed))
+	f.s.events.add(f.event(work.Connect, allowed))
 	return up
 }
 
@@ -178,7 +178,7 @@ func (f *flow) relay(up *net.TCPConn, first []byte) {
 	err := f.forward(up, first)
 	finish(up, f.client, err)
 	<-done
-	e := f.event("end", allowed)
+	e := f.event(work.End, allowed)
 	e.Sent, e.Got, e.Millis = f.sent.Load(), f.got.Load(), time.Since(f.begun).Milliseconds()
 	f.s.events.add(e)
 }

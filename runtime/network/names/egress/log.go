@@ -73,7 +73,7 @@ func (e *events) refusedName(name, reason, remedy string) {
 	}
 	e.mu.Unlock()
 	if !known {
-		e.add(work.Event{What: "name", Verdict: refused, Name: name, Reason: reason, Remedy: remedy})
+		e.add(work.Event{What: work.Name, Verdict: refused, Name: name, Reason: reason, Remedy: remedy})
 	}
 }
 

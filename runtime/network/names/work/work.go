@@ -15,6 +15,16 @@ const (
 	RootFD  = 8 // an empty directory that has been removed
 )
 
+// LogFile is the log of decisions, lines of Event, in the jail's directory.
+const LogFile = "network.log"
+
+// What an Event is about.
+const (
+	Name    = "name"    // a question for a name
+	Connect = "connect" // a connection
+	End     = "end"     // the end of one
+)
+
 // Work is the helper's task, as JSON.
 type Work struct {
 	// Allow and Deny are the rules' text (runtime/network/names/rules), without presets.
@@ -33,7 +43,7 @@ type Work struct {
 // Event is one line of the log, as JSON: a decision about a name or a connection.
 type Event struct {
 	Time    string `json:"time"`    // RFC 3339, UTC
-	What    string `json:"what"`    // "name", "connect", "end" or "log"
+	What    string `json:"what"`    // Name, Connect or End
 	Verdict string `json:"verdict"` // "allowed" or "refused"
 	Name    string `json:"name,omitempty"`
 	Port    uint16 `json:"port,omitempty"`

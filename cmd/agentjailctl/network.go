@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/state"
+)
+
+func networkCommand() *cli.Command {
+	return &cli.Command{
+		Name: "network", Usage: "ask about a jail's network by name",
+		Subcommands: []*cli.Command{
+			{
+				Name: "check", Usage: "say whether a jail may connect to a name, and by which rule", ArgsUsage: "CONTAINER NAME[:PORT]",
+				Description: "The port is 443 where none is given. Exit status 1 where it may not. Nothing is asked\nof any name server: where the name leads is judged when it is connected to.",
+				Action:      networkCheck,
+			},
+			{
+				Name: "log", Usage: "print what a jail's network has decided", ArgsUsage: "CONTAINER",
+				Flags: []cli.Flag{
+					&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the jail is deleted"},
+					&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line"},
+				},
+				Action: networkLog,
+			},
+		},
+	}
+}
+
+// namedJail is the jail of a call that says CONTAINER first, whose network is by name.
+func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
+	if c.NArg() != args {
+		return state.Store{}, nil, fmt.Errorf("%s needs %s: see `agentjailctl network %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+	}
+	if err := rootless.MustJoin(); err != nil {
+		return state.Store{}, nil, err
+	}
+	store, err := state.Default()
+	if err != nil {
+		return store, nil, err
+	}
+	j, err := inspect.Find(store, c.Args().First())
+	if err != nil {
+		return store, nil, err
+	}
+	mode, err := modes.Named(j.Network.Mode)
+	if err != nil {
+		return store, nil, err
+	}
+	switch t := mode.Terms(j.Network); {
+	case t.Resolver == "":
+		return store, nil, fmt.Errorf("%s: its network is not by name, but %q (policy: network.mode)", j.ID, j.Network.Mode)
+	case !t.ByRules:
+		return store, nil, fmt.Errorf("%s: it is in the network of another jail, whose rules hold: ask about that one", j.ID)
+	}
+	return store, j, nil
+}
+
+func networkCheck(c *cli.Context) error {
+	_, j, err := namedJail(c, 2)
+	if err != nil {
+		return err
+	}
+	name, port, err := target(c.Args().Get(1))
+	if err != nil {
+		return err
+	}
+	set, err := j.Policy.Network.Rules()
+	if err != nil {
+		return err
+	}
+	v := set.Match(name, port)
+	if v.OK {
+		_, err := fmt.Fprintf(c.App.Writer, "allowed: %s port %d, by %q\n", name, port, v.Rule.Source())
+		return err
+	}
+	fmt.Fprintf(c.App.Writer, "refused: %s port %d: %s", name, port, v.Reason)
+	if v.Remedy != "" {
+		fmt.Fprintf(c.App.Writer, " (remedy: in the policy, %s)", v.Remedy)
+	}
+	fmt.Fprintln(c.App.Writer)
+	return &jail.ExitError{Code: 1}
+}
+
+// target reads NAME[:PORT].
+func target(text string) (string, uint16, error) {
+	name, port := text, uint64(443)
+	if n, p, err := net.SplitHostPort(text); err == nil {
+		name = n
+		if port, err = strconv.ParseUint(p, 10, 16); err != nil || port == 0 {
+			return "", 0, fmt.Errorf("%q is not NAME[:PORT]", text)
+		}
+	}
+	name, err := rules.Canonical(name)
+	return name, uint16(port), err
+}
+
+// followEvery is how often a followed log is looked at.
+const followEvery = 200 * time.Millisecond
+
+// maxEvent bounds a line of a log, in bytes.
+const maxEvent = 64 << 10
+
+func networkLog(c *cli.Context) error {
+	store, j, err := namedJail(c, 1)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(store.Dir(j.Key), work.LogFile)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%s: no helper has been started for it yet", j.ID)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, maxEvent)
+	for {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case err == nil:
+			if err := printEvent(c, line); err != nil {
+				return err
+			}
+			continue
+		case !errors.Is(err, io.EOF):
+			return fmt.Errorf("%s: %w", path, err)
+		case !c.Bool("follow") || !store.Exists(j.Key):
+			return nil
+		}
+		// The helper writes whole lines. A log that was full begins anew.
+		at, serr := f.Seek(-int64(len(line)), io.SeekCurrent)
+		if fi, ferr := f.Stat(); serr == nil && ferr == nil && fi.Size() < at {
+			_, serr = f.Seek(0, io.SeekStart)
+		}
+		if serr != nil {
+			return serr
+		}
+		r.Reset(f)
+		select {
+		case <-c.Context.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+// printEvent prints one line of a log. A jail has a say in its names.
+func printEvent(c *cli.Context, line []byte) error {
+	var e work.Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return fmt.Errorf("an event that cannot be read: %w", err)
+	}
+	if c.Bool("json") {
+		out, err := json.Marshal(e)
+		if err == nil {
+			_, err = fmt.Fprintf(c.App.Writer, "%s\n", out)
+		}
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %-7s %-7s %s", e.Time, e.Verdict, e.What, e.Name)
+	if e.Port != 0 {
+		fmt.Fprintf(&b, ":%d", e.Port)
+	}
+	for _, part := range [][2]string{{"by", e.Rule}, {"to", e.Address}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
+		if part[1] != "" {
+			fmt.Fprintf(&b, " %s %s", part[0], part[1])
+		}
+	}
+	if e.What == work.End {
+		fmt.Fprintf(&b, " sent %d got %d bytes in %d ms", e.Sent, e.Got, e.Millis)
+	}
+	if e.Dropped > 0 {
+		fmt.Fprintf(&b, " (%d before it were too many)", e.Dropped)
+	}
+	_, err := fmt.Fprintln(c.App.Writer, printable.Line(b.String(), 0))
+	return err
+}

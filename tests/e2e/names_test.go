@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// TestNamesOverDocker: a network by name under an engine: the resolver's file is ours on every network of Docker's, allowed names have an
+// address and others none, also for an exec'd process, inspect sees the helper, and nothing of it is left. Who is reached is tests/names'.
+func TestNamesOverDocker(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	for _, network := range []string{"bridge", "none"} {
+		id := d.Detached("--runtime=agentjail-names", "--network", network, engine.Busybox, "sleep", "3600")
+		eq(t, network+": resolv.conf", d.Must("exec", id, "cat", "/etc/resolv.conf"), "nameserver 127.0.0.1")
+		for name, want := range map[string]string{"api.example.test": "127.64.", "deep.a.wild.example.test": "127.64.", "other.example.test": "NXDOMAIN", "wild.example.test": "NXDOMAIN"} {
+			if out := d.Docker("exec", id, "nslookup", "-type=a", name, "127.0.0.1").String(); !strings.Contains(out, want) {
+				t.Errorf("%s: %s: %s", network, name, out)
+			}
+		}
+		for _, to := range []string{"8.8.8.8 53", "127.64.255.254 443", "127.0.0.11 53"} {
+			if r := d.Docker("exec", id, "sh", "-c", "nc "+to+" </dev/null"); r.Code == 0 {
+				t.Errorf("%s: %s is reached: %s", network, to, r)
+			}
+		}
+		out, code := agentjail(t, "inspect", id)
+		if code != 0 || !strings.Contains(out, "only lo; names by helper") {
+			t.Errorf("%s: inspect: exit code %d: %s", network, code, out)
+		}
+		out, code = agentjail(t, "network", "check", id, "api.example.test:22")
+		if code != 1 || !strings.Contains(out, "refused") || !strings.Contains(out, "network.allow") {
+			t.Errorf("%s: network check: exit code %d: %s", network, code, out)
+		}
+		d.Must("rm", "-f", id)
+		if left, _ := filepath.Glob("/run/agentjail/jails/*" + id); len(left) > 0 {
+			t.Errorf("%s: left: %v", network, left)
+		}
+		_ = filepath.Walk("/sys/fs/cgroup", func(path string, _ os.FileInfo, err error) error {
+			if err == nil && strings.Contains(path, "agentjail-egress-") && strings.Contains(path, id) {
+				t.Errorf("%s: left: %s", network, path)
+			}
+			return nil
+		})
+	}
+}
