@@ -22,7 +22,7 @@ func TestNamesOverDocker(t *testing.T) {
 				t.Errorf("%s: %s: %s", network, name, out)
 			}
 		}
-		for _, to := range []string{"8.8.8.8 53", "127.64.255.254 443", "127.0.0.11 53"} {
+		for _, to := range []string{"8.8.8.8 53", "127.63.255.254 443", "127.0.0.11 53"} {
 			if r := d.Docker("exec", id, "sh", "-c", "nc "+to+" </dev/null"); r.Code == 0 {
 				t.Errorf("%s: %s is reached: %s", network, to, r)
 			}

@@ -12,10 +12,11 @@ type bucket struct {
 	perSecond float64
 	have      float64
 	last      time.Time
+	now       func() time.Time
 }
 
 func newBucket(burst, perSecond int) *bucket {
-	return &bucket{burst: float64(burst), perSecond: float64(perSecond), have: float64(burst), last: time.Now()}
+	return &bucket{burst: float64(burst), perSecond: float64(perSecond), have: float64(burst), last: time.Now(), now: time.Now}
 }
 
 // take takes a token and says how long to wait before it counts; 0 for at once.
@@ -43,7 +44,7 @@ func (b *bucket) try() bool {
 }
 
 func (b *bucket) fill() {
-	now := time.Now()
+	now := b.now()
 	b.have = min(b.burst, b.have+now.Sub(b.last).Seconds()*b.perSecond)
 	b.last = now
 }

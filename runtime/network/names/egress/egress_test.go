@@ -1,0 +1,355 @@
+package egress
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+	cbpf "agentjail.dev/seccomp/bpf"
+)
+
+// TestFilter: what the helper needs passes, and what would be of use to who has taken it over does not.
+func TestFilter(t *testing.T) {
+	const pid = 4711
+	var raw bytes.Buffer
+	for _, i := range filter(pid) {
+		_ = binary.Write(&raw, binary.NativeEndian, i)
+	}
+	prog, err := cbpf.Parse(raw.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(arch, nr uint32, args ...uint64) uint32 {
+		d := &cbpf.Data{NR: nr, Arch: arch}
+		copy(d.Args[:], args)
+		v, err := cbpf.Run(prog, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	denied := func(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
+	for _, c := range []struct {
+		what string
+		nr   uint32
+		args []uint64
+		want uint32
+	}{
+		{"read", unix.SYS_READ, nil, unix.SECCOMP_RET_ALLOW},
+		{"splice", unix.SYS_SPLICE, nil, unix.SECCOMP_RET_ALLOW},
+		{"exit_group", unix.SYS_EXIT_GROUP, nil, unix.SECCOMP_RET_ALLOW},
+		{"the last of the list", calls[len(calls)-1], nil, unix.SECCOMP_RET_ALLOW},
+		{"a TCP socket", unix.SYS_SOCKET, []uint64{unix.AF_INET}, unix.SECCOMP_RET_ALLOW},
+		{"an IPv6 socket", unix.SYS_SOCKET, []uint64{unix.AF_INET6}, unix.SECCOMP_RET_ALLOW},
+		{"a Unix socket", unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, denied(unix.EAFNOSUPPORT)},
+		{"a netlink socket", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK}, denied(unix.EAFNOSUPPORT)},
+		{"a packet socket", unix.SYS_SOCKET, []uint64{unix.AF_PACKET}, denied(unix.EAFNOSUPPORT)},
+		{"a thread", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD}, unix.SECCOMP_RET_ALLOW},
+		{"a process", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, denied(unix.EPERM)},
+		{"a signal to itself", unix.SYS_TGKILL, []uint64{pid, pid, uint64(unix.SIGURG)}, unix.SECCOMP_RET_ALLOW},
+		{"a signal to another", unix.SYS_TGKILL, []uint64{1, 1, uint64(unix.SIGKILL)}, denied(unix.EPERM)},
+		{"openat", unix.SYS_OPENAT, nil, denied(unix.ENOENT)},
+		{"clone3", unix.SYS_CLONE3, nil, denied(unix.ENOSYS)},
+		{"execve", unix.SYS_EXECVE, nil, denied(unix.EPERM)},
+		{"ptrace", unix.SYS_PTRACE, nil, denied(unix.EPERM)},
+		{"bind", unix.SYS_BIND, nil, denied(unix.EPERM)},
+		{"listen", unix.SYS_LISTEN, nil, denied(unix.EPERM)},
+		{"setns", unix.SYS_SETNS, nil, denied(unix.EPERM)},
+		{"bpf", unix.SYS_BPF, nil, denied(unix.EPERM)},
+		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, denied(unix.EPERM)},
+		{"another ABI of the machine", unix.SYS_READ | 0x40000000, nil, denied(unix.EPERM)},
+	} {
+		if got := run(auditArch, c.nr, c.args...); got != c.want {
+			t.Errorf("%s: %#x, want %#x", c.what, got, c.want)
+		}
+	}
+	if got := run(auditArch+1, unix.SYS_READ); got != unix.SECCOMP_RET_KILL_PROCESS {
+		t.Errorf("another machine: %#x", got)
+	}
+}
+
+// TestTaken: every TCP connection to the range arrives at the listener with its address, whatever else listens; UDP to it is refused; and
+// outside of the range all is as before.
+func TestTaken(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes network namespaces")
+	}
+	err := thread.Own(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		if err := loUp(); err != nil {
+			return err
+		}
+		netns, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer netns.Close()
+		own, err := listenTCP("0.0.0.0:8000") // the jail's own server
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		s := &sockets{}
+		if err := s.listen(int(netns.Fd())); err != nil {
+			t.Skipf("this kernel has no sk_lookup for us: %v", err)
+		}
+		defer unix.Close(s.link)
+		for _, to := range []string{"127.64.0.1:22", "127.64.0.1:8000", "127.127.255.254:443"} {
+			if at, err := arrives(to, s.in); err != nil || at != to {
+				t.Errorf("%s: at %q, %v", to, at, err)
+			}
+		}
+		if at, err := arrives("127.0.0.1:8000", own); err != nil || at != "127.0.0.1:8000" {
+			t.Errorf("the jail's own server: at %q, %v", at, err)
+		}
+		for _, to := range []string{"127.63.255.254:443", "127.128.0.1:443"} {
+			if c, err := net.DialTimeout("tcp4", to, time.Second); !errors.Is(err, unix.ECONNREFUSED) {
+				t.Errorf("%s: %v, %v", to, c, err)
+			}
+		}
+		u, err := net.Dial("udp4", "127.64.0.1:443")
+		if err != nil {
+			return err
+		}
+		defer u.Close()
+		_ = u.SetDeadline(time.Now().Add(5 * time.Second))
+		_, _ = u.Write([]byte("x"))
+		if _, err := u.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("UDP: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loUp sets lo up in the thread's namespace.
+func loUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}
+
+// arrives connects and says what address the listener sees.
+func arrives(to string, l *net.TCPListener) (string, error) {
+	c, err := net.DialTimeout("tcp4", to, 5*time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = l.SetDeadline(time.Now().Add(5 * time.Second))
+	in, err := l.Accept()
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	return in.LocalAddr().String(), nil
+}
+
+// pair is a TCP connection over lo.
+func pair(t *testing.T) (a, b *net.TCPConn) {
+	t.Helper()
+	l, err := listenTCP("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b = c.(*net.TCPConn), in
+	t.Cleanup(func() { a.Close(); b.Close() })
+	for _, x := range []*net.TCPConn{a, b} {
+		_ = x.SetDeadline(time.Now().Add(20 * time.Second))
+	}
+	return a, b
+}
+
+// relayed is a flow between the client's end and the server's, at work.
+func relayed(t *testing.T, rule *rules.Rule) (client, server *net.TCPConn, log string, done chan struct{}) {
+	t.Helper()
+	client, in := pair(t)
+	up, server := pair(t)
+	log = filepath.Join(t.TempDir(), "log")
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fl := &flow{s: &serving{events: newEvents(f, 1<<20)}, client: in, name: "api.example.org", port: 22, rule: rule, begun: time.Now()}
+	done = make(chan struct{})
+	go func() { fl.relay(up, nil); close(done) }()
+	return client, server, log, done
+}
+
+// serving is the type server, where a variable has its name.
+type serving = server
+
+// TestHalfClose: the end of one way does not end the other.
+func TestHalfClose(t *testing.T) {
+	client, server, log, done := relayed(t, &rules.Rule{})
+	if _, err := client.Write([]byte("question")); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(server); err != nil || string(got) != "question" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	if _, err := server.Write([]byte("answer")); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	if got, err := io.ReadAll(client); err != nil || string(got) != "answer" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	<-done
+	text, err := os.ReadFile(log)
+	var e work.Event
+	if err == nil {
+		err = json.Unmarshal(text, &e)
+	}
+	if err != nil || e.What != work.End || e.Sent != 8 || e.Got != 6 {
+		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// TestReset: a reset on one side is one on the other, either way.
+func TestReset(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		client, server, _, done := relayed(t, &rules.Rule{})
+		one, other := client, server
+		if back {
+			one, other = server, client
+		}
+		if _, err := one.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(other, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		reset(one)
+		if _, err := other.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("from the server %v: %v", back, err)
+		}
+		<-done
+	}
+}
+
+// TestOtherTLS: TLS on a port of another protocol is held to the name too.
+func TestOtherTLS(t *testing.T) {
+	hello := []byte{tlsHandshake, 3, 1, 0, 4, 1, 0, 0, 0} // names nobody
+	for _, c := range []struct {
+		rule rules.Rule
+		ok   bool
+	}{{rules.Rule{}, false}, {rules.Rule{TLS: rules.TLSAny}, true}} {
+		client, server, log, done := relayed(t, &c.rule)
+		if _, err := client.Write(hello); err != nil {
+			t.Fatal(err)
+		}
+		_ = client.CloseWrite()
+		got, err := io.ReadAll(server)
+		if ok := err == nil && bytes.Equal(got, hello); ok != c.ok {
+			t.Errorf("%+v: %x, %v", c.rule, got, err)
+		}
+		server.Close()
+		<-done
+		if text, err := os.ReadFile(log); err != nil || strings.Contains(string(text), refused) == c.ok {
+			t.Errorf("%+v: %s, %v", c.rule, text, err)
+		}
+	}
+}
+
+// TestLogBounds: a jail that makes events as fast as it can fills neither the log nor the disk, and the log says what it lacks.
+func TestLogBounds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const max = 10 << 10
+	e := newEvents(f, max)
+	for range 3 * logBurst {
+		e.add(work.Event{What: work.Connect, Verdict: refused, Name: "x.example.org"})
+		if fi, err := f.Stat(); err != nil || fi.Size() > max {
+			t.Fatalf("%d bytes, %v", fi.Size(), err)
+		}
+	}
+	if e.dropped == 0 {
+		t.Error("nothing was too much")
+	}
+	e.told = map[string]bool{}
+	e.limit = newBucket(10, 1)
+	before, _ := f.Stat()
+	e.refusedName("y.example.org", "", "")
+	once, _ := f.Stat()
+	e.refusedName("y.example.org", "", "")
+	if twice, _ := f.Stat(); once.Size() == before.Size() || twice.Size() != once.Size() {
+		t.Errorf("a refused name is told %d, %d, %d bytes", before.Size(), once.Size(), twice.Size())
+	}
+}
+
+// TestBucket: a burst at once, and then no more than the rate.
+func TestBucket(t *testing.T) {
+	b := newBucket(5, 100)
+	at := b.last
+	b.now = func() time.Time { return at } // no time passes
+	for i := range 5 {
+		if w := b.take(); w != 0 {
+			t.Errorf("token %d waits %v", i, w)
+		}
+	}
+	if b.try() {
+		t.Error("a sixth token at once")
+	}
+	if w := b.take(); w != 10*time.Millisecond {
+		t.Errorf("the sixth waits %v", w)
+	}
+}
+
+// TestFit: an address that a name led to is held to the deny list and to what upstream refuses.
+func TestFit(t *testing.T) {
+	set, err := rules.Parse([]string{"a.example.org:443"}, []string{"5.5.5.5"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := set.Match("a.example.org", 443).Rule
+	for addr, ok := range map[string]bool{"5.5.5.6": true, "5.5.5.5": false, "127.0.0.1": false, "169.254.169.254": false, "10.0.0.1": false} {
+		if err := fit(set, netip.MustParseAddr(addr), 443, rule); (err == nil) != ok {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	if !own(netip.MustParseAddr("127.0.0.1")) || own(netip.MustParseAddr("5.5.5.5")) {
+		t.Error("own addresses are not told from others'")
+	}
+}
