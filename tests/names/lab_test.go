@@ -1,6 +1,7 @@
 package names
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -281,7 +283,10 @@ func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
 		}
 		return get(s, host)
 	case "http":
-		return get(c, host)
+		if len(rest) == 0 {
+			rest = []string{host}
+		}
+		return get(c, rest...)
 	case "greeted":
 		if _, err := io.WriteString(c, "said"); err != nil {
 			return "", err
@@ -295,16 +300,26 @@ func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
 	return "", fmt.Errorf("no such client: %s", what)
 }
 
-func get(c net.Conn, host string) (string, error) {
-	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host); err != nil {
-		return "", err
+// get asks for each host in turn, over one connection, and returns the answers.
+func get(c net.Conn, hosts ...string) (string, error) {
+	var said []string
+	r := bufio.NewReader(c)
+	for _, host := range hosts {
+		if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: %s\r\n\r\n", host); err != nil {
+			return "", err
+		}
+		a, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return "", err
+		}
+		body, err := io.ReadAll(a.Body)
+		if err != nil {
+			return "", err
+		}
+		said = append(said, strings.TrimSpace(string(body)))
+		if a.StatusCode != http.StatusOK {
+			return "", errors.New(strings.Join(said, "; "))
+		}
 	}
-	out, err := io.ReadAll(c)
-	if _, body, ok := strings.Cut(string(out), "\r\n\r\n"); ok {
-		return body, nil
-	}
-	if err == nil {
-		err = fmt.Errorf("no answer: %q", out)
-	}
-	return "", err
+	return strings.Join(said, "; "), nil
 }

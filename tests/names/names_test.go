@@ -36,7 +36,7 @@ func roots() *x509.CertPool {
 const policyText = `[network]
 mode = "names"
 allow = [
-  "api.example.test:443,22", "*.wild.example.test", "private.example.test:22", "granted.example.test:22 private",
+  "api.example.test:443,80,22", "*.wild.example.test", "private.example.test:22", "granted.example.test:22 private",
   "local.example.test:22", "metadata.example.test:22", "self.example.test:22",
 ]
 `
@@ -165,6 +165,7 @@ var ways = []struct {
 }{
 	{"https to an allowed name", []string{"https", "api.example.test", "443"}, "served api.example.test", ""},
 	{"https by a wildcard", []string{"https", "a.wild.example.test", "443"}, "served a.wild.example.test", ""},
+	{"plain http", []string{"http", "api.example.test", "80"}, "served api.example.test", ""},
 	{"a protocol in which the server speaks first", []string{"greeted", "api.example.test", "22"}, "hello said", ""},
 	{"a private address that the rule grants", []string{"greeted", "granted.example.test", "22"}, "hello said", ""},
 
@@ -172,6 +173,8 @@ var ways = []struct {
 	{"https to a name without a rule", []string{"https", "other.example.test", "443"}, "", "no such host"},
 	{"a port without a rule", []string{"https", "api.example.test", "8443"}, "", "reset"},
 	{"TLS in another name", []string{"https", "api.example.test", "443", "other.example.test"}, "", "access denied"},
+	{"plain http to another host behind the name", []string{"http", "api.example.test", "80", "other.example.test"}, "", "refused: "},
+	{"a second request to another host", []string{"http", "api.example.test", "80", "api.example.test", "other.example.test"}, "", "served api.example.test; refused: "},
 	{"a server that is named by address", []string{"https", serverAddr, "443", "api.example.test"}, "", "unreachable"},
 	{"UDP to an allowed name", []string{"udp", "api.example.test", "443"}, "", "refused"},
 	{"UDP to a server", []string{"udp", serverAddr, "443"}, "", "unreachable"},

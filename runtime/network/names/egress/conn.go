@@ -178,6 +178,11 @@ func (f *flow) relay(up *net.TCPConn, first []byte) {
 	err := f.forward(up, first)
 	finish(up, f.client, err)
 	<-done
+	f.ended()
+}
+
+// ended tells of a connection's end.
+func (f *flow) ended() {
 	e := f.event(work.End, allowed)
 	e.Sent, e.Got, e.Millis = f.sent.Load(), f.got.Load(), time.Since(f.begun).Milliseconds()
 	f.s.events.add(e)

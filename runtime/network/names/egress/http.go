@@ -1,7 +1,145 @@
 package egress
 
-// http refuses: plain HTTP is judged request by request, which this version does not do.
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"agentjail.dev/runtime/network/names/http1"
+)
+
+// An exchange is a connection of plain HTTP: every request is judged, and sent on in a form of our own. The server is connected to when
+// there is a request for it.
+type exchange struct {
+	f        *flow
+	up       *net.TCPConn
+	upgrade  bool          // the first request asks for another protocol
+	switched chan bool     // whether the server agreed
+	done     chan struct{} // the responses have ended
+	refusing atomic.Bool   // a refusal is to follow the responses
+}
+
+// http serves a connection of plain HTTP.
 func (f *flow) http() {
-	f.refuse("plain HTTP is not offered by this version", "https")
-	reset(f.client)
+	x := &exchange{f: f, switched: make(chan bool, 2), done: make(chan struct{})}
+	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
+		return
+	}
+	err := http1.Copy(x, f.client, f.name, f.port, x.judged, x.agreed)
+	if x.up != nil {
+		defer x.up.Close()
+	}
+	x.end(err)
+	if x.up != nil {
+		f.ended()
+	}
+}
+
+// judged is told of each request before it is sent on.
+func (x *exchange) judged(q *http1.Request) {
+	if x.up == nil {
+		x.upgrade = q.Upgrade
+		_ = x.f.client.SetReadDeadline(time.Time{})
+	}
+}
+
+// errNotConnected says that there is no server, which the client has been told.
+var errNotConnected = errors.New("not connected")
+
+// Write sends to the server.
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.up == nil {
+		if x.up = x.f.dial(); x.up == nil {
+			return 0, errNotConnected
+		}
+		go x.respond()
+	}
+	n, err := x.up.Write(b)
+	x.f.sent.Add(int64(n))
+	return n, err
+}
+
+// agreed waits for the server's answer to a request that asks for another protocol.
+func (x *exchange) agreed() (bool, error) { return <-x.switched, nil }
+
+// respond copies the responses.
+func (x *exchange) respond() {
+	defer close(x.done)
+	defer func() { x.switched <- false }() // for who still waits; there is room where nobody does
+	var n int64
+	var err error
+	if x.upgrade {
+		n, err = x.respondFirst()
+	}
+	if err == nil {
+		var more int64
+		more, err = io.Copy(x.f.client, x.up)
+		n += more
+	}
+	x.f.got.Add(n)
+	switch {
+	case err != nil && !x.refusing.Load():
+		reset(x.f.client)
+		reset(x.up)
+	case !x.refusing.Load():
+		_ = x.f.client.CloseWrite()
+		_ = x.f.client.SetReadDeadline(time.Now().Add(helloTime)) // there is nobody left to ask
+	}
+}
+
+// respondFirst copies the response to a request that asks for another protocol, and says what it was.
+func (x *exchange) respondFirst() (int64, error) {
+	r := bufio.NewReader(x.up)
+	code, raw, err := http1.Status(r)
+	n, werr := x.f.client.Write(raw)
+	if err == nil {
+		err = werr
+	}
+	if err != nil {
+		return int64(n), err
+	}
+	rest, _ := r.Peek(r.Buffered())
+	k, err := x.f.client.Write(rest)
+	x.switched <- code == 101
+	return int64(n + k), err
+}
+
+// end ends the connection as its requests have.
+func (x *exchange) end(err error) {
+	bad := new(http1.Error)
+	switch {
+	case err == nil && x.up == nil, errors.Is(err, errNotConnected):
+	case err == nil:
+		_ = x.up.CloseWrite()
+		<-x.done
+	case errors.As(err, &bad):
+		x.refuse(bad)
+	default:
+		if errors.Is(err, os.ErrDeadlineExceeded) && x.up == nil {
+			x.f.refuse("no request in time", "")
+		}
+		reset(x.f.client)
+		if x.up != nil {
+			reset(x.up)
+			<-x.done
+		}
+	}
+}
+
+// refuse answers a request that is not sent on, after the responses to those before it.
+func (x *exchange) refuse(why error) {
+	x.f.refuse(why.Error(), "")
+	if x.up != nil {
+		x.refusing.Store(true)
+		_ = x.up.CloseWrite()
+		_ = x.up.SetReadDeadline(time.Now().Add(helloTime))
+		<-x.done
+	}
+	_ = x.f.client.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = x.f.client.Write(http1.Refusal(why))
+	linger(x.f.client)
 }
