@@ -213,7 +213,7 @@ type Network struct {
 
 // Rules parses Allow and Deny.
 func (n Network) Rules() (*rules.Set, error) {
-	set, err := rules.Parse(n.Allow, n.Deny, nil)
+	set, err := rules.Parse(n.Allow, n.Deny, source())
 	if err != nil {
 		return nil, fmt.Errorf("network.allow, network.deny: %w", err)
 	}
@@ -223,8 +223,10 @@ func (n Network) Rules() (*rules.Set, error) {
 // AllowNames has a jail reach these names and no others, whatever Mode was; what Deny names stays denied.
 func (n *Network) AllowNames(entries []string) error {
 	n.Mode, n.Allow = NetworkNames, entries
-	_, err := n.Rules()
-	return err
+	if _, err := n.Rules(); err != nil {
+		return err
+	}
+	return n.expand()
 }
 
 // narrow is AllowNames for a container, which may only name what Allow covers: entries, separated by semicolons or line ends.
@@ -350,6 +352,9 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 		}
 	}
 	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", path, err)
+	}
+	if err := p.Network.expand(); err != nil {
 		return p, fmt.Errorf("policy %s: %w", path, err)
 	}
 	return p, nil

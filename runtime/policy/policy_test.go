@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -535,6 +536,11 @@ func TestNetworkAllow(t *testing.T) {
 		if (len(ignored) == 0) != c.followed || set.Match(c.name, c.port).OK != c.ok {
 			t.Errorf("%q: %v, %s:%d %+v", c.ask, ignored, c.name, c.port, set.Match(c.name, c.port))
 		}
+	}
+	// Presets are what they stand for now.
+	g, err := Parse([]byte("[network]\nmode = \"names\"\nallow = [\"@github\", \"pypi.org\"]"), "x", "")
+	if err != nil || slices.Contains(g.Network.Allow, "@github") || len(g.Network.Allow) < 3 {
+		t.Errorf("%v, %v", g.Network.Allow, err)
 	}
 	// Where the network is another it says nothing.
 	d := Default()
