@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
@@ -52,6 +53,27 @@ type jail struct {
 
 func start(t *testing.T, n *internet) *jail {
 	t.Helper()
+	j := made(t, n)
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return j
+}
+
+// begin creates and starts a jail.
+func (j *jail) begin(t *testing.T) (string, error) {
+	t.Helper()
+	for _, args := range [][]string{{"create", "--bundle", j.b.Dir, j.id}, {"start", j.id}} {
+		if out, errs, err := j.b.Call(t, j.c, args...); err != nil {
+			return out + errs, err
+		}
+	}
+	return "", nil
+}
+
+// made is a jail to be started.
+func made(t *testing.T, n *internet) *jail {
+	t.Helper()
 	bin, err := engine.UnderTest()
 	if err != nil {
 		t.Fatal(err)
@@ -83,12 +105,23 @@ func start(t *testing.T, n *internet) *jail {
 	j.b.Spec.Process.Args = []string{"sleep", "100000"}
 	j.id = j.b.ID()
 	t.Cleanup(func() { _, _, _ = j.b.Call(t, j.c, "delete", "--force", j.id) })
-	for _, args := range [][]string{{"create", "--bundle", j.b.Dir, j.id}, {"start", j.id}} {
-		if out, errs, err := j.b.Call(t, j.c, args...); err != nil {
-			t.Fatalf("%v: %v\n%s%s", args, err, out, errs)
-		}
-	}
 	return j
+}
+
+// pid is the jail's first process.
+func (j *jail) pid(t *testing.T) int {
+	t.Helper()
+	out, errs, err := j.b.Call(t, j.c, "state", j.id)
+	var s struct {
+		Pid int `json:"pid"`
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &s)
+	}
+	if err != nil || s.Pid <= 1 {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	return s.Pid
 }
 
 // in runs a client in the jail.
@@ -276,5 +309,59 @@ func TestNothingLeft(t *testing.T) {
 				t.Errorf("%s: %s is left: %v", how, path, err)
 			}
 		}
+	}
+}
+
+// TestPod: the containers of a pod share the first one's network and helper, and one whose own rules give less is not started.
+func TestPod(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	first := start(t, n)
+	joins := func(annotation string) *jail {
+		j := made(t, n)
+		j.c = first.c // of one engine
+		for i := range j.b.Spec.Linux.Namespaces {
+			if ns := &j.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {
+				ns.Path = fmt.Sprintf("/proc/%d/ns/net", first.pid(t))
+			}
+		}
+		if annotation != "" {
+			j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": annotation}
+		}
+		return j
+	}
+	second := joins("")
+	if said, err := second.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	if got, ok := second.in(t, "https", "api.example.test", "443"); !ok || got != "served api.example.test" {
+		t.Errorf("the second container: %q", got)
+	}
+	if got, ok := second.in(t, "https", "other.example.test", "443"); ok {
+		t.Errorf("the second container: %q", got)
+	}
+	if _, err := os.Stat(filepath.Join(second.dir(t), "helper.json")); !os.IsNotExist(err) {
+		t.Errorf("the second container has a helper of its own: %v", err)
+	}
+	if out, code := second.inspect(t); code != 0 || !strings.Contains(out, "names by the first jail's helper") {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+	less := joins("api.example.test:443")
+	if said, err := less.begin(t); err == nil || !strings.Contains(said, "whose rules allow more") {
+		t.Errorf("a container with fewer names: %v: %s", err, said)
+	}
+	// The same rules hold in a network of its own.
+	alone := made(t, n)
+	alone.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443"}
+	if said, err := alone.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	for port, want := range map[string]bool{"443": true, "80": false} {
+		if got, ok := alone.in(t, map[string]string{"443": "https", "80": "http"}[port], "api.example.test", port); ok != want {
+			t.Errorf("with fewer names, port %s: %q", port, got)
+		}
+	}
+	if got, ok := alone.in(t, "look", "a.wild.example.test", "0"); ok {
+		t.Errorf("with fewer names: %q", got)
 	}
 }
