@@ -21,6 +21,7 @@ import (
 	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/rules/zones"
 	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
@@ -92,6 +93,9 @@ func networkCheck(c *cli.Context) error {
 	v := set.Match(name, port)
 	if v.OK {
 		_, err := fmt.Fprintf(c.App.Writer, "allowed: %s port %d, by %q\n", name, port, v.Rule.Source())
+		if w := zones.Warning(v.Rule); err == nil && w != "" {
+			_, err = fmt.Fprintln(c.App.Writer, "warning:", w)
+		}
 		return err
 	}
 	fmt.Fprintf(c.App.Writer, "refused: %s port %d: %s", name, port, v.Reason)

@@ -59,7 +59,9 @@ func beHelper() {
 	case string(work) == "serve":
 		_, _ = ready.WriteString(child.Ready)
 		ready.Close()
-		select {}
+		for {
+			_ = unix.Pause() // in select {} the Go runtime sees a deadlock
+		}
 	case string(work) == "mute":
 		os.Exit(0)
 	case strings.HasPrefix(string(work), "fail "):

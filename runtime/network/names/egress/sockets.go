@@ -68,6 +68,9 @@ func take(netns int, l *net.TCPListener) (link int, err error) {
 	if cerr := raw.Control(func(fd uintptr) { link, err = divert(netns, int(fd)) }); cerr != nil {
 		return -1, cerr
 	}
+	if err != nil {
+		err = fmt.Errorf("%w (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or network.mode = \"none\")", err)
+	}
 	return link, err
 }
 
