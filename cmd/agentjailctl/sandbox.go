@@ -39,7 +39,7 @@ With --allow NAME the command reaches that name, by any resolver and without a
 proxy, and nothing else.
 
    agentjail sandbox --workspace . -- make test
-   agentjail sandbox --allow pypi.org --allow files.pythonhosted.org -- pip download six
+   agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
    agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "let `DIR` be written"},

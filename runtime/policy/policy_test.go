@@ -63,7 +63,7 @@ var others = map[string]struct {
 	"shim.loggers":         {`["/l", "/m?a=b"]`, []string{"/l", "/m?a=b"}},
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},
-	"network.allow":        {`["pypi.org", "*.example.org:443"]`, []string{"pypi.org", "*.example.org:443"}},
+	"network.allow":        {`["pkg.example.net", "*.example.org:443"]`, []string{"pkg.example.net", "*.example.org:443"}},
 	"network.deny":         {`["x.example.org"]`, []string{"x.example.org"}},
 	"network.mode":         {`"none"`, "none"}, // there is no other yet
 
@@ -508,7 +508,7 @@ func TestNetworkAllow(t *testing.T) {
 			t.Errorf("%s is taken", bad)
 		}
 	}
-	p, err := Parse([]byte("[network]\nmode = \"names\"\nallow = [\"*.example.org:443,22\", \"pypi.org\"]\ndeny = [\"bad.example.org\"]"), "x", "")
+	p, err := Parse([]byte("[network]\nmode = \"names\"\nallow = [\"*.example.org:443,22\", \"pkg.example.net\"]\ndeny = [\"bad.example.org\"]"), "x", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -520,11 +520,11 @@ func TestNetworkAllow(t *testing.T) {
 	}{
 		{"git.example.org:22", "git.example.org", 22, true, true},
 		{"git.example.org:22", "git.example.org", 443, true, false},
-		{"git.example.org:22 ; pypi.org:443", "pypi.org", 443, true, true},
+		{"git.example.org:22 ; pkg.example.net:443", "pkg.example.net", 443, true, true},
 		{"*.example.org:443", "bad.example.org", 443, true, false},
-		{"", "pypi.org", 443, true, false},
+		{"", "pkg.example.net", 443, true, false},
 		{"evil.org", "evil.org", 443, false, false},
-		{"pypi.org; evil.org", "pypi.org", 443, false, true}, // as policy has it
+		{"pkg.example.net; evil.org", "pkg.example.net", 443, false, true}, // as policy has it
 		{"*.example.org:8443", "x.example.org", 8443, false, false},
 		{"git.example.org:22 private", "git.example.org", 22, false, true},
 	} {
@@ -538,13 +538,13 @@ func TestNetworkAllow(t *testing.T) {
 		}
 	}
 	// Presets are what they stand for now.
-	g, err := Parse([]byte("[network]\nmode = \"names\"\nallow = [\"@github\", \"pypi.org\"]"), "x", "")
+	g, err := Parse([]byte("[network]\nmode = \"names\"\nallow = [\"@github\", \"pkg.example.net\"]"), "x", "")
 	if err != nil || slices.Contains(g.Network.Allow, "@github") || len(g.Network.Allow) < 3 {
 		t.Errorf("%v, %v", g.Network.Allow, err)
 	}
 	// Where the network is another it says nothing.
 	d := Default()
-	if got, ignored := d.Tighten(map[string]string{AnnotationPrefix + "network.allow": "pypi.org"}); len(ignored) != 1 || got.Network.Mode != NetworkNone {
+	if got, ignored := d.Tighten(map[string]string{AnnotationPrefix + "network.allow": "pkg.example.net"}); len(ignored) != 1 || got.Network.Mode != NetworkNone {
 		t.Errorf("in mode none: %v, %+v", ignored, got.Network)
 	}
 }

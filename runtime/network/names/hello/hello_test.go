@@ -200,7 +200,7 @@ func TestCheck(t *testing.T) {
 		{"below a wildcard", message(sni("a.b.example")), "a.b.example", rule("*.b.example"), true},
 		{"another name of the wildcard", message(sni("c.b.example")), "a.b.example", rule("*.b.example"), false},
 		{"another name", message(sni("evil.example")), "github.com", rule("github.com"), false},
-		{"another allowed name", message(sni("pypi.org")), "github.com", rule("github.com"), false},
+		{"another allowed name", message(sni("pkg.example.net")), "github.com", rule("github.com"), false},
 		{"no name", message(), "github.com", rule("github.com"), false},
 		{"ECH", message(sni("github.com"), ech), "github.com", rule("github.com"), false},
 		{"ECH alone", message(ech), "github.com", rule("github.com ech"), false},
