@@ -92,7 +92,7 @@ func mayMount(p *pass, m *specs.Mount, f *source.Fact, readOnly, names bool) boo
 // would loosen it.
 func bindOptions(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
 	if has(m.Options, "shared", "rshared") {
-		p.lost(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
+		p.deny(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
 	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
 	if !b.Flat && len(f.Below) > 0 {
@@ -123,7 +123,7 @@ func public(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool
 	b.Copy = f.Public.Copied()
 	switch what := publicGiven[f.Public]; {
 	case !readOnly:
-		p.lost(report.Access, mountField(m), "writable", "read-only", what)
+		p.deny(report.Access, mountField(m), "writable", "read-only", what)
 	case b.Copy:
 		p.change(report.Access, report.Set, mountField(m), "", "", what)
 	}
@@ -220,7 +220,7 @@ func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 	case !ok:
 		return false
 	case path.Clean(m.Source) == at, f.Path == at:
-		p.lost(report.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
+		p.deny(report.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
 	case at == "/dev/shm" && f.Role == source.Injected && f.Room > int64(p.pol.Tmpfs.Size):
 		p.change(report.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
 	case at == "/dev/shm" && f.Role == source.Injected && p.plan.Label != "":

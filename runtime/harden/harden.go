@@ -173,9 +173,9 @@ func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string)
 	p.rep.Add(report.Change{Ring: r, Kind: k, Field: field, Was: was, Now: now, Why: why})
 }
 
-// lost reports a grant that was asked for and is not given. Policy can turn it
+// deny reports a grant that was asked for and is not given. Policy can turn it
 // into a refusal.
-func (p *pass) lost(r report.Ring, field, was, now, why string) {
+func (p *pass) deny(r report.Ring, field, was, now, why string) {
 	p.change(r, report.Denied, field, was, now, why)
 	if p.pol.OnLoosen == policy.LoosenRefuse {
 		p.because(refusal.New(refusal.Privilege, "%s is more than policy gives: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))

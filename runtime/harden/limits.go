@@ -31,7 +31,7 @@ func limits(p *pass) {
 	clampResources(p, l.Resources)
 	throttles(p, l.Resources)
 	if l.IntelRdt != nil {
-		p.lost(report.Resources, "linux.intelRdt", "set", "", "cache allocation is the host's")
+		p.deny(report.Resources, "linux.intelRdt", "set", "", "cache allocation is the host's")
 		l.IntelRdt = nil
 	}
 	if l.MemoryPolicy != nil {
@@ -39,7 +39,7 @@ func limits(p *pass) {
 		l.MemoryPolicy = nil
 	}
 	if l.Personality != nil && (l.Personality.Domain != specs.PerLinux || len(l.Personality.Flags) > 0) {
-		p.lost(report.Kernel, "linux.personality", string(l.Personality.Domain), "", "native programs only")
+		p.deny(report.Kernel, "linux.personality", string(l.Personality.Domain), "", "native programs only")
 		l.Personality = nil
 	}
 }
@@ -136,7 +136,7 @@ func memory(p *pass, r *specs.LinuxResources) {
 	}
 	if m.DisableOOMKiller != nil {
 		if *m.DisableOOMKiller {
-			p.lost(report.Resources, field+"disableOOMKiller", "true", "", "a jail out of memory must not hang holding it")
+			p.deny(report.Resources, field+"disableOOMKiller", "true", "", "a jail out of memory must not hang holding it")
 		}
 		m.DisableOOMKiller = nil
 	}
@@ -199,7 +199,7 @@ func cpu(p *pass, r *specs.LinuxResources) {
 		quota(p, c, field)
 	}
 	if c.RealtimeRuntime != nil && *c.RealtimeRuntime != 0 || c.RealtimePeriod != nil && *c.RealtimePeriod != 0 {
-		p.lost(report.Resources, field+"realtimeRuntime", "set", "", "real-time scheduling can starve the host")
+		p.deny(report.Resources, field+"realtimeRuntime", "set", "", "real-time scheduling can starve the host")
 	}
 	c.RealtimeRuntime, c.RealtimePeriod = nil, nil
 	if c.Idle != nil && *c.Idle == 0 && !p.update { // where a group begins; an update goes back to it

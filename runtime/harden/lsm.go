@@ -53,7 +53,7 @@ func apparmor(p *pass) {
 	parts := strings.Split(was, stack)
 	switch {
 	case was == "unconfined":
-		p.lost(report.Access, "process.apparmorProfile", was, ours, "every jail is confined")
+		p.deny(report.Access, "process.apparmorProfile", was, ours, "every jail is confined")
 	case slices.Contains(parts, ours):
 		return // ours is in force already, alone or beside another
 	case was != "" && !slices.ContainsFunc(engineProfiles, func(e string) bool { return strings.HasPrefix(was, e) }):

@@ -128,7 +128,7 @@ func filesystem(p *pass, m *specs.Mount) {
 // saidReadOnly reports a writable mount that will be read-only.
 func saidReadOnly(p *pass, m *specs.Mount, opts []string) []string {
 	if !has(m.Options, "ro", "rro") {
-		p.lost(report.Access, mountField(m), "writable "+m.Type, "read-only", "kernel settings are not the jail's to change")
+		p.deny(report.Access, mountField(m), "writable "+m.Type, "read-only", "kernel settings are not the jail's to change")
 	}
 	return opts
 }

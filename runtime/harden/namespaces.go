@@ -15,7 +15,7 @@ import (
 
 // Every jail has all of these for itself (namespaces(7)). usual marks those
 // that engines ask for unless the caller wanted the host's: a spec without
-// them lost something on purpose.
+// them gives one up on purpose.
 var allNamespaces = []struct {
 	kind  specs.LinuxNamespaceType
 	usual bool
@@ -70,11 +70,11 @@ func namespaces(p *pass) {
 			p.change(report.Resources, report.Set, field, short(path), "fresh", p.network.NoMore+" (policy: network.mode)")
 			path = ""
 		case path != "":
-			p.lost(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
+			p.deny(report.Resources, field, "join "+path, "fresh", "only namespaces of another agentjail jail can be joined")
 			path = ""
 		case !has[n.kind] && (n.usual || n.kind == specs.CgroupNamespace && p.f.Host.Cgroup.V2):
 			// Engines give a cgroup namespace with version 2 only.
-			p.lost(report.Resources, field, "the host's", "fresh", "a jail shares no namespace with the host")
+			p.deny(report.Resources, field, "the host's", "fresh", "a jail shares no namespace with the host")
 		case !has[n.kind]:
 			p.change(report.Resources, report.Set, field, "", "fresh", "a jail shares no namespace with the host")
 		}

@@ -14,7 +14,7 @@ import (
 func paths(p *pass) {
 	l := p.spec.Linux
 	if len(l.MaskedPaths) == 0 && len(l.ReadonlyPaths) == 0 {
-		p.lost(report.Access, "linux.maskedPaths", "none", "all", "kernel tunables and the host's secrets in /proc and /sys stay out of reach")
+		p.deny(report.Access, "linux.maskedPaths", "none", "all", "kernel tunables and the host's secrets in /proc and /sys stay out of reach")
 	}
 	l.MaskedPaths = union(p, "linux.maskedPaths", l.MaskedPaths, plan.MaskedPaths(), p.f.Host.Telling)
 	l.ReadonlyPaths = union(p, "linux.readonlyPaths", l.ReadonlyPaths, plan.ReadonlyPaths())
@@ -22,7 +22,7 @@ func paths(p *pass) {
 	switch l.RootfsPropagation {
 	case "", "private", "rprivate", "slave", "rslave", "unbindable", "runbindable":
 	default:
-		p.lost(report.Resources, "linux.rootfsPropagation", l.RootfsPropagation, "rprivate", "a jail's mounts do not travel to the host")
+		p.deny(report.Resources, "linux.rootfsPropagation", l.RootfsPropagation, "rprivate", "a jail's mounts do not travel to the host")
 	}
 	l.RootfsPropagation = "rprivate"
 }

@@ -25,7 +25,7 @@ func oomScore(p *pass) {
 	case asked == nil:
 		p.change(report.Resources, report.Set, field, "", fmt.Sprint(least), first)
 	case *asked < 0:
-		p.lost(report.Resources, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
+		p.deny(report.Resources, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
 	case *asked < least:
 		p.change(report.Resources, report.Set, field, fmt.Sprint(*asked), fmt.Sprint(least), first)
 	default:
@@ -52,7 +52,7 @@ func priorities(p *pass) {
 			why = "a jail does not go before the host's own processes"
 		}
 		if why != "" {
-			p.lost(report.Resources, "process.scheduler", fmt.Sprintf("%s, nice %d", s.Policy, s.Nice), "", why)
+			p.deny(report.Resources, "process.scheduler", fmt.Sprintf("%s, nice %d", s.Policy, s.Nice), "", why)
 			pr.Scheduler = nil
 		}
 	}
@@ -67,7 +67,7 @@ func priorities(p *pass) {
 			why = "a jail does not go before the host's own processes"
 		}
 		if why != "" {
-			p.lost(report.Resources, "process.ioPriority", fmt.Sprintf("%s, %d", io.Class, io.Priority), "", why)
+			p.deny(report.Resources, "process.ioPriority", fmt.Sprintf("%s, %d", io.Class, io.Priority), "", why)
 			pr.IOPriority = nil
 		}
 	}

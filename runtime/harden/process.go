@@ -133,7 +133,7 @@ func capabilities(p *pass) {
 		all = slices.Compact(all)
 		extra := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(defaultCaps, s) })
 		if len(extra) > 0 {
-			p.lost(report.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
+			p.deny(report.Access, "process.capabilities", list(extra), "none", "a jail has no capability at all")
 		} else if len(all) > 0 {
 			p.change(report.Access, report.Lowered, "process.capabilities", fmt.Sprintf("%d default ones", len(all)), "none", "a jail has no capability at all")
 		}

@@ -40,7 +40,7 @@ func filter(p *pass) {
 	}
 	l.Seccomp = made.Section
 	if incoming == nil {
-		p.lost(report.Kernel, "linux.seccomp", "unconfined", "profile "+o.Profile, "unlisted system calls do not exist in a jail")
+		p.deny(report.Kernel, "linux.seccomp", "unconfined", "profile "+o.Profile, "unlisted system calls do not exist in a jail")
 		return
 	}
 	for _, n := range made.Notes {

@@ -63,10 +63,10 @@ func selinux(p *pass) {
 	switch {
 	case !confines:
 		pr.SelinuxLabel = withLevel(processLabel, level)
-		p.lost(report.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that type does not confine a container")
+		p.deny(report.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that type does not confine a container")
 	case !private:
 		pr.SelinuxLabel = withLevel(was, level)
-		p.lost(report.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that level is not a pair of categories, which keeps jails apart")
+		p.deny(report.Access, "process.selinuxLabel", was, pr.SelinuxLabel, "that level is not a pair of categories, which keeps jails apart")
 	}
 	relabelMounts(p, level)
 }

@@ -64,16 +64,16 @@ func sysctls(p *pass) {
 		})
 		switch {
 		case strings.Contains(dotted, "..") || strings.ContainsAny(k, "\x00\n"):
-			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
+			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "not the name of a kernel setting")
 		case i >= 0 && fresh[ownSysctls[i].ns]:
 			continue
 		case i >= 0:
-			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
+			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
 		case strings.HasPrefix(dotted, "net."):
 			// Engines set some for every container, such as ping_group_range.
 			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
 		default:
-			p.lost(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
+			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
 		}
 		delete(s, k)
 	}

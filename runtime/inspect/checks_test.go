@@ -121,7 +121,7 @@ func goodSeen(d *demands) *seen {
 	s.mount("/dev/null").device = "c 1:3"
 	s.mount("/dev/console").device = "c 136:0"
 	s.network = network.Audit{Want: "nothing but lo", Detail: "only lo"}
-	for _, n := range []string{netseal.WallLoopback, netseal.WallLinks, netseal.WallFilter, netseal.WallRules4} {
+	for _, n := range []string{netseal.SealLoopback, netseal.SealLinks, netseal.SealFilter, netseal.SealRules4} {
 		s.network.Protections = append(s.network.Protections, network.Finding{Name: n, OK: true})
 	}
 	for _, p := range append(d.masked(), d.readOnly()...) {
@@ -213,7 +213,7 @@ var damages = []damage{
 	{"clocks", "of the host", func(_ *demands, s *seen) { n := s.namespaces["time"]; n.Jail = n.Host; s.namespaces["time"] = n }, Broken, "uptime"},
 	{"clocks", "no time namespaces", func(_ *demands, s *seen) { delete(s.namespaces, "time") }, Missing, "no time namespaces"},
 	{"network", "a link is up", func(_ *demands, s *seen) {
-		s.network.Protections[1] = network.Finding{Name: netseal.WallLinks, Detail: "eth0 is up"}
+		s.network.Protections[1] = network.Finding{Name: netseal.SealLinks, Detail: "eth0 is up"}
 	}, Broken, "eth0"},
 	{"network", "nothing known", func(_ *demands, s *seen) { s.network.Protections = nil }, Broken, "not sealed"},
 	{"network", "no filter", func(_ *demands, s *seen) { s.network.Protections[2].OK = false }, Broken, "nftables"},

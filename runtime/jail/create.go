@@ -60,7 +60,7 @@ func (w *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	// This thread gets a mount namespace of its own and lends it to the
 	// delegate, which dies with the thread. It is never given back.
 	runtime.LockOSThread()
-	defer hasten()()
+	defer expediteMoves()()
 	a, err := w.begin(ctx, o)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ type ExecOptions struct {
 //
 // The calling thread is changed for good: it must end with its goroutine.
 func (w *Runtime) Exec(o ExecOptions) error {
-	defer hasten()()
+	defer expediteMoves()()
 	j, err := w.findAll(o.ID)
 	if err != nil {
 		return err

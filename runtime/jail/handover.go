@@ -42,7 +42,7 @@ func (a *attempt) delegate() error {
 	if err := enterNetwork(a.network); err != nil {
 		return err
 	}
-	spared, giveBack, err := w.sparing(a.d, a.p.facts.Host.Rootless)
+	spared, giveBack, err := w.privateStdio(a.d, a.p.facts.Host.Rootless)
 	if err != nil {
 		return err
 	}

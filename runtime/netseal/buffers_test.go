@@ -37,12 +37,12 @@ func TestBuffers(t *testing.T) {
 		if got := s.setting(t, c.path, ""); got != c.want {
 			t.Errorf("%s: %s became %s, not %s", c.path, c.value, got, c.want)
 		}
-		if f := findings(t, s)[WallSysctls]; !f.OK {
+		if f := findings(t, s)[SealSysctls]; !f.OK {
 			t.Errorf("%s: %s", c.path, f.Detail)
 		}
 	}
 	s.setting(t, "ipv4/tcp_wmem", "4096 16384 4194304")
-	if f := findings(t, s)[WallSysctls]; f.OK || !strings.Contains(f.Detail, "net/ipv4/tcp_wmem is 4194304, above 1048576") {
+	if f := findings(t, s)[SealSysctls]; f.OK || !strings.Contains(f.Detail, "net/ipv4/tcp_wmem is 4194304, above 1048576") {
 		t.Errorf("made larger again: %+v", f)
 	}
 }

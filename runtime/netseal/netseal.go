@@ -32,13 +32,13 @@ import (
 
 // The protections' names, as they appear in Finding.Name.
 const (
-	WallLoopback = "loopback"
-	WallLinks    = "links"
-	WallRules4   = "rules-ipv4"
-	WallRules6   = "rules-ipv6"
-	WallFilter   = "nftables"
-	WallResolver = "resolver"
-	WallSysctls  = "sysctls"
+	SealLoopback = "loopback"
+	SealLinks    = "links"
+	SealRules4   = "rules-ipv4"
+	SealRules6   = "rules-ipv6"
+	SealFilter   = "nftables"
+	SealResolver = "resolver"
+	SealSysctls  = "sysctls"
 )
 
 // Finding says whether one protection holds.
@@ -106,22 +106,22 @@ func (r *Report) seal() error {
 	}
 	defer c.close()
 	ipv6 := hasIPv6()
-	r.protection(WallRules4, "", c.sealRules(unix.AF_INET))
+	r.protection(SealRules4, "", c.sealRules(unix.AF_INET))
 	if ipv6 {
-		r.protection(WallRules6, "", c.sealRules(unix.AF_INET6))
+		r.protection(SealRules6, "", c.sealRules(unix.AF_INET6))
 	} else {
-		r.protection(WallRules6, noIPv6, nil)
+		r.protection(SealRules6, noIPv6, nil)
 	}
-	r.protection(WallFilter, "", sealFilter())
-	r.protection(WallResolver, "", c.sealResolver())
+	r.protection(SealFilter, "", sealFilter())
+	r.protection(SealResolver, "", c.sealResolver())
 	lo, links, err := c.links()
 	if err == nil {
 		r.Links = links
-		r.protection(WallLoopback, "", c.raise(lo))
+		r.protection(SealLoopback, "", c.raise(lo))
 		err = c.takeDown(r, ipv6)
 	}
-	r.protection(WallLinks, linkDetail(r.Links), err)
-	r.protection(WallSysctls, "", sealSysctls(r.Links))
+	r.protection(SealLinks, linkDetail(r.Links), err)
+	r.protection(SealSysctls, "", sealSysctls(r.Links))
 	return opening(r.Protections)
 }
 
@@ -164,7 +164,7 @@ func opening(protections []Finding) error {
 	for _, f := range protections {
 		ok[f.Name] = f.OK
 	}
-	fatal := !ok[WallLoopback] || !ok[WallLinks] || !ok[WallFilter] && !(ok[WallRules4] && ok[WallRules6] && ok[WallResolver])
+	fatal := !ok[SealLoopback] || !ok[SealLinks] || !ok[SealFilter] && !(ok[SealRules4] && ok[SealRules6] && ok[SealResolver])
 	if !fatal {
 		return nil
 	}

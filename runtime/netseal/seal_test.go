@@ -32,7 +32,7 @@ func findings(t testing.TB, s *space) map[string]Finding {
 
 func TestSealIsIdempotentAndVerified(t *testing.T) {
 	s := newSpace(t)
-	for _, name := range []string{WallLoopback, WallRules4, WallRules6, WallFilter, WallResolver, WallSysctls} {
+	for _, name := range []string{SealLoopback, SealRules4, SealRules6, SealFilter, SealResolver, SealSysctls} {
 		if findings(t, s)[name].OK {
 			t.Errorf("%s holds in a fresh namespace", name)
 		}
@@ -49,7 +49,7 @@ func TestSealIsIdempotentAndVerified(t *testing.T) {
 		for _, f := range r.Protections {
 			names = append(names, f.Name)
 		}
-		if want := []string{WallRules4, WallRules6, WallFilter, WallResolver, WallLoopback, WallLinks, WallSysctls}; !slices.Equal(names, want) {
+		if want := []string{SealRules4, SealRules6, SealFilter, SealResolver, SealLoopback, SealLinks, SealSysctls}; !slices.Equal(names, want) {
 			t.Errorf("round %d: protections %v, want %v", round, names, want)
 		}
 		now := dumpState(t, s)
@@ -96,31 +96,31 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 		do         func(s *space) error
 		protection string
 	}{
-		{"lo down", ip("link", "set", "lo", "down"), WallLoopback},
-		{"address on lo", ip("addr", "add", "10.1.2.3/32", "dev", "lo"), WallLoopback},
-		{"first rule gone", ip("rule", "del", "pref", "0"), WallRules4},
-		{"last rule gone", ip("rule", "del", "pref", "0", "unreachable"), WallRules4},
-		{"IPv6 rule gone", ip("-6", "rule", "del", "pref", "0", "blackhole"), WallRules6},
+		{"lo down", ip("link", "set", "lo", "down"), SealLoopback},
+		{"address on lo", ip("addr", "add", "10.1.2.3/32", "dev", "lo"), SealLoopback},
+		{"first rule gone", ip("rule", "del", "pref", "0"), SealRules4},
+		{"last rule gone", ip("rule", "del", "pref", "0", "unreachable"), SealRules4},
+		{"IPv6 rule gone", ip("-6", "rule", "del", "pref", "0", "blackhole"), SealRules6},
 		{"all rules gone", func(s *space) error {
 			return errors.Join(s.ip("rule", "del", "pref", "0"), s.ip("rule", "del", "pref", "0"), s.ip("rule", "del", "pref", "0"))
-		}, WallRules4},
+		}, SealRules4},
 		{"rules in another order", func(s *space) error {
 			return errors.Join(s.ip("rule", "del", "pref", "0"), s.ip("rule", "add", "pref", "0", "iif", "lo", "to", "127.0.0.0/8", "lookup", "local"))
-		}, WallRules4},
-		{"resolver reachable", ip("route", "del", "unreachable", "127.0.0.11", "table", "local"), WallResolver},
-		{"resolver on lo", ip("route", "replace", "local", "127.0.0.11", "dev", "lo", "table", "local"), WallResolver},
+		}, SealRules4},
+		{"resolver reachable", ip("route", "del", "unreachable", "127.0.0.11", "table", "local"), SealResolver},
+		{"resolver on lo", ip("route", "replace", "local", "127.0.0.11", "dev", "lo", "table", "local"), SealResolver},
 		{"forwarding", func(s *space) error {
 			var err error
 			s.do(func() { err = os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0) })
 			return err
-		}, WallSysctls},
-		{"table gone", nft("delete", "table", "inet", nftTable), WallFilter},
-		{"chain gone", nft("flush chain inet agentjail leave; delete chain inet agentjail leave"), WallFilter},
-		{"rules of a chain gone", nft("flush", "chain", "inet", nftTable, "out"), WallFilter},
-		{"policy accept", nft("chain inet agentjail in { policy accept; }"), WallFilter},
-		{"rule added", nft("insert", "rule", "inet", nftTable, "out", "accept"), WallFilter},
-		{"other address", nft("flush chain inet agentjail out; add rule inet agentjail out ip daddr 127.0.0.12 drop; add rule inet agentjail out oif 1 accept"), WallFilter},
-		{"dormant", nft("add table inet agentjail { flags dormant; }"), WallFilter},
+		}, SealSysctls},
+		{"table gone", nft("delete", "table", "inet", nftTable), SealFilter},
+		{"chain gone", nft("flush chain inet agentjail leave; delete chain inet agentjail leave"), SealFilter},
+		{"rules of a chain gone", nft("flush", "chain", "inet", nftTable, "out"), SealFilter},
+		{"policy accept", nft("chain inet agentjail in { policy accept; }"), SealFilter},
+		{"rule added", nft("insert", "rule", "inet", nftTable, "out", "accept"), SealFilter},
+		{"other address", nft("flush chain inet agentjail out; add rule inet agentjail out ip daddr 127.0.0.12 drop; add rule inet agentjail out oif 1 accept"), SealFilter},
+		{"dormant", nft("add table inet agentjail { flags dormant; }"), SealFilter},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newSpace(t)
@@ -133,7 +133,7 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 			}
 			for name, f := range findings(t, s) {
 				// Without lo, its routes and the sysctls of IPv6 go as well: only the named protection counts there.
-				if f.OK == (name == tt.protection) && tt.protection != WallLoopback {
+				if f.OK == (name == tt.protection) && tt.protection != SealLoopback {
 					t.Errorf("%s: OK %v (%s)", name, f.OK, f.Detail)
 				}
 				if name == tt.protection && f.OK {
@@ -179,20 +179,20 @@ func TestNothingComesBeforeTheRules(t *testing.T) {
 func TestPlugLater(t *testing.T) {
 	l := newLab(t)
 	mustSeal(t, l.jail)
-	if f := findings(t, l.jail)[WallLinks]; !f.OK || f.Detail != "only lo" {
+	if f := findings(t, l.jail)[SealLinks]; !f.OK || f.Detail != "only lo" {
 		t.Errorf("before: %+v", f)
 	}
 	l.plugIn(t)
-	f := findings(t, l.jail)[WallLinks]
+	f := findings(t, l.jail)[SealLinks]
 	if !f.OK || !strings.Contains(f.Detail, "eth7 is up (plugged in later") {
 		t.Errorf("plugged in: %+v", f)
 	}
 	l.jail.mustIP(t, "rule", "del", "pref", "0")
-	if f := findings(t, l.jail)[WallLinks]; f.OK {
+	if f := findings(t, l.jail)[SealLinks]; f.OK {
 		t.Errorf("plugged in and a protection broken: %+v", f)
 	}
 	mustSeal(t, l.jail)
-	if f := findings(t, l.jail)[WallLinks]; !f.OK || f.Detail != "down: eth7" {
+	if f := findings(t, l.jail)[SealLinks]; !f.OK || f.Detail != "down: eth7" {
 		t.Errorf("sealed again: %+v", f)
 	}
 	var routes string
@@ -389,20 +389,20 @@ func TestTooMany(t *testing.T) {
 
 // TestOpening says which missing protections are an error.
 func TestOpening(t *testing.T) {
-	all := []string{WallLoopback, WallLinks, WallRules4, WallRules6, WallFilter, WallResolver, WallSysctls}
+	all := []string{SealLoopback, SealLinks, SealRules4, SealRules6, SealFilter, SealResolver, SealSysctls}
 	for _, tt := range []struct {
 		missing []string
 		fatal   bool
 	}{
 		{nil, false},
-		{[]string{WallFilter}, false},
-		{[]string{WallRules4, WallRules6}, false},
-		{[]string{WallSysctls}, false},
-		{[]string{WallLinks}, true},
-		{[]string{WallLoopback}, true},
-		{[]string{WallFilter, WallRules4}, true},
-		{[]string{WallFilter, WallRules6}, true},
-		{[]string{WallFilter, WallResolver}, true},
+		{[]string{SealFilter}, false},
+		{[]string{SealRules4, SealRules6}, false},
+		{[]string{SealSysctls}, false},
+		{[]string{SealLinks}, true},
+		{[]string{SealLoopback}, true},
+		{[]string{SealFilter, SealRules4}, true},
+		{[]string{SealFilter, SealRules6}, true},
+		{[]string{SealFilter, SealResolver}, true},
 		{all, true},
 	} {
 		var list []Finding

@@ -44,12 +44,12 @@ func verify() ([]Finding, error) {
 		return nil, err
 	}
 
-	rules4 := finding(WallRules4, "", c.verifyRules(unix.AF_INET))
-	rules6 := Finding{Name: WallRules6, OK: true, Detail: noIPv6}
+	rules4 := finding(SealRules4, "", c.verifyRules(unix.AF_INET))
+	rules6 := Finding{Name: SealRules6, OK: true, Detail: noIPv6}
 	if ipv6 {
-		rules6 = finding(WallRules6, "", c.verifyRules(unix.AF_INET6))
+		rules6 = finding(SealRules6, "", c.verifyRules(unix.AF_INET6))
 	}
-	filter := finding(WallFilter, "", verifyFilter())
+	filter := finding(SealFilter, "", verifyFilter())
 	return []Finding{
 		verifyLoopback(lo, addrs),
 		verifyLinks(links, addrs, filter.OK && rules4.OK && rules6.OK),
@@ -57,24 +57,24 @@ func verify() ([]Finding, error) {
 		rules6,
 		filter,
 		verifyResolver(routes),
-		finding(WallSysctls, "", verifySysctls()),
+		finding(SealSysctls, "", verifySysctls()),
 	}, nil
 }
 
 func verifyLoopback(lo Link, addrs []address) Finding {
 	if !lo.Up {
-		return Finding{Name: WallLoopback, Detail: "lo is down"}
+		return Finding{Name: SealLoopback, Detail: "lo is down"}
 	}
 	for _, a := range addrs {
 		if a.link == loopback && a.foreign() {
-			return Finding{Name: WallLoopback, Detail: fmt.Sprintf("lo has the address %s", a.prefix)}
+			return Finding{Name: SealLoopback, Detail: fmt.Sprintf("lo has the address %s", a.prefix)}
 		}
 	}
-	return Finding{Name: WallLoopback, OK: true}
+	return Finding{Name: SealLoopback, OK: true}
 }
 
 // verifyLinks: an interface that is up or has an address was plugged in after the seal; the protections behind decide whether that matters.
-func verifyLinks(links []Link, addrs []address, walled bool) Finding {
+func verifyLinks(links []Link, addrs []address, filtered bool) Finding {
 	var open, down []string
 	for _, l := range links {
 		switch hasAddress := slices.ContainsFunc(addrs, func(a address) bool { return a.link == l.Index }); {
@@ -87,21 +87,21 @@ func verifyLinks(links []Link, addrs []address, walled bool) Finding {
 		}
 	}
 	switch {
-	case len(open) > 0 && walled:
-		return Finding{Name: WallLinks, OK: true, Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)"}
+	case len(open) > 0 && filtered:
+		return Finding{Name: SealLinks, OK: true, Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)"}
 	case len(open) > 0:
-		return Finding{Name: WallLinks, Detail: strings.Join(open, ", ")}
+		return Finding{Name: SealLinks, Detail: strings.Join(open, ", ")}
 	case len(down) > 0:
-		return Finding{Name: WallLinks, OK: true, Detail: "down: " + strings.Join(down, ", ")}
+		return Finding{Name: SealLinks, OK: true, Detail: "down: " + strings.Join(down, ", ")}
 	}
-	return Finding{Name: WallLinks, OK: true, Detail: "only lo"}
+	return Finding{Name: SealLinks, OK: true, Detail: "only lo"}
 }
 
 func verifyResolver(routes []route) Finding {
 	if slices.ContainsFunc(routes, route.isResolverGrave) {
-		return Finding{Name: WallResolver, OK: true}
+		return Finding{Name: SealResolver, OK: true}
 	}
-	return Finding{Name: WallResolver, Detail: fmt.Sprintf("%s is reachable", resolver.Addr())}
+	return Finding{Name: SealResolver, Detail: fmt.Sprintf("%s is reachable", resolver.Addr())}
 }
 
 func verifySysctls() error {

@@ -60,7 +60,7 @@ func (Mode) Seal(j network.Jail) ([]report.Change, error) {
 	}
 	for _, m := range sealed.Missing() {
 		out = append(out, report.Change{Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
-		if m.Name == netseal.WallFilter && j.FilterRequired {
+		if m.Name == netseal.SealFilter && j.FilterRequired {
 			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
 		}
 	}
@@ -78,7 +78,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	found, err := netseal.Verify(ns)
 	for _, f := range found {
 		a.Protections = append(a.Protections, network.Finding(f))
-		if f.Name == netseal.WallLinks && f.OK && f.Detail != "" {
+		if f.Name == netseal.SealLinks && f.OK && f.Detail != "" {
 			a.Detail = f.Detail
 		}
 	}

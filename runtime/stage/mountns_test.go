@@ -78,7 +78,7 @@ func TestLeaveOutNothing(t *testing.T) {
 		must(t, unix.Mount("test", dir, "tmpfs", 0, ""))
 		must(t, unix.Chdir(dir))
 		before := mountPoints(t)
-		l := &lean{seen: map[string]bool{"/": true}}
+		l := &sparse{seen: map[string]bool{"/": true}}
 		defer l.close()
 		want(t, "cloned", l.clone(nil), true)
 		l.mounts = append(l.mounts, kept{dir + "/not/there", -1})

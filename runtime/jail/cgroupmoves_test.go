@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHastenMovesNothing: the move that moves nothing is made, and leaves this process where it is.
-func TestHastenMovesNothing(t *testing.T) {
+// TestExpediteMovesNothing: the move that moves nothing is made, and leaves this process where it is.
+func TestExpediteMovesNothing(t *testing.T) {
 	groups := func() string {
 		text, err := os.ReadFile("/proc/self/cgroup")
 		if err != nil {
@@ -25,7 +25,7 @@ func TestHastenMovesNothing(t *testing.T) {
 	if n, err := unix.Write(fd, []byte("0")); n != 1 || err != nil {
 		t.Errorf("moving this process to where it is: %d, %v", n, err)
 	}
-	stop := hasten()
+	stop := expediteMoves()
 	stop()
 	if after := groups(); after != before {
 		t.Errorf("the control groups were\n%sand are\n%s", before, after)

@@ -9,14 +9,14 @@ import (
 	"agentjail.dev/runtime/linux/cgroups"
 )
 
-// hasten begins what the first move of a process into a control group waits for:
+// expediteMoves begins what the first move of a process into a control group waits for:
 // a grace period of RCU, some 10 ms in which a delegate does nothing else. The
 // kernel keeps the way open for about as long after each move
 // (cgroup_threadgroup_rwsem and kernel/rcu/sync.c), so one that moves nothing,
 // made while the bundle is read, spares the delegate the waiting. This process
 // is "moved" to where it is, once in a while until stop is called. Where it may
 // not, everything takes as long as it always did.
-func hasten() (stop func()) {
+func expediteMoves() (stop func()) {
 	const every, most = 4 * time.Millisecond, 10
 	done := make(chan struct{})
 	go func() {

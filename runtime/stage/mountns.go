@@ -35,7 +35,7 @@ func leaveOut(needed []string) error {
 	if n, err := unix.Getcwd(cwd[:]); err == nil {
 		at = strings.TrimSuffix(string(cwd[:n]), "\x00")
 	}
-	l := &lean{seen: map[string]bool{"/": true}}
+	l := &sparse{seen: map[string]bool{"/": true}}
 	defer l.close()
 	if !filepath.IsAbs(at) || !l.clone(append(slices.Concat(systemDirs, needed), at)) {
 		return nil
@@ -49,8 +49,8 @@ func leaveOut(needed []string) error {
 	return nil
 }
 
-// lean is a file tree of clones of some of the host's mounts.
-type lean struct {
+// sparse is a file tree of clones of some of the host's mounts.
+type sparse struct {
 	root   int // the clone of the root alone, attached over it
 	mounts []kept
 	seen   map[string]bool
@@ -61,7 +61,7 @@ type kept struct {
 	tree int
 }
 
-func (l *lean) close() {
+func (l *sparse) close() {
 	for _, m := range l.mounts {
 		unix.Close(m.tree)
 	}
@@ -72,7 +72,7 @@ func (l *lean) close() {
 
 // clone clones the root and what is mounted on the way to the paths. It returns
 // false, with nothing changed, where it cannot.
-func (l *lean) clone(paths []string) bool {
+func (l *sparse) clone(paths []string) bool {
 	var keep []string
 	for _, t := range wholeTrees {
 		l.seen[t] = true
@@ -106,7 +106,7 @@ func (l *lean) clone(paths []string) bool {
 
 // enter makes the clones this thread's file tree, and lets go of all other
 // mounts. Where that cannot be done, all is as it was.
-func (l *lean) enter() error {
+func (l *sparse) enter() error {
 	// Attached over the root, where a path does not lead to.
 	if err := unix.MoveMount(l.root, "", unix.AT_FDCWD, "/", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return nil //nolint:nilerr // nothing has changed
@@ -132,7 +132,7 @@ func (l *lean) enter() error {
 
 // onTheWay lists the mount points on the way to a path, its end included, that
 // were not seen before.
-func (l *lean) onTheWay(path string) []string {
+func (l *sparse) onTheWay(path string) []string {
 	var out []string
 	for end := 1; end <= len(path); end++ {
 		if end < len(path) && path[end] != '/' {
