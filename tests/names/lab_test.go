@@ -2,6 +2,7 @@ package names
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/netip"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -259,14 +262,68 @@ func ask(args []string) (string, error) {
 		n, err := c.Read(buf)
 		return string(buf[:n]), err
 	}
+	what, proxy, _ := strings.Cut(what, " by ")
+	to := at
+	if proxy != "" {
+		to = proxies[proxy].at
+	}
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", at)
+	c, err := d.DialContext(ctx, "tcp", to)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(clientTime))
+	if proxy != "" {
+		if err := proxies[proxy].ask(c, host, at); err != nil {
+			return "", err
+		}
+	}
 	return talk(c.(*net.TCPConn), what, host, args[3:])
+}
+
+// proxies are those in a jail, and how a client asks each for a connection.
+var proxies = map[string]struct {
+	at  string
+	ask func(c net.Conn, host, at string) error
+}{
+	"CONNECT": {"127.0.0.1:3128", func(c net.Conn, _, at string) error {
+		if _, err := fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", at, at); err != nil {
+			return err
+		}
+		// Nothing follows the answer's head before the client says something, but from a server that speaks first.
+		head := make([]byte, 0, 512)
+		for !bytes.HasSuffix(head, []byte("\r\n\r\n")) && len(head) < cap(head) {
+			if _, err := io.ReadFull(c, head[len(head):len(head)+1]); err != nil {
+				return fmt.Errorf("%s: %w", head, err)
+			}
+			head = head[:len(head)+1]
+		}
+		if !bytes.HasPrefix(head, []byte("HTTP/1.1 200 ")) {
+			return fmt.Errorf("the proxy says %s", head)
+		}
+		return nil
+	}},
+	"SOCKS5": {"127.0.0.1:1080", func(c net.Conn, host, at string) error {
+		port := netip.MustParseAddrPort("0.0.0.0" + at[strings.LastIndexByte(at, ':'):]).Port()
+		request := []byte{5, 1, 0, 5, 1, 0}
+		if a, err := netip.ParseAddr(host); err == nil {
+			request = append(append(request, 1), a.AsSlice()...)
+		} else {
+			request = append(append(request, 3, byte(len(host))), host...)
+		}
+		if _, err := c.Write(binary.BigEndian.AppendUint16(request, port)); err != nil {
+			return err
+		}
+		answer := make([]byte, 12)
+		if _, err := io.ReadFull(c, answer); err != nil {
+			return err
+		}
+		if answer[3] != 0 {
+			return fmt.Errorf("the proxy says %d", answer[3])
+		}
+		return nil
+	}},
 }
 
 func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {

@@ -37,7 +37,7 @@ func roots() *x509.CertPool {
 const policyText = `[network]
 mode = "names"
 allow = [
-  "api.example.test:443,80,22", "*.wild.example.test", "private.example.test:22", "granted.example.test:22 private",
+  "api.example.test:443,80,22", "*.wild.example.test", "` + serverAddr + `:22", "private.example.test:22", "granted.example.test:22 private",
   "local.example.test:22", "metadata.example.test:22", "self.example.test:22",
 ]
 `
@@ -256,6 +256,49 @@ func TestWays(t *testing.T) {
 	}
 	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, fmt.Sprintf("only lo; names by helper %d", j.helper(t).Pid)) {
 		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
+
+// TestProxies: programs that insist on a proxy reach the same names by it, and addresses that a rule names, and nothing else.
+func TestProxies(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := start(t, n)
+	for _, w := range []struct {
+		what       string // the client
+		host, port string
+		as         string // the name that it then says, if another
+		connect    string // what it says by CONNECT
+		socks      string // and by SOCKS5
+	}{
+		{"https", "api.example.test", "443", "", "served api.example.test", "served api.example.test"},
+		{"https", "a.wild.example.test", "443", "", "served a.wild.example.test", "served a.wild.example.test"},
+		{"http", "api.example.test", "80", "", "served api.example.test", "served api.example.test"},
+		{"greeted", "api.example.test", "22", "", "hello said", "hello said"},
+		{"greeted", serverAddr, "22", "", "hello said", "hello said"},
+
+		{"https", "other.example.test", "443", "", "403", "the proxy says 2"},
+		{"https", "api.example.test", "8443", "", "403", "the proxy says 2"},
+		{"https", "api.example.test", "443", "other.example.test", "access denied", "access denied"},
+		{"http", "api.example.test", "80", "other.example.test", "refused: ", "refused: "},
+		{"https", serverAddr, "443", "api.example.test", "403", "the proxy says 2"},
+		{"greeted", "169.254.169.254", "80", "", "403", "the proxy says 2"},
+		{"greeted", "127.0.0.1", "53", "", "403", "the proxy says 2"},
+		{"greeted", "127.64.0.200", "22", "", "403", "the proxy says 2"},
+		{"greeted", "private.example.test", "22", "", "reset", "reset"},
+		{"greeted", "self.example.test", "22", "", "reset", "reset"},
+		{"https", "0x7f000001", "443", "", "400", "the proxy says 2"},
+	} {
+		for proxy, want := range map[string]string{"CONNECT": w.connect, "SOCKS5": w.socks} {
+			args := []string{w.what + " by " + proxy, w.host, w.port}
+			if w.as != "" {
+				args = append(args, w.as)
+			}
+			got, ok := j.in(t, args...)
+			if works := strings.HasPrefix(want, "served ") || want == "hello said"; ok != works || !strings.Contains(got, want) {
+				t.Errorf("%q: %q, want %q", args, got, want)
+			}
+		}
 	}
 }
 

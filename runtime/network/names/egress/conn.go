@@ -36,12 +36,14 @@ type flow struct {
 	s      *server
 	client *net.TCPConn
 	name   string
-	port   uint16
-	rule   *rules.Rule
-	begun  time.Time
-	addr   netip.Addr
-	sent   atomic.Int64
-	got    atomic.Int64
+	// literal is the address that a proxy's client asked for, where it asked for no name: name is then its text.
+	literal netip.Addr
+	port    uint16
+	rule    *rules.Rule
+	begun   time.Time
+	addr    netip.Addr
+	sent    atomic.Int64
+	got     atomic.Int64
 }
 
 // connection serves one: the address that it was made to stands for the name.
@@ -72,6 +74,8 @@ func (s *server) connection(c *net.TCPConn) {
 
 func (f *flow) serve() {
 	switch {
+	case f.literal.IsValid(): // a rule for an address is for whatever is spoken there
+		f.other()
 	case f.port == portHTTP:
 		f.http()
 	case f.port == portHTTPS && f.rule.TLS != "any":
@@ -151,8 +155,11 @@ func (f *flow) other() {
 
 // dial connects outside; nil, told and answered, where it cannot.
 func (f *flow) dial() *net.TCPConn {
-	up, addr, err := f.s.resolver.dial(f.s.set, f.name, f.port, f.rule)
-	f.addr = addr
+	var up *net.TCPConn
+	addrs, err := f.targets()
+	if err == nil {
+		up, f.addr, err = f.s.resolver.dial(f.s.set, addrs, f.port, f.rule)
+	}
 	if err != nil {
 		remedy := ""
 		if u := new(unfit); errors.As(err, &u) {
@@ -190,7 +197,7 @@ func (f *flow) ended() {
 
 // forward copies what the jail sends.
 func (f *flow) forward(up *net.TCPConn, first []byte) error {
-	if first == nil && f.rule.TLS != "any" {
+	if first == nil && f.rule.TLS != "any" && !f.literal.IsValid() {
 		var err error
 		if first, err = f.look(); err != nil {
 			return err

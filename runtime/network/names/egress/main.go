@@ -73,7 +73,9 @@ func run(ready *os.File) error {
 		go server.answerUDP(s.udp)
 	}
 	go server.answerTCP(s.dns)
-	go server.accept(s.in)
+	go server.accept(s.in, server.connection)
+	go server.accept(s.connect, server.connect)
+	go server.accept(s.socks, server.socks)
 	// Whoever started it may have been killed: then the jail is not started, and needs no child.
 	if _, err := io.WriteString(ready, child.Ready); err != nil {
 		return err

@@ -78,13 +78,9 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// dial connects to a name's first address that answers, of those that the rule may reach. The address that was checked is the one
-// that is dialled.
-func (r *resolver) dial(set *rules.Set, name string, port uint16, rule *rules.Rule) (*net.TCPConn, netip.Addr, error) {
-	addrs, err := r.lookup(name)
-	if err != nil {
-		return nil, netip.Addr{}, err
-	}
+// dial connects to the first address that answers, of those that the rule may reach. The address that was checked is the one that is
+// dialled.
+func (r *resolver) dial(set *rules.Set, addrs []netip.Addr, port uint16, rule *rules.Rule) (*net.TCPConn, netip.Addr, error) {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
 	defer cancel()
@@ -103,9 +99,6 @@ func (r *resolver) dial(set *rules.Set, name string, port uint16, rule *rules.Ru
 			return c.(*net.TCPConn), a, nil
 		}
 		errs = append(errs, err)
-	}
-	if len(errs) == 0 {
-		errs = append(errs, errors.New("the name has no address"))
 	}
 	return nil, netip.Addr{}, errors.Join(errs...)
 }

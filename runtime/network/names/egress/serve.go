@@ -117,8 +117,8 @@ func (s *server) answerStream(c *net.TCPConn) {
 	}
 }
 
-// accept takes the jail's connections.
-func (s *server) accept(l *net.TCPListener) {
+// accept takes the jail's connections. The listeners share the bounds.
+func (s *server) accept(l *net.TCPListener, serve func(*net.TCPConn)) {
 	for {
 		s.slots <- struct{}{}
 		time.Sleep(s.rate.take())
@@ -132,7 +132,7 @@ func (s *server) accept(l *net.TCPListener) {
 		}
 		go func() {
 			defer func() { <-s.slots }()
-			s.connection(c)
+			serve(c)
 		}()
 	}
 }

@@ -18,6 +18,8 @@ type sockets struct {
 	dns  *net.TCPListener
 	in   *net.TCPListener // connections to 127.64.0.0/10
 	link int              // what gives them to in
+	// For programs that insist on a proxy.
+	connect, socks *net.TCPListener
 }
 
 // open makes the sockets in the jail's namespace, by a thread that ends with it.
@@ -54,6 +56,12 @@ func (s *sockets) listen(netns int) (err error) {
 	}
 	if s.in, err = listenTCP("127.0.0.1:0"); err != nil {
 		return fmt.Errorf("taking the jail's connections: %w", err)
+	}
+	if s.connect, err = listenTCP(connectAt); err != nil {
+		return fmt.Errorf("a proxy in the jail: %w", err)
+	}
+	if s.socks, err = listenTCP(socksAt); err != nil {
+		return fmt.Errorf("a proxy in the jail: %w", err)
 	}
 	s.link, err = take(netns, s.in)
 	return err

@@ -1,0 +1,118 @@
+package egress
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/pool"
+	"agentjail.dev/runtime/network/names/proxy"
+	"agentjail.dev/runtime/network/names/rules"
+)
+
+// Addresses in the jail for programs that insist on a proxy. What they ask for goes the way of every other connection. They alone reach
+// an address that a rule names: the jail has no route to it.
+const (
+	connectAt = "127.0.0.1:3128"
+	socksAt   = "127.0.0.1:1080"
+)
+
+// connect serves a client of HTTP's CONNECT.
+func (s *server) connect(c *net.TCPConn) {
+	defer c.Close()
+	f := &flow{s: s, client: c, begun: time.Now()}
+	if c.SetDeadline(time.Now().Add(helloTime)) != nil {
+		return
+	}
+	r := bufio.NewReader(c)
+	t, err := proxy.Connect(r)
+	if err == nil && r.Buffered() > 0 {
+		err = &http1.Error{Status: 400, Reason: "data before the answer to CONNECT"}
+	}
+	if err != nil {
+		f.refuse(err.Error(), "")
+		f.deny(http1.Refusal(err))
+		return
+	}
+	if err := f.aim(t); err != nil {
+		f.deny(http1.Refusal(err))
+		return
+	}
+	f.granted(proxy.Established())
+}
+
+// socks serves a client of SOCKS5.
+func (s *server) socks(c *net.TCPConn) {
+	defer c.Close()
+	f := &flow{s: s, client: c, begun: time.Now()}
+	if c.SetDeadline(time.Now().Add(helloTime)) != nil {
+		return
+	}
+	t, err := proxy.SOCKS5(c)
+	if err != nil {
+		f.refuse(err.Error(), "")
+		linger(c) // it has its answer
+		return
+	}
+	if f.aim(t) != nil {
+		f.deny(proxy.Reply(proxy.NotAllowed))
+		return
+	}
+	f.granted(proxy.Reply(proxy.Granted))
+}
+
+// aim judges what a client asks a proxy for. An address that stands for a name is that name.
+func (f *flow) aim(t proxy.Target) error {
+	f.name, f.port = t.Name, t.Port
+	var v rules.Verdict
+	switch {
+	case t.Name != "":
+		v = f.s.set.Match(t.Name, t.Port)
+	case pool.Range.Contains(t.Addr):
+		name, ok := f.s.pool.Name(t.Addr)
+		if !ok {
+			f.name, v = t.Addr.String(), rules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "names are asked for first"}
+			break
+		}
+		f.name, v = name, f.s.set.Match(name, t.Port)
+	default:
+		f.name, f.literal, v = t.Addr.String(), t.Addr, f.s.set.MatchAddr(t.Addr, t.Port)
+	}
+	if !v.OK {
+		f.refuse(v.Reason, v.Remedy)
+		return &http1.Error{Status: 403, Reason: v.Reason}
+	}
+	f.rule = v.Rule
+	return nil
+}
+
+// granted answers a proxy's client, and serves the connection as one to the name itself: TLS and HTTP are held to it.
+func (f *flow) granted(answer []byte) {
+	if _, err := f.client.Write(answer); err != nil || f.client.SetDeadline(time.Time{}) != nil {
+		return
+	}
+	f.serve()
+}
+
+// deny answers a proxy's client with a refusal.
+func (f *flow) deny(answer []byte) {
+	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = f.client.Write(answer)
+	linger(f.client)
+}
+
+// targets are the addresses outside to try for a flow.
+func (f *flow) targets() ([]netip.Addr, error) {
+	if f.literal.IsValid() {
+		return []netip.Addr{f.literal}, nil
+	}
+	addrs, err := f.s.resolver.lookup(f.name)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("the name has no address")
+	}
+	return addrs, err
+}
