@@ -140,6 +140,13 @@ func TestRuns(t *testing.T) {
 		if got := Runs(cmd.Process.Pid, dir); got != c.want {
 			t.Errorf("%s: %v", path, got)
 		}
+		// A newer version's copy may replace it while a created jail waits for its start.
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if got := Runs(cmd.Process.Pid, dir); got != c.want {
+			t.Errorf("%s, removed: %v", path, got)
+		}
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if Runs(cmd.Process.Pid, dir) {

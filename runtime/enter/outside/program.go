@@ -142,11 +142,12 @@ func keep(path, label string, src *os.File) error {
 // has not become its program yet.
 func Runs(pid int, dir string) bool {
 	exe := fmt.Sprintf("/proc/%d/exe", pid)
-	// A name tells which copy it would be: there is one of each build ever used.
+	// The name is as the process's own mount namespace has it, so that a jail can give it to a file of its own: such a file is on
+	// another file system. A copy that a newer one has replaced has no name any more, and reads "NAME (deleted)".
 	path, err := os.Readlink(exe)
 	if err != nil || filepath.Dir(path) != dir || !strings.HasPrefix(filepath.Base(path), prefix) {
 		return false
 	}
-	var runs, copied unix.Stat_t
-	return unix.Stat(exe, &runs) == nil && unix.Lstat(path, &copied) == nil && runs.Dev == copied.Dev && runs.Ino == copied.Ino
+	var runs, copies unix.Stat_t
+	return unix.Stat(exe, &runs) == nil && unix.Stat(dir, &copies) == nil && runs.Dev == copies.Dev
 }
