@@ -31,7 +31,7 @@ func main() {
 	}
 	flag.StringVar(&o.only, "only", strings.Join(names, ","), "which measures to take")
 	flag.StringVar(&o.delegates, "delegates", "", "measure only delegates whose name has this in it, such as 1.1")
-	flag.StringVar(&o.docs, "docs", "", "put the numbers into performance.md in `FOLDER`, and draw performance.svg there")
+	flag.StringVar(&o.docs, "docs", "", "put the numbers into performance.md in `DIR`, and draw performance.svg there")
 	flag.StringVar(&o.from, "from", "", "measure nothing, and take what -json wrote to `FILE`")
 	flag.BoolVar(&o.brief, "smoke", false, "measure a few rounds, and fail if agentjail takes about twice what it usually does")
 	flag.Parse()

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/apparmor"
+	"agentjail.dev/runtime/linux/landlock"
 	"agentjail.dev/runtime/plan"
 )
 
@@ -42,12 +43,11 @@ func lsmConfines(e *env) answer {
 	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
 }
 
-// landlock asks for the ABI (landlock_create_ruleset(2)).
-func landlock(*env) answer {
-	const versionFlag = 1 // LANDLOCK_CREATE_RULESET_VERSION
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
-	switch errno {
-	case 0:
+// landlockABI asks for the version of the kernel's interface.
+func landlockABI(*env) answer {
+	abi, err := landlock.ABI()
+	switch err {
+	case nil:
 		if abi < plan.LandlockMin {
 			return fail("boot Linux 5.19 or later", "version %d, which refuses every rename between directories: not used", abi)
 		}
@@ -55,7 +55,7 @@ func landlock(*env) answer {
 	case unix.EOPNOTSUPP:
 		return fail("boot with lsm=...,landlock", "built into the kernel, but off")
 	}
-	return fail("boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK and lsm=...,landlock", "%v", errno)
+	return fail("boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK and lsm=...,landlock", "%v", err)
 }
 
 // bpfLSM looks for the module in the kernel's list, and for the types that

@@ -44,7 +44,7 @@ var probes = slices.Concat([]probe{
 	{"id-pool", ringAccess, "host ids for jails", always, idPool},
 	{"idmapped-mounts", ringAccess, "owner mapping of mounts", never, idmappedMounts},
 	{"lsm", ringAccess, "AppArmor or SELinux", func(p policy.Policy) bool { return p.AppArmor.Required }, lsmConfines},
-	{"landlock", ringAccess, "Landlock", func(p policy.Policy) bool { return p.NeedsLandlock() }, landlock},
+	{"landlock", ringAccess, "Landlock", func(p policy.Policy) bool { return p.NeedsLandlock() }, landlockABI},
 
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/linux/landlock"
 	"agentjail.dev/runtime/rootless"
 )
 
@@ -91,11 +92,11 @@ func Read() Facts {
 		// it must not be asked for: a confined engine may not look (refpolicy's
 		// dockerd_t), and taking that for absence would drop the container's label.
 		SELinux:    exists("/sys/fs/selinux"),
-		Landlock:   landlock(),
 		TimeNS:     exists("/proc/self/ns/time"),
 		CgroupNS:   exists("/proc/self/ns/cgroup"),
 		HardLimits: Limits{},
 	}
+	f.Landlock, _ = landlock.ABI()
 	if f.Rootless {
 		f.Cgroup = ownCgroup(f.Cgroup)
 	} else {
@@ -130,15 +131,6 @@ func Read() Facts {
 		}
 	}
 	return f
-}
-
-// landlock asks for the version of Landlock's interface.
-func landlock() int {
-	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
 }
 
 func readCgroup() Cgroup {

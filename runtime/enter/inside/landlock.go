@@ -1,11 +1,10 @@
 package inside
 
 import (
-	"unsafe"
-
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/enter"
+	"agentjail.dev/runtime/linux/landlock"
 )
 
 // Rights by the version of Landlock that brought them (landlock(7)).
@@ -23,8 +22,8 @@ const (
 // to the jail's own devices only, and mounts stay as they are, whatever
 // capability a program might come by.
 func confine(l *enter.Landlock) error {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 || abi < 2 {
+	abi, err := landlock.ABI()
+	if err != nil || abi < 2 {
 		// Version 1 refuses every rename from one directory to another.
 		if l.Required {
 			return &refusal{"this kernel has no Landlock of version 2 or later, and policy requires it (landlock.required)"}
@@ -44,11 +43,11 @@ func confine(l *enter.Landlock) error {
 	if abi >= 6 && l.Scoped {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
-	if errno != 0 {
-		return &refusal{"making a ruleset: " + errno.Error()}
+	fd, err := landlock.Create(&attr)
+	if err != nil {
+		return &refusal{"making a ruleset: " + err.Error()}
 	}
-	defer unix.Close(int(fd))
+	defer unix.Close(fd)
 	ms, err := table()
 	if err != nil {
 		return err
@@ -60,7 +59,7 @@ func confine(l *enter.Landlock) error {
 		if m.ReadOnly() || inDir(m.Point, "/proc") || inDir(m.Point, "/sys") {
 			continue
 		}
-		if err := allow(int(fd), m.Point, m.ID, handled&writes); err != nil {
+		if err := allow(fd, m.Point, m.ID, handled&writes); err != nil {
 			return &refusal{"a rule for " + m.Point + ": " + err.Error()}
 		}
 		if m.Point == "/" {
@@ -69,13 +68,13 @@ func confine(l *enter.Landlock) error {
 	}
 	if handled&unix.LANDLOCK_ACCESS_FS_IOCTL_DEV != 0 {
 		for _, p := range l.Devices {
-			if err := allow(int(fd), p, "", unix.LANDLOCK_ACCESS_FS_IOCTL_DEV); err != nil {
+			if err := allow(fd, p, "", unix.LANDLOCK_ACCESS_FS_IOCTL_DEV); err != nil {
 				return &refusal{"a rule for " + p + ": " + err.Error()}
 			}
 		}
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
-		return &refusal{"entering the domain: " + errno.Error()}
+	if err := landlock.Restrict(fd); err != nil {
+		return &refusal{"entering the domain: " + err.Error()}
 	}
 	return nil
 }
@@ -103,10 +102,5 @@ func allow(ruleset int, path, id string, rights uint64) error {
 	if rights == 0 || st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return nil
 	}
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return landlock.AllowBeneath(ruleset, &unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)})
 }

@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"agentjail.dev/runtime/linux/landlock"
 	"agentjail.dev/tests/engine"
 )
 
@@ -167,9 +166,9 @@ func domain(s *Subject) error {
 
 // withoutDomains is the reason why this kernel cannot keep signals in a Landlock domain: LANDLOCK_SCOPE_SIGNAL is of ABI 6 (Linux 6.12).
 func withoutDomains() string {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return "this kernel has no Landlock: " + errno.Error()
+	abi, err := landlock.ABI()
+	if err != nil {
+		return "this kernel has no Landlock: " + err.Error()
 	}
 	if abi < 6 {
 		return fmt.Sprintf("this kernel's Landlock, of version %d, has no scope of signals", abi)

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/landlock"
 	"agentjail.dev/runtime/network/names/work"
 )
 
@@ -33,7 +34,7 @@ func confine(w *work.Work) error {
 	if err := becomeNobody(w); err != nil {
 		return err
 	}
-	if err := landlock(); err != nil {
+	if err := enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
 	return loadFilter(filter(os.Getpid()))
@@ -92,12 +93,12 @@ func becomeNobody(w *work.Work) error {
 	return nil
 }
 
-// landlock enters a domain that has no file and may not take TCP ports, as far as the kernel knows (landlock(7)). Signals are left to
+// enterDomain enters a domain that has no file and may not take TCP ports, as far as the kernel knows (landlock(7)). Signals are left to
 // the system call filter: before Linux 6.15 a scope for them would keep the Go runtime's threads from each other.
-func landlock() error {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return nil // no Landlock: the empty root and the filter hold alone
+func enterDomain() error {
+	abi, err := landlock.ABI()
+	if err != nil {
+		return nil //nolint:nilerr // no Landlock: the empty root and the filter hold alone
 	}
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: 1<<13 - 1} // all of version 1
 	if abi >= 2 {
@@ -115,15 +116,12 @@ func landlock() error {
 	if abi >= 6 {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
-	if errno != 0 {
-		return errno
+	fd, err := landlock.Create(&attr)
+	if err != nil {
+		return err
 	}
-	defer unix.Close(int(fd))
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
-		return errno
-	}
-	return nil
+	defer unix.Close(fd)
+	return landlock.RestrictAll(fd)
 }
 
 // closeOthers closes what an engine left open across the program's start: Go's own descriptors, and those of the work, are known.

@@ -1,0 +1,53 @@
+package lint
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// rawCallers are the product's directories and files that make system calls by number, and why golang.org/x/sys/unix does not serve.
+// All others call functions, which check types.
+var rawCallers = []struct{ below, why string }{
+	{"runtime/linux", "it is about them"},
+	{"runtime/enter/inside", "after its last preparations the init step may neither allocate nor be preempted"},
+	{"runtime/network/names/egress", "every thread of it gives up its privileges"},
+	{"runtime/check/seccomp.go", "seccomp(2), SECCOMP_GET_ACTION_AVAIL"},
+	{"runtime/inspect/cgroup.go", "bpf(2), BPF_PROG_QUERY"},
+	{"runtime/inspect/userns.go", "ioctl_ns(2), NS_GET_OWNER_UID with a pointer"},
+	{"runtime/source/statmount.go", "statmount(2) of Linux 6.8"},
+	{"runtime/stage/nested.go", "setfsuid(2) of a single thread, and its answer"},
+	{"seccomp/loaded", "ptrace(2), PTRACE_SECCOMP_GET_FILTER"},
+	{"shim/memory.go", "madvise(2) by address"},
+}
+
+var rawCall = regexp.MustCompile(`\b(unix|syscall)\.(Raw|AllThreads)?Syscall[0-9]*(NoError)?\(`)
+
+// TestRawSystemCalls: system calls by number are made where they are listed, and every row of the list makes some.
+func TestRawSystemCalls(t *testing.T) {
+	used := map[string]bool{}
+	for _, f := range goFiles(t, []string{"runtime", "seccomp", "apparmor", "shim", "cmd"}, false, 300) {
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !rawCall.Match(text) {
+			continue
+		}
+		listed := false
+		for _, r := range rawCallers {
+			if f.rel == r.below || strings.HasPrefix(f.rel, r.below+"/") {
+				listed, used[r.below] = true, true
+			}
+		}
+		if !listed {
+			t.Errorf("%s makes a system call by number: golang.org/x/sys/unix may have a function for it, else it belongs to a package below runtime/linux", f.rel)
+		}
+	}
+	for _, r := range rawCallers {
+		if !used[r.below] {
+			t.Errorf("%s makes no system call by number (%s)", r.below, r.why)
+		}
+	}
+}
