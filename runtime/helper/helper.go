@@ -163,15 +163,16 @@ func start(o Options) (r *Record, err error) {
 	if r, err = record(o, pid); err != nil {
 		return nil, err
 	}
+	if err := feed(work2, o.Work); err != nil {
+		return nil, fmt.Errorf("telling %s its work: %w", o.Name, err)
+	}
+	work2.Close()
+	// While it makes itself ready: a move can wait for a grace period of the kernel. Nothing of the jail's runs yet that it could serve.
 	for _, dir := range r.Cgroups {
 		if err := enter(dir, pid); err != nil {
 			return nil, fmt.Errorf("the control group of %s: %w", o.Name, err)
 		}
 	}
-	if err := feed(work2, o.Work); err != nil {
-		return nil, fmt.Errorf("telling %s its work: %w", o.Name, err)
-	}
-	work2.Close()
 	if err := await(ready); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Name, err)
 	}
