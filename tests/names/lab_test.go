@@ -348,10 +348,12 @@ func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
 		if _, err := io.WriteString(c, "said"); err != nil {
 			return "", err
 		}
-		if err := c.CloseWrite(); err != nil {
-			return "", err
-		}
+		// After a reset this says that there is no connection; what was it is said at the next read.
+		cerr := c.CloseWrite()
 		out, err := io.ReadAll(c)
+		if err == nil {
+			err = cerr
+		}
 		return strings.ReplaceAll(string(out), "\n", " "), err
 	}
 	return "", fmt.Errorf("no such client: %s", what)
