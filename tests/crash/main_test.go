@@ -205,6 +205,7 @@ func left(id string) []string {
 	for _, glob := range []string{
 		"/run/agentjail/jails/*" + id + "*", "/run/agentjail/ids/*/*" + id + "*", "/run/agentjail/sandbox/" + id,
 		"/sys/fs/cgroup/" + id, "/sys/fs/cgroup/*/" + id, "/sys/fs/cgroup/*/*/" + id, "/sys/fs/cgroup/*/*/*/" + id,
+		"/sys/fs/cgroup/agentjail-egress-*" + id, "/sys/fs/cgroup/*/agentjail-egress-*" + id, "/sys/fs/cgroup/*/*/agentjail-egress-*" + id,
 		root + "/" + id,
 	} {
 		m, _ := filepath.Glob(glob)
@@ -233,7 +234,7 @@ func processes(id string) []string {
 		cg, _ := os.ReadFile(p + "/cgroup")
 		args, _ := os.ReadFile(p + "/cmdline")
 		mi, _ := os.ReadFile(p + "/mountinfo")
-		if bytes.Contains(cg, []byte("/"+id+"\n")) || bytes.Contains(args, []byte("\x00"+id+"\x00")) || bytes.Contains(mi, []byte("-"+id+"/layer")) {
+		if bytes.Contains(cg, []byte("/"+id+"\n")) || bytes.Contains(cg, []byte("-"+id+"\n")) || bytes.Contains(args, []byte("\x00"+id+"\x00")) || bytes.Contains(mi, []byte("-"+id+"/layer")) {
 			out = append(out, "process: "+p+" "+string(bytes.ReplaceAll(args, []byte{0}, []byte{' '})))
 		}
 	}
