@@ -44,7 +44,7 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "`directory` for the results (default dist/vm); each machine has its own in it, by its module")
 	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`directory` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
-	flag.DurationVar(&o.timeout, "timeout", 45*time.Minute, "limit for the machine's whole life")
+	flag.DurationVar(&o.timeout, "timeout", time.Hour, "limit for the machine's whole life")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
 	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
 	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")

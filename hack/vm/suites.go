@@ -42,7 +42,7 @@ var suites = []suite{
 		steps: []step{
 			tests("apparmor", 5*time.Minute),
 			tests("runtime/host", 2*time.Minute),
-			tests("runtime/stage", 3*time.Minute),
+			tests("runtime/stage", 6*time.Minute),
 			tests("runtime/state", 2*time.Minute),
 			tests("runtime/netseal", 5*time.Minute),
 			tests("runtime/linux/fork", 2*time.Minute),
@@ -51,13 +51,13 @@ var suites = []suite{
 	{
 		name: "inside", what: "what only a kernel with this security module and control groups version 2 can show",
 		on:    []string{"apparmor", "selinux"},
-		steps: []step{tests("hack/vm/inside", 20*time.Minute)},
+		steps: []step{tests("hack/vm/inside", 30*time.Minute)},
 	},
 	{
 		name: "systemd", what: "control groups that systemd makes",
 		on: []string{"engines"},
 		steps: []step{{
-			name: "systemd", pkg: "hack/vm/inside", limit: 8 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
+			name: "systemd", pkg: "hack/vm/inside", limit: 12 * time.Minute, under: "under-systemd", only: []string{"TestSystemdDriver"},
 			left: "they ask about other things, and run in the suite inside",
 		}},
 	},
@@ -65,7 +65,7 @@ var suites = []suite{
 		name: "e2e", what: "the end-to-end tests on Docker 26",
 		on: []string{"apparmor"},
 		steps: []step{{
-			name: "tests-e2e", pkg: "tests/e2e", limit: 20 * time.Minute, only: e2e,
+			name: "tests-e2e", pkg: "tests/e2e", limit: 25 * time.Minute, only: e2e,
 			left: "they depend on neither kernel nor engine version, and run on the machine itself (make test-e2e)",
 		}, {
 			name: "tests-e2e-runc", pkg: "tests/e2e", limit: 8 * time.Minute, under: "under-runc", only: e2eRunc,
@@ -104,17 +104,17 @@ var suites = []suite{
 		on: []string{"engines"},
 		steps: []step{
 			{
-				name: "tests-shim", pkg: "tests/shim", limit: 10 * time.Minute, part: "distribution",
+				name: "tests-shim", pkg: "tests/shim", limit: 15 * time.Minute, part: "distribution",
 				only: []string{"TestRun", "TestExec", "TestDaemonRestart", "TestGroup", "TestDocker", "TestLogURI", "TestLogLabel"},
 				left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
 			},
 			{
-				name: "tests-cri", pkg: "tests/cri", limit: 10 * time.Minute, part: "distribution",
+				name: "tests-cri", pkg: "tests/cri", limit: 15 * time.Minute, part: "distribution",
 				only: []string{"TestPodShares", "TestPodLife", "TestPodNetwork"},
 				left: "they run on the machine itself, on older and newer releases of containerd (make test-e2e)",
 			},
 			{
-				name: "tests-podman", pkg: "tests/podman", limit: 10 * time.Minute,
+				name: "tests-podman", pkg: "tests/podman", limit: 15 * time.Minute,
 				only: []string{"TestRun", "TestPod", "TestUserns", "TestStats", "TestQuadlet", "TestRootlessRun", "TestRootlessGrants"},
 				left: "they depend little on Podman's release, and run on the machine itself (make test-e2e)",
 			},
