@@ -102,7 +102,16 @@ func TestExplainCommandRefuses(t *testing.T) {
 	}
 }
 
+// joinsPodman skips a test whose call, made by an ordinary user, goes on in Podman's user namespace: as this program, in place of the test.
+func joinsPodman(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: an ordinary user's call goes on in Podman's user namespace")
+	}
+}
+
 func TestCheckCommand(t *testing.T) {
+	joinsPodman(t)
 	text, err := call(t, "check", "--json")
 	var r check.Report
 	if jerr := json.Unmarshal([]byte(text), &r); jerr != nil {
@@ -121,6 +130,7 @@ func TestCheckCommand(t *testing.T) {
 }
 
 func TestInspectCommandRefuses(t *testing.T) {
+	joinsPodman(t)
 	for args, want := range map[string]string{
 		"":                        "exactly 1 argument",
 		"no-such-jail-as-this":    "no jail has the id",

@@ -100,6 +100,9 @@ func TestSeccompProve(t *testing.T) {
 		{"none"}, {"--arch", "riscv64"}, {"default", "strict"}, {"--all", "strict"}, {"--all", "--arch", "amd64"},
 		{"--jail", "no-such-jail-as-this"}, {"--jail", "x", "--all"}, {"--jail", "x", "strict"}, {"--jail", "../../etc"},
 	} {
+		if args[0] == "--jail" && os.Geteuid() != 0 {
+			continue // see joinsPodman
+		}
 		if text, err := call(t, append([]string{"seccomp", "prove"}, args...)...); jail.Status(err) != 1 {
 			t.Errorf("%v: exit status %d: %s", args, jail.Status(err), text)
 		}
