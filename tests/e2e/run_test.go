@@ -127,7 +127,8 @@ func TestExitCodeOfSignals(t *testing.T) {
 func TestRunTerminal(t *testing.T) {
 	d := d(t)
 	name := fmt.Sprintf("terminal-%d", os.Getpid())
-	term := d.Terminal(24, 80, "run", "-it", "--rm", "--name", name, jail, engine.Busybox, "sh")
+	// Without --rm, so that the engine's record of the end stays.
+	term := d.Terminal(24, 80, "run", "-it", "--name", name, jail, engine.Busybox, "sh")
 	t.Cleanup(func() { d.Remove(name) })
 	term.Expect("/ # ")
 	term.Type("tty\n")
@@ -146,7 +147,13 @@ func TestRunTerminal(t *testing.T) {
 	term.Expect("alive-2")
 	term.Type("echo out > /dev/stdout; echo tty-$((1+1)) > /dev/tty; exit 7\n")
 	term.Expect("tty-2")
-	eq(t, "exit code", term.Wait(), 7)
+	// With a terminal, Docker 26's client now and then ends with 0 before the daemon has heard of the end, on a machine under emulation:
+	// its word is logged, and the engine's record counts (TestExitCodes has clients' exit codes without a terminal).
+	if code := term.Wait(); code != 7 {
+		t.Logf("the client ended with %d", code)
+	}
+	d.Eventually("the container has ended", func() bool { return inspect(d, name, "{{.State.Status}}") == "exited" })
+	eq(t, "exit code", inspect(d, name, "{{.State.ExitCode}}"), "7")
 }
 
 func TestRunTerminalAsUser(t *testing.T) {
