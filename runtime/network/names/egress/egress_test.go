@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -345,11 +347,63 @@ func TestFit(t *testing.T) {
 	}
 	rule := set.Match("a.example.org", 443).Rule
 	for addr, ok := range map[string]bool{"5.5.5.6": true, "5.5.5.5": false, "127.0.0.1": false, "169.254.169.254": false, "10.0.0.1": false} {
-		if err := fit(set, netip.MustParseAddr(addr), 443, rule); (err == nil) != ok {
+		r := &resolver{kind: func(netip.Addr) (byte, error) { return unix.RTN_UNICAST, nil }}
+		if err := r.fit(set, netip.MustParseAddr(addr), 443, rule); (err == nil) != ok {
 			t.Errorf("%s: %v", addr, err)
 		}
+		for _, kind := range []byte{unix.RTN_UNSPEC, unix.RTN_LOCAL, unix.RTN_BROADCAST, unix.RTN_ANYCAST, unix.RTN_MULTICAST, unix.RTN_BLACKHOLE, unix.RTN_UNREACHABLE, unix.RTN_PROHIBIT, unix.RTN_NAT} {
+			r.kind = func(netip.Addr) (byte, error) { return kind, nil }
+			if r.fit(set, netip.MustParseAddr(addr), 443, rule) == nil {
+				t.Errorf("%s by a route of type %d", addr, kind)
+			}
+		}
+		r.kind = func(netip.Addr) (byte, error) { return 0, unix.ENETUNREACH }
+		if r.fit(set, netip.MustParseAddr(addr), 443, rule) == nil {
+			t.Errorf("%s without a route", addr)
+		}
 	}
-	if !own(netip.MustParseAddr("127.0.0.1")) || own(netip.MustParseAddr("5.5.5.5")) {
-		t.Error("own addresses are not told from others'")
+}
+
+// TestOwnAddresses: each of a host's addresses is known as its own, also an interface's second one, and what is no machine's.
+func TestOwnAddresses(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: makes a network namespace")
+	}
+	err := thread.Own(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		if err := loUp(); err != nil {
+			return err
+		}
+		for _, args := range []string{
+			"link add one type veth peer name two", "link set one up", "link set two up",
+			"addr add 5.5.5.2/24 dev one", "addr add 5.5.5.3/24 dev one", "addr add 5.5.5.4/32 dev one", "addr add 7.7.7.7/32 dev lo",
+			"-6 addr add 2a05:5::2/64 dev one nodad", "-6 addr add 2a05:5::3/64 dev one nodad", "route add default via 5.5.5.1",
+			"route add blackhole 6.6.6.0/24", "route add unreachable 6.6.7.0/24", "route add local 6.6.8.0/24 dev lo", "-6 route add blackhole 2a06::/64",
+		} {
+			if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+				return fmt.Errorf("ip %s: %w: %s", args, err, out)
+			}
+		}
+		rt, err := openRoutes()
+		if err != nil {
+			return err
+		}
+		defer unix.Close(rt.fd)
+		for addr, want := range map[string]byte{
+			"5.5.5.2": unix.RTN_LOCAL, "5.5.5.3": unix.RTN_LOCAL, "5.5.5.4": unix.RTN_LOCAL, "7.7.7.7": unix.RTN_LOCAL, "127.0.0.1": unix.RTN_LOCAL, "6.6.8.9": unix.RTN_LOCAL,
+			"::ffff:5.5.5.3": unix.RTN_LOCAL, "2a05:5::2": unix.RTN_LOCAL, "2a05:5::3": unix.RTN_LOCAL, "::1": unix.RTN_LOCAL, "2a05:5::9": unix.RTN_UNICAST,
+			"5.5.5.255": unix.RTN_BROADCAST, "5.5.5.9": unix.RTN_UNICAST, "8.8.8.8": unix.RTN_UNICAST, "224.0.0.1": unix.RTN_MULTICAST,
+			"6.6.6.6": 0, "6.6.7.7": 0, "2a06::1": 0, "2a07::1": 0,
+		} {
+			if got, err := rt.kind(netip.MustParseAddr(addr)); got != want || (err != nil) != (want == 0) {
+				t.Errorf("%s: type %d, want %d: %v", addr, got, want, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -62,10 +62,14 @@ func run(ready *os.File) error {
 	if err := netns.Close(); err != nil {
 		return err
 	}
+	rt, err := openRoutes()
+	if err != nil {
+		return err
+	}
 	if err := confine(w); err != nil {
 		return err
 	}
-	server, err := newServer(w, newEvents(log, w.LogMax))
+	server, err := newServer(w, newEvents(log, w.LogMax), rt)
 	if err != nil {
 		return err
 	}

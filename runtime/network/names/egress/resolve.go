@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/upstream"
@@ -21,12 +24,15 @@ const (
 	dialTime    = 4 * time.Second  // for one address
 	dialAll     = 10 * time.Second // for all of a name's
 	maxTried    = 8                // addresses of a name
+	maxAsking   = 128              // names that are looked up at once: an answer has up to 64 KiB
 )
 
 // resolver asks the host's name servers, for names as they are: without the host's search list, and without its /etc/hosts.
 type resolver struct {
 	ask    func(context.Context, string) ([]netip.Addr, error)
+	kind   func(netip.Addr) (byte, error) // the type of the route to an address
 	dialer net.Dialer
+	asking chan struct{}
 	mu     sync.Mutex
 	cache  map[string]answer
 }
@@ -37,7 +43,7 @@ type answer struct {
 }
 
 // newResolver takes servers as ADDRESS:PORT. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
-func newResolver(servers []string) *resolver {
+func newResolver(servers []string, rt *routes) *resolver {
 	var next atomic.Uint32
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		if len(servers) == 0 {
@@ -46,7 +52,7 @@ func newResolver(servers []string) *resolver {
 		d := net.Dialer{Timeout: dialTime}
 		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 	}}
-	return &resolver{cache: map[string]answer{}, ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
+	return &resolver{cache: map[string]answer{}, kind: rt.kind, asking: make(chan struct{}, maxAsking), ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return r.LookupNetIP(ctx, "ip", name+".")
 	}}
 }
@@ -62,10 +68,18 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
 	defer cancel()
+	select {
+	case r.asking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errors.New("too many names are looked up")
+	}
 	addrs, err := r.ask(ctx, name)
+	<-r.asking
 	if err != nil {
 		return nil, err
 	}
+	// No more is kept than is tried: whoever answers for a name could fill the helper's memory.
+	addrs = slices.Clone(addrs[:min(len(addrs), maxTried)])
 	for i := range addrs {
 		addrs[i] = addrs[i].Unmap()
 	}
@@ -84,11 +98,8 @@ func (r *resolver) dial(set *rules.Set, addrs []netip.Addr, port uint16, rule *r
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
 	defer cancel()
-	for i, a := range addrs {
-		if i >= maxTried {
-			break
-		}
-		if err := fit(set, a, port, rule); err != nil {
+	for _, a := range addrs[:min(len(addrs), maxTried)] {
+		if err := r.fit(set, a, port, rule); err != nil {
 			errs = append(errs, &unfit{err})
 			continue
 		}
@@ -103,12 +114,21 @@ func (r *resolver) dial(set *rules.Set, addrs []netip.Addr, port uint16, rule *r
 	return nil, netip.Addr{}, errors.Join(errs...)
 }
 
-// fit says whether an address that a name led to may be reached.
-func fit(set *rules.Set, a netip.Addr, port uint16, rule *rules.Rule) error {
+// fit says whether an address that a name led to may be reached. One that the kernel does not simply send to is not: it is this host's,
+// a broadcast's, or a group's.
+func (r *resolver) fit(set *rules.Set, a netip.Addr, port uint16, rule *rules.Rule) error {
 	if r := set.DeniesAddr(a, port); r != nil {
 		return fmt.Errorf("%s is denied by %q", a, r.Source())
 	}
-	return upstream.Judge(a, rule, own)
+	kind, err := r.kind(a)
+	own := func(netip.Addr) bool { return kind == unix.RTN_LOCAL }
+	if err := upstream.Judge(a, rule, own); err != nil {
+		return err
+	}
+	if err == nil && kind != unix.RTN_UNICAST {
+		err = fmt.Errorf("%s is no address of one machine", a)
+	}
+	return err
 }
 
 // unfit says that an address may not be reached.
@@ -116,14 +136,3 @@ type unfit struct{ err error }
 
 // Error is the reason.
 func (e *unfit) Error() string { return e.err.Error() }
-
-// own says whether an address is this host's: the kernel then sends to it from itself. No packet is sent, by connect(2) of UDP.
-func own(a netip.Addr) bool {
-	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 9)))
-	if err != nil {
-		return false // no route: nothing is reached either
-	}
-	defer c.Close()
-	from, ok := c.LocalAddr().(*net.UDPAddr)
-	return ok && from.AddrPort().Addr().Unmap() == a.Unmap()
-}

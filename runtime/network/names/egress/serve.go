@@ -33,13 +33,13 @@ type server struct {
 	slots    chan struct{} // of connections
 }
 
-func newServer(w *work.Work, e *events) (*server, error) {
+func newServer(w *work.Work, e *events, rt *routes) (*server, error) {
 	set, err := rules.Parse(w.Allow, w.Deny, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &server{
-		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w.Servers), events: e,
+		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w.Servers, rt), events: e,
 		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns),
 	}, nil
 }
