@@ -42,6 +42,7 @@ type flow struct {
 	rule    *rules.Rule
 	begun   time.Time
 	addr    netip.Addr
+	head    *head // what is kept of the client's until the server has it; nil for nothing
 	sent    atomic.Int64
 	got     atomic.Int64
 }
@@ -108,11 +109,14 @@ func (f *flow) tls() {
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
-	h, err := hello.Read(f.client, hello.Limit)
+	f.head = f.s.heads.of(f.client)
+	defer f.head.done()
+	h, err := hello.Read(f.head, hello.Limit)
 	if err == nil {
 		err = hello.Check(h, f.name, f.rule)
 	}
 	if err != nil {
+		f.head.done()
 		f.alert(err)
 		return
 	}
@@ -204,10 +208,14 @@ func (f *flow) forward(up *net.TCPConn, first []byte) error {
 		}
 	}
 	if len(first) > 0 {
-		if _, err := up.Write(first); err != nil {
+		n, err := up.Write(first)
+		f.sent.Add(int64(n))
+		if f.head != nil {
+			f.head.done()
+		}
+		if err != nil {
 			return err
 		}
-		f.sent.Add(int64(len(first)))
 	}
 	n, err := io.Copy(up, f.client)
 	f.sent.Add(n)
@@ -235,11 +243,13 @@ func (f *flow) look() ([]byte, error) {
 		return nil, err
 	}
 	rest := bytes.NewReader(buf)
-	h, err := hello.Read(io.MultiReader(rest, f.client), hello.Limit)
+	f.head = f.s.heads.of(io.MultiReader(rest, f.client))
+	h, err := hello.Read(f.head, hello.Limit)
 	if err == nil {
 		err = hello.Check(h, f.name, f.rule)
 	}
 	if err != nil {
+		f.head.done()
 		f.refuse(err.Error(), "")
 		return nil, errNotNamed
 	}

@@ -207,7 +207,7 @@ func relayed(t *testing.T, rule *rules.Rule) (client, server *net.TCPConn, log s
 	if err != nil {
 		t.Fatal(err)
 	}
-	fl := &flow{s: &serving{events: newEvents(f, 1<<20)}, client: in, name: "api.example.org", port: 22, rule: rule, begun: time.Now()}
+	fl := &flow{s: &serving{events: newEvents(f, 1<<20), heads: newHeads()}, client: in, name: "api.example.org", port: 22, rule: rule, begun: time.Now()}
 	done = make(chan struct{})
 	go func() { fl.relay(up, nil); close(done) }()
 	return client, server, log, done

@@ -16,6 +16,7 @@ import (
 // there is a request for it.
 type exchange struct {
 	f        *flow
+	head     *head // what is kept of a request
 	up       *net.TCPConn
 	upgrade  bool          // the first request asks for another protocol
 	switched chan bool     // whether the server agreed
@@ -25,11 +26,12 @@ type exchange struct {
 
 // http serves a connection of plain HTTP.
 func (f *flow) http() {
-	x := &exchange{f: f, switched: make(chan bool, 2), done: make(chan struct{})}
+	x := &exchange{f: f, head: f.s.heads.of(f.client), switched: make(chan bool, 2), done: make(chan struct{})}
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
-	err := http1.Copy(x, f.client, f.name, f.port, x.judged, x.agreed)
+	err := http1.Copy(x, x.head, f.name, f.port, x.judged, x.agreed)
+	x.head.done()
 	if x.up != nil {
 		defer x.up.Close()
 	}
@@ -60,6 +62,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 	}
 	n, err := x.up.Write(b)
 	x.f.sent.Add(int64(n))
+	x.head.done()
 	return n, err
 }
 
@@ -93,7 +96,9 @@ func (x *exchange) respond() {
 
 // respondFirst copies the response to a request that asks for another protocol, and says what it was.
 func (x *exchange) respondFirst() (int64, error) {
-	r := bufio.NewReader(x.up)
+	h := x.f.s.heads.of(x.up)
+	defer h.done()
+	r := bufio.NewReader(h)
 	code, raw, err := http1.Status(r)
 	n, werr := x.f.client.Write(raw)
 	if err == nil {
@@ -121,6 +126,9 @@ func (x *exchange) end(err error) {
 	default:
 		if errors.Is(err, os.ErrDeadlineExceeded) && x.up == nil {
 			x.f.refuse("no request in time", "")
+		}
+		if errors.Is(err, errTooLarge) {
+			x.f.refuse(err.Error(), "")
 		}
 		reset(x.f.client)
 		if x.up != nil {

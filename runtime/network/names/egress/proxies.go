@@ -28,8 +28,10 @@ func (s *server) connect(c *net.TCPConn) {
 	if c.SetDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
-	r := bufio.NewReader(c)
+	h := s.heads.of(c)
+	r := bufio.NewReader(h)
 	t, err := proxy.Connect(r)
+	h.done()
 	if err == nil && r.Buffered() > 0 {
 		err = &http1.Error{Status: 400, Reason: "data before the answer to CONNECT"}
 	}

@@ -31,6 +31,7 @@ type server struct {
 	events   *events
 	rate     *bucket
 	slots    chan struct{} // of connections
+	heads    *heads
 }
 
 func newServer(w *work.Work, e *events, rt *routes) (*server, error) {
@@ -40,7 +41,7 @@ func newServer(w *work.Work, e *events, rt *routes) (*server, error) {
 	}
 	return &server{
 		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w.Servers, rt), events: e,
-		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns),
+		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns), heads: newHeads(),
 	}, nil
 }
 

@@ -28,6 +28,7 @@ const (
 	Limit = 16 << 10
 
 	maxRecord     = 1 << 14
+	step          = 2 << 10 // bytes for which there is room at a time
 	maxExtensions = 64
 	maxALPN       = 16
 )
@@ -89,12 +90,22 @@ func Read(r io.Reader, limit int) (Hello, error) {
 	}
 }
 
-// more appends n bytes of r, and what there is of them with an error.
+// more appends n bytes of r, and what there is of them with an error. It makes room for what comes, not for what a length says.
 func more(r io.Reader, raw []byte, n int) ([]byte, error) {
-	at := len(raw)
-	raw = slices.Grow(raw, n)[:at+n]
-	got, err := io.ReadFull(r, raw[at:])
-	return raw[:at+got], err
+	begin := len(raw)
+	for len(raw) < begin+n {
+		at := len(raw)
+		part := min(begin+n-at, step)
+		raw = slices.Grow(raw, part)[:at+part]
+		got, err := io.ReadFull(r, raw[at:])
+		if err == io.EOF && at > begin {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return raw[:at+got], err
+		}
+	}
+	return raw, nil
 }
 
 // record is the length of a record's payload.

@@ -86,12 +86,6 @@ func (r *Reader) Next() (*Request, error) {
 	return q, r.connection(q, h)
 }
 
-// Buffered is what was read behind the last request: after 101 the first bytes of the other protocol.
-func (r *Reader) Buffered() []byte {
-	b, _ := r.r.Peek(r.r.Buffered())
-	return b
-}
-
 // target judges the request's target and brings it into origin form.
 func (r *Reader) target(q *Request) error {
 	switch q.Method {
@@ -252,15 +246,18 @@ func (q *Request) head() []byte {
 	return append(b, "\r\n"...)
 }
 
-// copy copies n bytes of a body.
+// copy copies n bytes of a body, by the reader's own buffer: a connection has no other while it waits.
 func (r *Reader) copy(w io.Writer, n int64) error {
-	if n == 0 {
-		return nil
-	}
-	if _, err := io.CopyN(w, r.r, n); err == io.EOF {
-		return fmt.Errorf("reading a request's body: %w", io.ErrUnexpectedEOF)
-	} else if err != nil {
-		return fmt.Errorf("copying a request's body: %w", err)
+	for n > 0 {
+		if _, err := r.r.Peek(1); err != nil {
+			return inBody(err)
+		}
+		b, _ := r.r.Peek(int(min(n, int64(r.r.Buffered()))))
+		if _, err := w.Write(b); err != nil {
+			return fmt.Errorf("copying a request's body: %w", err)
+		}
+		_, _ = r.r.Discard(len(b))
+		n -= int64(len(b))
 	}
 	return nil
 }
@@ -403,10 +400,7 @@ func Copy(server io.Writer, client io.Reader, name string, port uint16, judged f
 		if err != nil || !ok {
 			return err
 		}
-		if _, err := server.Write(r.Buffered()); err != nil {
-			return fmt.Errorf("copying after an upgrade: %w", err)
-		}
-		if _, err := io.Copy(server, client); err != nil {
+		if _, err := r.r.WriteTo(server); err != nil { // by its own buffer too
 			return fmt.Errorf("copying after an upgrade: %w", err)
 		}
 		return nil
