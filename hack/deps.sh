@@ -30,6 +30,19 @@ bwrap:bubblewrap
 systemd-nspawn:systemd-container
 xz:xz-utils
 ps:procps
+curl:curl
+wget:wget
+ssh:openssh-client
+sshd:openssh-server
+rsync:rsync
+openssl:openssl
+psql:postgresql-client
+redis-cli:redis-tools
+perl:perl
+ruby:ruby
+php:php-cli
+node:nodejs
+musl-gcc:musl-tools
 "
 # Packages that are found by a file of theirs.
 files="
@@ -39,6 +52,11 @@ files="
 /usr/include/seccomp.h:libseccomp-dev
 /usr/include/stdio.h:libc6-dev
 /usr/lib/python3/dist-packages/docker/__init__.py:python3-docker
+/usr/lib/python3/dist-packages/requests/__init__.py:python3-requests
+/usr/lib/python3/dist-packages/aiohttp/__init__.py:python3-aiohttp
+/usr/lib/python3/dist-packages/websocket/__init__.py:python3-websocket
+/usr/lib/python3/dist-packages/pip/__init__.py:python3-pip
+/usr/share/perl5/IO/Socket/SSL.pm:libio-socket-ssl-perl
 /etc/ssl/certs/ca-certificates.crt:ca-certificates
 /usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring
 "

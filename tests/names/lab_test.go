@@ -25,6 +25,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,6 +57,8 @@ type internet struct {
 	ca    []byte // PEM
 	mu    sync.Mutex
 	asked []string // names that the name server was asked for
+	// do calls a function by a thread in its network namespace.
+	do func(func() error)
 }
 
 // questions returns what the name server was asked for since the last call.
@@ -97,6 +100,7 @@ func newInternet(t *testing.T) *internet {
 			t.Fatal(err)
 		}
 	}
+	n.do = do
 	ip(t, "link", "set", "lo", "up")
 	ip(t, "link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", id)
 	ip(t, "addr", "add", hostAddr+"/24", "dev", "wan")
@@ -139,6 +143,16 @@ func (n *internet) certificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
+// listen lets a listener at one address stand beside one at all of them, which then gets the rest.
+func listen(addr, port string) (net.Listener, error) {
+	l := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var set error
+		err := c.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) })
+		return errors.Join(err, set)
+	}}
+	return l.Listen(context.Background(), "tcp4", net.JoinHostPort(addr, port))
+}
+
 // serve listens in the calling thread's namespace.
 func (n *internet) serve(cert tls.Certificate) error {
 	dns, err := net.ListenPacket("udp4", dnsAddr+":53")
@@ -148,18 +162,20 @@ func (n *internet) serve(cert tls.Certificate) error {
 	go n.answer(dns)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "served %s", r.Host) })
 	for _, port := range []string{"443", "8443"} {
-		l, err := tls.Listen("tcp4", "0.0.0.0:"+port, &tls.Config{Certificates: []tls.Certificate{cert}})
+		l, err := listen("0.0.0.0", port)
 		if err != nil {
 			return err
 		}
-		go func() { _ = http.Serve(l, handler) }()
+		go func() {
+			_ = http.Serve(tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}}), handler)
+		}()
 	}
-	plain, err := net.Listen("tcp4", "0.0.0.0:80")
+	plain, err := listen("0.0.0.0", "80")
 	if err != nil {
 		return err
 	}
 	go func() { _ = http.Serve(plain, handler) }()
-	speaks, err := net.Listen("tcp4", "0.0.0.0:22")
+	speaks, err := listen("0.0.0.0", "22")
 	if err != nil {
 		return err
 	}
@@ -240,6 +256,9 @@ func beClient(args []string) int {
 const clientTime = 5 * time.Second
 
 func ask(args []string) (string, error) {
+	if program := programs[args[0]]; program != nil {
+		return program()
+	}
 	what, host, port := args[0], args[1], args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), clientTime)
 	defer cancel()
