@@ -99,6 +99,7 @@ func decideNetwork(p *pass, path string) {
 	var found network.Found
 	if path != "" {
 		found = p.f.Joins[specs.NetworkNamespace].found()
+		found.Path = path
 	}
 	m, err := modes.Named(p.pol.Network.Mode)
 	if err != nil {

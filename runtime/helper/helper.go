@@ -20,6 +20,7 @@ import (
 
 	"agentjail.dev/runtime/helper/child"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/state"
 )
@@ -62,6 +63,8 @@ type Options struct {
 	Work []byte
 	// Files are handed on, from child.FirstFD.
 	Files []*os.File
+	// Netns is the network namespace that the helper is started in; nil is this process's.
+	Netns *os.File
 }
 
 // Load reads the record of a jail's helper; nil where there is none.
@@ -190,9 +193,21 @@ func fork(path string, o Options, work, ready *os.File) (int, error) {
 	for _, f := range o.Files {
 		files = append(files, f.Fd())
 	}
-	return syscall.ForkExec(path, []string{o.Name}, &syscall.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	}
+	if o.Netns == nil {
+		return syscall.ForkExec(path, []string{o.Name}, attr)
+	}
+	var pid int
+	err = thread.Own(func() (err error) {
+		if err = unix.Setns(int(o.Netns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("joining network namespace %s: %w", o.Netns.Name(), err)
+		}
+		pid, err = syscall.ForkExec(path, []string{o.Name}, attr)
+		return err
 	})
+	return pid, err
 }
 
 // record writes who helps the jail, and which control groups are about to be made for it.

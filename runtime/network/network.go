@@ -15,6 +15,9 @@ type Decision struct {
 	Mode string `json:"mode"`
 	// Namespace says where the network namespace comes from.
 	Namespace Namespace `json:"namespace"`
+	// Outside is the path of the network namespace that a helper connects from, which the engine has made for the jail. "" is
+	// the one that the jail is started from.
+	Outside string `json:"outside,omitempty"`
 }
 
 // Namespace says where a jail's network namespace comes from.
@@ -57,6 +60,8 @@ type Found struct {
 	// Pinned says that no jail is in it, that it is not the host's, and that it is kept as a file of its own
 	// (ip-netns(8), CNI), which takes root to make.
 	Pinned bool
+	// Path is where the bundle names it.
+	Path string
 }
 
 // Terms are what a decision means for a jail's configuration.

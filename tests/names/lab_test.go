@@ -50,6 +50,7 @@ var zone = map[string][4]byte{
 	"local.example.test.":    {127, 0, 0, 1},
 	"metadata.example.test.": {169, 254, 169, 254},
 	"self.example.test.":     {5, 5, 5, 2},
+	"pod.example.test.":      {5, 5, 6, 2},
 }
 
 // internet is the network behind the host.
@@ -57,7 +58,8 @@ type internet struct {
 	ca    []byte // PEM
 	mu    sync.Mutex
 	asked []string // names that the name server was asked for
-	// do calls a function by a thread in its network namespace.
+	tid   string   // a thread in its network namespace
+	// do calls a function by that thread.
 	do func(func() error)
 }
 
@@ -100,7 +102,7 @@ func newInternet(t *testing.T) *internet {
 			t.Fatal(err)
 		}
 	}
-	n.do = do
+	n.tid, n.do = id, do
 	ip(t, "link", "set", "lo", "up")
 	ip(t, "link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", id)
 	ip(t, "addr", "add", hostAddr+"/24", "dev", "wan")

@@ -5,7 +5,6 @@ package names
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,12 +38,17 @@ const resolver = "nameserver 127.0.0.1\n"
 func (Mode) Name() string { return name }
 
 // Decide joins the namespace of a jail that reaches nothing, or of one with a network by name: the containers of a pod share the first
-// one's helper, by that one's rules. Seal refuses a jail whose own policy gives less than those.
+// one's helper, by that one's rules. Seal refuses a jail whose own policy gives less than those. In a namespace that the engine has made
+// (CNI's, Podman's) the helper is, so that the engine's filters and accounts hold for what it connects to.
 func (Mode) Decide(f network.Found) network.Decision {
 	if f.Jail && (f.Mode == network.Empty || f.Mode == name) {
 		return network.Decision{Mode: f.Mode, Namespace: network.Joined}
 	}
-	return network.Decision{Mode: name, Namespace: network.Own}
+	d := network.Decision{Mode: name, Namespace: network.Own}
+	if f.Pinned {
+		d.Outside = f.Path
+	}
+	return d
 }
 
 // Terms are those of an empty network, with a resolver.
@@ -52,6 +56,9 @@ func (Mode) Terms(d network.Decision) network.Terms {
 	t := none.Mode{}.Terms(d)
 	t.NoMore = "the jail reaches what policy names, and nothing else"
 	t.Gives, t.Why = "by name", "a helper outside connects to what policy names (policy: network.mode, network.allow)"
+	if d.Outside != "" {
+		t.Why = "a helper in " + d.Outside + " connects to what policy names (policy: network.mode, network.allow)"
+	}
 	t.Resolver, t.SpareID = resolver, d.Namespace == network.Own
 	t.ByRules = d.Namespace == network.Own
 	return t
@@ -125,8 +132,15 @@ func within(first, own network.Rules) error {
 	return nil
 }
 
-// start starts the jail's helper in the network namespace that this process is in.
+// start starts the jail's helper, in the network namespace that it connects from.
 func start(j network.Jail) error {
+	from, err := outside(j.Decision)
+	if err != nil {
+		return err
+	}
+	if from != nil {
+		defer from.Close()
+	}
 	task, err := taskOf(j)
 	if err != nil {
 		return err
@@ -155,7 +169,7 @@ func start(j network.Jail) error {
 		return err
 	}
 	_, err = helper.Start(helper.Options{
-		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Work: task, Files: files[:],
+		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Work: task, Files: files[:], Netns: from,
 	})
 	return err
 }
@@ -168,11 +182,14 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
 	}
-	text, err := os.ReadFile("/etc/resolv.conf")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the host's name servers: %w", err)
+	w := work.Work{Allow: r.Allow, Deny: r.Deny, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
+	if w.Servers, err = asked(j.Decision); err != nil {
+		return nil, err
 	}
-	return json.Marshal(work.Work{Allow: r.Allow, Deny: r.Deny, Servers: servers(string(text)), UID: j.HelperID, GID: j.HelperID, LogMax: logMax})
+	if w.Host, err = hosts(j.Decision); err != nil {
+		return nil, err
+	}
+	return json.Marshal(w)
 }
 
 // emptyRoot opens a directory that has been removed, in which nothing can be made.
@@ -201,10 +218,15 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	if r != nil {
 		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: start the jail anew)", r.Pid)
 		if r.Alive() {
-			f.Detail = confined(r.Pid)
+			if f.Detail = confined(r.Pid); f.Detail == "" {
+				f.Detail = isOutside(r.Pid, j.Decision)
+			}
 			f.OK = f.Detail == ""
 		}
 		a.Detail = fmt.Sprintf("only lo; names by helper %d", r.Pid)
+		if j.Decision.Outside != "" {
+			a.Detail += " in " + j.Decision.Outside
+		}
 	}
 	a.Protections = append(a.Protections, f)
 	return a, nil

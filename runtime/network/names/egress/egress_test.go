@@ -346,8 +346,8 @@ func TestFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	rule := set.Match("a.example.org", 443).Rule
-	for addr, ok := range map[string]bool{"5.5.5.6": true, "5.5.5.5": false, "127.0.0.1": false, "169.254.169.254": false, "10.0.0.1": false} {
-		r := &resolver{kind: func(netip.Addr) (byte, error) { return unix.RTN_UNICAST, nil }}
+	for addr, ok := range map[string]bool{"5.5.5.6": true, "5.5.5.5": false, "5.5.5.7": false, "::ffff:5.5.5.7": false, "127.0.0.1": false, "169.254.169.254": false, "10.0.0.1": false} {
+		r := &resolver{kind: func(netip.Addr) (byte, error) { return unix.RTN_UNICAST, nil }, hosts: []netip.Addr{netip.MustParseAddr("5.5.5.7")}}
 		if err := r.fit(set, netip.MustParseAddr(addr), 443, rule); (err == nil) != ok {
 			t.Errorf("%s: %v", addr, err)
 		}

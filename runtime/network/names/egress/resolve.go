@@ -15,6 +15,7 @@ import (
 
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/upstream"
+	"agentjail.dev/runtime/network/names/work"
 )
 
 const (
@@ -31,6 +32,7 @@ const (
 type resolver struct {
 	ask    func(context.Context, string) ([]netip.Addr, error)
 	kind   func(netip.Addr) (byte, error) // the type of the route to an address
+	hosts  []netip.Addr                   // the host's own addresses, where the helper's network namespace has others
 	dialer net.Dialer
 	asking chan struct{}
 	mu     sync.Mutex
@@ -42,8 +44,9 @@ type answer struct {
 	until time.Time
 }
 
-// newResolver takes servers as ADDRESS:PORT. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
-func newResolver(servers []string, rt *routes) *resolver {
+// newResolver asks the work's servers. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
+func newResolver(w *work.Work, rt *routes) *resolver {
+	servers := w.Servers
 	var next atomic.Uint32
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		if len(servers) == 0 {
@@ -52,7 +55,7 @@ func newResolver(servers []string, rt *routes) *resolver {
 		d := net.Dialer{Timeout: dialTime}
 		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 	}}
-	return &resolver{cache: map[string]answer{}, kind: rt.kind, asking: make(chan struct{}, maxAsking), ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
+	return &resolver{cache: map[string]answer{}, kind: rt.kind, hosts: w.Host, asking: make(chan struct{}, maxAsking), ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return r.LookupNetIP(ctx, "ip", name+".")
 	}}
 }
@@ -121,7 +124,7 @@ func (r *resolver) fit(set *rules.Set, a netip.Addr, port uint16, rule *rules.Ru
 		return fmt.Errorf("%s is denied by %q", a, r.Source())
 	}
 	kind, err := r.kind(a)
-	own := func(netip.Addr) bool { return kind == unix.RTN_LOCAL }
+	own := func(a netip.Addr) bool { return kind == unix.RTN_LOCAL || slices.Contains(r.hosts, a.Unmap()) }
 	if err := upstream.Judge(a, rule, own); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func newServer(w *work.Work, e *events, rt *routes) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w.Servers, rt), events: e,
+		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w, rt), events: e,
 		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns), heads: newHeads(),
 	}, nil
 }

@@ -1,6 +1,8 @@
 // Package work is what a jail's egress helper is told: the words between the network mode that starts it and the program.
 package work
 
+import "net/netip"
+
 // Program is the helper's file name. It lies beside agentjail.
 const Program = "agentjail-egress"
 
@@ -30,8 +32,10 @@ type Work struct {
 	// Allow and Deny are the rules' text (runtime/network/names/rules), without presets.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
-	// Servers are the host's name servers, as ADDRESS:PORT.
+	// Servers are the name servers that are asked, as ADDRESS:PORT.
 	Servers []string `json:"servers"`
+	// Host are the host's own addresses, where the helper is in another network namespace than the host's.
+	Host []netip.Addr `json:"host,omitempty"`
 	// UID and GID are the helper's own on the host, once it is set up. 0 keeps those that it was started with, which an
 	// engine's user has who can be nobody else.
 	UID uint32 `json:"uid,omitempty"`

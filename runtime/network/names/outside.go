@@ -1,0 +1,120 @@
+package names
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/namespace"
+	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/refusal"
+)
+
+// outside opens the engine's network namespace that the helper is to connect from; nil where the bundle names none.
+func outside(d network.Decision) (*os.File, error) {
+	if d.Outside == "" {
+		return nil, nil
+	}
+	f, err := namespace.Open(d.Outside)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, namespace.ErrNone) {
+		return nil, refusal.New(refusal.Network, "the network that the engine made for the jail is gone: %s (%v)", d.Outside, err).
+			WithRemedy("start the container anew, by its engine")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the engine's network namespace %s: %w", d.Outside, err)
+	}
+	// Looked at again, as it was opened again.
+	if hosts, err := netseal.IsHosts(f); err != nil || hosts {
+		f.Close()
+		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be told from it (%v)", d.Outside, err)
+	}
+	return f, nil
+}
+
+// Files that name servers: the host's own, and what systemd-resolved asks, where the former names only its stub on loopback.
+const (
+	resolvConf = "/etc/resolv.conf"
+	resolved   = "/run/systemd/resolve/resolv.conf"
+)
+
+// asked are the name servers that the helper asks. They are never those that the bundle names: whoever answers for an allowed name
+// says where it leads. The host's stub on loopback cannot be reached from an engine's network.
+func asked(d network.Decision) ([]string, error) {
+	var named []string
+	for _, path := range []string{resolvConf, resolved} {
+		text, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("the host's name servers: %w", err)
+		}
+		named = servers(string(text))
+		if d.Outside == "" {
+			return named, nil
+		}
+		if named = elsewhere(named); len(named) > 0 {
+			return named, nil
+		}
+	}
+	return nil, refusal.New(refusal.Network, "the host's name servers are on loopback only, which %s does not reach", d.Outside).
+		WithRemedy("network.servers in the policy")
+}
+
+// elsewhere leaves out servers on loopback.
+func elsewhere(servers []string) []string {
+	var out []string
+	for _, s := range servers {
+		if a, err := netip.ParseAddrPort(s); err == nil && !a.Addr().IsLoopback() {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// hosts are this host's addresses, which are refused. From its own network the helper asks the kernel each time.
+func hosts(d network.Decision) ([]netip.Addr, error) {
+	if d.Outside == "" {
+		return nil, nil
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("the host's addresses: %w", err)
+	}
+	var out []netip.Addr
+	for _, a := range all {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if ip, ok := netip.AddrFromSlice(n.IP); ok {
+			out = append(out, ip.Unmap())
+		}
+	}
+	return out, nil
+}
+
+// isOutside says what is wrong with where a helper connects from; "" is nothing. A namespace whose name is gone is the helper's alone.
+func isOutside(pid int, d network.Decision) string {
+	if d.Outside == "" {
+		return ""
+	}
+	f, err := namespace.Open(d.Outside)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var want, got unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &want); err != nil {
+		return err.Error()
+	}
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &got); err != nil {
+		return fmt.Sprintf("the network namespace of process %d: %v", pid, err)
+	}
+	if want.Dev != got.Dev || want.Ino != got.Ino {
+		return fmt.Sprintf("process %d is not in %s", pid, d.Outside)
+	}
+	return ""
+}
