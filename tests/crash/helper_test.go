@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // named are the global options of calls for a jail whose network is by name, so that it has a helper process.
@@ -75,4 +78,178 @@ func TestKilledWithHelper(t *testing.T) {
 			t.Fatalf("after kill %d", i)
 		}
 	}
+}
+
+// rounds is how often a moment is chosen that no name is given to.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
+// running makes a jail with a helper whose program runs.
+func running(t *testing.T, opts []string, id string) {
+	t.Helper()
+	for _, v := range verbs(id)[:2] {
+		if code, text := agentjail(t, nil, append(opts, v...)...); code != 0 {
+			t.Fatalf("%v: status %d\n%s", v, code, text)
+		}
+	}
+	if helperOf(id) == 0 {
+		t.Fatal("the jail has no helper: this test looks at nothing")
+	}
+}
+
+// helperOf is the process that is on record as a jail's helper, 0 for none.
+func helperOf(id string) int {
+	found, _ := filepath.Glob("/run/agentjail/jails/*-" + id + "/helper.json")
+	if len(found) != 1 {
+		return 0
+	}
+	text, _ := os.ReadFile(found[0])
+	var r struct {
+		Pid int `json:"pid"`
+	}
+	_ = json.Unmarshal(text, &r)
+	return r.Pid
+}
+
+// killHelper kills a jail's helper, and returns when it has ended.
+func killHelper(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.HasPrefix(string(args), "agentjail-egress") {
+		t.Fatalf("process %d is %q: %v", pid, args, err)
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10000)
+		if n == 1 {
+			return
+		}
+		if err != unix.EINTR || time.Now().After(deadline) {
+			t.Fatalf("the helper has not ended: %v", err)
+		}
+	}
+}
+
+// TestDeleteKilledWithHelper kills delete of a running jail with a helper.
+func TestDeleteKilledWithHelper(t *testing.T) {
+	opts := named(t)
+	for _, point := range []string{"delete.delegated", "delete.released"} {
+		id := fmt.Sprintf("crash%d-%s", os.Getpid(), strings.ReplaceAll(point, ".", "-"))
+		running(t, opts, id)
+		if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, append(opts, "delete", "--force", id)...); code != -1 {
+			t.Fatalf("delete was not killed at %s: status %d\n%s", point, code, text)
+		}
+		cleanUp(t, id)
+	}
+	for i := range rounds(15) {
+		id := fmt.Sprintf("crash%d-delete%d", os.Getpid(), i)
+		running(t, opts, id)
+		cmd := command(nil, append(opts, "delete", "--force", id)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(60000)) * time.Microsecond) // any moment will do
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if i%2 == 0 {
+			// An engine that is gone as well: nobody but gc cleans up what has ended.
+			if code, text := agentjail(t, nil, "gc"); code != 0 {
+				t.Errorf("gc: status %d\n%s", code, text)
+			}
+		}
+		cleanUp(t, id)
+		if t.Failed() {
+			t.Fatalf("after kill %d", i)
+		}
+	}
+}
+
+// TestHelperKilled kills the helper itself: the jail goes on without a network, and nothing is left of either.
+func TestHelperKilled(t *testing.T) {
+	opts := named(t)
+	t.Run("of a running jail", func(t *testing.T) {
+		id := fmt.Sprintf("crash%d-alone", os.Getpid())
+		defer cleanUp(t, id)
+		running(t, opts, id)
+		killHelper(t, helperOf(id))
+		for _, v := range [][]string{{"gc"}, {"exec", id, "true"}} {
+			if code, text := agentjail(t, nil, append(opts, v...)...); code != 0 {
+				t.Errorf("%v: status %d\n%s", v, code, text)
+			}
+		}
+	})
+	t.Run("before the program is let go", func(t *testing.T) {
+		id := fmt.Sprintf("crash%d-again", os.Getpid())
+		defer cleanUp(t, id)
+		if code, text := agentjail(t, nil, append(opts, verbs(id)[0]...)...); code != 0 {
+			t.Fatalf("create: status %d\n%s", code, text)
+		}
+		if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=start.sealed"}, append(opts, "start", id)...); code != -1 {
+			t.Fatalf("start was not killed: status %d\n%s", code, text)
+		}
+		first := helperOf(id)
+		killHelper(t, first)
+		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
+			t.Fatalf("start again: status %d\n%s", code, text)
+		}
+		if second := helperOf(id); second == 0 || second == first {
+			t.Errorf("the first helper was %d, and after a second start it is %d", first, second)
+		}
+	})
+	t.Run("while start waits for it", func(t *testing.T) {
+		refused := 0
+		for i := range rounds(10) {
+			id := fmt.Sprintf("crash%d-waits%d", os.Getpid(), i)
+			if killedAtOnce(t, opts, id) {
+				refused++
+			}
+			cleanUp(t, id)
+			if t.Failed() {
+				t.Fatalf("after kill %d", i)
+			}
+		}
+		t.Logf("start refused %d times", refused)
+	})
+}
+
+// killedAtOnce kills a helper as soon as it is on record. It says whether start then refuses; the jail waits for another start then.
+func killedAtOnce(t *testing.T, opts []string, id string) bool {
+	t.Helper()
+	if code, text := agentjail(t, nil, append(opts, verbs(id)[0]...)...); code != 0 {
+		t.Fatalf("create: status %d\n%s", code, text)
+	}
+	cmd := command(nil, append(opts, "start", id)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for helperOf(id) == 0 && time.Now().Before(deadline) {
+		time.Sleep(100 * time.Microsecond) // between two looks
+	}
+	// It may not have become its program yet, and nothing else has its number: it is start's child, or reparented.
+	pid := helperOf(id)
+	if pid == 0 {
+		t.Fatal("start makes no helper")
+	}
+	_ = unix.Kill(pid, unix.SIGKILL)
+	if cmd.Wait() == nil {
+		return false // it was ready before
+	}
+	if out, err := command(nil, append(opts, "state", id)...).Output(); err != nil || !strings.Contains(string(out), `"created"`) {
+		t.Errorf("start refused, and the jail is: %v\n%s", err, out)
+	}
+	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
+		t.Errorf("start again: status %d\n%s", code, text)
+	}
+	return true
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -154,6 +155,7 @@ const callWait = 2 * time.Minute
 type caller struct {
 	// private gives the call a mount namespace of its own, for input that could hurt the host if it were accepted.
 	private bool
+	options []string // before the verb
 }
 
 // call runs the runtime with the run's own state directory and waits for it. Standard output and error are a file: what
@@ -166,7 +168,7 @@ func (c caller) call(t testing.TB, args ...string) result {
 	}
 	defer os.Remove(out.Name())
 	defer out.Close()
-	cmd := exec.Command(runtimePath, append([]string{"--root", filepath.Join(base, "state")}, args...)...)
+	cmd := exec.Command(runtimePath, slices.Concat([]string{"--root", filepath.Join(base, "state")}, c.options, args)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if c.private {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS} // Go makes every mount private there
