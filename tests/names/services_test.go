@@ -394,6 +394,21 @@ func tarred(files ...string) []byte {
 
 // programs are clients that are part of this test, in Go and so with its own resolver: WHAT.
 var programs = map[string]func() (string, error){
+	"hold": func() (string, error) { // says what it was greeted with, and when the connection ends
+		c, err := net.Dial("tcp", "api.example.test:22")
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		r := bufio.NewReader(c)
+		greeting, err := r.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		fmt.Print(greeting)
+		_, err = r.ReadByte()
+		return fmt.Sprint("ended: ", err), nil
+	},
 	"go http": func() (string, error) {
 		a, err := http.Get("https://web.example.test/")
 		if err != nil {

@@ -1,0 +1,50 @@
+package names
+
+import (
+	"bufio"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHeldConnection: when the helper is killed its open connections end at once, and new ones are refused and not waited for.
+func TestHeldConnection(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := start(t, n)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || lines.Text() != "hello" {
+		t.Fatalf("the connection: %q, %v", lines.Text(), lines.Err())
+	}
+	fd := pidfd(t, j.helper(t).Pid)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, fd)
+	// The client itself waits without an end.
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ended") {
+		t.Errorf("the connection after its helper has gone: %q, %v", lines.Text(), ctx.Err())
+	}
+	for _, w := range ways {
+		if w.want == "" {
+			continue
+		}
+		if got, ok := j.in(t, w.args...); ok || strings.Contains(got, "timeout") || strings.Contains(got, "deadline") {
+			t.Errorf("%s, without a helper: %q", w.what, got)
+		}
+	}
+}
