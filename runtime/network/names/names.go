@@ -5,6 +5,7 @@ package names
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
@@ -69,24 +72,42 @@ func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return ni
 
 // Seal closes the namespace as in mode "none" and starts the helper. Without a helper the jail is not started. In a joined namespace
 // the first jail's serves, by that one's rules.
+//
+// The helper's program is loaded while the namespace is closed. It gets its work, and with it sockets inside, when that is done.
 func (Mode) Seal(j network.Jail) ([]report.Change, error) {
-	changes, err := none.Mode{}.Seal(j)
-	if err != nil {
-		return changes, err
-	}
 	if j.Decision.Namespace != network.Own {
-		return changes, joins(j)
-	}
-	if r, err := helper.Load(j.Dir); err != nil {
+		changes, err := none.Mode{}.Seal(j)
+		if err == nil {
+			err = joins(j)
+		}
 		return changes, err
-	} else if r != nil && r.Alive() {
-		return changes, nil // start is called again
 	}
-	// What an earlier start has left.
+	r, err := helper.Load(j.Dir)
+	if err != nil {
+		return nil, err
+	}
+	// A confined one has had its work: start is called again. Any other was left by a start that was killed.
+	if r != nil && r.Alive() && confined(r.Pid) == "" {
+		return none.Mode{}.Seal(j)
+	}
 	if err := helper.End(j.Dir); err != nil {
-		return changes, err
+		return nil, err
 	}
-	if err := start(j); err != nil {
+	s := starting{jail: j}
+	begun := make(chan error, 1)
+	go func() { begun <- thread.Caught(s.begin) }()
+	changes, sealed := none.Mode{}.Seal(j)
+	err = <-begun
+	crash.Point("start.helping")
+	switch {
+	case sealed != nil && err == nil:
+		return changes, errors.Join(sealed, s.helper.Abandon())
+	case sealed != nil:
+		return changes, sealed
+	case err == nil:
+		err = s.helper.Serve(s.task)
+	}
+	if err != nil {
 		return changes, fmt.Errorf("the network by name: %w", err)
 	}
 	return changes, nil
@@ -132,18 +153,22 @@ func within(first, own network.Rules) error {
 	return nil
 }
 
-// start starts the jail's helper, in the network namespace that it connects from.
-func start(j network.Jail) error {
+// starting is a jail's helper while the network is sealed.
+type starting struct {
+	jail   network.Jail
+	helper *helper.Pending
+	task   []byte
+}
+
+// begin starts the helper, in the network namespace that it connects from, and finds out what to tell it.
+func (s *starting) begin() error {
+	j := s.jail
 	from, err := outside(j.Decision)
 	if err != nil {
 		return err
 	}
 	if from != nil {
 		defer from.Close()
-	}
-	task, err := taskOf(j)
-	if err != nil {
-		return err
 	}
 	var files [4]*os.File
 	defer func() {
@@ -168,10 +193,16 @@ func start(j network.Jail) error {
 	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
 		return err
 	}
-	_, err = helper.Start(helper.Options{
-		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Work: task, Files: files[:], Netns: from,
+	s.helper, err = helper.Begin(helper.Options{
+		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if s.task, err = taskOf(j); err != nil {
+		return errors.Join(err, s.helper.Abandon())
+	}
+	return nil
 }
 
 const firstFD = work.NetnsFD
