@@ -57,6 +57,9 @@ func keys(prefix string, t reflect.Type) []string {
 	var out []string
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if f.Tag.Get("toml") == "-" {
+			continue
+		}
 		name := prefix + f.Tag.Get("toml")
 		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeOf(idmap.Pool{}) {
 			out = append(out, keys(name+".", f.Type)...)

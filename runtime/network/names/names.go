@@ -170,7 +170,7 @@ func (s *starting) begin() error {
 	if from != nil {
 		defer from.Close()
 	}
-	var files [4]*os.File
+	var files [work.LastFD - firstFD + 1]*os.File
 	defer func() {
 		for _, f := range files {
 			if f != nil {
@@ -193,6 +193,9 @@ func (s *starting) begin() error {
 	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
 		return err
 	}
+	if files[work.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
+		return err
+	}
 	s.helper, err = helper.Begin(helper.Options{
 		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
 	})
@@ -205,6 +208,15 @@ func (s *starting) begin() error {
 	return nil
 }
 
+// serve starts a helper in a network namespace that is sealed.
+func serve(j network.Jail) error {
+	s := starting{jail: j}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	return s.helper.Serve(s.task)
+}
+
 const firstFD = work.NetnsFD
 
 // taskOf is what the helper is told.
@@ -213,7 +225,7 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
 	}
-	w := work.Work{Allow: r.Allow, Deny: r.Deny, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
+	w := work.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
 	if w.Servers, err = asked(j.Decision); err != nil {
 		return nil, err
 	}
@@ -247,7 +259,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	}
 	f := network.Finding{Name: "helper", Detail: "there is none: the jail reaches nothing"}
 	if r != nil {
-		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: start the jail anew)", r.Pid)
+		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: agentjail network restart)", r.Pid)
 		if r.Alive() {
 			if f.Detail = confined(r.Pid); f.Detail == "" {
 				f.Detail = isOutside(r.Pid, j.Decision)
