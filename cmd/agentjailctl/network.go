@@ -29,7 +29,7 @@ import (
 
 func networkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "network", Usage: "ask about a jail's network by name, and change its rules",
+		Name: "network", Usage: "ask about a jail's network by name",
 		Subcommands: []*cli.Command{
 			{
 				Name: "check", Usage: "say whether a jail may connect to a name, and by which rule", ArgsUsage: "CONTAINER NAME[:PORT]",
@@ -44,7 +44,6 @@ func networkCommand() *cli.Command {
 				},
 				Action: networkLog,
 			},
-			networkReloadCommand(), networkRestartCommand(),
 		},
 	}
 }
@@ -189,7 +188,11 @@ func printEvent(c *cli.Context, line []byte) error {
 	if e.Port != 0 {
 		fmt.Fprintf(&b, ":%d", e.Port)
 	}
-	for _, part := range [][2]string{{"by", e.Rule}, {"to", e.Address}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
+	to := "to"
+	if e.What == work.Publish {
+		to = "from"
+	}
+	for _, part := range [][2]string{{"by", e.Rule}, {to, e.Address}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
 		if part[1] != "" {
 			fmt.Fprintf(&b, " %s %s", part[0], part[1])
 		}

@@ -36,7 +36,8 @@ owner's name, with nothing of the owner's power elsewhere. Environment variables
 are not passed on, other than by --env.
 
 With --allow NAME the command reaches that name, by any resolver and without a
-proxy, and nothing else.
+proxy, and nothing else. With --publish 8080:80 the command's port 80 is
+connected to at port 8080 of 127.0.0.1.
 
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
@@ -47,6 +48,7 @@ proxy, and nothing else.
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
 			&cli.StringSliceFlag{Name: "allow", Usage: "let `NAME[:PORT,...]` be connected to, in place of what policy gives"},
+			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "let the jail's port be connected to, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
 		Action: runSandbox,
@@ -75,8 +77,13 @@ func runSandbox(c *cli.Context) error {
 	}
 	if names := c.StringSlice("allow"); len(names) > 0 {
 		// The caller is root: it is the owner's own word.
-		if err := w.Policy.OwnersNames(names); err != nil {
+		if err := w.Policy.Network.AllowNames(names); err != nil {
 			return fmt.Errorf("--allow: %w", err)
+		}
+	}
+	if ports := c.StringSlice("publish"); len(ports) > 0 {
+		if err := w.Policy.Network.PublishPorts(ports); err != nil {
+			return fmt.Errorf("--publish: %w", err)
 		}
 	}
 	spec, err := sandbox.Spec(o, func(p string) bool {

@@ -124,6 +124,9 @@ func networkRules(p *pass) {
 	for _, r := range p.pol.Network.Deny {
 		p.change(report.Resources, report.Set, "network.deny", "", r, "cannot be connected to")
 	}
+	for _, r := range p.pol.Network.Published {
+		p.change(report.Resources, report.Set, "network.publish", "", r, "the jail's port can be connected to from outside")
+	}
 }
 
 // unknownMode stops at a network mode that is none of this version's.

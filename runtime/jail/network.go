@@ -65,11 +65,6 @@ func (w *Runtime) seal(j *state.Brief) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := w.holdRules(mode, j)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	changes, err := mode.Seal(w.networkOf(j))
 	if len(changes) > 0 {
 		if rerr := w.reported(j, changes); rerr != nil {
@@ -84,7 +79,7 @@ func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 	n := network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
-		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
+		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid,
 		Rules:   func() (network.Rules, error) { return w.rulesOf(j.Key) },
 		Serving: func() (network.Rules, error) { return w.serving(j) },
 	}
@@ -100,11 +95,7 @@ func (w *Runtime) rulesOf(key string) (network.Rules, error) {
 	if err != nil {
 		return network.Rules{}, err
 	}
-	set, err := j.Policy.Network.Rules()
-	if err != nil {
-		return network.Rules{}, err
-	}
-	return network.Rules{Mode: j.Policy.Network.Mode, Allow: set.Entries(), Deny: set.Denied(), Pinned: j.Pinned}, nil
+	return j.Policy.Network.Helped()
 }
 
 // serving are the rules of the jail that a joined network namespace was made for.

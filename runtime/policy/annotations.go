@@ -30,6 +30,7 @@ var annotations = []annotation{
 	{"limits.pids", "processes and threads", func(p *Policy, v string) (bool, error) { return lowerInt(&p.Limits.Pids, v) }},
 	{"limits.memory", "memory", func(p *Policy, v string) (bool, error) { return lowerSize(&p.Limits.Memory, v) }},
 	{"network.allow", "fewer names of network.allow, separated by semicolons", func(p *Policy, v string) (bool, error) { return p.Network.narrow(v) }},
+	{"network.publish", "ports of network.publish as [ADDRESS:]PORT:JAILPORT, separated by commas", func(p *Policy, v string) (bool, error) { return p.Network.publish(v) }},
 	{"seccomp.profile", "\"strict\" in place of \"default\"", func(p *Policy, v string) (bool, error) {
 		if v != "strict" || p.Seccomp.Profile != "default" {
 			return false, nil
@@ -73,8 +74,6 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 			ignored = append(ignored, Ignored{name, v, err.Error()})
 		} else if !took {
 			ignored = append(ignored, Ignored{name, v, "annotations can only tighten"})
-		} else {
-			p.followed(name, v)
 		}
 	}
 	var unknown []string

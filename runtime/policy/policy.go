@@ -58,8 +58,6 @@ type Policy struct {
 	Process  Process  `toml:"process" json:"process"`
 	Network  Network  `toml:"network" json:"network"`
 	Shim     Shim     `toml:"shim" json:"shim"`
-	// Origin is where it was loaded from; nil for one that was not.
-	Origin *Origin `toml:"-" json:"origin,omitempty"`
 }
 
 // Userns decides the id mapping.
@@ -211,6 +209,12 @@ type Network struct {
 	// Allow and Deny are the rules of mode "names" (runtime/network/names/rules): what may be connected to, by name and port.
 	Allow []string `toml:"allow" json:"allow,omitempty"`
 	Deny  []string `toml:"deny" json:"deny,omitempty"`
+	// Servers are the name servers that the helper of mode "names" asks; none are the host's.
+	Servers []string `toml:"servers" json:"servers,omitempty"`
+	// Publish is what a jail of mode "names" may publish (runtime/network/names/publish), and Published what one does: a container's
+	// annotation or the command line says so.
+	Publish   []string `toml:"publish" json:"publish,omitempty"`
+	Published []string `toml:"-" json:"published,omitempty"`
 }
 
 // Rules parses Allow and Deny.
@@ -231,30 +235,26 @@ func (n *Network) AllowNames(entries []string) error {
 	return n.expand()
 }
 
-// narrow is AllowNames for a container, which may only name what Allow covers.
+// narrow is AllowNames for a container, which may only name what Allow covers: entries, separated by semicolons or line ends.
 func (n *Network) narrow(text string) (bool, error) {
 	if n.Mode != NetworkNames {
 		return false, nil
 	}
+	var entries []string
+	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if e = strings.TrimSpace(e); e != "" {
+			entries = append(entries, e)
+		}
+	}
 	set, err := n.Rules()
 	if err == nil {
-		set, err = set.Narrow(entries(text))
+		set, err = set.Narrow(entries)
 	}
 	if err != nil {
 		return false, err
 	}
 	n.Allow, n.Deny = set.Entries(), set.Denied()
 	return true, nil
-}
-
-// entries are those of an annotation, separated by semicolons or line ends.
-func entries(text string) (out []string) {
-	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
-		if e = strings.TrimSpace(e); e != "" {
-			out = append(out, e)
-		}
-	}
-	return out
 }
 
 // defaultDelegate can be set by the build (-ldflags -X), for a distribution that
@@ -303,12 +303,6 @@ func (p Policy) NeedsLandlock() bool {
 // is an error, as is a key that this version does not know: a misspelt
 // protection must not be silently absent.
 func Load(path, profile string) (Policy, error) {
-	p, err := load(path, profile)
-	p.Origin = &Origin{Path: path, Profile: profile}
-	return p, err
-}
-
-func load(path, profile string) (Policy, error) {
 	p := Default()
 	data, err := readTrusted(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -440,7 +434,7 @@ func (p Policy) Validate() error {
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
 		oneOf("network.mode", p.Network.Mode, NetworkModes...),
 		oneOf("network.filter", p.Network.Filter, "required", "optional"),
-		p.Userns.validate(),
+		p.Userns.validate(), p.Network.checkOutside(),
 		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),
 		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes),
 		positive("limits.mounts", int64(p.Limits.Mounts)),

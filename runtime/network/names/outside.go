@@ -44,7 +44,10 @@ const (
 
 // asked are the name servers that the helper asks. They are never those that the bundle names: whoever answers for an allowed name
 // says where it leads. The host's stub on loopback cannot be reached from an engine's network.
-func asked(d network.Decision) ([]string, error) {
+func asked(d network.Decision, r network.Rules) ([]string, error) {
+	if len(r.Servers) > 0 {
+		return r.Servers, nil
+	}
 	var named []string
 	for _, path := range []string{resolvConf, resolved} {
 		text, err := os.ReadFile(path)

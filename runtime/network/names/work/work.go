@@ -1,7 +1,11 @@
 // Package work is what a jail's egress helper is told: the words between the network mode that starts it and the program.
 package work
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"agentjail.dev/runtime/network/names/publish"
+)
 
 // Program is the helper's file name. It lies beside agentjail.
 const Program = "agentjail-egress"
@@ -15,36 +19,7 @@ const (
 	InitFD  = 6 // a pidfd of the jail's first process
 	LogFD   = 7 // the log, for appending
 	RootFD  = 8 // an empty directory that has been removed
-	// ControlFD is a listening Unix socket, for Requests.
-	ControlFD = 9
-	// LastFD is the last of them.
-	LastFD = ControlFD
 )
-
-// ControlSocket is the control socket's name in the jail's directory.
-const ControlSocket = "network.sock"
-
-// MaxRequest bounds a Request's text, in bytes.
-const MaxRequest = 4 << 20
-
-// Rules is the verb of a Request that puts other rules in force.
-const Rules = "rules"
-
-// Request is what the starter asks of a running helper, as JSON to the end of what is sent; one a connection.
-type Request struct {
-	Verb string `json:"verb"` // Rules
-	// Allow and Deny are as in Work.
-	Allow []string `json:"allow"`
-	Deny  []string `json:"deny,omitempty"`
-}
-
-// Answer is the answer to a Request, as JSON.
-type Answer struct {
-	// Error says why it was not followed; then nothing has changed.
-	Error string `json:"error,omitempty"`
-	// Ended is how many connections were ended, whose rule went.
-	Ended int `json:"ended,omitempty"`
-}
 
 // LogFile is the log of decisions, lines of Event, in the jail's directory.
 const LogFile = "network.log"
@@ -54,6 +29,7 @@ const (
 	Name    = "name"    // a question for a name
 	Connect = "connect" // a connection
 	End     = "end"     // the end of one
+	Publish = "publish" // a connection from outside to a port of the jail's
 )
 
 // Work is the helper's task, as JSON.
@@ -61,12 +37,12 @@ type Work struct {
 	// Allow and Deny are the rules' text (runtime/network/names/rules), without presets.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
-	// Pinned are the exact names of this jail's rules so far, in the order in which they got their addresses.
-	Pinned []string `json:"pinned,omitempty"`
 	// Servers are the name servers that are asked, as ADDRESS:PORT.
 	Servers []string `json:"servers"`
 	// Host are the host's own addresses, where the helper is in another network namespace than the host's.
 	Host []netip.Addr `json:"host,omitempty"`
+	// Publish are the jail's ports that can be connected to from outside.
+	Publish []publish.Entry `json:"publish,omitempty"`
 	// UID and GID are the helper's own on the host, once it is set up. 0 keeps those that it was started with, which an
 	// engine's user has who can be nobody else.
 	UID uint32 `json:"uid,omitempty"`
@@ -85,7 +61,7 @@ type Event struct {
 	Rule    string `json:"rule,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
-	Address string `json:"address,omitempty"` // upstream
+	Address string `json:"address,omitempty"` // upstream, or of who connects to a published port
 	Sent    int64  `json:"sent,omitempty"`    // bytes from the jail
 	Got     int64  `json:"got,omitempty"`     // bytes to the jail
 	Millis  int64  `json:"ms,omitempty"`

@@ -1,0 +1,189 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network/names/publish"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// inbound is what is connected to from outside.
+type inbound struct {
+	entries   []publish.Entry
+	listeners []*net.TCPListener
+	inside    chan<- wanted
+}
+
+// wanted asks for a socket of a family in the jail's network namespace.
+type wanted struct {
+	family int
+	got    chan<- made
+}
+
+type made struct {
+	fd  int
+	err error
+}
+
+// openInbound listens outside, where the helper is, before its confinement, which takes that right.
+func openInbound(entries []publish.Entry, netns *os.File) (*inbound, error) {
+	in := &inbound{entries: entries}
+	if len(entries) == 0 {
+		return in, nil
+	}
+	var c net.ListenConfig
+	c.SetMultipathTCP(false)
+	for _, e := range entries {
+		network := "tcp6"
+		if e.At.Addr().Is4() {
+			network = "tcp4"
+		}
+		l, err := c.Listen(context.Background(), network, e.At.String())
+		if err != nil {
+			return nil, fmt.Errorf("publishing %s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
+		}
+		in.listeners = append(in.listeners, l.(*net.TCPListener))
+	}
+	var err error
+	in.inside, err = stay(netns)
+	return in, err
+}
+
+// stay has a thread stay in the jail's namespace and make sockets there: a socket is of the namespace of the thread that makes it, and
+// joining one takes capabilities that the helper is about to give up.
+func stay(netns *os.File) (chan<- wanted, error) {
+	ask, joined := make(chan wanted), make(chan error)
+	go func() {
+		_ = thread.Own(func() error {
+			err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET)
+			joined <- err
+			if err != nil {
+				return err
+			}
+			for w := range ask {
+				fd, err := unix.Socket(w.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+				w.got <- made{fd, err}
+			}
+			return nil
+		})
+	}()
+	if err := <-joined; err != nil {
+		return nil, fmt.Errorf("joining the jail's network namespace: %w", err)
+	}
+	return ask, nil
+}
+
+// serve takes connections from outside. They count as the jail's own do.
+func (in *inbound) serve(s *server) {
+	for i, l := range in.listeners {
+		go s.accept(l, func(c *net.TCPConn) { in.connection(s, c, in.entries[i]) })
+	}
+}
+
+// connection serves one.
+func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry) {
+	defer c.Close()
+	begun := time.Now()
+	v := work.Event{What: work.Publish, Verdict: allowed, Port: e.Port, Rule: e.String(), Address: c.RemoteAddr().String()}
+	to, err := in.dial(e.Port)
+	if err != nil {
+		v.Verdict, v.Reason = refused, err.Error()
+		s.events.add(v)
+		reset(c)
+		return
+	}
+	defer to.Close()
+	s.events.add(v)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err := io.Copy(c, to)
+		v.Sent = n
+		finish(c, to, err)
+	}()
+	n, err := io.Copy(to, c)
+	finish(to, c, err)
+	<-done
+	v.What, v.Got, v.Millis = work.End, n, time.Since(begun).Milliseconds()
+	s.events.add(v)
+}
+
+// dial connects to a port of the jail's loopback: some servers are at ::1 only.
+func (in *inbound) dial(port uint16) (*net.TCPConn, error) {
+	c, err := in.connect(unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(port)})
+	if err == nil {
+		return c, nil
+	}
+	c, err6 := in.connect(unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte{15: 1}, Port: int(port)})
+	if err6 == nil {
+		return c, nil
+	}
+	return nil, fmt.Errorf("port %d in the jail: %w", port, err)
+}
+
+// connect connects a socket that the thread in the jail makes.
+func (in *inbound) connect(family int, to unix.Sockaddr) (*net.TCPConn, error) {
+	got := make(chan made)
+	in.inside <- wanted{family, got}
+	m := <-got
+	if m.err != nil {
+		return nil, m.err
+	}
+	begun := unix.Connect(m.fd, to)
+	f := os.NewFile(uintptr(m.fd), "published port")
+	defer f.Close() // the connection has a descriptor of its own
+	if begun != nil && begun != unix.EINPROGRESS {
+		return nil, begun
+	}
+	if err := connected(f); err != nil {
+		return nil, err
+	}
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := c.(*net.TCPConn)
+	if !ok {
+		c.Close()
+		return nil, errors.New("a socket that is not TCP's")
+	}
+	return t, nil
+}
+
+// connected waits for the end of connect(2).
+func connected(f *os.File) error {
+	if err := f.SetDeadline(time.Now().Add(dialTime)); err != nil {
+		return err
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	err = raw.Write(func(fd uintptr) bool {
+		n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR)
+		switch {
+		case err != nil:
+			result = err
+		case n != 0:
+			result = unix.Errno(n)
+		default:
+			_, err := unix.Getpeername(int(fd)) // without a peer it goes on
+			return err == nil
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}

@@ -1,0 +1,106 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/publish"
+)
+
+// maxServers bounds the name servers that are asked (resolv.conf(5): MAXNS is 3).
+const maxServers = 3
+
+// checkOutside checks what the helper of mode "names" asks and listens at outside.
+func (n Network) checkOutside() error {
+	if len(n.Servers) > maxServers {
+		return fmt.Errorf("network.servers: at most %d", maxServers)
+	}
+	for _, s := range n.Servers {
+		if _, err := server(s); err != nil {
+			return fmt.Errorf("network.servers: %w", err)
+		}
+	}
+	_, err := n.mayPublish()
+	return err
+}
+
+// server reads a name server: ADDRESS or ADDRESS:PORT.
+func server(text string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.AddrPortFrom(a, 53), nil
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil || a.Port() == 0 {
+		return a, fmt.Errorf("%q is not ADDRESS[:PORT]", text)
+	}
+	return a, nil
+}
+
+func (n Network) mayPublish() ([]publish.Range, error) {
+	var may []publish.Range
+	for _, text := range n.Publish {
+		r, err := publish.ParseRange(text)
+		if err != nil {
+			return nil, fmt.Errorf("network.publish: %w", err)
+		}
+		may = append(may, r)
+	}
+	return may, nil
+}
+
+// PublishPorts has a jail publish these ports and no others, whatever Publish says. One whose Mode is another reaches nothing.
+func (n *Network) PublishPorts(texts []string) error {
+	entries, err := publish.List(texts)
+	if err != nil {
+		return err
+	}
+	if n.Mode != NetworkNames {
+		n.Mode, n.Allow = NetworkNames, nil
+	}
+	n.Published = nil
+	for _, e := range entries {
+		n.Published = append(n.Published, e.String())
+	}
+	return nil
+}
+
+// publish is PublishPorts for a container, which has what policy lets it: entries, separated by commas.
+func (n *Network) publish(text string) (bool, error) {
+	if n.Mode != NetworkNames {
+		return false, fmt.Errorf("network.mode is not %q", NetworkNames)
+	}
+	texts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	entries, err := publish.List(texts)
+	if err != nil {
+		return false, err
+	}
+	may, err := n.mayPublish()
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if err := publish.Within(may, e); err != nil {
+			return false, err
+		}
+	}
+	return true, n.PublishPorts(texts)
+}
+
+// Helped is what the helper of mode "names" goes by.
+func (n Network) Helped() (network.Rules, error) {
+	set, err := n.Rules()
+	if err != nil {
+		return network.Rules{}, err
+	}
+	r := network.Rules{Mode: n.Mode, Allow: set.Entries(), Deny: set.Denied(), Publish: n.Published}
+	for _, text := range n.Servers {
+		s, err := server(text)
+		if err != nil {
+			return r, err
+		}
+		r.Servers = append(r.Servers, s.String())
+	}
+	return r, nil
+}
