@@ -29,7 +29,7 @@ import (
 
 func networkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "network", Usage: "ask about a jail's network by name",
+		Name: "network", Usage: "ask about a jail's network by name, and change its rules",
 		Subcommands: []*cli.Command{
 			{
 				Name: "check", Usage: "say whether a jail may connect to a name, and by which rule", ArgsUsage: "CONTAINER NAME[:PORT]",
@@ -44,6 +44,7 @@ func networkCommand() *cli.Command {
 				},
 				Action: networkLog,
 			},
+			networkReloadCommand(), networkRestartCommand(),
 		},
 	}
 }

@@ -77,7 +77,7 @@ func runSandbox(c *cli.Context) error {
 	}
 	if names := c.StringSlice("allow"); len(names) > 0 {
 		// The caller is root: it is the owner's own word.
-		if err := w.Policy.Network.AllowNames(names); err != nil {
+		if err := w.Policy.OwnersNames(names); err != nil {
 			return fmt.Errorf("--allow: %w", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -59,8 +60,6 @@ type Options struct {
 	Beside int
 	// Group names the helper's control groups.
 	Group string
-	// Work is what the helper is told, once it is recorded.
-	Work []byte
 	// Files are handed on, from child.FirstFD.
 	Files []*os.File
 	// Netns is the network namespace that the helper is started in; nil is this process's.
@@ -114,26 +113,35 @@ func (r *Record) Alive() bool {
 	return true
 }
 
-// Start starts a helper and returns when it serves. After an error there is none, or what is left of it is on record for End.
+// A Pending helper has been started and recorded, and waits for its work.
+type Pending struct {
+	o           Options
+	pid         int
+	work, ready *os.File     // our ends of its pipes
+	moved       func() error // waits until it is in its control groups
+}
+
+// Begin starts a helper, which makes itself ready as far as it can without its work: by Serve it gets that, and by Abandon it is ended.
+// After an error there is none, or what is left of it is on record for End.
 //
 // Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
-func Start(o Options) (*Record, error) {
+func Begin(o Options) (*Pending, error) {
 	type result struct {
-		r   *Record
+		p   *Pending
 		err error
 	}
 	done := make(chan result)
 	go func() {
 		runtime.LockOSThread() // while the caller holds its own, this is another
 		defer runtime.UnlockOSThread()
-		r, err := start(o)
-		done <- result{r, err}
+		p, err := begin(o)
+		done <- result{p, err}
 	}()
 	got := <-done
-	return got.r, got.err
+	return got.p, got.err
 }
 
-func start(o Options) (r *Record, err error) {
+func begin(o Options) (*Pending, error) {
 	path, err := Path(o.Name)
 	if err != nil {
 		return nil, err
@@ -142,44 +150,74 @@ func start(o Options) (r *Record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer work.Close()
-	defer work2.Close()
+	defer work.Close() // so that it gets an end of file when ours is closed
 	ready, ready2, err := pipe()
 	if err != nil {
+		work2.Close()
 		return nil, err
 	}
-	defer ready.Close()
 	defer ready2.Close()
-	pid, err := fork(path, o, work, ready2)
-	if err != nil {
+	p := &Pending{o: o, work: work2, ready: ready, moved: func() error { return nil }}
+	if p.pid, err = fork(path, o, work, ready2); err != nil {
+		p.close()
 		return nil, fmt.Errorf("starting %s: %w", o.Name, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = unix.Kill(pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
-			err = errors.Join(err, End(o.Dir))
+	r, err := record(o, p.pid)
+	if err != nil {
+		return nil, errors.Join(err, p.Abandon())
+	}
+	p.move(r.Cgroups)
+	return p, nil
+}
+
+// move makes the helper's control groups and moves it there, meanwhile: a move can wait for a grace period of the kernel.
+func (p *Pending) move(dirs []string) {
+	done := make(chan error, 1)
+	p.moved = sync.OnceValue(func() error { return <-done })
+	go func() {
+		for _, dir := range dirs {
+			if err := enter(dir, p.pid); err != nil {
+				done <- fmt.Errorf("the control group of %s: %w", p.o.Name, err)
+				return
+			}
 		}
+		done <- nil
 	}()
-	// Ours are closed so that an end of file arrives.
-	work.Close()
-	ready2.Close()
-	if r, err = record(o, pid); err != nil {
-		return nil, err
+}
+
+// Serve tells the helper its work and returns when it serves, in its control groups. After an error it is ended, or what is left of it is
+// on record for End.
+func (p *Pending) Serve(work []byte) error {
+	err := p.serve(work)
+	if err != nil {
+		return errors.Join(err, p.Abandon())
 	}
-	if err := feed(work2, o.Work); err != nil {
-		return nil, fmt.Errorf("telling %s its work: %w", o.Name, err)
+	p.close()
+	return nil
+}
+
+func (p *Pending) serve(work []byte) error {
+	if err := feed(p.work, work); err != nil {
+		return fmt.Errorf("telling %s its work: %w", p.o.Name, err)
 	}
-	work2.Close()
-	// While it makes itself ready: a move can wait for a grace period of the kernel. Nothing of the jail's runs yet that it could serve.
-	for _, dir := range r.Cgroups {
-		if err := enter(dir, pid); err != nil {
-			return nil, fmt.Errorf("the control group of %s: %w", o.Name, err)
-		}
+	p.work.Close() // so that an end of file arrives
+	if err := await(p.ready); err != nil {
+		return fmt.Errorf("%s: %w", p.o.Name, err)
 	}
-	if err := await(ready); err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Name, err)
-	}
-	return r, nil
+	return p.moved()
+}
+
+// Abandon ends the helper, which may have had its work.
+func (p *Pending) Abandon() error {
+	p.close()
+	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
+	_ = p.moved()                      // nothing may be made for it after its end
+	return End(p.o.Dir)
+}
+
+func (p *Pending) close() {
+	p.work.Close()
+	p.ready.Close()
 }
 
 // fork starts the program in a session of its own, with nothing of ours but its files.

@@ -119,13 +119,16 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer extra.Close()
-	r, err := Start(Options{Dir: dir, Name: program, Beside: init.Process.Pid, Group: "agentjail-test-helper", Work: []byte("serve"), Files: []*os.File{extra}})
+	p, err := Begin(Options{Dir: dir, Name: program, Beside: init.Process.Pid, Group: "agentjail-test-helper", Files: []*os.File{extra}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Load(dir)
-	if err != nil || again == nil || again.Pid != r.Pid || !again.Alive() {
-		t.Fatalf("recorded: %+v, %v", again, err)
+	r, err := Load(dir)
+	if err != nil || r == nil || r.Pid != p.pid || !r.Alive() {
+		t.Fatalf("recorded before it has work: %+v, %v", r, err)
+	}
+	if err := p.Serve([]byte("serve")); err != nil {
+		t.Fatal(err)
 	}
 	if sid, err := unix.Getsid(r.Pid); err != nil || sid != r.Pid {
 		t.Errorf("session %d, %v", sid, err)
@@ -149,7 +152,7 @@ func TestLife(t *testing.T) {
 	if err := End(dir); err != nil {
 		t.Fatal(err)
 	}
-	if again.Alive() || !gone(t, r.Pid) {
+	if r.Alive() || !gone(t, r.Pid) {
 		t.Error("it runs after its end")
 	}
 	for _, g := range r.Cgroups {
@@ -170,15 +173,47 @@ func TestFails(t *testing.T) {
 	beside(t)
 	for work, want := range map[string]string{"fail port 53 is taken\n": "port 53 is taken", "mute": "before it was ready"} {
 		dir := t.TempDir()
-		if _, err := Start(Options{Dir: dir, Name: program, Work: []byte(work)}); err == nil || !strings.Contains(err.Error(), want) {
+		p, err := Begin(Options{Dir: dir, Name: program})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Serve([]byte(work)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", work, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
 			t.Errorf("%q: left %v", work, left)
 		}
 	}
-	if _, err := Start(Options{Dir: t.TempDir(), Name: "not-there"}); err == nil || !strings.Contains(err.Error(), "missing") {
+	if _, err := Begin(Options{Dir: t.TempDir(), Name: "not-there"}); err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("without its program: %v", err)
+	}
+}
+
+// TestAbandoned: a helper that gets no work is ended, and leaves neither groups nor a record.
+func TestAbandoned(t *testing.T) {
+	beside(t)
+	dir := t.TempDir()
+	p, err := Begin(Options{Dir: dir, Name: program, Beside: os.Getpid(), Group: "agentjail-test-abandoned"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Load(dir)
+	if err != nil || r == nil {
+		t.Fatalf("recorded: %+v, %v", r, err)
+	}
+	if err := p.Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	if !gone(t, r.Pid) {
+		t.Error("it runs after it was abandoned")
+	}
+	for _, g := range r.Cgroups {
+		if _, err := os.Stat(g); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", g, err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left in the directory: %v", left)
 	}
 }
 

@@ -65,6 +65,11 @@ func (w *Runtime) seal(j *state.Brief) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := w.holdRules(mode, j)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	changes, err := mode.Seal(w.networkOf(j))
 	if len(changes) > 0 {
 		if rerr := w.reported(j, changes); rerr != nil {
@@ -79,7 +84,7 @@ func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 	n := network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
-		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid,
+		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
 		Rules:   func() (network.Rules, error) { return w.rulesOf(j.Key) },
 		Serving: func() (network.Rules, error) { return w.serving(j) },
 	}
@@ -95,7 +100,9 @@ func (w *Runtime) rulesOf(key string) (network.Rules, error) {
 	if err != nil {
 		return network.Rules{}, err
 	}
-	return j.Policy.Network.Helped()
+	r, err := j.Policy.Network.Helped()
+	r.Pinned = j.Pinned
+	return r, err
 }
 
 // serving are the rules of the jail that a joined network namespace was made for.

@@ -96,8 +96,9 @@ type Jail struct {
 	FilterRequired bool
 	// Dir is the jail's directory of state, and Key its name there.
 	Dir, Key string
-	// InitPid is the jail's first process.
+	// InitPid is the jail's first process, and Started says that it was let go.
 	InitPid int
+	Started bool
 	// HelperID is the host's user and group for a helper; 0 is for one that stays what its starter is.
 	HelperID uint32
 	// Rules reads those of this jail's policy, and Serving those of the jail whose helper serves a namespace that is Joined.
@@ -108,6 +109,8 @@ type Jail struct {
 type Rules struct {
 	Mode        string // of the policy
 	Allow, Deny []string
+	// Pinned are the exact names of the jail's rules so far, in the order in which they were first there; nil where they have never changed.
+	Pinned []string
 	// Servers are the name servers to ask, as ADDRESS:PORT; none are the host's. Publish are the jail's ports that can be connected to
 	// from outside.
 	Servers, Publish []string

@@ -74,6 +74,8 @@ func (p Policy) Tighten(ann map[string]string) (Policy, []Ignored) {
 			ignored = append(ignored, Ignored{name, v, err.Error()})
 		} else if !took {
 			ignored = append(ignored, Ignored{name, v, "annotations can only tighten"})
+		} else {
+			p.followed(name, v)
 		}
 	}
 	var unknown []string

@@ -58,6 +58,8 @@ type Policy struct {
 	Process  Process  `toml:"process" json:"process"`
 	Network  Network  `toml:"network" json:"network"`
 	Shim     Shim     `toml:"shim" json:"shim"`
+	// Origin is where it was loaded from; nil for one that was not.
+	Origin *Origin `toml:"-" json:"origin,omitempty"`
 }
 
 // Userns decides the id mapping.
@@ -235,26 +237,30 @@ func (n *Network) AllowNames(entries []string) error {
 	return n.expand()
 }
 
-// narrow is AllowNames for a container, which may only name what Allow covers: entries, separated by semicolons or line ends.
+// narrow is AllowNames for a container, which may only name what Allow covers.
 func (n *Network) narrow(text string) (bool, error) {
 	if n.Mode != NetworkNames {
 		return false, nil
 	}
-	var entries []string
-	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
-		if e = strings.TrimSpace(e); e != "" {
-			entries = append(entries, e)
-		}
-	}
 	set, err := n.Rules()
 	if err == nil {
-		set, err = set.Narrow(entries)
+		set, err = set.Narrow(entries(text))
 	}
 	if err != nil {
 		return false, err
 	}
 	n.Allow, n.Deny = set.Entries(), set.Denied()
 	return true, nil
+}
+
+// entries are those of an annotation, separated by semicolons or line ends.
+func entries(text string) (out []string) {
+	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if e = strings.TrimSpace(e); e != "" {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // defaultDelegate can be set by the build (-ldflags -X), for a distribution that
@@ -303,6 +309,12 @@ func (p Policy) NeedsLandlock() bool {
 // is an error, as is a key that this version does not know: a misspelt
 // protection must not be silently absent.
 func Load(path, profile string) (Policy, error) {
+	p, err := load(path, profile)
+	p.Origin = &Origin{Path: path, Profile: profile}
+	return p, err
+}
+
+func load(path, profile string) (Policy, error) {
 	p := Default()
 	data, err := readTrusted(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -265,7 +265,11 @@ func TestProfileLists(t *testing.T) {
 }
 
 func TestLoadMissing(t *testing.T) {
-	if p, err := Load("/nonexistent/agentjail/config.toml", ""); err != nil || !reflect.DeepEqual(p, Default()) {
+	p, err := Load("/nonexistent/agentjail/config.toml", "")
+	if p.Origin == nil || p.Origin.Path != "/nonexistent/agentjail/config.toml" {
+		t.Errorf("loaded from %+v", p.Origin)
+	}
+	if p.Origin = nil; err != nil || !reflect.DeepEqual(p, Default()) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if _, err := Load("/nonexistent/agentjail/config.toml", "strict"); err == nil || !strings.Contains(err.Error(), `"strict" is not defined`) {
@@ -471,7 +475,7 @@ func TestBuiltinProfile(t *testing.T) {
 	}
 	p, err := Load("/agentjail-test-no-policy.toml", "net")
 	want := Default()
-	want.Network.Mode = NetworkEngine
+	want.Network.Mode, want.Origin = NetworkEngine, p.Origin
 	if err != nil || !reflect.DeepEqual(p, want) {
 		t.Errorf("without a file: %+v, %v", p, err)
 	}

@@ -150,6 +150,8 @@ type Jail struct {
 	// MountOwner is who of the jail owns what is mounted; nil where owners are not
 	// mapped to one user.
 	MountOwner *Owner `json:"mountOwner,omitempty"`
+	// Pinned is of Rules.
+	Pinned []string `json:"-"`
 }
 
 // Owner is a user and a group of a jail's.
@@ -300,7 +302,7 @@ func (s Store) Load(key string) (*Jail, error) {
 		return nil, err
 	}
 	s.since(&j.Brief, key)
-	return j, nil
+	return j, s.rules(j, key)
 }
 
 // Brief reads the part of a jail's record that every verb needs.

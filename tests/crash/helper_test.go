@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/state"
 )
 
 // named are the global options of calls for a jail whose network is by name, so that it has a helper process.
@@ -57,6 +60,22 @@ func TestKilledWithHelper(t *testing.T) {
 		}
 		if second := helps(); second != first {
 			t.Errorf("helpers after a second start:\n%safter the first:\n%s", second, first)
+		}
+	})
+	t.Run("start.helping", func(t *testing.T) {
+		id := fmt.Sprintf("crash%d-helping", os.Getpid())
+		defer cleanUp(t, id)
+		create(id)
+		if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=start.helping"}, append(opts, "start", id)...); code != -1 {
+			t.Fatalf("start was not killed: status %d\n%s", code, text)
+		}
+		// The helper had no work. A second start takes no other for one that serves.
+		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
+			t.Fatalf("start again: status %d\n%s", code, text)
+		}
+		r, err := helper.Load(state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id)))
+		if err != nil || r == nil || !r.Alive() {
+			t.Errorf("after a second start no helper serves: %+v, %v", r, err)
 		}
 	})
 	n := 20

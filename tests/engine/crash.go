@@ -15,3 +15,6 @@ var CrashPoints = []struct{ Verb, Point string }{
 	{"delete", "delete.delegated"},
 	{"delete", "delete.released"},
 }
+
+// ReloadCrashPoints are those of `network reload`, which no engine calls.
+var ReloadCrashPoints = []string{"reload.narrowed", "reload.told"}

@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -182,6 +183,11 @@ func (n *internet) serve(cert tls.Certificate) error {
 		return err
 	}
 	go greet(speaks)
+	lines, err := net.Listen("tcp4", "0.0.0.0:7")
+	if err != nil {
+		return err
+	}
+	go echoes(lines)
 	echo, err := net.ListenPacket("udp4", serverAddr+":443")
 	if err != nil {
 		return err
@@ -197,6 +203,21 @@ func (n *internet) serve(cert tls.Certificate) error {
 		}
 	}()
 	return nil
+}
+
+// echoes speaks first, and then says what it is told at once.
+func echoes(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			_, _ = io.WriteString(c, "hello\n")
+			_, _ = io.Copy(c, c)
+		}()
+	}
 }
 
 // greet speaks first, and then says what it was told once that has ended.
@@ -270,6 +291,15 @@ func ask(args []string) (string, error) {
 		addrs, err := net.DefaultResolver.LookupHost(ctx, host)
 		slices.Sort(addrs)
 		return strings.Join(addrs, " "), err
+	case "listen": // until standard input ends
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return "", err
+		}
+		defer l.Close()
+		fmt.Println("listening")
+		_, err = io.Copy(io.Discard, os.Stdin)
+		return "", err
 	case "udp":
 		c, err := net.Dial("udp", at)
 		if err != nil {
@@ -294,6 +324,9 @@ func ask(args []string) (string, error) {
 		return "", err
 	}
 	defer c.Close()
+	if what == "stay" {
+		return beStay(c, os.Stdin, os.Stdout)
+	}
 	_ = c.SetDeadline(time.Now().Add(clientTime))
 	if proxy != "" {
 		if err := proxies[proxy].ask(c, host, at); err != nil {

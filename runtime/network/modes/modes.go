@@ -41,6 +41,14 @@ type Mode interface {
 	Probes() []network.Probe
 }
 
+// Changing is a mode whose rules can change while a jail runs.
+type Changing interface {
+	// Change puts other rules in force, and says how many connections it ended for that. After an error the former ones are in force.
+	Change(network.Jail, network.Rules) (ended int, err error)
+	// Restart starts a running jail's helper anew that has ended.
+	Restart(network.Jail) error
+}
+
 // all lists the modes. Policy's list of their names (policy.NetworkModes) is data, so that it need not know them; a test
 // holds the two against each other.
 var all = []Mode{none.Mode{}, engine.Mode{}, names.Mode{}}

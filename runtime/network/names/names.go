@@ -5,6 +5,7 @@ package names
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/names/publish"
 	"agentjail.dev/runtime/network/names/rules"
@@ -70,24 +73,42 @@ func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return ni
 
 // Seal closes the namespace as in mode "none" and starts the helper. Without a helper the jail is not started. In a joined namespace
 // the first jail's serves, by that one's rules.
+//
+// The helper's program is loaded while the namespace is closed. It gets its work, and with it sockets inside, when that is done.
 func (Mode) Seal(j network.Jail) ([]report.Change, error) {
-	changes, err := none.Mode{}.Seal(j)
-	if err != nil {
-		return changes, err
-	}
 	if j.Decision.Namespace != network.Own {
-		return changes, joins(j)
-	}
-	if r, err := helper.Load(j.Dir); err != nil {
+		changes, err := none.Mode{}.Seal(j)
+		if err == nil {
+			err = joins(j)
+		}
 		return changes, err
-	} else if r != nil && r.Alive() {
-		return changes, nil // start is called again
 	}
-	// What an earlier start has left.
+	r, err := helper.Load(j.Dir)
+	if err != nil {
+		return nil, err
+	}
+	// A confined one has had its work: start is called again. Any other was left by a start that was killed.
+	if r != nil && r.Alive() && confined(r.Pid) == "" {
+		return none.Mode{}.Seal(j)
+	}
 	if err := helper.End(j.Dir); err != nil {
-		return changes, err
+		return nil, err
 	}
-	if err := start(j); err != nil {
+	s := starting{jail: j}
+	begun := make(chan error, 1)
+	go func() { begun <- thread.Caught(s.begin) }()
+	changes, sealed := none.Mode{}.Seal(j)
+	err = <-begun
+	crash.Point("start.helping")
+	switch {
+	case sealed != nil && err == nil:
+		return changes, errors.Join(sealed, s.helper.Abandon())
+	case sealed != nil:
+		return changes, sealed
+	case err == nil:
+		err = s.helper.Serve(s.task)
+	}
+	if err != nil {
 		return changes, fmt.Errorf("the network by name: %w", err)
 	}
 	return changes, nil
@@ -139,8 +160,16 @@ func within(first, own network.Rules) error {
 	return nil
 }
 
-// start starts the jail's helper, in the network namespace that it connects from.
-func start(j network.Jail) error {
+// starting is a jail's helper while the network is sealed.
+type starting struct {
+	jail   network.Jail
+	helper *helper.Pending
+	task   []byte
+}
+
+// begin starts the helper, in the network namespace that it connects from, and finds out what to tell it.
+func (s *starting) begin() error {
+	j := s.jail
 	from, err := outside(j.Decision)
 	if err != nil {
 		return err
@@ -148,11 +177,7 @@ func start(j network.Jail) error {
 	if from != nil {
 		defer from.Close()
 	}
-	task, err := taskOf(j)
-	if err != nil {
-		return err
-	}
-	var files [4]*os.File
+	var files [work.LastFD - firstFD + 1]*os.File
 	defer func() {
 		for _, f := range files {
 			if f != nil {
@@ -175,10 +200,28 @@ func start(j network.Jail) error {
 	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
 		return err
 	}
-	_, err = helper.Start(helper.Options{
-		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Work: task, Files: files[:], Netns: from,
+	if files[work.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
+		return err
+	}
+	s.helper, err = helper.Begin(helper.Options{
+		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if s.task, err = taskOf(j); err != nil {
+		return errors.Join(err, s.helper.Abandon())
+	}
+	return nil
+}
+
+// serve starts a helper in a network namespace that is sealed.
+func serve(j network.Jail) error {
+	s := starting{jail: j}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	return s.helper.Serve(s.task)
 }
 
 const firstFD = work.NetnsFD
@@ -189,7 +232,7 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
 	}
-	w := work.Work{Allow: r.Allow, Deny: r.Deny, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
+	w := work.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
 	if w.Servers, err = asked(j.Decision, r); err != nil {
 		return nil, err
 	}
@@ -226,7 +269,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	}
 	f := network.Finding{Name: "helper", Detail: "there is none: the jail reaches nothing"}
 	if r != nil {
-		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: start the jail anew)", r.Pid)
+		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: agentjail network restart)", r.Pid)
 		if r.Alive() {
 			if f.Detail = confined(r.Pid); f.Detail == "" {
 				f.Detail = isOutside(r.Pid, j.Decision)

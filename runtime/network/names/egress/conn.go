@@ -40,11 +40,15 @@ type flow struct {
 	literal netip.Addr
 	port    uint16
 	rule    *rules.Rule
+	under   *rules.Set // that the rule is of
 	begun   time.Time
 	addr    netip.Addr
 	head    *head // what is kept of the client's until the server has it; nil for nothing
-	sent    atomic.Int64
-	got     atomic.Int64
+	// up is the connection outside, and withdrawn why the rules do not let it go on. The table's lock is for both, and for addr.
+	up        *net.TCPConn
+	withdrawn string
+	sent      atomic.Int64
+	got       atomic.Int64
 }
 
 // connection serves one: the address that it was made to stands for the name.
@@ -74,6 +78,10 @@ func (s *server) connection(c *net.TCPConn) {
 }
 
 func (f *flow) serve() {
+	if !f.enter() {
+		return
+	}
+	defer f.leave()
 	switch {
 	case f.literal.IsValid(): // a rule for an address is for whatever is spoken there
 		f.other()
@@ -160,9 +168,10 @@ func (f *flow) other() {
 // dial connects outside; nil, told and answered, where it cannot.
 func (f *flow) dial() *net.TCPConn {
 	var up *net.TCPConn
+	var addr netip.Addr
 	addrs, err := f.targets()
 	if err == nil {
-		up, f.addr, err = f.s.resolver.dial(f.s.set, addrs, f.port, f.rule)
+		up, addr, err = f.s.resolver.dial(f.s.set.now(), addrs, f.port, f.rule)
 	}
 	if err != nil {
 		remedy := ""
@@ -171,6 +180,9 @@ func (f *flow) dial() *net.TCPConn {
 		}
 		f.refuse(err.Error(), remedy)
 		reset(f.client)
+		return nil
+	}
+	if !f.connected(up, addr) {
 		return nil
 	}
 	f.s.events.add(f.event(work.Connect, allowed))
@@ -195,6 +207,9 @@ func (f *flow) relay(up *net.TCPConn, first []byte) {
 // ended tells of a connection's end.
 func (f *flow) ended() {
 	e := f.event(work.End, allowed)
+	if why := f.gone(); why != "" {
+		e.Verdict, e.Reason = refused, why
+	}
 	e.Sent, e.Got, e.Millis = f.sent.Load(), f.got.Load(), time.Since(f.begun).Milliseconds()
 	f.s.events.add(e)
 }

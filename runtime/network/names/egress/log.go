@@ -77,6 +77,13 @@ func (e *events) refusedName(name, reason, remedy string) {
 	}
 }
 
+// forget has names be told of again, by other rules.
+func (e *events) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.told)
+}
+
 const (
 	allowed = "allowed"
 	refused = "refused"

@@ -49,10 +49,14 @@ func run(ready *os.File) error {
 		return err
 	}
 	// Go's own files are nobody's to inherit; these came through exec.
-	for fd := child.ReadyFD; fd <= work.RootFD; fd++ {
+	for fd := child.ReadyFD; fd <= work.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	log := os.NewFile(work.LogFD, "log")
+	ctl, err := openControl(os.NewFile(work.ControlFD, "control socket"))
+	if err != nil {
+		return err
+	}
 	netns := os.NewFile(work.NetnsFD, "network namespace")
 	s, err := open(netns)
 	if err != nil {
@@ -84,6 +88,7 @@ func run(ready *os.File) error {
 	go server.accept(s.in, server.connection)
 	go server.accept(s.connect, server.connect)
 	go server.accept(s.socks, server.socks)
+	go ctl.serve(server.change)
 	in.serve(server)
 	// Whoever started it may have been killed: then the jail is not started, and needs no child.
 	if _, err := io.WriteString(ready, child.Ready); err != nil {

@@ -25,7 +25,8 @@ const (
 
 // server is a helper at work.
 type server struct {
-	set      *rules.Set
+	set      *live
+	flows    flows
 	pool     *pool.Pool
 	resolver *resolver
 	events   *events
@@ -40,9 +41,16 @@ func newServer(w *work.Work, e *events, rt *routes) (*server, error) {
 		return nil, err
 	}
 	return &server{
-		set: set, pool: pool.New(set.Exact()), resolver: newResolver(w, rt), events: e,
+		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt), events: e,
 		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns), heads: newHeads(),
 	}, nil
+}
+
+// addresses are those of the exact names: first of those that had one before, which keep it.
+func addresses(pinned, exact []string) *pool.Pool {
+	p := pool.New(pinned)
+	p.Add(exact)
+	return p
 }
 
 // name is what the name service knows: the address that stands for an allowed name in this jail.

@@ -65,16 +65,21 @@ func (p *Pool) Add(exact []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range exact {
-		if e := p.byName[name]; e != nil {
-			e.pinned = true
-			p.settle(e)
+		e := p.byName[name]
+		if e != nil && e.pinned {
 			continue
 		}
 		if p.exact == MaxExact {
 			return false
 		}
-		p.put(&entry{name: name, addr: address(p.exact), pinned: true})
-		p.exact++
+		at := address(p.exact)
+		p.exact++ // also for a name with an address: the same names in the same order leave the same addresses to those that follow
+		if e != nil {
+			e.pinned = true
+			p.settle(e)
+			continue
+		}
+		p.put(&entry{name: name, addr: at, pinned: true})
 	}
 	return true
 }

@@ -19,7 +19,36 @@ const (
 	InitFD  = 6 // a pidfd of the jail's first process
 	LogFD   = 7 // the log, for appending
 	RootFD  = 8 // an empty directory that has been removed
+	// ControlFD is a listening Unix socket, for Requests.
+	ControlFD = 9
+	// LastFD is the last of them.
+	LastFD = ControlFD
 )
+
+// ControlSocket is the control socket's name in the jail's directory.
+const ControlSocket = "network.sock"
+
+// MaxRequest bounds a Request's text, in bytes.
+const MaxRequest = 4 << 20
+
+// Rules is the verb of a Request that puts other rules in force.
+const Rules = "rules"
+
+// Request is what the starter asks of a running helper, as JSON to the end of what is sent; one a connection.
+type Request struct {
+	Verb string `json:"verb"` // Rules
+	// Allow and Deny are as in Work.
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny,omitempty"`
+}
+
+// Answer is the answer to a Request, as JSON.
+type Answer struct {
+	// Error says why it was not followed; then nothing has changed.
+	Error string `json:"error,omitempty"`
+	// Ended is how many connections were ended, whose rule went.
+	Ended int `json:"ended,omitempty"`
+}
 
 // LogFile is the log of decisions, lines of Event, in the jail's directory.
 const LogFile = "network.log"
@@ -37,6 +66,8 @@ type Work struct {
 	// Allow and Deny are the rules' text (runtime/network/names/rules), without presets.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
+	// Pinned are the exact names of this jail's rules so far, in the order in which they got their addresses.
+	Pinned []string `json:"pinned,omitempty"`
 	// Servers are the name servers that are asked, as ADDRESS:PORT.
 	Servers []string `json:"servers"`
 	// Host are the host's own addresses, where the helper is in another network namespace than the host's.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/state"
+)
+
+func networkReloadCommand() *cli.Command {
+	return &cli.Command{
+		Name: "reload", Usage: "read the policy again, and put its rules for the network in force in running jails", ArgsUsage: "[CONTAINER]",
+		Description: `Reads the policy's network.allow and network.deny again, as for a new jail like this
+one: of the same file and profile, with the container's annotation, or with the
+list of sandbox --allow. Names that are no longer allowed are not answered any
+more, and connections whose rule went are ended; others go on. Other settings that
+have changed in the policy are told, and are for new jails alone.`,
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "of every running jail with a network by name"}},
+		Action: networkReload,
+	}
+}
+
+func networkRestartCommand() *cli.Command {
+	return &cli.Command{
+		Name: "restart", Usage: "start the helper of a jail's network anew, where it has ended", ArgsUsage: "CONTAINER",
+		Description: "`agentjail inspect` says of such a jail that its helper is BROKEN: it reaches nothing.\nExact names of its rules keep their addresses. It is refused where the helper runs,\nand where a program of the jail listens in its place meanwhile.",
+		Action: func(c *cli.Context) error {
+			_, j, err := namedJail(c, 1)
+			if err != nil {
+				return err
+			}
+			w, err := existingRuntime()
+			if err != nil {
+				return err
+			}
+			if err := w.RestartNetwork(j.Key); err != nil {
+				return fmt.Errorf("%s: %w", j.ID, err)
+			}
+			return nil
+		},
+	}
+}
+
+// existingRuntime is for jails that exist: what they need of the policy they read themselves.
+func existingRuntime() (*jail.Runtime, error) {
+	store, err := state.Default()
+	return &jail.Runtime{Store: store, Log: caller.Log}, err
+}
+
+func networkReload(c *cli.Context) error {
+	if !c.Bool("all") {
+		_, j, err := namedJail(c, 1)
+		if err != nil {
+			return err
+		}
+		w, err := existingRuntime()
+		if err != nil {
+			return err
+		}
+		return reloadOne(c, w, &j.Brief)
+	}
+	if c.NArg() > 0 {
+		return errors.New("reload takes a CONTAINER or --all")
+	}
+	if err := rootless.MustJoin(); err != nil {
+		return err
+	}
+	w, err := existingRuntime()
+	if err != nil {
+		return err
+	}
+	keys, err := w.Store.Keys()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range keys {
+		j, err := w.Store.Brief(key)
+		if err != nil || !j.InitAlive() {
+			continue // being made or removed, or it has ended
+		}
+		if m, err := modes.Named(j.Network.Mode); err != nil || !m.Terms(j.Network).ByRules {
+			continue
+		}
+		errs = append(errs, reloadOne(c, w, j))
+	}
+	return errors.Join(errs...)
+}
+
+// reloadOne reads one jail's rules again, and says what came of it.
+func reloadOne(c *cli.Context, w *jail.Runtime, j *state.Brief) error {
+	r, err := w.ReloadNetwork(j.Key)
+	if err != nil {
+		return fmt.Errorf("%s: %w", j.ID, err)
+	}
+	fmt.Fprintf(c.App.Writer, "%s: %d entries in force, %d connections ended\n", j.ID, r.Entries, r.Ended)
+	if len(r.Others) > 0 {
+		fmt.Fprintf(c.App.Writer, "%s: changed in the policy as well, for new jails alone: %s\n", j.ID, strings.Join(r.Others, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package names
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// controlTime is how long a helper may take to follow a request.
+const controlTime = 10 * time.Second
+
+// backlog is of the control socket's: requests are served one after the other.
+const backlog = 4
+
+// controlAddr is the control socket's address by way of an open directory: the path itself may be longer than an address can be.
+func controlAddr(dir *os.File) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), work.ControlSocket)
+}
+
+// listenControl makes the control socket in the jail's directory, for root alone.
+func listenControl(dir string) (*os.File, error) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	if err := os.Remove(filepath.Join(dir, work.ControlSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("making the control socket: %w", err)
+	}
+	// The file has the mode that the socket has before it.
+	for _, f := range []func() error{
+		func() error { return unix.Fchmod(fd, 0o600) },
+		func() error { return unix.Bind(fd, &unix.SockaddrUnix{Name: controlAddr(d)}) },
+		func() error { return unix.Listen(fd, backlog) },
+	} {
+		if err := f(); err != nil {
+			unix.Close(fd)
+			return nil, fmt.Errorf("making the control socket: %w", err)
+		}
+	}
+	return os.NewFile(uintptr(fd), work.ControlSocket), nil
+}
+
+// ask sends a request to a jail's helper.
+func ask(dir string, r work.Request) (work.Answer, error) {
+	var a work.Answer
+	data, err := json.Marshal(r)
+	if err != nil {
+		return a, err
+	}
+	if len(data) > work.MaxRequest {
+		return a, fmt.Errorf("the rules have more than %d bytes", work.MaxRequest)
+	}
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return a, err
+	}
+	defer d.Close()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
+	if errors.Is(err, os.ErrNotExist) {
+		return a, errors.New("its helper is an earlier release's, which takes no requests (remedy: start the jail anew)")
+	}
+	if err != nil {
+		return a, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(controlTime)); err != nil {
+		return a, err
+	}
+	if _, err := c.Write(data); err != nil {
+		return a, err
+	}
+	if err := c.CloseWrite(); err != nil {
+		return a, err
+	}
+	text, err := io.ReadAll(io.LimitReader(c, maxAnswer))
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return a, fmt.Errorf("the answer: %w", err)
+	}
+	if a.Error != "" {
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}
+
+const maxAnswer = 64 << 10 // bytes
+
+// errNoHelper says that there is nobody to change rules.
+var errNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")
+
+// Change puts other rules in force in a running jail, and says how many connections it ended. One that was created and not started has no
+// helper yet, and is started with what is on record then.
+func (Mode) Change(j network.Jail, r network.Rules) (int, error) {
+	h, err := helper.Load(j.Dir)
+	if err != nil {
+		return 0, err
+	}
+	if h == nil && !j.Started {
+		return 0, nil
+	}
+	if h == nil || !h.Alive() {
+		return 0, errNoHelper
+	}
+	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny})
+	if err != nil {
+		return 0, fmt.Errorf("telling helper %d of the rules: %w", h.Pid, err)
+	}
+	return a.Ended, nil
+}
+
+// Restart starts a new helper for a running jail whose helper has ended.
+func (Mode) Restart(j network.Jail) error {
+	h, err := helper.Load(j.Dir)
+	if err != nil {
+		return err
+	}
+	if h != nil && h.Alive() && confined(h.Pid) == "" {
+		return fmt.Errorf("its helper, process %d, has not ended", h.Pid)
+	}
+	if !j.Started {
+		return errors.New("it was not started yet, which starts its helper")
+	}
+	if err := helper.End(j.Dir); err != nil {
+		return err
+	}
+	err = serve(j)
+	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) {
+		return fmt.Errorf("a program of the jail has taken the helper's place meanwhile: %w (remedy: end that program, or start the jail anew)", err)
+	}
+	return err
+}

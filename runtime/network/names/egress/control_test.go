@@ -1,0 +1,159 @@
+package egress
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// controlled is a control socket that is served, and its path.
+func controlled(t *testing.T, change func(work.Request) (work.Answer, error)) (*control, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "control-") // a short path: an address has 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close()
+	c, err := openControl(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.l.Close() })
+	go c.serve(change)
+	return c, path
+}
+
+// sent is the answer to what is sent, and "" for none.
+func sent(t *testing.T, path, text string) string {
+	t.Helper()
+	c, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, werr := io.WriteString(c, text) // the helper may have closed it by then
+	_ = c.(*net.UnixConn).CloseWrite()
+	out, err := io.ReadAll(c)
+	if err != nil && !errors.Is(err, unix.ECONNRESET) {
+		t.Fatal(werr, err)
+	}
+	return string(out)
+}
+
+// TestControl: one well-formed request a connection is followed, and nothing else changes anything.
+func TestControl(t *testing.T) {
+	got := make(chan work.Request, 1)
+	_, path := controlled(t, func(r work.Request) (work.Answer, error) {
+		if len(r.Allow) == 0 {
+			return work.Answer{}, errors.New("not this one")
+		}
+		got <- r
+		return work.Answer{Ended: 3}, nil
+	})
+	for text, want := range map[string]string{
+		"":                           "EOF",
+		"\x00\x01\x02":               "invalid character",
+		`[]`:                         "cannot unmarshal",
+		`{"verb":"rules","allow":[]`: "unexpected EOF",
+		`{"verb":"rules","allow":["a.example.test"],"uid":0}`: "unknown field",
+		`{"verb":"rules","allow":["a.example.test"]} {}`:      "more than one",
+		`{"verb":"stop"}`:                                   "no such request",
+		`{"verb":"rules","allow":[]}`:                       "not this one",
+		`{"verb":"` + strings.Repeat("x", work.MaxRequest):  "more than",
+		`{"allow":["` + strings.Repeat("[", 100000) + `"]}`: "no such request",
+		strings.Repeat(`{"allow":`, 100000):                 "exceeded max depth",
+	} {
+		var a work.Answer
+		said := sent(t, path, text)
+		if err := json.Unmarshal([]byte(said), &a); said != "" && err != nil {
+			t.Errorf("%.40q: %q", text, said)
+		}
+		// Of what is too long the helper does not read the rest: its answer may be lost.
+		if !strings.Contains(a.Error, want) && (said != "" || len(text) < work.MaxRequest) {
+			t.Errorf("%.40q: %q, want %q", text, said, want)
+		}
+	}
+	select {
+	case r := <-got:
+		t.Errorf("followed: %+v", r)
+	default:
+	}
+	if a := sent(t, path, `{"verb":"rules","allow":["a.example.test"],"deny":["b.example.test"]}`); a != `{"ended":3}` {
+		t.Errorf("answer %s", a)
+	}
+	if r := <-got; len(r.Allow) != 1 || r.Allow[0] != "a.example.test" || r.Deny[0] != "b.example.test" {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestControlOfAnother: another user is not answered, whoever let him at the socket.
+func TestControlOfAnother(t *testing.T) {
+	c, path := controlled(t, func(work.Request) (work.Answer, error) {
+		t.Error("another user's request is followed")
+		return work.Answer{}, nil
+	})
+	c.uid++ // before anybody asks
+	if a := sent(t, path, `{"verb":"rules","allow":["a.example.test"]}`); a != "" {
+		t.Errorf("answer %q", a)
+	}
+}
+
+// TestChange: names stay pinned, what went is refused, and rules that cannot be read change nothing.
+func TestChange(t *testing.T) {
+	log, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	s, err := newServer(&work.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, newEvents(log, 1<<20), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, ok := s.name("b.example.test")
+	if !ok || b.String() != "127.64.0.2" {
+		t.Fatalf("b has %v: the pinned names before it count", b)
+	}
+	if _, ok := s.name("a.example.test"); ok {
+		t.Error("a pinned name without a rule is answered")
+	}
+	if _, err := s.change(work.Request{Allow: []string{"c.example.test", "@none"}}); err == nil {
+		t.Error("a preset is taken")
+	}
+	if again, ok := s.name("b.example.test"); !ok || again != b {
+		t.Errorf("after rules that were not taken, b has %v", again)
+	}
+	if _, err := s.change(work.Request{Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := s.name("c.example.test"); !ok || c.String() != "127.64.0.3" {
+		t.Errorf("c has %v", c)
+	}
+	for _, name := range []string{"a.example.test", "b.example.test"} {
+		if at, ok := s.name(name); ok {
+			t.Errorf("%s is answered with %v", name, at)
+		}
+	}
+	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
+		t.Errorf("%v is %q's now", b, name)
+	}
+}

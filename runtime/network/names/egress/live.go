@@ -1,0 +1,143 @@
+package egress
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// live is the rules that are in force.
+type live struct{ set atomic.Pointer[rules.Set] }
+
+func newLive(set *rules.Set) *live {
+	l := new(live)
+	l.set.Store(set)
+	return l
+}
+
+func (l *live) now() *rules.Set                                { return l.set.Load() }
+func (l *live) Allowed(name string) bool                       { return l.now().Allowed(name) }
+func (l *live) Match(name string, port uint16) rules.Verdict   { return l.now().Match(name, port) }
+func (l *live) MatchAddr(a netip.Addr, p uint16) rules.Verdict { return l.now().MatchAddr(a, p) }
+
+// flows are the connections that a rule has let through. The rules change while the lock is held, so that each connection is either in
+// the table then, or is judged by the new ones.
+type flows struct {
+	mu sync.Mutex
+	m  map[*flow]struct{}
+}
+
+// verdict is what rules say of a connection's name, or of the address that it is for.
+func (f *flow) verdict(set *rules.Set) rules.Verdict {
+	if f.literal.IsValid() {
+		return set.MatchAddr(f.literal, f.port)
+	}
+	return set.Match(f.name, f.port)
+}
+
+// enter adds a connection whose rule has let it through, unless the rules have changed since.
+func (f *flow) enter() bool {
+	f.s.flows.mu.Lock()
+	f.under = f.s.set.now()
+	v := f.verdict(f.under)
+	if v.OK {
+		f.rule = v.Rule
+		f.s.flows.m[f] = struct{}{}
+	}
+	f.s.flows.mu.Unlock()
+	if !v.OK {
+		f.refuse(v.Reason, v.Remedy)
+		reset(f.client)
+	}
+	return v.OK
+}
+
+func (f *flow) leave() {
+	f.s.flows.mu.Lock()
+	defer f.s.flows.mu.Unlock()
+	delete(f.s.flows.m, f)
+}
+
+// gone says why the connection was ended by other rules, or "".
+func (f *flow) gone() string {
+	f.s.flows.mu.Lock()
+	defer f.s.flows.mu.Unlock()
+	return f.withdrawn
+}
+
+// connected notes the connection outside, unless the rules have changed since it was begun.
+func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
+	f.s.flows.mu.Lock()
+	f.up, f.addr = up, addr
+	if set := f.s.set.now(); f.withdrawn == "" && set != f.under {
+		f.withdrawn = f.lost(set)
+	}
+	why := f.withdrawn
+	f.s.flows.mu.Unlock()
+	if why != "" {
+		f.refuse(why, "")
+		reset(up)
+		reset(f.client)
+	}
+	return why == ""
+}
+
+// lost says why rules do not let a connection go on, or "".
+func (f *flow) lost(set *rules.Set) string {
+	v := f.verdict(set)
+	if !v.OK {
+		return v.Reason
+	}
+	if r := v.Rule; r.TLS != rules.TLSAny && (f.rule.TLS == rules.TLSAny || f.rule.ECH && !r.ECH) {
+		return "its rule has lost an option"
+	}
+	if f.addr.IsValid() {
+		if err := f.s.resolver.fit(set, f.addr, f.port, v.Rule); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// change puts other rules in force, and ends the connections that they do not let through. Names keep their addresses.
+func (s *server) change(r work.Request) (work.Answer, error) {
+	set, err := rules.Parse(r.Allow, r.Deny, nil)
+	if err != nil {
+		return work.Answer{}, err
+	}
+	s.pool.Add(set.Exact())
+	var ended []*flow
+	s.flows.mu.Lock()
+	s.set.set.Store(set)
+	for f := range s.flows.m {
+		if f.withdrawn != "" {
+			continue
+		}
+		if f.withdrawn = f.lost(set); f.withdrawn != "" {
+			ended = append(ended, f)
+		}
+	}
+	s.flows.mu.Unlock()
+	s.events.forget()
+	for _, f := range ended {
+		f.withdraw()
+	}
+	return work.Answer{Ended: len(ended)}, nil
+}
+
+// withdraw ends a connection from outside of its own goroutines, which see that it is closed.
+func (f *flow) withdraw() {
+	f.s.flows.mu.Lock()
+	up, why := f.up, f.withdrawn
+	f.s.flows.mu.Unlock()
+	reset(f.client)
+	if up != nil {
+		reset(up) // its end is told by whoever serves it
+		return
+	}
+	f.refuse(why, "")
+}

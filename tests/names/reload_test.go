@@ -1,0 +1,316 @@
+package names
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// ownPolicy gives a jail a policy file of its own, which changes.
+func (j *jail) ownPolicy(t *testing.T, text string) {
+	t.Helper()
+	bins, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.conf = filepath.Join(bins, j.id+".toml")
+	j.c.Args = append([]string{"--config", j.conf}, j.c.Args[2:]...)
+	j.policy(t, text)
+	t.Cleanup(func() { os.Remove(j.conf) })
+}
+
+func (j *jail) policy(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(j.conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allowing is a policy that allows these entries.
+func allowing(entries ...string) string {
+	return fmt.Sprintf("[network]\nmode = \"names\"\nallow = [\"%s\"]\n", strings.Join(entries, `", "`))
+}
+
+// ctl calls agentjailctl, or another build of it.
+func (j *jail) ctl(t *testing.T, program string, env []string, args ...string) (string, int) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, _ := cmd.CombinedOutput()
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// network calls `agentjail network VERB` for the jail, which has to succeed.
+func (j *jail) network(t *testing.T, verb string) string {
+	t.Helper()
+	out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", verb, j.id)
+	if code != 0 {
+		t.Fatalf("network %s: status %d: %s", verb, code, out)
+	}
+	return out
+}
+
+// open is a connection of the jail's that stays open.
+type open struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// stay opens a connection that speaks by lines: what is sent is sent back.
+func (j *jail) stay(t *testing.T, host, port string) *open {
+	t.Helper()
+	args := append(append([]string{}, j.c.Args...), "exec", j.id, client, "stay", host, port)
+	o := &open{cmd: exec.Command(j.c.Path, args...)}
+	in, err := o.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := o.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.in, o.out = in, bufio.NewReader(out)
+	if err := o.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = o.cmd.Process.Kill(); _ = o.cmd.Wait() })
+	if got := o.line(t); got != "hello" {
+		t.Fatalf("%s:%s: %q", host, port, got)
+	}
+	return o
+}
+
+// line is the next line that the client says; "" is its end.
+func (o *open) line(t *testing.T) string {
+	t.Helper()
+	got := make(chan string, 1)
+	go func() {
+		s, _ := o.out.ReadString('\n')
+		got <- strings.TrimSpace(s)
+	}()
+	select {
+	case s := <-got:
+		return s
+	case <-time.After(20 * time.Second):
+		t.Fatal("the client says nothing")
+		return ""
+	}
+}
+
+// lives says whether the connection still carries a line to the server and back.
+func (o *open) lives(t *testing.T) bool {
+	t.Helper()
+	if _, err := io.WriteString(o.in, "ping\n"); err != nil {
+		return false
+	}
+	return o.line(t) == "ping"
+}
+
+// beStay is the client of stay: it prints what the server says, and sends what it is told.
+func beStay(c net.Conn, from io.Reader, to io.Writer) (string, error) {
+	end := make(chan error, 2)
+	go func() { _, err := io.Copy(to, c); end <- err }()
+	go func() { _, err := io.Copy(c, from); end <- err }()
+	return "", <-end
+}
+
+// TestReload: rules that are read again hold at once, both ways; a connection whose rule went is ended and another goes on; addresses stay.
+func TestReload(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := made(t, n)
+	j.ownPolicy(t, allowing("api.example.test:443,7", "other.example.test:7", "granted.example.test:7 private", "*.wild.example.test:443"))
+	j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443,7;other.example.test:7;granted.example.test:7 private;a.wild.example.test:443"}
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	kept, ended, option := j.stay(t, "api.example.test", "7"), j.stay(t, "other.example.test", "7"), j.stay(t, "granted.example.test", "7")
+	address := func(name string) string {
+		got, _ := j.in(t, "look", name, "0")
+		return got
+	}
+	first := address("api.example.test")
+	// Narrower, but for a name that the annotation does not have.
+	j.policy(t, allowing("self.example.test:7", "api.example.test:7", "granted.example.test:7", "*.wild.example.test:443")+"[limits]\npids = 77\n")
+	said := j.network(t, "reload")
+	if !strings.Contains(said, "3 entries in force, 2 connections ended") || !strings.Contains(said, "for new jails alone: limits.pids\n") {
+		t.Errorf("reload says %q", said)
+	}
+	if !kept.lives(t) {
+		t.Error("the connection whose rule is still there has ended")
+	}
+	for what, o := range map[string]*open{"name": ended, "option": option} {
+		if o.lives(t) {
+			t.Errorf("the connection whose %s went lives", what)
+		}
+	}
+	for name, want := range map[string]string{"other.example.test": "no such host", "self.example.test": "no such host", "api.example.test": first} {
+		if got := address(name); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if got, ok := j.in(t, "https", "api.example.test", "443"); ok || !strings.Contains(got, "reset") {
+		t.Errorf("a port that went: %q", got)
+	}
+	if got, ok := j.in(t, "https", "a.wild.example.test", "443"); !ok {
+		t.Errorf("what is still allowed: %q", got)
+	}
+	// All of the annotation's again, and no more.
+	j.policy(t, allowing("other.example.test:7", "api.example.test:443", "self.example.test:7"))
+	j.network(t, "reload")
+	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
+		t.Errorf("a port that came back: %q", got)
+	}
+	if got := address("api.example.test"); got != first {
+		t.Errorf("the address was %s, and is %s", first, got)
+	}
+	if kept.lives(t) {
+		t.Error("a connection lives whose port went")
+	}
+	if !j.stay(t, "other.example.test", "7").lives(t) {
+		t.Error("a name that came back")
+	}
+	// A mode without rules leaves nothing.
+	j.policy(t, "")
+	if said := j.network(t, "reload"); !strings.Contains(said, "0 entries") || !strings.Contains(said, "network.mode") {
+		t.Errorf("reload says %q", said)
+	}
+	if got := address("api.example.test"); !strings.Contains(got, "no such host") {
+		t.Errorf("without rules: %q", got)
+	}
+	// What cannot be read changes nothing.
+	j.policy(t, allowing("*"))
+	if out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", "reload", "--all"); code == 0 || !strings.Contains(out, j.id) {
+		t.Errorf("a policy that cannot be read: %d: %s", code, out)
+	}
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
+
+// TestReloadKilled: reload is killed between its steps, and then the helper. Whatever is left, the jail reaches nothing that only one of the
+// former and the new rules allow and that was not reached before, and the next reload sets it right.
+func TestReloadKilled(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := made(t, n)
+	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	crashing := filepath.Join(filepath.Dir(j.bin), "agentjailctl-crashtest")
+	if err := engine.Build("./cmd/agentjailctl", crashing, "-tags=crashtest"); err != nil {
+		t.Fatal(err)
+	}
+	reaches := func() (out string) {
+		for _, name := range []string{"api", "other", "a.wild"} {
+			if got, ok := j.in(t, "https", name+".example.test", "443"); ok {
+				out += name + " "
+			} else if !strings.Contains(got, "no such host") && !strings.Contains(got, "refused") {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+		return out
+	}
+	for _, w := range []struct{ point, now, restarted string }{
+		{"reload.narrowed", "api other ", "api "}, // as before; and then what both allow
+		{"reload.told", "api a.wild ", "api "},
+	} {
+		j.policy(t, allowing("api.example.test:443", "other.example.test:443"))
+		j.network(t, "reload")
+		j.policy(t, allowing("api.example.test:443", "a.wild.example.test:443"))
+		if out, code := j.ctl(t, crashing, []string{"AGENTJAIL_TEST_CRASH=" + w.point}, "network", "reload", j.id); code != -1 {
+			t.Fatalf("%s: reload was not killed: %d: %s", w.point, code, out)
+		}
+		if got := reaches(); got != w.now {
+			t.Errorf("%s: it reaches %q, want %q", w.point, got, w.now)
+		}
+		j.killHelper(t)
+		j.network(t, "restart")
+		if got := reaches(); got != w.restarted {
+			t.Errorf("%s, and a new helper: it reaches %q, want %q", w.point, got, w.restarted)
+		}
+		j.network(t, "reload")
+		if got := reaches(); got != "api a.wild " {
+			t.Errorf("%s, and another reload: it reaches %q", w.point, got)
+		}
+	}
+}
+
+func (j *jail) killHelper(t *testing.T) {
+	t.Helper()
+	fd := pidfd(t, j.helper(t).Pid)
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, fd)
+}
+
+// TestRestart: a new helper takes the place of one that has ended, with the same addresses; not of one that runs, and not where a program of
+// the jail has taken its place.
+func TestRestart(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := made(t, n)
+	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
+	if out, code := j.ctl(t, ctl, nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "has not ended") {
+		t.Errorf("while it runs: %d: %s", code, out)
+	}
+	// other has the second address, also where only it is left.
+	before, _ := j.in(t, "look", "other.example.test", "0")
+	j.policy(t, allowing("other.example.test:443"))
+	j.network(t, "reload")
+	j.killHelper(t)
+	if out, code := j.ctl(t, ctl, nil, "network", "reload", j.id); code == 0 || !strings.Contains(out, "network restart") {
+		t.Errorf("reload without a helper: %d: %s", code, out)
+	}
+	taken := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "listen", "127.0.0.1", "1080")...)
+	says, err := taken.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := taken.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := taken.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(says).ReadString('\n'); line != "listening\n" {
+		t.Fatalf("a program that takes the helper's place: %q", line)
+	}
+	if out, code := j.ctl(t, ctl, nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "address already in use") || !strings.Contains(out, "end that program") {
+		t.Errorf("its place is taken: %d: %s", code, out)
+	}
+	end.Close()
+	_ = taken.Wait()
+	j.network(t, "restart")
+	if got, ok := j.in(t, "https", "other.example.test", "443"); !ok {
+		t.Errorf("after restart: %q", got)
+	}
+	if after, _ := j.in(t, "look", "other.example.test", "0"); after != before || before == "" {
+		t.Errorf("the address was %q, and is %q", before, after)
+	}
+	if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
+		t.Errorf("a name that went: %q", got)
+	}
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
