@@ -1,30 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/urfave/cli/v2"
-	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/network/names/journal"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/rules/zones"
 	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
+	"github.com/urfave/cli/v2"
 )
 
 func networkCommand() *cli.Command {
@@ -123,46 +119,33 @@ func target(text string) (string, uint16, error) {
 // followEvery is how often a followed log is looked at.
 const followEvery = 200 * time.Millisecond
 
-// maxEvent bounds a line of a log, in bytes.
-const maxEvent = 64 << 10
-
 func networkLog(c *cli.Context) error {
 	store, j, err := namedJail(c, 1)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(store.Dir(j.Key), work.LogFile)
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	r, err := journal.NewReader(store.Dir(j.Key))
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: no helper has been started for it yet", j.ID)
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	r := bufio.NewReaderSize(f, maxEvent)
+	defer r.Close()
 	for {
-		line, err := r.ReadSlice('\n')
-		switch {
-		case err == nil:
-			if err := printEvent(c, line); err != nil {
+		going := c.Bool("follow") && store.Exists(j.Key) // before the last look
+		events, err := r.Next()
+		if err != nil {
+			return fmt.Errorf("%s: its log: %w", j.ID, err)
+		}
+		for _, e := range events {
+			if err := printEvent(c, e); err != nil {
 				return err
 			}
-			continue
-		case !errors.Is(err, io.EOF):
-			return fmt.Errorf("%s: %w", path, err)
-		case !c.Bool("follow") || !store.Exists(j.Key):
+		}
+		if !going {
 			return nil
 		}
-		// The helper writes whole lines. A log that was full begins anew.
-		at, serr := f.Seek(-int64(len(line)), io.SeekCurrent)
-		if fi, ferr := f.Stat(); serr == nil && ferr == nil && fi.Size() < at {
-			_, serr = f.Seek(0, io.SeekStart)
-		}
-		if serr != nil {
-			return serr
-		}
-		r.Reset(f)
 		select {
 		case <-c.Context.Done():
 			return nil
@@ -171,12 +154,8 @@ func networkLog(c *cli.Context) error {
 	}
 }
 
-// printEvent prints one line of a log. A jail has a say in its names.
-func printEvent(c *cli.Context, line []byte) error {
-	var e work.Event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return fmt.Errorf("an event that cannot be read: %w", err)
-	}
+// printEvent prints one event. A jail has a say in its names.
+func printEvent(c *cli.Context, e work.Event) error {
 	if c.Bool("json") {
 		out, err := json.Marshal(e)
 		if err == nil {

@@ -2,6 +2,7 @@ package names
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -258,13 +259,33 @@ func (j *jail) killHelper(t *testing.T) {
 	gone(t, fd)
 }
 
+// oneLog says whether the events of both helpers are one log.
+func (j *jail) oneLog(t *testing.T) {
+	t.Helper()
+	out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", "log", "--json", j.id)
+	if code != 0 {
+		t.Fatalf("network log: %d: %s", code, out)
+	}
+	seq := 0
+	for line := range strings.Lines(out) {
+		var e struct{ Seq int }
+		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Seq != seq+1 {
+			t.Errorf("event %d: %v: %s", seq+1, err, line)
+		}
+		seq = e.Seq
+	}
+	if seq < 2 {
+		t.Errorf("%d events:\n%s", seq, out)
+	}
+}
+
 // TestRestart: a new helper takes the place of one that has ended, with the same addresses; not of one that runs, and not where a program of
 // the jail has taken its place.
 func TestRestart(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	j := made(t, n)
-	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
+	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443", "*.wild.example.test:443"))
 	if said, err := j.begin(t); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -274,7 +295,8 @@ func TestRestart(t *testing.T) {
 	}
 	// other has the second address, also where only it is left.
 	before, _ := j.in(t, "look", "other.example.test", "0")
-	j.policy(t, allowing("other.example.test:443"))
+	wild, _ := j.in(t, "look", "a.wild.example.test", "0")
+	j.policy(t, allowing("other.example.test:443", "*.wild.example.test:443"))
 	j.network(t, "reload")
 	j.killHelper(t)
 	if out, code := j.ctl(t, ctl, nil, "network", "reload", j.id); code == 0 || !strings.Contains(out, "network restart") {
@@ -310,6 +332,11 @@ func TestRestart(t *testing.T) {
 	if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
 		t.Errorf("a name that went: %q", got)
 	}
+	// A name that a wildcard allows has another address, which was nobody's.
+	if got, ok := j.in(t, "look", "b.wild.example.test", "0"); !ok || got == wild {
+		t.Errorf("another name's address is %q, and was a.wild's, %q", got, wild)
+	}
+	j.oneLog(t)
 	if out, code := j.inspect(t); code != 0 {
 		t.Errorf("inspect: %d\n%s", code, out)
 	}

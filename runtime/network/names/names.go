@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/journal"
 	"agentjail.dev/runtime/network/names/publish"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
@@ -193,8 +193,12 @@ func (s *starting) begin() error {
 		return fmt.Errorf("opening process %d: %w", j.InitPid, err)
 	}
 	files[work.InitFD-firstFD] = os.NewFile(uintptr(pidfd), "init")
-	files[work.LogFD-firstFD], err = os.OpenFile(filepath.Join(j.Dir, work.LogFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	log, err := journal.Open(j.Dir)
 	if err != nil {
+		return err
+	}
+	files[work.LogFD-firstFD], files[work.OtherLogFD-firstFD] = log[0], log[1]
+	if files[work.GivenFD-firstFD], err = openGiven(j.Dir); err != nil {
 		return err
 	}
 	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
@@ -233,6 +237,9 @@ func taskOf(j network.Jail) ([]byte, error) {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
 	}
 	w := work.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
+	if err := goOn(&w, j.Dir); err != nil {
+		return nil, err
+	}
 	if w.Servers, err = asked(j.Decision, r); err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/network/names/journal"
 	"agentjail.dev/runtime/network/names/work"
 )
 
@@ -125,7 +126,7 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	s, err := newServer(&work.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, newEvents(log, 1<<20), nil)
+	s, err := newServer(&work.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, newEvents(1<<20, 0, 0, log), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,5 +156,54 @@ func TestChange(t *testing.T) {
 	}
 	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
 		t.Errorf("%v is %q's now", b, name)
+	}
+}
+
+// TestLogTurns: a full log goes on in the other file, and a helper that takes it over where it ended.
+func TestLogTurns(t *testing.T) {
+	dir := t.TempDir()
+	begin := func() *events {
+		t.Helper()
+		files, err := journal.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, seq, err := journal.Last(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := newEvents(4<<10, turn, seq, files[:]...)
+		e.limit = newBucket(1000, 1)
+		return e
+	}
+	for life := range 3 {
+		e := begin()
+		for i := range 100 {
+			e.add(work.Event{What: work.Connect, Verdict: allowed, Name: "x.example.test", Sent: int64(life*100 + i + 1)})
+		}
+		r, err := journal.NewReader(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Next()
+		r.Close()
+		if err != nil || len(got) < 10 {
+			t.Fatalf("%d events, %v", len(got), err)
+		}
+		// The last of the log without a gap, in less than its bound and more than half of it.
+		for i, v := range got {
+			if want := int64(life*100 + 100 - len(got) + i + 1); v.Sent != want || v.Seq != uint64(want) {
+				t.Errorf("life %d: event %d is %+v, want number %d", life, i, v, want)
+			}
+		}
+		size := int64(0)
+		for _, name := range work.LogFiles {
+			if fi, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				size += fi.Size()
+			}
+		}
+		if size > 4<<10 || size < 2<<10-200 {
+			t.Errorf("life %d: %d bytes", life, size)
+		}
 	}
 }

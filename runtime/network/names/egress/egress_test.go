@@ -207,7 +207,7 @@ func relayed(t *testing.T, rule *rules.Rule) (client, server *net.TCPConn, log s
 	if err != nil {
 		t.Fatal(err)
 	}
-	fl := &flow{s: &serving{events: newEvents(f, 1<<20), heads: newHeads()}, client: in, name: "api.example.org", port: 22, rule: rule, begun: time.Now()}
+	fl := &flow{s: &serving{events: newEvents(1<<20, 0, 0, f), heads: newHeads()}, client: in, name: "api.example.org", port: 22, rule: rule, begun: time.Now()}
 	done = make(chan struct{})
 	go func() { fl.relay(up, nil); close(done) }()
 	return client, server, log, done
@@ -300,7 +300,7 @@ func TestLogBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	const max = 10 << 10
-	e := newEvents(f, max)
+	e := newEvents(max, 0, 0, f)
 	for range 3 * logBurst {
 		e.add(work.Event{What: work.Connect, Verdict: refused, Name: "x.example.org"})
 		if fi, err := f.Stat(); err != nil || fi.Size() > max {

@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"sync"
@@ -29,6 +31,14 @@ func (l *live) MatchAddr(a netip.Addr, p uint16) rules.Verdict { return l.now().
 type flows struct {
 	mu sync.Mutex
 	m  map[*flow]struct{}
+}
+
+// givesFrom has names of wildcards get no address that an earlier helper may have given, which a file tells.
+func (s *server) givesFrom(next int, file io.Writer) {
+	s.pool.From(next, func(below int) bool {
+		_, err := fmt.Fprintf(file, "%d\n", below)
+		return err == nil
+	})
 }
 
 // verdict is what rules say of a connection's name, or of the address that it is for.

@@ -20,17 +20,20 @@ const (
 // events is the log of decisions.
 type events struct {
 	mu      sync.Mutex
-	file    *os.File
-	max     int64 // bytes
+	files   []*os.File
+	turn    int    // which of them is written
+	seq     uint64 // of the last event
+	max     int64  // bytes of a file
 	size    int64
 	dropped int
 	limit   *bucket
 	told    map[string]bool
 }
 
-func newEvents(file *os.File, max int64) *events {
-	e := &events{file: file, max: max, limit: newBucket(logBurst, logPerSecond), told: map[string]bool{}}
-	if fi, err := file.Stat(); err == nil {
+// newEvents writes a log on that has max bytes in all its files.
+func newEvents(max int64, turn int, seq uint64, files ...*os.File) *events {
+	e := &events{files: files, turn: turn % len(files), seq: seq, max: max / int64(len(files)), limit: newBucket(logBurst, logPerSecond), told: map[string]bool{}}
+	if fi, err := files[e.turn].Stat(); err == nil {
 		e.size = fi.Size()
 	}
 	return e
@@ -44,20 +47,29 @@ func (e *events) add(v work.Event) {
 		e.dropped++
 		return
 	}
-	v.Time, v.Dropped = time.Now().UTC().Format(time.RFC3339Nano), e.dropped
+	v.Seq, v.Time, v.Dropped = e.seq+1, time.Now().UTC().Format(time.RFC3339Nano), e.dropped
 	line, err := json.Marshal(v)
 	if err != nil {
 		return
 	}
 	e.dropped = 0
-	line = append(line, '\n')
+	e.write(append(line, '\n'))
+}
+
+// write writes a line to the file whose turn it is. One that is full leaves the turn to the next, which begins anew.
+func (e *events) write(line []byte) {
 	if e.size+int64(len(line)) > e.max {
-		if e.file.Truncate(0) != nil {
+		turn := (e.turn + 1) % len(e.files)
+		if e.files[turn].Truncate(0) != nil {
 			return
 		}
-		e.size = 0
+		e.turn, e.size = turn, 0
 	}
-	n, _ := e.file.Write(line)
+	e.seq++
+	n, err := e.files[e.turn].Write(line)
+	if err != nil && e.files[e.turn].Truncate(e.size) == nil {
+		return // no part of a line is left
+	}
 	e.size += int64(n)
 }
 

@@ -52,7 +52,7 @@ func run(ready *os.File) error {
 	for fd := child.ReadyFD; fd <= work.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	log := os.NewFile(work.LogFD, "log")
+	log := newEvents(w.LogMax, w.LogTurn, w.LogSeq, os.NewFile(work.LogFD, "log"), os.NewFile(work.OtherLogFD, "log"))
 	ctl, err := openControl(os.NewFile(work.ControlFD, "control socket"))
 	if err != nil {
 		return err
@@ -77,10 +77,11 @@ func run(ready *os.File) error {
 	if err := confine(w); err != nil {
 		return err
 	}
-	server, err := newServer(w, newEvents(log, w.LogMax), rt)
+	server, err := newServer(w, log, rt)
 	if err != nil {
 		return err
 	}
+	server.givesFrom(w.Given, os.NewFile(work.GivenFD, work.GivenFile))
 	for range dnsWorkers {
 		go server.answerUDP(s.udp)
 	}

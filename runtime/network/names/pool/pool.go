@@ -22,7 +22,9 @@ const (
 	MaxWildcard = 16384
 	// MaxExact is how many names can be pinned.
 	MaxExact = 254 * 64
-	total    = 254 * 16384 // addresses of 127.64.0.0/10 that end in 1 to 254
+	// Total is how many addresses there are: of 127.64.0.0/10 those that end in 1 to 254.
+	Total = 254 * 16384
+	step  = 16384 // addresses that are noted at a time
 )
 
 // Range holds every address of a pool.
@@ -36,6 +38,9 @@ type Pool struct {
 	old    *list.List // of *entry: neither pinned nor held, asked for longest ago first
 	exact  int        // addresses given to exact names
 	next   int        // the next address of a wildcard name
+	// noted tells somebody who outlives the pool that all addresses before one may have been given; ahead is the last one that it was told.
+	noted func(below int) bool
+	ahead int
 }
 
 type entry struct {
@@ -51,6 +56,30 @@ func New(exact []string) *Pool {
 	p := &Pool{byName: map[string]*entry{}, byAddr: map[netip.Addr]*entry{}, old: list.New(), next: MaxExact}
 	p.Add(exact)
 	return p
+}
+
+// From has names of wildcards get addresses from the number next on, each after noted was told of a number beyond it. Without noted's true
+// there is none.
+func (p *Pool) From(next int, noted func(below int) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = min(max(next, MaxExact), Total)
+	p.noted, p.ahead = noted, p.next
+}
+
+// note says whether the next address may be given.
+func (p *Pool) note() bool {
+	if p.next == Total {
+		return false
+	}
+	if p.noted != nil && p.next == p.ahead {
+		to := min(p.next+step, Total)
+		if !p.noted(to) {
+			return false
+		}
+		p.ahead = to
+	}
+	return true
 }
 
 // address is the i-th of the range.
@@ -91,7 +120,7 @@ func (p *Pool) Addr(name string) (netip.Addr, bool) {
 	defer p.mu.Unlock()
 	e := p.byName[name]
 	if e == nil {
-		if p.next == total {
+		if !p.note() {
 			return netip.Addr{}, false
 		}
 		if p.old.Len() >= MaxWildcard {

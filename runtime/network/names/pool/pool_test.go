@@ -91,7 +91,7 @@ func TestFlood(t *testing.T) {
 // TestAddresses: all addresses differ, none ends in 0 or 255, and all are of the range.
 func TestAddresses(t *testing.T) {
 	seen := make([]bool, 1<<22)
-	for n := range total {
+	for n := range Total {
 		addr := address(n)
 		b := addr.As4()
 		if !Range.Contains(addr) || b[3] == 0 || b[3] == 255 {
@@ -108,7 +108,7 @@ func TestAddresses(t *testing.T) {
 // TestEnd: after the last address new names get none, and known names keep theirs.
 func TestEnd(t *testing.T) {
 	p := New(nil)
-	p.next = total - 1
+	p.next = Total - 1
 	last, ok := p.Addr("last.example")
 	if !ok {
 		t.Fatal("no last address")
@@ -150,4 +150,36 @@ func FuzzPool(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFrom: names of wildcards get no address that was given before, and none that is not noted.
+func TestFrom(t *testing.T) {
+	p := New([]string{"a.example"})
+	var told []int
+	full := false
+	noted := func(below int) bool { told = append(told, below); return !full }
+	p.From(0, noted)
+	flood(p, step+1)
+	if len(told) != 2 || told[0] != MaxExact+step || told[1] != MaxExact+2*step {
+		t.Errorf("noted %v", told)
+	}
+	last, _ := p.Addr("last.example")
+	q := New([]string{"a.example"})
+	q.From(told[1], noted)
+	first, ok := q.Addr("first.example")
+	if !ok || first.Compare(last) <= 0 {
+		t.Errorf("%v is given after %v", first, last)
+	}
+	full = true
+	q.From(told[1], noted)
+	if at, ok := q.Addr("other.example"); ok {
+		t.Errorf("%v is given and not noted", at)
+	}
+	if a, ok := q.Addr("a.example"); !ok || a != address(0) {
+		t.Errorf("a pinned name has %v", a)
+	}
+	q.From(Total, noted)
+	if at, ok := q.Addr("none.example"); ok {
+		t.Errorf("%v is given beyond the last", at)
+	}
 }

@@ -17,12 +17,16 @@ const Probe = "probe"
 const (
 	NetnsFD = 5 // the jail's network namespace
 	InitFD  = 6 // a pidfd of the jail's first process
-	LogFD   = 7 // the log, for appending
+	LogFD   = 7 // the first of the log's files, for appending
 	RootFD  = 8 // an empty directory that has been removed
 	// ControlFD is a listening Unix socket, for Requests.
 	ControlFD = 9
+	// OtherLogFD is the second of the log's files.
+	OtherLogFD = 10
+	// GivenFD is GivenFile, for appending.
+	GivenFD = 11
 	// LastFD is the last of them.
-	LastFD = ControlFD
+	LastFD = GivenFD
 )
 
 // ControlSocket is the control socket's name in the jail's directory.
@@ -50,8 +54,12 @@ type Answer struct {
 	Ended int `json:"ended,omitempty"`
 }
 
-// LogFile is the log of decisions, lines of Event, in the jail's directory.
-const LogFile = "network.log"
+// LogFiles are the log of decisions, lines of Event, in the jail's directory. They are written in turns (package journal).
+var LogFiles = [2]string{"network.log", "network.log.1"}
+
+// GivenFile, in the jail's directory, says which addresses names of wildcards may have had so far: lines of a number, below which all may
+// have been given.
+const GivenFile = "network.given"
 
 // What an Event is about.
 const (
@@ -78,15 +86,20 @@ type Work struct {
 	// engine's user has who can be nobody else.
 	UID uint32 `json:"uid,omitempty"`
 	GID uint32 `json:"gid,omitempty"`
-	// LogMax bounds the log, in bytes; a log that is full begins anew.
-	LogMax int64 `json:"logMax"`
+	// Given is the first address for a name of a wildcard, by its number (package pool): those before it have been given.
+	Given int `json:"given,omitempty"`
+	// LogMax bounds the log, in bytes. LogTurn is which of its files is written, and LogSeq the last event's number.
+	LogMax  int64  `json:"logMax"`
+	LogTurn int    `json:"logTurn,omitempty"`
+	LogSeq  uint64 `json:"logSeq,omitempty"`
 }
 
 // Event is one line of the log, as JSON: a decision about a name or a connection.
 type Event struct {
-	Time    string `json:"time"`    // RFC 3339, UTC
-	What    string `json:"what"`    // Name, Connect or End
-	Verdict string `json:"verdict"` // "allowed" or "refused"
+	Seq     uint64 `json:"seq,omitempty"` // each has the next one
+	Time    string `json:"time"`          // RFC 3339, UTC
+	What    string `json:"what"`          // Name, Connect or End
+	Verdict string `json:"verdict"`       // "allowed" or "refused"
 	Name    string `json:"name,omitempty"`
 	Port    uint16 `json:"port,omitempty"`
 	Rule    string `json:"rule,omitempty"`
