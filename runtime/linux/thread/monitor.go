@@ -3,19 +3,32 @@ package thread
 import (
 	"encoding/binary"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// monitorSlack is how much later than asked the kernel may end a sleep of the Go
-// runtime's monitor, in nanoseconds. As late can be what the monitor is for: another
-// goroutine gets the processor of one that has been in a system call for long.
-const monitorSlack = "1000000"
+// How much later than asked the kernel may end a sleep of the Go runtime's monitor,
+// in nanoseconds. As late can be what the monitor is for: another goroutine gets the
+// processor of one that has been in a system call for long. With one processor the
+// other waits for that, and with more it hardly ever does.
+const (
+	monitorSlack    = "10000000"
+	monitorSlackOne = "1000000"
+)
 
-// CalmMonitor lets the Go runtime's monitor (sysmon, runtime/proc.go) sleep up to a
-// millisecond longer than it asks for. It asks for 20 µs, a hundred times and more
+// slack is the one for this many processors of Go's.
+func slack(processors int) string {
+	if processors == 1 {
+		return monitorSlackOne
+	}
+	return monitorSlack
+}
+
+// CalmMonitor lets the Go runtime's monitor (sysmon, runtime/proc.go) sleep some
+// milliseconds longer than it asks for. It asks for 20 µs, a hundred times and more
 // during the life of a short program, and each waking costs as much processor time:
 // a tenth of such a program's.
 //
@@ -33,7 +46,7 @@ func CalmMonitor() {
 	if err != nil {
 		return
 	}
-	_, _ = unix.Write(fd, []byte(monitorSlack))
+	_, _ = unix.Write(fd, []byte(slack(runtime.GOMAXPROCS(0))))
 	_ = unix.Close(fd)
 }
 
