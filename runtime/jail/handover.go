@@ -98,7 +98,7 @@ func (w *Runtime) beside(ctx context.Context, j *state.Brief, rep *report.Report
 			if err := w.Store.SaveReport(j, rep); err != nil {
 				return err
 			}
-			_, _ = w.GC(ctx, 2)
+			_, _ = w.gc(ctx, 2, j.Key)
 			return nil
 		})
 	}()

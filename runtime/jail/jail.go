@@ -319,12 +319,15 @@ func (w *Runtime) detach(j *state.Brief) error {
 // It stops between two jails when ctx ends, and says so. Any other errors, joined,
 // tell of jails that could not be reclaimed: they stay recorded for another GC, and
 // the others are reclaimed all the same.
-func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) {
+func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }
+
+// gc is GC of all jails but one.
+func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
 	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
 		w.Log.Warnf("removing placeholders: %v", err)
 	}
-	return w.Store.Sweep(ctx, max, func(j *state.Brief) error {
+	return w.Store.Sweep(ctx, max, but, func(j *state.Brief) error {
 		w.complete(j)
 		if !j.Dead() {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,12 +44,13 @@ func (j *Brief) DelegateState() string {
 
 // Sweep finds what crashes left and hands each dead jail to reap, which undoes
 // and removes it, locked. It looks at no more than max jails, starting at a random one
-// (a directory's order is); max < 0 means all.
-func (s Store) Sweep(ctx context.Context, max int, reap func(*Brief) error) (reaped []string, err error) {
+// (a directory's order is), and not at the one called but; max < 0 means all.
+func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief) error) (reaped []string, err error) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil, err
 	}
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but })
 	if max >= 0 && len(keys) > max {
 		// The directory's order is that of a hash. Beginning elsewhere each time
 		// reaches every jail in the end.
@@ -60,6 +62,9 @@ func (s Store) Sweep(ctx context.Context, max int, reap func(*Brief) error) (rea
 		if err := ctx.Err(); err != nil {
 			errs = append(errs, fmt.Errorf("interrupted before %s: %w", k, err))
 			return reaped, errors.Join(errs...)
+		}
+		if max >= 0 && s.runs(k) {
+			continue
 		}
 		got, err := s.sweepOne(k, reap)
 		if err != nil {
@@ -73,6 +78,13 @@ func (s Store) Sweep(ctx context.Context, max int, reap func(*Brief) error) (rea
 		errs = append(errs, s.sweepIDs())
 	}
 	return reaped, errors.Join(errs...)
+}
+
+// runs says of most jails that are not dead that they are not, without their records. Another boot could have another process with the
+// same number and start: that one is for who looks at all jails.
+func (s Store) runs(key string) bool {
+	pid, start, ok := s.first(key)
+	return ok && alive(pid, start)
 }
 
 // sweepOne looks at one jail. What somebody else is removing is theirs.

@@ -16,6 +16,7 @@
 package state
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,6 +26,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -324,10 +326,23 @@ func (s Store) read(key string, into any, brief *Brief) error {
 	if err != nil {
 		return err
 	}
+	if into == any(brief) {
+		data = beginning(data)
+	}
 	if err := errors.Join(json.Unmarshal(data, into), brief.complete(data)); err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	return nil
+}
+
+// beginning is the part of a record that is its Brief: what comes before Policy, the first field of Jail's own. In a string the quotes
+// would be escaped. It spares every verb the reading of the rest, some ten times as long.
+func beginning(record []byte) []byte {
+	i := bytes.Index(record, []byte(`,"policy":{`))
+	if i < 0 {
+		return record
+	}
+	return append(record[:i:i], '}')
 }
 
 // What happens to every jail after its record was written is kept in files of
@@ -351,16 +366,21 @@ func (s Store) since(j *Brief, key string) {
 	if j.InitPid != 0 {
 		return
 	}
+	if pid, start, ok := s.first(key); ok {
+		j.InitPid, j.InitStart = pid, start
+	}
+}
+
+// first reads what First wrote, if there is anything.
+func (s Store) first(key string) (pid int, start uint64, ok bool) {
 	data, err := atomicfile.Read(filepath.Join(s.Dir(key), firstFile), 64)
 	if err != nil {
-		return
+		return 0, 0, false
 	}
-	pid, start, _ := strings.Cut(string(data), " ")
-	p, perr := strconv.Atoi(pid)
-	t, terr := strconv.ParseUint(start, 10, 64)
-	if perr == nil && terr == nil && p > 1 {
-		j.InitPid, j.InitStart = p, t
-	}
+	p, t, _ := strings.Cut(string(data), " ")
+	pid, perr := strconv.Atoi(p)
+	start, terr := strconv.ParseUint(t, 10, 64)
+	return pid, start, perr == nil && terr == nil && pid > 1
 }
 
 // Start records that the jail's process is let go.
@@ -485,11 +505,19 @@ func (j *Brief) InitAlive() bool { return alive(j.InitPid, j.InitStart) }
 // CreatorAlive says whether the process that is making the jail still runs.
 func (j *Brief) CreatorAlive() bool { return alive(j.CreatorPid, j.CreatorStart) }
 
-// BootID tells one boot from the next (random(4)).
+// bootID is what BootID has read.
+var bootID atomic.Pointer[string]
+
+// BootID tells one boot from the next (random(4)); "" where it cannot be read.
 func BootID() string {
+	if known := bootID.Load(); known != nil {
+		return *known
+	}
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(b))
+	id := strings.TrimSpace(string(b))
+	bootID.Store(&id)
+	return id
 }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -158,6 +159,72 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 	}
 }
 
+// TestBriefIsTheBeginning: what Brief reads of a record, without the rest, is what Load reads of it, whatever strings are in it.
+func TestBriefIsTheBeginning(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state directory belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	j := record("tricky")
+	j.Bundle = `/a,"policy":{"}` // in the record its quotes are escaped
+	j.CgroupDirs = []string{`","policy":{`}
+	j.EngineRoot, j.EngineRootDev, j.PacketFilter = `/x\`, 7, "required"
+	if err := s.Create(j); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := s.Load(j.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	brief, err := s.Brief(j.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(&whole.Brief, brief) || brief.Bundle != j.Bundle {
+		t.Errorf("Brief reads %+v\nand Load %+v", brief, whole.Brief)
+	}
+	data, err := os.ReadFile(filepath.Join(s.Dir(j.Key), recordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if short := beginning(data); len(short) == len(data) || !json.Valid(short) {
+		t.Errorf("of %d bytes Brief reads %d: %s", len(data), len(short), short)
+	}
+}
+
+// TestSweepOfSome: a sweep that looks at some jails finds the dead among them, does not look at the one that it is told to leave, and
+// passes one whose first process runs.
+func TestSweepOfSome(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: the state directory belongs to root")
+	}
+	s := Store{Root: t.TempDir()}
+	runs, dead, but := record("runs"), record("dead"), record("but")
+	for _, j := range []*Jail{runs, dead, but} {
+		j.CreatorStart++ // another process had that pid
+		if err := s.Create(j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start, _, err := StartTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.First(&runs.Brief, os.Getpid(), start); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.First(&dead.Brief, os.Getpid(), start+1); err != nil {
+		t.Fatal(err)
+	}
+	reaped, err := s.Sweep(context.Background(), 3, but.Key, func(j *Brief) error { return s.Remove(j.Key) })
+	if err != nil || len(reaped) != 1 || reaped[0] != dead.Key {
+		t.Errorf("reaped %v, %v", reaped, err)
+	}
+	if reaped, err = s.Sweep(context.Background(), -1, "", func(j *Brief) error { return s.Remove(j.Key) }); err != nil || len(reaped) != 1 || reaped[0] != but.Key {
+		t.Errorf("of all: reaped %v, %v", reaped, err)
+	}
+}
+
 func TestSweepTakesOnlyTheDead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -177,7 +244,7 @@ func TestSweepTakesOnlyTheDead(t *testing.T) {
 	if err := os.MkdirAll(half, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	reaped, err := s.Sweep(context.Background(), -1, func(j *Brief) error { return s.Remove(j.Key) })
+	reaped, err := s.Sweep(context.Background(), -1, "", func(j *Brief) error { return s.Remove(j.Key) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +273,7 @@ func TestSweepEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	reaped, err := s.Sweep(ctx, -1, func(j *Brief) error { return s.Remove(j.Key) })
+	reaped, err := s.Sweep(ctx, -1, "", func(j *Brief) error { return s.Remove(j.Key) })
 	if len(reaped) > 0 || !errors.Is(err, context.Canceled) {
 		t.Errorf("reaped %v, %v", reaped, err)
 	}
@@ -270,7 +337,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 	sweep := func() []string {
 		t.Helper()
-		reaped, err := s.Sweep(context.Background(), -1, func(j *Brief) error { return s.Remove(j.Key) })
+		reaped, err := s.Sweep(context.Background(), -1, "", func(j *Brief) error { return s.Remove(j.Key) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +373,7 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	judged := false
-	_, err = s.Sweep(context.Background(), -1, func(j *Brief) error {
+	_, err = s.Sweep(context.Background(), -1, "", func(j *Brief) error {
 		judged = judged || j.Key == b.Key
 		if _, err := s.lock(j.Key, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, errBusy) {
 			t.Errorf("%s is not locked while it is reaped: %v", j.Key, err)
