@@ -158,10 +158,24 @@ func isMountPoint(path string) bool {
 	return err == nil && mounted
 }
 
+// withoutLinks says whether a path is there, and no link on the way.
+func withoutLinks(path string) bool {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return false
+	}
+	unix.Close(fd)
+	return true
+}
+
 // resolved is the kernel's own name for what a path leads to, as far as it is there.
 func resolved(path string) string {
 	rest := ""
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		// Most paths have no links: asking for the name costs more than the whole way.
+		if filepath.IsAbs(at) && withoutLinks(at) {
+			return filepath.Join(at, rest)
+		}
 		if fd, err := unix.Open(at, unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 			real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 			unix.Close(fd)
