@@ -55,6 +55,8 @@ var measures = []struct {
 	{"work", (*bench).work},
 	{"idle", (*bench).idleContainers},
 	{"shim", (*bench).shims},
+	{"names", (*bench).names},
+	{"connections", (*bench).connections},
 }
 
 // all prepares and measures.
@@ -162,10 +164,17 @@ func (b *bench) subjectOf(root *rootfs, d delegate, k kind, id string, change fu
 		name: d.name + ", " + string(k), delegate: d.name, kind: k, id: id, bin: d.path,
 		bundle: dir, global: []string{"--root", dir + ".root"},
 	}
-	if k == jailed || k == jailedDocker {
+	if k == jailed || k == jailedDocker || k == jailedNames {
 		s.bin = d.agentjail
 		s.trace = dir + ".trace"
 		s.global = append(s.global, "--trace", s.trace)
+	}
+	if k == jailedNames {
+		policy, err := namesPolicy()
+		if err != nil {
+			return nil, err
+		}
+		s.global = append(s.global, "--config", policy)
 	}
 	return s, writeBundle(s.bundle, root, &b.captured.spec, change)
 }

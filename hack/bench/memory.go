@@ -50,40 +50,44 @@ var memoryPairs = []pair{
 
 // idleContainers measures what the machine has less while many containers sleep.
 func (b *bench) idleContainers(ctx context.Context) error {
-	return reaping(func() error {
-		// Over one delegate: none leaves anything behind that lies idle with its container.
-		for _, d := range b.newest()[:1] {
-			of := map[kind]map[string][]float64{idleContainer: {}, idleJail: {}}
-			b.say("idle: %d rounds of %d containers over %s", memoryRounds, idleCount, d.name)
-			for round := range 1 + memoryRounds {
-				for _, k := range []kind{idleContainer, idleJail} {
-					if ctx.Err() != nil {
-						return ctx.Err()
-					}
-					got, err := b.idleOnce(d, k)
-					if err != nil {
-						return err
-					}
-					for what, v := range got {
-						if round > 0 { // the first fills what the kernel keeps for the next
-							of[k][what] = append(of[k][what], v)
-						}
-					}
-				}
+	return reaping(func() error { return b.idleOf(ctx, "idle", []kind{idleContainer, idleJail}) })
+}
+
+// idleOf is idleContainers of some kinds, over one delegate: none leaves anything behind that lies idle with its container. The caller is
+// reaping.
+func (b *bench) idleOf(ctx context.Context, measure string, kinds []kind) error {
+	d := b.newest()[0]
+	of := map[kind]map[string][]float64{}
+	b.say("%s: %d rounds of %d containers over %s", measure, memoryRounds, idleCount, d.name)
+	for round := range 1 + memoryRounds {
+		for _, k := range kinds {
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-			for _, k := range []kind{idleContainer, idleJail} {
-				for _, what := range []string{wholeMachine, kernelParts, processesPSS} {
-					b.res.addValues(measured{Measure: "idle", Variant: what, Delegate: d.name, Kind: k, Unit: "KiB", Samples: of[k][what]})
-				}
+			got, err := b.idleOnce(d, k)
+			if err != nil {
+				return err
+			}
+			if round == 0 { // fills what the kernel keeps for the next
+				of[k] = map[string][]float64{}
+				continue
+			}
+			for what, v := range got {
+				of[k][what] = append(of[k][what], v)
 			}
 		}
-		return nil
-	})
+	}
+	for _, k := range kinds {
+		for _, what := range []string{wholeMachine, kernelParts, processesPSS} {
+			b.res.addValues(measured{Measure: measure, Variant: what, Delegate: d.name, Kind: k, Unit: "KiB", Samples: of[k][what]})
+		}
+	}
+	return nil
 }
 
 // idleOnce starts containers, looks, and removes them. What it returns is per container, in KiB.
 func (b *bench) idleOnce(d delegate, k kind) (_ map[string]float64, err error) {
-	as := map[kind]kind{idleContainer: bareDocker, idleJail: jailedDocker}[k]
+	as := map[kind]kind{idleContainer: bareDocker, idleJail: jailedDocker, idleNamed: jailedNames}[k]
 	before, err := machineMemory()
 	if err != nil {
 		return nil, err
@@ -110,6 +114,13 @@ func (b *bench) idleOnce(d delegate, k kind) (_ map[string]float64, err error) {
 			return nil, err
 		}
 		pids = append(pids, pid)
+		if as == jailedNames {
+			helper, err := s.helper()
+			if err != nil {
+				return nil, err
+			}
+			pids = append(pids, helper)
+		}
 	}
 	// A delegate's own program may still be there for a moment after start has said that it is not.
 	time.Sleep(atRest)

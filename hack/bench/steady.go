@@ -183,20 +183,19 @@ const loopRounds = 30
 // loopsPath is where hack/bench/loops lies in an image.
 const loopsPath = "/usr/local/bin/loops"
 
-// loopsRoot is the busybox image with that program in a layer of its own.
-func (b *bench) loopsRoot() (*rootfs, error) {
+// rootWith is the busybox image with a program of hack/bench in a layer of its own.
+func (b *bench) rootWith(name, path string) (*rootfs, error) {
 	base, err := newRootfs(b.dir, 1)
 	if err != nil {
 		return nil, err
 	}
-	const name = "loops"
 	r := &rootfs{dir: base.dir, lowers: append([]string{name}, base.lowers...)}
-	return r, engine.Build("./hack/bench/loops", filepath.Join(r.dir, name, loopsPath))
+	return r, engine.Build("./hack/bench/"+name, filepath.Join(r.dir, name, path))
 }
 
 // loops measures single system calls, and writes to the layer.
 func (b *bench) loops(ctx context.Context) error {
-	root, err := b.loopsRoot()
+	root, err := b.rootWith("loops", loopsPath)
 	if err != nil {
 		return err
 	}
