@@ -183,7 +183,7 @@ func (n *internet) serve(cert tls.Certificate) error {
 		return err
 	}
 	go greet(speaks)
-	lines, err := net.Listen("tcp4", "0.0.0.0:7")
+	lines, err := listen("0.0.0.0", "7")
 	if err != nil {
 		return err
 	}
