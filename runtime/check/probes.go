@@ -28,6 +28,7 @@ var probes = slices.Concat([]probe{
 	{"overlay", ringResources, "ephemeral layer", always, plainOverlay},
 	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
 }, networkProbes(), []probe{
+	{"network-rules", ringResources, "rules of the network", never, networkRules},
 	{"cgroup", ringResources, "control groups", never, hierarchy},
 	{"cgroup-named", ringResources, "named hierarchies", always, namedHierarchies},
 	{"cgroup-pids", ringResources, "limit on processes", never, limitOn("pids")},

@@ -1,0 +1,46 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/network/names/rules/zones"
+)
+
+// maxWarned bounds the warnings that are shown.
+const maxWarned = 3
+
+// networkRules looks at the policy's rules for a network by name: wildcards over zones in which strangers have names.
+func networkRules(e *env) answer {
+	n := e.policy.Network
+	mode, err := modes.Named(n.Mode)
+	if err != nil {
+		return fail("network.mode in the policy", "%v", err)
+	}
+	if !mode.Terms(network.Decision{Mode: n.Mode, Namespace: network.Own}).ByRules {
+		return ok("no jail has a network by name (network.mode = %q)", n.Mode)
+	}
+	set, err := n.Rules()
+	if err != nil {
+		return fail("correct it; until then no jail starts", "%v", err)
+	}
+	if len(set.Rules()) == 0 {
+		return warn("network.allow in the policy", "a network by name, and no name is allowed")
+	}
+	var warned []string
+	for _, r := range set.Rules() {
+		if w := zones.Warning(r); w != "" {
+			warned = append(warned, w)
+		}
+	}
+	if len(warned) == 0 {
+		return ok("%d entries; no wildcard over a zone in which strangers are known to have names", len(set.Rules()))
+	}
+	shown := strings.Join(warned[:min(len(warned), maxWarned)], "; ")
+	if more := len(warned) - maxWarned; more > 0 {
+		shown += fmt.Sprintf("; and %d more", more)
+	}
+	return warn("exact names in network.allow", "%s", shown)
+}

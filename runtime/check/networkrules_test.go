@@ -1,0 +1,31 @@
+package check
+
+import (
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/policy"
+)
+
+func TestNetworkRules(t *testing.T) {
+	for _, w := range []struct {
+		mode  string
+		allow []string
+		ok    bool
+		want  string
+	}{
+		{policy.NetworkNone, []string{"*.github.io"}, true, "no jail"},
+		{policy.NetworkNames, nil, false, "no name is allowed"},
+		{policy.NetworkNames, []string{"api.example.test", "*.example.test"}, true, "2 entries"},
+		{policy.NetworkNames, []string{"api.example.test", "*.github.io"}, false, "github.io"},
+		{policy.NetworkNames, []string{"*.github.io", "*.co.uk", "*.amazonaws.com", "*.ngrok.com", "*.windows.net"}, false, "and 2 more"},
+		{policy.NetworkNames, []string{"*"}, false, "network.allow"},
+	} {
+		e := &env{policy: policy.Default()}
+		e.policy.Network.Mode, e.policy.Network.Allow = w.mode, w.allow
+		got := networkRules(e)
+		if got.ok != w.ok || !strings.Contains(got.detail, w.want) || !got.ok && got.remedy == "" {
+			t.Errorf("%s, %q: %+v, want %q", w.mode, w.allow, got, w.want)
+		}
+	}
+}
