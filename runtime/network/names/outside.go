@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/namespace"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/refusal"
@@ -50,7 +51,12 @@ func asked(d network.Decision, r network.Rules) ([]string, error) {
 	}
 	var named []string
 	for _, path := range []string{resolvConf, resolved} {
-		text, err := os.ReadFile(path)
+		var text []byte
+		// By another thread than the caller's, whose mounts may be those of a jail that is being made.
+		err := thread.Own(func() (err error) {
+			text, err = os.ReadFile(path)
+			return err
+		})
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("the host's name servers: %w", err)
 		}
