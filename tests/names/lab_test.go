@@ -254,7 +254,9 @@ func (n *internet) answer(c net.PacketConn) {
 		n.mu.Unlock()
 		r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
 		a, ok := zone[q.Name.String()]
-		if !ok {
+		if more, trap := trapped(q); trap {
+			r.Answers = more
+		} else if !ok {
 			r.RCode = dnsmessage.RCodeNameError
 		} else if q.Type == dnsmessage.TypeA {
 			r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: a}}}

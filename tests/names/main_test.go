@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +24,8 @@ const (
 
 func TestMain(m *testing.M) {
 	switch {
+	case path.Base(os.Args[0]) == path.Base(client) && len(os.Args) == 2 && os.Args[1] == attacker:
+		os.Exit(beAttacker())
 	case os.Args[0] == client:
 		os.Exit(beClient(os.Args[1:]))
 	case os.Getenv(hosted) == "":
