@@ -48,6 +48,8 @@ type Record struct {
 	Pid    int    `json:"pid"`
 	Start  uint64 `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
 	BootID string `json:"bootID"` // of the boot that Start counts from
+	// Answer is what it told its starter of itself, once it served.
+	Answer string `json:"answer,omitempty"`
 	// Cgroups are the control group directories that were made for it.
 	Cgroups []string `json:"cgroups,omitempty"`
 }
@@ -117,6 +119,7 @@ func (r *Record) Alive() bool {
 type Pending struct {
 	o           Options
 	pid         int
+	record      *Record
 	work, ready *os.File     // our ends of its pipes
 	moved       func() error // waits until it is in its control groups
 }
@@ -162,11 +165,10 @@ func begin(o Options) (*Pending, error) {
 		p.close()
 		return nil, fmt.Errorf("starting %s: %w", o.Name, err)
 	}
-	r, err := record(o, p.pid)
-	if err != nil {
+	if p.record, err = record(o, p.pid); err != nil {
 		return nil, errors.Join(err, p.Abandon())
 	}
-	p.move(r.Cgroups)
+	p.move(p.record.Cgroups)
 	return p, nil
 }
 
@@ -201,11 +203,21 @@ func (p *Pending) serve(work []byte) error {
 		return fmt.Errorf("telling %s its work: %w", p.o.Name, err)
 	}
 	p.work.Close() // so that an end of file arrives
-	if err := await(p.ready); err != nil {
+	answer, err := await(p.ready)
+	if err != nil {
 		return fmt.Errorf("%s: %w", p.o.Name, err)
+	}
+	if answer != "" {
+		p.record.Answer = answer
+		if err := p.record.save(p.o.Dir); err != nil {
+			return err
+		}
 	}
 	return p.moved()
 }
+
+// Answer is what the helper told of itself once it served.
+func (p *Pending) Answer() string { return p.record.Answer }
 
 // Abandon ends the helper, which may have had its work.
 func (p *Pending) Abandon() error {
@@ -258,14 +270,18 @@ func record(o Options, pid int) (*Record, error) {
 	if o.Beside > 0 {
 		r.Cgroups = groups(o.Beside, o.Group)
 	}
+	return r, r.save(o.Dir)
+}
+
+func (r *Record) save(dir string) error {
 	data, err := json.Marshal(r)
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(dir, File), data, 0o600)
+	}
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("recording the jail's helper: %w", err)
 	}
-	if err := atomicfile.Write(filepath.Join(o.Dir, File), data, 0o600); err != nil {
-		return nil, fmt.Errorf("recording the jail's helper: %w", err)
-	}
-	return r, nil
+	return nil
 }
 
 // feed writes the helper's work, for which it has patience: it reads before it does anything else.
@@ -277,30 +293,30 @@ func feed(w *os.File, data []byte) error {
 	return err
 }
 
-// await reads the helper's word.
-func await(ready *os.File) error {
+// await reads the helper's word, and returns its answer.
+func await(ready *os.File) (answer string, err error) {
 	if err := ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return err
+		return "", err
 	}
 	var text []byte
 	buf := make([]byte, maxError)
 	for len(text) < maxError {
 		n, err := ready.Read(buf[:maxError-len(text)])
 		text = append(text, buf[:n]...)
-		if string(text) == child.Ready {
-			return nil
+		if answer, ok := child.Answer(string(text)); ok {
+			return answer, nil
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return fmt.Errorf("not ready after %v", patience)
+			return "", fmt.Errorf("not ready after %v", patience)
 		}
 		if err != nil || n == 0 {
 			break
 		}
 	}
 	if why := strings.TrimSpace(string(text)); why != "" {
-		return errors.New(why)
+		return "", errors.New(why)
 	}
-	return errors.New("it ended before it was ready")
+	return "", errors.New("it ended before it was ready")
 }
 
 // End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.

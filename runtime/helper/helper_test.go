@@ -57,7 +57,7 @@ func beHelper() {
 	case err != nil || len(work) == 0:
 		os.Exit(1)
 	case string(work) == "serve":
-		_, _ = ready.WriteString(child.Ready)
+		_, _ = ready.WriteString(child.Serves("an answer"))
 		ready.Close()
 		for {
 			_ = unix.Pause() // in select {} the Go runtime sees a deadlock
@@ -129,6 +129,9 @@ func TestLife(t *testing.T) {
 	}
 	if err := p.Serve([]byte("serve")); err != nil {
 		t.Fatal(err)
+	}
+	if r, err = Load(dir); err != nil || r == nil || r.Pid != p.pid || r.Answer != "an answer" || p.Answer() != r.Answer {
+		t.Fatalf("recorded once it serves: %+v, %v", r, err)
 	}
 	if sid, err := unix.Getsid(r.Pid); err != nil || sid != r.Pid {
 		t.Errorf("session %d, %v", sid, err)

@@ -14,12 +14,13 @@ import (
 // a table of its own, ip agentjail-names, in words of nft(8)
 //
 //	chain redirect { type nat hook output priority -100; policy accept; ip daddr RANGE meta l4proto tcp redirect to :PORT }
-//	chain refuse   { type filter hook output priority 0; policy accept
+//	chain refuse   { type filter hook input priority 0; policy accept
 //	                 ip daddr RANGE meta l4proto tcp reject with tcp reset
 //	                 ip daddr RANGE reject with icmp port-unreachable }
 //
-// A connection that was redirected has another destination when it comes to the second chain. What has still one in the range is no
-// TCP, or no connection's beginning. The table opens nothing: the seal's own is asked as well, and drops what does not stay on lo.
+// A connection that was redirected has another destination when it comes in. What has still one in the range is no TCP, or no
+// connection's beginning. Refused on its way out it would be an error of the sender's own (EPERM). The table opens nothing: the seal's
+// own is asked as well, and drops what does not stay on lo.
 
 const redirectTable = "agentjail-names"
 
@@ -36,7 +37,7 @@ func redirect(to netip.Prefix, port uint16) *chainTable {
 		{"redirect", "nat", nfAccept, unix.NF_INET_LOCAL_OUT, -100, []nftRule{
 			append(tcp[:5:5], nftExpr{kind: "immediate", data: binary.BigEndian.AppendUint16(nil, port)}, nftExpr{kind: "redir"}),
 		}},
-		{"refuse", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, 0, []nftRule{
+		{"refuse", "filter", nfAccept, unix.NF_INET_LOCAL_IN, 0, []nftRule{
 			append(tcp[:5:5], nftExpr{kind: "reject", key: unix.NFT_REJECT_TCP_RST}),
 			append(toRange[:3:3], nftExpr{kind: "reject", key: unix.NFT_REJECT_ICMP_UNREACH}),
 		}},

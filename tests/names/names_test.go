@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/tests/engine"
 )
 
@@ -215,13 +216,55 @@ var ways = []struct {
 	{"the metadata service's address", []string{"greeted", "metadata.example.test", "22"}, "", "reset"},
 }
 
-// TestWays: an allowed name is reached, and nothing else, with nothing set up inside.
+// TestWays: an allowed name is reached, and nothing else, with nothing set up inside, by whatever way connections come to the helper.
 func TestWays(t *testing.T) {
 	n := newInternet(t)
 	onHost = n.ca
 	resolveBy(t, dnsAddr)
-	j := start(t, n)
+	for _, way := range []string{work.SkLookup, work.Redirect, work.Listeners} {
+		t.Run(way, func(t *testing.T) { goes(t, n, way) })
+	}
+}
+
+// only builds agentjail with a helper that knows one way for connections, in a directory of its own.
+func only(t *testing.T, way string) string {
+	t.Helper()
+	bin, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bins, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(bins, "only-"+strings.Fields(way)[0])
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, name := range []string{"agentjail", "agentjailctl", "agentjail-enter"} {
+		if err := os.Link(filepath.Join(filepath.Dir(bin), name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flag := "-ldflags=-s -w -X 'agentjail.dev/runtime/network/names/egress.only=" + way + "'"
+	if err := engine.Build("./cmd/agentjail-egress", filepath.Join(dir, "agentjail-egress"), flag); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "agentjail")
+}
+
+func goes(t *testing.T, n *internet, way string) {
+	j := made(t, n)
+	j.bin = only(t, way)
+	j.c.Path = j.bin
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
 	for _, w := range ways {
+		if way == work.Listeners && w.args[2] == "8443" {
+			w.why = "refused" // nobody listens
+		}
 		n.questions()
 		got, ok := j.in(t, w.args...)
 		switch {
@@ -250,12 +293,22 @@ func TestWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"verdict":"allowed","name":"api.example.test","port":443`, `"verdict":"refused","name":"other.example.test"`, `"verdict":"refused","name":"api.example.test","port":8443`} {
+		if way == work.Listeners && strings.Contains(want, "8443") {
+			continue
+		}
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
 	}
-	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, fmt.Sprintf("only lo; names by helper %d", j.helper(t).Pid)) {
+	if out, code := j.inspect(t); code != 0 || !strings.Contains(out, fmt.Sprintf("only lo; names by helper %d (%s)", j.helper(t).Pid, way)) {
 		t.Errorf("inspect: %d\n%s", code, out)
+	}
+	text, err = os.ReadFile(filepath.Join(j.dir(t), "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != work.SkLookup) {
+		t.Errorf("the report names %s: %v", way, got)
 	}
 }
 

@@ -17,8 +17,10 @@ import (
 	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/names/journal"
+	"agentjail.dev/runtime/network/names/pool"
 	"agentjail.dev/runtime/network/names/publish"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
@@ -87,8 +89,8 @@ func (Mode) Seal(j network.Jail) ([]report.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A confined one has had its work: start is called again. Any other was left by a start that was killed.
-	if r != nil && r.Alive() && confined(r.Pid) == "" {
+	// A confined one that answered has had its work: start is called again. Any other was left by a start that was killed.
+	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
 		return none.Mode{}.Seal(j)
 	}
 	if err := helper.End(j.Dir); err != nil {
@@ -111,7 +113,28 @@ func (Mode) Seal(j network.Jail) ([]report.Change, error) {
 	if err != nil {
 		return changes, fmt.Errorf("the network by name: %w", err)
 	}
-	return changes, nil
+	got, err := answer(s.helper.Answer())
+	return append(changes, lesser(got)...), err
+}
+
+// answer is what a helper has said of itself.
+func answer(text string) (got work.Arrival, err error) {
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		return got, fmt.Errorf("the helper's answer: %w", err)
+	}
+	return got, nil
+}
+
+// lesser reports a way for connections that is not the best, and what is lost by it.
+func lesser(got work.Arrival) []report.Change {
+	if got.Way == work.SkLookup {
+		return nil
+	}
+	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, work.Lost[got.Way])
+	if got.Why != "" {
+		why += " (" + got.Why + ")"
+	}
+	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + work.SkLookup, Why: why}}
 }
 
 // joins refuses a jail in another's network whose rules allow what its own do not.
@@ -283,16 +306,38 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 			}
 			f.OK = f.Detail == ""
 		}
+		got, err := answer(r.Answer)
+		if err != nil {
+			f.OK, f.Detail = false, err.Error()
+		}
 		a.Detail = fmt.Sprintf("only lo; names by helper %d", r.Pid)
 		if j.Decision.Outside != "" {
 			a.Detail += " in " + j.Decision.Outside
 		}
+		if got.Way != "" {
+			a.Detail += " (" + got.Way + ")"
+		}
+		a.Protections = append(a.Protections, redirected(j, got))
 		if rules, err := j.Rules(); err == nil && len(rules.Publish) > 0 {
 			a.Detail += ", which publishes " + strings.Join(rules.Publish, ", ")
 		}
 	}
 	a.Protections = append(a.Protections, f)
 	return a, nil
+}
+
+// redirected holds the namespace to the redirect that the helper made, or to none.
+func redirected(j network.Jail, got work.Arrival) network.Finding {
+	f := network.Finding{Name: "redirect"}
+	ns, err := j.Open()
+	if err == nil {
+		defer ns.Close()
+		err = netseal.VerifyRedirect(ns, pool.Range, got.Port)
+	}
+	if f.OK = err == nil; err != nil {
+		f.Detail = err.Error()
+	}
+	return f
 }
 
 // confined says what is wrong with a helper's confinement, as the kernel tells it; "" is nothing.

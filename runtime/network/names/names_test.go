@@ -5,10 +5,13 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/report"
 )
 
 // TestServers: the name servers of a resolv.conf as the C library takes them.
@@ -68,6 +71,32 @@ func TestEmptyRoot(t *testing.T) {
 		defer r.Close()
 		if _, err := r.Create("x"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("a file is made: %v", err)
+		}
+	}
+}
+
+// TestLesserWays: a way for connections that is not the best is said to be so, with what is lost and why, by the report and by check.
+func TestLesserWays(t *testing.T) {
+	for way, best := range map[string]bool{work.SkLookup: true, work.Redirect: false, work.Listeners: false} {
+		got := work.Arrival{Way: way, Why: "sk_lookup: no"}
+		a := judged(got)
+		if a.OK != best || a.Warn == best || !strings.Contains(a.Detail, way) {
+			t.Errorf("check: %s: %+v", way, a)
+		}
+		said := lesser(got)
+		if best {
+			if len(said) > 0 {
+				t.Errorf("report: %s: %v", way, said)
+			}
+			continue
+		}
+		if work.Lost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
+			t.Fatalf("report: %s: %v", way, said)
+		}
+		for _, text := range []string{a.Detail, said[0].Why} {
+			if !strings.Contains(text, work.Lost[way]) || !strings.Contains(text, "sk_lookup: no") {
+				t.Errorf("%s: %s", way, text)
+			}
 		}
 	}
 }

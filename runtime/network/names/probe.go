@@ -1,7 +1,10 @@
 package names
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 	"time"
@@ -23,9 +26,31 @@ func probe() network.Answer {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, path, work.Probe).CombinedOutput()
-	if err != nil {
-		return network.Answer{Detail: strings.TrimSpace(string(out)) + " (" + err.Error() + ")", Remedy: "a kernel of version 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_INET, as root of the machine"}
+	cmd := exec.CommandContext(ctx, path, work.Probe)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	var got work.Arrival
+	if err == nil {
+		err = json.Unmarshal(out, &got)
 	}
-	return network.Answer{OK: true, Detail: "connections of a fresh network namespace can be taken (sk_lookup)"}
+	if err != nil {
+		return network.Answer{Detail: strings.TrimSpace(said.String()) + " (" + err.Error() + ")", Remedy: remedy}
+	}
+	return judged(got)
+}
+
+const remedy = "a kernel of version 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_INET, as root of the machine"
+
+// judged says what a way is worth.
+func judged(got work.Arrival) network.Answer {
+	detail := fmt.Sprintf("connections of a fresh network namespace are taken by %s", got.Way)
+	if got.Way == work.SkLookup {
+		return network.Answer{OK: true, Detail: detail}
+	}
+	detail += ": " + work.Lost[got.Way]
+	if got.Why != "" {
+		detail += " (" + got.Why + ")"
+	}
+	return network.Answer{Warn: true, Detail: detail, Remedy: remedy}
 }

@@ -52,16 +52,18 @@ type flow struct {
 }
 
 // connection serves one: the address that it was made to stands for the name.
-func (s *server) connection(c *net.TCPConn) {
+func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (netip.AddrPort, error)) {
 	defer c.Close()
-	to, ok := c.LocalAddr().(*net.TCPAddr)
-	if !ok {
+	at, err := destination(c)
+	f := &flow{s: s, client: c, port: at.Port(), begun: time.Now()}
+	if err != nil {
+		f.refuse(err.Error(), "")
+		reset(c)
 		return
 	}
-	at := to.AddrPort()
-	f := &flow{s: s, client: c, port: at.Port(), begun: time.Now()}
 	// A name that is held keeps its address; before, it may lose it.
-	if f.name, ok = s.pool.Name(at.Addr().Unmap()); !ok || !s.pool.Hold(f.name) {
+	var ok bool
+	if f.name, ok = s.pool.Name(at.Addr()); !ok || !s.pool.Hold(f.name) {
 		f.refuse(fmt.Sprintf("%s stands for no name", at.Addr()), "names are asked for first")
 		reset(c)
 		return

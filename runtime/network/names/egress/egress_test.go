@@ -84,93 +84,111 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestTaken: every TCP connection to the range arrives at the listener with its address, whatever else listens; UDP to it is refused; and
-// outside of the range all is as before.
+// TestTaken: by every way, TCP connections to the range arrive at the helper with their address, UDP to it is refused, and outside of the
+// range all is as before.
 func TestTaken(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
 	}
-	err := thread.Own(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
+	for _, w := range ways {
+		if err := taken(t, w); err != nil {
+			t.Errorf("%s: %v", w.name, err)
 		}
-		if err := loUp(); err != nil {
-			return err
-		}
-		netns, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer netns.Close()
-		own, err := listenTCP("0.0.0.0:8000") // the jail's own server
-		if err != nil {
-			return err
-		}
-		defer own.Close()
-		s := &sockets{}
-		if err := s.listen(int(netns.Fd())); err != nil {
-			t.Skipf("this kernel has no sk_lookup for us: %v", err)
-		}
-		defer unix.Close(s.link)
-		for _, to := range []string{"127.64.0.1:22", "127.64.0.1:8000", "127.127.255.254:443"} {
-			if at, err := arrives(to, s.in); err != nil || at != to {
-				t.Errorf("%s: at %q, %v", to, at, err)
+	}
+}
+
+func taken(t *testing.T, w way) error {
+	netns, err := fresh()
+	if err != nil {
+		return err
+	}
+	defer netns.Close()
+	var own *net.TCPListener // the jail's own server
+	err = join(netns, func() (err error) {
+		own, err = listenTCP("0.0.0.0:8000")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	s := &sockets{link: -1}
+	if err := w.take(s, netns, func() ([]uint16, error) { return []uint16{22, 443}, nil }); err != nil {
+		return err
+	}
+	defer s.drop()
+	defer unix.Close(s.link)
+	to := []string{"127.64.0.1:22", "127.127.255.254:443"}
+	if w.name != work.Listeners {
+		to = append(to, "127.64.0.1:8000")
+	}
+	return join(netns, func() error {
+		for _, to := range to {
+			l := s.in[0]
+			if strings.HasSuffix(to, ":443") {
+				l = s.in[len(s.in)-1]
+			}
+			if at, err := arrives(to, l, s.destination); err != nil || at != to {
+				t.Errorf("%s: %s: at %q, %v", w.name, to, at, err)
 			}
 		}
-		if at, err := arrives("127.0.0.1:8000", own); err != nil || at != "127.0.0.1:8000" {
-			t.Errorf("the jail's own server: at %q, %v", at, err)
+		if at, err := arrives("127.0.0.1:8000", own, local); err != nil || at != "127.0.0.1:8000" {
+			t.Errorf("%s: the jail's own server: at %q, %v", w.name, at, err)
 		}
-		for _, to := range []string{"127.63.255.254:443", "127.128.0.1:443"} {
+		for _, to := range []string{"127.63.255.254:25", "127.128.0.1:25"} {
 			if c, err := net.DialTimeout("tcp4", to, time.Second); !errors.Is(err, unix.ECONNREFUSED) {
-				t.Errorf("%s: %v, %v", to, c, err)
+				t.Errorf("%s: %s: %v, %v", w.name, to, c, err)
 			}
 		}
-		u, err := net.Dial("udp4", "127.64.0.1:443")
+		if err := unanswered("127.64.0.1:443"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("%s: UDP: %v", w.name, err)
+		}
+		if w.name == work.Listeners {
+			return nil
+		}
+		// Also where a server of the jail's listens.
+		u, err := net.ListenPacket("udp4", "0.0.0.0:9000")
 		if err != nil {
 			return err
 		}
 		defer u.Close()
-		_ = u.SetDeadline(time.Now().Add(5 * time.Second))
-		_, _ = u.Write([]byte("x"))
-		if _, err := u.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNREFUSED) {
-			t.Errorf("UDP: %v", err)
+		if err := unanswered("127.64.0.1:9000"); !errors.Is(err, unix.ECONNREFUSED) {
+			t.Errorf("%s: UDP to a server of the jail's: %v", w.name, err)
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
-// loUp sets lo up in the thread's namespace.
-func loUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// unanswered sends something by UDP and returns what it learns of it.
+func unanswered(to string) error {
+	u, err := net.Dial("udp4", to)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
+	defer u.Close()
+	_ = u.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := u.Write([]byte("x")); err != nil {
 		return err
 	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+	_, err = u.Read(make([]byte, 1))
+	return err
 }
 
 // arrives connects and says what address the listener sees.
-func arrives(to string, l *net.TCPListener) (string, error) {
+func arrives(to string, l *net.TCPListener, destination func(*net.TCPConn) (netip.AddrPort, error)) (string, error) {
 	c, err := net.DialTimeout("tcp4", to, 5*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
 	_ = l.SetDeadline(time.Now().Add(5 * time.Second))
-	in, err := l.Accept()
+	in, err := l.AcceptTCP()
 	if err != nil {
 		return "", err
 	}
 	defer in.Close()
-	return in.LocalAddr().String(), nil
+	at, err := destination(in)
+	return at.String(), err
 }
 
 // pair is a TCP connection over lo.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"runtime/debug"
 
@@ -25,7 +26,11 @@ const maxWork = 8 << 20
 // Main is the program. It returns only after an error, with the exit status.
 func Main() int {
 	if len(os.Args) == 2 && os.Args[1] == work.Probe {
-		if err := probe(); err != nil {
+		got, err := probe()
+		if err == nil {
+			err = json.NewEncoder(os.Stdout).Encode(got)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -58,7 +63,7 @@ func run(ready *os.File) error {
 		return err
 	}
 	netns := os.NewFile(work.NetnsFD, "network namespace")
-	s, err := open(netns)
+	s, err := open(netns, func() ([]uint16, error) { return portsOf(w) })
 	if err != nil {
 		return err
 	}
@@ -86,13 +91,19 @@ func run(ready *os.File) error {
 		go server.answerUDP(s.udp)
 	}
 	go server.answerTCP(s.dns)
-	go server.accept(s.in, server.connection)
+	for _, l := range s.in {
+		go server.accept(l, func(c *net.TCPConn) { server.connection(c, s.destination) })
+	}
 	go server.accept(s.connect, server.connect)
 	go server.accept(s.socks, server.socks)
 	go ctl.serve(server.change)
 	in.serve(server)
 	// Whoever started it may have been killed: then the jail is not started, and needs no child.
-	if _, err := io.WriteString(ready, child.Ready); err != nil {
+	answer, err := json.Marshal(s.taken)
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(ready, child.Serves(string(answer))); err != nil {
 		return err
 	}
 	ready.Close()

@@ -4,34 +4,33 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 
-	"golang.org/x/sys/unix"
-
-	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network/names/work"
 )
 
 // sockets are those that the helper has in the jail's network namespace. They stay there, whatever the namespace of the thread that
 // uses them.
 type sockets struct {
-	udp  *net.UDPConn
-	dns  *net.TCPListener
-	in   *net.TCPListener // connections to 127.64.0.0/10
-	link int              // what gives them to in
+	udp *net.UDPConn
+	dns *net.TCPListener
+	in  []*net.TCPListener // connections to 127.64.0.0/10
+	// destination is where one of those was made to.
+	destination func(*net.TCPConn) (netip.AddrPort, error)
+	taken       work.Arrival // by which way they come
+	link        int          // what gives them to in, by sk_lookup
 	// For programs that insist on a proxy.
 	connect, socks *net.TCPListener
 }
 
-// open makes the sockets in the jail's namespace, by a thread that ends with it.
-func open(netns *os.File) (*sockets, error) {
+// open makes the sockets in the jail's namespace.
+func open(netns *os.File, named ports) (*sockets, error) {
 	s := &sockets{link: -1}
-	err := thread.Own(func() error {
-		if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("joining the jail's network namespace: %w", err)
-		}
-		return s.listen(int(netns.Fd()))
-	})
-	return s, err
+	if err := join(netns, s.listen); err != nil {
+		return nil, err
+	}
+	return s, s.take(netns, named)
 }
 
 // listenTCP listens with plain TCP: a socket of Multipath TCP, which Go takes by default, is none that a map of sockets holds.
@@ -47,15 +46,12 @@ func listenTCP(address string) (*net.TCPListener, error) {
 
 var localhost = net.IPv4(127, 0, 0, 1)
 
-func (s *sockets) listen(netns int) (err error) {
+func (s *sockets) listen() (err error) {
 	if s.udp, err = net.ListenUDP("udp4", &net.UDPAddr{IP: localhost, Port: 53}); err != nil {
 		return fmt.Errorf("name service in the jail: %w", err)
 	}
 	if s.dns, err = listenTCP("127.0.0.1:53"); err != nil {
 		return fmt.Errorf("name service in the jail: %w", err)
-	}
-	if s.in, err = listenTCP("127.0.0.1:0"); err != nil {
-		return fmt.Errorf("taking the jail's connections: %w", err)
 	}
 	if s.connect, err = listenTCP(connectAt); err != nil {
 		return fmt.Errorf("a proxy in the jail: %w", err)
@@ -63,45 +59,5 @@ func (s *sockets) listen(netns int) (err error) {
 	if s.socks, err = listenTCP(socksAt); err != nil {
 		return fmt.Errorf("a proxy in the jail: %w", err)
 	}
-	s.link, err = take(netns, s.in)
-	return err
-}
-
-// take has a listener take the connections to the range.
-func take(netns int, l *net.TCPListener) (link int, err error) {
-	raw, err := l.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	if cerr := raw.Control(func(fd uintptr) { link, err = divert(netns, int(fd)) }); cerr != nil {
-		return -1, cerr
-	}
-	if err != nil {
-		err = fmt.Errorf("%w (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or network.mode = \"none\")", err)
-	}
-	return link, err
-}
-
-// probe tries it in a network namespace of its own, which ends with its thread.
-func probe() error {
-	return thread.Own(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("making a network namespace: %w", err)
-		}
-		netns, err := os.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer netns.Close()
-		l, err := listenTCP("0.0.0.0:0")
-		if err != nil {
-			return fmt.Errorf("listening in it: %w", err)
-		}
-		defer l.Close()
-		link, err := take(int(netns.Fd()), l)
-		if err == nil {
-			unix.Close(link)
-		}
-		return err
-	})
+	return nil
 }

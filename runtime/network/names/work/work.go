@@ -94,6 +94,29 @@ type Work struct {
 	LogSeq  uint64 `json:"logSeq,omitempty"`
 }
 
+// The ways by which a jail's connections arrive, the best first.
+const (
+	SkLookup  = "sk_lookup"
+	Redirect  = "nf_tables redirect"
+	Listeners = "listeners"
+)
+
+// Lost says what a lesser way does not give.
+var Lost = map[string]string{
+	Redirect:  "the kernel tracks every connection inside the jail, and does not charge it for that memory",
+	Listeners: "only ports that rules name are served, the jail's own servers cannot have those, and UDP to them is not refused",
+}
+
+// Arrival is what a helper says of itself once it serves, as JSON.
+type Arrival struct {
+	// Way is how the jail's connections arrive.
+	Way string `json:"way"`
+	// Why says why no better way could be had, and what this one leaves out.
+	Why string `json:"why,omitempty"`
+	// Port is where a Redirect leads.
+	Port uint16 `json:"port,omitempty"`
+}
+
 // Event is one line of the log, as JSON: a decision about a name or a connection.
 type Event struct {
 	Seq     uint64 `json:"seq,omitempty"` // each has the next one
