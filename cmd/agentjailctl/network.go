@@ -172,7 +172,7 @@ func printEvent(c *cli.Context, e work.Event) error {
 	if e.What == work.Publish {
 		to = "from"
 	}
-	for _, part := range [][2]string{{"by", e.Rule}, {to, e.Address}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
+	for _, part := range [][2]string{{"by", e.Rule}, {to, e.Address}, {"with", e.Credential}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
 		if part[1] != "" {
 			fmt.Fprintf(&b, " %s %s", part[0], part[1])
 		}

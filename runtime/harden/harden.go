@@ -44,6 +44,8 @@ type Facts struct {
 	// Filter is the system call filter that was made of Effective.Filter; nil has
 	// hardening make it by seccomp.OCI and seccomp.Intersect.
 	Filter *Filter
+	// Placeholders are the jail's own for policy's credentials, by name; without them their shapes stand.
+	Placeholders map[string]string
 }
 
 // Filter is a system call filter that was made before hardening.
@@ -110,6 +112,7 @@ var steps = []step{
 	{"ids", ids},
 	{"process", process},
 	{"environment", environment},
+	{"credentials", credentials},
 	{"capabilities", capabilities},
 	{"lsm", lsm},
 	{"landlock", landlock},
@@ -150,7 +153,7 @@ func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, err
 	if err := refusal.Join(p.refused); err != nil {
 		return nil, p.rep, err
 	}
-	return &Result{Spec: p.spec, Plan: p.plan, Policy: pol}, p.rep, nil
+	return &Result{Spec: p.spec, Plan: p.plan, Policy: p.pol}, p.rep, nil
 }
 
 // pass is one run over a spec.

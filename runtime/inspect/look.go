@@ -202,7 +202,12 @@ func (s *seen) lookNetwork(p *proc, j *state.Jail, d *demands) error {
 	s.network, err = mode.Audit(network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return p.open("ns/net", unix.O_RDONLY) },
-		Dir:  d.dir, Key: j.Key, InitPid: j.InitPid, Rules: j.Policy.Network.Helped,
+		Dir:  d.dir, Key: j.Key, InitPid: j.InitPid,
+		Rules: func() (network.Rules, error) {
+			r, err := j.Policy.Network.Helped()
+			r.Credentials = j.Policy.Credentials
+			return r, err
+		},
 	})
 	return err
 }

@@ -37,6 +37,7 @@ func (a *attempt) harden() error {
 	} else {
 		p.facts.Filter = &harden.Filter{Section: a.filter.Delegates, Notes: a.filter.Notes}
 	}
+	p.facts.Placeholders = policy.Credentials.Placeholders()
 	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
 	w.tell(p.rep)
 	if err != nil {

@@ -101,7 +101,7 @@ func (w *Runtime) rulesOf(key string) (network.Rules, error) {
 		return network.Rules{}, err
 	}
 	r, err := j.Policy.Network.Helped()
-	r.Pinned = j.Pinned
+	r.Pinned, r.Credentials = j.Pinned, j.Policy.Credentials
 	return r, err
 }
 

@@ -6,7 +6,11 @@
 // Probes. A mode stands nowhere else by its name.
 package network
 
-import "os"
+import (
+	"os"
+
+	"agentjail.dev/runtime/credential"
+)
 
 // Decision is what was decided of a jail's network.
 type Decision struct {
@@ -114,6 +118,8 @@ type Rules struct {
 	// Servers are the name servers to ask, as ADDRESS:PORT; none are the host's. Publish are the jail's ports that can be connected to
 	// from outside.
 	Servers, Publish []string
+	// Credentials have the jail's own placeholders.
+	Credentials credential.Set
 }
 
 // Audit is what a mode sees of a running jail's network, from outside.

@@ -41,13 +41,13 @@ func TestDocsAreTheDefault(t *testing.T) {
 	}
 }
 
-// noEmptyLists makes empty lists absent ones, which say the same.
+// noEmptyLists makes empty lists and tables absent ones, which say the same.
 func noEmptyLists(v reflect.Value) {
 	for i := range v.NumField() {
 		switch f := v.Field(i); {
 		case f.Kind() == reflect.Struct:
 			noEmptyLists(f)
-		case f.Kind() == reflect.Slice && f.Len() == 0:
+		case (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0:
 			f.SetZero()
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/credential"
 )
 
 // Origin is where a policy came from, so that its rules can be read again for a jail that runs.
@@ -107,6 +109,7 @@ func differs(prefix string, a, b reflect.Value, out *[]string) {
 		x, y := a.Field(i), b.Field(i)
 		switch {
 		case tag == "-":
+		case x.Type() == reflect.TypeFor[credential.Set]() && x.Interface().(credential.Set).Same(y.Interface().(credential.Set)):
 		case x.Kind() == reflect.Slice && x.Len() == 0 && y.Len() == 0: // absent or empty
 		case x.Kind() == reflect.Struct && tag != "" && x.Type().Field(0).Tag.Get("toml") != "":
 			differs(prefix+tag+".", x, y, out)

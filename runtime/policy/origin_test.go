@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"agentjail.dev/runtime/credential"
 )
 
 // TestAgain: a policy that is read again is what it was for the same jail, but that a container's list narrows whatever the file says.
@@ -119,6 +121,8 @@ func TestDiffers(t *testing.T) {
 			f.SetUint(77)
 		case reflect.Struct:
 			f.SetZero()
+		case reflect.Map:
+			f.Set(reflect.ValueOf(credential.Set{"house": {Header: "x-key", Placeholder: "one"}}))
 		default:
 			f.SetInt(77)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/delegate/traits"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/network/names/rules"
@@ -57,7 +58,9 @@ type Policy struct {
 	Landlock Landlock `toml:"landlock" json:"landlock"`
 	Process  Process  `toml:"process" json:"process"`
 	Network  Network  `toml:"network" json:"network"`
-	Shim     Shim     `toml:"shim" json:"shim"`
+	// Credentials are what a jail with a network by name can use and not read.
+	Credentials credential.Set `toml:"credentials" json:"credentials,omitempty"`
+	Shim        Shim           `toml:"shim" json:"shim"`
 	// Origin is where it was loaded from; nil for one that was not.
 	Origin *Origin `toml:"-" json:"origin,omitempty"`
 }
@@ -478,6 +481,9 @@ func (p Policy) Validate() error {
 		if _, err := p.Network.Rules(); err != nil {
 			return err
 		}
+	}
+	if err := p.Credentials.Check(); err != nil {
+		return err
 	}
 	if p.Limits.NoFile > 1<<30 {
 		return fmt.Errorf("limits.nofile = %d: must be at most %d", p.Limits.NoFile, 1<<30)

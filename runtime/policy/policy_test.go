@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/idmap"
 )
 
@@ -67,7 +68,10 @@ var others = map[string]struct {
 	"network.deny":         {`["x.example.org"]`, []string{"x.example.org"}},
 	"network.servers":      {`["192.0.2.53", "[2001:db8::1]:5353"]`, []string{"192.0.2.53", "[2001:db8::1]:5353"}},
 	"network.publish":      {`["8000-8999", "0.0.0.0:443"]`, []string{"8000-8999", "0.0.0.0:443"}},
-	"network.mode":         {`"none"`, "none"}, // there is no other yet
+	"credentials": {`{ house = { hosts = ["api.example.test"], header = "x-api-key", from = "file:/k" } }`, credential.Set{
+		"house": {Hosts: []string{"api.example.test"}, Header: "x-api-key", From: "file:/k"},
+	}},
+	"network.mode": {`"none"`, "none"}, // there is no other yet
 
 	"process.deny_write_execute": {`true`, true},
 	"process.environment":        {`false`, false},

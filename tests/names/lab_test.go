@@ -60,6 +60,7 @@ type internet struct {
 	mu    sync.Mutex
 	asked []string // names that the name server was asked for
 	tid   string   // a thread in its network namespace
+	shown []string // values of Authorization that servers got
 	// do calls a function by that thread.
 	do func(func() error)
 }
@@ -163,7 +164,7 @@ func (n *internet) serve(cert tls.Certificate) error {
 		return err
 	}
 	go n.answer(dns)
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "served %s", r.Host) })
+	handler := http.HandlerFunc(n.handle)
 	for _, port := range []string{"443", "8443"} {
 		l, err := listen("0.0.0.0", port)
 		if err != nil {
@@ -283,6 +284,9 @@ const clientTime = 5 * time.Second
 func ask(args []string) (string, error) {
 	if program := programs[args[0]]; program != nil {
 		return program()
+	}
+	if f := tools[args[0]]; f != nil {
+		return f(args[1:])
 	}
 	what, host, port := args[0], args[1], args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), clientTime)

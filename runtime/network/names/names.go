@@ -110,6 +110,7 @@ func (Mode) Seal(j network.Jail) ([]report.Change, error) {
 	case err == nil:
 		err = s.helper.Serve(s.task)
 	}
+	clear(s.task) // credentials are in it
 	if err != nil {
 		return changes, fmt.Errorf("the network by name: %w", err)
 	}
@@ -167,6 +168,11 @@ func within(first, own network.Rules) error {
 	for _, r := range less.Rules() {
 		if err := more.Covers(*r); err != nil {
 			return refusal.New(refusal.Network, "the network of another jail is joined, whose rules allow more: %v", err).WithRemedy(remedy)
+		}
+	}
+	for _, name := range first.Credentials.Names() {
+		if c, has := own.Credentials[name]; !has || !c.Same(first.Credentials[name]) {
+			return refusal.New(refusal.Network, "the network of another jail is joined, which can use credentials.%s", name).WithRemedy("the same credentials for all containers of a pod")
 		}
 	}
 	for _, d := range more.Denied() {
@@ -248,6 +254,7 @@ func serve(j network.Jail) error {
 	if err := s.begin(); err != nil {
 		return err
 	}
+	defer clear(s.task) // credentials are in it
 	return s.helper.Serve(s.task)
 }
 
@@ -272,7 +279,10 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if w.Host, err = hosts(j.Decision); err != nil {
 		return nil, err
 	}
-	return json.Marshal(w)
+	if w.Credentials, err = fetch(r); err != nil {
+		return nil, err
+	}
+	return w.Encode()
 }
 
 // emptyRoot opens a directory that has been removed, in which nothing can be made.
@@ -321,6 +331,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 		if rules, err := j.Rules(); err == nil && len(rules.Publish) > 0 {
 			a.Detail += ", which publishes " + strings.Join(rules.Publish, ", ")
 		}
+		a.Detail += usable(j)
 	}
 	a.Protections = append(a.Protections, f)
 	return a, nil

@@ -44,6 +44,8 @@ type flow struct {
 	begun   time.Time
 	addr    netip.Addr
 	head    *head // what is kept of the client's until the server has it; nil for nothing
+	// credential names those that are set in its requests.
+	credential string
 	// up is the connection outside, and withdrawn why the rules do not let it go on. The table's lock is for both, and for addr.
 	up        *net.TCPConn
 	withdrawn string
@@ -69,6 +71,10 @@ func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (neti
 		return
 	}
 	defer s.pool.Release(f.name)
+	if host := s.routed(f.name); host != "" {
+		f.route(host)
+		return
+	}
 	v := s.set.Match(f.name, f.port)
 	if !v.OK {
 		f.refuse(v.Reason, v.Remedy)
@@ -104,7 +110,7 @@ func (f *flow) refuse(reason, remedy string) {
 }
 
 func (f *flow) event(what, verdict string) work.Event {
-	e := work.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port}
+	e := work.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port, Credential: f.credential}
 	if f.rule != nil {
 		e.Rule = f.rule.Source()
 	}

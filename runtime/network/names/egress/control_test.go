@@ -126,7 +126,7 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	s, err := newServer(&work.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, newEvents(1<<20, 0, 0, log), nil)
+	s, err := newServer(&work.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, new(credentials), newEvents(1<<20, 0, 0, log), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

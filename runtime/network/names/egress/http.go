@@ -22,11 +22,12 @@ type exchange struct {
 	switched chan bool     // whether the server agreed
 	done     chan struct{} // the responses have ended
 	refusing atomic.Bool   // a refusal is to follow the responses
+	scan     *scan         // for placeholders
 }
 
 // http serves a connection of plain HTTP.
 func (f *flow) http() {
-	x := &exchange{f: f, head: f.s.heads.of(f.client), switched: make(chan bool, 2), done: make(chan struct{})}
+	x := &exchange{f: f, head: f.s.heads.of(f.client), scan: f.s.credentials.scan(), switched: make(chan bool, 2), done: make(chan struct{})}
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
@@ -42,11 +43,12 @@ func (f *flow) http() {
 }
 
 // judged is told of each request before it is sent on.
-func (x *exchange) judged(q *http1.Request) {
+func (x *exchange) judged(q *http1.Request) error {
 	if x.up == nil {
 		x.upgrade = q.Upgrade
 		_ = x.f.client.SetReadDeadline(time.Time{})
 	}
+	return x.f.s.credentials.judge(q, nil)
 }
 
 // errNotConnected says that there is no server, which the client has been told.
@@ -59,6 +61,9 @@ func (x *exchange) Write(b []byte) (int, error) {
 			return 0, errNotConnected
 		}
 		go x.respond()
+	}
+	if err := x.scan.see(b); err != nil {
+		return 0, err
 	}
 	n, err := x.up.Write(b)
 	x.f.sent.Add(int64(n))
@@ -122,7 +127,7 @@ func (x *exchange) end(err error) {
 		_ = x.up.CloseWrite()
 		<-x.done
 	case errors.As(err, &bad):
-		x.refuse(bad)
+		x.refuse(err)
 	default:
 		if errors.Is(err, os.ErrDeadlineExceeded) && x.up == nil {
 			x.f.refuse("no request in time", "")
@@ -140,9 +145,12 @@ func (x *exchange) end(err error) {
 
 // refuse answers a request that is not sent on, after the responses to those before it.
 func (x *exchange) refuse(why error) {
-	x.f.refuse(why.Error(), "")
+	x.f.refuseFor(why)
 	if x.up != nil {
 		x.refusing.Store(true)
+		if x.scan.hit {
+			reset(x.up) // there is no response to half a request
+		}
 		_ = x.up.CloseWrite()
 		_ = x.up.SetReadDeadline(time.Now().Add(helloTime))
 		<-x.done

@@ -79,10 +79,15 @@ func run(ready *os.File) error {
 	if err != nil {
 		return err
 	}
+	// While there are files.
+	creds, err := newCredentials(w.Credentials)
+	if err != nil {
+		return err
+	}
 	if err := confine(w); err != nil {
 		return err
 	}
-	server, err := newServer(w, log, rt)
+	server, err := newServer(w, creds, log, rt)
 	if err != nil {
 		return err
 	}
@@ -123,11 +128,9 @@ func task(from *os.File) (*work.Work, error) {
 	if len(data) == 0 || len(data) > maxWork {
 		return nil, errors.New("there is no work, or too much of it")
 	}
-	w := new(work.Work)
-	if err := json.Unmarshal(data, w); err != nil {
-		return nil, fmt.Errorf("reading the work: %w", err)
-	}
-	return w, nil
+	w, err := work.Decode(data)
+	clear(data) // credentials are in it
+	return w, err
 }
 
 // outlive waits for the end of a process, by its pidfd.

@@ -33,16 +33,18 @@ type server struct {
 	rate     *bucket
 	slots    chan struct{} // of connections
 	heads    *heads
+	// credentials are those that the jail can use.
+	credentials *credentials
 }
 
-func newServer(w *work.Work, e *events, rt *routes) (*server, error) {
+func newServer(w *work.Work, c *credentials, e *events, rt *routes) (*server, error) {
 	set, err := rules.Parse(w.Allow, w.Deny, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &server{
 		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt), events: e,
-		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns), heads: newHeads(),
+		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns), heads: newHeads(), credentials: c,
 	}, nil
 }
 
@@ -55,6 +57,9 @@ func addresses(pinned, exact []string) *pool.Pool {
 
 // name is what the name service knows: the address that stands for an allowed name in this jail.
 func (s *server) name(name string) (netip.Addr, bool) {
+	if s.routed(name) != "" {
+		return s.pool.Addr(name)
+	}
 	if !s.set.Allowed(name) {
 		s.events.refusedName(name, "no rule allows it", "network.allow in the policy")
 		return netip.Addr{}, false

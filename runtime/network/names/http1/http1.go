@@ -374,10 +374,10 @@ func printable(r rune) rune {
 }
 
 // Copy reads requests from a client until it closes, and sends those that may be on to a server; judged is called with each
-// before it is sent, and may be nil. After a request that asks to upgrade it waits for switched, which tells whether the
+// before it is sent, may refuse it, and may be nil. After a request that asks to upgrade it waits for switched, which tells whether the
 // server answered 101 (Status): then all that follows is copied as it is, otherwise Copy ends as if the client had closed.
 // An *Error is a request that was refused: nothing of it but what stands before the fault was sent.
-func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request), switched func() (bool, error)) error {
+func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error, switched func() (bool, error)) error {
 	r := NewReader(client, name, port)
 	for {
 		q, err := r.Next()
@@ -388,7 +388,9 @@ func Copy(server io.Writer, client io.Reader, name string, port uint16, judged f
 			return err
 		}
 		if judged != nil {
-			judged(q)
+			if err := judged(q); err != nil {
+				return err
+			}
 		}
 		if err := r.Forward(server, q); err != nil {
 			return err

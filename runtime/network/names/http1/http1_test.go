@@ -229,7 +229,7 @@ func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		var out bytes.Buffer
 		judged := 0
-		err := Copy(&out, strings.NewReader(in), "a.example", 80, func(*Request) { judged++ }, func() (bool, error) { return false, nil })
+		err := Copy(&out, strings.NewReader(in), "a.example", 80, func(*Request) error { judged++; return nil }, func() (bool, error) { return false, nil })
 		r := bufio.NewReader(&out)
 		n := 0
 		for ; ; n++ {

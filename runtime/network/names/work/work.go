@@ -92,6 +92,8 @@ type Work struct {
 	LogMax  int64  `json:"logMax"`
 	LogTurn int    `json:"logTurn,omitempty"`
 	LogSeq  uint64 `json:"logSeq,omitempty"`
+	// Credentials are those that the jail can use. Encode hands their values on, and nothing else does.
+	Credentials []Credential `json:"credentials,omitempty"`
 }
 
 // The ways by which a jail's connections arrive, the best first.
@@ -132,6 +134,8 @@ type Event struct {
 	Sent    int64  `json:"sent,omitempty"`    // bytes from the jail
 	Got     int64  `json:"got,omitempty"`     // bytes to the jail
 	Millis  int64  `json:"ms,omitempty"`
+	// Credential names those that were set in a connection's requests, or whose placeholder stood where it does not belong.
+	Credential string `json:"credential,omitempty"`
 	// Dropped is how many events before this one were too many for the log.
 	Dropped int `json:"dropped,omitempty"`
 }

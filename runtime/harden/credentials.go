@@ -1,0 +1,54 @@
+package harden
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/report"
+)
+
+// credentials reports which the jail can use, and sets their placeholders. In a network that is joined they are the first jail's.
+func credentials(p *pass) {
+	if !p.network.ByRules {
+		return
+	}
+	rules, err := p.pol.Network.Rules()
+	if err != nil {
+		return // policy was validated: with nothing allowed nothing can be used
+	}
+	usable := p.pol.Credentials.Usable(rules)
+	if p.f.Placeholders != nil {
+		own := maps.Clone(p.f.Placeholders)
+		maps.DeleteFunc(own, func(name, _ string) bool { _, ok := usable[name]; return !ok })
+		p.pol.Credentials = p.pol.Credentials.With(own)
+	}
+	for _, name := range p.pol.Credentials.Names() {
+		c := p.pol.Credentials[name]
+		header, _ := c.Field()
+		field := "credentials." + name
+		for _, h := range c.Hosts {
+			if v := rules.Match(h, credential.Port); !v.OK {
+				p.change(report.Access, report.Dropped, field, h, "", "the network does not allow the host: "+v.Reason)
+				continue
+			}
+			p.change(report.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h), "it can be used there, and not read: "+c.Ways(h))
+		}
+	}
+	placeholders(p)
+}
+
+// placeholders sets the variables of credentials in a process's environment, unless it has one of the name: also for a further process.
+// Shapes, as explain has them, are set nowhere.
+func placeholders(p *pass) {
+	pr := p.spec.Process
+	for _, name := range p.pol.Credentials.Names() {
+		c := p.pol.Credentials[name]
+		if _, has := lookUp(pr.Env, c.Env); has || c.Env == "" || !c.Own() {
+			continue
+		}
+		pr.Env = append(slices.Clip(pr.Env), c.Env+"="+c.Placeholder)
+		p.change(report.Access, report.Set, "process.env["+c.Env+"]", "", "a placeholder", "it stands for credentials."+name)
+	}
+}

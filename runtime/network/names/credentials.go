@@ -1,0 +1,73 @@
+package names
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/credential/secret"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/rootless"
+)
+
+// fetch reads the values of the credentials that rules let a jail use. The helper's work has them, and nothing else.
+func fetch(r network.Rules) ([]work.Credential, error) {
+	if len(r.Credentials) == 0 {
+		return nil, nil
+	}
+	allow, err := rules.Parse(r.Allow, r.Deny, nil)
+	if err != nil {
+		return nil, err
+	}
+	set := r.Credentials.Usable(allow)
+	// No core of this process has them, and nobody without root's rights reads its memory. A user's own engine could not read its
+	// /proc then.
+	if os.Geteuid() == 0 && !rootless.Inside() {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return nil, fmt.Errorf("not being dumpable: %w", err)
+		}
+	}
+	var out []work.Credential
+	for _, name := range set.Names() {
+		c := set[name]
+		if !c.Own() {
+			continue // none of its hosts was allowed when the jail was made, whose processes have no placeholder of it
+		}
+		value, err := inOwnThread(c.Fetch)
+		if err != nil {
+			return nil, fmt.Errorf("credentials.%s: %w", name, err)
+		}
+		header, scheme := c.Field()
+		out = append(out, work.Credential{
+			Name: name, Hosts: c.Hosts, Header: strings.ToLower(header), Scheme: scheme, Placeholder: c.Placeholder, End: c.Ends(), Value: value,
+		})
+	}
+	return out, nil
+}
+
+// inOwnThread runs a function by a thread of the process's namespaces: the caller's may be in a jail's.
+func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, err = f()
+	}()
+	<-done
+	return v, err
+}
+
+// usable names the credentials that a jail can use, for people.
+func usable(j network.Jail) string {
+	if j.Rules == nil {
+		return ""
+	}
+	r, err := j.Rules()
+	if err != nil || len(r.Credentials) == 0 {
+		return ""
+	}
+	return "; credentials " + strings.Join(r.Credentials.Names(), ", ")
+}

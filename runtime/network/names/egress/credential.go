@@ -1,0 +1,140 @@
+package egress
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// credentials are those that the jail can use, by the helper.
+type credentials struct {
+	all    []work.Credential
+	byHost map[string][]*work.Credential
+	// roots are the host's certificate authorities, by which the servers that get a credential are judged.
+	roots *x509.CertPool
+}
+
+// newCredentials reads the host's certificate authorities, if there are credentials.
+func newCredentials(list []work.Credential) (*credentials, error) {
+	c := &credentials{all: list, byHost: map[string][]*work.Credential{}}
+	if len(list) == 0 {
+		return c, nil
+	}
+	for i := range list {
+		for _, h := range list[i].Hosts {
+			c.byHost[h] = append(c.byHost[h], &list[i])
+		}
+	}
+	var err error
+	if c.roots, err = x509.SystemCertPool(); err != nil {
+		return nil, fmt.Errorf("the host's certificate authorities: %w", err)
+	}
+	if c.roots.Equal(x509.NewCertPool()) {
+		return nil, errors.New("the host has no certificate authorities, which credentials need (remedy: install the package ca-certificates)")
+	}
+	return c, nil
+}
+
+// routed is the host that a name is the plain route to, or "": one that has a credential and that the rules allow.
+func (s *server) routed(name string) string {
+	host, ok := strings.CutSuffix(name, credential.RouteSuffix)
+	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.Match(host, credential.Port).OK {
+		return ""
+	}
+	return host
+}
+
+// misplaced says that a placeholder stands where it does not belong.
+func misplaced(c *work.Credential) error {
+	return &misuse{c.Name, &http1.Error{Status: 403, Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts"}}
+}
+
+// misuse is the refusal of a placeholder.
+type misuse struct {
+	credential string
+	err        *http1.Error
+}
+
+// Error is the reason.
+func (m *misuse) Error() string { return m.err.Error() }
+
+// Unwrap is the refusal for the client.
+func (m *misuse) Unwrap() error { return m.err }
+
+// refuseFor tells of a connection whose request is not sent on.
+func (f *flow) refuseFor(why error) {
+	e := f.event(work.Connect, refused)
+	e.Reason = why.Error()
+	if m := new(misuse); errors.As(why, &m) {
+		e.Credential = m.credential
+	}
+	f.s.events.add(e)
+}
+
+// judge refuses a request with a placeholder, but for that of one of those that are set in it, in its own header.
+func (c *credentials) judge(q *http1.Request, own []*work.Credential) error {
+	for i := range c.all {
+		but := ""
+		if slices.Contains(own, &c.all[i]) {
+			but = c.all[i].Header
+		}
+		if q.Find(c.all[i].Placeholder, but) {
+			return misplaced(&c.all[i])
+		}
+	}
+	return nil
+}
+
+// reveals tells whether a text has the value of a credential.
+func (c *credentials) reveals(text string) bool {
+	for i := range c.all {
+		if bytes.Contains([]byte(text), c.all[i].Value.Reveal()) {
+			return true
+		}
+	}
+	return false
+}
+
+// scan looks for placeholders in what is sent, wherever it is cut.
+type scan struct {
+	c    *credentials
+	keep int    // bytes that the beginning of a placeholder can have
+	last []byte // of what was seen
+	hit  bool   // a placeholder was found: what was sent is not whole
+}
+
+func (c *credentials) scan() *scan {
+	s := &scan{c: c}
+	for i := range c.all {
+		s.keep = max(s.keep, len(c.all[i].Placeholder)-1)
+	}
+	return s
+}
+
+// see refuses the bytes that make a placeholder whole: those are not sent.
+func (s *scan) see(b []byte) error {
+	if s.keep == 0 {
+		return nil
+	}
+	// The seam, and then what is new alone: a body's buffers are not copied.
+	seam := append(s.last, b[:min(len(b), s.keep)]...)
+	for i := range s.c.all {
+		p := []byte(s.c.all[i].Placeholder)
+		if bytes.Contains(seam, p) || bytes.Contains(b, p) {
+			s.hit = true
+			return misplaced(&s.c.all[i])
+		}
+	}
+	if len(b) >= s.keep {
+		seam = b
+	}
+	s.last = append([]byte(nil), seam[max(0, len(seam)-s.keep):]...)
+	return nil
+}

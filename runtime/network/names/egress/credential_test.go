@@ -1,0 +1,69 @@
+package egress
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/credential/secret"
+	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// TestScan: a placeholder is found however it is cut, and its last byte is never let through.
+func TestScan(t *testing.T) {
+	c := &credentials{all: []work.Credential{{Name: "a", Placeholder: "agentjail-0123456789"}, {Name: "b", Placeholder: "short-0123"}}}
+	for _, p := range c.all {
+		text := "before " + p.Placeholder + " after"
+		for size := 1; size <= len(text); size++ {
+			s, through, err := c.scan(), "", error(nil)
+			for rest := text; rest != "" && err == nil; rest = rest[min(size, len(rest)):] {
+				part := rest[:min(size, len(rest))]
+				if err = s.see([]byte(part)); err == nil {
+					through += part
+				}
+			}
+			bad := new(http1.Error)
+			if !errors.As(err, &bad) || bad.Status != 403 || !s.hit || strings.Contains(through, p.Placeholder) {
+				t.Errorf("%s by %d: %v, %q", p.Name, size, err, through)
+			}
+		}
+	}
+	s := c.scan()
+	for _, part := range []string{"agentjail-", "012345678", "short-", "9agentjail-01234", "x56789"} {
+		if err := s.see([]byte(part)); err != nil {
+			t.Errorf("%q: %v", part, err)
+		}
+	}
+	if err := new(credentials).scan().see([]byte("x")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWork: values reach the helper by Encode alone.
+func TestWork(t *testing.T) {
+	const value = "hunter2-hunter2"
+	w := &work.Work{Allow: []string{"a.example.test"}, Credentials: []work.Credential{{Name: "a", Value: secret.New([]byte(value))}}}
+	data, err := w.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := work.Decode(data)
+	if err != nil || len(got.Credentials) != 1 || string(got.Credentials[0].Value.Reveal()) != value || got.Allow[0] != "a.example.test" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	plain, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{string(plain), fmt.Sprintf("%+v %#v", w, w), fmt.Sprintf("%+v %#v", got.Credentials, got.Credentials)} {
+		if strings.Contains(s, "hunter2") || strings.Contains(s, "aHVudGVy") {
+			t.Errorf("shown: %s", s)
+		}
+	}
+	if _, err := work.Decode(plain); err == nil {
+		t.Error("work without the values is taken")
+	}
+}

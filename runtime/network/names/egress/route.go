@@ -1,0 +1,268 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+const (
+	// handshakeTime is how long TLS to a server may take to begin.
+	handshakeTime = 10 * time.Second
+	// bodyTime is how long the rest of a request's body may take after the response to it has ended.
+	bodyTime = time.Second
+)
+
+// A carrier serves a connection in whose requests credentials are set: they go to the server one after another, over TLS.
+type carrier struct {
+	f      *flow
+	client net.Conn
+	host   string
+	own    []*work.Credential
+	up     net.Conn
+	server *bufio.Reader // of up
+	// asked and answered are what is kept of the client's and of the server's until the other has it.
+	asked, answered *head
+	// waiting says that no request is under way.
+	waiting atomic.Bool
+	scan    *scan
+}
+
+// route serves a connection to the plain route of a host.
+func (f *flow) route(host string) {
+	if f.port != portHTTP {
+		f.refuse("a route for credentials is plain HTTP on port 80", "http://"+f.name+"/")
+		reset(f.client)
+		return
+	}
+	as, at := f.name, f.port
+	f.name, f.port = host, credential.Port
+	if !f.enter() {
+		return
+	}
+	defer f.leave()
+	f.carry(f.client, as, at)
+}
+
+// carry serves the requests to a name and port that a connection to the flow's name has.
+func (f *flow) carry(client net.Conn, as string, at uint16) {
+	c := &carrier{f: f, client: client, host: f.name, own: f.s.credentials.byHost[f.name], asked: f.s.heads.of(client)}
+	defer c.asked.done()
+	var names []string
+	for _, o := range c.own {
+		names = append(names, o.Name)
+	}
+	f.credential = strings.Join(names, " ")
+	if client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
+		return
+	}
+	err := c.serve(http1.NewReader(c.asked, as, at))
+	if c.up != nil {
+		c.up.Close()
+		c.answered.done()
+		f.ended()
+	}
+	if bad := new(http1.Error); errors.As(err, &bad) {
+		c.refuse(err)
+		return
+	}
+	if f.client != client {
+		_ = client.Close() // of TLS: its last word
+	}
+	linger(f.client)
+}
+
+// refuse answers a request that is not sent on.
+func (c *carrier) refuse(why error) {
+	c.f.refuseFor(why)
+	c.say(http1.Refusal(why))
+}
+
+// say writes the last of a connection.
+func (c *carrier) say(answer []byte) {
+	_ = c.client.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.client.Write(answer)
+	if c.f.client != c.client {
+		_ = c.client.Close()
+	}
+	linger(c.f.client)
+}
+
+// serve serves requests until the connection ends. An *http1.Error is one that is to be refused, of which no response has begun.
+func (c *carrier) serve(requests *http1.Reader) error {
+	for {
+		watched := c.watch()
+		q, err := requests.Next()
+		c.waiting.Store(false)
+		if err != nil {
+			return err
+		}
+		if c.client.SetReadDeadline(time.Time{}) != nil {
+			return nil
+		}
+		if err := c.f.s.credentials.judge(q, c.own); err != nil {
+			return err
+		}
+		if c.up == nil && !c.dial() {
+			return nil
+		}
+		last, err := c.exchange(requests, q, watched)
+		if last || err != nil {
+			return err
+		}
+	}
+}
+
+// watch ends the wait for a request when the server ends the connection.
+func (c *carrier) watch() <-chan struct{} {
+	done := make(chan struct{})
+	c.waiting.Store(true)
+	if c.up == nil {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		if _, err := c.server.Peek(1); err != nil && c.waiting.Load() {
+			_ = c.client.SetReadDeadline(time.Unix(1, 0))
+		}
+	}()
+	return done
+}
+
+// dial connects to the server. Where it cannot, the client has been told.
+func (c *carrier) dial() bool {
+	up := c.f.dial()
+	if up == nil {
+		return false
+	}
+	t := tls.Client(up, &tls.Config{ServerName: c.host, RootCAs: c.f.s.credentials.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	if err := t.HandshakeContext(ctx); err != nil {
+		reset(up)
+		c.f.refuse("TLS with the server: "+err.Error(), "")
+		c.say(unavailable(fmt.Errorf("TLS: %w", err)))
+		return false
+	}
+	c.up, c.answered, c.scan = t, c.f.s.heads.of(t), c.f.s.credentials.scan()
+	c.server = bufio.NewReader(c.answered)
+	return true
+}
+
+// unavailable is the response where there is no server.
+func unavailable(err error) []byte {
+	body := fmt.Sprintf("no response of the server: %q\n", err.Error())
+	return fmt.Appendf(nil, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
+}
+
+// Write sends to the server what has no placeholder in it.
+func (c *carrier) Write(b []byte) (int, error) {
+	if err := c.scan.see(b); err != nil {
+		return 0, err
+	}
+	n, err := c.up.Write(b)
+	c.f.sent.Add(int64(n))
+	c.asked.done()
+	return n, err
+}
+
+// exchange sends a request, with the credentials set, and passes the response on. It says whether it was the last.
+func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-chan struct{}) (last bool, err error) {
+	q.Readdress(c.host)
+	for _, o := range c.own {
+		value := string(o.Value.Reveal())
+		if o.Scheme != "" {
+			value = o.Scheme + " " + value
+		}
+		q.Set(o.Header, value)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		err := requests.Forward(c, q)
+		if err != nil {
+			c.up.Close() // there is no response to half a request
+		}
+		sent <- err
+	}()
+	<-watched
+	p, begun, err := c.respond(q.Method)
+	if err != nil {
+		c.up.Close()
+		_ = c.client.SetReadDeadline(time.Unix(1, 0))
+		why, bad := <-sent, new(http1.Error)
+		switch {
+		case begun:
+		case errors.As(why, &bad):
+			return true, why
+		default:
+			c.say(unavailable(err))
+		}
+		return true, nil
+	}
+	if p.Switched() && q.Upgrade {
+		c.tunnel(requests)
+		return true, nil
+	}
+	select {
+	case err = <-sent:
+	case <-time.After(bodyTime):
+		c.up.Close()
+		_ = c.client.SetReadDeadline(time.Unix(1, 0))
+		<-sent
+		return true, nil
+	}
+	return err != nil || p.Last || q.Last(), nil
+}
+
+// respond passes on the responses to a request, up to the final one, and says whether that has begun.
+func (c *carrier) respond(method string) (p *http1.Response, begun bool, err error) {
+	for {
+		if p, err = http1.ReadResponse(c.server, method); err != nil {
+			return nil, false, err
+		}
+		if n := p.Strip(c.f.s.credentials.reveals); n > 0 {
+			e := c.f.event(work.Connect, allowed)
+			e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
+			c.f.s.events.add(e)
+		}
+		if err = p.Forward(counted{c}, c.server); err != nil || p.Final() {
+			return p, p.Final(), err
+		}
+	}
+}
+
+// tunnel copies both ways once the server has agreed to another protocol.
+func (c *carrier) tunnel(requests *http1.Reader) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(counted{c}, c.server)
+		_ = c.client.SetReadDeadline(time.Unix(1, 0))
+	}()
+	_ = requests.Rest(c)
+	c.up.Close()
+	<-done
+}
+
+// counted writes to the client.
+type counted struct{ c *carrier }
+
+// Write counts what the jail gets.
+func (w counted) Write(b []byte) (int, error) {
+	n, err := w.c.client.Write(b)
+	w.c.f.got.Add(int64(n))
+	w.c.answered.done()
+	return n, err
+}

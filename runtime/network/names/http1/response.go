@@ -1,0 +1,144 @@
+package http1
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Response is the head of a server's response to a request that was judged.
+type Response struct {
+	Code   int
+	Reason string
+	Fields []Field
+	// Last says that the server ends the connection after it.
+	Last bool
+
+	length  int64 // of the body; -1 is up to the end of the connection
+	chunked bool
+	none    bool // there is no body, whatever the fields say
+}
+
+// ReadResponse reads the head of a response to a request of that method. It is held to the same form as a request's.
+func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
+	budget := maxHead
+	text, err := line(r, &budget)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	p := &Response{length: -1}
+	if p.Code, err = status(text + " "); err != nil {
+		return nil, err
+	}
+	if len(text) > 13 {
+		p.Reason = strings.Map(printable, text[13:])
+	}
+	h := &Head{Minor: int(text[7] - '0')}
+	if h.Fields, err = fields(r, &budget); err != nil {
+		return nil, unreadable(err)
+	}
+	p.none = method == "HEAD" || p.Code < 200 || p.Code == 204 || p.Code == 304
+	if err := p.framing(h); err != nil {
+		return nil, unreadable(err)
+	}
+	p.Last = h.Minor == 0 || p.length < 0 && !p.chunked && !p.none
+	for _, f := range h.Fields {
+		switch f.Name {
+		case "connection":
+			p.Last = p.Last || strings.Contains(strings.ToLower(f.Value), "close")
+		case "transfer-encoding", "keep-alive", "te", "trailer", "proxy-connection", "proxy-authenticate":
+		case "content-length":
+			if p.none {
+				p.Fields = append(p.Fields, f)
+			}
+		default:
+			p.Fields = append(p.Fields, f)
+		}
+	}
+	return p, nil
+}
+
+// unreadable hides an Error, which is a client's.
+func unreadable(err error) error { return fmt.Errorf("a response that cannot be read: %v", err) }
+
+// framing reads how long the body is (RFC 9112 6.3).
+func (p *Response) framing(h *Head) error {
+	te, chunked, err := h.Get("transfer-encoding")
+	if err != nil {
+		return err
+	}
+	cl, length, err := h.Get("content-length")
+	switch {
+	case err != nil:
+		return err
+	case chunked && (length || !strings.EqualFold(te, "chunked") || h.Minor == 0):
+		return malformed("a Transfer-Encoding other than chunked alone")
+	case chunked:
+		p.chunked = true
+	case length:
+		if cl == "" || len(cl) > 18 || strings.Trim(cl, "0123456789") != "" {
+			return malformed("a Content-Length that is no number")
+		}
+		p.length, err = strconv.ParseInt(cl, 10, 64)
+	}
+	return err
+}
+
+// Strip drops the fields that a function finds something in, and the reason; it returns how many.
+func (p *Response) Strip(found func(string) bool) int {
+	n := len(p.Fields)
+	p.Fields = slices.DeleteFunc(p.Fields, func(f Field) bool { return found(f.Name) || found(f.Value) })
+	n -= len(p.Fields)
+	if found(p.Reason) {
+		p.Reason = ""
+		n++
+	}
+	return n
+}
+
+// Switched says that what follows is another protocol's.
+func (p *Response) Switched() bool { return p.Code == 101 }
+
+// Final says that no other response to the request follows.
+func (p *Response) Final() bool { return p.Code >= 200 || p.Switched() }
+
+// Forward writes the response's head anew, and then its body as it comes from the server.
+func (p *Response) Forward(w io.Writer, r *bufio.Reader) error {
+	var b []byte
+	b = fmt.Appendf(b, "HTTP/1.1 %d %s\r\n", p.Code, p.Reason)
+	for _, f := range p.Fields {
+		b = fmt.Appendf(b, "%s: %s\r\n", f.Name, f.Value)
+	}
+	switch {
+	case p.Switched():
+		b = append(b, "connection: Upgrade\r\n"...)
+	case p.chunked && !p.none:
+		b = append(b, "transfer-encoding: chunked\r\n"...)
+	case p.length >= 0 && !p.none:
+		b = fmt.Appendf(b, "content-length: %d\r\n", p.length)
+	}
+	if p.Last && p.Final() {
+		b = append(b, "connection: close\r\n"...)
+	}
+	if _, err := w.Write(append(b, "\r\n"...)); err != nil {
+		return fmt.Errorf("sending a response's head: %w", err)
+	}
+	body := &Reader{r: r}
+	var err error
+	switch {
+	case p.none:
+	case p.chunked:
+		err = body.chunks(w)
+	case p.length >= 0:
+		err = body.copy(w, p.length)
+	default:
+		_, err = io.Copy(w, r)
+	}
+	if err != nil {
+		return unreadable(err)
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package work
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"agentjail.dev/runtime/credential/secret"
+)
+
+// A Credential is set by the helper in requests to its hosts.
+type Credential struct {
+	Name   string   `json:"name"`
+	Hosts  []string `json:"hosts"`
+	Header string   `json:"header"`
+	// Scheme stands before the value; "" is nothing.
+	Scheme string `json:"scheme,omitempty"`
+	// Placeholder stands for it in the jail. In any other place than the header it is refused.
+	Placeholder string `json:"placeholder"`
+	// End ends TLS to its hosts.
+	End bool `json:"end,omitempty"`
+
+	Value secret.Value `json:"-"`
+}
+
+// wire is Work with what its own JSON does not show.
+type wire struct {
+	*Work
+	Values [][]byte `json:"values,omitempty"` // of the credentials, in their order
+}
+
+// Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes it.
+func (w *Work) Encode() ([]byte, error) {
+	out := wire{Work: w}
+	for _, c := range w.Credentials {
+		out.Values = append(out.Values, c.Value.Reveal())
+	}
+	return json.Marshal(out)
+}
+
+// Decode is the other end of Encode.
+func Decode(data []byte) (*Work, error) {
+	in := wire{Work: new(Work)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("reading the work: %w", err)
+	}
+	if len(in.Values) != len(in.Credentials) {
+		return nil, fmt.Errorf("reading the work: %d values for %d credentials", len(in.Values), len(in.Credentials))
+	}
+	for i, v := range in.Values {
+		in.Credentials[i].Value = secret.New(v)
+	}
+	return in.Work, nil
+}
