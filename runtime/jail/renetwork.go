@@ -104,12 +104,14 @@ func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	}
 	crash.Point("reload.narrowed")
 	r := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
-	if out.Ended, err = mode.Change(w.networkOf(&j.Brief), r); err != nil {
+	// One that is started anew in place of a helper that has ended goes by the record.
+	out.Ended, err = mode.Change(w.networkOf(&j.Brief), r)
+	if err != nil && !errors.Is(err, network.ErrNoHelper) {
 		return out, err
 	}
 	crash.Point("reload.told")
 	out.Entries, out.Others = len(r.Allow), policy.Differs(j.Policy, p)
-	return out, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned})
+	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}))
 }
 
 // again reads a jail's policy again.

@@ -7,6 +7,7 @@
 package network
 
 import (
+	"errors"
 	"os"
 
 	"agentjail.dev/runtime/credential"
@@ -121,6 +122,9 @@ type Rules struct {
 	// Credentials have the jail's own placeholders.
 	Credentials credential.Set
 }
+
+// ErrNoHelper says that the helper of a jail's network has ended.
+var ErrNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")
 
 // Audit is what a mode sees of a running jail's network, from outside.
 type Audit struct {

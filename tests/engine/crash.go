@@ -16,5 +16,5 @@ var CrashPoints = []struct{ Verb, Point string }{
 	{"delete", "delete.released"},
 }
 
-// ReloadCrashPoints are those of `network reload`, which no engine calls.
-var ReloadCrashPoints = []string{"reload.narrowed", "reload.told"}
+// HelperCrashPoints are those of jails with a helper alone: of its start, and of `network reload`.
+var HelperCrashPoints = []string{"start.helping", "reload.narrowed", "reload.told"}

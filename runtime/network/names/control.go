@@ -104,9 +104,6 @@ func ask(dir string, r work.Request) (work.Answer, error) {
 
 const maxAnswer = 64 << 10 // bytes
 
-// errNoHelper says that there is nobody to change rules.
-var errNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")
-
 // Change puts other rules in force in a running jail, and says how many connections it ended. One that was created and not started has no
 // helper yet, and is started with what is on record then.
 func (Mode) Change(j network.Jail, r network.Rules) (int, error) {
@@ -114,11 +111,11 @@ func (Mode) Change(j network.Jail, r network.Rules) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if h == nil && !j.Started {
+	switch serves := h != nil && h.Alive() && confined(h.Pid) == ""; {
+	case !serves && !j.Started:
 		return 0, nil
-	}
-	if h == nil || !h.Alive() {
-		return 0, errNoHelper
+	case !serves:
+		return 0, network.ErrNoHelper
 	}
 	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny})
 	if err != nil {

@@ -105,6 +105,9 @@ func (f *flow) serve() {
 // refuse tells of a connection that is not made.
 func (f *flow) refuse(reason, remedy string) {
 	e := f.event(work.Connect, refused)
+	if why := f.gone(); why != "" {
+		reason, remedy = why, ""
+	}
 	e.Reason, e.Remedy = reason, remedy
 	f.s.events.add(e)
 }

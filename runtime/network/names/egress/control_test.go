@@ -16,8 +16,8 @@ import (
 	"agentjail.dev/runtime/network/names/work"
 )
 
-// controlled is a control socket that is served, and its path.
-func controlled(t *testing.T, change func(work.Request) (work.Answer, error)) (*control, string) {
+// controlled is the path of a control socket that is served, for one user.
+func controlled(t *testing.T, uid int, change func(work.Request) (work.Answer, error)) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "control-") // a short path: an address has 107 bytes
 	if err != nil {
@@ -40,8 +40,9 @@ func controlled(t *testing.T, change func(work.Request) (work.Answer, error)) (*
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.l.Close() })
+	c.uid = uint32(uid)
 	go c.serve(change)
-	return c, path
+	return path
 }
 
 // sent is the answer to what is sent, and "" for none.
@@ -64,7 +65,7 @@ func sent(t *testing.T, path, text string) string {
 // TestControl: one well-formed request a connection is followed, and nothing else changes anything.
 func TestControl(t *testing.T) {
 	got := make(chan work.Request, 1)
-	_, path := controlled(t, func(r work.Request) (work.Answer, error) {
+	path := controlled(t, os.Geteuid(), func(r work.Request) (work.Answer, error) {
 		if len(r.Allow) == 0 {
 			return work.Answer{}, errors.New("not this one")
 		}
@@ -109,11 +110,10 @@ func TestControl(t *testing.T) {
 
 // TestControlOfAnother: another user is not answered, whoever let him at the socket.
 func TestControlOfAnother(t *testing.T) {
-	c, path := controlled(t, func(work.Request) (work.Answer, error) {
+	path := controlled(t, os.Geteuid()+1, func(work.Request) (work.Answer, error) {
 		t.Error("another user's request is followed")
 		return work.Answer{}, nil
 	})
-	c.uid++ // before anybody asks
 	if a := sent(t, path, `{"verb":"rules","allow":["a.example.test"]}`); a != "" {
 		t.Errorf("answer %q", a)
 	}

@@ -139,15 +139,13 @@ func (s *server) change(r work.Request) (work.Answer, error) {
 	return work.Answer{Ended: len(ended)}, nil
 }
 
-// withdraw ends a connection from outside of its own goroutines, which see that it is closed.
+// withdraw ends a connection from outside of its own goroutines, which see that it is closed and tell of it.
 func (f *flow) withdraw() {
 	f.s.flows.mu.Lock()
-	up, why := f.up, f.withdrawn
+	up := f.up
 	f.s.flows.mu.Unlock()
 	reset(f.client)
 	if up != nil {
-		reset(up) // its end is told by whoever serves it
-		return
+		reset(up)
 	}
-	f.refuse(why, "")
 }
