@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
@@ -121,7 +122,7 @@ func bindOptions(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
 // many who mount the host's time zone forget the :ro.
 func public(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
-	switch what := publicGiven[f.Public]; {
+	switch what := publicGiven()[f.Public]; {
 	case !readOnly:
 		p.deny(report.Access, mountField(m), "writable", "read-only", what)
 	case b.Copy:
@@ -130,13 +131,15 @@ func public(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool
 }
 
 // publicGiven says what a jail gets of what was asked for.
-var publicGiven = map[source.Public]string{
-	source.PublicDir:    "the host's own directory",
-	source.PublicFile:   "a copy of the host's file",
-	source.PublicUsers:  "a copy with the standard users and the container's own, without comments",
-	source.PublicGroups: "a copy with the standard groups and the container's own, without members",
-	source.PublicGit:    "a copy of git's settings, without comments",
-}
+var publicGiven = sync.OnceValue(func() map[source.Public]string {
+	return map[source.Public]string{
+		source.PublicDir:    "the host's own directory",
+		source.PublicFile:   "a copy of the host's file",
+		source.PublicUsers:  "a copy with the standard users and the container's own, without comments",
+		source.PublicGroups: "a copy with the standard groups and the container's own, without members",
+		source.PublicGit:    "a copy of git's settings, without comments",
+	}
+})
 
 // ReadOnly says whether a mount is to be read-only.
 func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
@@ -201,21 +204,23 @@ func ofNetwork(at string) bool {
 // hostOnes are what engines mount from the host at the same place when a
 // container is to share the host's namespace (--ipc=host, --pid=host,
 // --net=host), as the mounts that a container with its own has.
-var hostOnes = map[string]specs.Mount{
-	"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-	"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-	"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
-	"/dev/pts":       {Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-	"/dev/shm":       {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
-	"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
-}
+var hostOnes = sync.OnceValue(func() map[string]specs.Mount {
+	return map[string]specs.Mount{
+		"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+		"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		"/sys/fs/cgroup": {Destination: "/sys/fs/cgroup", Type: "cgroup", Source: "cgroup", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+		"/dev/pts":       {Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		"/dev/shm":       {Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777"}},
+		"/dev/mqueue":    {Destination: "/dev/mqueue", Type: "mqueue", Source: "mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
+	}
+})
 
 // fresh puts the jail's own file system in place of the host's, and of a shared
 // memory directory that the engine made larger than policy allows or with a label
 // that is not the jail's.
 func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 	at := path.Clean(m.Destination)
-	own, ok := hostOnes[at]
+	own, ok := hostOnes()[at]
 	switch {
 	case !ok:
 		return false

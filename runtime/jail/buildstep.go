@@ -11,7 +11,9 @@ import (
 
 // A step of an image's build is to keep what it changes, with owners and set-id
 // bits; a jail's layer is thrown away, and nothing in a jail can make such files.
-var errBuild = refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
+func errBuild() *refusal.Error {
+	return refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
+}
 
 // buildSteps recognise, by the engine, a container that is one. What they look at
 // belongs to the engine: a container cannot write it, and it only ever refuses a
@@ -31,7 +33,7 @@ var buildSteps = []struct {
 func refuseBuild(id, bundle string, s *specs.Spec) error {
 	for _, b := range buildSteps {
 		if b.is(id, bundle, s) {
-			return errBuild.WithRemedy("%s", b.remedy)
+			return errBuild().WithRemedy("%s", b.remedy)
 		}
 	}
 	return nil

@@ -89,7 +89,7 @@ func (s *search) gitDir(g gitDir) error {
 	g.linked = g.linked || has("commondir") && !has("objects")
 	s.gitDirs = append(s.gitDirs, g)
 	for _, d := range list {
-		for _, e := range repositories {
+		for _, e := range repositories() {
 			if ".git/"+fold(d.name) == e.Path {
 				s.keep(path.Join(g.rel, d.name), d.typ, e)
 			}
@@ -116,7 +116,7 @@ func (s *search) gitDir(g gitDir) error {
 func (s *search) attributes(dir string) {
 	at := path.Join(dir, "attributes")
 	if st, err := s.stat(at); err == nil {
-		for _, e := range repositories {
+		for _, e := range repositories() {
 			if e.Path == ".git/info/attributes" {
 				s.keep(at, byte(st.Mode&unix.S_IFMT>>12), e)
 			}
@@ -171,7 +171,7 @@ func (s *search) worktrees(rel string) error {
 
 // absentGit adds placeholders to a git directory.
 func (s *search) absentGit(g gitDir) {
-	for _, e := range repositories {
+	for _, e := range repositories() {
 		name := strings.TrimPrefix(e.Path, ".git/")
 		if g.linked && name != "config.worktree" {
 			continue // they are the other directory's

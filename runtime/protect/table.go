@@ -139,7 +139,7 @@ func Names() []string {
 func fold(name string) string { return strings.ToLower(name) }
 
 // byName finds the entries of the table by the folded name of their first part.
-var byName = func() map[string][]*Entry {
+var byName = sync.OnceValue(func() map[string][]*Entry {
 	out := map[string][]*Entry{}
 	for i := range Table {
 		e := &Table[i]
@@ -150,10 +150,10 @@ var byName = func() map[string][]*Entry {
 		out[first] = append(out[first], e)
 	}
 	return out
-}()
+})
 
 // repositories are the entries within git directories, without ".git/".
-var repositories = func() []*Entry {
+var repositories = sync.OnceValue(func() []*Entry {
 	var out []*Entry
 	for i := range Table {
 		if Table[i].Scope == Repository {
@@ -161,7 +161,7 @@ var repositories = func() []*Entry {
 		}
 	}
 	return out
-}()
+})
 
 // notables are the folded names by which a search recognises anything but a directory.
 var notables = sync.OnceValue(func() map[string]bool {
@@ -200,13 +200,13 @@ func notable(name []byte) bool {
 // match finds the entry that protects a path by its last parts; nil for none.
 func match(rel string) *Entry {
 	last := fold(path.Base(rel))
-	for _, e := range byName[last] {
+	for _, e := range byName()[last] {
 		if e.Path == last {
 			return e
 		}
 	}
 	dir := fold(path.Base(path.Dir(rel)))
-	for _, e := range byName[dir] {
+	for _, e := range byName()[dir] {
 		if e.Path == dir+"/"+last {
 			return e
 		}
@@ -239,7 +239,7 @@ func matchRepository(parts []string) *Entry {
 		return nil
 	}
 	rest := fold(strings.Join(parts[i:], "/"))
-	for _, e := range repositories {
+	for _, e := range repositories() {
 		if e.Path == rest {
 			return e
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -219,7 +220,9 @@ func (g *guard) protect(d *Protected) error {
 }
 
 // errChanged says that somebody put a link where none was found.
-var errChanged = refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
+var errChanged = sync.OnceValue(func() *refusal.Error {
+	return refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
+})
 
 // cover makes what the jail is to see in place of what was found at a path.
 func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
@@ -229,7 +232,7 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 	}
 	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
 	if link && !p.Link {
-		return errChanged
+		return errChanged()
 	}
 	tree, err := -1, error(nil)
 	switch {
@@ -423,7 +426,7 @@ func (a attachment) mount(root int) error {
 		return err
 	}
 	if st.Dev != a.dev || st.Ino != a.ino {
-		return errChanged
+		return errChanged()
 	}
 	return unix.MoveMount(int(a.tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }

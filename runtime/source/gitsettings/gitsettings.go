@@ -33,13 +33,15 @@ var plain = []string{
 }
 
 // keys are those of sections that can also hold credentials.
-var keys = map[string][]string{
-	"url":        {"insteadof", "pushinsteadof"},
-	"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},
-	"http": {"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
-		"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive"},
-	"sendemail": {"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread", "suppresscc", "signedoffbycc", "validate"},
-}
+var keys = sync.OnceValue(func() map[string][]string {
+	return map[string][]string{
+		"url":        {"insteadof", "pushinsteadof"},
+		"credential": {"helper", "username", "usehttppath", "interactive", "provider", "guiprompt", "autodetecttimeout"},
+		"http": {"sslverify", "sslcainfo", "sslcapath", "sslbackend", "sslversion", "postbuffer", "lowspeedlimit", "lowspeedtime", "version", "followredirects",
+			"maxrequests", "minsessions", "noepsv", "proxy", "schannelcheckrevoke", "schannelusesslcainfo", "emptyauth", "savecookies", "usekeepalive"},
+		"sendemail": {"to", "cc", "from", "smtpserver", "smtpserverport", "smtpencryption", "confirm", "annotate", "chainreplyto", "thread", "suppresscc", "signedoffbycc", "validate"},
+	}
+})
 
 // helpers are the words of credential helpers that hold nothing themselves
 // (gitcredentials(7)); a program of another kind could be a script with a password
@@ -85,7 +87,7 @@ func (s setting) credential() string {
 	if s.key != "" {
 		name += "." + short(s.key)
 	}
-	known, some := keys[s.section]
+	known, some := keys()[s.section]
 	switch {
 	case !some && !slices.Contains(plain, s.section), some && s.key != "" && !slices.Contains(known, s.key):
 		return "the setting " + name + " is not known to hold no credential"
