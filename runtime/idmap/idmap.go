@@ -4,7 +4,6 @@ package idmap
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -155,33 +154,49 @@ func reverse(ms []specs.LinuxIDMapping, id uint32) (uint32, bool) {
 	return 0, false
 }
 
-// WithoutLast is the mapping of a block without its last id: that is on the host for a helper of the jail's, and is nobody in the jail.
-func (m Map) WithoutLast() Map {
+// spare is the id of a block that WithoutSpare leaves out. Nobody gives it: images of Kubernetes' pods run as the two after it and
+// as the one before it.
+const spare = 65533
+
+// WithoutSpare is the mapping of a block without one id: that is on the host for a helper of the jail's, and is nobody in the jail.
+func (m Map) WithoutSpare() Map {
 	if m.Block < 0 {
 		return m
 	}
-	m.UIDs, m.GIDs = shorter(m.UIDs), shorter(m.GIDs)
+	m.UIDs, m.GIDs = without(m.UIDs, m.spare()), without(m.GIDs, m.spare())
 	return m
 }
 
-func shorter(ms []specs.LinuxIDMapping) []specs.LinuxIDMapping {
-	out := slices.Clone(ms)
-	for i := range out {
-		if e := &out[i]; e.HostID != Overflow && (e.HostID+e.Size)%RangeSize == 0 && e.Size > 1 {
-			e.Size--
+// spare is the host id.
+func (m Map) spare() uint32 { return first(m.UIDs)&^(RangeSize-1) + spare }
+
+// without leaves a host id out.
+func without(ms []specs.LinuxIDMapping, id uint32) []specs.LinuxIDMapping {
+	var out []specs.LinuxIDMapping
+	for _, e := range ms {
+		if !overlap(e.HostID, e.Size, id, 1) {
+			out = append(out, e)
+			continue
+		}
+		before := id - e.HostID
+		if before > 0 {
+			out = append(out, specs.LinuxIDMapping{ContainerID: e.ContainerID, HostID: e.HostID, Size: before})
+		}
+		if after := e.Size - before - 1; after > 0 {
+			out = append(out, specs.LinuxIDMapping{ContainerID: e.ContainerID + before + 1, HostID: id + 1, Size: after})
 		}
 	}
 	return out
 }
 
-// Spare is the host id that WithoutLast has left out, as user and group. A mapping of the engine's has none: then it is one of those
+// Spare is the host id that WithoutSpare has left out, as user and group. A mapping of the engine's has none: then it is one of those
 // that no process has, and no jail.
 func (m Map) Spare() uint32 {
-	last := first(m.UIDs) | (RangeSize - 1)
-	if m.Block < 0 || m.HasHostUID(last) || m.HasHostGID(last) {
+	id := m.spare()
+	if m.Block < 0 || m.HasHostUID(id) || m.HasHostGID(id) {
 		return ReservedFirst + ReservedSize - 1
 	}
-	return last
+	return id
 }
 
 // Owner is the host user and group that stand for the jail as a whole: its first

@@ -53,7 +53,7 @@ func (w *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 		return err
 	}
 	if mode, err := modes.Named(w.Policy.Network.Mode); err == nil && mode.Terms(mode.Decide(network.Found{})).SpareID {
-		m = m.WithoutLast()
+		m = m.WithoutSpare()
 	}
 	j.IDs = m
 	return nil
