@@ -13,7 +13,10 @@ import (
 )
 
 // dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side says.
-func (n *node) dial(address string) (string, error) {
+func (n *node) dial(address string) (string, error) { return n.tell(address, "") }
+
+// tell is dial for a server that is told something first.
+func (n *node) tell(address, say string) (string, error) {
 	var text []byte
 	err := n.InNetns(func() error {
 		conn, err := net.DialTimeout("tcp", address, 2*time.Second)
@@ -22,6 +25,9 @@ func (n *node) dial(address string) (string, error) {
 		}
 		defer conn.Close()
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.WriteString(conn, say); err != nil {
+			return err
+		}
 		text, err = io.ReadAll(conn)
 		return err
 	})
