@@ -23,6 +23,7 @@ import (
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/linux/trusted"
+	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
 
@@ -122,6 +123,7 @@ type Pending struct {
 	record      *Record
 	work, ready *os.File     // our ends of its pipes
 	moved       func() error // waits until it is in its control groups
+	refused     bool         // into one of them, known once moved has returned
 }
 
 // Begin starts a helper, which makes itself ready as far as it can without its work: by Serve it gets that, and by Abandon it is ended.
@@ -178,7 +180,12 @@ func (p *Pending) move(dirs []string) {
 	p.moved = sync.OnceValue(func() error { return <-done })
 	go func() {
 		for _, dir := range dirs {
-			if err := enter(dir, p.pid); err != nil {
+			err := enter(dir, p.pid)
+			if rootless.Inside() && errors.Is(err, os.ErrPermission) {
+				p.refused = true // the group that both are below is not the user's (cgroups(7))
+				continue
+			}
+			if err != nil {
 				done <- fmt.Errorf("the control group of %s: %w", p.o.Name, err)
 				return
 			}
@@ -218,6 +225,9 @@ func (p *Pending) serve(work []byte) error {
 
 // Answer is what the helper told of itself once it served.
 func (p *Pending) Answer() string { return p.record.Answer }
+
+// Bounded says whether control groups bound the helper once it serves. A user's engine may have none to give.
+func (p *Pending) Bounded() bool { return p.moved() == nil && len(p.record.Cgroups) > 0 && !p.refused }
 
 // Abandon ends the helper, which may have had its work.
 func (p *Pending) Abandon() error {

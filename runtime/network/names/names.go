@@ -115,7 +115,14 @@ func (Mode) Seal(j network.Jail) ([]report.Change, error) {
 		return changes, fmt.Errorf("the network by name: %w", err)
 	}
 	got, err := answer(s.helper.Answer())
-	return append(changes, lesser(got)...), err
+	changes = append(changes, lesser(got)...)
+	if !s.helper.Bounded() {
+		changes = append(changes, report.Change{
+			Ring: report.Resources, Kind: report.Missing, Field: "the network helper's control group",
+			Why: "none can be made beside the jail's: resource limits of its own alone bound the helper (remedy: run the engine as root, or on control groups version 2 that are delegated to the user)",
+		})
+	}
+	return changes, err
 }
 
 // answer is what a helper has said of itself.

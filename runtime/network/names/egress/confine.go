@@ -18,6 +18,9 @@ const (
 	maxFiles  = 16384    // each connection has two sockets and up to two pipes
 	maxMemory = 64 << 20 // Go's, in bytes
 	maxFile   = 64 << 20 // bytes of a file that it writes: its log
+	// Where no control group bounds it. The Go runtime takes address space 64 MiB at a time.
+	maxData    = 256 << 20 // bytes of memory of its own that it may map
+	maxThreads = 64
 )
 
 // confine gives up all that the helper needs no more: files, ids, capabilities, and most system calls. It holds for every thread.
@@ -41,7 +44,7 @@ func confine(w *work.Work) error {
 }
 
 func limits() error {
-	for resource, max := range map[int]uint64{unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_MEMLOCK: 0} {
+	for resource, max := range map[int]uint64{unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_MEMLOCK: 0, unix.RLIMIT_DATA: maxData} {
 		var have unix.Rlimit
 		if err := unix.Getrlimit(resource, &have); err != nil {
 			return fmt.Errorf("resource limit %d: %w", resource, err)

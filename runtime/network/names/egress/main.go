@@ -46,6 +46,7 @@ func Main() int {
 
 func run(ready *os.File) error {
 	debug.SetMemoryLimit(maxMemory)
+	debug.SetMaxThreads(maxThreads)
 	if err := closeOthers(); err != nil {
 		return fmt.Errorf("closing what was left open: %w", err)
 	}

@@ -1,0 +1,164 @@
+package podman
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/tests/engine"
+)
+
+// Addresses of a network behind the place's. They are of no special range, and lead nowhere else.
+const (
+	labHost   = "5.5.5.2"
+	labServer = "5.5.5.10"
+)
+
+// lab makes a network behind that of podman's place, with a name server that gives one address for every name, and a web server there.
+func lab(t *testing.T, p *engine.PodmanT) {
+	t.Helper()
+	own := "--net=" + strings.TrimSuffix(p.Root(), "root") + "ns/net"
+	tids, served := make(chan int), make(chan error)
+	linked, end := make(chan struct{}), make(chan struct{})
+	go thread.Own(func() error {
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		tids <- unix.Gettid()
+		<-linked
+		if err == nil {
+			err = serveLab()
+		}
+		served <- err
+		<-end
+		return nil
+	})
+	ip := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("nsenter", append([]string{own, "ip"}, args...)...).CombinedOutput(); err != nil {
+			t.Errorf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	t.Cleanup(func() { ip("link", "del", "wan"); close(end) })
+	ip("link", "set", "lo", "up")
+	ip("link", "add", "wan", "type", "veth", "peer", "name", "net", "netns", strconv.Itoa(<-tids))
+	ip("addr", "add", labHost+"/24", "dev", "wan")
+	ip("link", "set", "wan", "up")
+	close(linked)
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serveLab listens in the calling thread's namespace.
+func serveLab() error {
+	for _, args := range [][]string{{"link", "set", "lo", "up"}, {"link", "set", "net", "up"}, {"addr", "add", labServer + "/24", "dev", "net"}} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("ip %v: %w: %s", args, err, out)
+		}
+	}
+	dns, err := net.ListenPacket("udp4", labServer+":53")
+	if err != nil {
+		return err
+	}
+	go answerLab(dns)
+	web, err := net.Listen("tcp4", labServer+":80")
+	if err != nil {
+		return err
+	}
+	go func() {
+		_ = http.Serve(web, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "served %s", r.Host) }))
+	}()
+	return nil
+}
+
+func answerLab(c net.PacketConn) {
+	buf := make([]byte, 1500)
+	for {
+		k, from, err := c.ReadFrom(buf)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if m.Unpack(buf[:k]) != nil || len(m.Questions) != 1 {
+			continue
+		}
+		q := m.Questions[0]
+		r := dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
+		if q.Type == dnsmessage.TypeA {
+			r.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: [4]byte{5, 5, 5, 10}}}}
+		}
+		if out, err := r.Pack(); err == nil {
+			_, _ = c.WriteTo(out, from)
+		}
+	}
+}
+
+// TestRootlessNames: an ordinary user's jail reaches what policy names and nothing else, over each delegate, by a way that needs no
+// privilege on the machine.
+func TestRootlessNames(t *testing.T) {
+	if !engine.UnderTestIsAgentjail() {
+		t.Skip("the runtime under test is not agentjail")
+	}
+	p := user(t)
+	lab(t, p)
+	dir, err := engine.BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, delegate := range []string{"runc", "crun"} {
+		if _, err := exec.LookPath(delegate); err != nil {
+			t.Logf("no %s on this machine: %v", delegate, err)
+			continue
+		}
+		t.Run(delegate, func(t *testing.T) {
+			p := user(t)
+			config := filepath.Join(dir, "names-"+delegate+".toml")
+			write(t, config, fmt.Sprintf("delegate = %q\n[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [%q]\n", delegate, labServer), 0)
+			id := strings.TrimSpace(p.Must("--runtime-flag=config="+config, "run", "-d", "--network=none", engine.Busybox, "sleep", "3600"))
+			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "--ignore", id) })
+			reached(t, p, id)
+			files, err := filepath.Glob(p.Root() + "/run/user/*/agentjail/jails/*" + id)
+			if err != nil || len(files) != 1 {
+				t.Fatalf("%d jails: %v", len(files), err)
+			}
+			has(t, "the report", contentOf(t, files[0]+"/report.json"), "connections come to the helper by "+work.Redirect)
+			if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // a user has no groups of version 1
+				has(t, "the report", contentOf(t, files[0]+"/report.json"), "resource limits of its own alone bound the helper")
+			}
+			out := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "inspect", id)
+			if out.Code != 0 || !strings.Contains(out.Stdout, "("+work.Redirect+")") {
+				t.Errorf("inspect: %s", out)
+			}
+			p.Must("rm", "-f", "-t", "0", id)
+			if _, err := os.Stat(files[0]); !os.IsNotExist(err) {
+				t.Errorf("what is left: %v", err)
+			}
+		})
+	}
+}
+
+func reached(t *testing.T, p *engine.PodmanT, id string) {
+	t.Helper()
+	eq(t, "an allowed name", sh(p, id, "wget -q -O - http://api.example.test/"), "served api.example.test")
+	for what, script := range map[string]string{
+		"another name":         "wget -q -O - http://other.example.test/",
+		"another host there":   "wget -q -O - --header 'Host: other.example.test' http://api.example.test/",
+		"another port":         "wget -q -O - http://api.example.test:8080/",
+		"an address":           "wget -q -O - http://" + labServer + "/",
+		"the host's addresses": "wget -q -O - http://" + labHost + "/",
+	} {
+		if r := p.Podman("exec", id, "sh", "-c", "timeout 10 "+script); r.Code == 0 {
+			t.Errorf("%s: %s", what, r)
+		}
+	}
+}
