@@ -100,6 +100,9 @@ func reloadOne(c *cli.Context, w *jail.Runtime, j *state.Brief) error {
 		return fmt.Errorf("%s: %w", j.ID, err)
 	}
 	fmt.Fprintf(c.App.Writer, "%s: %d entries in force, %d connections ended\n", j.ID, r.Entries, r.Ended)
+	if len(r.Unserved) > 0 {
+		fmt.Fprintf(c.App.Writer, "%s: the helper does not listen at ports %v: the jail has to be started anew for them\n", j.ID, r.Unserved)
+	}
 	if len(r.Others) > 0 {
 		fmt.Fprintf(c.App.Writer, "%s: changed in the policy as well, for new jails alone: %s\n", j.ID, strings.Join(r.Others, ", "))
 	}

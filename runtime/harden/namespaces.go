@@ -116,14 +116,20 @@ func decideNetwork(p *pass, path string) {
 	p.plan.Resolver = p.network.Resolver
 }
 
+// NetworkRules are what a report says of the rules of a network by name, each in one of its own.
+func NetworkRules(n policy.Network) (out []report.Change) {
+	for _, r := range n.Allow {
+		out = append(out, report.Change{Ring: report.Resources, Kind: report.Set, Field: "network.allow", Now: r, Why: "can be connected to by name"})
+	}
+	for _, r := range n.Deny {
+		out = append(out, report.Change{Ring: report.Resources, Kind: report.Set, Field: "network.deny", Now: r, Why: "cannot be connected to"})
+	}
+	return out
+}
+
 // networkRules reports what may be reached, rule by rule.
 func networkRules(p *pass) {
-	for _, r := range p.pol.Network.Allow {
-		p.change(report.Resources, report.Set, "network.allow", "", r, "can be connected to by name")
-	}
-	for _, r := range p.pol.Network.Deny {
-		p.change(report.Resources, report.Set, "network.deny", "", r, "cannot be connected to")
-	}
+	p.rep.Changes = append(p.rep.Changes, NetworkRules(p.pol.Network)...)
 	for _, r := range p.pol.Network.Published {
 		p.change(report.Resources, report.Set, "network.publish", "", r, "the jail's port can be connected to from outside")
 	}

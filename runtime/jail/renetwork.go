@@ -7,17 +7,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
 )
 
 // Reloaded is what reading a jail's rules again has done.
 type Reloaded struct {
-	// Entries are in force, and Ended connections were ended.
-	Entries, Ended int
+	network.Changed
+	// Entries are in force.
+	Entries int
 	// Others are settings that have changed in the policy as well. They are for new jails alone.
 	Others []string
 }
@@ -59,6 +62,13 @@ func (w *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlo
 	return j, mode, unlock, nil
 }
 
+// of is w for the calls of the engine that made a jail, whose other containers are looked for.
+func (w *Runtime) of(j *state.Jail) *Runtime {
+	own := *w
+	own.Globals.Root = j.DelegateRoot
+	return &own
+}
+
 // RestartNetwork starts a running jail's helper anew that has ended. After an error the jail reaches nothing, as before.
 func (w *Runtime) RestartNetwork(key string) error {
 	j, mode, unlock, err := w.changing(key)
@@ -66,7 +76,23 @@ func (w *Runtime) RestartNetwork(key string) error {
 		return err
 	}
 	defer unlock()
-	return mode.Restart(w.networkOf(&j.Brief))
+	w = w.of(j)
+	changes, err := mode.Restart(w.networkOf(&j.Brief))
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	return w.reported(&j.Brief, changes)
+}
+
+// reportRules has a jail's report tell of other rules.
+func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
+	rep, err := w.Store.Report(j)
+	if err != nil {
+		return err
+	}
+	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool { return c.Field == "network.allow" || c.Field == "network.deny" })
+	rep.Changes = append(rep.Changes, harden.NetworkRules(n)...)
+	return w.Store.SaveReport(j, rep)
 }
 
 // ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made, and puts its rules for the network in
@@ -82,6 +108,7 @@ func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 		return out, err
 	}
 	defer unlock()
+	w = w.of(j)
 	former := j.Policy.Network
 	p, err := again(j)
 	if err != nil {
@@ -105,13 +132,13 @@ func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	crash.Point("reload.narrowed")
 	r := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
 	// One that is started anew in place of a helper that has ended goes by the record.
-	out.Ended, err = mode.Change(w.networkOf(&j.Brief), r)
+	out.Changed, err = mode.Change(w.networkOf(&j.Brief), r)
 	if err != nil && !errors.Is(err, network.ErrNoHelper) {
 		return out, err
 	}
 	crash.Point("reload.told")
 	out.Entries, out.Others = len(r.Allow), policy.Differs(j.Policy, p)
-	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}))
+	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}), w.reportRules(&j.Brief, next))
 }
 
 // again reads a jail's policy again.

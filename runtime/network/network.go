@@ -123,6 +123,14 @@ type Rules struct {
 	Credentials credential.Set
 }
 
+// Changed is what other rules have done in a running jail.
+type Changed struct {
+	// Ended connections were ended.
+	Ended int
+	// Unserved ports are of the rules, and reached by a new helper alone.
+	Unserved []uint16
+}
+
 // ErrNoHelper says that the helper of a jail's network has ended.
 var ErrNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")
 

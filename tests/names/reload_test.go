@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/tests/engine"
@@ -149,6 +150,9 @@ func TestReload(t *testing.T) {
 	if !strings.Contains(said, "3 entries in force, 2 connections ended") || !strings.Contains(said, "for new jails alone: limits.pids\n") {
 		t.Errorf("reload says %q", said)
 	}
+	if text, err := os.ReadFile(filepath.Join(j.dir(t), "report.json")); err != nil || strings.Contains(string(text), "other.example.test") || !strings.Contains(string(text), "a.wild.example.test:443") {
+		t.Errorf("the report: %v\n%s", err, text)
+	}
 	if !kept.lives(t) {
 		t.Error("the connection whose rule is still there has ended")
 	}
@@ -198,6 +202,41 @@ func TestReload(t *testing.T) {
 	}
 	if out, code := j.inspect(t); code != 0 {
 		t.Errorf("inspect: %d\n%s", code, out)
+	}
+}
+
+// TestReloadPod: a pod keeps what the rules of all its containers allow, each read again.
+func TestReloadPod(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	first := made(t, n)
+	first.ownPolicy(t, allowing("api.example.test:443"))
+	if said, err := first.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	second := made(t, n)
+	second.c, second.conf = first.c, first.conf
+	for i := range second.b.Spec.Linux.Namespaces {
+		if ns := &second.b.Spec.Linux.Namespaces[i]; ns.Type == specs.NetworkNamespace {
+			ns.Path = fmt.Sprintf("/proc/%d/ns/net", first.pid(t))
+		}
+	}
+	second.b.Spec.Annotations = map[string]string{"dev.agentjail.network.allow": "api.example.test:443"}
+	if said, err := second.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	// The first one's own rules are wider now, and the second one's are not.
+	first.policy(t, allowing("api.example.test:443", "other.example.test:443"))
+	if said := first.network(t, "reload"); !strings.Contains(said, "1 entries") {
+		t.Errorf("reload says %q", said)
+	}
+	for name, want := range map[string]bool{"api.example.test": true, "other.example.test": false} {
+		if got, ok := second.in(t, "https", name, "443"); ok != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if out, code := second.ctl(t, filepath.Join(filepath.Dir(second.bin), "agentjailctl"), nil, "network", "reload", second.id); code == 0 || !strings.Contains(out, "another jail") {
+		t.Errorf("reload of the second: %d: %s", code, out)
 	}
 }
 

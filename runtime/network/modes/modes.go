@@ -43,10 +43,10 @@ type Mode interface {
 
 // Changing is a mode whose rules can change while a jail runs.
 type Changing interface {
-	// Change puts other rules in force, and says how many connections it ended for that. After an error the former ones are in force.
-	Change(network.Jail, network.Rules) (ended int, err error)
-	// Restart starts a running jail's helper anew that has ended.
-	Restart(network.Jail) error
+	// Change puts other rules in force. After an error the former ones are in force.
+	Change(network.Jail, network.Rules) (network.Changed, error)
+	// Restart starts a running jail's helper anew that has ended. The changes are for the jail's report.
+	Restart(network.Jail) ([]report.Change, error)
 }
 
 // all lists the modes. Policy's list of their names (policy.NetworkModes) is data, so that it need not know them; a test

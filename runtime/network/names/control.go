@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/report"
 )
 
 // controlTime is how long a helper may take to follow a request.
@@ -104,44 +105,44 @@ func ask(dir string, r work.Request) (work.Answer, error) {
 
 const maxAnswer = 64 << 10 // bytes
 
-// Change puts other rules in force in a running jail, and says how many connections it ended. One that was created and not started has no
+// Change puts other rules in force in a running jail. One that was created and not started has no
 // helper yet, and is started with what is on record then.
-func (Mode) Change(j network.Jail, r network.Rules) (int, error) {
+func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
-		return 0, err
+		return network.Changed{}, err
 	}
 	switch serves := h != nil && h.Alive() && confined(h.Pid) == ""; {
 	case !serves && !j.Started:
-		return 0, nil
+		return network.Changed{}, nil
 	case !serves:
-		return 0, network.ErrNoHelper
+		return network.Changed{}, network.ErrNoHelper
 	}
 	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny})
 	if err != nil {
-		return 0, fmt.Errorf("telling helper %d of the rules: %w", h.Pid, err)
+		return network.Changed{}, fmt.Errorf("telling helper %d of the rules: %w", h.Pid, err)
 	}
-	return a.Ended, nil
+	return network.Changed{Ended: a.Ended, Unserved: a.Unserved}, nil
 }
 
 // Restart starts a new helper for a running jail whose helper has ended.
-func (Mode) Restart(j network.Jail) error {
+func (Mode) Restart(j network.Jail) ([]report.Change, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if h != nil && h.Alive() && confined(h.Pid) == "" {
-		return fmt.Errorf("its helper, process %d, has not ended", h.Pid)
+		return nil, fmt.Errorf("its helper, process %d, has not ended", h.Pid)
 	}
 	if !j.Started {
-		return errors.New("it was not started yet, which starts its helper")
+		return nil, errors.New("it was not started yet, which starts its helper")
 	}
 	if err := helper.End(j.Dir); err != nil {
-		return err
+		return nil, err
 	}
-	err = serve(j)
+	changes, err := serve(j)
 	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) {
-		return fmt.Errorf("a program of the jail has taken the helper's place meanwhile: %w (remedy: end that program, or start the jail anew)", err)
+		return nil, fmt.Errorf("a program of the jail has taken the helper's place meanwhile: %w (remedy: end that program, or start the jail anew)", err)
 	}
-	return err
+	return changes, err
 }

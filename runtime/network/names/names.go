@@ -256,13 +256,16 @@ func (s *starting) begin() error {
 }
 
 // serve starts a helper in a network namespace that is sealed.
-func serve(j network.Jail) error {
+func serve(j network.Jail) ([]report.Change, error) {
 	s := starting{jail: j}
 	if err := s.begin(); err != nil {
-		return err
+		return nil, err
 	}
-	defer clear(s.task) // credentials are in it
-	return s.helper.Serve(s.task)
+	if err := s.helper.Serve(s.task); err != nil {
+		return nil, err
+	}
+	got, err := answer(s.helper.Answer())
+	return lesser(got), err
 }
 
 const firstFD = work.NetnsFD

@@ -154,6 +154,10 @@ func TestChange(t *testing.T) {
 			t.Errorf("%s is answered with %v", name, at)
 		}
 	}
+	s.served = []uint16{80}
+	if a, err := s.change(work.Request{Allow: []string{"c.example.test:80,22"}}); err != nil || len(a.Unserved) != 1 || a.Unserved[0] != 22 {
+		t.Errorf("%+v, %v", a, err)
+	}
 	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
 		t.Errorf("%v is %q's now", b, name)
 	}

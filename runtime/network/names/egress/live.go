@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -136,7 +137,13 @@ func (s *server) change(r work.Request) (work.Answer, error) {
 	for _, f := range ended {
 		f.withdraw()
 	}
-	return work.Answer{Ended: len(ended)}, nil
+	a := work.Answer{Ended: len(ended)}
+	if s.served == nil {
+		return a, nil
+	}
+	ports, err := portsOf(&work.Work{Allow: r.Allow, Deny: r.Deny})
+	a.Unserved = slices.DeleteFunc(ports, func(p uint16) bool { return slices.Contains(s.served, p) })
+	return a, err
 }
 
 // withdraw ends a connection from outside of its own goroutines, which see that it is closed and tell of it.

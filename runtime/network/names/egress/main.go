@@ -92,6 +92,7 @@ func run(ready *os.File) error {
 	if err != nil {
 		return err
 	}
+	server.served = s.served()
 	server.givesFrom(w.Given, os.NewFile(work.GivenFD, work.GivenFile))
 	for range dnsWorkers {
 		go server.answerUDP(s.udp)

@@ -27,6 +27,7 @@ const (
 type server struct {
 	set      *live
 	flows    flows
+	served   []uint16 // ports at which connections arrive; nil is all
 	pool     *pool.Pool
 	resolver *resolver
 	events   *events

@@ -160,6 +160,18 @@ func (s *sockets) byListeners(netns *os.File, named ports) error {
 	return nil
 }
 
+// served are the ports at which connections arrive; nil is all.
+func (s *sockets) served() []uint16 {
+	if s.taken.Way != work.Listeners {
+		return nil
+	}
+	out := []uint16{}
+	for _, l := range s.in {
+		out = append(out, l.Addr().(*net.TCPAddr).AddrPort().Port())
+	}
+	return out
+}
+
 // portsOf are those of the rules for names. Addresses are reached by a proxy alone.
 func portsOf(w *work.Work) ([]uint16, error) {
 	set, err := rules.Parse(w.Allow, w.Deny, nil)

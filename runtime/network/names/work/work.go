@@ -52,6 +52,8 @@ type Answer struct {
 	Error string `json:"error,omitempty"`
 	// Ended is how many connections were ended, whose rule went.
 	Ended int `json:"ended,omitempty"`
+	// Unserved are ports of the rules at which a helper with the way Listeners does not listen.
+	Unserved []uint16 `json:"unserved,omitempty"`
 }
 
 // LogFiles are the log of decisions, lines of Event, in the jail's directory. They are written in turns (package journal).
