@@ -48,9 +48,9 @@ public class Get { public static void main(String[] a) throws Exception {
 const muslGet = `#include <netdb.h>
 #include <stdio.h>
 #include <unistd.h>
-int main(void) {
+int main(int argc, char **argv) {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *a;
-	int e = getaddrinfo("web.example.test", "7", &hints, &a);
+	int e = getaddrinfo(argc > 1 ? argv[1] : "web.example.test", "7", &hints, &a);
 	if (e) { puts(gai_strerror(e)); return 1; }
 	int s = socket(a->ai_family, a->ai_socktype, 0), n;
 	char buf[64];
@@ -113,6 +113,33 @@ asyncio.run(main())'`, "served web.example.test HTTP/1.1"},
 	{"a resolver of musl's", "/musl", "/musl", "hello"},
 }
 
+// clientRefusals are what clients say of a name, a port and a server that no rule has: at once, each in its own words for what does not exist, and
+// not in those for what may be there later, for which they wait.
+var clientRefusals = []struct {
+	name, needs, script, want string
+}{
+	{"curl", "curl", "curl -sS https://other.example.test/", "Could not resolve host"},
+	{"GNU wget", "wget", "wget -nv -O - https://other.example.test/", "unable to resolve"},
+	{"busybox's wget", "/bin/busybox", "busybox wget -q -O - http://other.example.test/", "bad address"},
+	{"git by https", "git", "git clone -q https://other.example.test/r.git", "Could not resolve host"},
+	{"ssh", "ssh", "ssh root@other.example.test echo", "Name or service not known"},
+	{"bash", "bash", "bash -c 'exec 3<>/dev/tcp/other.example.test/7'", "Name or service not known"},
+	{"python", "/usr/bin/python3", `/usr/bin/python3 -c 'import urllib.request as u; u.urlopen("https://other.example.test/")'`, "Name or service not known"},
+	{"psql", "psql", "psql -h other.example.test -U somebody anything -c it", "Name or service not known"},
+	{"redis-cli", "redis-cli", "redis-cli -h other.example.test PING", "Name or service not known"},
+	{"node", "node", "node -e 'fetch(\"https://other.example.test/\").catch(e => { console.log(e.cause.code); process.exit(1) })'", "ENOTFOUND"},
+	{"node's own resolver", "node", "node -e 'require(\"dns\").resolve4(\"other.example.test\", e => { console.log(e.code); process.exit(1) })'", "ENOTFOUND"},
+	{"Go", "", client + " https other.example.test 443", "no such host"},
+	{"a resolver of musl's", "/musl", "/musl other.example.test", "does not resolve"},
+	{"curl, a port", "curl", "curl -sS https://web.example.test:8443/", "curl: ("}, // reset, which it meets while it connects or after
+	{"python, a port", "/usr/bin/python3", `/usr/bin/python3 -c 'import urllib.request as u; u.urlopen("https://web.example.test:8443/")'`, "Connection reset"},
+	{"node, a port", "node", "node -e 'fetch(\"https://web.example.test:8443/\").catch(e => { console.log(e.cause.code); process.exit(1) })'", "ECONNRESET"},
+	{"curl, another server's name in TLS", "curl", "curl -sS -k --connect-to other.example.test:443:web.example.test:443 https://other.example.test/", "access denied"},
+	{"curl, another server's name in HTTP", "curl", "curl -sSf -H 'Host: other.example.test' http://web.example.test/", "403"},
+	{"curl, an address", "curl", "curl -sS -k https://" + servicesAddr + "/", "Failed to connect"},
+	{"curl, IPv6", "curl", "curl -sS -6 https://web.example.test/", "curl: ("},
+}
+
 // TestClients: what people have in a jail works by name as it does in a plain container with a normal network, and nothing is set for it.
 func TestClients(t *testing.T) {
 	n := newInternet(t)
@@ -160,6 +187,16 @@ func TestClients(t *testing.T) {
 	}
 	if found < fewestClients {
 		t.Errorf("%d clients are on this machine, and with what hack/deps.sh installs there are at least %d", found, fewestClients)
+	}
+	for i, c := range clientRefusals {
+		if c.needs != "" && !has(plain.b.Rootfs, c.needs) {
+			continue
+		}
+		got, took := j.says(t, fmt.Sprintf("mkdir /tmp/refused%d && cd /tmp/refused%[1]d && %s", i, c.script))
+		t.Logf("refused: %s: %v", c.name, took.Round(time.Millisecond))
+		if !strings.Contains(got, c.want) || !strings.Contains(got, "exit status") {
+			t.Errorf("refused: %s: %q, want %q", c.name, got, c.want)
+		}
 	}
 	if out, code := j.inspect(t); code != 0 {
 		t.Errorf("inspect: %d\n%s", code, out)
