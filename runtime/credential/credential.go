@@ -111,8 +111,8 @@ func (c Spec) check(name string) error {
 	if p := c.Placeholder; p != "" && (len(p) > maxPlaceholder || !printable(p) || strings.ContainsAny(p, " ,;") || strings.Count(p, "*") < minStars) {
 		return fmt.Errorf("placeholder: must have %d or more stars, at most %d characters, and no spaces, commas or semicolons", minStars, maxPlaceholder)
 	}
-	if c.TLS != "" && c.TLS != TLSRoute {
-		return fmt.Errorf("tls = %q: must be %s", c.TLS, TLSRoute)
+	if c.TLS != "" && c.TLS != TLSRoute && c.TLS != TLSEnd {
+		return fmt.Errorf("tls = %q: must be one of %s, %s", c.TLS, TLSRoute, TLSEnd)
 	}
 	return nil
 }

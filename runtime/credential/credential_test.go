@@ -25,6 +25,7 @@ func TestCheck(t *testing.T) {
 		{"as it is", func(*Spec) {}, ""},
 		{"a header alone", func(s *Spec) { s.Header = "x-api-key" }, ""},
 		{"a command", func(s *Spec) { s.From = "command:/usr/bin/pass show x" }, ""},
+		{"an end of TLS", func(s *Spec) { s.TLS = "end" }, ""},
 		{"a shape", func(s *Spec) { s.Placeholder = "ghp_" + strings.Repeat("*", 36) }, ""},
 		{"no hosts", func(s *Spec) { s.Hosts = nil }, "hosts"},
 		{"a wildcard", func(s *Spec) { s.Hosts = []string{"*.example.test"} }, "exact name"},

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 )
 
@@ -36,6 +38,10 @@ func credentials(p *pass) {
 			p.change(report.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h), "it can be used there, and not read: "+c.Ways(h))
 		}
 	}
+	if p.f.Authority != "" && len(usable.Ended()) > 0 {
+		p.plan.Authority = p.f.Authority
+		p.change(report.Access, report.Set, "trusted certificates", "", "the jail's own authority", "the helper ends TLS to "+strings.Join(usable.Ended(), ", "))
+	}
 	placeholders(p)
 }
 
@@ -43,12 +49,23 @@ func credentials(p *pass) {
 // Shapes, as explain has them, are set nowhere.
 func placeholders(p *pass) {
 	pr := p.spec.Process
+	ends := false
 	for _, name := range p.pol.Credentials.Names() {
 		c := p.pol.Credentials[name]
+		ends = ends || c.Own() && c.Ends()
 		if _, has := lookUp(pr.Env, c.Env); has || c.Env == "" || !c.Own() {
 			continue
 		}
 		pr.Env = append(slices.Clip(pr.Env), c.Env+"="+c.Placeholder)
 		p.change(report.Access, report.Set, "process.env["+c.Env+"]", "", "a placeholder", "it stands for credentials."+name)
+	}
+	if !ends {
+		return
+	}
+	for _, v := range plan.TrustVariables() {
+		if _, has := lookUp(pr.Env, v[0]); !has {
+			pr.Env = append(slices.Clip(pr.Env), v[0]+"="+v[1])
+			p.change(report.Access, report.Set, "process.env["+v[0]+"]", "", v[1], "TLS to a credential's hosts is ended by the helper")
+		}
 	}
 }

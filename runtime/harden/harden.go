@@ -46,6 +46,8 @@ type Facts struct {
 	Filter *Filter
 	// Placeholders are the jail's own for policy's credentials, by name; without them their shapes stand.
 	Placeholders map[string]string
+	// Authority is the certificate of the jail's own authority, as PEM; "" where policy ends no TLS.
+	Authority string
 }
 
 // Filter is a system call filter that was made before hardening.

@@ -78,20 +78,22 @@ type attempt struct {
 	caps delegate.Caps
 	j    *state.Jail
 
-	p       *prepared      // load
-	filter  *kept.Filter   // harden
-	spec    *specs.Spec    // harden; changed by stage and write
-	userns  *userNS        // openUserNS; nil where the delegate makes it
-	staged  *stage.Staged  // stage
-	second  []byte         // writeFilter: what the init step loads
-	mode    modes.Mode     // prepareNetwork
-	network *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
-	timeNS  delegate.Time  // write
-	domain  string         // write: the UTS domain name that we set ourselves
-	files   *outside.Files // write: the init step's
-	bundle  *bundle.Bundle // write: the delegate's
-	tty     *terminal      // connect; nil where it is not ours to pass on
-	made    bool           // delegate: there is a container
+	p      *prepared     // load
+	filter *kept.Filter  // harden
+	spec   *specs.Spec   // harden; changed by stage and write
+	userns *userNS       // openUserNS; nil where the delegate makes it
+	staged *stage.Staged // stage
+	second []byte        // writeFilter: what the init step loads
+	// authority is the jail's own certificate authority with its key, from harden to record.
+	authority []byte
+	mode      modes.Mode     // prepareNetwork
+	network   *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
+	timeNS    delegate.Time  // write
+	domain    string         // write: the UTS domain name that we set ourselves
+	files     *outside.Files // write: the init step's
+	bundle    *bundle.Bundle // write: the delegate's
+	tty       *terminal      // connect; nil where it is not ours to pass on
+	made      bool           // delegate: there is a container
 
 	undo []undo
 }

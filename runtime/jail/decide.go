@@ -1,13 +1,16 @@
 package jail
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/seccomp/kept"
@@ -38,6 +41,11 @@ func (a *attempt) harden() error {
 		p.facts.Filter = &harden.Filter{Section: a.filter.Delegates, Notes: a.filter.Notes}
 	}
 	p.facts.Placeholders = policy.Credentials.Placeholders()
+	if hosts := policy.Credentials.Ended(); len(hosts) > 0 {
+		if p.facts.Authority, a.authority, err = credential.NewAuthority(hosts); err != nil {
+			return err
+		}
+	}
 	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
 	w.tell(p.rep)
 	if err != nil {
@@ -58,6 +66,11 @@ func (a *attempt) harden() error {
 // record notes in the jail's record what was decided. It is saved by write.
 func (a *attempt) record() error {
 	j, spec, binds := a.j, a.spec, a.p.res.Plan.Binds
+	if a.p.res.Plan.Authority != "" {
+		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.AuthorityFile), a.authority, 0o600); err != nil {
+			return fmt.Errorf("the jail's certificate authority: %w", err)
+		}
+	}
 	if err := without.Spec(spec, a.p.b.Spec); err != nil {
 		return err
 	}

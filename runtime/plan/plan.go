@@ -42,6 +42,8 @@ type Plan struct {
 	Network network.Decision `json:"network"`
 	// Resolver is what /etc/resolv.conf says in the jail; "" leaves it as it is.
 	Resolver string `json:"resolver,omitempty"`
+	// Authority is the certificate of the jail's own authority, as PEM; "" is none.
+	Authority string `json:"authority,omitempty"`
 }
 
 // ResolverFile is the resolver's configuration (resolv.conf(5)).

@@ -138,6 +138,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"preparing the root file system", s.makeRoot},
 		{"adjusting the image's programs", s.adjustPrograms},
 		{"adding the resolver's file", s.addResolver},
+		{"adding the jail's certificate authority", s.addTrust},
 		{"looking at mount points", s.checkPoints},
 		{"making mount points", s.findNested},
 		{"attaching bind mounts", s.attachBinds},
@@ -195,6 +196,7 @@ type stager struct {
 	layer, root string
 	dev         uint64
 	notes       []string
+	trusts      []trust
 	places      []string
 	userns      map[string]*os.File // by id map text
 	layers      layers

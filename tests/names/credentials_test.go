@@ -54,6 +54,11 @@ var tools = map[string]func([]string) (string, error){
 	"raw":    func(a []string) (string, error) { return raw(a, false) },
 	"rawtls": func(a []string) (string, error) { return raw(a, true) },
 	"env":    func(a []string) (string, error) { return os.Getenv(a[0]), nil },
+	// trusted FILE counts the certificates in a file.
+	"trusted": func(a []string) (string, error) {
+		text, err := os.ReadFile(a[0])
+		return fmt.Sprint(strings.Count(string(text), "BEGIN CERTIFICATE"), " ", strings.Contains(string(text), "PRIVATE KEY")), err
+	},
 	"search": func(a []string) (string, error) { return search(a[0], a[1:]) },
 }
 
@@ -67,14 +72,20 @@ func raw(a []string, over bool) (string, error) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(clientTime))
+	by := ""
 	if over {
-		c = tls.Client(c, &tls.Config{ServerName: a[0]})
+		s := tls.Client(c, &tls.Config{ServerName: a[0], NextProtos: []string{"h2", "http/1.1"}})
+		if err := s.Handshake(); err != nil {
+			return "", err
+		}
+		by = s.ConnectionState().PeerCertificates[0].Issuer.CommonName + ": "
+		c = s
 	}
 	if _, err := io.WriteString(c, a[2]); err != nil {
 		return "", err
 	}
 	out, err := io.ReadAll(c)
-	return string(out), err
+	return by + string(out), err
 }
 
 // search looks for a text, given in hexadecimal, in all files below some directories that it can read. It lists them.
@@ -168,6 +179,9 @@ placeholder = "house_****************"
 tls = "%s"
 `
 
+// debianBundle is what the image's programs trust.
+const debianBundle = "/etc/ssl/certs/ca-certificates.crt"
+
 // lent is a jail that can use the credential, started.
 func lent(t *testing.T, n *internet, ends string) *jail {
 	t.Helper()
@@ -177,6 +191,11 @@ func lent(t *testing.T, n *internet, ends string) *jail {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(j.conf, []byte(policyText+fmt.Sprintf(lender, key, ends)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// What the image trusts.
+	bundle := filepath.Join(j.b.Rootfs, debianBundle)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, n.ca, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	if said, err := j.begin(t); err != nil {
@@ -252,6 +271,65 @@ func TestCredentials(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text)
 		}
+	}
+}
+
+// TestCredentialsTLS: programs that speak TLS to the host, as they are, have the credential set in it, by the jail's own authority, which
+// they trust and which vouches for no other name.
+func TestCredentialsTLS(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	trust(t, n)
+	j := lent(t, n, "end")
+	p := j.placeholder(t)
+	const host = "api.example.test"
+	uses := []string{host + " Bearer " + value}
+	const own, lab = "agentjail, of this jail alone: HTTP/1.1 ", "lab: HTTP/1.1 "
+	for _, w := range []struct {
+		what string
+		args []string
+		want []string // in what the client gets
+		got  []string // what servers got
+	}{
+		{"the placeholder in its header", []string{"rawtls", host, "443", request(host, "/", "Authorization: Bearer "+p+"\r\n", "-said")}, []string{own + "200", "served " + host + "-said"}, uses},
+		{"a Host with the port", []string{"rawtls", host, "443", request(host+":443", "/", "", "")}, []string{own + "200", "served " + host}, uses},
+		{"a response that echoes it", []string{"rawtls", host, "443", request(host, "/echo", "", "")}, []string{"served " + host}, uses},
+		{"the plain route", []string{"raw", host + ".jail", "80", request(host+".jail", "/", "", "")}, []string{"served " + host}, uses},
+		{"another host that the rules allow", []string{"rawtls", "a.wild.example.test", "443", request("a.wild.example.test", "/", "", "")}, []string{lab + "200", "served a.wild.example.test"}, nil},
+
+		{"the placeholder in another header", []string{"rawtls", host, "443", request(host, "/", "X-Y: "+p+"\r\n", "")}, []string{own + "403"}, nil},
+		{"another host inside TLS", []string{"rawtls", host, "443", request("other.example.test", "/", "", "")}, []string{own + "403"}, nil},
+		{"another port inside TLS", []string{"rawtls", host, "443", request(host+":80", "/", "", "")}, []string{own + "403"}, nil},
+		{"what is not HTTP", []string{"rawtls", host, "443", "SSH-2.0-x\r\n\r\n"}, []string{own + "400"}, nil},
+		{"TLS in another name", []string{"https", host, "443", "other.example.test"}, []string{"access denied"}, nil},
+
+		{"the image's trusted certificates", []string{"trusted", debianBundle}, []string{"2 false"}, nil},
+		{"those of the variables", []string{"trusted", "/etc/agentjail/bundle.pem"}, []string{"2 false"}, nil},
+		{"the authority alone", []string{"trusted", "/etc/agentjail/authority.pem"}, []string{"1 false"}, nil},
+		{"a variable", []string{"env", "SSL_CERT_FILE"}, []string{"/etc/agentjail/bundle.pem"}, nil},
+		{"node's variable", []string{"env", "NODE_EXTRA_CA_CERTS"}, []string{"/etc/agentjail/authority.pem"}, nil},
+	} {
+		n.credentials()
+		got, _ := j.in(t, w.args...)
+		for _, want := range w.want {
+			if !strings.Contains(got, want) || strings.Contains(got, value) {
+				t.Errorf("%s: %q, want %q", w.what, got, want)
+			}
+		}
+		if sent := n.credentials(); !slices.Equal(sent, w.got) {
+			t.Errorf("%s: servers got %q, want %q", w.what, sent, w.got)
+		}
+	}
+	if text, err := os.ReadFile(j.b.Rootfs + debianBundle); err != nil || !bytes.Equal(text, n.ca) {
+		t.Errorf("the image has changed: %v", err)
+	}
+	pair := filepath.Join(j.dir(t), "authority.pem")
+	var st unix.Stat_t
+	if err := unix.Stat(pair, &st); err != nil || st.Uid != 0 || st.Mode&0o077 != 0 {
+		t.Errorf("the authority's key: %o of user %d, %v", st.Mode, st.Uid, err)
+	}
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("inspect: %d\n%s", code, out)
 	}
 }
 

@@ -3,11 +3,15 @@ package names
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/credential/secret"
+	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
@@ -60,14 +64,30 @@ func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
 	return v, err
 }
 
+// authority reads the jail's own certificate authority, where TLS is to be ended.
+func authority(dir string, list []work.Credential) (secret.Value, error) {
+	if !slices.ContainsFunc(list, func(c work.Credential) bool { return c.End }) {
+		return secret.Value{}, nil
+	}
+	text, err := atomicfile.Read(filepath.Join(dir, credential.AuthorityFile), credential.MaxAuthority)
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("the jail's certificate authority: %w", err)
+	}
+	return secret.New(text), nil
+}
+
 // usable names the credentials that a jail can use, for people.
 func usable(j network.Jail) string {
 	if j.Rules == nil {
 		return ""
 	}
 	r, err := j.Rules()
-	if err != nil || len(r.Credentials) == 0 {
+	if err != nil {
 		return ""
 	}
-	return "; credentials " + strings.Join(r.Credentials.Names(), ", ")
+	names := slices.DeleteFunc(r.Credentials.Names(), func(name string) bool { return !r.Credentials[name].Own() })
+	if len(names) == 0 {
+		return ""
+	}
+	return "; credentials " + strings.Join(names, ", ")
 }

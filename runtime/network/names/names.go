@@ -292,6 +292,9 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if w.Credentials, err = fetch(r); err != nil {
 		return nil, err
 	}
+	if w.Authority, err = authority(j.Dir, w.Credentials); err != nil {
+		return nil, err
+	}
 	return w.Encode()
 }
 

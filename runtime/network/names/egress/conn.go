@@ -95,7 +95,7 @@ func (f *flow) serve() {
 		f.other()
 	case f.port == portHTTP:
 		f.http()
-	case f.port == portHTTPS && f.rule.TLS != "any":
+	case f.port == portHTTPS && f.rule.TLS != "any", f.s.credentials.ends(f.name, f.port):
 		f.tls()
 	default:
 		f.other()
@@ -140,6 +140,10 @@ func (f *flow) tls() {
 		return
 	}
 	if f.client.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	if f.s.credentials.ends(f.name, f.port) {
+		f.endTLS(h.Raw)
 		return
 	}
 	up := f.dial()

@@ -19,10 +19,13 @@ type credentials struct {
 	byHost map[string][]*work.Credential
 	// roots are the host's certificate authorities, by which the servers that get a credential are judged.
 	roots *x509.CertPool
+	// own is the jail's certificate authority; nil where no TLS is ended.
+	own *authority
 }
 
 // newCredentials reads the host's certificate authorities, if there are credentials.
-func newCredentials(list []work.Credential) (*credentials, error) {
+func newCredentials(w *work.Work) (*credentials, error) {
+	list := w.Credentials
 	c := &credentials{all: list, byHost: map[string][]*work.Credential{}}
 	if len(list) == 0 {
 		return c, nil
@@ -33,6 +36,9 @@ func newCredentials(list []work.Credential) (*credentials, error) {
 		}
 	}
 	var err error
+	if c.own, err = newAuthority(w.Authority); err != nil {
+		return nil, err
+	}
 	if c.roots, err = x509.SystemCertPool(); err != nil {
 		return nil, fmt.Errorf("the host's certificate authorities: %w", err)
 	}

@@ -81,7 +81,7 @@ func run(ready *os.File) error {
 		return err
 	}
 	// While there are files.
-	creds, err := newCredentials(w.Credentials)
+	creds, err := newCredentials(w)
 	if err != nil {
 		return err
 	}

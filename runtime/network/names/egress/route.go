@@ -67,7 +67,11 @@ func (f *flow) carry(client net.Conn, as string, at uint16) {
 	if client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
-	err := c.serve(http1.NewReader(c.asked, as, at))
+	requests := http1.NewReader(c.asked, as, at)
+	if client != net.Conn(f.client) {
+		requests.OverTLS()
+	}
+	err := c.serve(requests)
 	if c.up != nil {
 		c.up.Close()
 		c.answered.done()
@@ -77,10 +81,16 @@ func (f *flow) carry(client net.Conn, as string, at uint16) {
 		c.refuse(err)
 		return
 	}
-	if f.client != client {
-		_ = client.Close() // of TLS: its last word
+	c.farewell()
+}
+
+// farewell ends the connection, so that the client reads what was written last.
+func (c *carrier) farewell() {
+	if t, ok := c.client.(*tls.Conn); ok {
+		_ = t.SetWriteDeadline(time.Now().Add(time.Second))
+		_ = t.CloseWrite()
 	}
-	linger(f.client)
+	linger(c.f.client)
 }
 
 // refuse answers a request that is not sent on.
@@ -93,10 +103,7 @@ func (c *carrier) refuse(why error) {
 func (c *carrier) say(answer []byte) {
 	_ = c.client.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = c.client.Write(answer)
-	if c.f.client != c.client {
-		_ = c.client.Close()
-	}
-	linger(c.f.client)
+	c.farewell()
 }
 
 // serve serves requests until the connection ends. An *http1.Error is one that is to be refused, of which no response has begun.

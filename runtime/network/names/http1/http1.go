@@ -51,12 +51,17 @@ type Reader struct {
 	name string
 	port uint16
 	n    int // requests read
+	// usual is the port that a Host without one means.
+	usual uint16
 }
 
 // NewReader makes a Reader. name is canonical, or an address where the rule is for one.
 func NewReader(client io.Reader, name string, port uint16) *Reader {
-	return &Reader{r: bufio.NewReaderSize(client, bufferSize), name: name, port: port}
+	return &Reader{r: bufio.NewReaderSize(client, bufferSize), name: name, port: port, usual: 80}
 }
+
+// OverTLS has the requests be those of https.
+func (r *Reader) OverTLS() { r.usual = 443 }
 
 // Next reads and judges the head of the next request; the one before must have been forwarded. It returns io.EOF where the client has
 // closed between requests, and an *Error for a request that is not to be sent on.
@@ -125,7 +130,7 @@ func (r *Reader) authority(text string) (string, error) {
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.HasSuffix(text, "]") {
 		host, port, hasPort = text[:i], text[i+1:], true
 	}
-	number := uint16(80)
+	number := r.usual
 	if hasPort {
 		var err error
 		if number, err = rules.ParsePort(port); err != nil {
@@ -148,7 +153,7 @@ func (r *Reader) authority(text string) (string, error) {
 	if number != r.port {
 		return "", denied("a request for port %d in a connection to port %d", number, r.port)
 	}
-	if r.port != 80 {
+	if r.port != r.usual {
 		own += ":" + strconv.Itoa(int(r.port))
 	}
 	return own, nil

@@ -25,12 +25,13 @@ type Credential struct {
 // wire is Work with what its own JSON does not show.
 type wire struct {
 	*Work
-	Values [][]byte `json:"values,omitempty"` // of the credentials, in their order
+	Values    [][]byte `json:"values,omitempty"` // of the credentials, in their order
+	Authority []byte   `json:"authority,omitempty"`
 }
 
 // Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes it.
 func (w *Work) Encode() ([]byte, error) {
-	out := wire{Work: w}
+	out := wire{Work: w, Authority: w.Authority.Reveal()}
 	for _, c := range w.Credentials {
 		out.Values = append(out.Values, c.Value.Reveal())
 	}
@@ -49,5 +50,6 @@ func Decode(data []byte) (*Work, error) {
 	for i, v := range in.Values {
 		in.Credentials[i].Value = secret.New(v)
 	}
+	in.Work.Authority = secret.New(in.Authority)
 	return in.Work, nil
 }

@@ -4,6 +4,7 @@ package work
 import (
 	"net/netip"
 
+	"agentjail.dev/runtime/credential/secret"
 	"agentjail.dev/runtime/network/names/publish"
 )
 
@@ -96,6 +97,8 @@ type Work struct {
 	LogSeq  uint64 `json:"logSeq,omitempty"`
 	// Credentials are those that the jail can use. Encode hands their values on, and nothing else does.
 	Credentials []Credential `json:"credentials,omitempty"`
+	// Authority is the jail's own certificate authority with its key, as PEM, for TLS that is ended. It is handed on as values are.
+	Authority secret.Value `json:"-"`
 }
 
 // The ways by which a jail's connections arrive, the best first.

@@ -1,0 +1,78 @@
+package harden
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/report"
+)
+
+// TestCredentials: a jail whose own network allows a credential's host has its placeholder, and others do not.
+func TestCredentials(t *testing.T) {
+	const cert = "-----BEGIN CERTIFICATE-----\n"
+	pol := policy.Default()
+	pol.Network.Mode, pol.Network.Allow = policy.NetworkNames, []string{"api.example.test"}
+	pol.Credentials = credential.Set{
+		"a": {Hosts: []string{"api.example.test"}, Header: "x-a", From: "file:/a", Env: "A_TOKEN"},
+		"b": {Hosts: []string{"b.example.test"}, Header: "x-b", From: "file:/b", Env: "B_TOKEN", TLS: credential.TLSEnd},
+	}
+	ends := pol
+	ends.Credentials = credential.Set{"a": pol.Credentials["a"]}
+	c := ends.Credentials["a"]
+	c.TLS = credential.TLSEnd
+	ends.Credentials["a"] = c
+	other := pol
+	other.Network.Mode = policy.NetworkNone
+	for _, w := range []struct {
+		what     string
+		pol      policy.Policy
+		own      bool // the jail has placeholders
+		env      []string
+		want     string
+		trusts   bool
+		reported int
+	}{
+		{"its own network", pol, true, nil, "own-a", false, 1},
+		{"a variable of its own", pol, true, []string{"A_TOKEN=x"}, "x", false, 1},
+		{"explain", pol, false, nil, "", false, 1},
+		{"an end of TLS", ends, true, nil, "own-a", true, 1},
+		{"another mode", other, true, nil, "", false, 0},
+	} {
+		s := with(func(s *specs.Spec) { s.Process.Env = slices.Clone(w.env) })
+		f := testFacts(s)
+		if w.own {
+			f.Placeholders, f.Authority = map[string]string{"a": "own-a", "b": "own-b"}, cert
+		}
+		res, rep, err := Harden(s, w.pol, f)
+		if err != nil {
+			t.Fatalf("%s: %v", w.what, err)
+		}
+		again, _, err := Process(s.Process, res.Policy, testFacts(s))
+		if err != nil {
+			t.Fatalf("%s: %v", w.what, err)
+		}
+		for _, env := range [][]string{res.Spec.Process.Env, again.Env} {
+			a, _ := lookUp(env, "A_TOKEN")
+			_, b := lookUp(env, "B_TOKEN")
+			_, trusts := lookUp(env, "SSL_CERT_FILE")
+			if a != w.want || b || trusts != w.trusts {
+				t.Errorf("%s: %q", w.what, env)
+			}
+		}
+		if (res.Plan.Authority != "") != w.trusts {
+			t.Errorf("%s: the authority is %q", w.what, res.Plan.Authority)
+		}
+		if n := len(find(rep, report.Set, "credentials.*")); n != w.reported {
+			t.Errorf("%s: %d in the report: %v", w.what, n, rep.Changes)
+		}
+		set, err := rules.Parse(w.pol.Network.Allow, nil, nil)
+		if err != nil || len(w.pol.Credentials.Usable(set)) != 1 || w.pol.Credentials["a"].Own() {
+			t.Errorf("%s: the host's policy has changed: %+v, %v", w.what, w.pol.Credentials, err)
+		}
+	}
+}
