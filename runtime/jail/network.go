@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -130,7 +131,9 @@ func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
 		return err
 	}
 	for _, c := range changes {
-		rep.Add(c)
+		if !slices.Contains(rep.Changes, c) { // a helper that is started anew says the same
+			rep.Add(c)
+		}
 	}
 	return w.Store.SaveReport(j, rep)
 }

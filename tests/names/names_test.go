@@ -310,6 +310,18 @@ func goes(t *testing.T, n *internet, way string) {
 	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != work.SkLookup) {
 		t.Errorf("the report names %s: %v", way, got)
 	}
+	// A new helper goes the same way.
+	j.killHelper(t)
+	j.network(t, "restart")
+	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
+		t.Errorf("after restart: %q", got)
+	}
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("inspect after restart: %d\n%s", code, out)
+	}
+	if again, err := os.ReadFile(filepath.Join(j.dir(t), "report.json")); err != nil || string(again) != string(text) {
+		t.Errorf("the report after restart: %v\n%s\nbefore:\n%s", err, again, text)
+	}
 }
 
 // TestProxies: programs that insist on a proxy reach the same names by it, and addresses that a rule names, and nothing else.
