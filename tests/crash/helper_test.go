@@ -272,3 +272,43 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	}
 	return true
 }
+
+// TestRestartKilled kills `network restart` of a running jail whose helper was killed: another restart starts one, and only one is left.
+func TestRestartKilled(t *testing.T) {
+	opts := named(t)
+	id := fmt.Sprintf("crash%d-restart", os.Getpid())
+	running(t, opts, id)
+	for i := range rounds(10) {
+		killHelper(t, helperOf(id))
+		cmd := command(nil, append(opts, "network", "restart", id)...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(40000)) * time.Microsecond) // any moment will do
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		// The killed one's helper may serve, or be about to end because nobody gives it work.
+		served, said := false, ""
+		for deadline := time.Now().Add(10 * time.Second); !served && time.Now().Before(deadline); {
+			if code, text := agentjail(t, nil, append(opts, "network", "restart", id)...); code != 0 && !strings.Contains(text, "has not ended") {
+				t.Fatalf("after kill %d: network restart: status %d\n%s", i, code, text)
+			}
+			var code int
+			code, said = agentjail(t, nil, append(opts, "exec", id, "nslookup", "api.example.test")...)
+			served = code == 0
+		}
+		if !served {
+			t.Fatalf("after kill %d: no helper serves:\n%s", i, said)
+		}
+		var helpers []string
+		for _, l := range left(id) {
+			if strings.HasPrefix(l, "process: ") && strings.Contains(l, " agentjail-egress") {
+				helpers = append(helpers, l)
+			}
+		}
+		if len(helpers) != 1 || !strings.HasPrefix(helpers[0], fmt.Sprintf("process: /proc/%d ", helperOf(id))) {
+			t.Fatalf("after kill %d: helper %d is on record, and there are:\n%s", i, helperOf(id), strings.Join(helpers, "\n"))
+		}
+	}
+	cleanUp(t, id)
+}
