@@ -102,6 +102,15 @@ func TestWithoutCgroups(t *testing.T) {
 	}
 }
 
+// noNetwork ends a test whose container was not started, as podman cannot make networks on some machines.
+func noNetwork(t *testing.T, r engine.Result) {
+	t.Helper()
+	if strings.Contains(r.Stderr, "netavark") || strings.Contains(r.Stderr, "iptables") || strings.Contains(r.Stderr, "nftables") {
+		t.Skip("podman cannot make networks on this machine:", r.Stderr)
+	}
+	t.Fatal(r)
+}
+
 // TestNetworks: nothing but lo, on each kind of network.
 func TestNetworks(t *testing.T) {
 	for _, options := range [][]string{nil, {"--network=host"}, {"--network=none"}, {"--publish=127.0.0.1:5055:80"}} {
@@ -113,10 +122,7 @@ func TestNetworks(t *testing.T) {
 				t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", id) })
 			}
 			if r.Code != 0 {
-				if strings.Contains(r.Stderr, "netavark") || strings.Contains(r.Stderr, "iptables") || strings.Contains(r.Stderr, "nftables") {
-					t.Skip("podman cannot make networks on this machine:", r.Stderr)
-				}
-				t.Fatal(r)
+				noNetwork(t, r)
 			}
 			promise.Jailed(t, "the jail", probeIn[engine.Who](p, id, "identity"))
 			for to, o := range probeIn[map[string]engine.Outcome](p, id, "connect", "tcp,10.88.0.1:80", "udp,10.0.0.1:53", "tcp,[2001:db8::1]:80") {

@@ -141,7 +141,7 @@ func (Mode) Restart(j network.Jail) ([]report.Change, error) {
 		return nil, err
 	}
 	changes, err := serve(j)
-	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) {
+	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) && !strings.Contains(err.Error(), work.Publishing) {
 		return nil, fmt.Errorf("a program of the jail has taken the helper's place meanwhile: %w (remedy: end that program, or start the jail anew)", err)
 	}
 	return changes, err

@@ -49,7 +49,7 @@ func openInbound(entries []publish.Entry, netns *os.File) (*inbound, error) {
 		}
 		l, err := c.Listen(context.Background(), network, e.At.String())
 		if err != nil {
-			return nil, fmt.Errorf("publishing %s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
+			return nil, fmt.Errorf(work.Publishing+"%s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
 		}
 		in.listeners = append(in.listeners, l.(*net.TCPListener))
 	}

@@ -64,6 +64,9 @@ var LogFiles = [2]string{"network.log", "network.log.1"}
 // have been given.
 const GivenFile = "network.given"
 
+// Publishing begins the helper's error where it cannot listen outside.
+const Publishing = "publishing "
+
 // What an Event is about.
 const (
 	Name    = "name"    // a question for a name
