@@ -273,7 +273,8 @@ func (f *flow) look() ([]byte, error) {
 		return nil, err
 	}
 	rest := bytes.NewReader(buf)
-	f.head = f.s.heads.of(io.MultiReader(rest, f.client))
+	f.head = f.s.heads.of(f.client)
+	f.head.Reader = io.MultiReader(rest, f.client)
 	h, err := hello.Read(f.head, hello.Limit)
 	if err == nil {
 		err = hello.Check(h, f.name, f.rule)

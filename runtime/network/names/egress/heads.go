@@ -11,6 +11,8 @@ import (
 const (
 	smallHead  = 4 << 10 // bytes
 	largeHeads = 32
+	// headTime is how long a large head waits for a place, and then has it: its client is on the same machine.
+	headTime = 5 * time.Second
 )
 
 // heads are the places for large heads.
@@ -19,7 +21,7 @@ type heads struct {
 	wait   time.Duration
 }
 
-func newHeads() *heads { return &heads{places: make(chan struct{}, largeHeads), wait: helloTime} }
+func newHeads() *heads { return &heads{places: make(chan struct{}, largeHeads), wait: headTime} }
 
 // errTooLarge ends a connection that waited in vain.
 var errTooLarge = errors.New("too many large heads at once")
@@ -28,11 +30,18 @@ var errTooLarge = errors.New("too many large heads at once")
 type head struct {
 	io.Reader
 	of    *heads
+	conn  source
 	have  int // bytes that are kept
 	large bool
 }
 
-func (h *heads) of(r io.Reader) *head { return &head{Reader: r, of: h} }
+// source is the part of a connection that a head needs: by its deadline a large one has an end.
+type source interface {
+	io.Reader
+	SetReadDeadline(time.Time) error
+}
+
+func (h *heads) of(c source) *head { return &head{Reader: c, of: h, conn: c} }
 
 // Read reads no more than there is room for.
 func (h *head) Read(b []byte) (int, error) {
@@ -55,7 +64,8 @@ func (h *head) grow() error {
 	select {
 	case h.of.places <- struct{}{}:
 		h.large = true
-		return nil
+		// A place is lent: also to a second request, for which there is no other deadline.
+		return h.conn.SetReadDeadline(time.Now().Add(h.of.wait))
 	case <-late.C:
 		return errTooLarge
 	}
@@ -67,5 +77,6 @@ func (h *head) done() {
 	if h.large {
 		h.large = false
 		<-h.of.places
+		_ = h.conn.SetReadDeadline(time.Time{})
 	}
 }

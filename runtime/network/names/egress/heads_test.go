@@ -8,12 +8,21 @@ import (
 	"time"
 )
 
+// ends is a connection and its deadline.
+type ends struct {
+	io.Reader
+	at time.Time
+}
+
+// SetReadDeadline sets it.
+func (e *ends) SetReadDeadline(at time.Time) error { e.at = at; return nil }
+
 // TestHeads: every connection reads a small head, only some a large one at a time, and the rest wait in vain or until there is a place.
 func TestHeads(t *testing.T) {
 	hs := newHeads()
 	hs.wait = 20 * time.Second
 	read := func(n int) (*head, error) {
-		h := hs.of(bytes.NewReader(make([]byte, 10*smallHead)))
+		h := hs.of(&ends{Reader: bytes.NewReader(make([]byte, 10*smallHead))})
 		_, err := io.ReadFull(h, make([]byte, n))
 		return h, err
 	}
@@ -40,8 +49,14 @@ func TestHeads(t *testing.T) {
 		_, err := read(2 * smallHead)
 		waits <- err
 	}()
+	if large[0].conn.(*ends).at.IsZero() {
+		t.Error("a large head has all the time")
+	}
 	large[0].done()
 	large[0].done() // gives back once
+	if !large[0].conn.(*ends).at.IsZero() {
+		t.Error("what comes after a large head has its deadline")
+	}
 	if err := <-waits; err != nil {
 		t.Fatalf("after one is done: %v", err)
 	}
@@ -49,7 +64,7 @@ func TestHeads(t *testing.T) {
 		t.Errorf("%d places are taken, want %d", got, largeHeads)
 	}
 	// What is done with is not counted any more.
-	h := hs.of(bytes.NewReader(make([]byte, 10*smallHead)))
+	h := hs.of(&ends{Reader: bytes.NewReader(make([]byte, 10*smallHead))})
 	for range 9 {
 		if _, err := io.ReadFull(h, make([]byte, smallHead)); err != nil {
 			t.Fatal(err)
