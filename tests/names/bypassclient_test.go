@@ -76,7 +76,16 @@ func beAttacker() int {
 	for lines.Scan() {
 		name, pid, _ := strings.Cut(lines.Text(), " ")
 		helperPID, _ = strconv.Atoi(pid)
-		tryAll(part(name), json.NewEncoder(os.Stdout))
+		out := json.NewEncoder(os.Stdout)
+		if flood := floods[name]; flood != nil {
+			got, err := flood()
+			if err != nil {
+				got += ": " + err.Error()
+			}
+			_ = out.Encode(verdict{What: name, Passed: err == nil, Got: got})
+		} else {
+			tryAll(part(name), out)
+		}
 		fmt.Println()
 	}
 	return 0

@@ -86,6 +86,11 @@ func (n *internet) widen(t *testing.T) {
 	} {
 		ip(t, strings.Fields(args)...)
 	}
+	// What is not wan's does not go with it.
+	t.Cleanup(func() {
+		ip(t, "addr", "del", hostOther+"/32", "dev", "lo")
+		ip(t, "route", "del", "blackhole", "6.6.6.0/24")
+	})
 	n.do(func() error {
 		if out, err := exec.Command("ip", "-6", "addr", "add", serverSix+"/64", "dev", "net", "nodad").CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, out)
