@@ -14,6 +14,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network/names/pool"
 	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/tests/engine"
 )
@@ -321,6 +323,31 @@ func goes(t *testing.T, n *internet, way string) {
 	}
 	if again, err := os.ReadFile(filepath.Join(j.dir(t), "report.json")); err != nil || string(again) != string(text) {
 		t.Errorf("the report after restart: %v\n%s\nbefore:\n%s", err, again, text)
+	}
+	foreign(t, j)
+	out, err := exec.Command(filepath.Join(filepath.Dir(j.bin), work.Program), work.Probe).Output()
+	var tried work.Arrival
+	if err == nil {
+		err = json.Unmarshal(out, &tried)
+	}
+	if err != nil || tried.Way != way {
+		t.Errorf("probe: %s, %v", out, err)
+	}
+}
+
+// foreign redirects a jail's connections to another port, which inspect has to see.
+func foreign(t *testing.T, j *jail) {
+	t.Helper()
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.pid(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	if err := netseal.Redirect(ns, pool.Range, 9); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "redirect: ") {
+		t.Errorf("inspect of a redirect that is not the helper's: %d\n%s", code, out)
 	}
 }
 

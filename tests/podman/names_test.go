@@ -115,16 +115,21 @@ func TestRootlessNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, delegate := range []string{"runc", "crun"} {
-		if _, err := exec.LookPath(delegate); err != nil {
-			t.Logf("no %s on this machine: %v", delegate, err)
+	for _, c := range []struct{ delegate, network string }{{"runc", "none"}, {"crun", "none"}, {"crun", "slirp4netns"}} {
+		delegate := c.delegate
+		_, err := exec.LookPath(delegate)
+		if c.network != "none" && err == nil {
+			_, err = exec.LookPath(c.network)
+		}
+		if err != nil {
+			t.Logf("%v: not on this machine: %v", c, err)
 			continue
 		}
-		t.Run(delegate, func(t *testing.T) {
+		t.Run(delegate+" "+c.network, func(t *testing.T) {
 			p := user(t)
 			config := filepath.Join(dir, "names-"+delegate+".toml")
 			write(t, config, fmt.Sprintf("delegate = %q\n[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [%q]\n", delegate, labServer), 0)
-			id := strings.TrimSpace(p.Must("--runtime-flag=config="+config, "run", "-d", "--network=none", engine.Busybox, "sleep", "3600"))
+			id := strings.TrimSpace(p.Must("--runtime-flag=config="+config, "run", "-d", "--network="+c.network, engine.Busybox, "sleep", "3600"))
 			t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "--ignore", id) })
 			reached(t, p, id)
 			files, err := filepath.Glob(p.Root() + "/run/user/*/agentjail/jails/*" + id)
@@ -136,7 +141,7 @@ func TestRootlessNames(t *testing.T) {
 				has(t, "the report", contentOf(t, files[0]+"/report.json"), "resource limits of its own alone bound the helper")
 			}
 			out := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "inspect", id)
-			if out.Code != 0 || !strings.Contains(out.Stdout, "("+work.Redirect+")") {
+			if out.Code != 0 || !strings.Contains(out.Stdout, "("+work.Redirect+")") || strings.Contains(out.Stdout, " in /run/user/") != (c.network != "none") {
 				t.Errorf("inspect: %s", out)
 			}
 			p.Must("rm", "-f", "-t", "0", id)
