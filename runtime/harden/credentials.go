@@ -16,6 +16,13 @@ func credentials(p *pass) {
 	if !p.network.ByRules {
 		return
 	}
+	if p.f.Host.Rootless {
+		for _, name := range p.pol.Credentials.Names() {
+			p.change(report.Access, report.Dropped, "credentials."+name, "", "", "a user's own engine could not keep it from that user")
+		}
+		p.pol.Credentials = nil
+		return
+	}
 	rules, err := p.pol.Network.Rules()
 	if err != nil {
 		return // policy was validated: with nothing allowed nothing can be used

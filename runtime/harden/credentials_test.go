@@ -37,6 +37,7 @@ func TestCredentials(t *testing.T) {
 		trusts   bool
 		reported int
 	}{
+		{"a user's engine", pol, true, nil, "", false, 0},
 		{"its own network", pol, true, nil, "own-a", false, 1},
 		{"a variable of its own", pol, true, []string{"A_TOKEN=x"}, "x", false, 1},
 		{"explain", pol, false, nil, "", false, 1},
@@ -48,6 +49,7 @@ func TestCredentials(t *testing.T) {
 		if w.own {
 			f.Placeholders, f.Authority = map[string]string{"a": "own-a", "b": "own-b"}, cert
 		}
+		f.Host.Rootless = w.what == "a user's engine"
 		res, rep, err := Harden(s, w.pol, f)
 		if err != nil {
 			t.Fatalf("%s: %v", w.what, err)

@@ -295,6 +295,7 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if w.Authority, err = authority(j.Dir, w.Credentials); err != nil {
 		return nil, err
 	}
+	defer w.Wipe()
 	return w.Encode()
 }
 

@@ -21,12 +21,14 @@ type credentials struct {
 	roots *x509.CertPool
 	// own is the jail's certificate authority; nil where no TLS is ended.
 	own *authority
+	// places are those of connections with credentials.
+	places chan struct{}
 }
 
 // newCredentials reads the host's certificate authorities, if there are credentials.
 func newCredentials(w *work.Work) (*credentials, error) {
 	list := w.Credentials
-	c := &credentials{all: list, byHost: map[string][]*work.Credential{}}
+	c := &credentials{all: list, byHost: map[string][]*work.Credential{}, places: make(chan struct{}, maxCarried)}
 	if len(list) == 0 {
 		return c, nil
 	}

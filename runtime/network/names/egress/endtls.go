@@ -94,6 +94,10 @@ func (c *credentials) ends(host string, port uint16) bool {
 
 // endTLS is the server of a connection, whose ClientHello has been read, for the client: credentials are set in what is inside.
 func (f *flow) endTLS(hello []byte) {
+	if !f.place() {
+		return
+	}
+	defer f.s.credentials.gone()
 	host := f.name
 	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true,

@@ -22,6 +22,10 @@ const (
 	handshakeTime = 10 * time.Second
 	// bodyTime is how long the rest of a request's body may take after the response to it has ended.
 	bodyTime = time.Second
+	// idleTime is how long a connection may wait for its next request.
+	idleTime = 2 * time.Minute
+	// maxCarried bounds the connections with credentials at once, each of which has up to two of TLS. Others wait.
+	maxCarried = 256
 )
 
 // A carrier serves a connection in whose requests credentials are set: they go to the server one after another, over TLS.
@@ -52,8 +56,28 @@ func (f *flow) route(host string) {
 		return
 	}
 	defer f.leave()
-	f.carry(f.client, as, at)
+	if f.place() {
+		defer f.s.credentials.gone()
+		f.carry(f.client, as, at)
+	}
 }
+
+// place waits for a place among the connections with credentials.
+func (f *flow) place() bool {
+	late := time.NewTimer(helloTime)
+	defer late.Stop()
+	select {
+	case f.s.credentials.places <- struct{}{}:
+		return true
+	case <-late.C:
+		f.refuse("too many connections with credentials at once", "")
+		reset(f.client)
+		return false
+	}
+}
+
+// gone gives a place back.
+func (c *credentials) gone() { <-c.places }
 
 // carry serves the requests to a name and port that a connection to the flow's name has.
 func (f *flow) carry(client net.Conn, as string, at uint16) {
@@ -109,6 +133,9 @@ func (c *carrier) say(answer []byte) {
 // serve serves requests until the connection ends. An *http1.Error is one that is to be refused, of which no response has begun.
 func (c *carrier) serve(requests *http1.Reader) error {
 	for {
+		if c.up != nil && c.client.SetReadDeadline(time.Now().Add(idleTime)) != nil {
+			return nil
+		}
 		watched := c.watch()
 		q, err := requests.Next()
 		c.waiting.Store(false)
@@ -204,7 +231,7 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 		sent <- err
 	}()
 	<-watched
-	p, begun, err := c.respond(q.Method)
+	p, begun, err := c.respond(q)
 	if err != nil {
 		c.up.Close()
 		_ = c.client.SetReadDeadline(time.Unix(1, 0))
@@ -218,7 +245,8 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 		}
 		return true, nil
 	}
-	if p.Switched() && q.Upgrade {
+	if p.Switched() {
+		<-sent // it has no body
 		c.tunnel(requests)
 		return true, nil
 	}
@@ -234,9 +262,12 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 }
 
 // respond passes on the responses to a request, up to the final one, and says whether that has begun.
-func (c *carrier) respond(method string) (p *http1.Response, begun bool, err error) {
+func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err error) {
 	for {
-		if p, err = http1.ReadResponse(c.server, method); err != nil {
+		if p, err = http1.ReadResponse(c.server, q.Method); err == nil && p.Switched() && !q.Upgrade {
+			err = errors.New("another protocol, which the request did not ask for")
+		}
+		if err != nil {
 			return nil, false, err
 		}
 		if n := p.Strip(c.f.s.credentials.reveals); n > 0 {

@@ -38,6 +38,14 @@ func (w *Work) Encode() ([]byte, error) {
 	return json.Marshal(out)
 }
 
+// Wipe overwrites all that is secret.
+func (w *Work) Wipe() {
+	for _, c := range w.Credentials {
+		c.Value.Wipe()
+	}
+	w.Authority.Wipe()
+}
+
 // Decode is the other end of Encode.
 func Decode(data []byte) (*Work, error) {
 	in := wire{Work: new(Work)}
