@@ -100,7 +100,7 @@ func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
 //
 // Whenever it is killed, neither the record nor the helper allows what neither the former rules nor the new ones do. What
 // is on record while the helper is told is what both allow: a helper that is started anew from it has no more than either.
-// After an error the helper has the former rules, and what is on record is no more than those.
+// After an error the helper may have the former rules still, and what is on record is no more than those.
 func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	var out Reloaded
 	j, mode, unlock, err := w.changing(key)

@@ -43,7 +43,7 @@ type Mode interface {
 
 // Changing is a mode whose rules can change while a jail runs.
 type Changing interface {
-	// Change puts other rules in force. After an error the former ones are in force.
+	// Change puts other rules in force. After an error the former ones may be in force still.
 	Change(network.Jail, network.Rules) (network.Changed, error)
 	// Restart starts a running jail's helper anew that has ended. The changes are for the jail's report.
 	Restart(network.Jail) ([]report.Change, error)

@@ -120,7 +120,7 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	}
 	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny})
 	if err != nil {
-		return network.Changed{}, fmt.Errorf("telling helper %d of the rules: %w", h.Pid, err)
+		return network.Changed{}, fmt.Errorf("telling the helper, which may have the former rules still: %w (remedy: end process %d, and agentjail network restart)", err, h.Pid)
 	}
 	return network.Changed{Ended: a.Ended, Unserved: a.Unserved}, nil
 }
