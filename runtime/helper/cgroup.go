@@ -40,8 +40,8 @@ func groups(pid int, name string) []string {
 	return out
 }
 
-// enter makes a helper's group, limits it and moves the helper there. Controllers that a group has not limit nothing.
-func enter(dir string, pid int) error {
+// limit makes a helper's group and limits it. Controllers that a group has not limit nothing.
+func limit(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -51,7 +51,39 @@ func enter(dir string, pid int) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// enter makes a helper's group and moves the helper there.
+func enter(dir string, pid int) error {
+	if err := limit(dir); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), strconv.AppendInt(nil, int64(pid), 10), 0)
+}
+
+// birth makes a helper's groups and has the calling thread's next child be born in them. Unlike moving a process, that waits for no grace
+// period of the kernel (some 10 ms): a thread of version 1 may move itself alone, and clone(2) has a flag for version 2. It returns the
+// group of version 2, open, or nil, and the directories that are left to be entered. The thread must end afterwards.
+func birth(dirs []string) (second *os.File, left []string) {
+	for _, dir := range dirs {
+		err := limit(dir)
+		switch {
+		case err != nil:
+		case cgroups.Version(dir) == 1:
+			err = os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0)
+		case second == nil:
+			if second, err = os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err == nil {
+				continue
+			}
+		default:
+			err = errors.ErrUnsupported
+		}
+		if err != nil {
+			left = append(left, dir)
+		}
+	}
+	return second, left
 }
 
 // leave removes a helper's group, whose process has ended: it may still be on its way out.

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -131,22 +130,6 @@ type Pending struct {
 //
 // Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
 func Begin(o Options) (*Pending, error) {
-	type result struct {
-		p   *Pending
-		err error
-	}
-	done := make(chan result)
-	go func() {
-		runtime.LockOSThread() // while the caller holds its own, this is another
-		defer runtime.UnlockOSThread()
-		p, err := begin(o)
-		done <- result{p, err}
-	}()
-	got := <-done
-	return got.p, got.err
-}
-
-func begin(o Options) (*Pending, error) {
 	path, err := Path(o.Name)
 	if err != nil {
 		return nil, err
@@ -163,18 +146,23 @@ func begin(o Options) (*Pending, error) {
 	}
 	defer ready2.Close()
 	p := &Pending{o: o, work: work2, ready: ready, moved: func() error { return nil }}
-	if p.pid, err = fork(path, o, work, ready2); err != nil {
+	if p.record, err = record(o); err != nil {
 		p.close()
-		return nil, fmt.Errorf("starting %s: %w", o.Name, err)
+		return nil, err
 	}
-	if p.record, err = record(o, p.pid); err != nil {
+	var left []string
+	if p.pid, left, err = fork(path, o, p.record.Cgroups, work, ready2); err != nil {
+		p.close()
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", o.Name, err), End(o.Dir))
+	}
+	if err = p.record.begun(o.Dir, p.pid); err != nil {
 		return nil, errors.Join(err, p.Abandon())
 	}
-	p.move(p.record.Cgroups)
+	p.move(left)
 	return p, nil
 }
 
-// move makes the helper's control groups and moves it there, meanwhile: a move can wait for a grace period of the kernel.
+// move moves the helper to control groups that it was not born in, meanwhile: a move can wait for a grace period of the kernel.
 func (p *Pending) move(dirs []string) {
 	done := make(chan error, 1)
 	p.moved = sync.OnceValue(func() error { return <-done })
@@ -242,11 +230,12 @@ func (p *Pending) close() {
 	p.ready.Close()
 }
 
-// fork starts the program in a session of its own, with nothing of ours but its files.
-func fork(path string, o Options, work, ready *os.File) (int, error) {
+// fork starts the program in a session of its own, with nothing of ours but its files. It returns those of the control groups that it is
+// not in yet.
+func fork(path string, o Options, groups []string, work, ready *os.File) (pid int, left []string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer null.Close()
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), work.Fd(), ready.Fd()}
@@ -256,31 +245,47 @@ func fork(path string, o Options, work, ready *os.File) (int, error) {
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	}
-	if o.Netns == nil {
-		return syscall.ForkExec(path, []string{o.Name}, attr)
-	}
-	var pid int
 	err = thread.Own(func() (err error) {
-		if err = unix.Setns(int(o.Netns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("joining network namespace %s: %w", o.Netns.Name(), err)
+		if o.Netns != nil {
+			if err = unix.Setns(int(o.Netns.Fd()), unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("joining network namespace %s: %w", o.Netns.Name(), err)
+			}
+		}
+		var second *os.File
+		if second, left = birth(groups); second != nil {
+			defer second.Close()
+			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(second.Fd())
+			if pid, err = syscall.ForkExec(path, []string{o.Name}, attr); err == nil {
+				return nil
+			}
+			attr.Sys.UseCgroupFD = false // clone3(2) may be unknown, or denied
+			left = append(left, second.Name())
 		}
 		pid, err = syscall.ForkExec(path, []string{o.Name}, attr)
 		return err
 	})
-	return pid, err
+	return pid, left, err
 }
 
-// record writes who helps the jail, and which control groups are about to be made for it.
-func record(o Options, pid int) (*Record, error) {
-	start, _, err := state.StartTime(pid)
-	if err != nil {
-		return nil, err
-	}
-	r := &Record{Name: o.Name, Pid: pid, Start: start, BootID: state.BootID()}
+// record begins the record of who helps the jail, with the control groups that are about to be made for it.
+func record(o Options) (*Record, error) {
+	r := &Record{Name: o.Name, BootID: state.BootID()}
 	if o.Beside > 0 {
 		r.Cgroups = groups(o.Beside, o.Group)
 	}
+	if len(r.Cgroups) == 0 {
+		return r, nil // nothing is made that End would have to find
+	}
 	return r, r.save(o.Dir)
+}
+
+// begun records the helper's process.
+func (r *Record) begun(dir string, pid int) (err error) {
+	r.Pid = pid
+	if r.Start, _, err = state.StartTime(pid); err != nil {
+		return err
+	}
+	return r.save(dir)
 }
 
 func (r *Record) save(dir string) error {

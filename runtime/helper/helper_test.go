@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,16 +35,22 @@ func TestMain(m *testing.M) {
 		_, ready2, _ := pipe()
 		dir := os.Args[1]
 		path, _ := Path(program)
-		pid, err := fork(path, Options{Dir: dir, Name: program}, work, ready2)
+		beside, _ := strconv.Atoi(os.Args[2])
+		o := Options{Dir: dir, Name: program, Beside: beside, Group: "agentjail-test-killed"}
+		r, err := record(o)
+		if err != nil {
+			os.Exit(2)
+		}
+		pid, _, err := fork(path, o, r.Cgroups, work, ready2)
 		if err != nil {
 			os.Exit(3)
 		}
-		os.Stdout.WriteString(strconv.Itoa(pid) + "\n")
-		if len(os.Args) > 2 {
-			if _, err := record(Options{Dir: dir, Name: program}, pid); err != nil {
+		if len(os.Args) > 3 {
+			if err := r.begun(dir, pid); err != nil {
 				os.Exit(4)
 			}
 		}
+		os.Stdout.WriteString(strconv.Itoa(pid) + "\n")
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		work2.Close()
 	}
@@ -89,6 +96,48 @@ func beside(t *testing.T) {
 	}
 }
 
+// grouped moves a process to control groups of its own, where this machine has such, and ends it with the test.
+func grouped(t *testing.T, p *os.Process) {
+	t.Helper()
+	of, err := cgroups.Of("self")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made []string
+	t.Cleanup(func() {
+		_ = p.Kill()
+		_, _ = p.Wait()
+		for _, dir := range made {
+			if err := leave(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, g := range of {
+		for _, root := range g.Mounts(cgroups.Root) {
+			dir := filepath.Join(root, g.Path, "agentjail-test-"+strconv.Itoa(p.Pid))
+			if os.Mkdir(dir, 0o755) != nil {
+				continue // a machine that has it read-only
+			}
+			made = append(made, dir)
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), strconv.AppendInt(nil, int64(p.Pid), 10), 0) // a cpuset without processors takes none
+		}
+	}
+}
+
+// ungrouped fails the test for control groups that are left.
+func ungrouped(t *testing.T, dirs []string) {
+	t.Helper()
+	if len(dirs) == 0 {
+		t.Log("this machine has no control groups for a helper")
+	}
+	for _, g := range dirs {
+		if _, err := os.Stat(g); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", g, err)
+		}
+	}
+}
+
 // gone says whether a process has ended, waiting for that by a pidfd.
 func gone(t *testing.T, pid int) bool {
 	t.Helper()
@@ -113,7 +162,7 @@ func TestLife(t *testing.T) {
 	if err := init.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = init.Process.Kill(); _ = init.Wait() }()
+	grouped(t, init.Process)
 	extra, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -139,17 +188,9 @@ func TestLife(t *testing.T) {
 	if at, err := os.Readlink("/proc/" + strconv.Itoa(r.Pid) + "/fd/" + strconv.Itoa(child.FirstFD)); err != nil || at != dir {
 		t.Errorf("its first file is %q, %v", at, err)
 	}
-	if of, err := cgroups.Of(strconv.Itoa(r.Pid)); err != nil {
-		t.Error(err)
-	} else if len(r.Cgroups) > 0 {
-		in := 0
-		for _, g := range of {
-			if filepath.Base(g.Path) == "agentjail-test-helper" {
-				in++
-			}
-		}
-		if in == 0 {
-			t.Errorf("it is in %v, and %v were made for it", of, r.Cgroups)
+	for _, g := range r.Cgroups {
+		if in, err := cgroups.Procs(g); err != nil || !slices.Contains(in, r.Pid) {
+			t.Errorf("%s has the processes %v, %v, and not the helper, %d", g, in, err, r.Pid)
 		}
 	}
 	if err := End(dir); err != nil {
@@ -158,11 +199,7 @@ func TestLife(t *testing.T) {
 	if r.Alive() || !gone(t, r.Pid) {
 		t.Error("it runs after its end")
 	}
-	for _, g := range r.Cgroups {
-		if _, err := os.Stat(g); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", g, err)
-		}
-	}
+	ungrouped(t, r.Cgroups)
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left in the directory: %v", left)
 	}
@@ -196,7 +233,12 @@ func TestFails(t *testing.T) {
 func TestAbandoned(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
-	p, err := Begin(Options{Dir: dir, Name: program, Beside: os.Getpid(), Group: "agentjail-test-abandoned"})
+	init := exec.Command("sleep", "1000")
+	if err := init.Start(); err != nil {
+		t.Fatal(err)
+	}
+	grouped(t, init.Process)
+	p, err := Begin(Options{Dir: dir, Name: program, Beside: init.Process.Pid, Group: "agentjail-test-abandoned"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,11 +252,7 @@ func TestAbandoned(t *testing.T) {
 	if !gone(t, r.Pid) {
 		t.Error("it runs after it was abandoned")
 	}
-	for _, g := range r.Cgroups {
-		if _, err := os.Stat(g); !os.IsNotExist(err) {
-			t.Errorf("%s is left: %v", g, err)
-		}
-	}
+	ungrouped(t, r.Cgroups)
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left in the directory: %v", left)
 	}
@@ -227,9 +265,14 @@ func TestKilledStarter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	init := exec.Command("sleep", "1000")
+	if err := init.Start(); err != nil {
+		t.Fatal(err)
+	}
+	grouped(t, init.Process)
 	for _, recorded := range []bool{false, true} {
 		dir := t.TempDir()
-		args := []string{dir}
+		args := []string{dir, strconv.Itoa(init.Process.Pid)}
 		if recorded {
 			args = append(args, "record")
 		}
@@ -241,11 +284,15 @@ func TestKilledStarter(t *testing.T) {
 		if !gone(t, pid) {
 			t.Errorf("recorded %v: process %d waits for work that nobody gives it", recorded, pid)
 		}
-		if r, err := Load(dir); err != nil || (r != nil) != recorded {
-			t.Errorf("the record is %+v, %v", r, err)
+		r, err := Load(dir)
+		if err != nil || recorded && (r == nil || r.Pid != pid) || !recorded && r != nil && r.Pid != 0 {
+			t.Fatalf("recorded %v: the record is %+v, %v", recorded, r, err)
 		}
 		if err := End(dir); err != nil {
 			t.Error(err)
+		}
+		if r != nil {
+			ungrouped(t, r.Cgroups)
 		}
 	}
 }
