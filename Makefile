@@ -108,7 +108,7 @@ prove: ## prove every profile from the filter that libseccomp compiles, on both 
 
 bench: deps build ## compare agentjail with what it delegates to and with others; BENCH='-docs docs' writes docs/performance.md
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
-	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json $(BENCH)
+	$(ROOT) hack/with-cgroups.sh hack/without-unified.sh hack/with-run.sh $(OUT)/bench -rounds $(BENCH_ROUNDS) -json $(OUT)/bench.json $(BENCH)
 
 bench-smoke: ## fail if agentjail takes about twice the time that it usually adds
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/bench ./hack/bench
