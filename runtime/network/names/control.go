@@ -131,7 +131,8 @@ func (Mode) Restart(j network.Jail) ([]report.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h != nil && h.Alive() && confined(h.Pid) == "" {
+	// One without an answer was left by a start that was killed.
+	if h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == "" {
 		return nil, fmt.Errorf("its helper, process %d, has not ended", h.Pid)
 	}
 	if !j.Started {
