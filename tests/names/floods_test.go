@@ -43,7 +43,7 @@ func TestFloods(t *testing.T) {
 	l := newLab(t, n)
 	begun := func() (*attack, record, string) {
 		before := helpers(t)
-		a := begin(t, overDelegate(t, l, "runc"))
+		a := begin(t, overDelegate(t, l, "runc", ""))
 		if a == nil {
 			t.FailNow()
 		}
