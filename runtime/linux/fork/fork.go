@@ -92,54 +92,29 @@ func (c *Cmd) Start() (*Process, error) {
 	if c.JoinTime == nil && execMovesTime() {
 		return c.startInTime()
 	}
-	path, err := syscall.BytePtrFromString(c.Path)
+	p, err := c.startCopied()
 	if err != nil {
 		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
 	}
-	argv, err := syscall.SlicePtrFromStrings(c.Args)
+	return p, nil
+}
+
+// startCopied starts a child with a copy of our memory, which enters its time namespace before it execs.
+func (c *Cmd) startCopied() (*Process, error) {
+	a, err := c.prepare()
 	if err != nil {
-		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
-	}
-	envv, err := syscall.SlicePtrFromStrings(c.Env)
-	if err != nil {
-		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+		return nil, err
 	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
+		return nil, err
 	}
-	var own []int // which of the standard files are given
-	give := c.Files
-	for i, f := range c.Stdio {
-		if f != nil {
-			own, give = append(own, i), append(give[:len(give):len(give)], f)
-		}
-	}
-	// Above the numbers that the child's files will have.
-	files, err := above(firstFile+len(c.Files), give, pipe[1])
-	defer func() { closeAll(files) }() // what is still open then
+	defer unix.Close(pipe[0])
+	files, err := c.giveFiles(a, pipe[1])
 	if err != nil {
-		unix.Close(pipe[0])
+		closeAll(files)
 		unix.Close(pipe[1])
-		return nil, fmt.Errorf("starting %q: %w", c.Path, err)
-	}
-	a := &childArgs{
-		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0),
-		stdio:     [firstFile]uintptr{^uintptr(0), ^uintptr(0), ^uintptr(0)},
-		pdeathsig: c.DieWithParent, parent: os.Getpid(), failFD: files[len(give)],
-		files: files[:len(c.Files)],
-	}
-	for i, n := range own {
-		a.stdio[n] = files[len(c.Files)+i]
-	}
-	if c.JoinTime != nil {
-		a.joinTime = c.JoinTime.Fd()
-	}
-	if c.NewTime != "" {
-		b := []byte(c.NewTime)
-		a.offsets, a.offsetsLen = &b[0], uintptr(len(b))
-		a.offsetsPath, _ = syscall.BytePtrFromString("/proc/self/timens_offsets")
-		a.childrenPath, _ = syscall.BytePtrFromString("/proc/self/ns/time_for_children")
+		return nil, err
 	}
 	p := new(Process)
 	stop := func() {}
@@ -153,23 +128,79 @@ func (c *Cmd) Start() (*Process, error) {
 	runtime.KeepAlive(c)
 	unix.Close(pipe[1])
 	closeAll(files)
-	files = nil
-	defer unix.Close(pipe[0])
 	if errno != 0 {
 		stop()
-		return nil, fmt.Errorf("starting %q: clone: %w", c.Path, errno)
+		return nil, fmt.Errorf("clone: %w", errno)
 	}
-	var fail [8]byte
-	n, _ := readFull(pipe[0], fail[:])
-	if n == len(fail) {
+	if err := failure(pipe[0]); err != nil {
 		stop()
 		var ws syscall.WaitStatus
 		_ = wait4(pid, &ws) // fails where the reaper was first
-		step, e := int(fail[0]), syscall.Errno(fail[4])|syscall.Errno(fail[5])<<8
-		return nil, fmt.Errorf("starting %q: %s: %w", c.Path, steps[step], e)
+		return nil, err
 	}
 	p.Pid = pid
 	return p, nil
+}
+
+// prepare makes what the child needs but its files.
+func (c *Cmd) prepare() (*childArgs, error) {
+	path, err := syscall.BytePtrFromString(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	argv, err := syscall.SlicePtrFromStrings(c.Args)
+	if err != nil {
+		return nil, err
+	}
+	envv, err := syscall.SlicePtrFromStrings(c.Env)
+	if err != nil {
+		return nil, err
+	}
+	a := &childArgs{
+		path: path, argv: &argv[0], envv: &envv[0], joinTime: ^uintptr(0),
+		stdio:     [firstFile]uintptr{^uintptr(0), ^uintptr(0), ^uintptr(0)},
+		pdeathsig: c.DieWithParent, parent: os.Getpid(),
+	}
+	if c.JoinTime != nil {
+		a.joinTime = c.JoinTime.Fd()
+	}
+	if c.NewTime != "" {
+		b := []byte(c.NewTime)
+		a.offsets, a.offsetsLen = &b[0], uintptr(len(b))
+		a.offsetsPath, _ = syscall.BytePtrFromString("/proc/self/timens_offsets")
+		a.childrenPath, _ = syscall.BytePtrFromString("/proc/self/ns/time_for_children")
+	}
+	return a, nil
+}
+
+// giveFiles copies the child's files, and the pipe for its error, above the numbers that the files will have there. The copies are the
+// caller's to close, also after an error.
+func (c *Cmd) giveFiles(a *childArgs, fail int) ([]uintptr, error) {
+	var own []int // which of the standard files are given
+	give := c.Files
+	for i, f := range c.Stdio {
+		if f != nil {
+			own, give = append(own, i), append(give[:len(give):len(give)], f)
+		}
+	}
+	files, err := above(firstFile+len(c.Files), give, fail)
+	if err != nil {
+		return files, err
+	}
+	a.files, a.failFD = files[:len(c.Files)], files[len(give)]
+	for i, n := range own {
+		a.stdio[n] = files[len(c.Files)+i]
+	}
+	return files, nil
+}
+
+// failure reads the error of a step in the child; nil is for an end of file, since exec closed the pipe.
+func failure(pipe int) error {
+	var fail [8]byte
+	if n, _ := readFull(pipe, fail[:]); n != len(fail) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", steps[fail[0]], syscall.Errno(fail[4])|syscall.Errno(fail[5])<<8)
 }
 
 // startShared goes by the standard library, whose child shares our memory until it
