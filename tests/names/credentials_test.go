@@ -186,10 +186,7 @@ const debianBundle = "/etc/ssl/certs/ca-certificates.crt"
 func lent(t *testing.T, n *internet, ends string) *jail {
 	t.Helper()
 	j := made(t, n)
-	key := filepath.Join(filepath.Dir(j.b.Dir), "key")
-	if err := os.WriteFile(key, []byte(value+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	key := j.writeKey(t, value)
 	if err := os.WriteFile(j.conf, []byte(policyText+fmt.Sprintf(lender, key, ends)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +202,16 @@ func lent(t *testing.T, n *internet, ends string) *jail {
 		t.Fatal(err)
 	}
 	return j
+}
+
+// writeKey writes the file that policy names.
+func (j *jail) writeKey(t *testing.T, text string) string {
+	t.Helper()
+	key := filepath.Join(filepath.Dir(j.b.Dir), "key")
+	if err := os.WriteFile(key, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 // placeholder is the jail's.
@@ -319,6 +326,16 @@ func TestCredentialsTLS(t *testing.T) {
 		if sent := n.credentials(); !slices.Equal(sent, w.got) {
 			t.Errorf("%s: servers got %q, want %q", w.what, sent, w.got)
 		}
+	}
+	// A new helper has the value of that time, and the authority that programs trust.
+	j.killHelper(t)
+	j.writeKey(t, value+"-2")
+	j.network(t, "restart")
+	if got, _ := j.in(t, "rawtls", host, "443", request(host, "/", "", "")); !strings.Contains(got, own+"200") {
+		t.Errorf("by a new helper: %q", got)
+	}
+	if sent := n.credentials(); !slices.Equal(sent, []string{uses[0] + "-2"}) {
+		t.Errorf("by a new helper: servers got %q", sent)
 	}
 	if text, err := os.ReadFile(j.b.Rootfs + debianBundle); err != nil || !bytes.Equal(text, n.ca) {
 		t.Errorf("the image has changed: %v", err)
