@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"text/tabwriter"
 )
@@ -26,44 +26,10 @@ func printTable(w io.Writer, args []string) error {
 	if len(args) == 0 {
 		return errors.New("-table: name logs and directories with results (PLACE=PATH)")
 	}
-	var places []place
-	for _, a := range args {
-		name, path, ok := strings.Cut(a, "=")
-		if !ok {
-			return fmt.Errorf("-table: %q is not of the form PLACE=PATH", a)
-		}
-		i := slices.IndexFunc(places, func(p place) bool { return p.name == name })
-		if i < 0 {
-			i = len(places)
-			places = append(places, place{name: name, tests: map[string]verdict{}})
-		}
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		if info.IsDir() {
-			err = addDir(places[i].tests, path)
-		} else {
-			err = addLog(places[i].tests, path)
-		}
-		if err != nil {
-			return err
-		}
+	places, err := readPlaces(args)
+	if err != nil {
+		return err
 	}
-	names := map[string]bool{}
-	for _, p := range places {
-		for n, v := range p.tests {
-			if v.word == "SKIP" {
-				names[n] = true
-			}
-		}
-	}
-	sorted := make([]string, 0, len(names))
-	for n := range names {
-		sorted = append(sorted, n)
-	}
-	sort.Strings(sorted)
-
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(t, "skipped in one place")
 	for _, p := range places {
@@ -71,28 +37,8 @@ func printTable(w io.Writer, args []string) error {
 	}
 	fmt.Fprintln(t)
 	var nowhere []string
-	for _, n := range sorted {
-		ran, reason := false, ""
-		fmt.Fprint(t, n)
-		for _, p := range places {
-			v, ok := p.tests[n]
-			switch {
-			case !ok:
-				fmt.Fprint(t, "\t-")
-			case v.word == "SKIP":
-				fmt.Fprint(t, "\tskipped")
-				reason = v.reason
-			default:
-				ran = true
-				fmt.Fprintf(t, "\t%s", strings.ToLower(v.word))
-			}
-		}
-		if twin := twinOf(n); !ran && twin != "" && slices.ContainsFunc(places, func(p place) bool { return p.tests[twin].word == "PASS" }) {
-			ran = true
-			fmt.Fprintf(t, "\tpass as %s", twin)
-		}
-		fmt.Fprintln(t)
-		if !ran {
+	for _, n := range skipped(places) {
+		if ran, reason := printRow(t, n, places); !ran {
 			nowhere = append(nowhere, fmt.Sprintf("  %s: %s", n, reason))
 		}
 	}
@@ -101,6 +47,72 @@ func printTable(w io.Writer, args []string) error {
 		return fmt.Errorf("these tests ran nowhere:\n%s", strings.Join(nowhere, "\n"))
 	}
 	return nil
+}
+
+// readPlaces reads the results of each place, PLACE=PATH; a place can have several.
+func readPlaces(args []string) ([]place, error) {
+	var places []place
+	for _, a := range args {
+		name, path, ok := strings.Cut(a, "=")
+		if !ok {
+			return nil, fmt.Errorf("-table: %q is not of the form PLACE=PATH", a)
+		}
+		i := slices.IndexFunc(places, func(p place) bool { return p.name == name })
+		if i < 0 {
+			i = len(places)
+			places = append(places, place{name: name, tests: map[string]verdict{}})
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			err = addDir(places[i].tests, path)
+		} else {
+			err = addLog(places[i].tests, path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return places, nil
+}
+
+// skipped are the tests that were skipped in one place at least, sorted.
+func skipped(places []place) []string {
+	names := map[string]bool{}
+	for _, p := range places {
+		for n, v := range p.tests {
+			if v.word == "SKIP" {
+				names[n] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// printRow prints what became of a test in each place, and says whether it ran anywhere, or why not.
+func printRow(w io.Writer, name string, places []place) (ran bool, reason string) {
+	fmt.Fprint(w, name)
+	for _, p := range places {
+		v, ok := p.tests[name]
+		switch {
+		case !ok:
+			fmt.Fprint(w, "\t-")
+		case v.word == "SKIP":
+			fmt.Fprint(w, "\tskipped")
+			reason = v.reason
+		default:
+			ran = true
+			fmt.Fprintf(w, "\t%s", strings.ToLower(v.word))
+		}
+	}
+	if twin := twinOf(name); !ran && twin != "" && slices.ContainsFunc(places, func(p place) bool { return p.tests[twin].word == "PASS" }) {
+		ran = true
+		fmt.Fprintf(w, "\tpass as %s", twin)
+	}
+	fmt.Fprintln(w)
+	return ran, reason
 }
 
 // twins are lists of subtests, the same ones by name, that two tests try in different surroundings: what the machine itself
