@@ -125,14 +125,36 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 	o.Terminal = !c.Bool("no-tty") && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	o.ReadOnly = c.Bool("read-only")
 
-	if dir := c.String("workspace"); dir != "" {
-		abs, err := filepath.Abs(dir)
+	if err := whose(&o, c.String("workspace")); err != nil {
+		return o, err
+	}
+	args := c.Args().Slice()
+	if len(args) == 0 {
+		args = []string{"/bin/sh"}
+	}
+	path, err := lookPath(args[0], o.Workspace)
+	if err != nil {
+		return o, err
+	}
+	o.Args = append([]string{path}, args[1:]...)
+	o.Env = environment(c.StringSlice("env"))
+	if o.Tighten, err = tightened(c.StringSlice("tighten")); err != nil {
+		return o, err
+	}
+	o.Directories = programDirs()
+	return o, nil
+}
+
+// whose finds the user that a sandbox works as: the owner of its workspace, or who called sudo.
+func whose(o *sandbox.Options, workspace string) error {
+	if workspace != "" {
+		abs, err := filepath.Abs(workspace)
 		if err != nil {
-			return o, fmt.Errorf("workspace %q: %w", dir, err)
+			return fmt.Errorf("workspace %q: %w", workspace, err)
 		}
 		var st unix.Stat_t
 		if err := unix.Stat(abs, &st); err != nil {
-			return o, fmt.Errorf("workspace %s: %w", abs, err)
+			return fmt.Errorf("workspace %s: %w", abs, err)
 		}
 		o.Workspace, o.UID, o.GID = abs, st.Uid, st.Gid
 	} else if uid, err := strconv.ParseUint(os.Getenv("SUDO_UID"), 10, 16); err == nil {
@@ -146,16 +168,13 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 			o.Home = h
 		}
 	}
-	args := c.Args().Slice()
-	if len(args) == 0 {
-		args = []string{"/bin/sh"}
-	}
-	path, err := lookPath(args[0], o.Workspace)
-	if err != nil {
-		return o, err
-	}
-	o.Args = append([]string{path}, args[1:]...)
-	for _, e := range c.StringSlice("env") {
+	return nil
+}
+
+// environment are variables, those without a value as this process has them.
+func environment(given []string) []string {
+	var out []string
+	for _, e := range given {
 		if !strings.Contains(e, "=") {
 			v, ok := os.LookupEnv(e)
 			if !ok {
@@ -163,14 +182,19 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 			}
 			e += "=" + v
 		}
-		o.Env = append(o.Env, e)
+		out = append(out, e)
 	}
+	return out
+}
+
+// tightened are the annotations of --tighten.
+func tightened(given []string) (map[string]string, error) {
 	// Whoever calls works in the workspace; policy's choice is for containers.
-	o.Tighten = map[string]string{policy.AnnotationPrefix + policy.OwnerAnnotation: policy.OwnerProcess}
-	for _, t := range c.StringSlice("tighten") {
+	out := map[string]string{policy.AnnotationPrefix + policy.OwnerAnnotation: policy.OwnerProcess}
+	for _, t := range given {
 		k, v, ok := strings.Cut(t, "=")
 		if !ok {
-			return o, fmt.Errorf("--tighten %q: must be KEY=VALUE", t)
+			return nil, fmt.Errorf("--tighten %q: must be KEY=VALUE", t)
 		}
 		name := policy.AnnotationPrefix + k
 		known := false
@@ -178,12 +202,11 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 			known = known || a[0] == name
 		}
 		if !known {
-			return o, fmt.Errorf("--tighten %q: unknown key; known are %s", k, tightenKeys())
+			return nil, fmt.Errorf("--tighten %q: unknown key; known are %s", k, tightenKeys())
 		}
-		o.Tighten[name] = v
+		out[name] = v
 	}
-	o.Directories = programDirs()
-	return o, nil
+	return out, nil
 }
 
 // lookPath finds the command as a shell would, with a shell's exit codes.
