@@ -277,6 +277,7 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 func TestRestartKilled(t *testing.T) {
 	opts := named(t)
 	id := fmt.Sprintf("crash%d-restart", os.Getpid())
+	defer cleanUp(t, id)
 	running(t, opts, id)
 	for i := range rounds(10) {
 		killHelper(t, helperOf(id))
@@ -310,5 +311,4 @@ func TestRestartKilled(t *testing.T) {
 			t.Fatalf("after kill %d: helper %d is on record, and there are:\n%s", i, helperOf(id), strings.Join(helpers, "\n"))
 		}
 	}
-	cleanUp(t, id)
 }
