@@ -277,9 +277,13 @@ func overDelegate(t *testing.T, l *lab, name, way string) *exec.Cmd {
 	if err != nil {
 		t.Fatalf("%v (hack/deps.sh installs it)", err)
 	}
+	var bin string
+	if way != "" {
+		bin = only(t, way) // before the jail, which is deleted with it
+	}
 	j := made(t, l.n)
 	if way != "" {
-		j.c.Path = only(t, way)
+		j.c.Path = bin
 	}
 	j.c.Args = slices.Clone(j.c.Args)
 	j.c.Args[slices.Index(j.c.Args, "--config")+1] = l.policy(t, name, bypassPolicy(path))

@@ -257,9 +257,9 @@ func only(t *testing.T, way string) string {
 }
 
 func goes(t *testing.T, n *internet, way string) {
+	bin := only(t, way) // before the jail, which is deleted with it
 	j := made(t, n)
-	j.bin = only(t, way)
-	j.c.Path = j.bin
+	j.bin, j.c.Path = bin, bin
 	if said, err := j.begin(t); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
