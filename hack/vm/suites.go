@@ -46,6 +46,7 @@ var suites = []suite{
 			tests("runtime/state", 2*time.Minute),
 			tests("runtime/netseal", 5*time.Minute),
 			tests("runtime/linux/fork", 2*time.Minute),
+			tests("runtime/helper", 2*time.Minute),
 		},
 	},
 	{

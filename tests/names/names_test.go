@@ -107,7 +107,11 @@ func made(t *testing.T, n *internet) *jail {
 	j.c = engine.Caller{Path: bin, Args: []string{"--config", j.conf, "--root", filepath.Join(j.b.Dir, "state")}}
 	j.b.Spec.Process.Args = []string{"sleep", "100000"}
 	j.id = j.b.ID()
-	t.Cleanup(func() { _, _, _ = j.b.Call(t, j.c, "delete", "--force", j.id) })
+	t.Cleanup(func() {
+		if out, errs, err := j.b.Call(t, j.c, "delete", "--force", j.id); err != nil {
+			t.Errorf("delete: %v: %s%s", err, out, errs)
+		}
+	})
 	return j
 }
 
