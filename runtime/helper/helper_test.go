@@ -2,6 +2,7 @@ package helper
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -54,7 +55,43 @@ func TestMain(m *testing.M) {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		work2.Close()
 	}
+	if dir, err := os.MkdirTemp(filepath.Dir(executable()), "writable-"); errors.Is(err, unix.EROFS) {
+		os.Exit(elsewhere())
+	} else if err == nil {
+		os.Remove(dir)
+	}
 	os.Exit(m.Run())
+}
+
+func executable() string {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return self
+}
+
+// elsewhere runs the tests by a copy of this program in a directory that takes others beside it, and returns the exit status.
+func elsewhere() int {
+	dir, err := os.MkdirTemp("/run", "agentjail-test-helper-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	at := filepath.Join(dir, "test")
+	data, err := os.ReadFile(executable())
+	if err == nil {
+		err = os.WriteFile(at, data, 0o755)
+	}
+	if err != nil {
+		panic(err)
+	}
+	c := exec.Command(at, os.Args[1:]...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		return 1
+	}
+	return 0
 }
 
 func beHelper() {
@@ -83,10 +120,7 @@ func beside(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the program must be root's")
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := executable()
 	for _, name := range []string{program, starter} {
 		at := filepath.Join(filepath.Dir(self), name)
 		if err := os.Link(self, at); err != nil && !os.IsExist(err) {

@@ -35,6 +35,7 @@ type carrier struct {
 	host   string
 	own    []*work.Credential
 	up     net.Conn
+	raw    *net.TCPConn  // below up
 	server *bufio.Reader // of up
 	// asked and answered are what is kept of the client's and of the server's until the other has it.
 	asked, answered *head
@@ -190,7 +191,8 @@ func (c *carrier) dial() bool {
 		c.say(unavailable(fmt.Errorf("TLS: %w", err)))
 		return false
 	}
-	c.up, c.answered, c.scan = t, c.f.s.heads.of(t), c.f.s.credentials.scan()
+	c.up, c.raw = t, up
+	c.answered, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
 	c.server = bufio.NewReader(c.answered)
 	return true
 }
@@ -226,7 +228,8 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 	go func() {
 		err := requests.Forward(c, q)
 		if err != nil {
-			c.up.Close() // there is no response to half a request
+			// There is no response to half a request. The end that TLS has for a connection would ask the server for one.
+			reset(c.raw)
 		}
 		sent <- err
 	}()
