@@ -74,6 +74,15 @@ var suites = []suite{
 		}},
 	},
 	{
+		name: "names", what: "a network by name, whose helper is born in a control group of version 2",
+		on: []string{"engines"},
+		steps: []step{{
+			name: "tests-names", pkg: "tests/names", limit: 12 * time.Minute,
+			only: []string{"TestKilledHelper", "TestNothingLeft", "TestPublish", "TestReload", "TestRestart", "TestCredentials", "TestHeldConnection"},
+			left: "they depend on neither kernel nor engine version, or build programs of their own, and run on the machine itself (make test-e2e)",
+		}},
+	},
+	{
 		name: "exhaust", what: "what no control group counts, under those of version 2 and with CAP_SYS_RESOURCE",
 		on: []string{"apparmor"},
 		steps: []step{
