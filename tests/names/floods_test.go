@@ -247,7 +247,7 @@ func askMany(count int, name func(int) string) (first, last netip.Addr, err erro
 		}
 		if id := binary.BigEndian.Uint16(buf); n > 4 && buf[3]&15 == 0 {
 			a, _ := netip.AddrFromSlice(buf[n-4 : n])
-			if done < window && id == 0 {
+			if done < 1<<15 && id == 0 { // a name later on has the number again
 				first = a
 			}
 			last = a
