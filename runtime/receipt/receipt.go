@@ -1,0 +1,205 @@
+// Package receipt is the account of one run: what a jail was, what it did and was refused, what it used, and what was removed at its end.
+//
+// A receipt is a view: it is made of the jail's journal, and of the jail's record while that is there. Reading changes nothing. What a jail
+// can influence in it (names, paths, arguments) is hostile, and is escaped by whoever prints it: Text and HTML.
+package receipt
+
+import "time"
+
+// Schema names the form of a receipt's JSON. Fields are only ever added to it.
+const Schema = "agentjail.receipt.v1"
+
+// State says how far a jail's life is known.
+type State string
+
+// The states. Unfinished is of a jail that is gone without having been deleted: a crash, or another boot.
+const (
+	Running    State = "running"
+	Ended      State = "ended"
+	Unfinished State = "unfinished"
+)
+
+// A Receipt is the account of one run.
+type Receipt struct {
+	Schema   string    `json:"schema"`
+	State    State     `json:"state"`
+	Made     time.Time `json:"made"` // when this receipt was made
+	Identity Identity  `json:"identity"`
+	Began    time.Time `json:"began"`
+	Ended    time.Time `json:"ended,omitzero"`
+	// Seconds is how long the jail was, until Ended or Made.
+	Seconds  float64    `json:"seconds"`
+	Exit     Exit       `json:"exit"`
+	Rings    []Ring     `json:"rings"`
+	Touched  Touched    `json:"touched"`
+	Denied   []Denial   `json:"denied,omitempty"`
+	Used     Used       `json:"used"`
+	Limits   []Limit    `json:"limits,omitempty"`
+	Teardown Teardown   `json:"teardown"`
+	Events   []Event    `json:"events,omitempty"` // in order, the first and the last of them
+	Omitted  int        `json:"omittedEvents,omitempty"`
+	Journal  Provenance `json:"journal"`
+}
+
+// Identity says which jail it was.
+type Identity struct {
+	ID      string `json:"id"`
+	Name    string `json:"name,omitempty"`   // the engine's, where it tells one
+	Engine  string `json:"engine,omitempty"` // by the bundle's place
+	Run     string `json:"run,omitempty"`    // tells runs with the same id apart
+	Root    string `json:"root,omitempty"`   // the image's root file system
+	Bundle  string `json:"bundle,omitempty"`
+	Profile string `json:"profile,omitempty"`
+	// Filter is the profile of system calls.
+	Filter   string   `json:"seccomp,omitempty"`
+	Delegate string   `json:"delegate,omitempty"`
+	Command  []string `json:"command,omitempty"`
+	Dir      string   `json:"cwd,omitempty"`
+	User     string   `json:"user,omitempty"`
+	// Policy and Config are hashes, "sha256:" and 64 digits: of the policy in effect for this jail, and of the hardened config.json.
+	Policy string `json:"policyHash,omitempty"`
+	Config string `json:"configHash,omitempty"`
+	// Version is agentjail's.
+	Version string `json:"version,omitempty"`
+}
+
+// Exit says how the jail's first process ended.
+type Exit struct {
+	// Status is nil where nobody told: with most engines their own shim waits for the process.
+	Status *int   `json:"status,omitempty"`
+	Signal string `json:"signal,omitempty"`
+	OOM    bool   `json:"oomKilled,omitempty"`
+	// Sent are the signals that were sent through agentjail.
+	Sent []string `json:"signalsSent,omitempty"`
+}
+
+// A Ring is what is known of one ring's protections at two moments.
+type Ring struct {
+	Ring  int    `json:"ring"`
+	Name  string `json:"name"`
+	Start Look   `json:"start"`
+	End   Look   `json:"end"`
+}
+
+// A Look is what was seen of a ring.
+type Look struct {
+	// By says who looked: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nobody has looked.
+	By      string    `json:"by,omitempty"`
+	At      time.Time `json:"at,omitzero"`
+	Holds   int       `json:"holds"`
+	Broken  []string  `json:"broken,omitempty"`
+	Missing []string  `json:"missing,omitempty"`
+	Set     int       `json:"set,omitempty"`    // fields of the bundle that were set or lowered
+	Denied  int       `json:"denied,omitempty"` // privileges that were requested and not given
+}
+
+// Touched is what was written.
+type Touched struct {
+	// Files are of the jail's layer, as `agentjail diff` lists them.
+	Files []File `json:"files,omitempty"`
+	// More says that there were more files than are listed.
+	More bool `json:"more,omitempty"`
+	// Known is false where nobody looked before the layer was gone.
+	Known bool `json:"known"`
+	// Mounted are the directories of the host's that could be written to.
+	Mounted []Mounted `json:"mounted,omitempty"`
+	Bytes   int64     `json:"layerBytes,omitempty"`
+	Inodes  int64     `json:"layerFiles,omitempty"`
+}
+
+// A File is a path of the layer, with the letter of `agentjail diff`.
+type File struct {
+	Kind string `json:"kind"`
+	Path string `json:"path"`
+}
+
+// Mounted is a mounted directory that could be written to.
+type Mounted struct {
+	Path  string `json:"path"` // the jail's
+	Files []File `json:"files,omitempty"`
+}
+
+// A Denial is what was refused, of one kind and rule.
+type Denial struct {
+	Kind    string    `json:"kind"`
+	Ring    string    `json:"ring,omitempty"`
+	What    string    `json:"what"`
+	Rule    string    `json:"rule,omitempty"`
+	Remedy  string    `json:"remedy,omitempty"`
+	Count   int       `json:"count"`
+	First   time.Time `json:"first"`
+	Last    time.Time `json:"last"`
+	Blocked bool      `json:"ringPassed,omitempty"` // an inner wall had to hold it: the loudest kind
+}
+
+// Used is what the jail used.
+type Used struct {
+	Names       []Name   `json:"names,omitempty"`
+	Credentials []Count  `json:"credentials,omitempty"` // by name, never a value
+	Memory      int64    `json:"memoryPeakBytes,omitempty"`
+	Pids        int64    `json:"pidsPeak,omitempty"`
+	CPU         float64  `json:"cpuSeconds,omitempty"`
+	Execs       int      `json:"execs,omitempty"`
+	Programs    []string `json:"programs,omitempty"`
+}
+
+// A Name is a name and port that was connected to.
+type Name struct {
+	Name  string `json:"name"`
+	Port  int    `json:"port,omitempty"`
+	Count int    `json:"count"`
+	Sent  int64  `json:"sentBytes,omitempty"`
+	Got   int64  `json:"receivedBytes,omitempty"`
+	Rule  string `json:"rule,omitempty"`
+}
+
+// A Count is how often something happened.
+type Count struct {
+	Name  string `json:"name"`
+	Count int    `json:"count"`
+}
+
+// A Limit is one that the jail has hit.
+type Limit struct {
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
+	Value string `json:"value,omitempty"`
+}
+
+// Teardown is what was removed at the end.
+type Teardown struct {
+	// Done says that all was removed.
+	Done    bool      `json:"done"`
+	At      time.Time `json:"at,omitzero"`
+	Removed []Removed `json:"removed,omitempty"`
+	// Remains is what was looked for afterwards and was still there.
+	Remains []string `json:"remains,omitempty"`
+	// By is the verb that did it: delete, run, gc, create.
+	By string `json:"by,omitempty"`
+}
+
+// Removed is one thing that was removed.
+type Removed struct {
+	Kind string `json:"kind"`
+	What string `json:"what"`
+}
+
+// An Event is a line of the timeline.
+type Event struct {
+	At     time.Time `json:"at"`
+	Kind   string    `json:"kind"`
+	Text   string    `json:"text"`
+	Denied bool      `json:"denied,omitempty"`
+}
+
+// Provenance says which journal the receipt was made of.
+type Provenance struct {
+	Events int    `json:"events"`
+	Last   string `json:"lastHash,omitempty"`
+	// Lost is how many events are known not to have been recorded.
+	Lost int64 `json:"lost,omitempty"`
+	// Verified is nil where the chain was not looked at.
+	Verified *bool  `json:"verified,omitempty"`
+	Problem  string `json:"problem,omitempty"`
+	Signed   string `json:"signedBy,omitempty"`
+}
