@@ -61,6 +61,7 @@ type Policy struct {
 	// Credentials are what a jail with a network by name can use and not read.
 	Credentials credential.Set `toml:"credentials" json:"credentials,omitempty"`
 	Shim        Shim           `toml:"shim" json:"shim"`
+	Journal     Journal        `toml:"journal" json:"journal"`
 	// Origin is where it was loaded from; nil for one that was not.
 	Origin *Origin `toml:"-" json:"origin,omitempty"`
 }
@@ -290,6 +291,7 @@ func Default() Policy {
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Process:  Process{Environment: true},
 		Network:  Network{Mode: NetworkNone, Filter: "required"},
+		Journal:  Journal{Enabled: true, Size: 4 << 20, Keep: 100},
 	}
 }
 
@@ -457,7 +459,7 @@ func (p Policy) Validate() error {
 		notNegative("limits.swap", int64(p.Limits.Swap)),
 		notNegative("limits.io_read", int64(p.Limits.IORead)), notNegative("limits.io_write", int64(p.Limits.IOWrite)),
 		notNegative("limits.memlock", int64(p.Limits.MemLock)),
-		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(),
+		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(), p.Journal.validate(),
 		notNegative("limits.sockets", int64(p.Limits.Sockets)),
 		paths("binds.allow", "/", p.Binds.Allow), paths("devices.allow", "/dev/", p.Devices.Allow),
 	} {

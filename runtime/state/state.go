@@ -110,6 +110,10 @@ type Brief struct {
 	PacketFilter string `json:"packetFilter,omitempty"`
 	// Network is what was decided of the jail's network.
 	Network network.Decision `json:"network"`
+	// Journal is the path of the jail's journal, "" where it has none.
+	Journal string `json:"journal,omitempty"`
+	// JournalSize bounds it, in bytes.
+	JournalSize int64 `json:"journalSize,omitempty"`
 	// Started says that the jail's process was let go; see Store.Start.
 	Started bool `json:"-"`
 }

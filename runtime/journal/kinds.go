@@ -1,0 +1,182 @@
+package journal
+
+// Rings of kinds beyond 0, 1 and 2 of package report.
+const (
+	None   = -1 // no ring's
+	Varies = -2 // the event says
+)
+
+// Verdicts.
+const (
+	VerdictAllowed = "allowed"
+	VerdictRefused = "refused"
+	VerdictLimit   = "limit" // a limit was met
+	VerdictNoted   = "noted" // nobody decided anything
+	VerdictAlert   = "alert" // something that should not be
+)
+
+// Sources of events.
+const (
+	SourceOwn     = "agentjail" // agentjail itself, on its way
+	SourceNetwork = "network"   // the log of the network helper
+	SourceCgroup  = "cgroup"    // the counters of the jail's control group
+	SourceLayer   = "layer"     // the file system of the jail's changes
+	SourceKernel  = "kernel"    // the kernel's log: AppArmor, SELinux, Landlock, OOM
+	SourceEBPF    = "ebpf"      // the collector's programs
+	SourceJournal = "journal"   // the journal itself
+)
+
+// A Kind is what is to be known of a kind of event.
+type Kind struct {
+	Name string
+	// Ring is 0, 1, 2, None or Varies.
+	Ring    int
+	Verdict string
+	// Class, Activity, Disposition and Severity are OCSF's class_uid, activity_id, disposition_id and severity_id (schema 1.8).
+	Class, Activity, Disposition, Severity int
+	// Meaning is what happened, in a sentence.
+	Meaning string
+	// Sources are who can see it, the most usual first.
+	Sources []string
+	// Remedy is what would let it through, with {name}, {port}, {path}, {target}, {syscall}, {credential}, {program}, {limit} for the event's own.
+	Remedy string
+}
+
+// OCSF's classes, dispositions and severities that are used.
+const (
+	ocsfFile, ocsfKernel, ocsfModule, ocsfProcess = 1001, 1003, 1005, 1007
+	ocsfFinding                                   = 2004
+	ocsfAuthorize                                 = 3003
+	ocsfNetwork, ocsfHTTP, ocsfDNS                = 4001, 4002, 4003
+	ocsfConfig                                    = 5019
+	ocsfLifecycle                                 = 6002
+
+	isAllowed, isBlocked, isDropped, isDetected, isLogged, isAlert = 1, 2, 6, 15, 17, 19
+
+	informational, low, medium, high, critical = 1, 2, 3, 4, 5
+)
+
+// Activities: OCSF numbers them by class.
+const (
+	fileUpdate, fileOpen                       = 3, 14
+	kernelInvoke, moduleLoad, processLaunch    = 4, 1, 1
+	processOther, findingCreate, authorize     = 99, 1, 1
+	netOpen, netClose, netRefuse, dnsQuery     = 1, 2, 5, 1
+	httpOther, configLog                       = 99, 1
+	lifeInstall, lifeRemove, lifeStart         = 1, 2, 3
+	lifeStop, lifeUpdate, lifeOther, netListen = 4, 8, 99, 7
+)
+
+// sources as Kind.Sources has them.
+var (
+	own      = []string{SourceOwn}
+	network  = []string{SourceNetwork}
+	cgroup   = []string{SourceCgroup, SourceEBPF}
+	layer    = []string{SourceLayer, SourceEBPF}
+	audit    = []string{SourceKernel}
+	programs = []string{SourceEBPF}
+	itself   = []string{SourceJournal}
+)
+
+// Kinds are all kinds of events.
+var Kinds = []Kind{
+	// The life of a jail.
+	{"jail.create", None, VerdictAllowed, ocsfLifecycle, lifeInstall, isAllowed, informational, "the jail was made; its first process waits", own, ""},
+	{"jail.refused", None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/refusals.md has every code"},
+	{"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle asked for a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one"},
+	{"protection.missing", Varies, VerdictNoted, ocsfFinding, findingCreate, isLogged, low, "a protection that this host cannot give", own, "`agentjail check` says what the host lacks"},
+	{"jail.start", None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was let go", own, ""},
+	{"jail.exit", None, VerdictNoted, ocsfLifecycle, lifeStop, isLogged, informational, "the jail's first process ended", []string{SourceOwn, SourceEBPF}, ""},
+	{"jail.delete", None, VerdictAllowed, ocsfLifecycle, lifeRemove, isAllowed, informational, "the jail was deleted, with all that was made for it", own, ""},
+	{"jail.reclaimed", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, low, "what a crash left of the jail was removed", own, ""},
+	{"limits.update", Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, ""},
+	{"limits.refused", Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were asked for than policy allows", own, "policy: limits"},
+
+	// Programs.
+	{"exec.start", None, VerdictAllowed, ocsfProcess, processLaunch, isAllowed, informational, "the engine ran a further program in the jail", own, ""},
+	{"exec.refused", Access, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "a further program was asked for in a way that is refused", own, "see the reason"},
+	{"process.exec", None, VerdictNoted, ocsfProcess, processLaunch, isLogged, informational, "a process of the jail executed a program", programs, ""},
+	{"process.written", Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, "journal.block without \"exec\""},
+
+	// The network.
+	{"name.allowed", Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was asked for that a rule allows", network, ""},
+	{"name.refused", Resources, VerdictRefused, ocsfDNS, dnsQuery, isBlocked, medium, "a name was asked for that no rule allows", network, "policy: network.allow = [\"{name}\"]"},
+	{"connect.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a connection to a name was made", network, ""},
+	{"connect.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "a connection was refused", network, "policy: network.allow = [\"{name}:{port}\"]"},
+	{"connect.end", Resources, VerdictNoted, ocsfNetwork, netClose, isLogged, informational, "a connection ended", network, ""},
+	{"publish.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "somebody outside connected to a published port", network, ""},
+	{"publish.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish"},
+	{"credential.used", Access, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, informational, "a credential was set in a request; its value is nowhere in the jail", network, ""},
+	{"credential.refused", Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts"},
+	{"network.sealed", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, informational, "the jail's network was sealed", own, ""},
+	{"network.rules", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, ""},
+	{"network.restart", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, ""},
+	{"seal.changed", Resources, VerdictAlert, ocsfFinding, findingCreate, isAlert, high, "the seal of the jail's network is not as it was set", []string{SourceOwn, SourceEBPF}, "delete the jail; `agentjail inspect` says what changed"},
+	{"socket.connect", Resources, VerdictNoted, ocsfNetwork, netOpen, isLogged, informational, "a process connected a socket", programs, ""},
+	{"socket.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting a socket was refused", programs, "policy: network.mode and network.allow"},
+	{"socket.bind", Resources, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process bound a socket to an address", programs, ""},
+
+	// Ring 0: the kernel's surface.
+	{"syscall.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile"},
+	{"syscall.killed", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a process was killed for a system call", []string{SourceKernel, SourceEBPF}, "policy: seccomp.on_violation = \"errno\", or another seccomp.profile"},
+	{"family.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "a socket of a family that no jail has was asked for", programs, ""},
+	{"iouring.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "io_uring was asked for", programs, ""},
+	{"userfaultfd.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "userfaultfd was asked for", programs, ""},
+	{"userns.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "a user namespace was asked for", programs, ""},
+	{"bpf.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "bpf(2) was asked for", programs, ""},
+	{"keys.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "a kernel key was asked for", programs, ""},
+	{"perf.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "perf_event_open(2) was asked for", programs, ""},
+	{"mount.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a mount was asked for", programs, ""},
+	{"module.refused", Kernel, VerdictRefused, ocsfModule, moduleLoad, isBlocked, high, "a call would have loaded a kernel module", programs, ""},
+	{"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, "journal.block without \"exec\""},
+	{"ring0.passed", Kernel, VerdictAlert, ocsfFinding, findingCreate, isBlocked, critical, "a call got through the jail's filters that they refuse, and was stopped behind them", programs, "stop the jail and look: a filter failed"},
+
+	// Ring 1: access.
+	{"ptrace.refused", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, high, "tracing another process was refused", []string{SourceEBPF, SourceKernel}, "policy: seccomp.profile = \"debug\""},
+	{"landlock.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "Landlock refused access", []string{SourceKernel, SourceEBPF}, "the jail's Landlock domain follows from its profile: policy: seccomp.profile, binds"},
+	{"apparmor.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "AppArmor refused access", audit, "policy: apparmor.profile"},
+	{"selinux.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "SELinux refused access", audit, "label what is mounted (:z), or the module of hack/selinux"},
+	{"capability.missing", Access, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a capability was needed that the jail does not have", []string{SourceEBPF, SourceKernel}, ""},
+	{"file.refused", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, low, "opening or changing a file was refused", programs, "mount {path}, or policy: binds"},
+	{"path.protected", Access, VerdictRefused, ocsfFile, fileUpdate, isBlocked, medium, "a protected path of a mounted directory was to be changed", programs, "policy: binds.unprotect = [\"{path}\"]"},
+	{"file.outside", Access, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "a file outside the workspace was written, in the jail's layer", programs, ""},
+
+	// Ring 2: limits.
+	{"limit.oom", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, high, "a process was killed for want of memory", cgroup, "policy: limits.memory, or the container's own --memory"},
+	{"limit.memory", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, low, "the jail's memory met its limit, and the kernel reclaimed some", cgroup, "policy: limits.memory, or the container's own --memory"},
+	{"limit.high", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, low, "the jail was slowed down at memory.high", cgroup, "the container's own --memory-reservation"},
+	{"limit.pids", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "a process or thread was not made: there were too many", cgroup, "policy: limits.pids, or the container's own --pids-limit"},
+	{"limit.cpu", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, informational, "the jail waited for its share of the processors", cgroup, "policy: limits.cpus, or the container's own --cpus"},
+	{"limit.layer", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer is full: writing outside mounted directories fails with ENOSPC", layer, "policy: root.size"},
+	{"limit.inodes", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer has as many files as it may have: making one fails with ENOSPC", layer, "policy: root.inodes"},
+	{"limit.tmpfs", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "a tmpfs of the jail is full", layer, "policy: tmpfs.size, tmpfs.inodes"},
+
+	// The journal.
+	{"journal.lost", None, VerdictAlert, ocsfFinding, findingCreate, isDropped, medium, "events are missing: a source had more than it could keep", []string{SourceJournal, SourceNetwork, SourceEBPF}, ""},
+	{"journal.torn", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "the line before was cut short: its writer was killed, or the file system was full", itself, ""},
+	{"journal.rotated", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "the journal met its size, and a part of its middle was dropped", itself, "policy: journal.size"},
+	{"journal.kept", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a file of the jail's was kept beside the journal; Hash is its content's", own, ""},
+	{"source.absent", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a source of events cannot be read, so that what only it sees is not here", itself, ""},
+}
+
+// The rings, as Kind.Ring has them.
+const (
+	Kernel    = 0
+	Access    = 1
+	Resources = 2
+)
+
+// byName is Kinds.
+var byName = func() map[string]*Kind {
+	m := make(map[string]*Kind, len(Kinds))
+	for i := range Kinds {
+		m[Kinds[i].Name] = &Kinds[i]
+	}
+	return m
+}()
+
+// Lookup returns the kind of that name.
+func Lookup(name string) (*Kind, bool) {
+	k, ok := byName[name]
+	return k, ok
+}
