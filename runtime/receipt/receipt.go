@@ -161,9 +161,10 @@ type Count struct {
 
 // A Limit is one that the jail has hit.
 type Limit struct {
-	Name  string `json:"name"`
-	Count int64  `json:"count"`
-	Value string `json:"value,omitempty"`
+	Name   string `json:"name"`
+	Count  int64  `json:"count"`
+	Remedy string `json:"remedy,omitempty"`
+	Value  string `json:"value,omitempty"`
 }
 
 // Teardown is what was removed at the end.

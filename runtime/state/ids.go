@@ -122,6 +122,11 @@ func (s Store) leave(dir, key string) error {
 	return nil
 }
 
+// Member is the file by which a jail has its block: it is there until Release.
+func (s Store) Member(p policy.Userns, m idmap.Map, key string) string {
+	return filepath.Join(s.blockDir(p.Pool, m.Block), key)
+}
+
 // blockDir is named by the first host id, so that two policies with different
 // pools cannot hand out the same ids.
 func (s Store) blockDir(p idmap.Pool, block int) string {

@@ -1,0 +1,175 @@
+package jail
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/changes"
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/stage"
+	"agentjail.dev/runtime/state"
+)
+
+// A lastLook is what is seen of a jail just before it is removed, for its journal: afterwards there is nothing to look at. It costs each
+// delete some reads of small files and no process.
+type lastLook struct {
+	used  []string // facts
+	files []changes.Change
+	more  bool
+	known bool // the layer was looked at
+	parts []part
+}
+
+// A part is something that was made for a jail and goes with it.
+type part struct {
+	kind, what string
+	// left says whether it is still there.
+	left func() bool
+}
+
+// Bounds of the files that are named.
+const (
+	maxFiles     = 256
+	maxFilesFull = 4096
+)
+
+// look is the last look at a jail.
+func (w *Runtime) look(j *state.Brief, full bool) *lastLook {
+	l := &lastLook{used: groupFacts(j.CgroupDirs), parts: w.parts(j)}
+	w.lookAtLayer(l, j, full)
+	return l
+}
+
+// counters are what control groups say of the most that was used (cgroups(7); Documentation/admin-guide/cgroup-v1/memory.rst), and the fact
+// that each becomes.
+var counters = []struct{ file, fact string }{
+	{"memory.peak", "memory.peak"}, {"memory.max_usage_in_bytes", "memory.peak"},
+	{"pids.peak", "pids.peak"},
+	{"cpu.stat", "cpu.usec"}, {"cpuacct.usage", "cpu.nsec"},
+}
+
+// groupFacts reads the counters of a jail's control groups. A group that is gone, or has no such counter, has no fact.
+func groupFacts(dirs []string) []string {
+	var out []string
+	for _, dir := range dirs {
+		for _, c := range counters {
+			if !counts(dir, c.file) {
+				continue
+			}
+			text, err := cgroups.Read(dir, c.file)
+			if err != nil {
+				continue
+			}
+			if c.file == "cpu.stat" {
+				_, text, _ = strings.Cut(text, "usage_usec ")
+				text, _, _ = strings.Cut(text, "\n")
+			}
+			if text = strings.TrimSpace(text); text != "" && strings.Trim(text, "0123456789") == "" {
+				out = append(out, c.fact+"="+text)
+			}
+		}
+	}
+	return out
+}
+
+// counts says whether a file can be in a group, by where a hierarchy of version 1 is mounted: looking for what cannot be there costs each
+// delete a dozen system calls.
+func counts(dir, file string) bool {
+	rel, ok := strings.CutPrefix(dir, cgroups.Root+"/")
+	if !ok {
+		return true
+	}
+	hierarchy, _, _ := strings.Cut(rel, "/")
+	controller, _, _ := strings.Cut(file, ".")
+	switch hierarchy {
+	case "memory", "pids", "cpuacct":
+		return controller == hierarchy
+	case "cpu,cpuacct", "cpuacct,cpu":
+		return controller == "cpuacct"
+	case "cpu", "blkio", "cpuset", "devices", "freezer", "hugetlb", "misc", "net_cls", "net_cls,net_prio", "net_prio", "perf_event", "rdma", "systemd", "unified":
+		return false
+	}
+	return controller != "cpuacct"
+}
+
+// lookAtLayer notes how full a jail's layer is, and which files are in it.
+func (w *Runtime) lookAtLayer(l *lastLook, j *state.Brief, full bool) {
+	layer, err := stage.OpenChanges(w.Store.Dir(j.Key))
+	if err != nil {
+		return
+	}
+	defer layer.Close()
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(layer.Fd()), &fs) == nil {
+		l.used = append(l.used, "layer.bytes="+strconv.FormatUint((fs.Blocks-fs.Bfree)*uint64(fs.Bsize), 10),
+			"layer.inodes="+strconv.FormatUint(fs.Files-fs.Ffree, 10))
+	}
+	most := maxFiles
+	if full {
+		most = maxFilesFull
+	}
+	l.files, l.more, err = changes.First(context.Background(), layer, changes.ByOrigin(layer), most)
+	l.known = err == nil
+}
+
+// parts are all that was made for a jail.
+func (w *Runtime) parts(j *state.Brief) []part {
+	var out []part
+	add := func(kind, what string, left func() bool) { out = append(out, part{kind, what, left}) }
+	path := func(p string) func() bool {
+		return func() bool { _, err := os.Lstat(p); return !errors.Is(err, os.ErrNotExist) }
+	}
+	if j.InitPid != 0 {
+		add("process", strconv.Itoa(j.InitPid)+" and all in its process namespace", j.InitAlive)
+	}
+	if r, err := helper.Load(w.Store.Dir(j.Key)); err == nil && r != nil {
+		add("helper", r.Name+", process "+strconv.Itoa(r.Pid), r.Alive)
+		for _, dir := range r.Cgroups {
+			add("control group", dir, path(dir))
+		}
+	}
+	if j.EngineRoot != "" && j.EngineRootDev != 0 {
+		root, dev := j.EngineRoot, j.EngineRootDev
+		add("mount", root, func() bool {
+			var st unix.Stat_t
+			return unix.Stat(root, &st) == nil && st.Dev == dev
+		})
+		changes := filepath.Join(w.Store.Dir(j.Key), "changes")
+		add("mount", changes, path(changes))
+	}
+	for _, dir := range j.CgroupDirs {
+		add("control group", dir, path(dir))
+	}
+	add("delegate's record", j.DelegateState(), path(j.DelegateState()))
+	if dir := w.Store.Dir(j.Key); true {
+		add("record", dir, path(dir))
+	}
+	if !j.IDs.Given && j.IDs.Block >= 0 {
+		member := w.Store.Member(j.Userns, j.IDs, j.Key)
+		add("host ids", filepath.Base(filepath.Dir(member)), path(member))
+	}
+	return out
+}
+
+// facts are what the journal keeps of the removal: what the jail had used, what is gone, and what is not.
+func (l *lastLook) facts() []string {
+	out := l.used
+	if l.known {
+		out = append(out, "layer.known=true")
+	}
+	for _, p := range l.parts {
+		word := "removed "
+		if p.left() {
+			word = "remains "
+		}
+		out = append(out, word+p.kind+"="+p.what)
+	}
+	return out
+}
