@@ -19,9 +19,10 @@ const Version = 1
 
 // Bounds of an event, in characters, and of its line, in bytes.
 const (
-	maxText = 1024
-	maxList = 64
-	maxLine = 16 << 10
+	maxText  = 1024
+	maxList  = 64
+	maxLine  = 16 << 10
+	maxFacts = 8 << 10
 )
 
 // An Event is one line of a journal. The schema is flat: every field has a name of its own, and those that a kind does not use are left out.
@@ -88,6 +89,9 @@ type Event struct {
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
+	// Facts are what else is known, as NAME=VALUE: of a jail's identity at its creation, of what it used and what was removed at its end. In
+	// jail.files they are lines as of `agentjail diff`.
+	Facts []string `json:"facts,omitempty"`
 	// Policy is the hash of the policy that the jail was made with.
 	Policy string `json:"policy,omitempty"`
 	// Dropped is how many events are missing, in a line of kind journal.lost and the like.
@@ -125,8 +129,11 @@ func (e *Event) Clean() {
 	for _, s := range e.texts() {
 		*s = printable.Line(*s, maxText)
 	}
-	for _, list := range []*[]string{&e.Argv, &e.Arguments} {
+	for _, list := range []*[]string{&e.Argv, &e.Arguments, &e.Facts} {
 		in, left := *list, maxText*2
+		if list == &e.Facts {
+			left = maxFacts
+		}
 		if len(in) == 0 {
 			continue
 		}
@@ -184,6 +191,13 @@ func (e *Event) line() ([]byte, error) {
 		// Every field is bounded, but not the sum: what is long goes.
 		e.Argv, e.Arguments, e.Reason, e.Remedy = nil, nil, printable.Line(e.Reason, 256), printable.Line(e.Remedy, 256)
 		e.Path, e.Cwd, e.Target = printable.Line(e.Path, 512), printable.Line(e.Cwd, 256), printable.Line(e.Target, 256)
+		data, err = json.Marshal(e)
+	}
+	for err == nil && len(data) > maxLine && len(e.Facts) > 1 {
+		e.Facts = append(e.Facts[:len(e.Facts)/2:len(e.Facts)/2], "more=true")
+		if len(e.Facts) == 2 {
+			e.Facts = e.Facts[1:]
+		}
 		data, err = json.Marshal(e)
 	}
 	if err == nil && len(data) > maxLine {

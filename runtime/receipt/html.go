@@ -33,8 +33,8 @@ var parsed = sync.OnceValue(func() *template.Template {
 // A chip is a word with a colour.
 type chip struct{ Class, Text string }
 
-// A fact is one large number of the page, and a row of its identity.
-type fact struct{ Name, Value, Class string }
+// An entry is one large number of the page, and a row of its identity.
+type entry struct{ Name, Value, Class string }
 
 // A circle is a ring of the picture.
 type circle struct {
@@ -56,13 +56,13 @@ type view struct {
 	Style       template.CSS
 	StyleHash   string
 	Chips       []chip
-	Facts       []fact
+	Facts       []entry
 	Loud        []Denial
 	Circles     []circle
 	DeniedTotal int
 	Dots        []dot
 	From, To    string
-	Identity    []fact
+	Identity    []entry
 }
 
 // HTML writes the receipt as one page that loads nothing and runs nothing: its content security policy forbids both, and knows the page's
@@ -159,7 +159,7 @@ func (e Exit) class() string {
 }
 
 // facts are the page's large numbers.
-func (r *Receipt) facts() []fact {
+func (r *Receipt) facts() []entry {
 	denied := 0
 	for _, d := range r.Denied {
 		denied += d.Count
@@ -170,26 +170,26 @@ func (r *Receipt) facts() []fact {
 		}
 		return ""
 	}
-	out := []fact{{Name: "duration", Value: span(r.Seconds)}, {Name: "denied", Value: strconv.Itoa(denied), Class: class(denied, "bad")}}
+	out := []entry{{Name: "duration", Value: span(r.Seconds)}, {Name: "denied", Value: strconv.Itoa(denied), Class: class(denied, "bad")}}
 	if r.Touched.Known {
 		n := strconv.Itoa(len(r.Touched.Files))
 		if r.Touched.More {
 			n += "+"
 		}
-		out = append(out, fact{Name: "paths written", Value: n})
+		out = append(out, entry{Name: "paths written", Value: n})
 	}
-	out = append(out, fact{Name: "names connected to", Value: strconv.Itoa(len(r.Used.Names))})
+	out = append(out, entry{Name: "names connected to", Value: strconv.Itoa(len(r.Used.Names))})
 	if r.Used.Memory > 0 {
-		out = append(out, fact{Name: "memory at most", Value: size(r.Used.Memory)})
+		out = append(out, entry{Name: "memory at most", Value: size(r.Used.Memory)})
 	}
 	if r.Used.Pids > 0 {
-		out = append(out, fact{Name: "processes at most", Value: strconv.FormatInt(r.Used.Pids, 10)})
+		out = append(out, entry{Name: "processes at most", Value: strconv.FormatInt(r.Used.Pids, 10)})
 	}
 	if r.Used.CPU > 0 {
-		out = append(out, fact{Name: "processor time", Value: span(r.Used.CPU)})
+		out = append(out, entry{Name: "processor time", Value: span(r.Used.CPU)})
 	}
 	if len(r.Limits) > 0 {
-		out = append(out, fact{Name: "limits hit", Value: strconv.Itoa(len(r.Limits)), Class: "warn"})
+		out = append(out, entry{Name: "limits hit", Value: strconv.Itoa(len(r.Limits)), Class: "warn"})
 	}
 	return out
 }
@@ -235,12 +235,12 @@ func (r *Receipt) dots() []dot {
 }
 
 // identity are the rows at the page's end.
-func (r *Receipt) identity() []fact {
+func (r *Receipt) identity() []entry {
 	i := r.Identity
-	var out []fact
+	var out []entry
 	add := func(name, value string) {
 		if value != "" {
-			out = append(out, fact{Name: name, Value: value})
+			out = append(out, entry{Name: name, Value: value})
 		}
 	}
 	add("id", i.ID)

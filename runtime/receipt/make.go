@@ -173,7 +173,7 @@ func (m *maker) deleted(e *journal.Event) {
 func (m *maker) files(e *journal.Event) {
 	for _, f := range e.Facts {
 		kind, path, ok := strings.Cut(f, " ")
-		if !ok || len(m.r.Touched.Files) >= maxListed {
+		if !ok || kind == "..." || len(m.r.Touched.Files) >= maxListed {
 			m.r.Touched.More = true
 			continue
 		}
