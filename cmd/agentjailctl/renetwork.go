@@ -29,7 +29,8 @@ have changed in the policy are told, and are for new jails alone.`,
 func networkRestartCommand() *cli.Command {
 	return &cli.Command{
 		Name: "restart", Usage: "start the helper of a jail's network anew, where it has ended", ArgsUsage: "CONTAINER",
-		Description: "`agentjail inspect` says of such a jail that its helper is BROKEN: it reaches nothing.\nExact names of its rules keep their addresses. It is refused where the helper runs,\nand where a program of the jail listens in its place meanwhile.",
+		Description: "`agentjail inspect` says of such a jail that its helper is BROKEN: it reaches nothing.\nExact names of its rules keep their addresses. A helper that runs is left\nalone without --force.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "end a helper that runs, and with it the jail's connections"}},
 		Action: func(c *cli.Context) error {
 			_, j, err := namedJail(c, 1)
 			if err != nil {
@@ -39,7 +40,7 @@ func networkRestartCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := w.RestartNetwork(j.Key); err != nil {
+			if err := w.RestartNetwork(j.Key, c.Bool("force")); err != nil {
 				return fmt.Errorf("%s: %w", j.ID, err)
 			}
 			return nil

@@ -155,6 +155,7 @@ func running(s state.Store, j *state.Jail) error {
 // demands is what the jail is held against.
 type demands struct {
 	jail   *state.Jail
+	store  state.Store
 	dir    string // its directory of state
 	report *report.Report
 	spec   *specs.Spec // the hardened one, or nil
@@ -165,7 +166,7 @@ type demands struct {
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
-	d := &demands{jail: j, dir: s.Dir(j.Key), host: host.Read(), boundary: traits.Of(j.Delegate).Boundary}
+	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: host.Read(), boundary: traits.Of(j.Delegate).Boundary}
 	// Neither is needed to judge: without them there is only less to say.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)

@@ -204,8 +204,12 @@ func (s *seen) lookNetwork(p *proc, j *state.Jail, d *demands) error {
 		Open: func() (*os.File, error) { return p.open("ns/net", unix.O_RDONLY) },
 		Dir:  d.dir, Key: j.Key, InitPid: j.InitPid,
 		Rules: func() (network.Rules, error) {
-			r, err := j.Policy.Network.Helped()
-			r.Credentials = j.Policy.Credentials
+			now, err := d.store.Load(j.Key) // they may have been read again since
+			if err != nil {
+				return network.Rules{}, err
+			}
+			r, err := now.Policy.Network.Helped()
+			r.Credentials = now.Policy.Credentials
 			return r, err
 		},
 	})

@@ -69,15 +69,16 @@ func (w *Runtime) of(j *state.Jail) *Runtime {
 	return &own
 }
 
-// RestartNetwork starts a running jail's helper anew that has ended. After an error the jail reaches nothing, as before.
-func (w *Runtime) RestartNetwork(key string) error {
+// RestartNetwork starts a running jail's helper anew that has ended, or ends it first by force. After an error the jail reaches nothing,
+// as before.
+func (w *Runtime) RestartNetwork(key string, force bool) error {
 	j, mode, unlock, err := w.changing(key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	w = w.of(j)
-	changes, err := mode.Restart(w.networkOf(&j.Brief))
+	changes, err := mode.Restart(w.networkOf(&j.Brief), force)
 	if err != nil || len(changes) == 0 {
 		return err
 	}

@@ -2,6 +2,7 @@ package netseal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,9 +26,9 @@ const nftTable = "agentjail"
 // nftExpr is one expression of a rule: only the fields of its kind are set.
 type nftExpr struct {
 	kind    string // "meta", "cmp", "payload", "bitwise", "immediate", "redir", "reject"
-	key     uint32 // meta: unix.NFT_META_*; reject: unix.NFT_REJECT_*
+	key     uint32 // meta: unix.NFT_META_*; reject: unix.NFT_REJECT_*; payload: unix.NFT_PAYLOAD_*, 0 is the network header
 	data    []byte // cmp: equal to this; bitwise: the mask; immediate: what is loaded, in place of a verdict
-	offset  uint32 // payload: in the network header
+	offset  uint32 // payload: in the header
 	length  uint32
 	verdict uint32 // immediate: nfDrop, nfAccept
 }
@@ -140,7 +141,7 @@ func (e nftExpr) encode(m *message) {
 		m.attrBE32(unix.NFTA_META_KEY, e.key)
 	case "payload":
 		m.attrBE32(unix.NFTA_PAYLOAD_DREG, unix.NFT_REG_1)
-		m.attrBE32(unix.NFTA_PAYLOAD_BASE, unix.NFT_PAYLOAD_NETWORK_HEADER)
+		m.attrBE32(unix.NFTA_PAYLOAD_BASE, cmp.Or(e.key, unix.NFT_PAYLOAD_NETWORK_HEADER))
 		m.attrBE32(unix.NFTA_PAYLOAD_OFFSET, e.offset)
 		m.attrBE32(unix.NFTA_PAYLOAD_LEN, e.length)
 	case "cmp":
@@ -191,7 +192,11 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 		return e, number(unix.NFTA_META_DREG) == unix.NFT_REG_1
 	case "payload":
 		e.offset, e.length = number(unix.NFTA_PAYLOAD_OFFSET), number(unix.NFTA_PAYLOAD_LEN)
-		return e, number(unix.NFTA_PAYLOAD_DREG) == unix.NFT_REG_1 && number(unix.NFTA_PAYLOAD_BASE) == unix.NFT_PAYLOAD_NETWORK_HEADER
+		base := number(unix.NFTA_PAYLOAD_BASE)
+		if base == unix.NFT_PAYLOAD_TRANSPORT_HEADER {
+			e.key = base
+		}
+		return e, number(unix.NFTA_PAYLOAD_DREG) == unix.NFT_REG_1 && (base == unix.NFT_PAYLOAD_NETWORK_HEADER || e.key != 0)
 	case "cmp":
 		e.data, _ = find(attributes(in[unix.NFTA_CMP_DATA]), unix.NFTA_DATA_VALUE)
 		return e, number(unix.NFTA_CMP_SREG) == unix.NFT_REG_1 && number(unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ

@@ -298,8 +298,23 @@ func Default() Policy {
 // builtins are the profiles that need no [profiles.NAME]; one in the file goes
 // on top. A profile is chosen by what root has installed or configured.
 var builtins = map[string]func(*Policy){
-	"net":   func(p *Policy) { p.Network.Mode = NetworkEngine },
+	"net":   func(p *Policy) { p.Network.Mode = networkListed },
 	"debug": func(p *Policy) { p.Seccomp.Profile = "debug" },
+}
+
+// networkListed is the mode of the profile net until the whole file has been read: NetworkNames where it lists names, else NetworkEngine.
+// No file can say it.
+const networkListed = ""
+
+// settle puts a mode in networkListed's place.
+func (n *Network) settle() {
+	switch {
+	case n.Mode != networkListed:
+	case len(n.Allow) > 0:
+		n.Mode = NetworkNames
+	default:
+		n.Mode = NetworkEngine
+	}
 }
 
 // NeedsLandlock says whether a jail without a Landlock domain must not start.
@@ -325,6 +340,7 @@ func load(path, profile string) (Policy, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		if builtin, ok := builtins[profile]; ok {
 			builtin(&p)
+			p.Network.settle()
 			return p, nil
 		}
 		if profile != "" {
@@ -372,6 +388,9 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&p); err != nil {
 			return p, fmt.Errorf("reading [profiles.%s] of %s: %w", profile, path, tomlError(err))
+		}
+		if profile == "net" {
+			p.Network.settle()
 		}
 	}
 	if err := p.Validate(); err != nil {

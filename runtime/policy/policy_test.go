@@ -499,6 +499,27 @@ func TestBuiltinProfile(t *testing.T) {
 	if p := load("limits.pids = 7", ""); p.Network.Mode != NetworkNone {
 		t.Errorf("without profile: %+v", p)
 	}
+	for text, want := range map[string]string{
+		"network.allow = [\"example.org\"]":                                                            NetworkNames,
+		"network.mode = \"none\"\nnetwork.allow = [\"example.org\"]":                                   NetworkNames,
+		"network.deny = [\"example.org\"]":                                                             NetworkEngine,
+		"network.allow = []":                                                                           NetworkEngine,
+		"network.mode = \"names\"":                                                                     NetworkEngine,
+		"[profiles.net.network]\nallow = [\"example.org\"]":                                            NetworkNames,
+		"[profiles.net.network]\nmode = \"engine\"\nallow = [\"example.org\"]":                         NetworkEngine,
+		"network.allow = [\"example.org\"]\n[profiles.net.network]\nmode = \"engine\"":                 NetworkEngine,
+		"network.allow = [\"example.org\"]\n[profiles.net.network]\nallow = []":                        NetworkEngine,
+		"network.allow = [\"example.org\"]\n[profiles.net.network]\nmode = \"names\"\nallow = []":      NetworkNames,
+		"network.allow = [\"example.org\"]\n[profiles.net.limits]\npids = 7":                           NetworkNames,
+		"network.mode = \"names\"\nnetwork.allow = [\"example.org\"]\n[profiles.net.limits]\npids = 7": NetworkNames,
+	} {
+		if p := load(text, "net"); p.Network.Mode != want {
+			t.Errorf("net, of %q: %q, want %q", text, p.Network.Mode, want)
+		}
+	}
+	if _, err := Parse([]byte("network.mode = \"\""), "config.toml", ""); err == nil {
+		t.Error("a file says no mode")
+	}
 	debug := load("", "debug")
 	want = Default()
 	want.Seccomp.Profile = "debug"

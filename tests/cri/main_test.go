@@ -123,12 +123,17 @@ func startNode(binary string) (*node, error) {
 		return nil, err
 	}
 	names := filepath.Join(dir, "names.toml")
-	if err := os.WriteFile(names, []byte(namesPolicy), 0o644); err != nil {
+	// containerd 1.6 takes a policy file alone, and no profile with it.
+	namesText, namesKey := namesPolicy+"mode = \"names\"\n", "ConfigPath"
+	if binary != "" {
+		namesText, namesKey = namesPolicy, "profile = \"net\"\npolicy"
+	}
+	if err := os.WriteFile(names, []byte(namesText), 0o644); err != nil {
 		return nil, err
 	}
 	c, err := engine.StartContainerd(engine.ContainerdOptions{
 		Binary: binary, CRI: true, Shims: []string{dir},
-		Config: func(c *engine.Containerd) string { return criConfig(c, under, netName, refuse, names) },
+		Config: func(c *engine.Containerd) string { return criConfig(c, under, netName, refuse, namesKey, names) },
 		Log:    func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {
@@ -180,7 +185,7 @@ func register(c *engine.Containerd, agentjail, containerd string) error {
 
 // criConfig is CRI's part of containerd's configuration. Every annotation of a pod reaches the bundles, which is the worst
 // that an administrator can configure.
-func criConfig(c *engine.Containerd, byName, byNetName, refuse, names string) string {
+func criConfig(c *engine.Containerd, byName, byNetName, refuse, namesKey, names string) string {
 	const cri = `plugins."io.containerd.grpc.v1.cri"`
 	conf := fmt.Sprintf("[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\n[%s.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = %q\n[%s.containerd]\ndefault_runtime_name = \"plain\"\n",
 		cri, pauseImage, cri, filepath.Join(c.Dir, "cni"), cri)
@@ -193,7 +198,7 @@ func criConfig(c *engine.Containerd, byName, byNetName, refuse, names string) st
 		{"shim", "io.containerd.agentjail.v2", "ConfigPath", ""},
 		{"shim-net", "io.containerd.agentjail.v2", "ConfigPath", "net"},
 		{"refuse", "io.containerd.agentjail.v2", "ConfigPath", refuse},
-		{"names", "io.containerd.agentjail.v2", "ConfigPath", names},
+		{"names", "io.containerd.agentjail.v2", namesKey, names},
 		// containerd's own shim.
 		{"byname", "io.containerd.runc.v2", "BinaryName", byName},
 		{"byname-net", "io.containerd.runc.v2", "BinaryName", byNetName},

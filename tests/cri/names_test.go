@@ -15,9 +15,8 @@ import (
 	"agentjail.dev/runtime/policy"
 )
 
-// namesPolicy is of the handler "names". The name server is the node's, on the bridge.
+// namesPolicy is of the handler "names": the profile net of a policy that lists names, which makes its network one by name. The name server is the node's, on the bridge.
 const namesPolicy = `[network]
-mode = "names"
 allow = ["web.example.test:7000 private"]
 publish = ["0.0.0.0:8000-8999"]
 servers = ["10.77.0.1"]

@@ -297,15 +297,8 @@ func ask(args []string) (string, error) {
 		addrs, err := net.DefaultResolver.LookupHost(ctx, host)
 		slices.Sort(addrs)
 		return strings.Join(addrs, " "), err
-	case "listen": // until standard input ends
-		l, err := net.Listen("tcp", at)
-		if err != nil {
-			return "", err
-		}
-		defer l.Close()
-		fmt.Println("listening")
-		_, err = io.Copy(io.Discard, os.Stdin)
-		return "", err
+	case "take": // ports of an address, until standard input ends
+		return "", beTaker(host, port, os.Stdin)
 	case "udp":
 		c, err := net.Dial("udp", at)
 		if err != nil {

@@ -347,7 +347,7 @@ func foreign(t *testing.T, j *jail) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	if err := netseal.Redirect(ns, pool.Range, 9); err != nil {
+	if err := netseal.Redirect(ns, netseal.Target{Range: pool.Range, Port: 9}); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "redirect: ") {

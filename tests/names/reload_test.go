@@ -277,8 +277,14 @@ func TestReloadKilled(t *testing.T) {
 		if got := reaches(); got != w.now {
 			t.Errorf("%s: it reaches %q, want %q", w.point, got, w.now)
 		}
+		if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "the rules on record are not applied") || !strings.Contains(out, "network reload") {
+			t.Errorf("%s: inspect: %d\n%s", w.point, code, out)
+		}
 		j.killHelper(t)
 		j.network(t, "restart")
+		if out, code := j.inspect(t); code != 0 {
+			t.Errorf("%s, and a new helper: inspect: %d\n%s", w.point, code, out)
+		}
 		if got := reaches(); got != w.restarted {
 			t.Errorf("%s, and a new helper: it reaches %q, want %q", w.point, got, w.restarted)
 		}
@@ -286,6 +292,62 @@ func TestReloadKilled(t *testing.T) {
 		if got := reaches(); got != "api a.wild " {
 			t.Errorf("%s, and another reload: it reaches %q", w.point, got)
 		}
+	}
+}
+
+// TestStoppedHelper: a helper that is stopped takes no part in a reload. Once it goes on it does not follow the request that it has missed,
+// and inspect says what is wrong all the time; a restart by force ends it.
+func TestStoppedHelper(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := made(t, n)
+	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443"))
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	ctl := filepath.Join(filepath.Dir(j.bin), "agentjailctl")
+	fd := pidfd(t, j.helper(t).Pid)
+	signal := func(s unix.Signal) {
+		t.Helper()
+		if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broken := func(when, want string) {
+		t.Helper()
+		if out, code := j.inspect(t); code == 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: inspect: %d, want %q\n%s", when, code, want, out)
+		}
+	}
+	signal(unix.SIGSTOP)
+	j.policy(t, allowing("a.wild.example.test:443", "api.example.test:443"))
+	if out, code := j.ctl(t, ctl, nil, "network", "reload", j.id); code == 0 || !strings.Contains(out, "restart --force") {
+		t.Errorf("reload of a stopped helper: %d: %s", code, out)
+	}
+	broken("stopped", "restart --force")
+	signal(unix.SIGCONT)
+	broken("going on", "the rules on record are not applied")
+	for name, want := range map[string]bool{"api.example.test": true, "other.example.test": true, "a.wild.example.test": false} {
+		if got, ok := j.in(t, "https", name, "443"); ok != want {
+			t.Errorf("by the former rules: %s: %q", name, got)
+		}
+	}
+	signal(unix.SIGSTOP)
+	if out, code := j.ctl(t, ctl, nil, "network", "restart", "--force", j.id); code != 0 {
+		t.Fatalf("restart --force: %d: %s", code, out)
+	}
+	gone(t, fd)
+	if got, ok := j.in(t, "https", "other.example.test", "443"); ok {
+		t.Errorf("by the rules on record: %q", got)
+	}
+	j.network(t, "reload")
+	for name, want := range map[string]bool{"api.example.test": true, "other.example.test": false, "a.wild.example.test": true} {
+		if got, ok := j.in(t, "https", name, "443"); ok != want {
+			t.Errorf("by the new rules: %s: %q", name, got)
+		}
+	}
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("inspect: %d\n%s", code, out)
 	}
 }
 
@@ -318,13 +380,74 @@ func (j *jail) oneLog(t *testing.T) {
 	}
 }
 
-// TestRestart: a new helper takes the place of one that has ended, with the same addresses; not of one that runs, and not where a program of
-// the jail has taken its place.
+// takesPorts has a hostile program of the jail take the ports of a helper that has ended, and says how to end it.
+func (j *jail) takesPorts(t *testing.T) (end func()) {
+	t.Helper()
+	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", "53,1080,3128")...)
+	says, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, _ := bufio.NewReader(says).ReadString('\n'); line != "listening\n" {
+		t.Fatalf("a program that takes the helper's place: %q", line)
+	}
+	return func() {
+		in.Close()
+		_ = cmd.Wait()
+	}
+}
+
+// beTaker takes ports of an address, over TCP and UDP, and answers nobody there.
+func beTaker(host, ports string, until io.Reader) error {
+	for port := range strings.SplitSeq(ports, ",") {
+		at := net.JoinHostPort(host, port)
+		l, err := net.Listen("tcp4", at)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		c, err := net.ListenPacket("udp4", at)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+	}
+	fmt.Println("listening")
+	_, err := io.Copy(io.Discard, until)
+	return err
+}
+
+// helps says whether the helper does all that it is for: names, connections, and proxies.
+func (j *jail) helps(t *testing.T, when, address string) {
+	t.Helper()
+	if got, ok := j.in(t, "https", "other.example.test", "443"); !ok {
+		t.Errorf("%s: %q", when, got)
+	}
+	for by := range proxies {
+		if got, ok := j.in(t, "https by "+by, "other.example.test", "443"); !ok {
+			t.Errorf("%s, by %s: %q", when, by, got)
+		}
+	}
+	if got, _ := j.in(t, "look", "other.example.test", "0"); got != address || address == "" {
+		t.Errorf("%s: the address was %q, and is %q", when, address, got)
+	}
+}
+
+// TestRestart: a new helper takes the place of one that has ended, with the same addresses, also where a program of the jail has taken its
+// ports; not of one that runs.
 func TestRestart(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
 	j := made(t, n)
 	j.ownPolicy(t, allowing("api.example.test:443", "other.example.test:443", "*.wild.example.test:443"))
+	j.b.Spec.Linux.Sysctl = map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"} // as Docker sets it
 	if said, err := j.begin(t); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
@@ -341,33 +464,16 @@ func TestRestart(t *testing.T) {
 	if out, code := j.ctl(t, ctl, nil, "network", "reload", j.id); code == 0 || !strings.Contains(out, "network restart") {
 		t.Errorf("reload without a helper: %d: %s", code, out)
 	}
-	taken := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "listen", "127.0.0.1", "1080")...)
-	says, err := taken.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, err := taken.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := taken.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, _ := bufio.NewReader(says).ReadString('\n'); line != "listening\n" {
-		t.Fatalf("a program that takes the helper's place: %q", line)
-	}
-	if out, code := j.ctl(t, ctl, nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "address already in use") || !strings.Contains(out, "end that program") {
-		t.Errorf("its place is taken: %d: %s", code, out)
-	}
-	end.Close()
-	_ = taken.Wait()
+	end := j.takesPorts(t)
 	j.network(t, "restart")
-	if got, ok := j.in(t, "https", "other.example.test", "443"); !ok {
-		t.Errorf("after restart: %q", got)
+	j.helps(t, "while programs have its ports", before)
+	if out, code := j.inspect(t); code != 0 {
+		t.Errorf("while programs have its ports: inspect: %d\n%s", code, out)
 	}
-	if after, _ := j.in(t, "look", "other.example.test", "0"); after != before || before == "" {
-		t.Errorf("the address was %q, and is %q", before, after)
-	}
+	j.killHelper(t)
+	end()
+	j.network(t, "restart")
+	j.helps(t, "after restart", before)
 	if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
 		t.Errorf("a name that went: %q", got)
 	}

@@ -45,8 +45,8 @@ type Mode interface {
 type Changing interface {
 	// Change puts other rules in force. After an error the former ones may be in force still.
 	Change(network.Jail, network.Rules) (network.Changed, error)
-	// Restart starts a running jail's helper anew that has ended. The changes are for the jail's report.
-	Restart(network.Jail) ([]report.Change, error)
+	// Restart starts a running jail's helper anew that has ended, or ends it first by force. The changes are for the jail's report.
+	Restart(j network.Jail, force bool) ([]report.Change, error)
 }
 
 // all lists the modes. Policy's list of their names (policy.NetworkModes) is data, so that it need not know them; a test

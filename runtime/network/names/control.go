@@ -15,12 +15,16 @@ import (
 
 	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/runtime/report"
 )
 
-// controlTime is how long a helper may take to follow a request.
-const controlTime = 10 * time.Second
+// How long a helper may take to follow a request, and to say by which rules it goes.
+const (
+	controlTime = 10 * time.Second
+	stateTime   = time.Second
+)
 
 // backlog is of the control socket's: requests are served one after the other.
 const backlog = 4
@@ -58,8 +62,8 @@ func listenControl(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), work.ControlSocket), nil
 }
 
-// ask sends a request to a jail's helper.
-func ask(dir string, r work.Request) (work.Answer, error) {
+// ask sends a request to a jail's helper, which has some time for it. One that comes late does not follow it any more.
+func ask(dir string, r work.Request, patience time.Duration) (work.Answer, error) {
 	var a work.Answer
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -81,7 +85,7 @@ func ask(dir string, r work.Request) (work.Answer, error) {
 		return a, err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(controlTime)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
 		return a, err
 	}
 	if _, err := c.Write(data); err != nil {
@@ -118,22 +122,38 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	case !serves:
 		return network.Changed{}, network.ErrNoHelper
 	}
-	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny})
+	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
 	if err != nil {
-		return network.Changed{}, fmt.Errorf("telling the helper, which may have the former rules still: %w (remedy: end process %d, and agentjail network restart)", err, h.Pid)
+		return network.Changed{}, fmt.Errorf("telling the helper, process %d, which may have the former rules still: %w (remedy: agentjail network restart --force, then reload)", h.Pid, err)
 	}
 	return network.Changed{Ended: a.Ended, Unserved: a.Unserved}, nil
 }
 
-// Restart starts a new helper for a running jail whose helper has ended.
-func (Mode) Restart(j network.Jail) ([]report.Change, error) {
+// applied says what is wrong with the rules that a helper goes by, held against those on record; "" is nothing.
+func applied(pid int, dir string, r network.Rules) string {
+	set, err := rules.Parse(r.Allow, r.Deny, nil)
+	if err != nil {
+		return fmt.Sprintf("the rules on record: %v", err)
+	}
+	a, err := ask(dir, work.Request{Verb: work.State}, stateTime)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("process %d does not say by which rules it goes: %v (remedy: agentjail network restart --force)", pid, err)
+	case a.Digest != set.Digest():
+		return fmt.Sprintf("the rules on record are not applied: process %d goes by others (remedy: agentjail network reload)", pid)
+	}
+	return ""
+}
+
+// Restart starts a new helper for a running jail whose helper has ended, or is to be ended by force.
+func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
 		return nil, err
 	}
 	// One without an answer was left by a start that was killed.
-	if h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == "" {
-		return nil, fmt.Errorf("its helper, process %d, has not ended", h.Pid)
+	if h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == "" && !force {
+		return nil, fmt.Errorf("its helper, process %d, has not ended (remedy: --force, which ends it, and with it the jail's connections)", h.Pid)
 	}
 	if !j.Started {
 		return nil, errors.New("it was not started yet, which starts its helper")
@@ -143,7 +163,7 @@ func (Mode) Restart(j network.Jail) ([]report.Change, error) {
 	}
 	changes, err := serve(j)
 	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) && !strings.Contains(err.Error(), work.Publishing) {
-		return nil, fmt.Errorf("a program of the jail has taken the helper's place meanwhile: %w (remedy: end that program, or start the jail anew)", err)
+		return nil, fmt.Errorf("programs of the jail have taken the helper's ports meanwhile, or all of them: %w (remedy: end those programs, or start the jail anew)", err)
 	}
 	return changes, err
 }

@@ -328,7 +328,9 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 			if f.Detail = confined(r.Pid); f.Detail == "" {
 				f.Detail = isOutside(r.Pid, j.Decision)
 			}
-			f.OK = f.Detail == ""
+			if f.OK = f.Detail == ""; f.OK {
+				a.Protections = append(a.Protections, goesBy(j, r.Pid))
+			}
 		}
 		got, err := answer(r.Answer)
 		if err != nil {
@@ -351,13 +353,31 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	return a, nil
 }
 
+// goesBy holds a helper to the rules on record. They differ for a moment while they are read again, and stay different where that was
+// killed between its steps.
+func goesBy(j network.Jail, pid int) network.Finding {
+	f := network.Finding{Name: "rules"}
+	r, err := j.Rules()
+	if err != nil {
+		f.Detail = err.Error()
+		return f
+	}
+	f.Detail = applied(pid, j.Dir, r)
+	f.OK = f.Detail == ""
+	return f
+}
+
 // redirected holds the namespace to the redirect that the helper made, or to none.
 func redirected(j network.Jail, got work.Arrival) network.Finding {
 	f := network.Finding{Name: "redirect"}
 	ns, err := j.Open()
 	if err == nil {
 		defer ns.Close()
-		err = netseal.VerifyRedirect(ns, pool.Range, got.Port)
+		t := netseal.Target{Range: pool.Range, Port: got.Port}
+		for _, m := range got.Moved {
+			t.Services = append(t.Services, netseal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
+		}
+		err = netseal.VerifyRedirect(ns, t)
 	}
 	if f.OK = err == nil; err != nil {
 		f.Detail = err.Error()

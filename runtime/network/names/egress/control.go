@@ -42,8 +42,11 @@ func openControl(f *os.File) (*control, error) {
 	return &control{u, uint32(os.Geteuid())}, nil
 }
 
+// follow does what a request asks for. What it returns besides the answer is called where nobody has heard that.
+type follow func(work.Request) (a work.Answer, unheard func(), err error)
+
 // serve answers one request after the other.
-func (c *control) serve(change func(work.Request) (work.Answer, error)) {
+func (c *control) serve(change follow) {
 	for {
 		conn, err := c.l.AcceptUnix()
 		if err != nil {
@@ -56,22 +59,45 @@ func (c *control) serve(change func(work.Request) (work.Answer, error)) {
 	}
 }
 
-func (c *control) answer(conn *net.UnixConn, change func(work.Request) (work.Answer, error)) {
+func (c *control) answer(conn *net.UnixConn, change follow) {
 	defer conn.Close()
 	if conn.SetDeadline(time.Now().Add(controlTime)) != nil || !c.may(conn) {
 		return
 	}
 	var a work.Answer
+	unheard := func() {}
 	r, err := readRequest(conn)
+	if abandoned(conn) {
+		return // whoever asked has told of a failure, and may have asked for other rules since: a helper that was stopped comes late
+	}
 	if err == nil {
-		a, err = change(r)
+		a, unheard, err = change(r)
 	}
 	if err != nil {
-		a = work.Answer{Error: err.Error()}
+		a, unheard = work.Answer{Error: err.Error()}, func() {}
 	}
-	if data, err := json.Marshal(a); err == nil {
-		_, _ = conn.Write(data)
+	data, err := json.Marshal(a)
+	if err == nil {
+		_, err = conn.Write(data)
 	}
+	if err != nil {
+		unheard()
+	}
+}
+
+// abandoned says whether nobody waits for an answer any more: the other end is closed, and not only for writing.
+func abandoned(conn *net.UnixConn) bool {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := true
+	cerr := raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always told
+		_, err := unix.Poll(fds, 0)
+		gone = err != nil && err != unix.EINTR || fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return cerr != nil || gone
 }
 
 // may says whether it is the starter's user who asks.
@@ -106,7 +132,7 @@ func readRequest(from io.Reader) (work.Request, error) {
 	if d.More() {
 		return r, errors.New("more than one request")
 	}
-	if r.Verb != work.Rules {
+	if r.Verb != work.Rules && r.Verb != work.State {
 		return r, fmt.Errorf("no such request: %.32q", r.Verb)
 	}
 	return r, nil

@@ -13,11 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/journal"
+	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
 )
 
 // controlled is the path of a control socket that is served, for one user.
 func controlled(t *testing.T, uid int, change func(work.Request) (work.Answer, error)) string {
+	t.Helper()
+	c, path := controlSocket(t, uid)
+	go c.serve(func(r work.Request) (work.Answer, func(), error) {
+		a, err := change(r)
+		return a, func() {}, err
+	})
+	return path
+}
+
+// controlSocket is a control socket that is not served yet, for one user.
+func controlSocket(t *testing.T, uid int) (*control, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "control-") // a short path: an address has 107 bytes
 	if err != nil {
@@ -41,8 +53,7 @@ func controlled(t *testing.T, uid int, change func(work.Request) (work.Answer, e
 	}
 	t.Cleanup(func() { c.l.Close() })
 	c.uid = uint32(uid)
-	go c.serve(change)
-	return path
+	return c, path
 }
 
 // sent is the answer to what is sent, and "" for none.
@@ -108,6 +119,46 @@ func TestControl(t *testing.T) {
 	}
 }
 
+// TestControlLate: a request whose sender waits no more is not followed, by a helper that was stopped, say; and where the answer is not
+// heard, the helper knows.
+func TestControlLate(t *testing.T) {
+	c, path := controlSocket(t, os.Geteuid())
+	ask := func(allow string) net.Conn {
+		t.Helper()
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			_, err = io.WriteString(conn, `{"verb":"rules","allow":["`+allow+`"]}`)
+		}
+		if err == nil {
+			err = conn.(*net.UnixConn).CloseWrite()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	ask("late.example.test").Close()
+	leaves, stays := ask("unheard.example.test"), ask("heard.example.test")
+	defer stays.Close()
+	followed, unheard := make(chan string, 3), make(chan string, 3)
+	go c.serve(func(r work.Request) (work.Answer, func(), error) {
+		followed <- r.Allow[0]
+		if r.Allow[0] == "unheard.example.test" {
+			leaves.Close()
+		}
+		return work.Answer{Ended: 1}, func() { unheard <- r.Allow[0] }, nil
+	})
+	if out, err := io.ReadAll(stays); err != nil || string(out) != `{"ended":1}` {
+		t.Errorf("answer %q, %v", out, err)
+	}
+	if a, b := <-followed, <-followed; a != "unheard.example.test" || b != "heard.example.test" || len(followed) > 0 {
+		t.Errorf("followed: %q, %q and %d more", a, b, len(followed))
+	}
+	if got := <-unheard; got != "unheard.example.test" || len(unheard) > 0 {
+		t.Errorf("unheard: %q and %d more", got, len(unheard))
+	}
+}
+
 // TestControlOfAnother: another user is not answered, whoever let him at the socket.
 func TestControlOfAnother(t *testing.T) {
 	path := controlled(t, os.Geteuid()+1, func(work.Request) (work.Answer, error) {
@@ -137,13 +188,13 @@ func TestChange(t *testing.T) {
 	if _, ok := s.name("a.example.test"); ok {
 		t.Error("a pinned name without a rule is answered")
 	}
-	if _, err := s.change(work.Request{Allow: []string{"c.example.test", "@none"}}); err == nil {
+	if _, _, err := s.follow(work.Request{Verb: work.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
 		t.Error("a preset is taken")
 	}
 	if again, ok := s.name("b.example.test"); !ok || again != b {
 		t.Errorf("after rules that were not taken, b has %v", again)
 	}
-	if _, err := s.change(work.Request{Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
+	if _, _, err := s.follow(work.Request{Verb: work.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
 		t.Fatal(err)
 	}
 	if c, ok := s.name("c.example.test"); !ok || c.String() != "127.64.0.3" {
@@ -155,8 +206,18 @@ func TestChange(t *testing.T) {
 		}
 	}
 	s.served = []uint16{80}
-	if a, err := s.change(work.Request{Allow: []string{"c.example.test:80,22"}}); err != nil || len(a.Unserved) != 1 || a.Unserved[0] != 22 {
+	a, unheard, err := s.follow(work.Request{Verb: work.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
+	if err != nil || len(a.Unserved) != 2 || a.Unserved[0] != 22 {
 		t.Errorf("%+v, %v", a, err)
+	}
+	// What nobody has heard of is in force as far as the former rules had it.
+	unheard()
+	both, err := rules.Parse([]string{"c.example.test:80"}, []string{"a.example.test"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, _, err := s.follow(work.Request{Verb: work.State}); err != nil || a.Digest != both.Digest() {
+		t.Errorf("rules nobody has heard of: %+v, %v; in force are %q", a, err, s.set.now().Entries())
 	}
 	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
 		t.Errorf("%v is %q's now", b, name)

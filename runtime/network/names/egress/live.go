@@ -114,12 +114,26 @@ func (f *flow) lost(set *rules.Set) string {
 	return ""
 }
 
-// change puts other rules in force, and ends the connections that they do not let through. Names keep their addresses.
-func (s *server) change(r work.Request) (work.Answer, error) {
+// follow does what the starter asks for. Where its answer is not heard, what is on record is what the former and the new rules both
+// allow (jail.ReloadNetwork), and so are the rules then.
+func (s *server) follow(r work.Request) (a work.Answer, unheard func(), err error) {
+	former := s.set.now()
+	if r.Verb == work.State {
+		return work.Answer{Digest: former.Digest()}, func() {}, nil
+	}
 	set, err := rules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
-		return work.Answer{}, err
+		return a, nil, err
 	}
+	both, err := former.With(set)
+	if err != nil {
+		return a, nil, err
+	}
+	return s.change(set), func() { s.change(both) }, nil
+}
+
+// change puts other rules in force, and ends the connections that they do not let through. Names keep their addresses.
+func (s *server) change(set *rules.Set) work.Answer {
 	s.pool.Add(set.Exact())
 	var ended []*flow
 	s.flows.mu.Lock()
@@ -139,11 +153,10 @@ func (s *server) change(r work.Request) (work.Answer, error) {
 	}
 	a := work.Answer{Ended: len(ended)}
 	if s.served == nil {
-		return a, nil
+		return a
 	}
-	ports, err := portsOf(&work.Work{Allow: r.Allow, Deny: r.Deny})
-	a.Unserved = slices.DeleteFunc(ports, func(p uint16) bool { return slices.Contains(s.served, p) })
-	return a, err
+	a.Unserved = slices.DeleteFunc(portsOf(set), func(p uint16) bool { return slices.Contains(s.served, p) })
+	return a
 }
 
 // withdraw ends a connection from outside of its own goroutines, which see that it is closed and tell of it.

@@ -2,8 +2,11 @@ package egress
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +14,7 @@ import (
 
 // A program of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) picks the socket for each new connection that a network
 // namespace receives. This one gives all TCP to 127.64.0.0/10 to one listener, whatever the port, refuses all else to that range, and
-// has no say in anything else. It runs before bound sockets are looked at: nothing in the jail can put itself in front.
+// has no say in anything else but in services of a new helper whose ports are taken. It runs before bound sockets are looked at: nothing in the jail can put itself in front.
 
 // insn is struct bpf_insn (linux/bpf.h).
 type insn struct {
@@ -47,6 +50,7 @@ const (
 	lookupFamily   = 8
 	lookupProtocol = 12
 	lookupLocalIP4 = 40
+	lookupPort     = 60
 )
 
 // skDrop and skPass are the program's answers.
@@ -60,20 +64,28 @@ const rangeBits = 127<<2 | 1
 
 func regs(dst, src uint8) uint8 { return dst | src<<4 }
 
-// program is the program's text. Jumps are to labels, which assemble resolves.
-func program(sockets int) []insn {
-	const pass, drop = "pass", "drop"
+// oneAddress is 127.0.0.1.
+const oneAddress = 127<<24 | 1
+
+// program is the program's text. Jumps are to labels, which assemble resolves. The listener is the first of the sockets, and those that
+// have moved follow.
+func program(sockets int, moved []movedSocket) []insn {
+	const pass, drop, services, assign = "pass", "drop", "services", "assign"
 	a := &assembler{labels: map[string]int{}, jumps: map[int]string{}}
 	a.add(opMovReg, regs(6, 1), 0, 0)
 	a.add(opLoadW, regs(2, 6), lookupFamily, 0)
 	a.jump(opJneImm, 2, unix.AF_INET, pass)
 	a.add(opLoadW, regs(2, 6), lookupLocalIP4, 0)
 	a.add(opToBE, regs(2, 0), 0, 32)
+	a.add(opLoadW, regs(3, 6), lookupProtocol, 0)
+	if len(moved) > 0 {
+		a.jump(opJeqImm, 2, oneAddress, services)
+	}
 	a.add(opShrImm, regs(2, 0), 0, 22)
 	a.jump(opJneImm, 2, rangeBits, pass)
-	a.add(opLoadW, regs(2, 6), lookupProtocol, 0)
-	a.jump(opJneImm, 2, unix.IPPROTO_TCP, drop)
+	a.jump(opJneImm, 3, unix.IPPROTO_TCP, drop)
 	a.add(opStoreW, regs(10, 0), -4, 0)
+	a.label(assign)
 	a.add(opLoadImm, regs(1, pseudoMapFD), 0, int32(sockets))
 	a.add(0, 0, 0, 0)
 	a.add(opMovReg, regs(2, 10), 0, 0)
@@ -95,6 +107,21 @@ func program(sockets int) []insn {
 	a.label(drop)
 	a.add(opMovImm, 0, 0, skDrop)
 	a.add(opExit, 0, 0, 0)
+	if len(moved) > 0 {
+		a.label(services)
+		a.add(opLoadW, regs(4, 6), lookupPort, 0)
+	}
+	for i, m := range moved {
+		next := fmt.Sprintf("service %d", i+1)
+		a.jump(opJneImm, 3, int32(m.Protocol), next)
+		a.jump(opJneImm, 4, int32(m.Port), next)
+		a.add(opStoreW, regs(10, 0), -4, int32(i+1))
+		a.jump(opJa, 0, 0, assign)
+		a.label(next)
+	}
+	if len(moved) > 0 {
+		a.jump(opJa, 0, 0, pass)
+	}
 	return a.assemble()
 }
 
@@ -156,35 +183,56 @@ func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 	return int(fd), nil
 }
 
-// divert has the network namespace give connections to the range to a listener in it. It lasts as long as the descriptor that it
-// returns, and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over the namespace.
-func divert(netns, listener int) (link int, err error) {
-	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: 1}
+// divert has the network namespace give connections to the range to a listener in it, and what is for the services that have moved to
+// those. It lasts as long as the descriptor that it returns, and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over
+// the namespace.
+func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link int, err error) {
+	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: uint32(1 + len(moved))}
 	sockets, err := bpf(unix.BPF_MAP_CREATE, unsafe.Pointer(&m), unsafe.Sizeof(m))
 	if err != nil {
 		return -1, fmt.Errorf("making a map of sockets: %w", err)
 	}
 	defer unix.Close(sockets)
-	key, value := new(uint32), new(uint64)
-	*value = uint64(listener)
-	e := mapElem{fd: uint32(sockets), key: uint64(uintptr(unsafe.Pointer(key))), value: uint64(uintptr(unsafe.Pointer(value)))}
-	_, err = bpf(unix.BPF_MAP_UPDATE_ELEM, unsafe.Pointer(&e), unsafe.Sizeof(e))
-	runtime.KeepAlive(key)
-	runtime.KeepAlive(value)
-	if err != nil {
-		return -1, fmt.Errorf("adding the listener to a map of sockets: %w", err)
+	if err := put(sockets, 0, listener); err != nil {
+		return -1, err
 	}
-	prog, err := load(program(sockets))
+	for i, m := range moved {
+		if err := put(sockets, i+1, m.socket); err != nil {
+			return -1, err
+		}
+	}
+	prog, err := load(program(sockets, moved))
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(prog)
-	l := linkCreate{prog: uint32(prog), target: uint32(netns), attachType: unix.BPF_SK_LOOKUP}
+	l := linkCreate{prog: uint32(prog), target: uint32(netns.Fd()), attachType: unix.BPF_SK_LOOKUP}
 	link, err = bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&l), unsafe.Sizeof(l))
 	if err != nil {
 		return -1, fmt.Errorf("attaching the look-up of sockets to the jail's network namespace: %w", err)
 	}
 	return link, nil
+}
+
+// put puts a socket into a map of sockets.
+func put(sockets, at int, c syscall.Conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	key, value := new(uint32), new(uint64)
+	*key = uint32(at)
+	cerr := raw.Control(func(fd uintptr) {
+		*value = uint64(fd)
+		e := mapElem{fd: uint32(sockets), key: uint64(uintptr(unsafe.Pointer(key))), value: uint64(uintptr(unsafe.Pointer(value)))}
+		_, err = bpf(unix.BPF_MAP_UPDATE_ELEM, unsafe.Pointer(&e), unsafe.Sizeof(e))
+		runtime.KeepAlive(key)
+		runtime.KeepAlive(value)
+	})
+	if err = errors.Join(cerr, err); err != nil {
+		return fmt.Errorf("adding a listener to a map of sockets: %w", err)
+	}
+	return nil
 }
 
 // load has the kernel check a program.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
 )
 
@@ -64,7 +65,10 @@ func run(ready *os.File) error {
 		return err
 	}
 	netns := os.NewFile(work.NetnsFD, "network namespace")
-	s, err := open(netns, func() ([]uint16, error) { return portsOf(w) })
+	s, err := open(netns, func() ([]uint16, error) {
+		set, err := rules.Parse(w.Allow, w.Deny, nil)
+		return portsOf(set), err
+	})
 	if err != nil {
 		return err
 	}
@@ -95,7 +99,7 @@ func run(ready *os.File) error {
 	server.served = s.served()
 	server.givesFrom(w.Given, os.NewFile(work.GivenFD, work.GivenFile))
 	for range dnsWorkers {
-		go server.answerUDP(s.udp)
+		go server.answerUDP(s.udp, s.reply)
 	}
 	go server.answerTCP(s.dns)
 	for _, l := range s.in {
@@ -103,7 +107,7 @@ func run(ready *os.File) error {
 	}
 	go server.accept(s.connect, server.connect)
 	go server.accept(s.socks, server.socks)
-	go ctl.serve(server.change)
+	go ctl.serve(server.follow)
 	in.serve(server)
 	// Whoever started it may have been killed: then the jail is not started, and needs no child.
 	answer, err := json.Marshal(s.taken)

@@ -14,12 +14,8 @@ import (
 	"agentjail.dev/runtime/network/names/rules"
 )
 
-// Addresses in the jail for programs that insist on a proxy. What they ask for goes the way of every other connection. They alone reach
-// an address that a rule names: the jail has no route to it.
-const (
-	connectAt = "127.0.0.1:3128"
-	socksAt   = "127.0.0.1:1080"
-)
+// Programs that insist on a proxy have two. What they ask for goes the way of every other connection. They alone reach an address that a
+// rule names: the jail has no route to it.
 
 // connect serves a client of HTTP's CONNECT.
 func (s *server) connect(c *net.TCPConn) {

@@ -69,7 +69,7 @@ func (s *server) name(name string) (netip.Addr, bool) {
 }
 
 // answerUDP answers questions over UDP until the socket is closed.
-func (s *server) answerUDP(c *net.UDPConn) {
+func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) error) {
 	buf := make([]byte, maxQuery)
 	for {
 		n, from, err := c.ReadFromUDPAddrPort(buf)
@@ -80,7 +80,7 @@ func (s *server) answerUDP(c *net.UDPConn) {
 			continue
 		}
 		if out := dns.Answer(buf[:n], true, s.name); out != nil {
-			_, _ = c.WriteToUDPAddrPort(out, from)
+			_ = reply(out, from)
 		}
 	}
 }

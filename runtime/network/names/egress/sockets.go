@@ -2,10 +2,15 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -22,6 +27,15 @@ type sockets struct {
 	link        int          // what gives them to in, by sk_lookup
 	// For programs that insist on a proxy.
 	connect, socks *net.TCPListener
+	moved          []movedSocket
+	// reply answers a question of udp's.
+	reply func(out []byte, to netip.AddrPort) error
+}
+
+// movedSocket is one that is not at its port of 127.0.0.1: a program of the jail is, which came before a new helper.
+type movedSocket struct {
+	work.Moved
+	socket syscall.Conn
 }
 
 // open makes the sockets in the jail's namespace.
@@ -44,20 +58,84 @@ func listenTCP(address string) (*net.TCPListener, error) {
 	return l.(*net.TCPListener), nil
 }
 
-var localhost = net.IPv4(127, 0, 0, 1)
+var localhost = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// The services' ports.
+const (
+	dnsPort     = 53
+	connectPort = 3128
+	socksPort   = 1080
+)
 
 func (s *sockets) listen() (err error) {
-	if s.udp, err = net.ListenUDP("udp4", &net.UDPAddr{IP: localhost, Port: 53}); err != nil {
+	if s.udp, err = s.questions(); err != nil {
 		return fmt.Errorf("name service in the jail: %w", err)
 	}
-	if s.dns, err = listenTCP("127.0.0.1:53"); err != nil {
+	s.reply = func(out []byte, to netip.AddrPort) error {
+		_, err := s.udp.WriteToUDPAddrPort(out, to)
+		return err
+	}
+	if s.dns, err = s.service(dnsPort); err != nil {
 		return fmt.Errorf("name service in the jail: %w", err)
 	}
-	if s.connect, err = listenTCP(connectAt); err != nil {
+	if s.connect, err = s.service(connectPort); err != nil {
 		return fmt.Errorf("a proxy in the jail: %w", err)
 	}
-	if s.socks, err = listenTCP(socksAt); err != nil {
+	if s.socks, err = s.service(socksPort); err != nil {
 		return fmt.Errorf("a proxy in the jail: %w", err)
 	}
 	return nil
 }
+
+// questions is the socket of the name service, at its port unless that is taken.
+func (s *sockets) questions() (c *net.UDPConn, err error) {
+	bind := func(port uint16) (err error) {
+		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(localhost, port)))
+		return err
+	}
+	if err := bind(dnsPort); !errors.Is(err, unix.EADDRINUSE) {
+		return c, err
+	}
+	if err := elsewhere(bind); err != nil {
+		return nil, err
+	}
+	s.move(unix.IPPROTO_UDP, dnsPort, c.LocalAddr().(*net.UDPAddr).AddrPort().Port(), c)
+	return c, nil
+}
+
+// service is a listener at its port unless that is taken.
+func (s *sockets) service(port uint16) (l *net.TCPListener, err error) {
+	bind := func(port uint16) (err error) {
+		l, err = listenTCP(netip.AddrPortFrom(localhost, port).String())
+		return err
+	}
+	if err := bind(port); !errors.Is(err, unix.EADDRINUSE) {
+		return l, err
+	}
+	if err := elsewhere(bind); err != nil {
+		return nil, err
+	}
+	s.move(unix.IPPROTO_TCP, port, portOf(l), l)
+	return l, nil
+}
+
+func (s *sockets) move(protocol uint8, port, at uint16, socket syscall.Conn) {
+	s.moved = append(s.moved, movedSocket{work.Moved{Protocol: protocol, Port: port, At: at}, socket})
+}
+
+// tries are how many ports are tried besides the kernel's choice, which a jail can have taken all of.
+const tries = 256
+
+// elsewhere binds a socket to any port.
+func elsewhere(bind func(port uint16) error) error {
+	err := bind(0)
+	for range tries {
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return err
+		}
+		err = bind(uint16(1024 + rand.IntN(1<<16-1024)))
+	}
+	return err
+}
+
+func portOf(l *net.TCPListener) uint16 { return l.Addr().(*net.TCPAddr).AddrPort().Port() }

@@ -55,6 +55,9 @@ func (s *sockets) take(netns *os.File, named ports) error {
 				missed = append(missed, s.taken.Why)
 			}
 			s.taken.Way, s.taken.Why = w.name, strings.Join(missed, "; ")
+			for _, m := range s.moved {
+				s.taken.Moved = append(s.taken.Moved, m.Moved)
+			}
 			return nil
 		}
 		s.drop()
@@ -84,11 +87,13 @@ func join(netns *os.File, f func() error) error {
 // one makes one listener on 127.0.0.1 of the jail, at a port of the kernel's choice.
 func (s *sockets) one(netns *os.File) error {
 	return join(netns, func() error {
-		l, err := listenTCP("127.0.0.1:0")
-		if err == nil {
-			s.in = []*net.TCPListener{l}
-		}
-		return err
+		return elsewhere(func(port uint16) error {
+			l, err := listenTCP(netip.AddrPortFrom(localhost, port).String())
+			if err == nil {
+				s.in = []*net.TCPListener{l}
+			}
+			return err
+		})
 	})
 }
 
@@ -97,18 +102,15 @@ func (s *sockets) bySkLookup(netns *os.File, _ ports) error {
 	if err := s.one(netns); err != nil {
 		return err
 	}
-	raw, err := s.in[0].SyscallConn()
+	reply, err := s.replyFor(netns)
 	if err != nil {
 		return err
 	}
-	var link int
-	if cerr := raw.Control(func(fd uintptr) { link, err = divert(int(netns.Fd()), int(fd)) }); cerr != nil {
-		return cerr
-	}
+	link, err := divert(netns, s.in[0], s.moved)
 	if err != nil {
 		return err
 	}
-	s.link, s.destination = link, local
+	s.link, s.destination, s.reply = link, local, reply
 	return nil
 }
 
@@ -117,8 +119,12 @@ func (s *sockets) byRedirect(netns *os.File, _ ports) error {
 	if err := s.one(netns); err != nil {
 		return err
 	}
-	port := s.in[0].Addr().(*net.TCPAddr).AddrPort().Port()
-	if err := netseal.Redirect(netns, pool.Range, port); err != nil {
+	port := portOf(s.in[0])
+	t := netseal.Target{Range: pool.Range, Port: port}
+	for _, m := range s.moved {
+		t.Services = append(t.Services, netseal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
+	}
+	if err := netseal.Redirect(netns, t); err != nil {
 		return err
 	}
 	s.taken.Port, s.destination = port, original
@@ -127,6 +133,9 @@ func (s *sockets) byRedirect(netns *os.File, _ ports) error {
 
 // byListeners listens on all of the jail's addresses, at the ports that rules name.
 func (s *sockets) byListeners(netns *os.File, named ports) error {
+	if len(s.moved) > 0 {
+		return fmt.Errorf("port %d of the jail's 127.0.0.1: %w", s.moved[0].Port, unix.EADDRINUSE)
+	}
 	open, err := named()
 	if err != nil {
 		return err
@@ -167,17 +176,13 @@ func (s *sockets) served() []uint16 {
 	}
 	out := []uint16{}
 	for _, l := range s.in {
-		out = append(out, l.Addr().(*net.TCPAddr).AddrPort().Port())
+		out = append(out, portOf(l))
 	}
 	return out
 }
 
 // portsOf are those of the rules for names. Addresses are reached by a proxy alone.
-func portsOf(w *work.Work) ([]uint16, error) {
-	set, err := rules.Parse(w.Allow, w.Deny, nil)
-	if err != nil {
-		return nil, err
-	}
+func portsOf(set *rules.Set) []uint16 {
 	var out []uint16
 	for _, r := range set.Rules() {
 		if !r.Addr.IsValid() {
@@ -185,7 +190,7 @@ func portsOf(w *work.Work) ([]uint16, error) {
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out), nil
+	return slices.Compact(out)
 }
 
 // local is the destination of a connection that arrives as it was made.

@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
@@ -284,6 +287,18 @@ func (s *Set) Denied() []string {
 		return nil
 	}
 	return texts(s.deny)
+}
+
+// Digest tells sets apart: it is the same for those with the same canonical text.
+func (s *Set) Digest() string {
+	h := sha256.New()
+	for _, list := range [][]string{s.Entries(), s.Denied()} {
+		for _, text := range list {
+			_, _ = io.WriteString(h, text+"\n") // no entry has a line end
+		}
+		_, _ = io.WriteString(h, "\n")
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Presets are the presets that the set was made with, so that another process can parse the same lists.

@@ -36,13 +36,16 @@ const ControlSocket = "network.sock"
 // MaxRequest bounds a Request's text, in bytes.
 const MaxRequest = 4 << 20
 
-// Rules is the verb of a Request that puts other rules in force.
-const Rules = "rules"
+// The verbs of a Request.
+const (
+	Rules = "rules" // puts other rules in force
+	State = "state" // asks which are
+)
 
 // Request is what the starter asks of a running helper, as JSON to the end of what is sent; one a connection.
 type Request struct {
-	Verb string `json:"verb"` // Rules
-	// Allow and Deny are as in Work.
+	Verb string `json:"verb"` // Rules or State
+	// Allow and Deny are as in Work, for Rules.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
 }
@@ -53,6 +56,8 @@ type Answer struct {
 	Error string `json:"error,omitempty"`
 	// Ended is how many connections were ended, whose rule went.
 	Ended int `json:"ended,omitempty"`
+	// Digest is that of the rules in force (rules.Set), for State.
+	Digest string `json:"digest,omitempty"`
 	// Unserved are ports of the rules at which a helper with the way Listeners does not listen.
 	Unserved []uint16 `json:"unserved,omitempty"`
 }
@@ -125,6 +130,17 @@ type Arrival struct {
 	Why string `json:"why,omitempty"`
 	// Port is where a Redirect leads.
 	Port uint16 `json:"port,omitempty"`
+	// Moved are the services of 127.0.0.1 whose port a program of the jail had taken when this helper began, after another one had ended.
+	Moved []Moved `json:"moved,omitempty"`
+}
+
+// Moved is a service of the helper's in the jail that listens at another port of 127.0.0.1 than programs ask at.
+type Moved struct {
+	// Protocol is the number of TCP or UDP.
+	Protocol uint8 `json:"protocol"`
+	// Port is the one that is asked at, and At where the helper listens.
+	Port uint16 `json:"port"`
+	At   uint16 `json:"at"`
 }
 
 // Event is one line of the log, as JSON: a decision about a name or a connection.
