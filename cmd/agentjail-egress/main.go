@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/network/names/egress"
+	"agentjail.dev/runtime/network/names/ended"
 )
 
-func main() { os.Exit(egress.Main()) }
+func main() { os.Exit(egress.Main(ended.Speakers{})) }

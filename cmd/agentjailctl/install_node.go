@@ -23,7 +23,7 @@ func machine(c *cli.Context) (install.Machine, error) {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{verbs.Program, verbs.PeoplesProgram, outside.Name, work.Program, shimName},
+		From: filepath.Dir(exe), Names: []string{verbs.Program, verbs.PeoplesProgram, outside.Name, work.Program, work.KeysProgram, shimName},
 		Links: []string{install.DefaultName + "-net"}, Installer: verbs.PeoplesProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,

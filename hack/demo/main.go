@@ -83,7 +83,7 @@ func install(binary string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range []string{"agentjail", "agentjailctl", "agentjail-enter", "agentjail-egress"} {
+	for _, name := range []string{"agentjail", "agentjailctl", "agentjail-enter", "agentjail-egress", "agentjail-egress-keys"} {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(binary), name))
 		if err != nil {
 			return "", fmt.Errorf("no agentjail to show (make build makes it): %w", err)

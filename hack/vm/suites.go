@@ -165,6 +165,7 @@ var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjailctl", "-tags=withouttest"},
 	{"./cmd/agentjail-enter", ""},
 	{"./cmd/agentjail-egress", ""},
+	{"./cmd/agentjail-egress-keys", ""},
 	{"./cmd/containerd-shim-agentjail-v2", ""},
 	{"./tests/probe", ""},
 	{"./tests/cri/pause", ""},

@@ -174,7 +174,7 @@ func TestNode(t *testing.T) {
 	if w := strings.ReplaceAll("version ="+string(want), "SystemdCgroup = true", "SystemdCgroup = false"); string(got) != w {
 		t.Errorf("written:\n%s\nand not\n%s", got, w)
 	}
-	for _, name := range []string{"agentjail", "agentjailctl", "agentjail-net", "agentjail-enter", "agentjail-egress", engine.ShimName} {
+	for _, name := range []string{"agentjail", "agentjailctl", "agentjail-net", "agentjail-enter", "agentjail-egress", "agentjail-egress-keys", engine.ShimName} {
 		if st, err := os.Stat(filepath.Join(root, "usr/local/bin", name)); err != nil || st.Mode() != 0o755 {
 			t.Errorf("%s: %v, %v", name, st, err)
 		}

@@ -56,8 +56,10 @@ func BuildAgentjail(out string, flags ...string) error {
 	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
 		return err
 	}
-	if err := Build("./cmd/agentjail-egress", filepath.Join(filepath.Dir(out), "agentjail-egress")); err != nil {
-		return err
+	for _, name := range []string{"agentjail-egress", "agentjail-egress-keys"} {
+		if err := Build("./cmd/"+name, filepath.Join(filepath.Dir(out), name)); err != nil {
+			return err
+		}
 	}
 	flags = append(flags, delegateFlags()...)
 	if err := Build("./cmd/agentjailctl", filepath.Join(filepath.Dir(out), "agentjailctl"), flags...); err != nil {

@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/thread"
@@ -244,7 +246,7 @@ func (s *starting) begin() error {
 		return err
 	}
 	s.helper, err = helper.Begin(helper.Options{
-		Dir: j.Dir, Name: work.Program, Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
+		Dir: j.Dir, Name: program(j.Dir), Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
 	})
 	if err != nil {
 		return err
@@ -253,6 +255,14 @@ func (s *starting) begin() error {
 		return errors.Join(err, s.helper.Abandon())
 	}
 	return nil
+}
+
+// program is the helper's that can do all that a jail may need of it.
+func program(dir string) string {
+	if _, err := os.Lstat(filepath.Join(dir, credential.AuthorityFile)); err == nil {
+		return work.KeysProgram
+	}
+	return work.Program
 }
 
 // serve starts a helper in a network namespace that is sealed.

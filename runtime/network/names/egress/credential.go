@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/http1"
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -23,12 +24,15 @@ type credentials struct {
 	own *authority
 	// places are those of connections with credentials.
 	places chan struct{}
+	// many are those of connections of HTTP/2.
+	many  chan struct{}
+	speak ended.Speakers
 }
 
 // newCredentials reads the host's certificate authorities, if there are credentials.
 func newCredentials(w *work.Work) (*credentials, error) {
 	list := w.Credentials
-	c := &credentials{all: list, byHost: map[string][]*work.Credential{}, places: make(chan struct{}, maxCarried)}
+	c := &credentials{all: list, byHost: map[string][]*work.Credential{}, places: make(chan struct{}, maxCarried), many: make(chan struct{}, maxHTTP2)}
 	if len(list) == 0 {
 		return c, nil
 	}

@@ -13,10 +13,14 @@ import (
 	"io"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"agentjail.dev/runtime/credential/secret"
+	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/work"
 )
 
 // Certificates for hosts, which are made anew before they are too old.
@@ -92,22 +96,21 @@ func (c *credentials) ends(host string, port uint16) bool {
 	return false
 }
 
+// Protocols inside TLS (RFC 7301).
+const (
+	protoHTTP1 = "http/1.1"
+	protoHTTP2 = "h2"
+)
+
 // endTLS is the server of a connection, whose ClientHello has been read, for the client: credentials are set in what is inside.
 func (f *flow) endTLS(hello []byte) {
-	if !f.place() {
+	if !f.place(f.s.credentials.places) {
 		return
 	}
-	defer f.s.credentials.gone()
-	host := f.name
-	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true,
-		GetCertificate: func(i *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if i.ServerName != host {
-				return nil, errors.New("another name")
-			}
-			return f.s.credentials.own.certificate(host)
-		},
-	})
+	defer func() { <-f.s.credentials.places }()
+	e := &ending{f: f}
+	defer e.close()
+	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, e.config(protoHTTP1))
 	err := f.client.SetDeadline(time.Now().Add(helloTime))
 	if err == nil {
 		err = t.Handshake()
@@ -116,12 +119,107 @@ func (f *flow) endTLS(hello []byte) {
 	if err == nil {
 		err = f.client.SetDeadline(time.Time{})
 	}
-	if err != nil {
+	switch {
+	case e.told:
+	case err != nil:
 		f.refuse("TLS that is ended for a credential: "+err.Error(), "the jail's certificate authority among those that the program trusts")
 		linger(f.client)
-		return
+	case e.err != nil:
+		c := &carrier{f: f, client: t}
+		c.say(unavailable(e.err))
+	case t.ConnectionState().NegotiatedProtocol == protoHTTP2:
+		f.http2(t, e.up)
+	default:
+		c := &carrier{client: t}
+		if e.up != nil {
+			c.f = f
+			c.reached(e.up)
+		}
+		f.carry(c, f.name, portHTTPS)
 	}
-	f.carry(t, host, portHTTPS)
+}
+
+// ending is TLS that is about to be ended. A client that speaks HTTP/2 is offered it if the server speaks it, which is asked first: nothing
+// is translated from one version of HTTP into another.
+type ending struct {
+	f    *flow
+	up   *tls.Conn // what was reached for it
+	err  error     // why it was not
+	told bool      // the client has been told why
+	many bool      // it has a place among the connections of HTTP/2
+}
+
+func (e *ending) config(protocol string) *tls.Config {
+	host := e.f.name
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{protocol}, SessionTicketsDisabled: true, GetConfigForClient: e.choose,
+		GetCertificate: func(i *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if i.ServerName != host {
+				return nil, errors.New("another name")
+			}
+			return e.f.s.credentials.own.certificate(host)
+		},
+	}
+}
+
+// choose has a client that can speak HTTP/2 speak what the server has chosen.
+func (e *ending) choose(i *tls.ClientHelloInfo) (*tls.Config, error) {
+	if e.f.s.credentials.speak.HTTP2 == nil || !slices.Contains(i.SupportedProtos, protoHTTP2) || i.ServerName != e.f.name {
+		return nil, nil
+	}
+	if !e.f.place(e.f.s.credentials.many) {
+		e.told = true
+		return nil, errors.New("no place")
+	}
+	e.many = true
+	if e.up, e.err = e.f.dialTLS(protoHTTP2, protoHTTP1); e.up == nil {
+		if e.told = e.err == nil; e.told {
+			return nil, errors.New("no server")
+		}
+		return nil, nil
+	}
+	c := e.config(protoHTTP1)
+	if e.up.ConnectionState().NegotiatedProtocol == protoHTTP2 {
+		c = e.config(protoHTTP2)
+	}
+	return c, e.f.client.SetDeadline(time.Now().Add(helloTime))
+}
+
+// close gives back what was taken.
+func (e *ending) close() {
+	if e.up != nil {
+		e.up.Close()
+	}
+	if e.many {
+		<-e.f.s.credentials.many
+	}
+}
+
+// http2 serves a connection of HTTP/2.
+func (f *flow) http2(client, up *tls.Conn) {
+	own, creds := f.lend(), f.s.credentials
+	creds.speak.HTTP2(&ended.HTTP2{
+		Client: client, Server: up, Host: f.name,
+		Judge: func(h *http1.Head) (*http1.Request, error) {
+			q, err := http1.Judge(h, f.name, portHTTPS, portHTTPS)
+			if err == nil {
+				err = creds.judge(q, own)
+			}
+			if err == nil {
+				set(q, f.name, own)
+			}
+			return q, err
+		},
+		Own:  func(name string) bool { return slices.ContainsFunc(own, func(c *work.Credential) bool { return c.Header == name }) },
+		Scan: func() func([]byte) error { return creds.scan().see }, Reveals: creds.reveals,
+		Refused: f.refuseFor, LeftOut: f.leftOut,
+		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },
+	})
+	up.Close()
+	f.ended()
+	_ = client.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = client.CloseWrite()
+	linger(f.client)
 }
 
 // begun is a connection of which the beginning has been read.

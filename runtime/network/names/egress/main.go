@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -24,8 +25,8 @@ import (
 // maxWork bounds the work's text, in bytes.
 const maxWork = 8 << 20
 
-// Main is the program. It returns only after an error, with the exit status.
-func Main() int {
+// Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
+func Main(speak ended.Speakers) int {
 	if len(os.Args) == 2 && os.Args[1] == work.Probe {
 		got, err := probe()
 		if err == nil {
@@ -38,14 +39,14 @@ func Main() int {
 		return 0
 	}
 	ready := os.NewFile(child.ReadyFD, "ready")
-	if err := run(ready); err != nil {
+	if err := run(ready, speak); err != nil {
 		fmt.Fprintln(ready, err)
 		return 1
 	}
 	return 0
 }
 
-func run(ready *os.File) error {
+func run(ready *os.File, speak ended.Speakers) error {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
 	if err := closeOthers(); err != nil {
@@ -89,6 +90,7 @@ func run(ready *os.File) error {
 	if err != nil {
 		return err
 	}
+	creds.speak = speak
 	if err := confine(w); err != nil {
 		return err
 	}

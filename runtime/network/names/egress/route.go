@@ -26,6 +26,8 @@ const (
 	idleTime = 2 * time.Minute
 	// maxCarried bounds the connections with credentials at once, each of which has up to two of TLS. Others wait.
 	maxCarried = 256
+	// maxHTTP2 bounds those of HTTP/2 at once, each of which has many requests.
+	maxHTTP2 = 16
 )
 
 // A carrier serves a connection in whose requests credentials are set: they go to the server one after another, over TLS.
@@ -57,18 +59,18 @@ func (f *flow) route(host string) {
 		return
 	}
 	defer f.leave()
-	if f.place() {
-		defer f.s.credentials.gone()
-		f.carry(f.client, as, at)
+	if f.place(f.s.credentials.places) {
+		defer func() { <-f.s.credentials.places }()
+		f.carry(&carrier{client: f.client}, as, at)
 	}
 }
 
 // place waits for a place among the connections with credentials.
-func (f *flow) place() bool {
+func (f *flow) place(places chan struct{}) bool {
 	late := time.NewTimer(helloTime)
 	defer late.Stop()
 	select {
-	case f.s.credentials.places <- struct{}{}:
+	case places <- struct{}{}:
 		return true
 	case <-late.C:
 		f.refuse("too many connections with credentials at once", "")
@@ -77,23 +79,26 @@ func (f *flow) place() bool {
 	}
 }
 
-// gone gives a place back.
-func (c *credentials) gone() { <-c.places }
-
-// carry serves the requests to a name and port that a connection to the flow's name has.
-func (f *flow) carry(client net.Conn, as string, at uint16) {
-	c := &carrier{f: f, client: client, host: f.name, own: f.s.credentials.byHost[f.name], asked: f.s.heads.of(client)}
-	defer c.asked.done()
+// lend has the flow's events name the credentials that are set in its requests.
+func (f *flow) lend() []*work.Credential {
+	own := f.s.credentials.byHost[f.name]
 	var names []string
-	for _, o := range c.own {
+	for _, o := range own {
 		names = append(names, o.Name)
 	}
 	f.credential = strings.Join(names, " ")
-	if client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
+	return own
+}
+
+// carry serves the requests to a name and port that a connection to the flow's name has.
+func (f *flow) carry(c *carrier, as string, at uint16) {
+	c.f, c.host, c.own, c.asked = f, f.name, f.lend(), f.s.heads.of(c.client)
+	defer c.asked.done()
+	if c.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
 	requests := http1.NewReader(c.asked, as, at)
-	if client != net.Conn(f.client) {
+	if c.client != net.Conn(f.client) {
 		requests.OverTLS()
 	}
 	err := c.serve(requests)
@@ -178,23 +183,40 @@ func (c *carrier) watch() <-chan struct{} {
 
 // dial connects to the server. Where it cannot, the client has been told.
 func (c *carrier) dial() bool {
-	up := c.f.dial()
-	if up == nil {
+	t, err := c.f.dialTLS(protoHTTP1)
+	if err != nil {
+		c.say(unavailable(err))
+	}
+	if t == nil {
 		return false
 	}
-	t := tls.Client(up, &tls.Config{ServerName: c.host, RootCAs: c.f.s.credentials.roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	c.reached(t)
+	return true
+}
+
+// reached takes a connection to the server.
+func (c *carrier) reached(t *tls.Conn) {
+	c.up, c.raw = t, t.NetConn().(*net.TCPConn)
+	c.answered, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
+	c.server = bufio.NewReader(c.answered)
+}
+
+// dialTLS connects to the flow's server, which chooses one of some protocols. Without a connection the client has been told where there is no
+// error, and has not been where there is.
+func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
+	up := f.dial()
+	if up == nil {
+		return nil, nil
+	}
+	t := tls.Client(up, &tls.Config{ServerName: f.name, RootCAs: f.s.credentials.roots, MinVersion: tls.VersionTLS12, NextProtos: protocols})
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
 	defer cancel()
 	if err := t.HandshakeContext(ctx); err != nil {
 		reset(up)
-		c.f.refuse("TLS with the server: "+err.Error(), "")
-		c.say(unavailable(fmt.Errorf("TLS: %w", err)))
-		return false
+		f.refuse("TLS with the server: "+err.Error(), "")
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	c.up, c.raw = t, up
-	c.answered, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
-	c.server = bufio.NewReader(c.answered)
-	return true
+	return t, nil
 }
 
 // unavailable is the response where there is no server.
@@ -216,14 +238,7 @@ func (c *carrier) Write(b []byte) (int, error) {
 
 // exchange sends a request, with the credentials set, and passes the response on. It says whether it was the last.
 func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-chan struct{}) (last bool, err error) {
-	q.Readdress(c.host)
-	for _, o := range c.own {
-		value := string(o.Value.Reveal())
-		if o.Scheme != "" {
-			value = o.Scheme + " " + value
-		}
-		q.Set(o.Header, value)
-	}
+	set(q, c.host, c.own)
 	sent := make(chan error, 1)
 	go func() {
 		err := requests.Forward(c, q)
@@ -264,6 +279,18 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 	return err != nil || p.Last || q.Last(), nil
 }
 
+// set sets the credentials in a request, and has it go to their host.
+func set(q *http1.Request, host string, own []*work.Credential) {
+	q.Readdress(host)
+	for _, o := range own {
+		value := string(o.Value.Reveal())
+		if o.Scheme != "" {
+			value = o.Scheme + " " + value
+		}
+		q.Set(o.Header, value)
+	}
+}
+
 // respond passes on the responses to a request, up to the final one, and says whether that has begun.
 func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err error) {
 	for {
@@ -274,14 +301,19 @@ func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err 
 			return nil, false, err
 		}
 		if n := p.Strip(c.f.s.credentials.reveals); n > 0 {
-			e := c.f.event(work.Connect, allowed)
-			e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
-			c.f.s.events.add(e)
+			c.f.leftOut(n)
 		}
 		if err = p.Forward(counted{c}, c.server); err != nil || p.Final() {
 			return p, p.Final(), err
 		}
 	}
+}
+
+// leftOut tells of fields that had the credential.
+func (f *flow) leftOut(n int) {
+	e := f.event(work.Connect, allowed)
+	e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
+	f.s.events.add(e)
 }
 
 // tunnel copies both ways once the server has agreed to another protocol.

@@ -86,7 +86,7 @@ func ReadHead(r *bufio.Reader) (*Head, error) {
 func (h *Head) first(text string) error {
 	method, rest, _ := strings.Cut(text, " ")
 	target, version, ok := strings.Cut(rest, " ")
-	if !ok || !token(method) || len(method) > maxMethod || target == "" {
+	if !ok {
 		return malformed("not an HTTP request")
 	}
 	switch version {
@@ -96,12 +96,55 @@ func (h *Head) first(text string) error {
 	default:
 		return malformed("not HTTP/1.1 or HTTP/1.0")
 	}
-	for i := 0; i < len(target); i++ {
-		if target[i] <= ' ' || target[i] == 0x7f {
-			return malformed("byte %#02x in a request's target", target[i])
+	h.Method, h.Target = method, target
+	return h.line()
+}
+
+// line judges the form of what the request line has.
+func (h *Head) line() error {
+	if !token(h.Method) || len(h.Method) > maxMethod || h.Target == "" {
+		return malformed("not an HTTP request")
+	}
+	for i := 0; i < len(h.Target); i++ {
+		if h.Target[i] <= ' ' || h.Target[i] == 0x7f {
+			return malformed("byte %#02x in a request's target", h.Target[i])
 		}
 	}
-	h.Method, h.Target = method, target
+	return nil
+}
+
+// wellFormed holds a head that was not read here to the same form.
+func (h *Head) wellFormed() error {
+	if err := h.line(); err != nil {
+		return err
+	}
+	if len(h.Fields) > maxFields {
+		return malformed("more than %d fields", maxFields)
+	}
+	for _, f := range h.Fields {
+		if err := f.wellFormed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wellFormed judges the form of a field, whose name is in lower case.
+func (f Field) wellFormed() error {
+	if !token(f.Name) { // a continued line (obs-fold) begins with white space, which is no token
+		return malformed("a field that is not well formed")
+	}
+	for i := 0; i < len(f.Value); i++ {
+		if f.Value[i] < ' ' && f.Value[i] != '\t' || f.Value[i] == 0x7f {
+			return malformed("byte %#02x in field %s", f.Value[i], f.Name)
+		}
+	}
+	switch strings.ReplaceAll(f.Name, "_", "-") {
+	case "host", "content-length", "transfer-encoding", "connection":
+		if strings.Contains(f.Name, "_") { // the same to a server that makes variables of fields (RFC 3875 4.1.18)
+			return malformed("field %s", f.Name)
+		}
+	}
 	return nil
 }
 
@@ -120,23 +163,14 @@ func fields(r *bufio.Reader, budget *int) ([]Field, error) {
 			return nil, malformed("more than %d fields", maxFields)
 		}
 		name, value, ok := strings.Cut(text, ":")
-		if !ok || !token(name) { // a continued line (obs-fold) begins with white space, which is no token
+		f := Field{strings.ToLower(name), strings.Trim(value, " \t")}
+		if !ok {
 			return nil, malformed("a field that is not well formed")
 		}
-		value = strings.Trim(value, " \t")
-		for i := 0; i < len(value); i++ {
-			if value[i] < ' ' && value[i] != '\t' || value[i] == 0x7f {
-				return nil, malformed("byte %#02x in field %s", value[i], name)
-			}
+		if err := f.wellFormed(); err != nil {
+			return nil, err
 		}
-		name = strings.ToLower(name)
-		switch strings.ReplaceAll(name, "_", "-") {
-		case "host", "content-length", "transfer-encoding", "connection":
-			if strings.Contains(name, "_") { // the same to a server that makes variables of fields (RFC 3875 4.1.18)
-				return nil, malformed("field %s", name)
-			}
-		}
-		out = append(out, Field{name, value})
+		out = append(out, f)
 	}
 }
 

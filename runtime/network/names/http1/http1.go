@@ -71,6 +71,18 @@ func (r *Reader) Next() (*Request, error) {
 		return nil, err
 	}
 	r.n++
+	return r.judge(h)
+}
+
+// Judge judges the head of a request that came in another form than HTTP/1's, as if it had: its host is among the fields, as it stood.
+func Judge(h *Head, name string, port, usual uint16) (*Request, error) {
+	if err := h.wellFormed(); err != nil {
+		return nil, err
+	}
+	return (&Reader{name: name, port: port, usual: usual}).judge(h)
+}
+
+func (r *Reader) judge(h *Head) (*Request, error) {
 	q := &Request{Method: h.Method, Target: h.Target, minor: h.Minor}
 	if err := r.target(q); err != nil {
 		return nil, err

@@ -30,3 +30,9 @@ func (r *Reader) Rest(w io.Writer) error {
 
 // Last says that the client wants the connection to end after it.
 func (q *Request) Last() bool { return q.close || q.minor == 0 }
+
+// Fields are those that the server is sent, without Host and what says where the body ends.
+func (q *Request) Fields() []Field { return slices.Clone(q.fields) }
+
+// Host is the one that the server is sent.
+func (q *Request) Host() string { return q.host }

@@ -11,6 +11,9 @@ import (
 // Program is the helper's file name. It lies beside agentjail.
 const Program = "agentjail-egress"
 
+// KeysProgram is that of a helper that ends what the jail speaks, for a credential.
+const KeysProgram = "agentjail-egress-keys"
+
 // Probe is the argument by which the helper only tries whether it could work here.
 const Probe = "probe"
 

@@ -1,0 +1,292 @@
+// Package h2 speaks HTTP/2 for a helper that ends TLS for a credential: with the jail's program on one side and the server on the other,
+// one connection each. Every request is judged as one of HTTP/1 is, and sent on anew; nothing is translated into another version of HTTP,
+// since the client is offered HTTP/2 only where the server speaks it.
+//
+// What a jail can have of the helper's memory and of the server's patience is bounded: see the constants.
+package h2
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/http1"
+)
+
+// Bounds of a connection, in bytes but for the first. With the connections that there can be at once they are within the helper's memory.
+const (
+	maxStreams  = 32
+	maxHeaders  = 32 << 10 // of a request
+	maxAnswer   = 64 << 10 // of a response's fields
+	maxFrame    = 16 << 10
+	upWindow    = 128 << 10 // of all bodies that the server has not taken yet
+	upStream    = 64 << 10
+	downWindow  = 2 << 20 // of all bodies that the client has not taken yet
+	downStream  = 1 << 20
+	copyBuffer  = 8 << 10
+	idleTime    = 2 * time.Minute
+	pingTime    = time.Minute // without a frame, the other side is asked whether it is there
+	answerTime  = 15 * time.Second
+	stalledTime = 2 * time.Minute // nothing could be written
+	// resets are how many requests a client may take back, and then resetsPerSecond: each is one for the server too (CVE-2023-44487).
+	resets          = 200
+	resetsPerSecond = 20
+)
+
+// discard is for what the libraries would log.
+var discard = log.New(io.Discard, "", 0)
+
+// Serve serves a connection until it ends on one side.
+func Serve(c *ended.HTTP2) {
+	s := &serving{c: c, left: resets, since: time.Now()}
+	t, err := http2.ConfigureTransports(&http.Transport{HTTP2: &http.HTTP2Config{
+		MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: downWindow, MaxReceiveBufferPerStream: downStream,
+		SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
+	}})
+	if err != nil {
+		return
+	}
+	t.DisableCompression, t.MaxHeaderListSize = true, maxAnswer
+	own := &http.Server{MaxHeaderBytes: maxHeaders, ErrorLog: discard, IdleTimeout: idleTime}
+	conf := &http2.Server{
+		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, IdleTimeout: idleTime,
+		MaxUploadBufferPerConnection: upWindow, MaxUploadBufferPerStream: upStream,
+		ReadIdleTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
+	}
+	if http2.ConfigureServer(own, conf) != nil {
+		return
+	}
+	// Where the server is gone, requests that are under way end, and the client is told that no other is taken.
+	gone := sync.OnceFunc(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = own.Shutdown(ctx)
+	})
+	if s.server, err = t.NewClientConn(&conn{Conn: c.Server, wrote: c.Sent, failed: gone}); err != nil {
+		return
+	}
+	defer s.server.Close()
+	s.proxy = &httputil.ReverseProxy{
+		Rewrite: s.rewrite, Transport: s.server, FlushInterval: -1, ErrorLog: discard, BufferPool: buffers{}, ErrorHandler: s.failed,
+	}
+	conf.ServeConn(&conn{Conn: c.Client, wrote: c.Got}, &http2.ServeConnOpts{BaseConfig: own, Handler: s})
+}
+
+// serving is a connection.
+type serving struct {
+	c      *ended.HTTP2
+	server *http2.ClientConn
+	proxy  *httputil.ReverseProxy
+
+	mu    sync.Mutex
+	left  float64 // of resets
+	since time.Time
+}
+
+// judged is a request's, in its context.
+type judged struct{}
+
+// ServeHTTP serves a request.
+func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := s.judge(r)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	defer s.ended(r)
+	out := &writer{ResponseWriter: w, s: s}
+	s.proxy.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), judged{}, q)))
+	out.strip() // trailers
+}
+
+// judge judges a request by what HTTP/1 would have of it.
+func (s *serving) judge(r *http.Request) (*http1.Request, error) {
+	if !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" && r.Method != http.MethodConnect {
+		return nil, &http1.Error{Status: 400, Reason: "a request's target that is not a path"}
+	}
+	h := &http1.Head{Method: r.Method, Target: r.RequestURI, Minor: 1, Fields: []http1.Field{{Name: "host", Value: r.Host}}}
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, v := range r.Header[name] {
+			f := http1.Field{Name: strings.ToLower(name), Value: strings.Trim(v, " \t")}
+			if f != h.Fields[0] {
+				h.Fields = append(h.Fields, f)
+			}
+		}
+	}
+	return s.c.Judge(h)
+}
+
+// rewrite is the request that the server gets: what was judged, and nothing else.
+func (s *serving) rewrite(p *httputil.ProxyRequest) {
+	q := p.In.Context().Value(judged{}).(*http1.Request)
+	out := p.Out
+	out.Host = q.Host()
+	if p.In.URL.RequestURI() != q.Target {
+		out.URL = &url.URL{Opaque: q.Target} // as it came
+	}
+	out.URL.Scheme, out.URL.Host = "https", q.Host()
+	out.Header, out.Trailer = http.Header{}, nil
+	for _, f := range q.Fields() {
+		if f.Name != "expect" { // it is answered here
+			out.Header.Add(f.Name, f.Value)
+		}
+	}
+	if slices.Contains(p.In.Header["Te"], "trailers") {
+		out.Header.Set("Te", "trailers")
+	}
+	if _, has := out.Header["User-Agent"]; !has {
+		out.Header.Set("User-Agent", "") // none, and not the library's
+	}
+	if out.Body == nil {
+		return
+	}
+	see := s.c.Scan()
+	b := &body{ReadCloser: out.Body, of: p.In, see: func(part []byte) error {
+		err := see(part)
+		if err != nil {
+			s.c.Refused(err) // there may be a response already
+		}
+		return err
+	}}
+	for name := range p.In.Trailer {
+		if !s.c.Own(strings.ToLower(strings.ReplaceAll(name, "_", "-"))) {
+			if out.Trailer == nil {
+				out.Trailer = http.Header{}
+			}
+			out.Trailer[name] = nil
+		}
+	}
+	b.trailer = out.Trailer
+	out.Body = b
+}
+
+// body is a request's, in which placeholders are found.
+type body struct {
+	io.ReadCloser
+	see     func([]byte) error
+	of      *http.Request
+	trailer http.Header
+}
+
+// Read reads what may be sent on.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		if bad := b.see(p[:n]); bad != nil {
+			return 0, bad
+		}
+	}
+	if err == io.EOF {
+		for name := range b.trailer {
+			for _, v := range append([]string{name}, b.of.Trailer[name]...) {
+				if bad := b.see([]byte("\n" + v)); bad != nil {
+					return n, bad
+				}
+			}
+			b.trailer[name] = b.of.Trailer[name]
+		}
+	}
+	return n, err
+}
+
+// failed answers a request that has no response.
+func (s *serving) failed(w http.ResponseWriter, _ *http.Request, err error) {
+	if bad := new(http1.Error); errors.As(err, &bad) { // of its body
+		deny(w, err)
+		return
+	}
+	say(w, http.StatusBadGateway, fmt.Sprintf("no response of the server: %q\n", err.Error()))
+}
+
+// refuse answers a request that is not sent on.
+func (s *serving) refuse(w http.ResponseWriter, why error) {
+	s.c.Refused(why)
+	deny(w, why)
+}
+
+func deny(w http.ResponseWriter, why error) {
+	status, bad := http.StatusForbidden, new(http1.Error)
+	if errors.As(why, &bad) {
+		status = bad.Status
+	}
+	say(w, status, fmt.Sprintf("refused: %q\n", why.Error()))
+}
+
+func say(w http.ResponseWriter, status int, text string) {
+	clear(w.Header())
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text)
+}
+
+// ended counts the requests that the client took back, and ends the connection when they are too many.
+func (s *serving) ended(r *http.Request) {
+	if r.Context().Err() == nil {
+		return
+	}
+	s.mu.Lock()
+	now := time.Now()
+	s.left = min(resets, s.left+now.Sub(s.since).Seconds()*resetsPerSecond) - 1
+	s.since = now
+	over := s.left < 0
+	s.mu.Unlock()
+	if over && s.c.Client.NetConn().Close() == nil {
+		s.c.Refused(errors.New("too many requests were taken back"))
+	}
+}
+
+// writer is a response, without fields that have the value of a credential: also of those before the final one, and trailers.
+type writer struct {
+	http.ResponseWriter
+	s *serving
+}
+
+// Unwrap is for http.ResponseController.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader begins the response, or one before it.
+func (w *writer) WriteHeader(status int) {
+	w.strip()
+	if state := w.s.server.State(); state.Closed || state.Closing {
+		w.Header().Set("Connection", "close") // no other request would have a response
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) strip() {
+	h, n := w.Header(), 0
+	for name, values := range h {
+		if w.s.c.Reveals(name) || w.s.c.Reveals(strings.ToLower(name)) || slices.ContainsFunc(values, w.s.c.Reveals) {
+			delete(h, name)
+			n++
+		}
+	}
+	if n > 0 {
+		w.s.c.LeftOut(n)
+	}
+}
+
+// buffers are those that bodies of responses are copied by.
+type buffers struct{}
+
+var free = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, copyBuffer)) }}
+
+// Get is one of them.
+func (buffers) Get() []byte { return free.Get().(*bytes.Buffer).Bytes()[:copyBuffer] }
+
+// Put gives it back.
+func (buffers) Put(b []byte) { free.Put(bytes.NewBuffer(b[:copyBuffer])) }
