@@ -52,6 +52,7 @@ var zone = map[string][4]byte{
 	"metadata.example.test.": {169, 254, 169, 254},
 	"self.example.test.":     {5, 5, 5, 2},
 	"pod.example.test.":      {5, 5, 6, 2},
+	"h2.example.test.":       {5, 5, 5, 11},
 }
 
 // internet is the network behind the host.

@@ -108,6 +108,7 @@ func (f *flow) endTLS(hello []byte) {
 		return
 	}
 	defer func() { <-f.s.credentials.places }()
+	f.lend()
 	e := &ending{f: f}
 	defer e.close()
 	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, e.config(protoHTTP1))
@@ -210,7 +211,9 @@ func (f *flow) http2(client, up *tls.Conn) {
 			}
 			return q, err
 		},
-		Own:  func(name string) bool { return slices.ContainsFunc(own, func(c *work.Credential) bool { return c.Header == name }) },
+		Own: func(name string) bool {
+			return slices.ContainsFunc(own, func(c *work.Credential) bool { return c.Header == name })
+		},
 		Scan: func() func([]byte) error { return creds.scan().see }, Reveals: creds.reveals,
 		Refused: f.refuseFor, LeftOut: f.leftOut,
 		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },

@@ -29,6 +29,6 @@ type HTTP2 struct {
 	// Refused is told of each request that is not sent on, or not whole. LeftOut is told how many fields of a response were left out.
 	Refused func(error)
 	LeftOut func(int)
-	// Sent and Got count bytes.
+	// Sent and Got count bytes, without what HTTP/2 puts around them.
 	Sent, Got func(int)
 }

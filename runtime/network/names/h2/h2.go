@@ -13,6 +13,7 @@ import (
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -20,8 +21,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/http1"
@@ -52,45 +51,80 @@ var discard = log.New(io.Discard, "", 0)
 
 // Serve serves a connection until it ends on one side.
 func Serve(c *ended.HTTP2) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	t := &http.Transport{
+		Protocols: protocols, DisableCompression: true, MaxResponseHeaderBytes: maxAnswer,
+		DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return c.Server, nil },
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: downWindow, MaxReceiveBufferPerStream: downStream,
+			SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
+		},
+	}
 	s := &serving{c: c, left: resets, since: time.Now()}
-	t, err := http2.ConfigureTransports(&http.Transport{HTTP2: &http.HTTP2Config{
-		MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: downWindow, MaxReceiveBufferPerStream: downStream,
-		SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
-	}})
-	if err != nil {
-		return
-	}
-	t.DisableCompression, t.MaxHeaderListSize = true, maxAnswer
-	own := &http.Server{MaxHeaderBytes: maxHeaders, ErrorLog: discard, IdleTimeout: idleTime}
-	conf := &http2.Server{
-		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, IdleTimeout: idleTime,
-		MaxUploadBufferPerConnection: upWindow, MaxUploadBufferPerStream: upStream,
-		ReadIdleTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
-	}
-	if http2.ConfigureServer(own, conf) != nil {
-		return
-	}
-	// Where the server is gone, requests that are under way end, and the client is told that no other is taken.
-	gone := sync.OnceFunc(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = own.Shutdown(ctx)
-	})
-	if s.server, err = t.NewClientConn(&conn{Conn: c.Server, wrote: c.Sent, failed: gone}); err != nil {
+	var err error
+	if s.server, err = t.NewClientConn(context.Background(), "https", c.Host+":443"); err != nil {
 		return
 	}
 	defer s.server.Close()
 	s.proxy = &httputil.ReverseProxy{
 		Rewrite: s.rewrite, Transport: s.server, FlushInterval: -1, ErrorLog: discard, BufferPool: buffers{}, ErrorHandler: s.failed,
 	}
-	conf.ServeConn(&conn{Conn: c.Client, wrote: c.Got}, &http2.ServeConnOpts{BaseConfig: own, Handler: s})
+	one := &single{conn: make(chan net.Conn, 1), ended: make(chan struct{})}
+	one.conn <- c.Client
+	own := &http.Server{
+		Handler: s, Protocols: protocols, MaxHeaderBytes: maxHeaders, ErrorLog: discard, IdleTimeout: idleTime, ConnState: one.state,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, MaxReceiveBufferPerConnection: upWindow, MaxReceiveBufferPerStream: upStream,
+			SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
+		},
+	}
+	// Where the server is gone, requests that are under way end, and the client is told that no other is taken.
+	s.server.SetStateHook(func(conn *http.ClientConn) {
+		if conn.Err() != nil {
+			go s.gone.Do(func() { _ = own.Shutdown(context.Background()) })
+		}
+	})
+	_ = own.Serve(one)
+	<-one.ended
+}
+
+// single is a listener with one connection.
+type single struct {
+	conn  chan net.Conn
+	ended chan struct{}
+	once  sync.Once
+}
+
+// Accept is the connection, and nothing after it.
+func (l *single) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conn:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close has nothing to do: the connection goes on.
+func (l *single) Close() error { return nil }
+
+// Addr is nobody's.
+func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
+
+// state is told what becomes of the connection.
+func (l *single) state(_ net.Conn, now http.ConnState) {
+	if now == http.StateClosed {
+		l.once.Do(func() { close(l.ended) })
+	}
 }
 
 // serving is a connection.
 type serving struct {
 	c      *ended.HTTP2
-	server *http2.ClientConn
+	server *http.ClientConn
 	proxy  *httputil.ReverseProxy
+	gone   sync.Once
 
 	mu    sync.Mutex
 	left  float64 // of resets
@@ -127,7 +161,15 @@ func (s *serving) judge(r *http.Request) (*http1.Request, error) {
 			}
 		}
 	}
-	return s.c.Judge(h)
+	q, err := s.c.Judge(h)
+	if err == nil {
+		n := len(h.Target)
+		for _, f := range h.Fields {
+			n += len(f.Name) + len(f.Value)
+		}
+		s.c.Sent(n)
+	}
+	return q, err
 }
 
 // rewrite is the request that the server gets: what was judged, and nothing else.
@@ -159,6 +201,8 @@ func (s *serving) rewrite(p *httputil.ProxyRequest) {
 		err := see(part)
 		if err != nil {
 			s.c.Refused(err) // there may be a response already
+		} else {
+			s.c.Sent(len(part))
 		}
 		return err
 	}}
@@ -261,10 +305,22 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // WriteHeader begins the response, or one before it.
 func (w *writer) WriteHeader(status int) {
 	w.strip()
-	if state := w.s.server.State(); state.Closed || state.Closing {
+	if w.s.server.Err() != nil {
 		w.Header().Set("Connection", "close") // no other request would have a response
 	}
+	for name, values := range w.Header() {
+		for _, v := range values {
+			w.s.c.Got(len(name) + len(v))
+		}
+	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes a part of the body.
+func (w *writer) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.s.c.Got(n)
+	return n, err
 }
 
 func (w *writer) strip() {

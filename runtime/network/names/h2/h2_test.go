@@ -55,10 +55,14 @@ func newLab(t *testing.T, server http.Handler) *lab {
 	up, far := pipe(t)
 	l.raw = client.NetConn()
 	l.client = client
-	go (&http2.Server{}).ServeConn(far, &http2.ServeConnOpts{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		l.up.Add(1)
-		server.ServeHTTP(w, r)
-	})})
+	one := &single{conn: make(chan net.Conn, 1), ended: make(chan struct{})}
+	one.conn <- far
+	go func() {
+		_ = (&http.Server{ConnState: one.state, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			l.up.Add(1)
+			server.ServeHTTP(w, r)
+		})}).Serve(one)
+	}()
 	find := func(text string) error {
 		if strings.Contains(text, placeholder) {
 			return &http1.Error{Status: 403, Reason: "the placeholder"}
@@ -137,9 +141,13 @@ func pipe(t *testing.T) (client, server *tls.Conn) {
 }
 
 // speak is a client of the lab.
-func (l *lab) speak(t *testing.T) *http2.ClientConn {
+func (l *lab) speak(t *testing.T) *http.ClientConn {
 	t.Helper()
-	c, err := (&http2.Transport{DisableCompression: true}).NewClientConn(l.client)
+	both := new(http.Protocols)
+	both.SetHTTP2(true)
+	c, err := (&http.Transport{
+		Protocols: both, DisableCompression: true, DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return l.client, nil },
+	}).NewClientConn(context.Background(), "https", host+":443")
 	if err != nil {
 		t.Fatal(err)
 	}
