@@ -80,7 +80,9 @@ func installCommand() *cli.Command {
 }
 
 func uninstallCommand() *cli.Command {
-	return engineCommands("uninstall", "take agentjail out of an engine's configuration", false)
+	cmd := engineCommands("uninstall", "take agentjail out of an engine's configuration", false)
+	cmd.Subcommands = append(cmd.Subcommands, uninstallAllCommand())
+	return cmd
 }
 
 // engineCommands is the command that registers, or undoes it, with one

@@ -5,6 +5,7 @@
 #   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
 #   hack/tools/build.sh containerd       the newest containerd (containerd/go.mod), with ctr and its own shim beside it
 #   hack/tools/build.sh runsc            gVisor's (gvisor/go.mod), to compare with; takes minutes
+#   hack/tools/build.sh nfpm             writes packages (hack/release)
 #   hack/tools/build.sh CLIENT           a container client of tests/clients: act, docker-compose, nerdctl (a go.mod each),
 #                                        testcontainers (a program of ours over the module), devcontainer (npm's)
 #
@@ -65,6 +66,11 @@ docker-compose)
 nerdctl)
 	cd nerdctl
 	package=github.com/containerd/nerdctl/v2/cmd/nerdctl
+	tags= mode=exe link= sources= also= cgo=0
+	;;
+nfpm)
+	cd nfpm
+	package=github.com/goreleaser/nfpm/v2/cmd/nfpm
 	tags= mode=exe link= sources= also= cgo=0
 	;;
 testcontainers)

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/install"
+	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/state"
+)
+
+// uninstallAllCommand is what a package's removal calls.
+func uninstallAllCommand() *cli.Command {
+	return &cli.Command{
+		Name: "all", Usage: "take these programs out of every engine's configuration",
+		Description: `Takes every name out of the configuration of Docker, Podman and containerd that
+leads to the programs beside this one, as "uninstall docker" and so on do. Names
+that lead elsewhere, to another copy of agentjail for example, stay. Refuses while
+there are jails, rootless ones too: nothing could stop them any more when the
+programs are gone. Packages call it before they are removed.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
+			&cli.BoolFlag{Name: "force", Usage: "also while there are jails"},
+		},
+		Action: uninstallAll,
+	}
+}
+
+func uninstallAll(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err == nil {
+		exe, err = filepath.EvalSymlinks(exe)
+	}
+	if err != nil {
+		return fmt.Errorf("finding this program: %w", err)
+	}
+	if jails := livingJails(state.DefaultRoot, "/run/user"); len(jails) > 0 && !c.Bool("force") && !c.Bool("dry-run") {
+		return fmt.Errorf("refused: %d jails run, which nothing could stop without these programs: %s (remedy: stop them first, by the engine that started them; or --force)",
+			len(jails), strings.Join(jails[:min(len(jails), 5)], ", "))
+	}
+	var plans []*install.Plan
+	var errs []error
+	for _, e := range engines {
+		p, err := removal(e.engine, filepath.Dir(exe))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", e.engine.Title(), err))
+		} else if p != nil {
+			plans = append(plans, p)
+		}
+	}
+	if len(errs) > 0 { // before anything is changed
+		return errors.Join(errs...)
+	}
+	for _, p := range plans {
+		if c.Bool("dry-run") {
+			err = printPlan(c.App.Writer, p)
+		} else {
+			err = applyPlan(c, p)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// removal plans to take what leads to the directory out of an engine's configuration; nil where there is nothing.
+func removal(e install.Engine, dir string) (*install.Plan, error) {
+	o := install.Options{Shim: filepath.Join(dir, shimName)}
+	names, err := install.Registered(e, o, dir)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	o.Undo, o.Runtimes = true, names
+	return install.NewPlan(e, o)
+}
+
+// livingJails are the ids of root's jails and of users', which have state directories below one of their own.
+func livingJails(root, users string) []string {
+	roots := []string{root}
+	if more, err := filepath.Glob(filepath.Join(users, "*", "agentjail")); err == nil {
+		roots = append(roots, more...)
+	}
+	var out []string
+	for _, root := range roots {
+		store := state.Store{Root: root}
+		keys, err := store.Keys()
+		if err != nil {
+			continue // there never were any
+		}
+		for _, key := range keys {
+			if j, err := store.Brief(key); err == nil && j.BootID == state.BootID() && (j.InitAlive() || j.CreatorAlive()) {
+				out = append(out, printable.Line(j.ID, 64)) // of a user's file
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// completions are the shells' files, by the path below /usr/share at which Debian's shells look for them.
+func completions(help *page) map[string][]byte {
+	return map[string][]byte{
+		"bash-completion/completions/agentjail":    bash(help),
+		"zsh/vendor-completions/_agentjail":        zsh(help),
+		"fish/vendor_completions.d/agentjail.fish": fish(help),
+	}
+}
+
+// walk calls f for a page and all below it.
+func walk(p *page, f func(*page)) {
+	f(p)
+	for _, c := range p.Commands {
+		walk(c, f)
+	}
+}
+
+// words are what can follow a command.
+func words(p *page) (out []string) {
+	for _, c := range p.Commands {
+		out = append(out, c.Path[len(c.Path)-1])
+	}
+	for _, o := range slices.Concat(p.Globals, p.Options) {
+		out = append(out, o.Names...)
+	}
+	return out
+}
+
+// valued are the options of all commands that take a value.
+func valued(help *page) (out []string) {
+	walk(help, func(p *page) {
+		for _, o := range slices.Concat(p.Globals, p.Options) {
+			if o.Value != "" {
+				out = append(out, o.Names...)
+			}
+		}
+	})
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// head is what the three files begin with.
+const head = "# Completion of agentjail's commands and options, made from their help.\n"
+
+func bash(help *page) []byte {
+	var b bytes.Buffer
+	b.WriteString(head)
+	b.WriteString(`_agentjail()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} at=agentjail word i
+	COMPREPLY=()
+	case $prev in
+`)
+	fmt.Fprintf(&b, "\t%s) return ;; # a value: of a file's name, if anything\n", strings.Join(valued(help), " | "))
+	b.WriteString(`	esac
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		case "$at ${COMP_WORDS[i]}" in
+`)
+	var verbs []string
+	walk(help, func(p *page) {
+		if len(p.Path) > 1 {
+			verbs = append(verbs, "'"+p.name()+"'")
+		}
+	})
+	fmt.Fprintf(&b, "\t\t%s) at=\"$at ${COMP_WORDS[i]}\" ;;\n", strings.Join(verbs, " | "))
+	b.WriteString("\t\tesac\n\tdone\n\tcase $at in\n")
+	walk(help, func(p *page) { fmt.Fprintf(&b, "\t'%s') word='%s' ;;\n", p.name(), strings.Join(words(p), " ")) })
+	b.WriteString("\tesac\n\tmapfile -t COMPREPLY < <(compgen -W \"$word\" -- \"$cur\")\n}\ncomplete -o default -F _agentjail agentjail\n")
+	return b.Bytes()
+}
+
+func zsh(help *page) []byte {
+	var b bytes.Buffer
+	b.WriteString("#compdef agentjail\n" + head)
+	b.WriteString("local at=agentjail word\nlocal -a found\nfor word in ${words[2,CURRENT-1]}; do\n\tcase \"$at $word\" in\n")
+	var verbs []string
+	walk(help, func(p *page) {
+		if len(p.Path) > 1 {
+			verbs = append(verbs, "'"+p.name()+"'")
+		}
+	})
+	fmt.Fprintf(&b, "\t(%s)) at=\"$at $word\" ;;\n\tesac\ndone\n", strings.Join(verbs, "|"))
+	fmt.Fprintf(&b, "case $words[CURRENT-1] in\n(%s) _files; return ;;\nesac\ncase $at in\n", strings.Join(valued(help), "|"))
+	walk(help, func(p *page) {
+		fmt.Fprintf(&b, "('%s') found=(", p.name())
+		for _, c := range p.Commands {
+			fmt.Fprintf(&b, " %s", zshWord(c.Path[len(c.Path)-1], c.Short))
+		}
+		for _, o := range slices.Concat(p.Globals, p.Options) {
+			for _, n := range o.Names {
+				fmt.Fprintf(&b, " %s", zshWord(n, o.Text))
+			}
+		}
+		b.WriteString(" ) ;;\n")
+	})
+	b.WriteString("esac\n_describe -V 'agentjail' found\n[[ $PREFIX == -* ]] || _files\n")
+	return b.Bytes()
+}
+
+// zshWord is an entry of _describe (zshcompsys(1)).
+func zshWord(name, text string) string {
+	return shellQuote(strings.ReplaceAll(name, ":", `\:`) + ":" + text)
+}
+
+func fish(help *page) []byte {
+	var b bytes.Buffer
+	b.WriteString(head)
+	walk(help, func(p *page) {
+		on := condition(p)
+		for _, c := range p.Commands {
+			fmt.Fprintf(&b, "complete -c agentjail -n %s -a %s -d %s\n", fishQuote(on), c.Path[len(c.Path)-1], fishQuote(c.Short))
+		}
+		for _, o := range slices.Concat(p.Globals, p.Options) {
+			fmt.Fprintf(&b, "complete -c agentjail -n %s", fishQuote(on))
+			for _, n := range o.Names {
+				if long, ok := strings.CutPrefix(n, "--"); ok {
+					fmt.Fprintf(&b, " -l %s", long)
+				} else {
+					fmt.Fprintf(&b, " -s %s", strings.TrimPrefix(n, "-"))
+				}
+			}
+			if o.Value != "" {
+				b.WriteString(" -r")
+			}
+			fmt.Fprintf(&b, " -d %s\n", fishQuote(o.Text))
+		}
+	})
+	return b.Bytes()
+}
+
+// condition says to fish that a page's words are what comes next.
+func condition(p *page) string {
+	if len(p.Path) == 1 {
+		return "__fish_use_subcommand"
+	}
+	var parts []string
+	for _, word := range p.Path[1:] {
+		parts = append(parts, "__fish_seen_subcommand_from "+word)
+	}
+	if subs := p.Commands; len(subs) > 0 {
+		not := "not __fish_seen_subcommand_from"
+		for _, c := range subs {
+			not += " " + c.Path[len(c.Path)-1]
+		}
+		parts = append(parts, not)
+	}
+	return strings.Join(parts, "; and ")
+}
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func fishQuote(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// nfpmConfig is what nfpm is told (https://nfpm.goreleaser.com/docs/configuration/). It reads YAML, of which JSON is a part.
+type nfpmConfig struct {
+	Name        string            `json:"name"`
+	Arch        string            `json:"arch"`
+	Platform    string            `json:"platform"`
+	Version     string            `json:"version"`
+	Schema      string            `json:"version_schema"`
+	Section     string            `json:"section"`
+	Priority    string            `json:"priority"`
+	Maintainer  string            `json:"maintainer"`
+	Description string            `json:"description"`
+	Vendor      string            `json:"vendor,omitempty"`
+	Homepage    string            `json:"homepage"`
+	License     string            `json:"license"`
+	NoGlobbing  bool              `json:"disable_globbing"`
+	Time        time.Time         `json:"mtime"`
+	Depends     []string          `json:"depends,omitempty"`
+	Recommends  []string          `json:"recommends,omitempty"`
+	Suggests    []string          `json:"suggests,omitempty"`
+	Contents    []nfpmContent     `json:"contents"`
+	Scripts     map[string]string `json:"scripts"`
+	Deb         map[string]any    `json:"deb,omitempty"`
+	RPM         map[string]any    `json:"rpm,omitempty"`
+}
+
+type nfpmContent struct {
+	Source      string       `json:"src,omitempty"`
+	Destination string       `json:"dst"`
+	Type        string       `json:"type,omitempty"`
+	Info        nfpmFileInfo `json:"file_info"`
+}
+
+type nfpmFileInfo struct {
+	Mode  uint32    `json:"mode,omitempty"`
+	Owner string    `json:"owner"`
+	Group string    `json:"group"`
+	Time  time.Time `json:"mtime"`
+}
+
+const about = `run OCI containers as jails for AI agents
+An OCI runtime with runc's command line, for Docker, Podman, containerd and
+Kubernetes. It rewrites every bundle into a jail of three rings (resources,
+access, kernel surface) and has the host's runc or crun execute it.`
+
+// kinds are what differs between the kinds of packages.
+var kinds = map[string]struct {
+	depends, recommends, suggests []string
+	file                          func(version, arch string) string
+}{
+	"deb": {
+		[]string{"runc | crun"}, []string{"apparmor"}, []string{"docker.io | docker-ce | podman | containerd", "criu"},
+		func(version, arch string) string { return "agentjail_" + version + "_" + arch + ".deb" },
+	},
+	"rpm": {
+		[]string{"(runc or crun)"}, nil, []string{"podman"},
+		func(version, arch string) string {
+			return "agentjail-" + version + "-1." + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + ".rpm"
+		},
+	},
+}
+
+// makePackage returns what makes packages of a kind.
+func makePackage(kind string) func(context.Context, *release, *tree) (string, error) {
+	return func(ctx context.Context, r *release, t *tree) (string, error) {
+		k := kinds[kind]
+		name := k.file(r.version, t.arch)
+		conf, err := r.nfpmConfig(kind, t)
+		if err != nil {
+			return "", err
+		}
+		text, err := json.MarshalIndent(conf, "", " ")
+		if err != nil {
+			return "", err
+		}
+		file := filepath.Join(t.dir, kind+".yaml")
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			return "", err
+		}
+		_, err = output(ctx, t.dir, []string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.time.Unix(), 10)},
+			r.nfpm, "package", "--config", file, "--packager", kind, "--target", filepath.Join(r.out, name))
+		return name, err
+	}
+}
+
+// nfpmConfig describes a tree.
+func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
+	k := kinds[kind]
+	c := &nfpmConfig{
+		Name: "agentjail", Arch: t.arch, Platform: "linux", Version: r.version, Schema: "none", Section: "admin", Priority: "optional",
+		Maintainer: maintainer, Description: about, Homepage: "https://agentjail.dev", License: "Apache-2.0", NoGlobbing: true, Time: r.time,
+		Depends: k.depends, Recommends: k.recommends, Suggests: k.suggests, Scripts: map[string]string{},
+	}
+	for hook, name := range map[string]string{"postinstall": "postinst", "preremove": "prerm", "postremove": "postrm"} {
+		text, err := files.ReadFile("files/" + name)
+		if err != nil {
+			return nil, err
+		}
+		c.Scripts[hook] = filepath.Join(t.dir, "scripts", name)
+		if err := t.write("scripts/"+name, text, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	entries := slices.Clone(t.entries)
+	switch kind {
+	case "deb":
+		c.Deb = map[string]any{"compression": r.o.packed}
+		for name, text := range map[string][]byte{"changelog.gz": compressed(debianChangelog(r.version, r.time))} {
+			if err := t.write(docDir+name, text, 0o644); err != nil {
+				return nil, err
+			}
+			entries = append(entries, entry{path: docDir + name, mode: 0o644})
+		}
+		if text, err := files.ReadFile("files/lintian"); err == nil {
+			if err := t.write("/usr/share/lintian/overrides/agentjail", text, 0o644); err != nil {
+				return nil, err
+			}
+			entries = append(entries, entry{path: "/usr/share/lintian/overrides/agentjail", mode: 0o644})
+		}
+	case "rpm":
+		c.RPM = map[string]any{"buildhost": "localhost", "compression": r.o.packed, "group": "System Environment/Base", "packager": maintainer, "summary": strings.Split(about, "\n")[0]}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	for _, e := range entries {
+		if e.only == "" || e.only == kind {
+			c.Contents = append(c.Contents, r.content(t, e))
+		}
+	}
+	return c, nil
+}
+
+// content is an entry in nfpm's terms.
+func (r *release) content(t *tree, e entry) nfpmContent {
+	c := nfpmContent{
+		Source: filepath.Join(t.dir, e.path), Destination: e.path,
+		Info: nfpmFileInfo{Mode: uint32(e.mode), Owner: "root", Group: "root", Time: r.time},
+	}
+	switch {
+	case e.link != "":
+		c.Source, c.Type = e.link, "symlink"
+	case e.config:
+		c.Type = "config|noreplace"
+	}
+	return c
+}
+
+// writeChecksums writes SHA256SUMS, as sha256sum -c reads it.
+func writeChecksums(dir string, names []string) error {
+	slices.Sort(names)
+	var b strings.Builder
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(text), name)
+	}
+	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(b.String()), 0o644)
+}

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"agentjail.dev/apparmor"
+	"agentjail.dev/hack/selinux"
+)
+
+// files are what packages bring beside the programs, and their scripts.
+//
+//go:embed files
+var files embed.FS
+
+// A tree is what a package for one architecture installs.
+type tree struct {
+	arch    string
+	dir     string // where its files lie, by their path in the package
+	entries []entry
+	sbom    []byte
+}
+
+// An entry is one file of a tree.
+type entry struct {
+	path   string // in the package
+	mode   fs.FileMode
+	config bool   // the administrator's from then on
+	link   string // where it leads, "" for a file
+	only   string // the kind of package that has it, "" for all
+}
+
+// The places in a package.
+const (
+	binDir   = "/usr/bin/"
+	shareDir = "/usr/share/agentjail/"
+	docDir   = "/usr/share/doc/agentjail/"
+	manDir   = "/usr/share/man/man" + section + "/"
+)
+
+// add puts a file into the tree.
+func (t *tree) add(path string, text []byte, mode fs.FileMode) error {
+	t.entries = append(t.entries, entry{path: path, mode: mode})
+	return t.write(path, text, mode)
+}
+
+func (t *tree) write(path string, text []byte, mode fs.FileMode) error {
+	to := filepath.Join(t.dir, path)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, mode)
+}
+
+// stage makes the tree for one architecture in dir.
+func (r *release) stage(ctx context.Context, arch, dir string) (*tree, error) {
+	t := &tree{arch: arch, dir: dir}
+	bin := filepath.Join(dir, binDir)
+	if err := r.build(ctx, arch, bin); err != nil {
+		return nil, err
+	}
+	for _, name := range r.mains {
+		t.entries = append(t.entries, entry{path: binDir + name, mode: 0o755})
+	}
+	// The built-in profile that Kubernetes' second handler, and -p of Docker, need.
+	t.entries = append(t.entries, entry{path: binDir + "agentjail-net", link: "agentjail"})
+	for _, step := range []func(*tree) error{r.addManuals, r.addCompletions, r.addPolicy, r.addModules, r.addUnits, r.addDocs} {
+		if err := step(t); err != nil {
+			return nil, err
+		}
+	}
+	deps, err := dependencies(bin, r.mains)
+	if err != nil {
+		return nil, err
+	}
+	found, err := licences(ctx, r.o.root, deps)
+	if err != nil {
+		return nil, err
+	}
+	if t.sbom, err = r.billOfMaterials(bin, arch, found); err != nil {
+		return nil, err
+	}
+	if err := addLicences(t, found, r.o.root); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(t.entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	return t, nil
+}
+
+func (r *release) addManuals(t *tree) error {
+	for name, text := range manPages(r.help, r.others, r.version, r.time) {
+		if err := t.add(manDir+name+".gz", compressed(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, alias := range []string{"agentjailctl", "agentjail-net"} {
+		t.entries = append(t.entries, entry{path: manDir + alias + "." + section + ".gz", link: "agentjail." + section + ".gz"})
+	}
+	return nil
+}
+
+func (r *release) addCompletions(t *tree) error {
+	for name, text := range completions(r.help) {
+		if err := t.add("/usr/share/"+name, text, 0o644); err != nil {
+			return err
+		}
+		// zsh looks elsewhere where it is not Debian's.
+		if dir, ok := strings.CutPrefix(name, "zsh/vendor-completions/"); ok {
+			t.entries[len(t.entries)-1].only = "deb"
+			if err := t.add("/usr/share/zsh/site-functions/"+dir, text, 0o644); err != nil {
+				return err
+			}
+			t.entries[len(t.entries)-1].only = "rpm"
+		}
+	}
+	return nil
+}
+
+// addPolicy adds the default policy and the suggested kernel settings.
+func (r *release) addPolicy(t *tree) error {
+	reference, err := os.ReadFile(filepath.Join(r.o.root, "docs/configuration.md"))
+	if err != nil {
+		return err
+	}
+	text, err := defaultConfig(string(reference))
+	if err != nil {
+		return err
+	}
+	if err := t.add("/etc/agentjail/config.toml", text, 0o644); err != nil {
+		return err
+	}
+	t.entries[len(t.entries)-1].config = true
+	if text, err = files.ReadFile("files/sysctl.conf"); err != nil {
+		return err
+	}
+	return t.add(shareDir+"sysctl.d/90-agentjail.conf", text, 0o644)
+}
+
+// addModules adds what security modules load: the texts that agentjail loads itself, by the parser's abilities.
+func (r *release) addModules(t *tree) error {
+	for _, abi := range []string{"3.0", "4.0"} {
+		text, err := apparmor.Render(apparmor.Params{Name: apparmor.DefaultName, ABI: abi})
+		if err != nil {
+			return err
+		}
+		if err := t.add(shareDir+"apparmor/"+abi, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return t.add(shareDir+"selinux/agentjail.cil", selinux.Module, 0o644)
+}
+
+// addUnits adds the systemd units of programs that are there. None is enabled.
+func (r *release) addUnits(t *tree) error {
+	for _, name := range r.mains {
+		text, err := files.ReadFile("files/" + name + ".service")
+		if err != nil {
+			continue // most programs are no services
+		}
+		if err := t.add("/usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addDocs adds the documentation, at the same places relative to each other as in the repository.
+func (r *release) addDocs(t *tree) error {
+	for _, name := range []string{"README.md", "SECURITY.md", "CHANGELOG.md"} {
+		text, err := os.ReadFile(filepath.Join(r.o.root, name))
+		if err != nil {
+			return err
+		}
+		if name == "CHANGELOG.md" {
+			name += ".gz"
+			text = compressed(text)
+		}
+		if err := t.add(docDir+name, text, 0o644); err != nil {
+			return err
+		}
+	}
+	docs := filepath.Join(r.o.root, "docs")
+	return filepath.WalkDir(docs, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(file) != ".md" {
+			return err
+		}
+		rel, err := filepath.Rel(r.o.root, file)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		return t.add(docDir+rel, text, 0o644)
+	})
+}
+
+// addLicences adds the licences of everything that is in the programs, the list of it, and Debian's files about it.
+func addLicences(t *tree, deps []licensed, root string) error {
+	own, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		return err
+	}
+	if err := t.add(docDir+"licences/agentjail/LICENSE.gz", compressed(own), 0o644); err != nil {
+		return err
+	}
+	for _, d := range deps {
+		for name, text := range d.texts {
+			if err := t.add(docDir+"licences/"+d.path+"/"+name+".gz", compressed(text), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.add(docDir+"sbom.spdx.json.gz", compressed(t.sbom), 0o644); err != nil {
+		return err
+	}
+	return t.add(docDir+"copyright", copyright(deps), 0o644)
+}
+
+// compressed is a text as gzip -9n writes it: without a name or a time.
+func compressed(text []byte) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	_, _ = w.Write(text)
+	_ = w.Close() // into memory
+	return b.Bytes()
+}
+
+// debianChangelog is what dpkg-parsechangelog(1) reads: one entry, for this version.
+func debianChangelog(version string, at time.Time) []byte {
+	return fmt.Appendf(nil, "agentjail (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n", version, maintainer, at.Format(time.RFC1123Z))
+}
+
+// maintainer is who the packages name; SECURITY.md and the repository say how to reach them.
+const maintainer = "agentjail maintainers <maintainers@agentjail.dev>"

@@ -1,0 +1,109 @@
+package install
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestRegistered: of what engines' files name, exactly what leads to agentjail in one directory is found, and a plan to undo it takes it out.
+func TestRegistered(t *testing.T) {
+	defer func(f func(string) error) { checkBinary = f }(checkBinary)
+	checkBinary = func(string) error { return nil }
+	const bin = "/usr/bin"
+	for _, c := range []struct {
+		engine Engine
+		file   string
+		text   string
+		names  []string
+		left   string // of the file, "" where it is gone
+	}{
+		{Docker, "daemon.json", `{
+    "default-runtime": "agentjail-strict",
+    "runtimes": {
+        "agentjail": {
+            "path": "/usr/bin/agentjail"
+        },
+        "agentjail-strict": {
+            "path": "/usr/bin/agentjail-strict"
+        },
+        "built": {
+            "path": "/usr/local/bin/agentjail"
+        },
+        "other": {
+            "path": "/usr/bin/crun"
+        },
+        "changed": {
+            "path": "/usr/bin/agentjail",
+            "runtimeArgs": ["--debug"]
+        }
+    }
+}
+`, []string{"agentjail", "agentjail-strict"}, `{
+    "runtimes": {
+        "built": {
+            "path": "/usr/local/bin/agentjail"
+        },
+        "other": {
+            "path": "/usr/bin/crun"
+        },
+        "changed": {
+            "path": "/usr/bin/agentjail",
+            "runtimeArgs": ["--debug"]
+        }
+    }
+}
+`},
+		{Docker, "daemon.json", `{"log-driver": "local"}`, nil, `{"log-driver": "local"}`},
+		{Podman, "agentjail.conf", "# Written by `agentjail install podman`.\n[engine.runtimes]\nagentjail = [\"/usr/bin/agentjail\"]\n", []string{"agentjail"}, ""},
+		{Containerd, "agentjail.toml", handlersText(bin), []string{"agentjail", "agentjail-net"}, ""},
+	} {
+		dir := t.TempDir()
+		o := Options{Config: filepath.Join(dir, "none", "config"), DropIn: filepath.Join(dir, c.file), PIDFile: filepath.Join(dir, "pid"), Shim: bin + "/containerd-shim-agentjail-v2"}
+		if c.engine == Docker {
+			o.Config = o.DropIn
+		}
+		file := filepath.Join(dir, c.file)
+		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Registered(c.engine, o, bin)
+		if err != nil {
+			t.Errorf("%s: %v", c.engine.Name(), err)
+			continue
+		}
+		var names []string
+		for _, r := range got {
+			names = append(names, r.Name)
+		}
+		if len(names) != len(c.names) {
+			t.Errorf("%s: found %v, not %v", c.engine.Name(), names, c.names)
+		}
+		if len(got) == 0 {
+			continue
+		}
+		o.Undo, o.Runtimes = true, got
+		p, err := NewPlan(c.engine, o)
+		if err != nil {
+			t.Errorf("%s: %v", c.engine.Name(), err)
+			continue
+		}
+		if _, err := p.Apply(context.Background()); err != nil {
+			t.Errorf("%s: %v", c.engine.Name(), err)
+		}
+		if text, _ := os.ReadFile(file); string(text) != c.left {
+			t.Errorf("%s: left is\n%s", c.engine.Name(), text)
+		}
+	}
+}
+
+// handlersText is a drop-in for containerd.
+func handlersText(bin string) string {
+	o := Options{Shim: bin + "/containerd-shim-agentjail-v2"}
+	text := "version = 2\n"
+	for _, name := range []string{"agentjail", "agentjail-net"} {
+		text += "\n" + handlerOf(o, Runtime{Name: name, Path: bin + "/" + name}, false).text(2, name)
+	}
+	return text
+}
