@@ -27,6 +27,8 @@ type Options struct {
 	// Kill makes a call that is not listed end the process (policy's
 	// on_violation = "kill") where it otherwise answers ENOSYS.
 	Kill bool
+	// Only narrows the profile; nil does not.
+	Only *List
 }
 
 // Entry is one syscall of a profile, with the reason why it is there.
@@ -38,6 +40,8 @@ type Entry struct {
 	Why string `json:"why"`
 	// Rule says in words which arguments pass; empty when all do.
 	Rule string `json:"rule,omitempty"`
+	// Against says what the rest of the arguments is refused for.
+	Against string `json:"against,omitempty"`
 	// Errno is the errno of a call that is listed only to be refused in its
 	// own way, or Done; empty for an allowed call. Where there is a rule, too, it
 	// says which arguments are answered otherwise.
@@ -241,7 +245,15 @@ func OCI(o Options) (*specs.LinuxSeccomp, error) {
 		}
 	}
 	slices.SortFunc(f.calls, func(a, b call) int { return strings.Compare(a.name, b.name) })
-	return f.oci(), nil
+	if o.Only == nil {
+		return f.oci(), nil
+	}
+	only, err := o.Only.section(arch, o.Arch)
+	if err != nil {
+		return nil, err
+	}
+	narrowed, _ := Intersect(f.oci(), only)
+	return narrowed, nil
 }
 
 // refused is the answer to a group's calls, which let nothing pass: its errno, but
@@ -326,7 +338,7 @@ func entriesOf(profile string, groups []group, arch string) ([]Entry, error) {
 			if !ok {
 				return nil, fmt.Errorf("seccomp profile %q: no argument rule %q", profile, g.rule)
 			}
-			e.Rule = r.text
+			e.Rule, e.Against = r.text, r.why
 		}
 		for _, n := range g.names {
 			e.Name = n

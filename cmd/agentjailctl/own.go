@@ -10,7 +10,7 @@ import (
 
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
-	return []*cli.Command{sandboxCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), networkCommand(), diffCommand(), exportCommand(), seccompCommand(), installCommand(), uninstallCommand()}
+	return []*cli.Command{sandboxCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), whyCommand(), networkCommand(), diffCommand(), exportCommand(), seccompCommand(), installCommand(), uninstallCommand()}
 }
 
 func gcCommand() *cli.Command {

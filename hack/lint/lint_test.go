@@ -36,7 +36,7 @@ var rules = []rule{
 	{"runtime/bundle", []string{"runtime/", "cmd/", "shim", "hack/", "tests/"}, "a filter or a profile knows nothing of bundles"},
 	{"runtime/harden", []string{"runtime/harden", "runtime/jail", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/plan, and does not decide"},
 	{"runtime/network/none", []string{"runtime/network/modes", "runtime/network/names"}, "a network mode is asked by its name"},
-	{"runtime/network/names", []string{"runtime/network/modes", "runtime/network/names", "runtime/policy", "runtime/credential", "runtime/check", "cmd/agentjail-egress", "cmd/agentjail-egress-keys", "cmd/agentjailctl", "tests/"}, "a network mode is asked by its name"},
+	{"runtime/network/names", []string{"runtime/network/modes", "runtime/network/names", "runtime/policy", "runtime/credential", "runtime/check", "runtime/why", "cmd/agentjail-egress", "cmd/agentjail-egress-keys", "cmd/agentjailctl", "tests/"}, "a network mode is asked by its name"},
 	{"runtime/network/engine", []string{"runtime/network/modes"}, "a network mode is asked by its name"},
 	{"shim", []string{"shim", "cmd/"}, "the life cycle does not know who calls it"},
 	{"runtime/jail", []string{"runtime/jail", "runtime/verbs", "shim", "cmd/", "hack/", "tests/"}, "no stage of a bundle depends on the life cycle"},

@@ -13,7 +13,7 @@ import (
 // Filter is what the jail's system call filter is made of: policy's profile for
 // the host's architecture, and the section that the bundle brings, or nil.
 func (e Effective) Filter(in *specs.Spec, arch string) (seccomp.Options, *specs.LinuxSeccomp) {
-	o := seccomp.Options{Profile: e.Seccomp.Profile, Arch: arch, Kill: e.Seccomp.OnViolation == "kill"}
+	o := seccomp.Options{Profile: e.Seccomp.Profile, Arch: arch, Kill: e.Seccomp.OnViolation == "kill", Only: e.Seccomp.List}
 	if in.Linux == nil {
 		return o, nil
 	}

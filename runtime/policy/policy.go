@@ -165,6 +165,24 @@ type Devices struct {
 type Seccomp struct {
 	Profile     string `toml:"profile" json:"profile"`
 	OnViolation string `toml:"on_violation" json:"onViolation"` // "errno" or "kill"
+	// Only is a file with a list of calls that narrows the profile (seccomp.List), and List what it held when the policy was read.
+	Only string        `toml:"only" json:"only,omitempty"`
+	List *seccomp.List `toml:"-" json:"list,omitempty"`
+}
+
+// load reads the file of Only.
+func (s *Seccomp) load() error {
+	if s.Only == "" {
+		return nil
+	}
+	data, err := readTrusted(s.Only)
+	if err == nil {
+		s.List, err = seccomp.ParseList(data)
+	}
+	if err != nil {
+		return fmt.Errorf("seccomp.only = %q: %w", s.Only, err)
+	}
+	return nil
 }
 
 // AppArmor names the profile that is loaded and set.
@@ -351,10 +369,16 @@ func load(path, profile string) (Policy, error) {
 	if err != nil {
 		return p, err
 	}
-	return Parse(data, path, profile)
+	if p, err = Parse(data, path, profile); err != nil {
+		return p, err
+	}
+	if err := p.Seccomp.load(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", path, err)
+	}
+	return p, nil
 }
 
-// Parse is Load for text already in memory; path serves messages only.
+// Parse is Load for text already in memory, without the list of seccomp.only; path serves messages only.
 func Parse(data []byte, path, profile string) (Policy, error) {
 	p := Default()
 	var file struct {

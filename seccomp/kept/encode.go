@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/seccomp"
 )
 
 // An encoder writes values so that no two lists of them read alike.
@@ -58,6 +60,17 @@ func (e *encoder) section(s *specs.LinuxSeccomp) {
 			e.number(a.ValueTwo)
 			e.text(string(a.Op))
 		}
+	}
+}
+
+func (e *encoder) list(l *seccomp.List) {
+	e.text(l.About)
+	e.text(l.Extends)
+	e.number(uint64(len(l.Allow)))
+	for _, g := range l.Allow {
+		texts(e, g.Names)
+		texts(e, g.When)
+		e.text(g.Why)
 	}
 }
 

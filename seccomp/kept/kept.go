@@ -107,6 +107,10 @@ func name(maker string, o seccomp.Options, in *specs.LinuxSeccomp) string {
 	e.text(o.Profile)
 	e.text(o.Arch)
 	e.flag(o.Kill)
+	e.flag(o.Only != nil)
+	if o.Only != nil {
+		e.list(o.Only)
+	}
 	e.flag(in != nil)
 	if in != nil {
 		e.section(in)

@@ -1,0 +1,266 @@
+package why
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"agentjail.dev/seccomp/bpf"
+)
+
+// patterns are those of the messages, made when the first is asked for.
+var patterns = sync.OnceValue(func() []*regexp.Regexp {
+	out := make([]*regexp.Regexp, len(messages))
+	for i, m := range messages {
+		out[i] = regexp.MustCompile("(?is)" + m.like)
+	}
+	return out
+})
+
+// aPath finds a path in a message, and aCall a call as strace prints it.
+var (
+	aPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?:^|[\s'"` + "`" + `(=])(/[^\s'"` + "`" + `,;:)]+)`)
+	})
+	aCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\b([a-z_0-9]+)\(([^()]*)\)\s*=\s*-1 E`) })
+)
+
+// find is the entry that a text is of, and the named parts of its pattern; nil where there is none.
+func find(text string) (*message, map[string]string) {
+	for i, p := range patterns() {
+		at := p.FindStringSubmatch(text)
+		if at == nil {
+			continue
+		}
+		named := map[string]string{}
+		for k, name := range p.SubexpNames() {
+			if name != "" && at[k] != "" {
+				named[name] = at[k]
+			}
+		}
+		return &messages[i], named
+	}
+	return nil, nil
+}
+
+// About adds to a question about an error what its text is about: a call, a name of the network, a path.
+func (q *Question) about(arch string) {
+	if q.Kind != OfError {
+		return
+	}
+	m, named := find(q.Text)
+	if at := aCall().FindStringSubmatch(q.Text); at != nil && Known(at[1], arch) {
+		q.Inner = fromStrace(at[1], at[2], arch)
+	} else if c := named["call"]; c != "" && Known(strings.ToLower(c), arch) {
+		q.Inner, _, _ = parseCall(strings.ToLower(c), arch)
+	}
+	if h := named["host"]; h != "" {
+		q.Name, q.Port, _ = target(h)
+	}
+	if p := named["path"]; p != "" {
+		q.Path = p
+	} else if at := aPath().FindStringSubmatch(q.Text); at != nil && m != nil && slices.Contains([]string{"space", "read-only", "read-only hooks", "permission", "sysctl", "device", "kvm", "fuse", "missing", "mknod", "dubious ownership"}, m.id) {
+		q.Path = at[1]
+	}
+}
+
+// fromStrace reads a call as strace prints it; arguments that are no numbers or constants are not known.
+func fromStrace(name, args, arch string) Call {
+	c, _, _ := parseCall(name, arch)
+	for i, word := range strings.Split(args, ",") {
+		if i >= len(c.Args) {
+			break
+		}
+		if v, known, err := argument(strings.TrimSpace(word)); err == nil {
+			c.Args[i], c.Known[i] = v, known
+		}
+	}
+	return c
+}
+
+// OfError answers for the text of an error: the causes that the jail shows come first.
+func (f *Facts) OfError(q Question) (*Answer, error) {
+	a := &Answer{Question: q.Text, Kind: OfError, Verdict: Unknown}
+	if len(a.Question) > 200 {
+		a.Question = a.Question[:200] + "..."
+	}
+	if err := f.answerInner(a, q); err != nil {
+		return nil, err
+	}
+	m, _ := find(q.Text)
+	if m == nil {
+		if len(a.Causes) == 0 {
+			a.Why = "no message of the table is like it"
+			a.Instead = "the system call, path or name that it is about: `strace -f PROGRAM` outside of the jail shows it; `agentjail why ID CALL`"
+		} else {
+			a.Verdict = a.Causes[0].Verdict
+		}
+		return a, nil
+	}
+	var shown, rest []Answer
+	for _, c := range m.causes {
+		b, sure := f.cause(c)
+		if b != nil {
+			b.Remedies = f.filled(b.Remedies, q)
+		}
+		switch {
+		case b == nil:
+		case sure:
+			shown = append(shown, *b)
+		default:
+			rest = append(rest, *b)
+		}
+	}
+	a.Causes = slices.Concat(shown, a.Causes, rest)
+	if a.Verdict = Depends; len(a.Causes) == 1 || len(shown) > 0 {
+		a.Verdict = a.Causes[0].Verdict
+	}
+	return a, nil
+}
+
+// answerInner answers for what an error's text is about.
+func (f *Facts) answerInner(a *Answer, q Question) error {
+	if q.Inner.Name != "" && f.Filters != nil {
+		b, err := f.Filters.OfCall(q.Inner.Name, q.Inner)
+		if err != nil {
+			return err
+		}
+		if b.Verdict != Passes {
+			a.Causes = append(a.Causes, *b)
+		}
+	}
+	if q.Name != "" {
+		if b := f.OfName(q.Name+":"+strconv.Itoa(int(q.Port)), q.Name, q.Port); b.Verdict == Refused && f.Network.ByRules {
+			a.Causes = append(a.Causes, *b)
+		}
+	}
+	if q.Path != "" && f.Path != nil {
+		b := f.OfPath(q.Path)
+		if b.Verdict != Passes {
+			a.Causes = append(a.Causes, *b)
+		}
+	}
+	return nil
+}
+
+// cause is one reason of an entry, held against what the jail shows. It is nil where the jail shows that it was not that; sure says that
+// the jail shows it.
+func (f *Facts) cause(c cause) (a *Answer, sure bool) {
+	a = &Answer{Question: c.what, Kind: OfError, Verdict: Refused, Ring: c.ring, Remedies: c.remedies, Purpose: c.purpose, Instead: c.instead}
+	if c.by != "" {
+		a.By = []string{c.by}
+	} else {
+		a.Verdict = Unknown
+	}
+	if c.sign == "" {
+		return a, false
+	}
+	if name, ok := strings.CutPrefix(c.sign, "no call "); ok {
+		passes, known := f.passes(name)
+		if known && passes {
+			return nil, false
+		}
+		return a, known
+	}
+	if name, ok := strings.CutPrefix(c.sign, "call "); ok {
+		passes, known := f.passes(name)
+		if known && !passes {
+			return nil, false
+		}
+		return a, known
+	}
+	for _, s := range f.Signs {
+		switch {
+		case s.Sign != c.sign:
+		case s.Shown:
+			a.Seen = append(a.Seen, s.Text)
+			return a, true
+		case s.Rules:
+			return nil, false
+		default:
+			a.Seen = append(a.Seen, s.Text)
+			return a, false
+		}
+	}
+	return a, false
+}
+
+// filled has what a question is about in the place of the table's words.
+func (f *Facts) filled(in []Remedy, q Question) []Remedy {
+	out := slices.Clone(in)
+	for i := range out {
+		r := &out[i]
+		if q.Name != "" {
+			entry := q.Name + ":" + strconv.Itoa(int(q.Port))
+			r.Write = strings.ReplaceAll(strings.ReplaceAll(r.Write, "NAME:PORT", entry), "--allow NAME", "--allow "+entry)
+		}
+		if r.Where == thePolicy {
+			r.Where = f.where()
+		}
+	}
+	return out
+}
+
+// passes says whether a call passes for some arguments at least.
+func (f *Facts) passes(call string) (passes, known bool) {
+	if f.Filters == nil {
+		return false, false
+	}
+	c, ok, err := parseCall(call, f.Filters.Arch)
+	if !ok || err != nil {
+		return false, false
+	}
+	v, err := bpf.Passes(f.Filters.Inner, c.partial(f.Filters.Arch))
+	return v, err == nil
+}
+
+// A Sign is something that a jail shows of a cause.
+type Sign struct {
+	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "network none", "network names", "name", "kill", "protected",
+	// "other user", "tls end".
+	Sign string
+	// Shown says that it is there; Rules, where it is not, that the cause cannot be it.
+	Shown, Rules bool
+	Text         string
+}
+
+// Signs are those that messages ask for.
+func Signs() []string {
+	var out []string
+	for _, m := range messages {
+		for _, c := range m.causes {
+			if c.sign != "" && !strings.Contains(c.sign, "call ") && !slices.Contains(out, c.sign) {
+				out = append(out, c.sign)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Table lists the messages with their causes, for the page that people read.
+func Table() [][3]string {
+	var out [][3]string
+	for _, m := range messages {
+		for i, c := range m.causes {
+			says := ""
+			if i == 0 {
+				says = m.says[0]
+			}
+			remedy := "none, on purpose"
+			if len(c.remedies) > 0 {
+				remedy = c.remedies[0].Write
+			} else if !c.purpose {
+				remedy = ""
+			}
+			if c.instead != "" {
+				remedy = strings.TrimPrefix(fmt.Sprintf("%s; instead: %s", remedy, c.instead), "; instead: ")
+			}
+			out = append(out, [3]string{says, c.what, remedy})
+		}
+	}
+	return out
+}
