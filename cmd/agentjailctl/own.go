@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -10,13 +11,13 @@ import (
 
 // ownCommands are agentjail's own, beyond runc's.
 func ownCommands() []*cli.Command {
-	return []*cli.Command{sandboxCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), whyCommand(), networkCommand(), diffCommand(), exportCommand(), seccompCommand(), installCommand(), uninstallCommand()}
+	return []*cli.Command{sandboxCommand(), watchCommand(), deniedCommand(), journalCommand(), gcCommand(), checkCommand(), explainCommand(), inspectCommand(), whyCommand(), networkCommand(), diffCommand(), exportCommand(), seccompCommand(), installCommand(), uninstallCommand()}
 }
 
 func gcCommand() *cli.Command {
 	return &cli.Command{
 		Name: "gc", Usage: "reclaim what a crash left",
-		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails.",
+		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails. Of the journals of jails that were deleted, the newest stay (policy:\njournal.keep).",
 		Action: func(c *cli.Context) error {
 			if err := rootless.MustJoin(); err != nil {
 				return err
@@ -29,7 +30,7 @@ func gcCommand() *cli.Command {
 			for _, k := range reaped {
 				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
 			}
-			return err
+			return errors.Join(err, pruneJournals(c))
 		},
 	}
 }

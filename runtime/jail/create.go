@@ -141,7 +141,11 @@ func (w *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) 
 // make runs the steps and, with Run, the jail. A panic in them is an error.
 func (a *attempt) make() error {
 	err := thread.Caught(a.steps)
-	a.end(err != nil && !a.ran(err))
+	failed := err != nil && !a.ran(err)
+	a.end(failed)
+	if failed {
+		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, "jail.refused", err); return nil })
+	}
 	return err
 }
 
@@ -201,7 +205,7 @@ func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 	if err != nil {
 		return nil, fmt.Errorf("reading this process's start time: %w", err)
 	}
-	return &state.Jail{
+	j := &state.Jail{
 		Brief: state.Brief{
 			ID: o.ID, Key: state.Key(w.Globals.Root, o.ID), DelegateRoot: w.Globals.Root, Delegate: d.Path,
 			Bundle: abs, BootID: state.BootID(), CreatorPid: os.Getpid(), CreatorStart: start,
@@ -209,7 +213,9 @@ func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 			PacketFilter: w.Policy.Network.Filter,
 		},
 		Policy: w.Policy,
-	}, nil
+	}
+	w.chooseJournal(&j.Brief)
+	return j, nil
 }
 
 // claim takes the id, also from a dead jail that nobody deleted.

@@ -93,6 +93,7 @@ func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
 	defer w.step("release")()
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
+	w.noteEnd(j, nil)
 	if err := forget(j); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/state"
@@ -61,6 +62,7 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	defer e.close()
 	done := w.step("harden")
 	if err := e.harden(); err != nil {
+		w.noteRefused(&j.Brief, "exec.refused", err)
 		return err
 	}
 	done()
@@ -74,6 +76,9 @@ func (w *Runtime) Exec(o ExecOptions) error {
 		return err
 	}
 	done()
+	event := journal.Event{Kind: "exec.start"}
+	about(&event, j, e.process)
+	w.note(&j.Brief, event)
 	defer w.step("delegate exec")()
 	return e.run()
 }

@@ -47,7 +47,7 @@ func (a *attempt) delegate() error {
 		return err
 	}
 	a.onFailure(a.abandon)
-	beside := w.beside(a.ctx, &a.j.Brief, a.p.rep)
+	beside := w.beside(a.ctx, a.j, a.p.rep)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files),
@@ -87,17 +87,18 @@ func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 }
 
 // beside does, while the delegate works and this process would wait, what nothing
-// else waits for: it keeps the report, and looks at a few jails, so that crashes
+// else waits for: it keeps the report, begins the journal, and looks at a few jails, so that crashes
 // are cleaned up after without anybody asking. What fails at that is `agentjail
 // gc`'s to tell. Another thread does it, which is in the host's mount namespace.
-func (w *Runtime) beside(ctx context.Context, j *state.Brief, rep *report.Report) <-chan error {
+func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {
 			defer w.step("beside")()
-			if err := w.Store.SaveReport(j, rep); err != nil {
+			if err := w.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
+			w.beginJournal(j, rep)
 			_, _ = w.gc(ctx, 2, j.Key)
 			return nil
 		})

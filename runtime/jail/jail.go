@@ -291,6 +291,7 @@ func (w *Runtime) release(j *state.Brief) error {
 	if err := w.ledger().Remove(j.Key); err != nil {
 		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
+	w.noteGone(j)
 	if err := w.Store.Remove(j.Key); err != nil {
 		return err
 	}
@@ -334,6 +335,7 @@ func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 		}
 		if j.BootID == state.BootID() {
 			// The delegate may still know it.
+			w.noteEnd(j, nil)
 			if ended(j) {
 				if err := forget(j); err != nil {
 					return err

@@ -133,6 +133,7 @@ func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
 	for _, c := range changes {
 		if !slices.Contains(rep.Changes, c) { // a helper that is started anew says the same
 			rep.Add(c)
+			w.note(j, changed([]report.Change{c})...)
 		}
 	}
 	return w.Store.SaveReport(j, rep)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/journal"
 )
 
 // finishRun goes on where create has ended: it starts the jail and, unless
@@ -27,6 +28,7 @@ func (a *attempt) finishRun() error {
 	if err := w.Store.Start(&j.Brief); err != nil {
 		return err
 	}
+	_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
 	stop := func() {}
 	if !o.Detach {
 		stop = forwardSignals(j.InitPid, a.tty)
@@ -56,6 +58,7 @@ func (a *attempt) finishRun() error {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	a.tty.drain()
+	_ = onHostThread(func() error { w.noteEnd(&j.Brief, &ws); return nil })
 	if ended(&j.Brief) {
 		err = forget(&j.Brief)
 	} else {

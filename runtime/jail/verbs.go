@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
@@ -56,6 +57,7 @@ func (w *Runtime) Start(id string) error {
 			return err
 		}
 	}
+	w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
 	return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
 }
 
@@ -76,6 +78,7 @@ func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	}
 	r, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: host.Read(), IDs: j.IDs})
 	if err != nil {
+		w.noteRefused(&j.Brief, "limits.refused", err)
 		return err
 	}
 	w.tell(rep)
@@ -100,6 +103,7 @@ func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
 		return err
 	}
+	w.note(&j.Brief, journal.Event{Kind: "limits.update", Value: string(data)})
 	return w.resize(j, r)
 }
 
@@ -201,6 +205,9 @@ func (w *Runtime) Delete(id string, force bool) error {
 	t, err := w.inTime(j)
 	if err != nil {
 		return err
+	}
+	if !j.InitAlive() {
+		w.noteEnd(j, nil)
 	}
 	done := w.step("delegate delete")
 	code, err := d.Run(args, t)

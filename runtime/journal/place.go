@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
@@ -102,6 +103,16 @@ func Of(b *state.Brief) *Jail {
 		j.Born = t
 	}
 	return j
+}
+
+// OwnIDs are the host ids that a jail has for itself, as FIRST:COUNT, or "" where they are an engine's choice. They are the Value of
+// jail.create, by which what the kernel tells of a process is known to be this jail's.
+func OwnIDs(b *state.Brief) string {
+	uid, ok := b.IDs.HostUID(1)
+	if b.IDs.Given || !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d:%d", uid&^(idmap.RangeSize-1), idmap.RangeSize)
 }
 
 // parseName takes the name of a journal's newest file apart.
@@ -199,3 +210,6 @@ func (p Place) Append(key string, events ...Event) error {
 	}
 	return Of(b).Log().Append(events...)
 }
+
+// Name tells a jail from others with the same id: ID@TIME.
+func (j *Jail) Name() string { return j.ID + "@" + j.Born.Format(born) }

@@ -18,6 +18,7 @@ const (
 	keepsStorage  = "a user's engine keeps its containers in it"
 	keepsUnits    = "a user's service manager runs what is in it"
 	keepsStartUps = "it is run when its user logs in"
+	keepsJournals = "what jails did is recorded in it"
 	keepsPrograms = "its user runs programs from it"
 )
 
@@ -55,6 +56,7 @@ var userPlaces = []userPlace{
 	{".local/share/containers", true, true, keepsStorage}, // containers-storage.conf(5)
 	{".local/share/containerd", true, true, keepsStorage}, // rootless containerd
 	{".config/systemd", true, false, keepsUnits},          // systemd.unit(5)
+	{".local/state/agentjail", true, true, keepsJournals}, // runtime/journal
 	{".local/share/systemd", true, false, keepsUnits},     // systemd.unit(5)
 	{".config/environment.d", true, false, keepsUnits},    // environment.d(5)
 	{".config/user-tmpfiles.d", true, false, keepsUnits},  // tmpfiles.d(5)

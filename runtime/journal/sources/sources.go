@@ -20,7 +20,7 @@ type Source interface {
 }
 
 // All are the sources at hand.
-var All []Source
+var All = []Source{Network{}, Groups{}, Layer{}, Kernel{}}
 
 // Events returns everything that is known of a jail, from its journal and from all sources at hand, merged by time. What could not be
 // read is an event too, of kind source.absent. It is the one way for whoever asks: denied, why, receipt, journal, watch.

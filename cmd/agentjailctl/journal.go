@@ -1,0 +1,285 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/journal/sources"
+	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/verbs"
+)
+
+// place is where this user's jails and journals are.
+func place(c *cli.Context) (journal.Place, error) {
+	if err := rootless.MustJoin(); err != nil {
+		return journal.Place{}, err
+	}
+	return journal.Here(c.String("config"), verbs.Profile(os.Args[0]))
+}
+
+// openJournal is the jail of a call's sole argument.
+func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
+	p, err := place(c)
+	if err != nil {
+		return p, nil, err
+	}
+	if c.NArg() != 1 {
+		return p, nil, fmt.Errorf("%s needs %s: see `agentjail %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
+	}
+	j, err := p.Open(c.Args().First())
+	return p, j, err
+}
+
+func journalCommand() *cli.Command {
+	return &cli.Command{
+		Name: "journal", Usage: "print what happened in a jail, also in one that was deleted; without a jail, list the journals", ArgsUsage: "[CONTAINER]",
+		Description: `CONTAINER is an id or the unique beginning of one, or ID@TIME as in the list. All
+sources at hand are read: the jail's journal, the log of its network, the counters of
+its control group, and the kernel's log. What could not be read is an event, too.
+
+--verify follows the journal's chain of hashes. Exit status 1 where a line was changed,
+taken out or put in. Its last line's hash tells later whether the end was cut off.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
+			&cli.BoolFlag{Name: "verify", Usage: "follow the chain of hashes, and print no events"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 && !c.Bool("verify") {
+				return listJournals(c)
+			}
+			p, j, err := openJournal(c)
+			if err != nil {
+				return err
+			}
+			if c.Bool("verify") {
+				return verifyJournal(c, j)
+			}
+			for _, e := range sources.Events(p.Store, j) {
+				if err := writeEvent(c.App.Writer, &e, c.Bool("json")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// A listed jail is one of the list's.
+type listed struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"` // ID@TIME
+	Born  string `json:"born"`
+	State string `json:"state"` // "exists" or "deleted"
+	Path  string `json:"path"`
+}
+
+func listJournals(c *cli.Context) error {
+	p, err := place(c)
+	if err != nil {
+		return err
+	}
+	jails, err := p.Jails()
+	if err != nil {
+		return err
+	}
+	all := []listed{}
+	for _, j := range jails {
+		if j.Path == "" {
+			continue
+		}
+		l := listed{ID: j.ID, Name: j.Name(), Born: journal.At(j.Born), State: "deleted", Path: j.Path}
+		if j.Brief != nil {
+			l.State = "exists"
+		}
+		all = append(all, l)
+	}
+	if c.Bool("json") {
+		return printJSON(c, all)
+	}
+	for _, l := range all {
+		if _, err := fmt.Fprintf(c.App.Writer, "%-8s %s\n", l.State, printable.Line(l.Name, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func verifyJournal(c *cli.Context, j *journal.Jail) error {
+	if j.Path == "" {
+		return fmt.Errorf("%s: %w", j.ID, journal.ErrNone)
+	}
+	r, err := journal.Verify(j.Path)
+	if err != nil {
+		return err
+	}
+	if err := j.VerifyKept(r); err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = printJSON(c, r)
+	} else {
+		err = printVerified(c, r)
+	}
+	if err == nil && !r.Whole() {
+		err = &jail.ExitError{Code: 1}
+	}
+	return err
+}
+
+func printVerified(c *cli.Context, r *journal.Result) error {
+	verdict := "whole"
+	if !r.Whole() {
+		verdict = "BROKEN"
+	}
+	_, err := fmt.Fprintf(c.App.Writer, "%s: %d events, %d to %d, head %s\n", verdict, r.Events, r.First, r.Last, r.Head)
+	for _, part := range []struct {
+		what  string
+		lines []string
+	}{{"dropped by rotation", r.Gaps}, {"cut short by a crash", r.Torn}, {"BROKEN", r.Problems}} {
+		for _, l := range part.lines {
+			if err == nil {
+				_, err = fmt.Fprintf(c.App.Writer, "  %s: %s\n", part.what, printable.Line(l, 0))
+			}
+		}
+	}
+	return err
+}
+
+// A Denial is what was refused of one kind for one reason.
+type denial struct {
+	Kind   string `json:"kind"`
+	Ring   int    `json:"ring"`
+	What   string `json:"what"`
+	Count  uint64 `json:"count"`
+	First  string `json:"first"`
+	Last   string `json:"last"`
+	Rule   string `json:"rule,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+	// Program is the last one that was refused.
+	Program string `json:"program,omitempty"`
+	Source  string `json:"source"`
+	Meaning string `json:"meaning"`
+}
+
+func deniedCommand() *cli.Command {
+	return &cli.Command{
+		Name: "denied", Usage: "say what a jail was refused so far, with the ring, the rule and the remedy", ArgsUsage: "CONTAINER",
+		Description: "Of a jail that exists or was deleted: an id, the unique beginning of one, or ID@TIME as\n`agentjail journal` lists them. What is alike is counted. A remedy says what would let it\nthrough, not that it should be.",
+		Flags:       []cli.Flag{jsonFlag},
+		Action: func(c *cli.Context) error {
+			p, j, err := openJournal(c)
+			if err != nil {
+				return err
+			}
+			all, unseen := denials(sources.Events(p.Store, j))
+			if c.Bool("json") {
+				return printJSON(c, map[string]any{"jail": j.ID, "denied": all, "unseen": unseen})
+			}
+			return printDenials(c, all, unseen)
+		},
+	}
+}
+
+// maxGroups bounds how many groups are made: a jail chooses its names.
+const maxGroups = 1000
+
+// denials groups what was refused. unseen says which sources could not be read, and what was lost.
+func denials(events []journal.Event) (all []denial, unseen []string) {
+	all, unseen = []denial{}, []string{}
+	at := map[string]int{}
+	for _, e := range events {
+		if e.Kind == "source.absent" || e.Kind == "journal.lost" {
+			line := strings.TrimSpace(e.Target + " " + e.Reason)
+			if e.Dropped > 0 {
+				line = fmt.Sprintf("%d events of %s are missing", e.Dropped, e.Source)
+			}
+			if !slices.Contains(unseen, line) && len(unseen) < maxGroups {
+				unseen = append(unseen, line)
+			}
+		}
+		if !e.Refused() {
+			continue
+		}
+		what := e.What()
+		key := strings.Join([]string{e.Kind, what, e.Rule, e.Source, e.Credential}, "\x00")
+		i, known := at[key]
+		if !known && len(all) >= maxGroups {
+			what, key = "(others)", e.Kind
+			i, known = at[key]
+		}
+		if !known {
+			i, at[key] = len(all), len(all)
+			k, _ := journal.Lookup(e.Kind)
+			all = append(all, denial{Kind: e.Kind, Ring: e.Ring, What: what, First: e.Time, Rule: e.Rule, Source: e.Source, Meaning: k.Meaning})
+		}
+		d := &all[i]
+		d.Count += max(1, e.Count)
+		d.Last, d.Reason, d.Remedy = e.Time, e.Reason, e.Remedy
+		if e.Program != "" {
+			d.Program = e.Program
+		}
+	}
+	slices.SortStableFunc(all, func(a, b denial) int { return b.Ring - a.Ring })
+	return all, unseen
+}
+
+// rings are the headings.
+var rings = map[int]string{2: "ring 2, resources", 1: "ring 1, access", 0: "ring 0, kernel surface", -1: "the jail itself"}
+
+func printDenials(c *cli.Context, all []denial, unseen []string) error {
+	var b strings.Builder
+	if len(all) == 0 {
+		b.WriteString("nothing was refused, as far as is known\n")
+	}
+	for i, d := range all {
+		if i == 0 || all[i-1].Ring != d.Ring {
+			b.WriteString(rings[d.Ring] + "\n")
+		}
+		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What)
+		for _, part := range [][2]string{{"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}} {
+			if part[1] != "" {
+				line += " " + part[0] + " " + part[1]
+			}
+		}
+		if d.Remedy != "" {
+			line += " (remedy: " + d.Remedy + ")"
+		}
+		b.WriteString(printable.Line(line, 0) + "\n")
+	}
+	for _, u := range unseen {
+		b.WriteString("not seen: " + printable.Line(u, 0) + "\n")
+	}
+	_, err := fmt.Fprint(c.App.Writer, b.String())
+	return err
+}
+
+// pruneJournals is what gc does with journals.
+func pruneJournals(c *cli.Context) error {
+	path, profile := c.String("config"), verbs.Profile(os.Args[0])
+	pol, err := policy.Load(path, profile)
+	if err != nil {
+		return nil // the caller has told it
+	}
+	p, err := journal.Here(path, profile)
+	if err != nil {
+		return err
+	}
+	gone, err := journal.Prune(p.Store, p.Dir, pol.Journal.Keep)
+	for _, name := range gone {
+		fmt.Fprintf(c.App.Writer, "removed the journal of %s\n", printable.Line(name, 0))
+	}
+	if errors.Is(err, os.ErrPermission) {
+		err = nil
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/journal/sources"
+)
+
+func watchCommand() *cli.Command {
+	return &cli.Command{
+		Name: "watch", Usage: "tell what happens in jails as it happens, one line an event", ArgsUsage: "[CONTAINER...]",
+		Description: `All jails of the host, or those whose ids are or begin with CONTAINER, also such as are
+made later. It goes on until it is interrupted or whoever reads it is gone. What
+happened before is in ` + "`agentjail journal`" + `.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
+			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
+			&cli.StringFlag{Name: "to", Usage: "write to this `FILE`, or unix:PATH for a socket that somebody listens at, and not here"},
+		},
+		Action: watch,
+	}
+}
+
+func watch(c *cli.Context) error {
+	p, err := place(c)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	// A reader that is gone is an error of writing, and no signal.
+	signal.Ignore(syscall.SIGPIPE)
+	out, err := watchTo(c)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	f, err := sources.NewFollower(p, c.Args().Slice())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = f.Run(ctx, func(e journal.Event) error {
+		if c.Bool("denied") && !e.Refused() && e.Verdict != journal.VerdictAlert {
+			return nil
+		}
+		return writeEvent(out, &e, c.Bool("json"))
+	})
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return err
+}
+
+// watchTo is where events go.
+func watchTo(c *cli.Context) (io.WriteCloser, error) {
+	to := c.String("to")
+	if path, ok := strings.CutPrefix(to, "unix:"); ok {
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			return nil, fmt.Errorf("--to: %w (remedy: listen at it before)", err)
+		}
+		return conn, nil
+	}
+	if to != "" {
+		f, err := os.OpenFile(to, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("--to: %w", err)
+		}
+		return f, nil
+	}
+	return unclosed{c.App.Writer}, nil
+}
+
+// unclosed is the standard output.
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
+
+// writeEvent writes one line at once.
+func writeEvent(w io.Writer, e *journal.Event, asJSON bool) error {
+	line := []byte(e.String())
+	if asJSON {
+		var err error
+		if line, err = json.Marshal(e); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(append(line, '\n'))
+	return err
+}
