@@ -52,10 +52,14 @@ func Counters(dirs []string) []Event {
 				files[c.file] = text
 			}
 			n := count(text, c.key)
-			if n == 0 {
+			e := Event{Kind: c.kind, Time: now, Source: SourceCgroup, Count: n}
+			if n == 0 && c.kind == "limit.pids" && full(dir, "pids.current", "pids.max") {
+				// New kernels with version 1 do not count.
+				e.Count, e.Reason = 1, "there are as many as may be"
+			}
+			if e.Count == 0 {
 				continue
 			}
-			e := Event{Kind: c.kind, Time: now, Source: SourceCgroup, Count: n}
 			for _, name := range limitFiles[c.kind] {
 				if text, err := cgroups.Read(dir, name); err == nil {
 					e.Limit = strings.TrimSpace(text)
@@ -65,6 +69,14 @@ func Counters(dirs []string) []Event {
 		}
 	}
 	return out
+}
+
+// full says whether a group uses all that it may.
+func full(dir, current, most string) bool {
+	now, err := cgroups.Read(dir, current)
+	top, terr := cgroups.Read(dir, most)
+	n, m := count(now, ""), count(top, "")
+	return err == nil && terr == nil && m > 0 && n >= m
 }
 
 // controllersOf are those of the hierarchy of version 1 that a group is in, between commas; those of version 2 are ",,".

@@ -6,7 +6,6 @@
 package journal
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -186,22 +185,22 @@ func (e *Event) fill(pattern string) string {
 
 // line is the event as a line of a journal, without its end.
 func (e *Event) line() ([]byte, error) {
-	data, err := json.Marshal(e)
-	if err == nil && len(data) > maxLine {
+	data := e.encode(make([]byte, 0, 1024))
+	if len(data) > maxLine {
 		// Every field is bounded, but not the sum: what is long goes.
 		e.Argv, e.Arguments, e.Reason, e.Remedy = nil, nil, printable.Line(e.Reason, 256), printable.Line(e.Remedy, 256)
 		e.Path, e.Cwd, e.Target = printable.Line(e.Path, 512), printable.Line(e.Cwd, 256), printable.Line(e.Target, 256)
-		data, err = json.Marshal(e)
+		data = e.encode(data[:0])
 	}
-	for err == nil && len(data) > maxLine && len(e.Facts) > 1 {
+	for len(data) > maxLine && len(e.Facts) > 1 {
 		e.Facts = append(e.Facts[:len(e.Facts)/2:len(e.Facts)/2], "more=true")
 		if len(e.Facts) == 2 {
 			e.Facts = e.Facts[1:]
 		}
-		data, err = json.Marshal(e)
+		data = e.encode(data[:0])
 	}
-	if err == nil && len(data) > maxLine {
+	if len(data) > maxLine {
 		return nil, fmt.Errorf("an event of %d bytes is too long", len(data))
 	}
-	return data, err
+	return data, nil
 }

@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +59,48 @@ func TestKinds(t *testing.T) {
 	}
 	if err := l.Append(Event{Kind: "no.such"}); err == nil {
 		t.Error("an unknown kind is written")
+	}
+}
+
+// TestEncode: a line is what encoding/json makes of the event.
+func TestEncode(t *testing.T) {
+	e := Event{}
+	v := reflect.ValueOf(&e).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString(fmt.Sprintf("a \"%d\" \\ é", i))
+		case reflect.Slice:
+			f.Set(reflect.ValueOf([]string{"x", fmt.Sprint(i), "\""}))
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Uint64, reflect.Uint16:
+			f.SetUint(uint64(i) + 1)
+		default:
+			f.SetInt(int64(i) + 1)
+		}
+	}
+	for _, e := range []Event{e, {}} {
+		want, err := json.Marshal(e)
+		if got := e.encode(nil); err != nil || string(got) != string(want) {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+	if seqOf(e.encode(nil)) != e.Seq {
+		t.Error("its number is not found")
+	}
+}
+
+// BenchmarkAppend is what one event costs.
+func BenchmarkAppend(b *testing.B) {
+	l := &Log{Path: NewPath(b.TempDir(), "0123abcd-box", time.Now()), Jail: "box", Key: "0123abcd-box"}
+	if err := l.Begin(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := l.Append(Event{Kind: "jail.start", Pid: 1}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ const (
 var (
 	own      = []string{SourceOwn}
 	network  = []string{SourceNetwork}
-	cgroup   = []string{SourceCgroup, SourceEBPF}
+	cgroup   = []string{SourceCgroup, SourceKernel, SourceEBPF}
 	layer    = []string{SourceLayer, SourceEBPF}
 	audit    = []string{SourceKernel}
 	programs = []string{SourceEBPF}

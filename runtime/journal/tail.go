@@ -32,7 +32,7 @@ func Follow(path string, fresh bool) *Tail {
 	if err != nil {
 		return t
 	}
-	w := &writer{path: path, f: f}
+	w := &writer{path: path, fd: int(f.Fd())}
 	if fi, err := f.Stat(); err == nil {
 		w.size = fi.Size()
 	}

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,14 +69,14 @@ func (l *Log) append(flags int, events []Event) error {
 // A writer has the lock of a journal's newest file.
 type writer struct {
 	path string
-	f    *os.File
+	fd   int // no os.File, which would have the runtime's poller started for it
 	size int64
 	seq  uint64
 	prev string
 	torn bool // the file does not end with a line's end
 }
 
-func (w *writer) close() { w.f.Close() }
+func (w *writer) close() { unix.Close(w.fd) }
 
 // open opens the newest file, and locks it.
 func (l *Log) open(flags int) (*writer, error) {
@@ -86,7 +85,7 @@ func (l *Log) open(flags int) (*writer, error) {
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: l.Path, Err: err}
 		}
-		w := &writer{path: l.Path, f: os.NewFile(uintptr(fd), l.Path)}
+		w := &writer{path: l.Path, fd: fd}
 		current, err := w.lock(flags&unix.O_CREAT != 0)
 		if err != nil {
 			w.close()
@@ -101,7 +100,7 @@ func (l *Log) open(flags int) (*writer, error) {
 
 // lock waits for the lock, and says whether the file is still the newest.
 func (w *writer) lock(made bool) (current bool, err error) {
-	fd := int(w.f.Fd())
+	fd := w.fd
 	for err = unix.Flock(fd, unix.LOCK_EX); err == unix.EINTR; err = unix.Flock(fd, unix.LOCK_EX) {
 	}
 	var st, there unix.Stat_t
@@ -135,7 +134,10 @@ func (w *writer) tail() error {
 	if w.size == 0 {
 		return nil
 	}
-	data, err := w.last(2*maxLine + 2)
+	data, err := w.last(2048) // of most lines it is enough
+	if err == nil && bytes.Count(data, []byte("\n")) < 2 && w.size > int64(len(data)) {
+		data, err = w.last(2*maxLine + 2)
+	}
 	if err != nil {
 		return err
 	}
@@ -158,21 +160,19 @@ const maxTail = 16 << 20
 func (w *writer) last(n int64) ([]byte, error) {
 	at := max(0, w.size-n)
 	data := make([]byte, w.size-at)
-	if _, err := w.f.ReadAt(data, at); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	got, err := unix.Pread(w.fd, data, at)
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: w.path, Err: err}
 	}
-	return data, nil
+	return data[:got], nil
 }
 
 // lastSeq is the number of the last event in data; 0 is none.
 func lastSeq(data []byte) uint64 {
 	for len(data) > 0 {
 		i := bytes.LastIndexByte(data, '\n')
-		var e struct {
-			Seq uint64 `json:"seq"`
-		}
-		if line := data[i+1:]; len(line) <= maxLine && json.Unmarshal(line, &e) == nil && e.Seq > 0 {
-			return e.Seq
+		if seq := seqOf(data[i+1:]); seq > 0 {
+			return seq
 		}
 		data = data[:max(i, 0)]
 	}
@@ -222,7 +222,7 @@ func (w *writer) add(l *Log, events []Event) error {
 
 // next makes the next line of an event.
 func (w *writer) next(e *Event) ([]byte, error) {
-	e.Argv, e.Arguments = append([]string(nil), e.Argv...), append([]string(nil), e.Arguments...)
+	e.Argv, e.Arguments, e.Facts = slices.Clone(e.Argv), slices.Clone(e.Arguments), slices.Clone(e.Facts)
 	if err := e.Complete(); err != nil {
 		return nil, err
 	}
@@ -245,10 +245,10 @@ func (w *writer) write(l *Log, buf []byte) error {
 	if w.size > 0 && w.size+int64(len(buf)) > limit/3 && !w.torn {
 		return w.rotate(buf)
 	}
-	n, err := w.f.Write(buf)
+	n, err := writeAll(w.fd, buf)
 	if err != nil {
-		_ = w.f.Truncate(w.size) // the lock is ours; a torn line is told otherwise
-		return err
+		_ = unix.Ftruncate(w.fd, w.size) // the lock is ours; a torn line is told otherwise
+		return &os.PathError{Op: "write", Path: w.path, Err: err}
 	}
 	w.size += int64(n)
 	w.torn = false
@@ -262,16 +262,15 @@ func (w *writer) rotate(buf []byte) error {
 	if err != nil {
 		return &os.PathError{Op: "open", Path: base + ".new", Err: err}
 	}
-	next := &writer{path: w.path, f: os.NewFile(uintptr(fresh), w.path)}
 	fail := func(err error) error {
-		next.close()
+		unix.Close(fresh)
 		_ = os.Remove(base + ".new")
 		return err
 	}
 	if err := unix.Flock(fresh, unix.LOCK_EX); err != nil {
 		return fail(err)
 	}
-	n, err := next.f.Write(buf)
+	n, err := writeAll(fresh, buf)
 	if err != nil {
 		return fail(err)
 	}
@@ -290,7 +289,24 @@ func (w *writer) rotate(buf []byte) error {
 	if err != nil {
 		return fail(err)
 	}
-	w.f.Close()
-	w.f, w.size, w.torn = next.f, int64(n), false
+	w.close()
+	w.fd, w.size, w.torn = fresh, int64(n), false
 	return nil
+}
+
+// writeAll writes all of buf, and says how much it wrote.
+func writeAll(fd int, buf []byte) (n int, err error) {
+	for n < len(buf) {
+		m, err := unix.Write(fd, buf[n:])
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return n, err
+		case m <= 0:
+			return n, unix.EIO
+		default:
+			n += m
+		}
+	}
+	return n, nil
 }

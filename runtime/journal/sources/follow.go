@@ -211,7 +211,7 @@ func (f *Follower) begin(jail *journal.Jail) *followed {
 	}
 	_ = f.watch(f.place.Store.Dir(jail.Key)) // ends with the directory
 	if ids, ok := idsOf(jail); ok {
-		j.kernel = &auditParser{ids: ids, from: jail.Born, domains: map[string]auditRecord{}}
+		j.kernel = newParser(jail, ids)
 	}
 	if !f.begun {
 		j.network(f.place)
@@ -263,6 +263,12 @@ func (j *followed) network(p journal.Place) (out []journal.Event) {
 
 // counted are the counters that went up since.
 func (j *followed) counted(p journal.Place) (out []journal.Event) {
+	if b := j.jail.Brief; b != nil && b.InitPid == 0 {
+		// It was being made when it was first seen.
+		if b, err := p.Store.Brief(j.jail.Key); err == nil && b.Journal == j.jail.Path {
+			j.jail.Brief = b
+		}
+	}
 	for _, source := range []Source{Groups{}, Layer{}} {
 		events, err := source.Events(p.Store, j.jail)
 		if err != nil {
@@ -302,11 +308,10 @@ func (f *Follower) records() {
 		if err != nil || n <= 0 {
 			return
 		}
-		_, text, _ := strings.Cut(string(buf[:n]), ";")
-		text, _, _ = strings.Cut(text, "\n")
+		text, at := kmsgRecord(string(buf[:n]))
 		for _, j := range f.jails {
 			if j.kernel != nil {
-				j.kernel.line(text)
+				j.kernel.line(text, at)
 			}
 		}
 	}

@@ -40,9 +40,9 @@ func (Kernel) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if !ok {
 		return nil, nil
 	}
-	p := &auditParser{ids: ids, from: j.Born, domains: map[string]auditRecord{}}
+	p := newParser(j, ids)
 	err := kmsg(p.line)
-	if aerr := tailOf(auditLog, p.line); aerr != nil && !errors.Is(aerr, os.ErrNotExist) {
+	if aerr := tailOf(auditLog, func(line string) { p.line(line, time.Time{}) }); aerr != nil && !errors.Is(aerr, os.ErrNotExist) {
 		err = errors.Join(err, aerr)
 	}
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
@@ -78,7 +78,7 @@ func parseIDs(text string) (r idRange, ok bool) {
 }
 
 // kmsg reads the kernel's log (Documentation/ABI/testing/dev-kmsg).
-func kmsg(each func(string)) error {
+func kmsg(each func(string, time.Time)) error {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("the kernel's log: %w", err)
@@ -95,11 +95,25 @@ func kmsg(each func(string)) error {
 		case err != nil:
 			return fmt.Errorf("the kernel's log: %w", err)
 		}
-		_, text, _ := strings.Cut(string(buf[:n]), ";")
-		text, _, _ = strings.Cut(text, "\n")
-		each(text)
+		each(kmsgRecord(string(buf[:n])))
 	}
 	return nil
+}
+
+// kmsgRecord is a record's text and time: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT", on which lines of KEY=VALUE may follow.
+func kmsgRecord(record string) (string, time.Time) {
+	head, text, _ := strings.Cut(record, ";")
+	text, _, _ = strings.Cut(text, "\n")
+	var now unix.Timespec
+	parts := strings.Split(head, ",")
+	if len(parts) < 3 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
+		return text, time.Time{}
+	}
+	us, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return text, time.Time{}
+	}
+	return text, time.Now().Add(time.Duration(us)*time.Microsecond - time.Duration(now.Nano()))
 }
 
 // tailOf reads the last lines of a log.
@@ -195,6 +209,7 @@ func fieldsOf(text string) map[string]string {
 
 // An auditParser makes events of the records of one jail.
 type auditParser struct {
+	id      string
 	ids     idRange
 	from    time.Time
 	domains map[string]auditRecord // Landlock's, of which who made them is told once
@@ -204,12 +219,23 @@ type auditParser struct {
 // maxDomains bounds what is remembered.
 const maxDomains = 10_000
 
-func (p *auditParser) line(text string) {
-	if len(text) > maxRecord || !strings.Contains(text, "audit(") {
+func newParser(j *journal.Jail, ids idRange) *auditParser {
+	return &auditParser{id: j.ID, ids: ids, from: j.Born, domains: map[string]auditRecord{}}
+}
+
+// line looks at a line of a log; at is when it was written, where the log says so beside the text.
+func (p *auditParser) line(text string, at time.Time) {
+	switch {
+	case len(text) > maxRecord || len(p.out) >= maxRecords:
+		return
+	case !strings.Contains(text, "audit("):
+		if !at.Before(p.from) {
+			p.cgroup(text, at)
+		}
 		return
 	}
 	r, ok := parseAudit(text)
-	if !ok || r.time.Before(p.from) || len(p.out) >= maxRecords {
+	if !ok || r.time.Before(p.from) {
 		return
 	}
 	switch {
@@ -232,6 +258,25 @@ func (p *auditParser) line(text string) {
 		p.out = append(p.out, apparmor(r))
 	case r.kind == "1400" && strings.Contains(r.text, "avc:") && strings.Contains(r.text, "denied"):
 		p.out = append(p.out, selinux(r))
+	}
+}
+
+// cgroup is for what the kernel tells of limits: of the first fork that a group refused, and of each process that it killed.
+func (p *auditParser) cgroup(text string, at time.Time) {
+	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && strings.Contains(path, p.id) {
+		p.out = append(p.out, journal.Event{Kind: "limit.pids", Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
+		return
+	}
+	rest, ok := strings.CutPrefix(text, "oom-kill:")
+	if !ok {
+		return
+	}
+	r := auditRecord{fields: fieldsOf(strings.ReplaceAll(rest, ",", " "))}
+	if p.mine(r) {
+		e := journal.Event{Kind: "limit.oom", Source: journal.SourceKernel, Time: journal.At(at)}
+		r.fields["comm"] = r.fields["task"]
+		whose(&e, r)
+		p.out = append(p.out, e)
 	}
 }
 
