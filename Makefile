@@ -25,6 +25,8 @@ BENCH_ROUNDS ?= 40
 # How many jails the load test keeps alive, and for how long it kills them.
 LOAD_JAILS ?= 200
 LOAD_TIME ?= 10m
+# And how many of those with a network by name stand beside each other.
+NAMES_JAILS ?= 1000
 
 # Which delegate test-e2e runs over (hack/with-delegate.sh).
 DELEGATE ?= auto
@@ -98,6 +100,7 @@ test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, 
 load: ## many jails at once, with jails, shims and daemons killed at random
 	$(ROOT) env AGENTJAIL_LOAD_JAILS=$(LOAD_JAILS) AGENTJAIL_LOAD_PARALLEL=20 AGENTJAIL_LOAD_TIME=$(LOAD_TIME) CGO_ENABLED=0 hack/with-cgroups.sh \
 		$(GO) test -v -count=1 -timeout 2h ./tests/load
+	$(ROOT) env AGENTJAIL_NAMES_JAILS=$(NAMES_JAILS) CGO_ENABLED=0 hack/with-cgroups.sh $(GO) test -v -count=1 -timeout 1h -run 'TestMany$$' ./tests/names
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
 	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux

@@ -57,6 +57,8 @@ type lab struct {
 	n    *internet
 	base string // a directory of root's
 	prog string // this test's program in it, as a client
+	// places are where else than on the host jails' helpers are on record: patterns, each with the host's number of a process there.
+	places map[string]func(int) int
 }
 
 var drivers = []driver{
@@ -66,6 +68,7 @@ var drivers = []driver{
 	{"agentjail over runc, by " + work.Listeners, func(t *testing.T, l *lab) *exec.Cmd { return overDelegate(t, l, "runc", work.Listeners) }, []string{"UDP on a name", "a listener on a name", "a listener on its address"}},
 	{"agentjail sandbox", sandboxed, nil},
 	{"containerd", overContainerd, nil},
+	{"a user's podman", overPodman, nil},
 }
 
 // TestBypass: in jails of every kind, and by every way for their connections to arrive, none of the attempts gets past the rules, nothing of them arrives outside, and what is allowed
@@ -80,18 +83,22 @@ func TestBypass(t *testing.T) {
 	w := n.watch(t)
 	for _, d := range drivers {
 		begun := time.Now()
-		before := helpers(t)
-		a := begin(t, d.command(t, l))
+		before := helpers(t, l)
+		cmd := d.command(t, l)
+		if cmd == nil {
+			continue // said why
+		}
+		a := begin(t, cmd)
 		if a == nil {
 			continue
 		}
-		helper := newHelper(t, before)
+		helper := newHelper(t, l, before)
 		a.helper = helper.Pid
 		counts := map[string]int{}
 		for _, p := range []string{partControls, partClosed, partControls, partOpen, partControls} {
 			counts[p] = a.try(t, d, p, n, w)
 		}
-		if now := newHelper(t, before); now.Pid != helper.Pid {
+		if now := newHelper(t, l, before); now.Pid != helper.Pid {
 			t.Errorf("%s: the helper was %d and is %d", d.name, helper.Pid, now.Pid)
 		}
 		a.end(t)
@@ -215,24 +222,31 @@ func (a *attack) end(t *testing.T) {
 }
 
 // helpers are the records of all helpers, by directory.
-func helpers(t *testing.T) map[string]record {
+func helpers(t *testing.T, l *lab) map[string]record {
 	t.Helper()
 	out := map[string]record{}
-	found, _ := filepath.Glob("/run/agentjail/jails/*/helper.json")
-	for _, path := range found {
-		var r record
-		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &r) == nil {
-			out[path] = r
+	add := func(pattern string, number func(int) int) {
+		found, _ := filepath.Glob(pattern)
+		for _, path := range found {
+			var r record
+			if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &r) == nil {
+				r.Pid = number(r.Pid)
+				out[path] = r
+			}
 		}
+	}
+	add("/run/agentjail/jails/*/helper.json", func(pid int) int { return pid })
+	for pattern, number := range l.places {
+		add(pattern, number)
 	}
 	return out
 }
 
 // newHelper is the one that was not there before.
-func newHelper(t *testing.T, before map[string]record) record {
+func newHelper(t *testing.T, l *lab, before map[string]record) record {
 	t.Helper()
 	var out []record
-	for path, r := range helpers(t) {
+	for path, r := range helpers(t, l) {
 		if _, old := before[path]; !old {
 			out = append(out, r)
 		}
@@ -249,7 +263,7 @@ func newLab(t *testing.T, n *internet) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{n: n, base: filepath.Join(bins, "bypass")}
+	l := &lab{n: n, base: filepath.Join(bins, "bypass"), places: map[string]func(int) int{}}
 	l.prog = filepath.Join(l.base, filepath.Base(client))
 	self, err := os.ReadFile("/proc/self/exe")
 	if err == nil {
@@ -365,4 +379,37 @@ func overContainerd(t *testing.T, l *lab) *exec.Cmd {
 	}
 	mount := "type=bind,src=" + l.prog + ",dst=" + client + ",options=rbind:ro"
 	return c.Command(t.Context(), "run", "--rm", "--runtime", engine.ShimRuntime, "--runtime-config-path", l.policy(t, "containerd", strings.TrimPrefix(bypassPolicy(""), "delegate = \"\"\n")), "--mount", mount, engine.BusyboxImage, "bypass", client, attacker)
+}
+
+// overPodman is a container of an ordinary user's Podman, whose helper connects from the host's network as that user.
+func overPodman(t *testing.T, l *lab) *exec.Cmd {
+	if _, err := exec.LookPath("podman"); err != nil {
+		t.Logf("no podman on this machine (hack/deps.sh installs it): %v", err)
+		return nil
+	}
+	under, err := engine.UnderTest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := engine.StartPodman()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(p.Register(under), p.ImportBusybox(true)); err != nil {
+		t.Fatal(err)
+	}
+	// In the place there is no resolv.conf of the lab's.
+	config := l.policy(t, "podman", strings.TrimPrefix(bypassPolicy(""), "delegate = \"\"\n")+fmt.Sprintf("servers = [%q]\n", dnsAddr))
+	if err := os.Chmod(config, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l.places[p.Root()+"/run/user/*/agentjail/jails/*/helper.json"] = func(pid int) int { return p.PID(t, pid) }
+	cmd := p.InsideAsUser(t.Context(), "podman", "--runtime-flag=config="+config, "run", "--rm", "-i", "--network=none", "--volume="+l.prog+":"+client+":ro", engine.Busybox, client, attacker)
+	cmd.Args = slices.DeleteFunc(cmd.Args, func(s string) bool { return s == "--net" }) // the lab is reached from this process's network
+	return cmd
 }

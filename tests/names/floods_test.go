@@ -42,15 +42,15 @@ func TestFloods(t *testing.T) {
 	resolveBy(t, dnsAddr)
 	l := newLab(t, n)
 	begun := func() (*attack, record, string) {
-		before := helpers(t)
+		before := helpers(t, l)
 		a := begin(t, overDelegate(t, l, "runc", ""))
 		if a == nil {
 			t.FailNow()
 		}
-		r := newHelper(t, before)
+		r := newHelper(t, l, before)
 		a.helper = r.Pid
 		dir := ""
-		for path, h := range helpers(t) {
+		for path, h := range helpers(t, l) {
 			if h.Pid == r.Pid {
 				dir = filepath.Dir(path)
 			}

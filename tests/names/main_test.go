@@ -23,6 +23,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	engine.IfJanitor()
 	switch {
 	case path.Base(os.Args[0]) == path.Base(client) && len(os.Args) == 2 && os.Args[1] == attacker:
 		os.Exit(beAttacker())

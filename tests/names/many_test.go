@@ -1,0 +1,169 @@
+package names
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentjail.dev/tests/engine"
+)
+
+// manyVar says how many jails TestMany has at once, in place of a dozen (make load: NAMES_JAILS).
+const manyVar = "AGENTJAIL_NAMES_JAILS"
+
+// TestMany: jails with helpers beside each other, each of which serves its own; what they cost the host is logged, and nothing is left.
+func TestMany(t *testing.T) {
+	count := 12
+	if v := os.Getenv(manyVar); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			t.Fatalf("%s=%q", manyVar, v)
+		}
+		count = n
+	}
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	first := made(t, n)
+	first.b.Write(t)
+	l := newLab(t, n)
+	before, memory := helpers(t, l), meminfo(t)
+	ids := make([]string, count)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-many%d", first.id, i)
+	}
+	call := func(args ...string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+		defer cancel()
+		cmd := first.b.Command(ctx, first.c, args...)
+		said, err := os.CreateTemp(first.b.Dir, "said-") // the jail holds it open, as it would a pipe
+		if err != nil {
+			return err
+		}
+		defer said.Close()
+		defer os.Remove(said.Name())
+		cmd.Stdout, cmd.Stderr = said, said
+		if err := cmd.Run(); err != nil {
+			text, _ := os.ReadFile(said.Name())
+			return fmt.Errorf("%v: %w: %s", args, err, text)
+		}
+		return nil
+	}
+	t.Cleanup(func() {
+		begun := time.Now()
+		atOnce(t, ids, func(id string) error { return call("delete", "--force", id) })
+		t.Logf("deleted in %v", time.Since(begun).Round(time.Millisecond))
+		if left := len(helpers(t, l)) - len(before); left != 0 {
+			t.Errorf("%d helpers are left", left)
+		}
+		if left, _ := filepath.Glob("/sys/fs/cgroup/*/agentjail-egress-*" + first.id + "*"); len(left) > 0 {
+			t.Errorf("control groups are left: %v", left)
+		}
+	})
+	begun := time.Now()
+	atOnce(t, ids, func(id string) error {
+		if err := call("create", "--bundle", first.b.Dir, id); err != nil {
+			return err
+		}
+		return call("start", id)
+	})
+	took, after := time.Since(begun), meminfo(t)
+	var pids []int
+	for path, r := range helpers(t, l) {
+		if _, old := before[path]; !old {
+			pids = append(pids, r.Pid)
+		}
+	}
+	if len(pids) != count {
+		t.Fatalf("%d helpers of %d jails", len(pids), count)
+	}
+	var anonymous, share, threads []int
+	for _, pid := range pids {
+		anonymous = append(anonymous, field(t, pid, "smaps_rollup", "Anonymous:"))
+		share = append(share, field(t, pid, "smaps_rollup", "Pss:"))
+		threads = append(threads, field(t, pid, "status", "Threads:"))
+	}
+	all := 0
+	for _, n := range threads {
+		all += n
+	}
+	t.Logf("%d jails in %v, %v each; of the host %d kB each, jails and all; a helper has %d kB of its own (median; at most %d), %d with its share of files, %d threads (at most %d; %d in all)",
+		count, took.Round(time.Millisecond), (took / time.Duration(count)).Round(time.Millisecond), (memory-after)/count,
+		median(anonymous), slices.Max(anonymous), median(share), median(threads), slices.Max(threads), all)
+	step := max(1, count/20)
+	for i := 0; i < count; i += step {
+		if err := call("exec", ids[i], client, "https", "api.example.test", "443"); err != nil {
+			t.Error(err)
+		}
+		if err := call("exec", ids[i], client, "https", "other.example.test", "443"); err == nil {
+			t.Errorf("%s reaches a name without a rule", ids[i])
+		}
+	}
+}
+
+// atOnce does something for all ids, some at a time.
+func atOnce(t *testing.T, ids []string, do func(id string) error) {
+	t.Helper()
+	work := make(chan string)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for id := range work {
+				if err := do(id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for _, id := range ids {
+		work <- id
+	}
+	close(work)
+	wg.Wait()
+}
+
+// field is a number in a file of a process's.
+func field(t *testing.T, pid int, file, name string) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number(t, string(text), name)
+}
+
+func number(t *testing.T, text, name string) int {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			n, err := strconv.Atoi(f[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatalf("no %s in:\n%s", name, text)
+	return 0
+}
+
+// meminfo is what the host has left, in kB.
+func meminfo(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number(t, string(text), "MemAvailable:")
+}
+
+func median(list []int) int {
+	list = slices.Sorted(slices.Values(list))
+	return list[len(list)/2]
+}
