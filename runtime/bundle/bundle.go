@@ -31,6 +31,8 @@ type Bundle struct {
 	// Unknown lists the fields of config.json that the specification's Go types
 	// do not have, as dotted paths. They are not written again.
 	Unknown []string
+	// Saved is what Save has written.
+	Saved []byte
 }
 
 // Load reads DIR/config.json.
@@ -114,5 +116,6 @@ func (b *Bundle) Save() error {
 	if err != nil {
 		return fmt.Errorf("encoding the spec: %w", err)
 	}
+	b.Saved = data
 	return atomicfile.Write(filepath.Join(b.Dir, ConfigName), data, 0o600)
 }

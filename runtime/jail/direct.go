@@ -114,7 +114,7 @@ func forget(j *state.Brief) error {
 	if err := removeCgroups(j); err != nil {
 		return err
 	}
-	j.CgroupDirs = nil // gone, for the release that follows
+	j.Removed, j.CgroupDirs = j.CgroupDirs, nil // gone, for the release that follows
 	if err := os.RemoveAll(j.DelegateState()); err != nil {
 		return fmt.Errorf("removing the delegate's record: %w", err)
 	}

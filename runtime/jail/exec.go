@@ -79,6 +79,9 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	event := journal.Event{Kind: "exec.start"}
 	about(&event, j, e.process)
 	w.note(&j.Brief, event)
+	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
+		w.Log.Warnf("agentjail: telling the jail what it was refused: %v", err)
+	}
 	defer w.step("delegate exec")()
 	return e.run()
 }

@@ -47,7 +47,7 @@ func (a *attempt) delegate() error {
 		return err
 	}
 	a.onFailure(a.abandon)
-	beside := w.beside(a.ctx, a.j, a.p.rep)
+	beside := w.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files),
@@ -90,7 +90,7 @@ func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 // else waits for: it keeps the report, begins the journal, and looks at a few jails, so that crashes
 // are cleaned up after without anybody asking. What fails at that is `agentjail
 // gc`'s to tell. Another thread does it, which is in the host's mount namespace.
-func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report) <-chan error {
+func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {
@@ -98,7 +98,7 @@ func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report)
 			if err := w.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
-			w.beginJournal(j, rep)
+			w.beginJournal(j, rep, identity, config)
 			_, _ = w.gc(ctx, 2, j.Key)
 			return nil
 		})

@@ -284,6 +284,7 @@ func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 // release undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
 func (w *Runtime) release(j *state.Brief) error {
+	parts := w.parts(j)
 	errs := []error{helper.End(w.Store.Dir(j.Key)), w.detach(j), removeCgroups(j)}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
@@ -297,7 +298,11 @@ func (w *Runtime) release(j *state.Brief) error {
 	}
 	// The range goes last: it must not serve another while anything of this
 	// jail is left.
-	return w.Store.Release(j.Userns, j.IDs, j.Key)
+	if err := w.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
+		return err
+	}
+	w.noteTeardown(j, parts)
+	return nil
 }
 
 // detach unmounts what is attached of the jail in the host's mount namespace.

@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
@@ -35,6 +36,7 @@ func (w *Runtime) chooseJournal(j *state.Brief) {
 		return
 	}
 	j.Journal, j.JournalSize = journal.NewPath(dir, j.Key, time.Now()), int64(w.Policy.Journal.Size)
+	j.FullReceipt = w.Policy.Journal.Receipt == policy.ReceiptFull
 }
 
 // unwritten tells of a journal that could not be written.
@@ -61,13 +63,13 @@ func (w *Runtime) note(j *state.Brief, events ...journal.Event) {
 	}
 }
 
-// beginJournal makes the jail's journal. It runs beside the delegate.
-func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report) {
+// beginJournal makes the jail's journal. It runs beside the delegate. identity are facts of the jail, and config is its hardened config.json.
+func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []string, config []byte) {
 	if j.Journal == "" {
 		return
 	}
 	defer w.step("journal")()
-	first := journal.Event{Kind: "jail.create", Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate)}
+	first := journal.Event{Kind: "jail.create", Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Facts: identity}
 	if j.Process != nil {
 		about(&first, j, j.Process)
 	}
@@ -131,7 +133,7 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return
 	}
-	events := journal.Counters(j.CgroupDirs)
+	events := append(Look(w.Store, j).events(), journal.Counters(j.CgroupDirs)...)
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		var st unix.Stat_t
 		if unix.Lstat(j.EngineRoot, &st) == nil && st.Dev == j.EngineRootDev {

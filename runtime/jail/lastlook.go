@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,19 +13,22 @@ import (
 
 	"agentjail.dev/runtime/changes"
 	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 )
 
-// A lastLook is what is seen of a jail just before it is removed, for its journal: afterwards there is nothing to look at. It costs each
+// A LastLook is what is seen of a jail just before it is removed, for its journal: afterwards there is nothing to look at. It costs each
 // delete some reads of small files and no process.
-type lastLook struct {
-	used  []string // facts
-	files []changes.Change
-	more  bool
-	known bool // the layer was looked at
-	parts []part
+type LastLook struct {
+	// Used are facts: the most that was used, and how full the layer is.
+	Used []string
+	// Files are the first files of the layer, and More says that there are others.
+	Files []changes.Change
+	More  bool
+	// Known says that the layer was looked at.
+	Known bool
 }
 
 // A part is something that was made for a jail and goes with it.
@@ -40,11 +44,50 @@ const (
 	maxFilesFull = 4096
 )
 
-// look is the last look at a jail.
-func (w *Runtime) look(j *state.Brief, full bool) *lastLook {
-	l := &lastLook{used: groupFacts(j.CgroupDirs), parts: w.parts(j)}
-	w.lookAtLayer(l, j, full)
+// Look looks at a jail that exists.
+func Look(s state.Store, j *state.Brief) *LastLook {
+	l := &LastLook{Used: groupFacts(j.CgroupDirs)}
+	layer, err := stage.OpenChanges(s.Dir(j.Key))
+	if err != nil {
+		return l
+	}
+	defer layer.Close()
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(layer.Fd()), &fs) == nil {
+		l.Used = append(l.Used, "layer.bytes="+strconv.FormatUint((fs.Blocks-fs.Bfree)*uint64(fs.Bsize), 10),
+			"layer.inodes="+strconv.FormatUint(fs.Files-fs.Ffree, 10))
+	}
+	most := maxFiles
+	if j.FullReceipt {
+		most = maxFilesFull
+	}
+	l.Files, l.More, err = changes.First(context.Background(), layer, changes.ByOrigin(layer), most)
+	if l.Known = err == nil; l.Known {
+		l.Used = append(l.Used, "layer.known=true")
+	}
+	if l.More {
+		l.Used = append(l.Used, "layer.more=true")
+	}
 	return l
+}
+
+// perEvent is how many files one event names.
+const perEvent = 60
+
+// events are what the journal keeps of the look.
+func (l *LastLook) events() []journal.Event {
+	var out []journal.Event
+	if len(l.Used) > 0 {
+		out = append(out, journal.Event{Kind: "jail.used", Facts: l.Used})
+	}
+	for part := range slices.Chunk(l.Files, perEvent) {
+		e := journal.Event{Kind: "jail.files"}
+		for _, c := range part {
+			e.Facts = append(e.Facts, c.Kind+" "+c.Path)
+		}
+		out = append(out, e)
+	}
+	return out
 }
 
 // counters are what control groups say of the most that was used (cgroups(7); Documentation/admin-guide/cgroup-v1/memory.rst), and the fact
@@ -99,27 +142,7 @@ func counts(dir, file string) bool {
 	return controller != "cpuacct"
 }
 
-// lookAtLayer notes how full a jail's layer is, and which files are in it.
-func (w *Runtime) lookAtLayer(l *lastLook, j *state.Brief, full bool) {
-	layer, err := stage.OpenChanges(w.Store.Dir(j.Key))
-	if err != nil {
-		return
-	}
-	defer layer.Close()
-	var fs unix.Statfs_t
-	if unix.Fstatfs(int(layer.Fd()), &fs) == nil {
-		l.used = append(l.used, "layer.bytes="+strconv.FormatUint((fs.Blocks-fs.Bfree)*uint64(fs.Bsize), 10),
-			"layer.inodes="+strconv.FormatUint(fs.Files-fs.Ffree, 10))
-	}
-	most := maxFiles
-	if full {
-		most = maxFilesFull
-	}
-	l.files, l.more, err = changes.First(context.Background(), layer, changes.ByOrigin(layer), most)
-	l.known = err == nil
-}
-
-// parts are all that was made for a jail.
+// parts are all that was made for a jail and goes with it. What it has of directories is not read: it is asked before and after.
 func (w *Runtime) parts(j *state.Brief) []part {
 	var out []part
 	add := func(kind, what string, left func() bool) { out = append(out, part{kind, what, left}) }
@@ -144,13 +167,11 @@ func (w *Runtime) parts(j *state.Brief) []part {
 		changes := filepath.Join(w.Store.Dir(j.Key), "changes")
 		add("mount", changes, path(changes))
 	}
-	for _, dir := range j.CgroupDirs {
+	for _, dir := range slices.Concat(j.CgroupDirs, j.Removed) {
 		add("control group", dir, path(dir))
 	}
 	add("delegate's record", j.DelegateState(), path(j.DelegateState()))
-	if dir := w.Store.Dir(j.Key); true {
-		add("record", dir, path(dir))
-	}
+	add("record", w.Store.Dir(j.Key), path(w.Store.Dir(j.Key)))
 	if !j.IDs.Given && j.IDs.Block >= 0 {
 		member := w.Store.Member(j.Userns, j.IDs, j.Key)
 		add("host ids", filepath.Base(filepath.Dir(member)), path(member))
@@ -158,18 +179,18 @@ func (w *Runtime) parts(j *state.Brief) []part {
 	return out
 }
 
-// facts are what the journal keeps of the removal: what the jail had used, what is gone, and what is not.
-func (l *lastLook) facts() []string {
-	out := l.used
-	if l.known {
-		out = append(out, "layer.known=true")
+// noteTeardown tells what is gone of a jail that was removed, and what is not, by looking for it.
+func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
+	if j.Journal == "" || unix.Access(j.Journal, unix.F_OK) != nil {
+		return // it has none, or it was never begun
 	}
-	for _, p := range l.parts {
-		word := "removed "
+	e := journal.Event{Kind: "jail.teardown"}
+	for _, p := range parts {
+		word := "gone "
 		if p.left() {
 			word = "remains "
 		}
-		out = append(out, word+p.kind+"="+p.what)
+		e.Facts = append(e.Facts, word+p.kind+"="+p.what)
 	}
-	return out
+	w.note(j, e)
 }

@@ -206,7 +206,8 @@ func (w *Runtime) Delete(id string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if !j.InitAlive() {
+	runs := j.InitAlive()
+	if !runs || force {
 		w.noteEnd(j, nil)
 	}
 	done := w.step("delegate delete")
@@ -221,6 +222,9 @@ func (w *Runtime) Delete(id string, force bool) error {
 	}
 	if j.InitAlive() && !force {
 		return exitError(code, nil)
+	}
+	if runs {
+		w.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
 	done = w.step("release")
 	if err := w.release(j); err != nil {

@@ -89,6 +89,8 @@ var Kinds = []Kind{
 	{"jail.exit", None, VerdictNoted, ocsfLifecycle, lifeStop, isLogged, informational, "the jail's first process ended", []string{SourceOwn, SourceEBPF}, ""},
 	{"jail.delete", None, VerdictAllowed, ocsfLifecycle, lifeRemove, isAllowed, informational, "the jail was deleted, with all that was made for it", own, ""},
 	{"jail.reclaimed", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, low, "what a crash left of the jail was removed", own, ""},
+	{"jail.used", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "the most that the jail had used when it was deleted", own, ""},
+	{"jail.teardown", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, informational, "what was made for the jail was looked for after its removal", own, ""},
 	{"jail.files", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was in the jail's layer when it was deleted", own, ""},
 	{"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, ""},
 	{"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be"},

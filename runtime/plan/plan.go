@@ -44,6 +44,8 @@ type Plan struct {
 	Resolver string `json:"resolver,omitempty"`
 	// Authority is the certificate of the jail's own authority, as PEM; "" is none.
 	Authority string `json:"authority,omitempty"`
+	// Inside is the file in which the jail reads what it was refused (runtime/journal/inside); "" is none.
+	Inside string `json:"inside,omitempty"`
 }
 
 // ResolverFile is the resolver's configuration (resolv.conf(5)).

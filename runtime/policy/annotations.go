@@ -47,6 +47,7 @@ var annotations = []annotation{
 		p.Binds.Owner = v
 		return true, nil
 	}},
+	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy says \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.ask(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		if v != LoosenRefuse {
 			return false, nil

@@ -67,6 +67,8 @@ var others = map[string]struct {
 	"journal.size":         {`"1MiB"`, Size(1 << 20)},
 	"journal.keep":         {`3`, 3},
 	"seccomp.only":         {`"/etc/agentjail/seccomp/build.json"`, "/etc/agentjail/seccomp/build.json"},
+	"journal.receipt":      {`"full"`, "full"},
+	"journal.inside":       {`"ask"`, "ask"},
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},
 	"network.allow":        {`["pkg.example.net", "*.example.org:443"]`, []string{"pkg.example.net", "*.example.org:443"}},

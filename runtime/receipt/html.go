@@ -109,6 +109,8 @@ func (r *Receipt) chips() []chip {
 		out = append(out, chip{"", "running"})
 	case Ended:
 		out = append(out, chip{"", "ended"})
+	case Refused:
+		out = append(out, chip{"bad", "refused: no jail was made"})
 	default:
 		out = append(out, chip{"warn", "gone without a delete"})
 	}
@@ -140,15 +142,17 @@ func (r *Receipt) chips() []chip {
 
 // Text is how the first process ended, or "" where that is not known.
 func (e Exit) Text() string {
+	text := ""
 	switch {
-	case e.OOM:
-		return "killed: out of memory"
 	case e.Signal != "":
-		return "ended by " + printable.Line(e.Signal, 20)
+		text = "ended by " + printable.Line(e.Signal, 20)
 	case e.Status != nil:
-		return "exit status " + strconv.Itoa(*e.Status)
+		text = "exit status " + strconv.Itoa(*e.Status)
 	}
-	return ""
+	if e.Killed {
+		text = strings.TrimPrefix(text+", a process was killed for want of memory", ", ")
+	}
+	return text
 }
 
 func (e Exit) class() string {
@@ -254,11 +258,12 @@ func (r *Receipt) identity() []entry {
 	add("delegate", i.Delegate)
 	add("working directory", i.Dir)
 	add("user", i.User)
+	add("agentjail", i.Version)
 	add("policy in effect", i.Policy)
 	add("hardened config.json", i.Config)
 	add("began", i.stamp(r.Began))
 	add("ended", i.stamp(r.Ended))
-	add("journal", strconv.Itoa(r.Journal.Events)+" events")
+	add("journal", strconv.FormatUint(r.Journal.Events, 10)+" events")
 	if r.Journal.Lost > 0 {
 		add("not recorded", strconv.FormatInt(r.Journal.Lost, 10)+" events")
 	}

@@ -21,10 +21,21 @@ const (
 	maxNumbers = 1 << 30
 )
 
+// Now is what is known of a jail beside its journal, when a receipt is made.
+type Now struct {
+	Time time.Time
+	// Exists says that the jail was not removed yet, and Alive that its first process runs.
+	Exists, Alive bool
+	// Facts, Files, More and Looked are those of a last look (runtime/jail), of a jail that exists.
+	Facts        []string
+	Files        []File
+	More, Looked bool
+}
+
 // Of makes the receipt of a jail from its events, which are in the order of time. It asks nothing of the host.
-func Of(events []journal.Event, now time.Time) *Receipt {
+func Of(events []journal.Event, now Now) *Receipt {
 	m := &maker{
-		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now},
+		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now.Time},
 		groups: map[string]int{}, names: map[string]int{}, credentials: map[string]int{}, limits: map[string]int{}, programs: map[string]bool{},
 	}
 	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
@@ -33,8 +44,28 @@ func Of(events []journal.Event, now time.Time) *Receipt {
 	for i := range events {
 		m.add(&events[i])
 	}
+	m.now(now)
 	m.finish(events)
 	return m.r
+}
+
+// now adds what is not in the journal yet.
+func (m *maker) now(now Now) {
+	r := m.r
+	switch {
+	case m.refusedWhole:
+		r.State = Refused
+	case now.Alive:
+		r.State, r.Ended = Running, time.Time{}
+	case now.Exists, !r.Ended.IsZero():
+		r.State = Ended
+	default:
+		r.State = Unfinished
+	}
+	if now.Exists {
+		m.amounts(&journal.Event{Facts: now.Facts})
+		r.Touched.Known, r.Touched.Files, r.Touched.More = now.Looked, now.Files, now.More
+	}
 }
 
 // A maker goes through the events.
@@ -42,6 +73,7 @@ type maker struct {
 	r                                  *Receipt
 	groups, names, credentials, limits map[string]int // where in the receipt's lists
 	programs                           map[string]bool
+	refusedWhole                       bool
 }
 
 // add takes one event into account.
@@ -50,14 +82,19 @@ func (m *maker) add(e *journal.Event) {
 	switch e.Kind {
 	case "jail.create":
 		m.created(e)
-	case "jail.start":
-		r.State = Running
+	case "jail.refused":
+		m.refusedWhole = true
+		r.Ended = e.When()
 	case "jail.exit":
 		m.exited(e)
 	case "jail.delete", "jail.reclaimed":
 		m.deleted(e)
+	case "jail.used":
+		m.amounts(e)
 	case "jail.files":
 		m.files(e)
+	case "jail.teardown":
+		m.torn(e)
 	case "jail.inspected":
 		m.inspected(e)
 	case "protection.missing":
@@ -115,9 +152,7 @@ func (m *maker) created(e *journal.Event) {
 	} {
 		*to = fact(e, name)
 	}
-	for _, path := range facts(e, "writable") {
-		r.Touched.Mounted = append(r.Touched.Mounted, Mounted{Path: path})
-	}
+	r.Touched.Writable = facts(e, "writable")
 	for n := range r.Rings {
 		look := &r.Rings[n].Start
 		look.By, look.At = "hardening's report; the init step checked it before the program", r.Began
@@ -128,7 +163,6 @@ func (m *maker) created(e *journal.Event) {
 // exited is how the first process ended.
 func (m *maker) exited(e *journal.Event) {
 	m.r.Ended = e.When()
-	m.r.State = Ended
 	if n, err := strconv.Atoi(e.Status); err == nil {
 		m.r.Exit.Status = &n
 	} else {
@@ -139,32 +173,39 @@ func (m *maker) exited(e *journal.Event) {
 // deleted is what the jail had used, and what is gone with it.
 func (m *maker) deleted(e *journal.Event) {
 	r := m.r
-	r.State = Ended
 	if r.Ended.IsZero() {
 		r.Ended = e.When()
 	}
-	t := &r.Teardown
-	t.At, t.By = e.When(), cmp.Or(fact(e, "by"), strings.TrimPrefix(e.Kind, "jail."))
+	if r.Teardown.By = "delete"; e.Kind == "jail.reclaimed" {
+		r.Teardown.By = "the clean-up after a crash"
+	}
+}
+
+// torn is what was looked for after the removal.
+func (m *maker) torn(e *journal.Event) {
+	t := &m.r.Teardown
+	t.At, t.Gone, t.Remains = e.When(), nil, nil
 	for _, f := range e.Facts {
 		name, value, _ := strings.Cut(f, "=")
-		if kind, ok := strings.CutPrefix(name, "removed "); ok {
-			t.Removed = append(t.Removed, Removed{kind, value})
+		if kind, ok := strings.CutPrefix(name, "gone "); ok {
+			t.Gone = append(t.Gone, Part{kind, value})
 		}
 		if kind, ok := strings.CutPrefix(name, "remains "); ok {
-			t.Remains = append(t.Remains, kind+": "+value)
+			t.Remains = append(t.Remains, Part{kind, value})
 		}
 	}
-	t.Done = len(t.Remains) == 0 && e.Reason == ""
-	if len(e.Facts) == 0 {
-		return
-	}
-	u := &r.Used
+	t.Done = len(t.Remains) == 0
+}
+
+// amounts are what was used, as facts tell it.
+func (m *maker) amounts(e *journal.Event) {
+	r, u := m.r, &m.r.Used
 	u.Memory, u.Pids = number(e, "memory.peak"), number(e, "pids.peak")
 	u.CPU = float64(number(e, "cpu.usec"))/1e6 + float64(number(e, "cpu.nsec"))/1e9
 	if fact(e, "layer.known") != "" {
 		r.Touched.Known, r.Touched.Bytes, r.Touched.Inodes = true, number(e, "layer.bytes"), number(e, "layer.inodes")
 	}
-	if n := fact(e, "more"); n != "" {
+	if fact(e, "layer.more") != "" {
 		r.Touched.More = true
 	}
 }
@@ -249,7 +290,7 @@ func (m *maker) ran(e *journal.Event) {
 // limit counts limits that were hit.
 func (m *maker) limit(e *journal.Event) {
 	if e.Kind == "limit.oom" {
-		m.r.Exit.OOM = m.r.Exit.OOM || m.r.State != Running
+		m.r.Exit.Killed = true
 	}
 	at := place(m.limits, e.Kind, len(m.r.Limits), maxNoted)
 	if at < 0 {

@@ -12,8 +12,9 @@ const Schema = "agentjail.receipt.v1"
 // State says how far a jail's life is known.
 type State string
 
-// The states. Unfinished is of a jail that is gone without having been deleted: a crash, or another boot.
+// The states. Refused is of a jail that was not made. Unfinished is of a jail that is gone without having been deleted: a crash, or another boot.
 const (
+	Refused    State = "refused"
 	Running    State = "running"
 	Ended      State = "ended"
 	Unfinished State = "unfinished"
@@ -68,9 +69,8 @@ type Exit struct {
 	// Status is nil where nobody told: with most engines their own shim waits for the process.
 	Status *int   `json:"status,omitempty"`
 	Signal string `json:"signal,omitempty"`
-	OOM    bool   `json:"oomKilled,omitempty"`
-	// Sent are the signals that were sent through agentjail.
-	Sent []string `json:"signalsSent,omitempty"`
+	// Killed says that the kernel killed a process of the jail's for want of memory: with a status of 137, the first one.
+	Killed bool `json:"oomKilled,omitempty"`
 }
 
 // A Ring is what is known of one ring's protections at two moments.
@@ -101,22 +101,16 @@ type Touched struct {
 	More bool `json:"more,omitempty"`
 	// Known is false where nobody looked before the layer was gone.
 	Known bool `json:"known"`
-	// Mounted are the directories of the host's that could be written to.
-	Mounted []Mounted `json:"mounted,omitempty"`
-	Bytes   int64     `json:"layerBytes,omitempty"`
-	Inodes  int64     `json:"layerFiles,omitempty"`
+	// Writable are the places of the host's directories that could be written to. What was is not known: they are the host's own.
+	Writable []string `json:"writable,omitempty"`
+	Bytes    int64    `json:"layerBytes,omitempty"`
+	Inodes   int64    `json:"layerInodes,omitempty"`
 }
 
 // A File is a path of the layer, with the letter of `agentjail diff`.
 type File struct {
 	Kind string `json:"kind"`
 	Path string `json:"path"`
-}
-
-// Mounted is a mounted directory that could be written to.
-type Mounted struct {
-	Path  string `json:"path"` // the jail's
-	Files []File `json:"files,omitempty"`
 }
 
 // A Denial is what was refused, of one kind and rule.
@@ -167,20 +161,20 @@ type Limit struct {
 	Value  string `json:"value,omitempty"`
 }
 
-// Teardown is what was removed at the end.
+// Teardown is what became of what had been made for the jail.
 type Teardown struct {
-	// Done says that all was removed.
-	Done    bool      `json:"done"`
-	At      time.Time `json:"at,omitzero"`
-	Removed []Removed `json:"removed,omitempty"`
-	// Remains is what was looked for afterwards and was still there.
-	Remains []string `json:"remains,omitempty"`
-	// By is the verb that did it: delete, run, gc, create.
+	// Done says that nothing remains of what was looked for.
+	Done bool      `json:"done"`
+	At   time.Time `json:"at,omitzero"`
+	// Gone and Remains are what was looked for after the removal.
+	Gone    []Part `json:"gone,omitempty"`
+	Remains []Part `json:"remains,omitempty"`
+	// By says who removed it.
 	By string `json:"by,omitempty"`
 }
 
-// Removed is one thing that was removed.
-type Removed struct {
+// A Part is one thing that was made for a jail.
+type Part struct {
 	Kind string `json:"kind"`
 	What string `json:"what"`
 }
@@ -195,7 +189,7 @@ type Event struct {
 
 // Provenance says which journal the receipt was made of.
 type Provenance struct {
-	Events int    `json:"events"`
+	Events uint64 `json:"events"`
 	Last   string `json:"lastHash,omitempty"`
 	// Lost is how many events are known not to have been recorded.
 	Lost int64 `json:"lost,omitempty"`

@@ -103,6 +103,9 @@ func (r *Receipt) denials(p *printer) {
 	}
 	for _, d := range r.Denied {
 		p.line("  %4d x  %s: %s", d.Count, d.Kind, d.What)
+		if d.Ring != "" {
+			p.line("          %s", d.Ring)
+		}
 		if d.Rule != "" {
 			p.line("          rule: %s", d.Rule)
 		}
@@ -126,11 +129,8 @@ func (r *Receipt) written(p *printer) {
 	if t.More {
 		p.line("  ... and more that are not listed")
 	}
-	for _, m := range t.Mounted {
-		p.line("  could be written to: %s", m.Path)
-		for _, f := range m.Files {
-			p.line("    %s %s", f.Kind, f.Path)
-		}
+	for _, w := range t.Writable {
+		p.line("  mounted, and could be written to: %s", w)
 	}
 }
 
@@ -155,6 +155,9 @@ func (r *Receipt) usage(p *printer) {
 	}
 	for _, l := range r.Limits {
 		p.line("  limit hit: %s, %d times %s", l.Name, l.Count, l.Value)
+		if l.Remedy != "" {
+			p.line("          for more: %s", l.Remedy)
+		}
 	}
 }
 
@@ -163,6 +166,8 @@ func (r *Receipt) torn(p *printer) {
 	switch {
 	case t.At.IsZero() && r.State == Running:
 		p.line("torn down: not yet, it runs")
+	case r.State == Refused && t.At.IsZero():
+		p.line("torn down: no jail was made")
 	case t.At.IsZero():
 		p.line("torn down: nobody has recorded it")
 	case t.Done:
@@ -170,10 +175,10 @@ func (r *Receipt) torn(p *printer) {
 	default:
 		p.line("torn down at %s by %s: NOT all of it", t.At.UTC().Format(time.RFC3339), t.By)
 	}
-	for _, x := range t.Removed {
-		p.line("  removed  %-14s  %s", x.Kind, x.What)
+	for _, x := range t.Gone {
+		p.line("  gone     %-17s  %s", x.Kind, x.What)
 	}
 	for _, x := range t.Remains {
-		p.line("  REMAINS  %s", x)
+		p.line("  REMAINS  %-17s  %s", x.Kind, x.What)
 	}
 }

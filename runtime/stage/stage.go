@@ -139,6 +139,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"adjusting the image's programs", s.adjustPrograms},
 		{"adding the resolver's file", s.addResolver},
 		{"adding the jail's certificate authority", s.addTrust},
+		{"adding the file of refusals", s.addInside},
 		{"looking at mount points", s.checkPoints},
 		{"making mount points", s.findNested},
 		{"attaching bind mounts", s.attachBinds},
@@ -197,6 +198,7 @@ type stager struct {
 	dev         uint64
 	notes       []string
 	trusts      []trust
+	inside      bool
 	places      []string
 	userns      map[string]*os.File // by id map text
 	layers      layers

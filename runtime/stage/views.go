@@ -61,7 +61,7 @@ func (s *stager) makeViews() error {
 		return err
 	}
 	s.viewsDev = st.Dev
-	for _, step := range []func(*os.File) error{s.writeSys, s.copyFiles, s.copyTrust, s.writeSingle, s.maskDirs} {
+	for _, step := range []func(*os.File) error{s.writeSys, s.copyFiles, s.copyTrust, s.copyInside, s.writeSingle, s.maskDirs} {
 		if err := step(dir); err != nil {
 			return err
 		}

@@ -114,6 +114,10 @@ type Brief struct {
 	Journal string `json:"journal,omitempty"`
 	// JournalSize bounds it, in bytes.
 	JournalSize int64 `json:"journalSize,omitempty"`
+	// FullReceipt is policy's journal.receipt = "full".
+	FullReceipt bool `json:"fullReceipt,omitempty"`
+	// Removed are those of CgroupDirs that were removed by whoever holds this record.
+	Removed []string `json:"-"`
 	// Started says that the jail's process was let go; see Store.Start.
 	Started bool `json:"-"`
 }
