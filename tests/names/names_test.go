@@ -316,9 +316,23 @@ func goes(t *testing.T, n *internet, way string) {
 	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != work.SkLookup) {
 		t.Errorf("the report names %s: %v", way, got)
 	}
-	// A new helper goes the same way.
+	// A new helper goes the same way, although a program of the jail has taken ports: but for the way without anything in front of it.
 	j.killHelper(t)
+	end := j.takesPorts(t, "1080,3128")
+	if way == work.Listeners {
+		if out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "end those programs") {
+			t.Errorf("restart where ports are taken: %d: %s", code, out)
+		}
+		end()
+		end = func() {}
+	}
+	defer end()
 	j.network(t, "restart")
+	for by := range proxies {
+		if got, ok := j.in(t, "https by "+by, "api.example.test", "443"); !ok {
+			t.Errorf("after restart, by %s: %q", by, got)
+		}
+	}
 	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
 		t.Errorf("after restart: %q", got)
 	}

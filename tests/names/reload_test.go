@@ -381,9 +381,9 @@ func (j *jail) oneLog(t *testing.T) {
 }
 
 // takesPorts has a hostile program of the jail take the ports of a helper that has ended, and says how to end it.
-func (j *jail) takesPorts(t *testing.T) (end func()) {
+func (j *jail) takesPorts(t *testing.T, ports string) (end func()) {
 	t.Helper()
-	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", "53,1080,3128")...)
+	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", ports)...)
 	says, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -464,7 +464,7 @@ func TestRestart(t *testing.T) {
 	if out, code := j.ctl(t, ctl, nil, "network", "reload", j.id); code == 0 || !strings.Contains(out, "network restart") {
 		t.Errorf("reload without a helper: %d: %s", code, out)
 	}
-	end := j.takesPorts(t)
+	end := j.takesPorts(t, "53,1080,3128")
 	j.network(t, "restart")
 	j.helps(t, "while programs have its ports", before)
 	if out, code := j.inspect(t); code != 0 {
