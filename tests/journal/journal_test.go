@@ -1,0 +1,411 @@
+// Package journal tries the journals of jails that are made by the command line: what is in them after a run with refusals of many kinds,
+// and what a jail can do to its own.
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/tests/engine"
+)
+
+var bin string
+
+func TestMain(m *testing.M) {
+	engine.SuiteNeedsRoot("it runs jails")
+	os.Exit(func() int {
+		var err error
+		if bin, err = engine.UnderTest(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		defer engine.RemoveBuilt()
+		return m.Run()
+	}())
+}
+
+// A host is a policy with journals of its own.
+type host struct {
+	t         *testing.T
+	base, dir string
+	caller    engine.Caller
+}
+
+func newHost(t *testing.T, policy string) *host {
+	t.Helper()
+	base, err := os.MkdirTemp("/tmp", "agentjail-journal-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(base, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	h := &host{t: t, base: base, dir: filepath.Join(base, "journals")}
+	config := filepath.Join(base, "config.toml")
+	if err := os.WriteFile(config, []byte(fmt.Sprintf("journal.dir = %q\n%s", h.dir, policy)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.caller = engine.Caller{Path: bin, Args: []string{"--config", config, "--root", filepath.Join(base, "root")}}
+	return h
+}
+
+// create makes and starts a jail, which is removed with the test.
+func (h *host) create(b *engine.Bundle) string {
+	h.t.Helper()
+	id := b.ID()
+	h.t.Cleanup(func() { _, _, _ = b.Call(h.t, h.caller, "delete", "--force", id) })
+	for _, args := range [][]string{{"create", "--bundle", b.Dir, id}, {"start", id}} {
+		if _, text, err := b.Call(h.t, h.caller, args...); err != nil {
+			h.t.Fatalf("%q: %v: %s", args, err, text)
+		}
+	}
+	return id
+}
+
+// ask calls agentjail for people.
+func (h *host) ask(args ...string) (string, error) {
+	cmd := exec.Command(h.caller.Path, slices.Concat(h.caller.Args, args)...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, errOut.String())
+	}
+	return out.String(), err
+}
+
+// events are all events of a jail.
+func (h *host) events(id string) []journal.Event {
+	h.t.Helper()
+	out, err := h.ask("journal", "--json", id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var all []journal.Event
+	for line := range strings.Lines(out) {
+		var e journal.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			h.t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// expect says which kinds are missing.
+func expect(t *testing.T, when string, events []journal.Event, kinds ...string) {
+	t.Helper()
+	for _, k := range kinds {
+		if !slices.ContainsFunc(events, func(e journal.Event) bool { return e.Kind == k }) {
+			t.Errorf("%s: no %s", when, k)
+		}
+	}
+}
+
+func (h *host) verify(id string) *journal.Result {
+	h.t.Helper()
+	out, err := h.ask("journal", "--verify", "--json", id)
+	if err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+	r := new(journal.Result)
+	if err := json.Unmarshal([]byte(out), r); err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// evil is text that would make a line of its own.
+const evil = "x\n{\"v\":1,\"seq\":1,\"kind\":\"jail.delete\"}\x1b[2J\u202e"
+
+// abuse meets limits and asks for what there is not. It stays while /stay is there.
+const abuse = `
+dd if=/dev/zero of=/full bs=64k 2>/dev/null
+nslookup refused.example >/dev/null 2>&1
+head -c 200m /dev/zero | tail >/dev/null
+echo abused
+while :; do sleep 1000; done`
+
+// TestRun: a jail that is refused things of many kinds has them in its journal, with their rings, while it runs and after it was deleted.
+func TestRun(t *testing.T) {
+	h := newHost(t, "root.size = \"8MiB\"\nnetwork.mode = \"names\"\nnetwork.allow = [\"allowed.example\"]\n")
+	b := engine.NewBundle(t, h.base)
+	memory, pids := int64(64<<20), int64(40)
+	b.Spec.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}, Pids: &specs.LinuxPids{Limit: &pids}}
+	for _, set := range []*[]string{&b.Spec.Process.Capabilities.Bounding, &b.Spec.Process.Capabilities.Effective, &b.Spec.Process.Capabilities.Permitted} {
+		*set = append(*set, "CAP_SYS_ADMIN")
+	}
+	b.Spec.Process.Args = []string{"sh", "-c", abuse, evil}
+
+	socket := filepath.Join(h.base, "watch.sock")
+	watched, ended := h.watch(socket)
+	id := h.create(b)
+	for _, c := range []struct {
+		args   []string
+		passes bool
+	}{
+		{[]string{"exec", id, "sh", "-c", "true", evil}, true},
+		{[]string{"exec", "--user", "70000", id, "true"}, false},
+		{[]string{"update", "--pids-limit", "30", id}, true},
+		// Forks until it may not, and stays at the limit for others to see.
+		{[]string{"exec", "--detach", id, "sh", "-c", "i=0; while [ $i -lt 60 ]; do sleep 1000 & i=$((i+1)); done; sleep 1000"}, true},
+	} {
+		if _, text, err := b.Call(t, h.caller, c.args...); (err == nil) != c.passes {
+			t.Errorf("%q: %v: %s", c.args, err, text)
+		}
+	}
+	running := []string{"jail.create", "privilege.denied", "jail.start", "exec.start", "exec.refused", "limits.update", "limit.pids", "limit.layer", "limit.oom", "name.refused"}
+	var events []journal.Event
+	if !eventually(func() bool {
+		events = h.events(id)
+		return !slices.ContainsFunc(running, func(k string) bool {
+			return !slices.ContainsFunc(events, func(e journal.Event) bool { return e.Kind == k })
+		})
+	}) {
+		expect(t, "while it runs", events, running...)
+	}
+	for _, e := range events {
+		if k, _ := journal.Lookup(e.Kind); k == nil || k.Ring != journal.Varies && k.Ring != e.Ring || e.Jail != id {
+			t.Errorf("%+v", e)
+		}
+		if strings.ContainsAny(strings.Join(e.Argv, ""), "\n\x1b\u202e") || e.Kind == "jail.delete" {
+			t.Errorf("the jail's text is in it as it came: %+v", e)
+		}
+		if e.Refused() && e.Kind != "exec.refused" && e.Remedy == "" {
+			t.Errorf("no remedy: %+v", e)
+		}
+	}
+	denied, err := h.ask("denied", id)
+	for _, want := range []string{"ring 2, resources", "ring 1, access", "limit.pids", "limit.layer", "limit.oom", "name.refused refused.example", "CAP_SYS_ADMIN", "network.allow"} {
+		if err != nil || !strings.Contains(denied, want) {
+			t.Errorf("denied lacks %q: %v\n%s", want, err, denied)
+		}
+	}
+	h.verify(id)
+	if _, text, err := b.Call(t, h.caller, "delete", "--force", id); err != nil {
+		t.Fatalf("delete: %v: %s", err, text)
+	}
+	expect(t, "after its end", h.events(id), "jail.create", "privilege.denied", "exec.start", "exec.refused", "name.refused", "journal.kept", "jail.delete")
+	h.verify(id)
+	for _, k := range []string{"jail.create", "exec.refused", "name.refused", "limit.pids", "jail.delete"} {
+		if !watched(k) {
+			t.Errorf("watch did not tell %s", k)
+		}
+	}
+	if err := ended(); err != nil {
+		t.Errorf("watch: %v", err)
+	}
+	h.tamper(id)
+}
+
+// tamper changes a line.
+func (h *host) tamper(id string) {
+	files, _ := filepath.Glob(filepath.Join(h.dir, "*"+id+"@*.jsonl"))
+	if len(files) != 1 {
+		h.t.Fatalf("%q", files)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(files[0], bytes.Replace(data, []byte("exec.refused"), []byte("exec.allowed"), 1), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+	if out, err := h.ask("journal", "--verify", id); err == nil || !strings.Contains(out, "BROKEN") {
+		h.t.Errorf("a line that was changed verifies: %v\n%s", err, out)
+	}
+}
+
+// watch listens at a socket that `agentjail watch` writes to. told waits for a kind of event, and ended interrupts it.
+func (h *host) watch(socket string) (told func(kind string) bool, ended func() error) {
+	h.t.Helper()
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cmd := exec.Command(h.caller.Path, append(slices.Clone(h.caller.Args), "watch", "--json", "--to", "unix:"+socket)...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { l.Close(); _ = cmd.Process.Kill() })
+	conn, err := l.Accept()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	kinds := make(chan string, 10000)
+	go func() {
+		lines := bufio.NewScanner(conn)
+		for lines.Scan() {
+			var e journal.Event
+			if json.Unmarshal(lines.Bytes(), &e) == nil {
+				kinds <- e.Kind
+			}
+		}
+		close(kinds)
+	}()
+	// It has begun once it follows: a journal's directory is what it makes for that.
+	if !eventually(func() bool { _, err := os.Stat(h.dir); return err == nil }) {
+		h.t.Fatal("watch does not begin")
+	}
+	seen, limit := map[string]bool{}, time.After(30*time.Second)
+	told = func(kind string) bool {
+		for !seen[kind] {
+			select {
+			case k, more := <-kinds:
+				if !more {
+					return false
+				}
+				seen[k] = true
+			case <-limit:
+				return false
+			}
+		}
+		return true
+	}
+	return told, func() error {
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			return err
+		}
+		return cmd.Wait()
+	}
+}
+
+// eventually asks until it is so, for a while.
+func eventually(is func() bool) bool {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if is() {
+			return true
+		}
+	}
+	return false
+}
+
+// TestReach: a jail neither sees a journal nor can it be given one.
+func TestReach(t *testing.T) {
+	h := newHost(t, "")
+	b := engine.NewBundle(t, h.base)
+	b.Spec.Process.Args = []string{"sh", "-c", "for p in " + h.dir + " /var/log/agentjail; do ls $p && echo seen; mkdir -p $p; echo '{}' >>$p/x.jsonl; done 2>/dev/null; exec sleep 1000"}
+	id := h.create(b)
+	before := h.verify(id)
+	if out, _, _ := b.Call(t, h.caller, "exec", id, "sh", "-c", "find / -xdev -name '*@*.jsonl' 2>/dev/null"); out != "" {
+		t.Errorf("the jail sees %s", out)
+	}
+	if after := h.verify(id); after.Events != before.Events+1 {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+	entries, _ := os.ReadDir(h.dir)
+	for _, e := range entries {
+		if fi, err := e.Info(); err != nil || fi.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", e.Name(), fi.Mode(), err)
+		}
+	}
+	if fi, err := os.Stat(h.dir); err != nil || fi.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", fi.Mode(), err)
+	}
+	if err := os.MkdirAll(journal.DefaultDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := engine.NewBundle(t, h.base)
+	other.Mount(journal.DefaultDir, "/w")
+	if out, err := other.Run(t, h.caller); err == nil {
+		t.Errorf("the journals can be mounted: %s", out)
+	}
+	// That was no jail, and its journal says why.
+	out, err := h.ask("journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := ""
+	for line := range strings.Lines(out) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == "deleted" {
+			refused = f[1]
+		}
+	}
+	events := h.events(refused)
+	expect(t, "of a jail that was not made", events, "jail.refused")
+	if e := events[len(events)-1]; e.Rule != "bind.system" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestBounded: a flood leaves a journal's beginning and end, within its size; and of jails that were deleted the newest journals stay.
+func TestBounded(t *testing.T) {
+	const size = 128 << 10
+	h := newHost(t, "journal.size = \"128KiB\"\njournal.keep = 2\n")
+	b := engine.NewBundle(t, h.base)
+	b.Spec.Process.Args = []string{"sleep", "1000"}
+	id := h.create(b)
+	long := make([]string, 60)
+	for i := range long {
+		long[i] = strings.Repeat("\u202e\n", 900)
+	}
+	for range 40 { // refused before a delegate is asked
+		if _, _, err := b.Call(t, h.caller, append([]string{"exec", "--user", "70000", "--cwd", "/" + strings.Repeat("c", 900), id}, long...)...); err == nil {
+			t.Fatal("it runs")
+		}
+	}
+	// Its own lines are short: others fill it.
+	place := journal.Place{Store: state.Store{Root: filepath.Join(h.base, "nowhere")}, Dir: h.dir}
+	jails, err := place.Jails()
+	if err != nil || len(jails) == 0 {
+		t.Fatalf("%v, %v", jails, err)
+	}
+	l := jails[0].Log()
+	l.Max = size
+	for range 500 {
+		if err := l.Append(journal.Event{Kind: "process.exec", Argv: long}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all int64
+	files, _ := filepath.Glob(filepath.Join(h.dir, "*"))
+	for _, f := range files {
+		fi, err := os.Stat(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += fi.Size()
+	}
+	if all > size {
+		t.Errorf("%d bytes in %d files", all, len(files))
+	}
+	if r := h.verify(id); r.First != 1 || len(r.Gaps) != 1 || r.Last < 540 {
+		t.Errorf("%+v", r)
+	}
+	if events := h.events(id); events[0].Kind != "jail.create" {
+		t.Errorf("it begins with %+v", events[0])
+	}
+	b.Spec.Process.Args = []string{"true"}
+	for range 4 {
+		if _, err := b.Run(t, h.caller); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.ask("gc"); err != nil {
+		t.Error(err)
+	}
+	out, err := h.ask("journal")
+	if n := strings.Count(out, "deleted "); err != nil || n > 2 {
+		t.Errorf("%d are left: %v\n%s", n, err, out)
+	}
+	if !strings.Contains(out, "exists") {
+		t.Errorf("the running jail's is gone:\n%s", out)
+	}
+}
