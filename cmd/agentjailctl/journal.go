@@ -73,7 +73,7 @@ taken out or put in. Its last line's hash tells later whether the end was cut of
 	}
 }
 
-// A listed jail is one of the list's.
+// listed is a jail of the list.
 type listed struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"` // ID@TIME
@@ -154,14 +154,17 @@ func printVerified(c *cli.Context, r *journal.Result) error {
 	return err
 }
 
-// A Denial is what was refused of one kind for one reason.
+// A denial is what was refused of one kind for one reason.
 type denial struct {
-	Kind   string `json:"kind"`
-	Ring   int    `json:"ring"`
-	What   string `json:"what"`
-	Count  uint64 `json:"count"`
-	First  string `json:"first"`
-	Last   string `json:"last"`
+	Kind  string `json:"kind"`
+	Ring  int    `json:"ring"`
+	What  string `json:"what"`
+	Count uint64 `json:"count"`
+	First string `json:"first"`
+	Last  string `json:"last"`
+	// Value is what was asked for, or what was there; Limit what may be.
+	Value  string `json:"value,omitempty"`
+	Limit  string `json:"limit,omitempty"`
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
@@ -224,7 +227,7 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 		}
 		d := &all[i]
 		d.Count += max(1, e.Count)
-		d.Last, d.Reason, d.Remedy = e.Time, e.Reason, e.Remedy
+		d.Last, d.Reason, d.Remedy, d.Value, d.Limit = e.Time, e.Reason, e.Remedy, e.Value, e.Limit
 		if e.Program != "" {
 			d.Program = e.Program
 		}
@@ -246,7 +249,7 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 			b.WriteString(rings[d.Ring] + "\n")
 		}
 		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What)
-		for _, part := range [][2]string{{"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}} {
+		for _, part := range [][2]string{{"value", d.Value}, {"limit", d.Limit}, {"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}} {
 			if part[1] != "" {
 				line += " " + part[0] + " " + part[1]
 			}

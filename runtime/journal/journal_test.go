@@ -157,7 +157,7 @@ func TestTampering(t *testing.T) {
 			lines := strings.SplitAfter(s, "\n")
 			return strings.Join(append(lines[:1:1], lines[2:]...), "")
 		}, 1, 0},
-		{"a line in", func(s string) string { return "{\"seq\":1,\"kind\":\"jail.create\",\"prev\":\"\"}\n" + s }, 1, 0},
+		{"a line in", func(s string) string { return "{\"v\":1,\"seq\":1,\"kind\":\"jail.create\",\"prev\":\"\"}\n" + s }, 1, 0},
 		{"cut short", func(s string) string { return s[:len(s)-20] }, 0, 1},
 		{"zeros", func(s string) string { return s + strings.Repeat("\x00", 3*maxLine) }, 0, 1},
 	} {

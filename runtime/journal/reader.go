@@ -62,7 +62,9 @@ func scan(path string, each func(Event)) (*Result, error) {
 			return &s.r, err
 		}
 	}
-	s.r.Head = s.prev
+	if s.begun {
+		s.r.Head = hashLine(s.before)
+	}
 	return &s.r, nil
 }
 
@@ -113,8 +115,8 @@ func sameFile(a, b *os.File) bool {
 type scanner struct {
 	each func(Event)
 	r    Result
-	// prev and seq are of the line before; begun says that there was one.
-	prev   string
+	// before and seq are of the line before; begun says that there was one.
+	before []byte
 	seq    uint64
 	begun  bool
 	border bool // the next line is a file's first
@@ -125,7 +127,7 @@ func (s *scanner) file(f *os.File) error {
 	for n := 1; ; n++ {
 		line, err := readLine(r)
 		if len(line) > 0 || err == nil {
-			s.line(fmt.Sprintf("%s:%d", f.Name(), n), bytes.TrimSuffix(line, []byte("\n")), err == nil)
+			s.line(f.Name(), n, bytes.TrimSuffix(line, []byte("\n")), err == nil)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -151,31 +153,47 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
+// maxTold bounds what is told of each sort.
+const maxTold = 100
+
+// tell adds a place to a list.
+func tell(list *[]string, file string, n int, what string) {
+	switch {
+	case len(*list) < maxTold:
+		*list = append(*list, fmt.Sprintf("%s:%d%s", file, n, what))
+	case len(*list) == maxTold:
+		*list = append(*list, "and more")
+	}
+}
+
 // line looks at one line; ended says that it has its end.
-func (s *scanner) line(at string, line []byte, ended bool) {
+func (s *scanner) line(file string, n int, line []byte, ended bool) {
+	defer func() { s.before, s.begun, s.border = append(s.before[:0], line...), true, false }()
 	var e Event
-	if len(line) > maxLine || json.Unmarshal(line, &e) != nil || e.Seq == 0 {
-		s.r.Torn = append(s.r.Torn, at)
-		s.prev, s.begun, s.border = hashLine(line), true, false
+	if seqOf(line) == 0 || json.Unmarshal(line, &e) != nil || e.Seq == 0 {
+		tell(&s.r.Torn, file, n, "")
 		return
 	}
+	prev := ""
+	if s.begun {
+		prev = hashLine(s.before)
+	}
 	switch {
-	case s.begun && e.Prev == s.prev && (s.seq == 0 || e.Seq == s.seq+1):
+	case s.begun && e.Prev == prev && (s.seq == 0 || e.Seq == s.seq+1):
 	case !s.begun && e.Seq == 1 && e.Prev == "":
 	case s.border && s.begun && e.Seq > s.seq+1:
 		s.r.Gaps = append(s.r.Gaps, fmt.Sprintf("%d to %d", s.seq+1, e.Seq-1))
 	default:
-		s.r.Problems = append(s.r.Problems, fmt.Sprintf("%s: event %d does not follow the line before it", at, e.Seq))
+		tell(&s.r.Problems, file, n, fmt.Sprintf(": event %d does not follow the line before it", e.Seq))
 	}
 	if !ended {
-		s.r.Torn = append(s.r.Torn, at+" (no line end)")
+		tell(&s.r.Torn, file, n, " (no line end)")
 	}
 	if s.r.First == 0 {
 		s.r.First = e.Seq
 	}
 	s.r.Events++
 	s.r.Last, s.seq = e.Seq, e.Seq
-	s.prev, s.begun, s.border = hashLine(line), true, false
 	e.Clean()
 	s.each(e)
 }
