@@ -164,6 +164,7 @@ var prebuilt = []struct{ pkg, flags string }{
 	{"./cmd/agentjailctl", "-tags=crashtest"},
 	{"./cmd/agentjailctl", "-tags=withouttest"},
 	{"./cmd/agentjail-enter", ""},
+	{"./cmd/agentjail-journal", ""},
 	{"./cmd/agentjail-egress", ""},
 	{"./cmd/agentjail-egress-keys", ""},
 	{"./cmd/containerd-shim-agentjail-v2", ""},

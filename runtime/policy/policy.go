@@ -576,3 +576,32 @@ func paths(key, below string, list []string) error {
 	}
 	return nil
 }
+
+// Pools lists the pools of host ids of the file at path: its own and those of its profiles. A file that cannot be read has the built-in one.
+func Pools(path string) []idmap.Pool {
+	own, err := Load(path, "")
+	if err != nil {
+		own = Default()
+	}
+	out := []idmap.Pool{own.Userns.Pool}
+	data, err := readTrusted(path)
+	if err != nil {
+		return out
+	}
+	var file struct {
+		Profiles map[string]struct {
+			Userns struct {
+				Pool *idmap.Pool `toml:"pool"`
+			} `toml:"userns"`
+		} `toml:"profiles"`
+	}
+	if toml.Unmarshal(data, &file) != nil {
+		return out
+	}
+	for _, p := range file.Profiles {
+		if p.Userns.Pool != nil && !slices.Contains(out, *p.Userns.Pool) {
+			out = append(out, *p.Userns.Pool)
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+// Command agentjail-journal collects what jails ask of the kernel, by eBPF: the third wall behind the system call filters, and a source of
+// the jails' journals. One serves a host (hack/systemd/agentjail-journal.service); agentjail does without it.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/collector"
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/version"
+)
+
+func main() {
+	unix.Umask(0o022)
+	if len(os.Args) == 3 && os.Args[1] == collector.ReaderVerb {
+		end(collector.Read(os.Args[2]))
+	}
+	end(app().Run(os.Args))
+}
+
+func end(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agentjail-journal:", printable.Line(err.Error(), 4096))
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func app() *cli.App {
+	a := cli.NewApp()
+	a.Name, a.Version = "agentjail-journal", version.Version
+	a.Usage = "refuse in the kernel what no jail may do, and tell the jails' journals of it"
+	a.Description = strings.TrimSpace(`
+Loads small eBPF programs and keeps them in the kernel. They act on jails alone, behind the two system call filters: what a jail asks for that
+the filters refuse in every profile is refused once more, and an event of it says that a filter failed. What the filters refuse is told too.
+The programs stay when this program ends, until "agentjail-journal unload". "agentjail check" says what this host's kernel can do.`)
+	a.HideHelpCommand = true
+	a.Flags = []cli.Flag{
+		&cli.StringFlag{Name: "policy", Value: policy.DefaultPath, Usage: "the policy, which says which host ids jails have"},
+		&cli.BoolFlag{Name: "syscalls", Usage: "tell of refused system calls also where that costs every process of the machine some 80 ns a call"},
+		&cli.BoolFlag{Name: "print", Usage: "write every event to standard output too, as a line of JSON"},
+		&cli.BoolFlag{Name: "no-pins", Usage: "have the programs end with this one"},
+		&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay: a directory of a bpf file system"},
+		&cli.StringFlag{Name: "user", Value: "agentjail-journal", Usage: "who reads the kernel's events, with CAP_BPF and CAP_PERFMON and nothing else"},
+	}
+	a.Action = collect
+	a.Commands = []*cli.Command{
+		{
+			Name: "unload", Usage: "remove the programs from the kernel", ArgsUsage: " ",
+			Action: func(c *cli.Context) error { return ebpf.Unload(c.String("pins")) },
+			Flags:  []cli.Flag{&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay"}},
+		},
+		{
+			Name: "probe", Usage: "say what programs can do on this kernel: blocks, watches or absent", ArgsUsage: " ",
+			Action: func(*cli.Context) error {
+				can, err := ebpf.Probe()
+				fmt.Println(can)
+				if can == ebpf.Absent {
+					return err
+				}
+				return nil
+			},
+		},
+	}
+	return a
+}
+
+func collect(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return fmt.Errorf("%q is no command (remedy: agentjail-journal --help)", c.Args().First())
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("journals are root's: this takes root, which the reader of events gives up at once (remedy: sudo, or systemctl start agentjail-journal)")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	pins := c.String("pins")
+	if c.Bool("no-pins") {
+		pins = ""
+	}
+	var show func(journal.Event)
+	if c.Bool("print") {
+		out := json.NewEncoder(os.Stdout)
+		show = func(e journal.Event) { _ = out.Encode(e) }
+	}
+	return collector.Run(ctx, collector.Options{
+		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), User: c.String("user"), Pins: pins,
+		Say: func(format string, args ...any) {
+			fmt.Fprintln(os.Stderr, "agentjail-journal: "+printable.Line(fmt.Sprintf(format, args...), 4096))
+		},
+	})
+}

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Compiles the eBPF programs (runtime/ebpf/src) to runtime/ebpf/wall.o, which is committed: nobody else needs a compiler for them.
+#
+#   hack/bpf.sh          compile
+#   hack/bpf.sh --check  compile elsewhere, and fail if the committed file is another; where there is no clang of this version, only say so
+#
+# The same version gives the same bytes: Debian 12's packages clang-14 and llvm-14.
+set -eu
+version=14
+
+dir=$(cd "$(dirname "$0")/../runtime/ebpf" && pwd)
+if ! command -v clang-$version >/dev/null 2>&1 || ! command -v llvm-strip-$version >/dev/null 2>&1; then
+	echo "bpf: no clang-$version and llvm-$version here (Debian 12 has them)"
+	[ "${1:-}" = --check ] && exit 0
+	exit 1
+fi
+out=$dir/wall.o
+if [ "${1:-}" = --check ]; then
+	out=$(mktemp)
+	trap 'rm -f "$out"' EXIT
+fi
+# From the directory itself, so that no path of this machine is in the object.
+cd "$dir"
+clang-$version -target bpfel -mcpu=v3 -O2 -g -Wall -Werror -fno-ident -ffile-prefix-map="$dir=." -c src/wall.c -o "$out"
+llvm-strip-$version -g "$out"
+if [ "${1:-}" = --check ]; then
+	cmp "$out" wall.o || { echo "bpf: runtime/ebpf/wall.o is not what runtime/ebpf/src compiles to (remedy: make bpf)"; exit 1; }
+	echo "bpf: runtime/ebpf/wall.o is what its source compiles to"
+fi

@@ -1,0 +1,112 @@
+package collector
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/linux/privileges"
+)
+
+// ReaderVerb is how the collector calls its own program as the reader. It is no verb of people's.
+const ReaderVerb = "reader"
+
+// Descriptors of the reader.
+const (
+	fdPins   = 3
+	fdFrames = 4
+)
+
+// needed are the reader's capabilities.
+var needed = []int{unix.CAP_BPF, unix.CAP_PERFMON}
+
+// flushEvery is how long an event may wait to be written, and countEvery how often counters are read.
+const (
+	flushEvery = 100 * time.Millisecond
+	countEvery = time.Second
+)
+
+// Read is the reader: it loads what its only argument says, and tells what the programs tell, until it is killed or the writer is gone.
+func Read(options string) error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return err
+	}
+	if err := privileges.Keep(needed...); err != nil {
+		return fmt.Errorf("%w (remedy: CAP_BPF and CAP_PERFMON, or root)", err)
+	}
+	var o ebpf.Options
+	if err := json.Unmarshal([]byte(options), &o); err != nil {
+		return err
+	}
+	if o.Pins != "" {
+		o.Pins = fmt.Sprintf("/proc/self/fd/%d", fdPins)
+	}
+	out := &locked{frames: frames{bufio.NewWriterSize(os.NewFile(fdFrames, "frames"), 64<<10)}}
+	set, err := ebpf.Load(o)
+	if err != nil {
+		return errors.Join(err, out.status(Status{Error: err.Error()}))
+	}
+	defer set.Close()
+	if err := out.status(Status{Programs: set.Programs, Acting: set.Acting(), Verdict: o.Verdict.Names()}); err != nil {
+		return err
+	}
+	go out.count(set)
+	return out.follow(set)
+}
+
+// locked has one writer of frames at a time.
+type locked struct {
+	sync.Mutex
+	frames
+}
+
+// follow tells every event.
+func (l *locked) follow(set *ebpf.Set) error {
+	ring, err := ringbuf.NewReader(set.Events())
+	if err != nil {
+		return fmt.Errorf("reading the programs' events: %w", err)
+	}
+	defer ring.Close()
+	var rec ringbuf.Record
+	for {
+		ring.SetDeadline(time.Now().Add(flushEvery))
+		err := ring.ReadInto(&rec)
+		l.Lock()
+		switch {
+		case err == nil:
+			if err = l.event(rec.RawSample); err == nil && ring.AvailableBytes() == 0 {
+				err = l.w.Flush()
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			err = l.w.Flush()
+		}
+		l.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// count tells of losses.
+func (l *locked) count(set *ebpf.Set) {
+	told := map[uint64]ebpf.Counts{}
+	for range time.Tick(countEvery) {
+		l.Lock()
+		for _, c := range set.Counts() {
+			if before := told[c.Jail]; before.Dropped != c.Dropped || before.Lost != c.Lost {
+				told[c.Jail] = c
+				_ = l.counts(c)
+			}
+		}
+		_ = l.w.Flush()
+		l.Unlock()
+	}
+}

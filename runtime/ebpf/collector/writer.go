@@ -1,0 +1,283 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/wall"
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/state"
+)
+
+// writeEvery is how long an event may wait for others, and maxPending how many wait at most.
+const (
+	writeEvery = 200 * time.Millisecond
+	maxPending = 4096
+)
+
+// A writer writes events to the journals of jails.
+type writer struct {
+	place journal.Place
+	say   func(format string, args ...any)
+	// print is told of every event, whether or not its jail has a journal; nil is nobody.
+	print func(journal.Event)
+
+	mu sync.Mutex
+	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
+	jails   map[uint64]known
+	pending map[uint64][]told // by jail
+	n       int
+	lost    map[uint64]uint64 // dropped and lost, by jail, as last told
+	failed  error
+	wrong   int
+}
+
+// known are the records of jails, as they were.
+type known struct {
+	at     time.Time
+	briefs []*state.Brief
+}
+
+// lookEvery is how long an answer counts; nobody gets a jail's host ids so soon after it.
+const lookEvery = time.Second
+
+// told is an event, and how many of its kind there were.
+type told struct {
+	ebpf.Event
+	count uint64
+}
+
+func newWriter(place journal.Place, o Options) *writer {
+	return &writer{place: place, say: o.Say, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]told{}, lost: map[uint64]uint64{}}
+}
+
+func (w *writer) status(s Status) {
+	if s.Error != "" {
+		w.failed = errors.New(s.Error)
+		return
+	}
+	w.say("programs act on: %s", strings.Join(s.Acting, ", "))
+	for why, names := range missing(s.Programs) {
+		w.say("without %s: %s", strings.Join(names, ", "), why)
+	}
+	if data, err := json.Marshal(s); err == nil {
+		if err := atomicfile.Write(wall.StatusFile, data, 0o644); err != nil {
+			w.say("%v", err)
+		}
+	}
+	ready()
+}
+
+// missing are the programs that are not there, by the reason.
+func missing(programs []ebpf.Loaded) map[string][]string {
+	out := map[string][]string{}
+	for _, p := range programs {
+		if p.Why != "" {
+			out[p.Why] = append(out[p.Why], p.Name)
+		}
+	}
+	return out
+}
+
+// bad counts events that are none: one line says so.
+func (w *writer) bad(err error) {
+	if w.wrong++; w.wrong == 1 {
+		w.say("%v: left out, as are further ones", err)
+	}
+}
+
+func (w *writer) event(e ebpf.Event) {
+	w.mu.Lock()
+	w.look(e.Jail)
+	full := false
+	defer func() {
+		w.mu.Unlock()
+		if full {
+			w.flush()
+		}
+	}()
+	list := w.pending[e.Jail]
+	for i := len(list) - 1; i >= 0 && i > len(list)-8; i-- {
+		if same(&list[i].Event, &e) {
+			list[i].count++
+			return
+		}
+	}
+	w.pending[e.Jail] = append(list, told{e, 1})
+	w.n++
+	full = w.n >= maxPending
+}
+
+// same says whether two events differ in nothing but their time and process.
+func same(a, b *ebpf.Event) bool {
+	x, y := *a, *b
+	x.Time, y.Time, x.Pid, y.Pid = 0, 0, 0, 0
+	return x == y
+}
+
+func (w *writer) counts(c ebpf.Counts) {
+	w.mu.Lock()
+	now := c.Dropped + c.Lost
+	missing := now - w.lost[c.Jail]
+	if now < w.lost[c.Jail] {
+		missing = now
+	}
+	w.lost[c.Jail] = now
+	w.mu.Unlock()
+	if missing == 0 {
+		return
+	}
+	e := journal.Event{Kind: "journal.lost", Source: journal.SourceEBPF, Dropped: missing,
+		Reason: fmt.Sprintf("of %d events so far, %d were beyond what one jail may tell a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
+	for _, b := range w.of(c.Jail) {
+		w.append(b, e)
+	}
+}
+
+func (w *writer) flushAlways(ctx context.Context) {
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.flush()
+		}
+	}
+}
+
+func (w *writer) flush() {
+	w.mu.Lock()
+	pending := w.pending
+	w.pending, w.n = map[uint64][]told{}, 0
+	w.mu.Unlock()
+	boot := booted()
+	for jail, list := range pending {
+		briefs := w.of(jail)
+		for _, b := range briefs {
+			w.to(b, len(briefs) > 1, list, boot)
+		}
+	}
+}
+
+// to writes a jail's share of events. Several jails can have the same ids, as those of a pod do.
+func (w *writer) to(b *state.Brief, shared bool, list []told, boot time.Time) {
+	var out []journal.Event
+	for i := range list {
+		if shared && !descends(int(list[i].Pid), b.InitPid) {
+			continue
+		}
+		out = append(out, describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born))
+	}
+	w.append(b, out...)
+}
+
+// append writes to the journal of a jail, where it has one.
+func (w *writer) append(b *state.Brief, events ...journal.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if w.print != nil {
+		for _, e := range events {
+			e.Jail, e.Key = b.ID, b.Key
+			if e.Complete() == nil {
+				e.Clean()
+				w.print(e)
+			}
+		}
+	}
+	err := journal.Of(b).Log().Append(events...)
+	if err != nil && !errors.Is(err, journal.ErrNone) && !errors.Is(err, os.ErrNotExist) {
+		w.say("%v", err)
+	}
+}
+
+// of are the jails that have these host ids, or had.
+func (w *writer) of(jail uint64) []*state.Brief {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.look(jail)
+}
+
+// look looks for them; the lock is the caller's.
+func (w *writer) look(jail uint64) []*state.Brief {
+	k := w.jails[jail]
+	if time.Since(k.at) < lookEvery {
+		return k.briefs
+	}
+	var now []*state.Brief
+	entries, _ := os.ReadDir(filepath.Join(w.place.Store.Root, "ids", strconv.FormatUint(jail>>32, 10)))
+	for _, e := range entries {
+		if b, err := w.place.Store.Brief(e.Name()); err == nil {
+			now = append(now, b)
+		}
+	}
+	if len(now) == 0 {
+		now = k.briefs
+	}
+	if len(w.jails) >= maxKnown {
+		clear(w.jails)
+	}
+	w.jails[jail] = known{at: time.Now(), briefs: now}
+	return now
+}
+
+// booted is when the machine was, by the clock that events have.
+func booted() time.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(ts.Nano()))
+}
+
+// maxParents bounds the search for a process's jail.
+const maxParents = 128
+
+// maxKnown bounds what is remembered of jails.
+const maxKnown = 4096
+
+// descends says whether a process is another's descendant, or the other. One that is gone is nobody's: then it may be any jail's.
+func descends(pid, of int) bool {
+	for range maxParents {
+		if pid == of {
+			return true
+		}
+		parent, err := parentOf(pid)
+		if err != nil {
+			return true
+		}
+		if parent <= 1 {
+			return false
+		}
+		pid = parent
+	}
+	return false
+}
+
+func parentOf(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// Behind the name, which may hold anything: state, parent.
+	i := strings.LastIndexByte(string(text), ')')
+	f := strings.Fields(string(text[i+1:]))
+	if len(f) < 2 {
+		return 0, errors.New("no parent")
+	}
+	return strconv.Atoi(f[1])
+}

@@ -1,0 +1,95 @@
+package ebpf
+
+import "slices"
+
+// A Hook is something that a jail asks the kernel for: a bit of a verdict. src/wall.c has the same list.
+type Hook uint32
+
+// Hooks.
+const (
+	Socket Hook = iota
+	IOUring
+	Userfaultfd
+	Userns
+	Key
+	BPF
+	Perf
+	Mount
+	Ptrace
+	Module
+	Exec
+	Syscall
+	hooks // how many there are
+)
+
+// names of hooks, as policy and events have them.
+var names = [hooks]string{"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec", "syscall"}
+
+func (h Hook) String() string {
+	if h < hooks {
+		return names[h]
+	}
+	return "unknown"
+}
+
+// Verdict is what a jail is refused: a bit for each hook.
+type Verdict uint32
+
+// Default refuses what ring 0 refuses in every profile, so that it is silent unless a filter failed.
+const Default = Verdict(1<<Socket | 1<<IOUring | 1<<Userfaultfd | 1<<Userns | 1<<Key | 1<<BPF | 1<<Perf | 1<<Mount | 1<<Ptrace | 1<<Module)
+
+// Names of the hooks that are refused.
+func (v Verdict) Names() []string {
+	var out []string
+	for h := range hooks {
+		if v>>h&1 == 1 {
+			out = append(out, names[h])
+		}
+	}
+	return out
+}
+
+// A program is one of src/wall.c.
+type program struct {
+	name string
+	hook Hook
+	// target is the function of the kernel, and parameters how its prototype must begin ("*" is any pointer): what the program reads.
+	target     string
+	parameters []string
+	// instead names the program that takes this one's place where the prototype is another.
+	instead string
+	// exact says that the function has these parameters and no others.
+	exact bool
+	// syscalls says that the program only tells of refused system calls.
+	syscalls bool
+}
+
+// programs in the order of their worth.
+var programs = []program{
+	{name: "socket_create", hook: Socket, target: "security_socket_create", parameters: []string{"int", "int", "int", "int"}},
+	{name: "anon_inode", hook: IOUring, target: "security_inode_init_security_anon", parameters: []string{"*inode", "*qstr"}},
+	{name: "uring_allowed", hook: IOUring, target: "security_uring_allowed"},
+	{name: "create_user_ns", hook: Userns, target: "security_create_user_ns"},
+	{name: "key_alloc", hook: Key, target: "security_key_alloc"},
+	{name: "key_permission", hook: Key, target: "security_key_permission"},
+	{name: "bpf_call", hook: BPF, target: "security_bpf", parameters: []string{"int"}},
+	{name: "perf_event_open", hook: Perf, target: "security_perf_event_open"},
+	{name: "sb_mount", hook: Mount, target: "security_sb_mount", parameters: []string{"*char", "*path", "*char", "long unsigned int"}},
+	{name: "move_mount", hook: Mount, target: "security_move_mount"},
+	{name: "ptrace_access", hook: Ptrace, target: "security_ptrace_access_check", parameters: []string{"*task_struct", "unsigned int"}},
+	{name: "module_request", hook: Module, target: "security_kernel_module_request", parameters: []string{"*char"}},
+	{name: "bprm_check", hook: Exec, target: "security_bprm_check", parameters: []string{"*linux_binprm"}},
+	{name: "seccomp_none", hook: Syscall, target: "__secure_computing", exact: true, syscalls: true, instead: "seccomp_one"},
+	{name: "seccomp_one", hook: Syscall, target: "__secure_computing", parameters: []string{"*seccomp_data"}, exact: true, syscalls: true},
+}
+
+// fallback tells of refused system calls where no trampolines can be had.
+const fallback = "syscall_exit"
+
+func programNamed(name string) (program, bool) {
+	i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
+	if i < 0 {
+		return program{}, false
+	}
+	return programs[i], true
+}

@@ -1,0 +1,52 @@
+package ebpf
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// fits says whether the kernel's function has the prototype that a program was written for: they change from release to release, and the
+// verifier only sees it where an argument is missing.
+func (p program) fits(kernel *btf.Spec) error {
+	var f *btf.Func
+	if err := kernel.TypeByName(p.target, &f); err != nil {
+		return fmt.Errorf("this kernel has no %s", p.target)
+	}
+	proto, ok := f.Type.(*btf.FuncProto)
+	if !ok {
+		return fmt.Errorf("%s has no prototype", p.target)
+	}
+	have := make([]string, len(proto.Params))
+	for i, param := range proto.Params {
+		have[i] = typeName(param.Type)
+	}
+	if len(have) < len(p.parameters) || p.exact && len(have) != len(p.parameters) {
+		return fmt.Errorf("%s has other parameters here: (%s)", p.target, strings.Join(have, ", "))
+	}
+	for i, want := range p.parameters {
+		if have[i] != want {
+			return fmt.Errorf("parameter %d of %s is %s here, not %s", i+1, p.target, have[i], want)
+		}
+	}
+	return nil
+}
+
+// typeName is a type's name, without qualifiers; "*name" is a pointer to it.
+func typeName(t btf.Type) string {
+	for range 8 {
+		switch v := t.(type) {
+		case *btf.Const:
+			t = v.Type
+			continue
+		case *btf.Volatile:
+			t = v.Type
+			continue
+		case *btf.Pointer:
+			return "*" + typeName(v.Target)
+		}
+		break
+	}
+	return t.TypeName()
+}

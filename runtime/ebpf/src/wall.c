@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * The programs of the third wall. A program on security_X (fmod_ret) refuses what a jail asks for, before any security module is asked;
+ * one on the kernel's seccomp entry, or on the exit of system calls, sees what the jail's filters refused.
+ *
+ * Each program is small and can be missing. Others on the machine pay for one comparison: the user namespace of level 0 is no jail's.
+ */
+#include "kernel.h"
+
+/* Hooks, in bits of a verdict. Go has the same list (hooks.go). */
+enum {
+	HOOK_SOCKET,
+	HOOK_IO_URING,
+	HOOK_USERFAULTFD,
+	HOOK_USERNS,
+	HOOK_KEY,
+	HOOK_BPF,
+	HOOK_PERF,
+	HOOK_MOUNT,
+	HOOK_PTRACE,
+	HOOK_MODULE,
+	HOOK_EXEC,
+	HOOK_SYSCALL,
+};
+
+/* What a delegate does itself while it makes a jail or enters one, with capabilities there that no program of the jail has. */
+#define SETUP (1u << HOOK_KEY | 1u << HOOK_MOUNT | 1u << HOOK_MODULE | 1u << HOOK_EXEC)
+
+enum {
+	POOLS = 8,
+	PARENTS = 4,
+	OVERFLOW_ID = 65534,
+	BLOCK = 1 << 16,
+	FLAG_VERDICT = 1, /* jail.verdict counts, not config.verdict */
+	RATE_LOUD = 0,    /* refused here */
+	RATE_OTHER = 1,
+	/* A socket that nobody asks for: AF_UNIX has no protocols. Only outside jails, it tells whether the programs act. */
+	PROBE_PROTOCOL = 0x616a61,
+	PROBE_ERRNO = 55, /* ENOANO */
+};
+
+struct pool {
+	u32 first, count;
+};
+
+struct config {
+	u32 verdict;
+	u32 pools;
+	u32 rate[2]; /* events of a jail a second */
+	struct pool pool[POOLS];
+};
+
+/* A jail is known by its first host id, and by the number of its user namespace where the ids are not the pool's. */
+struct jail {
+	u64 second;
+	u32 count[2];
+	u64 refused, seen, dropped, lost;
+	u32 verdict, flags;
+	u32 owner, pad;
+	char name[64];
+};
+
+struct event {
+	u64 time, jail;
+	u32 hook, pid, uid, refused;
+	s32 result;
+	u32 number;
+	u64 args[6];
+	char comm[16];
+	char text[64];
+};
+
+struct totals {
+	u64 seen, dropped, lost, unknown;
+};
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct config);
+} config SEC(".maps");
+
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u64);
+	__type(value, struct jail);
+} jails SEC(".maps");
+
+struct {
+	__uint(type, MAP_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct totals);
+} totals SEC(".maps");
+
+struct {
+	__uint(type, MAP_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} events SEC(".maps");
+
+/* Set by the loader: whether the kernel's memory may be read (lockdown=confidentiality forbids it), and the processor. */
+const volatile u32 reads = 1;
+const volatile u32 arm64 = 0;
+
+/* who is the jail that the current process is in. */
+struct who {
+	u64 key;
+	u32 setup; /* a delegate at work */
+};
+
+INLINE struct user_namespace *own_namespace(void)
+{
+	return current_task()->cred->user_ns;
+}
+
+INLINE u32 first_id(struct user_namespace *ns)
+{
+	u32 first = ns->uid_map.extent[0].lower_first;
+
+	/* More than five lines are kept elsewhere, and are no map of the pool's. */
+	if (ns->uid_map.nr_extents > 5)
+		return 0;
+	/* Container root may be the host's nobody. */
+	if (first == OVERFLOW_ID && ns->uid_map.nr_extents > 1)
+		first = ns->uid_map.extent[1].lower_first;
+	return first;
+}
+
+/* key_of is the key of the jail whose user namespace this is, or 0. */
+static NOINLINE u64 key_of(u32 first, u32 inum, u32 owner)
+{
+	u32 zero = 0, i;
+	u64 key = (u64)first << 32 | inum;
+	struct config *c = map_lookup(&config, &zero);
+	struct jail *j;
+
+	if (!c)
+		return 0;
+	for (i = 0; i < POOLS; i++)
+		if (i < c->pools && first - c->pool[i].first < c->pool[i].count)
+			return (u64)(first & ~(BLOCK - 1)) << 32;
+	/* Numbers of namespaces are used again at once: the owner and the first id must be those of the registered jail. */
+	j = map_lookup(&jails, &key);
+	return j && j->owner == owner ? key : 0;
+}
+
+INLINE u32 has_capabilities(const struct cred *cred)
+{
+	if (field_exists(cred->cap_permitted.val))
+		return cred->cap_permitted.val != 0;
+	const struct cred___before63 *old = (const void *)cred;
+	return (old->cap_permitted.cap[0] | old->cap_permitted.cap[1]) != 0;
+}
+
+static NOINLINE int jail_of(struct who *w)
+{
+	const struct cred *cred = current_task()->cred;
+	struct user_namespace *ns = cred->user_ns;
+	int depth;
+
+	for (depth = 0; depth <= PARENTS; depth++) {
+		if (!ns || ns->level == 0)
+			return 0;
+		w->key = key_of(first_id(ns), ns->ns.inum, ns->owner.val);
+		if (w->key) {
+			w->setup = depth == 0 && has_capabilities(cred);
+			return 1;
+		}
+		ns = ns->parent;
+	}
+	return 0;
+}
+
+/* entry_of is the jail's entry, made at its first event where nobody registered it. */
+static NOINLINE struct jail *entry_of(u64 key)
+{
+	struct jail *j = map_lookup(&jails, &key);
+
+	if (!j) {
+		struct jail fresh = {};
+
+		map_update(&jails, &key, &fresh, UPDATE_NOEXIST);
+		j = map_lookup(&jails, &key);
+	}
+	return j;
+}
+
+INLINE struct totals *all(void)
+{
+	u32 zero = 0;
+
+	return map_lookup(&totals, &zero);
+}
+
+/* new_event is an event that is filled in but for what its hook knows, or null where the jail has had its share. */
+INLINE struct event *new_event(u64 key, struct jail *j, u32 hook, u32 refused)
+{
+	u32 zero = 0, rate = refused ? RATE_LOUD : RATE_OTHER;
+	struct config *c = map_lookup(&config, &zero);
+	struct totals *t = all();
+	u64 now = ktime_boot(), second = now >> 30;
+	struct event *e;
+	u64 ids;
+	int i;
+
+	if (!c || !t)
+		return 0;
+	t->seen++;
+	__sync_fetch_and_add(&j->seen, 1);
+	if (refused)
+		__sync_fetch_and_add(&j->refused, 1);
+	if (j->second != second) {
+		j->second = second;
+		j->count[RATE_LOUD] = 0;
+		j->count[RATE_OTHER] = 0;
+	}
+	if (j->count[rate] >= c->rate[rate]) {
+		t->dropped++;
+		__sync_fetch_and_add(&j->dropped, 1);
+		return 0;
+	}
+	__sync_fetch_and_add(&j->count[rate], 1);
+	e = ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		t->lost++;
+		__sync_fetch_and_add(&j->lost, 1);
+		return 0;
+	}
+	e->time = now;
+	e->jail = key;
+	e->hook = hook;
+	e->refused = refused;
+	e->pid = get_pid_tgid() >> 32;
+	ids = get_uid_gid();
+	e->uid = (u32)ids;
+	e->result = 0;
+	e->number = 0;
+	for (i = 0; i < 6; i++)
+		e->args[i] = 0;
+	get_comm(e->comm, sizeof(e->comm));
+	__builtin_memset(e->text, 0, sizeof(e->text));
+	return e;
+}
+
+/* judge says whether the jail is refused this, and tells of it. text may be null. */
+static NOINLINE int judge(struct who *w, u32 hook, u64 a, u64 b, const char *text)
+{
+	u32 zero = 0, verdict, refused;
+	struct config *c = map_lookup(&config, &zero);
+	struct jail *j = entry_of(w->key);
+	struct event *e;
+
+	if (!c)
+		return 0;
+	verdict = j && j->flags & FLAG_VERDICT ? j->verdict : c->verdict;
+	if (w->setup)
+		verdict &= ~SETUP;
+	refused = verdict >> (hook & 31) & 1;
+	if (!j) {
+		/* No room to count: the verdict holds all the same. */
+		struct totals *t = all();
+
+		if (t)
+			t->unknown++;
+		return refused;
+	}
+	if (w->setup && SETUP >> (hook & 31) & 1)
+		return 0;
+	e = new_event(w->key, j, hook, refused);
+	if (e) {
+		e->args[0] = a;
+		e->args[1] = b;
+		if (reads && text)
+			read_kernel_str(e->text, sizeof(e->text), text);
+		ringbuf_submit(e, 0);
+	}
+	return refused;
+}
+
+/* The verifier wants to see the number. */
+INLINE int answer(int refused)
+{
+	int r = 0;
+
+	if (refused)
+		asm volatile("%0 = -1" : "=r"(r));
+	return r;
+}
+
+INLINE int ask(u32 hook, u64 a, u64 b, const char *text)
+{
+	struct who w = {};
+
+	if (own_namespace()->level == 0)
+		return 0;
+	if (!jail_of(&w))
+		return 0;
+	return answer(judge(&w, hook, a, b, text));
+}
+
+enum {
+	AF_UNIX = 1,
+	AF_INET = 2,
+	AF_INET6 = 10,
+	AF_NETLINK = 16,
+	SOCK_STREAM = 1,
+	SOCK_DGRAM = 2,
+	SOCK_RAW = 3,
+	PROTO_TCP = 6,
+	PROTO_UDP = 17,
+};
+
+/* What ring 0 lets through (seccomp: rule socket), and Go's MPTCP, to which it has an answer of its own. */
+INLINE int usual(int family, int type, int protocol)
+{
+	if (family == AF_UNIX)
+		return 1;
+	if (family == AF_INET || family == AF_INET6)
+		return (type == SOCK_STREAM && (protocol == 0 || protocol == PROTO_TCP)) ||
+		       (type == SOCK_DGRAM && (protocol == 0 || protocol == PROTO_UDP));
+	return family == AF_NETLINK && protocol == 0;
+}
+
+SEC("fmod_ret/security_socket_create")
+int socket_create(u64 *ctx)
+{
+	int family = ctx[0], type = ctx[1], protocol = ctx[2], kernel = ctx[3];
+	int r = 0;
+
+	if (usual(family, type, protocol) && protocol != PROBE_PROTOCOL)
+		return 0;
+	if (own_namespace()->level == 0) {
+		if (family == AF_UNIX && protocol == PROBE_PROTOCOL)
+			asm volatile("%0 = -55" : "=r"(r));
+		return r;
+	}
+	if (kernel || family == AF_UNIX)
+		return 0;
+	return ask(HOOK_SOCKET, (u64)(u32)family << 32 | (u32)type, (u32)protocol, 0);
+}
+
+/* Each of the kernel's own files that are asked about has a name: what a name cannot be read of is told by its length. */
+INLINE int is_name(const struct qstr *q, const char *name, u32 len)
+{
+	char have[16] = {};
+	u32 i;
+
+	if (q->len != len)
+		return 0;
+	if (!reads)
+		return 1;
+	if (read_kernel_str(have, sizeof(have), q->name) < 0)
+		return 1;
+	for (i = 0; i < len; i++)
+		if (have[i] != name[i])
+			return 0;
+	return 1;
+}
+
+SEC("fmod_ret/security_inode_init_security_anon")
+int anon_inode(u64 *ctx)
+{
+	const struct qstr *q = (void *)ctx[1];
+
+	if (own_namespace()->level == 0)
+		return 0;
+	if (is_name(q, "[io_uring]", 10))
+		return ask(HOOK_IO_URING, 0, 0, 0);
+	if (is_name(q, "[userfaultfd]", 13))
+		return ask(HOOK_USERFAULTFD, 0, 0, 0);
+	return 0;
+}
+
+SEC("fmod_ret/security_uring_allowed")
+int uring_allowed(u64 *ctx)
+{
+	return ask(HOOK_IO_URING, 0, 0, 0);
+}
+
+SEC("fmod_ret/security_create_user_ns")
+int create_user_ns(u64 *ctx)
+{
+	return ask(HOOK_USERNS, 0, 0, 0);
+}
+
+SEC("fmod_ret/security_key_alloc")
+int key_alloc(u64 *ctx)
+{
+	return ask(HOOK_KEY, 0, 0, 0);
+}
+
+/* Keys that are there already, such as the session keyring that the delegate made. */
+SEC("fmod_ret/security_key_permission")
+int key_permission(u64 *ctx)
+{
+	return ask(HOOK_KEY, 0, 1, 0);
+}
+
+SEC("fmod_ret/security_bpf")
+int bpf_call(u64 *ctx)
+{
+	return ask(HOOK_BPF, (u32)ctx[0], 0, 0);
+}
+
+SEC("fmod_ret/security_perf_event_open")
+int perf_event_open(u64 *ctx)
+{
+	return ask(HOOK_PERF, 0, 0, 0);
+}
+
+SEC("fmod_ret/security_sb_mount")
+int sb_mount(u64 *ctx)
+{
+	return ask(HOOK_MOUNT, (u64)ctx[3], 0, 0);
+}
+
+SEC("fmod_ret/security_move_mount")
+int move_mount(u64 *ctx)
+{
+	return ask(HOOK_MOUNT, 0, 1, 0);
+}
+
+enum { PTRACE_MODE_ATTACH = 2 };
+
+/* Tracing in its own jail is for the filter to decide. */
+SEC("fmod_ret/security_ptrace_access_check")
+int ptrace_access(u64 *ctx)
+{
+	struct task_struct *child = (void *)ctx[0];
+	struct user_namespace *own = own_namespace(), *ns;
+	u32 mode = ctx[1];
+	int depth;
+
+	if (own->level == 0 || !(mode & PTRACE_MODE_ATTACH))
+		return 0;
+	ns = child->real_cred->user_ns;
+	for (depth = 0; depth <= PARENTS; depth++) {
+		if (!ns)
+			break;
+		if (ns->ns.inum == own->ns.inum)
+			return 0;
+		ns = ns->parent;
+	}
+	return ask(HOOK_PTRACE, mode, 0, 0);
+}
+
+SEC("fmod_ret/security_kernel_module_request")
+int module_request(u64 *ctx)
+{
+	return ask(HOOK_MODULE, 0, 0, (const char *)ctx[0]);
+}
+
+INLINE s64 change_time(struct inode *inode)
+{
+	struct inode___since611 *now = (void *)inode;
+	struct inode___before611 *mid = (void *)inode;
+	struct inode___before66 *old = (void *)inode;
+
+	if (field_exists(now->i_ctime_sec))
+		return now->i_ctime_sec;
+	if (field_exists(mid->__i_ctime))
+		return mid->__i_ctime.tv_sec;
+	return old->i_ctime.tv_sec;
+}
+
+/* The time of the file's last change tells whether it was written in the jail; its disk, whether in the workspace. */
+SEC("fmod_ret/security_bprm_check")
+int bprm_check(u64 *ctx)
+{
+	struct linux_binprm *b = (void *)ctx[0];
+	struct inode *inode;
+
+	if (own_namespace()->level == 0)
+		return 0;
+	inode = b->file->f_inode;
+	return ask(HOOK_EXEC, change_time(inode), inode->i_sb->s_dev, b->filename);
+}
+
+/* call fills in which system call it was. */
+INLINE void call(struct event *e, void *regs)
+{
+	if (arm64) {
+		struct pt_regs___arm64 *r = regs;
+
+		e->number = r->syscallno;
+		e->args[0] = r->orig_x0;
+		e->args[1] = r->regs[1];
+		e->args[2] = r->regs[2];
+		e->args[3] = r->regs[3];
+		e->args[4] = r->regs[4];
+		e->args[5] = r->regs[5];
+	} else {
+		struct pt_regs___x86 *r = regs;
+
+		e->number = r->orig_ax;
+		e->args[0] = r->di;
+		e->args[1] = r->si;
+		e->args[2] = r->dx;
+		e->args[3] = r->r10;
+		e->args[4] = r->r8;
+		e->args[5] = r->r9;
+	}
+}
+
+INLINE s64 result_of(void *regs)
+{
+	if (arm64)
+		return ((struct pt_regs___arm64 *)regs)->regs[0];
+	return ((struct pt_regs___x86 *)regs)->ax;
+}
+
+/* refused_call tells of a system call that was refused with an errno. */
+static NOINLINE int refused_call(void *regs, s64 result)
+{
+	struct who w = {};
+	struct jail *j;
+	struct event *e;
+
+	if (!jail_of(&w) || w.setup)
+		return 0;
+	j = entry_of(w.key);
+	if (!j)
+		return 0;
+	e = new_event(w.key, j, HOOK_SYSCALL, 0);
+	if (!e)
+		return 0;
+	e->result = result;
+	call(e, regs);
+	ringbuf_submit(e, 0);
+	return 0;
+}
+
+INLINE int seccomp_said(int no)
+{
+	void *regs;
+
+	if (!no || own_namespace()->level == 0)
+		return 0;
+	regs = task_pt_regs(current_task());
+	return refused_call(regs, result_of(regs));
+}
+
+/* The filter said no: what it returned is set already. The function lost its argument in 6.16: its result was the second value, and is the first. */
+SEC("fexit/__secure_computing")
+int seccomp_none(u64 *ctx)
+{
+	return seccomp_said((int)ctx[0] != 0);
+}
+
+SEC("fexit/__secure_computing")
+int seccomp_one(u64 *ctx)
+{
+	return seccomp_said((int)ctx[1] != 0);
+}
+
+enum { EPERM_ = 1, ENOSYS_ = 38, EPROTONOSUPPORT_ = 93, EAFNOSUPPORT_ = 97 };
+
+/* Where no trampolines can be had: every system call of the machine passes here, and who refused is not to be told. */
+SEC("tp_btf/sys_exit")
+int syscall_exit(u64 *ctx)
+{
+	s64 result = ctx[1];
+
+	if (own_namespace()->level == 0)
+		return 0;
+	if (result != -ENOSYS_ && result != -EPERM_ && result != -EAFNOSUPPORT_ && result != -EPROTONOSUPPORT_)
+		return 0;
+	return refused_call((void *)ctx[0], result);
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

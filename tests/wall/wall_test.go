@@ -1,0 +1,342 @@
+// Package wall tries the eBPF programs on jails: that they refuse what both system call filters, taken away, would have refused, and that they
+// tell of what the filters refuse. The first needs a kernel that takes such programs; the virtual machines' does.
+package wall
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/wall"
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/tests/engine"
+)
+
+// patience is for what takes milliseconds, and under emulation seconds.
+const patience = 90 * time.Second
+
+// A place has the programs under test.
+type place struct {
+	base, bin string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	engine.NeedsRoot(t, "it runs jails and loads programs into the kernel")
+	base, err := os.MkdirTemp("/var/tmp", "agentjail-wall-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := engine.BinDir() // runtimes are run from where only root can write
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.RemoveBuilt() })
+	p := &place{base: base, bin: filepath.Join(dir, "wall")}
+	if err := engine.Build("./cmd/agentjail-journal", filepath.Join(p.bin, "agentjail-journal")); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// runtime is agentjail, built with flags.
+func (p *place) runtime(t *testing.T, flags ...string) string {
+	t.Helper()
+	out := filepath.Join(p.bin, "agentjail")
+	if len(flags) > 0 {
+		out = filepath.Join(p.bin, "without", "agentjail")
+	}
+	if err := engine.BuildAgentjail(out, flags...); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// bundle is of a jail that runs the probe.
+func (p *place) bundle(t *testing.T, args ...string) *engine.Bundle {
+	t.Helper()
+	b := engine.NewBundle(t, p.base)
+	b.Spec.Process.User = specs.User{}
+	b.Spec.Process.Args = append([]string{"/usr/local/bin/probe"}, args...)
+	return b
+}
+
+// jail runs the probe in a jail without the rings that are named, and returns what became of each try.
+func (p *place) jail(t *testing.T, path, without string, args ...string) map[string]outcome {
+	t.Helper()
+	out, err := p.bundle(t, args...).Run(t, engine.Caller{
+		Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}, Env: []string{"AGENTJAIL_TEST_WITHOUT=" + without},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]outcome{}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return got
+}
+
+type outcome struct {
+	Errno string `json:"errno"`
+	Note  string `json:"note"`
+}
+
+// A collector is agentjail-journal at work.
+type collector struct {
+	cmd *exec.Cmd
+
+	mu     sync.Mutex
+	events []journal.Event
+	said   bytes.Buffer
+	more   chan struct{} // has an element when there is something new
+	done   chan struct{}
+}
+
+// collect starts the collector and waits until its programs act.
+func (p *place) collect(t *testing.T, args ...string) *collector {
+	t.Helper()
+	c := &collector{cmd: exec.Command(filepath.Join(p.bin, "agentjail-journal"), append([]string{"--print"}, args...)...), more: make(chan struct{}, 1), done: make(chan struct{})}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := c.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.kill() })
+	var both sync.WaitGroup
+	both.Add(2)
+	go func() { defer both.Done(); c.read(stdout) }()
+	go func() {
+		defer both.Done()
+		for s := bufio.NewScanner(stderr); s.Scan(); c.tell() {
+			c.mu.Lock()
+			c.said.WriteString(s.Text() + "\n")
+			c.mu.Unlock()
+		}
+	}()
+	go func() { both.Wait(); close(c.done); c.tell() }()
+	c.await(t, "the programs act", func() bool { return strings.Contains(c.said.String(), "programs act on: ") })
+	return c
+}
+
+func (c *collector) read(stdout interface{ Read([]byte) (int, error) }) {
+	for d := json.NewDecoder(stdout); ; c.tell() {
+		var e journal.Event
+		if d.Decode(&e) != nil {
+			return
+		}
+		c.mu.Lock()
+		c.events = append(c.events, e)
+		c.mu.Unlock()
+	}
+}
+
+func (c *collector) tell() {
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until something holds of what the collector has told.
+func (c *collector) await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	end := time.After(patience)
+	for {
+		c.mu.Lock()
+		ok, said := holds(), c.said.String()
+		c.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-c.more:
+		case <-end:
+			t.Fatalf("not within %v: %s; %d events; it said:\n%s", patience, what, len(c.events), said)
+		}
+		select {
+		case <-c.done:
+			if !holds() {
+				t.Fatalf("the collector ended before: %s; it said:\n%s", what, c.said.String())
+			}
+			return
+		default:
+		}
+	}
+}
+
+// kill ends the collector as a crash would.
+func (c *collector) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+	<-c.done
+}
+
+// find is an event that holds, or nil.
+func (c *collector) find(holds func(e *journal.Event) bool) *journal.Event {
+	for i := range c.events {
+		if holds(&c.events[i]) {
+			return &c.events[i]
+		}
+	}
+	return nil
+}
+
+// TestRefusedCalls: what a jail's filter refuses is told, with number, arguments, errno and program, on every kernel that has tracepoints.
+func TestRefusedCalls(t *testing.T) {
+	p := newPlace(t)
+	path := p.runtime(t)
+	c := p.collect(t, "--syscalls", "--no-pins")
+	got := p.jail(t, path, "", "attempts", "io_uring_setup", "keyctl", "userfaultfd")
+	for name, errno := range map[string]string{"io_uring_setup": "ENOSYS", "keyctl": "ENOSYS", "userfaultfd": "ENOSYS"} {
+		if got[name].Errno != errno {
+			t.Errorf("%s: %+v, not %s", name, got[name], errno)
+		}
+		c.await(t, name, func() bool {
+			return c.find(func(e *journal.Event) bool {
+				return e.Kind == "syscall.refused" && e.Syscall == name && e.Errno == errno && e.Program == "probe" && e.Number != nil && len(e.Arguments) == 6 && e.Jail != ""
+			}) != nil
+		})
+	}
+	c.await(t, "the first argument", func() bool {
+		return c.find(func(e *journal.Event) bool { return e.Syscall == "io_uring_setup" && e.Arguments[0] == "0x4" }) != nil
+	})
+	// The reader has an id of its own and two capabilities, the writer none.
+	for _, pid := range []int{c.cmd.Process.Pid, child(t, c.cmd.Process.Pid)} {
+		status, err := os.ReadFile("/proc/" + itoa(pid) + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "CapEff:\t0000000000000000"
+		if pid != c.cmd.Process.Pid {
+			want = "CapEff:\t000000c000000000"
+			if strings.Contains(string(status), "\nUid:\t0") {
+				t.Error("the reader is root")
+			}
+		}
+		if !strings.Contains(string(status), want) || !strings.Contains(string(status), "NoNewPrivs:\t1") {
+			t.Errorf("%d has not just %s:\n%s", pid, want, status)
+		}
+	}
+}
+
+// walled are the attacks that get through where both filters are away (docs/security/rings.md), or of which only other rings keep a jail.
+var walled = []string{"io_uring", "AF_VSOCK socket", "nf_tables", "keyring", "user namespace", "userfaultfd", "perf_event_open"}
+
+// offered are those of them that the kernel, and the security module of the virtual machines, offer to every user: without a filter they get
+// through.
+var offered = []string{"io_uring", "nf_tables", "keyring"}
+
+// TestWall: with both filters away, the programs refuse what they would have refused, tell of it as of nothing else, touch nobody else, and go
+// on when the collector is killed.
+func TestWall(t *testing.T) {
+	can, err := ebpf.Probe()
+	if can != ebpf.Blocks {
+		t.Skipf("this kernel's programs do not block but %s: %v", can, err)
+	}
+	p := newPlace(t)
+	mountBPF(t)
+	pins := filepath.Join("/sys/fs/bpf", filepath.Base(p.base))
+	path := p.runtime(t, "-tags=withouttest")
+	try := func() map[string]outcome {
+		return p.jail(t, path, "0", append([]string{"rings"}, walled...)...)
+	}
+	through := func(when string) {
+		t.Helper()
+		got := try()
+		for _, name := range offered {
+			if got[name].Errno != "" {
+				t.Errorf("%s, %s is refused: %+v: this test shows nothing", when, name, got[name])
+			}
+		}
+		if wall.Acting() {
+			t.Errorf("%s, programs act", when)
+		}
+	}
+	refused := func(when string) {
+		t.Helper()
+		got := try()
+		for _, name := range walled {
+			if got[name].Errno == "" {
+				t.Errorf("%s, %s gets through", when, name)
+			}
+		}
+		if !wall.Acting() {
+			t.Errorf("%s, no programs act", when)
+		}
+		hostUntouched(t, when)
+	}
+	through("without the programs")
+	c := p.collect(t, "--pins", pins)
+	t.Cleanup(func() { _ = ebpf.Unload(pins) })
+	refused("with the programs")
+	for _, hook := range []string{"io_uring", "socket", "key", "userns"} {
+		c.await(t, "an alarm about "+hook, func() bool {
+			return c.find(func(e *journal.Event) bool {
+				return e.Kind == "ring0.passed" && e.Target == hook && e.Program == "probe" && e.Errno == "EPERM" && e.Severity == 5
+			}) != nil
+		})
+	}
+	c.kill()
+	refused("with the collector killed")
+	p.collect(t, "--pins", pins).kill()
+	refused("with the collector killed once more")
+	if out, err := exec.Command(filepath.Join(p.bin, "agentjail-journal"), "unload", "--pins", pins).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	through("after unload")
+}
+
+// hostUntouched: processes that are in no jail get what they ask for, also in user namespaces of their own.
+func hostUntouched(t *testing.T, when string) {
+	t.Helper()
+	for name, family := range map[string][3]int{"AF_NETLINK": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "AF_PACKET": {unix.AF_PACKET, unix.SOCK_RAW, 0}} {
+		fd, err := unix.Socket(family[0], family[1]|unix.SOCK_CLOEXEC, family[2])
+		if err != nil {
+			t.Errorf("%s, the host's own %s: %v", when, name, err)
+			continue
+		}
+		unix.Close(fd)
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}}}
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s, the host's own user namespace: %v", when, err)
+	}
+}
+
+// mountBPF mounts the bpf file system where no init has done so.
+func mountBPF(t *testing.T) {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/bpf", &fs); err == nil && fs.Type == unix.BPF_FS_MAGIC {
+		return
+	}
+	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount("/sys/fs/bpf", unix.MNT_DETACH) })
+}
