@@ -35,7 +35,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test preflight test-quick test-unit test-e2e test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint release deps clean
+.PHONY: help build demo test preflight test-quick test-unit test-e2e test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,10 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) vet ./...
 	CGO_ENABLED=1 $(GO) vet -tags libseccomp ./cmd/agentjailctl
 	$(GO) run $(STATICCHECK) ./...
+	hack/bpf.sh --check
+
+bpf: ## compile the eBPF programs (Debian 12's clang-14 and llvm-14); the result is committed
+	hack/bpf.sh
 
 release: ## packages (.deb, .rpm), archives, SBOM and checksums of HEAD's tag, or of a snapshot, in dist/release
 	$(GO) run ./hack/release -out $(OUT)/release

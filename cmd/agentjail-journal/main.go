@@ -59,7 +59,7 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 	a.Commands = []*cli.Command{
 		{
 			Name: "unload", Usage: "remove the programs from the kernel", ArgsUsage: " ",
-			Action: func(c *cli.Context) error { return ebpf.Unload(c.String("pins")) },
+			Action: func(c *cli.Context) error { return collector.Unload(c.String("pins")) },
 			Flags:  []cli.Flag{&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay"}},
 		},
 		{

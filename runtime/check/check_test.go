@@ -176,7 +176,7 @@ func TestProbesCanFail(t *testing.T) {
 	for name, want := range map[string]Status{
 		namePrivileges: Missing, "namespaces": Missing, "cgroup-namespace": Missing, "time-namespace": Warning, "mount-api": Missing,
 		"tmpfs": Missing, "overlay": Missing, "overlay-idmapped": Warning, "network-seal": Missing, "user-namespace": Missing,
-		"idmapped-mounts": Warning, "bpf-lsm": Warning,
+		"idmapped-mounts": Warning, "ebpf": Warning,
 	} {
 		i := slices.IndexFunc(r.Results, func(x Result) bool { return x.Name == name })
 		if i < 0 {

@@ -1,11 +1,7 @@
 package check
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -56,42 +52,4 @@ func landlockABI(*env) answer {
 		return fail("boot with lsm=...,landlock", "built into the kernel, but off")
 	}
 	return fail("boot Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK and lsm=...,landlock", "%v", err)
-}
-
-// bpfLSM looks for the module in the kernel's list, and for the types that
-// portable programs are matched with.
-func bpfLSM(*env) answer {
-	mods, err := modules()
-	if err != nil {
-		return warn("mount securityfs", "the kernel's security modules are not known: %v", err)
-	}
-	if !slices.Contains(mods, "bpf") {
-		return fail("boot with lsm=...,bpf on a kernel with CONFIG_BPF_LSM", "not among the kernel's security modules (%s)", strings.Join(mods, ", "))
-	}
-	if unix.Access("/sys/kernel/btf/vmlinux", unix.R_OK) != nil {
-		return fail("boot a kernel with CONFIG_DEBUG_INFO_BTF", "there, but the kernel does not describe its types (BTF)")
-	}
-	return ok("there, with BTF (modules: %s)", strings.Join(mods, ", "))
-}
-
-// modules lists the active security modules, from securityfs mounted where
-// nobody else sees it.
-func modules() ([]string, error) {
-	var list string
-	err := inMounts(func(dir string) error {
-		at := filepath.Join(dir, "security")
-		if err := os.Mkdir(at, 0o700); err != nil {
-			return err
-		}
-		if err := unix.Mount("agentjail-check", at, "securityfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-			return err
-		}
-		b, err := os.ReadFile(filepath.Join(at, "lsm"))
-		list = strings.TrimSpace(string(b))
-		return err
-	})
-	if err == nil && list == "" {
-		err = errors.New("the list is empty")
-	}
-	return strings.Split(list, ","), err
 }

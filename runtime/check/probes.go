@@ -50,5 +50,5 @@ var probes = slices.Concat([]probe{
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},
 	{"filter-space", ringKernel, "space for filters", never, filterSpace},
-	{"bpf-lsm", ringKernel, "eBPF LSM", never, bpfLSM},
+	{"ebpf", ringKernel, "eBPF programs", never, ebpfPrograms},
 })

@@ -1,10 +1,6 @@
 package check
 
 import (
-	"fmt"
-	"os"
-	"strings"
-
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/apparmor"
@@ -36,8 +32,8 @@ var ofUser = map[string]func(*env) answer{
 	"idmapped-mounts": func(*env) answer {
 		return warn(asRoot, "takes a privilege on the machine: files in mounted directories have the ids that the engine gives the jail")
 	},
-	"lsm":     userLSM,
-	"bpf-lsm": userBPF,
+	"lsm":  userLSM,
+	"ebpf": userPrograms,
 }
 
 func userPrivileges(*env) answer {
@@ -117,16 +113,4 @@ func userLSM(e *env) answer {
 		return ok("AppArmor, profile %s is loaded", name)
 	}
 	return fail("have root load it: `sudo agentjail install podman`", "AppArmor is on, but profile %s is not loaded, which is root's to do", name)
-}
-
-func userBPF(*env) answer {
-	const file = "/sys/kernel/security/lsm"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return warn("", "the kernel's security modules are not known: %v", err)
-	}
-	if !strings.Contains(","+strings.TrimSpace(string(text))+",", ",bpf,") {
-		return warn("boot with lsm=...,bpf on a kernel with CONFIG_BPF_LSM", "not among the kernel's security modules (%s)", strings.TrimSpace(string(text)))
-	}
-	return ok("%s", fmt.Sprintf("there (modules: %s)", strings.TrimSpace(string(text))))
 }

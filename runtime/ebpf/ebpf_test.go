@@ -1,20 +1,155 @@
 package ebpf
 
 import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/idmap"
 )
 
-func TestProbeNow(t *testing.T) {
-	a, err := Probe()
-	t.Log(a, err)
-	s, err := Load(Options{Pools: []idmap.Pool{idmap.DefaultPool()}, Verdict: Default, Loud: 100, Rate: 100, Syscalls: true, Fallback: true})
+// raw is an event as the kernel writes it.
+func raw(hook uint32, result int32, program, text string) []byte {
+	b := make([]byte, Size)
+	le := binary.LittleEndian
+	le.PutUint64(b, 5)
+	le.PutUint64(b[8:], 0x78010000<<32)
+	le.PutUint32(b[16:], hook)
+	le.PutUint32(b[20:], 42)
+	le.PutUint32(b[24:], 0x78010000)
+	le.PutUint32(b[28:], 1)
+	le.PutUint32(b[32:], uint32(result))
+	le.PutUint32(b[36:], 425)
+	le.PutUint64(b[40:], 4)
+	copy(b[88:], program)
+	copy(b[104:], text)
+	return b
+}
+
+func TestParse(t *testing.T) {
+	e, err := Parse(raw(uint32(Syscall), -38, "probe", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	for _, p := range s.Programs {
-		t.Log(p)
+	if e.Hook != Syscall || e.Pid != 42 || e.First() != 0x78010000 || !e.Refused || e.Result != -38 || e.Number != 425 || e.Args[0] != 4 || e.Program != "probe" {
+		t.Errorf("%+v", e)
+	}
+	if e, err := Parse(raw(0, 0, strings.Repeat("x", commSize), strings.Repeat("y", textSize))); err != nil || len(e.Program) != commSize || len(e.Text) != textSize {
+		t.Errorf("without an end: %+v, %v", e, err)
+	}
+	for name, b := range map[string][]byte{
+		"short": make([]byte, Size-1), "long": make([]byte, Size+1), "empty": nil, "hook": raw(uint32(hooks), 0, "", ""), "result": raw(0, 1, "", ""), "result below": raw(0, -4096, "", ""),
+	} {
+		if _, err := Parse(b); err == nil {
+			t.Errorf("%s: an event", name)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(raw(0, -1, "probe", "x"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := Parse(b)
+		if err == nil && (e.Hook >= hooks || e.Result > 0 || len(e.Program) > commSize || len(e.Text) > textSize || strings.ContainsRune(e.Program, 0)) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestSameAsSource: what Go says of hooks, programs, structures and numbers is what the compiled source says.
+func TestSameAsSource(t *testing.T) {
+	text, err := os.ReadFile("src/wall.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?s)enum \{(\s+HOOK_.*?)\};`).FindSubmatch(text)
+	if list == nil {
+		t.Fatal("no hooks in the source")
+	}
+	for i, f := range strings.Fields(string(bytes.ReplaceAll(list[1], []byte(","), nil))) {
+		if want := "HOOK_" + strings.ToUpper(Hook(i).String()); f != want {
+			t.Errorf("hook %d is %s in the source, and %s", i, f, want)
+		}
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := []string{fallback}
+	for _, p := range programs {
+		known = append(known, p.name)
+		if s := spec.Programs[p.name]; s == nil || s.AttachTo != p.target {
+			t.Errorf("program %s is not that of %s", p.name, p.target)
+		}
+	}
+	for n := range spec.Programs {
+		if !slices.Contains(known, n) {
+			t.Errorf("nobody loads the program %s", n)
+		}
+	}
+	for name, v := range map[string]any{"config": config{}, "jails": jailEntry{}} {
+		if got, want := binary.Size(v), int(spec.Maps[name].ValueSize); got != want {
+			t.Errorf("%s has %d bytes, and %d in the source", name, got, want)
+		}
+	}
+	if wall.Protocol != 0x616a61 || !bytes.Contains(text, []byte("PROBE_PROTOCOL = 0x616a61")) || !bytes.Contains(text, []byte("PROBE_ERRNO = 55")) || wall.Answer != 55 {
+		t.Error("the programs answer another question than is asked")
+	}
+}
+
+// TestPrototypes: the kernel's functions are as the programs take them, or the program is left out with the reason.
+func TestPrototypes(t *testing.T) {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Logf("this kernel does not describe its types: %v", err)
+		return
+	}
+	fit := 0
+	for _, p := range programs {
+		if err := p.fits(kernel); err != nil {
+			t.Logf("%s: %v", p.name, err)
+			continue
+		}
+		fit++
+	}
+	if fit < 8 {
+		t.Errorf("only %d programs fit this kernel", fit)
+	}
+	for _, p := range []program{
+		{target: "security_socket_create", parameters: []string{"int", "*int"}}, {target: "security_socket_create", parameters: []string{"int"}, exact: true},
+		{target: "security_bpf", parameters: []string{"int", "*bpf_attr", "unsigned int", "bool", "int"}}, {target: "security_of_nothing"},
+	} {
+		if p.fits(kernel) == nil {
+			t.Errorf("%v fits", p)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	if _, err := (Options{Pools: make([]idmap.Pool, maxPools+1)}).config(); err == nil {
+		t.Error("more pools than the programs know")
+	}
+	if got := Default.Names(); slices.Contains(got, "exec") || slices.Contains(got, "syscall") || !slices.Contains(got, "io_uring") {
+		t.Errorf("by default: %v", got)
+	}
+}
+
+// TestProbe: what can be done is found by trying, and nothing is left of it.
+func TestProbe(t *testing.T) {
+	can, err := Probe()
+	t.Log(can, err)
+	if (can == Blocks) != (err == nil) {
+		t.Errorf("%s: %v", can, err)
+	}
+	if wall.Asks(wall.TrialProtocol) {
+		t.Error("the trial's program is still there")
 	}
 }

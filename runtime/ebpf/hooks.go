@@ -25,6 +25,7 @@ const (
 // names of hooks, as policy and events have them.
 var names = [hooks]string{"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec", "syscall"}
 
+// String is the hook as policy and events name it.
 func (h Hook) String() string {
 	if h < hooks {
 		return names[h]

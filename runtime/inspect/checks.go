@@ -52,6 +52,7 @@ var checks = []check{
 	{report.Access, "device rules", deviceRules},
 
 	{report.Kernel, "seccomp", seccompFilter},
+	{report.Kernel, "eBPF programs", programs},
 }
 
 // masked are the paths that must be hidden: those of every jail and those of

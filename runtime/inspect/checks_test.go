@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/delegate/traits"
+	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
@@ -75,7 +76,8 @@ func goodOwner(d *demands) uint32 {
 // goodSeen is that jail as the kernel shows it.
 func goodSeen(d *demands) *seen {
 	s := &seen{
-		pid: testPid, processes: []*process{goodProcess(d, testPid), goodProcess(d, testPid+1)},
+		wall: wall.State{Acting: true, Pinned: true, Refused: []string{"socket", "io_uring"}},
+		pid:  testPid, processes: []*process{goodProcess(d, testPid), goodProcess(d, testPid+1)},
 		uidMap: d.jail.IDs.UIDs, gidMap: d.jail.IDs.GIDs,
 		namespaces: map[string]Namespace{},
 		userNS:     userNS{owner: goodOwner(d), limits: map[string]string{"max_user_namespaces": "0", "max_net_namespaces": "0"}},
@@ -429,6 +431,10 @@ var damages = []damage{
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the second filter"},
 	{"seccomp", "one filter on the init step", second(func(p *process) { p.filters, p.entering = 1, true }), Holds, "filter"},
 	{"seccomp", "a kernel that does not count", second(func(p *process) { p.filters = -1 }), Holds, "a filter"},
+	{"eBPF programs", "none loaded", func(_ *demands, s *seen) { s.wall = wall.State{} }, Missing, "none act"},
+	{"eBPF programs", "gone", func(_ *demands, s *seen) { s.wall.Acting, s.wall.Pinned = false, true }, Broken, "none act"},
+	{"eBPF programs", "not told what", func(_ *demands, s *seen) { s.wall.Refused = nil }, Holds, "not known"},
+	{"eBPF programs", "the engine's ids", func(d *demands, s *seen) { d.jail.IDs.Given = true }, Missing, "do not know this jail"},
 }
 
 func TestGoodJailHolds(t *testing.T) {
@@ -532,7 +538,7 @@ func TestBoundary(t *testing.T) {
 	if err := r.Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"held by: host kernel\nheld by: void: masked paths\nheld by: guest kernel: seccomp\n", "29 protections hold, 1 missing on this host, 1 not seen from it, 1 void\n"} {
+	for _, want := range []string{"held by: host kernel\nheld by: void: masked paths\nheld by: guest kernel: seccomp\n", "30 protections hold, 1 missing on this host, 1 not seen from it, 1 void\n"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/plan"
@@ -45,7 +46,8 @@ type seen struct {
 	network    network.Audit
 	mounts     []mount
 	hostDevs   map[string]bool // file systems that the host has mounted
-	rootSize   uint64          // of the file system at the root, in bytes
+	wall       wall.State
+	rootSize   uint64 // of the file system at the root, in bytes
 	rootFiles  uint64
 	paths      map[string]pathState // masked and read-only paths
 	cgroup     cgroupState
@@ -68,7 +70,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 	if !j.InitAlive() {
 		return nil, ErrNotRunning
 	}
-	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}}
+	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}, wall: wall.Look()}
 	first, err := readProcess(p)
 	if err != nil {
 		return nil, err

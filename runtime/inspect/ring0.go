@@ -1,6 +1,9 @@
 package inspect
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // seccompFilter: every process is under two filters (mode 2, proc_pid_status(5)),
 // the delegate's and that of the init step, which loads it.
@@ -33,4 +36,21 @@ func seccompFilter(d *demands, s *seen) outcome {
 		text = fmt.Sprintf(": %d of %d system calls pass, %d of them not with all arguments; %d are refused, whatever their errno", c.Pass, c.Pass+c.Refused, c.Checked, c.Refused)
 	}
 	return holds("%s on %s, profile %s%s", filters, count(len(s.processes), "process"), d.jail.Policy.Seccomp.Profile, text)
+}
+
+// programs: what the filters refuse in every profile is refused by eBPF programs too, where a collector has loaded them. They know the jails
+// whose ids are the pool's.
+func programs(d *demands, s *seen) outcome {
+	const want = "programs that refuse what the filters refuse"
+	switch {
+	case s.wall.Pinned && !s.wall.Acting:
+		return broken(want, "agentjail-journal has loaded and pinned them, and none act (remedy: systemctl restart agentjail-journal)")
+	case !s.wall.Acting:
+		return lacking(want, "none act (`agentjail check` says what this kernel can do; agentjail-journal loads them)")
+	case d.jail.IDs.Given:
+		return lacking(want, "they act, and do not know this jail: its host ids are the engine's choice")
+	case len(s.wall.Refused) == 0:
+		return holds("they act; what they refuse is not known")
+	}
+	return holds("behind the filters they refuse %s", strings.Join(s.wall.Refused, ", "))
 }

@@ -18,7 +18,7 @@ type Ring int
 
 // The three rings.
 const (
-	Kernel    Ring = 0 // which kernel code can be reached: seccomp, eBPF LSM
+	Kernel    Ring = 0 // which kernel code can be reached: seccomp, eBPF programs
 	Access    Ring = 1 // what may be done with what is seen: ids, capabilities, LSM
 	Resources Ring = 2 // what is seen and used up: namespaces, mounts, limits
 )

@@ -43,6 +43,7 @@ type Options struct {
 // Status is what became of the programs. The collector keeps it at wall.StatusFile.
 type Status struct {
 	Error    string        `json:"error,omitempty"`
+	Pinned   bool          `json:"pinned,omitempty"`
 	Programs []ebpf.Loaded `json:"programs,omitempty"`
 	Acting   []string      `json:"acting,omitempty"`  // hooks
 	Verdict  []string      `json:"verdict,omitempty"` // hooks that are refused
@@ -88,8 +89,10 @@ type reader struct {
 	frames *os.File
 }
 
+// end has the reader end: it may not be this process's to kill any more, and dies with it.
 func (r *reader) end() {
 	_ = r.cmd.Process.Kill()
+	_ = r.frames.Close()
 }
 
 func (r *reader) wait() error {
@@ -185,4 +188,12 @@ func ready() {
 	if path := os.Getenv("NOTIFY_SOCKET"); path != "" {
 		notify(path, "READY=1\n")
 	}
+}
+
+// Unload ends the programs that are pinned.
+func Unload(pins string) error {
+	if err := os.Remove(wall.StatusFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return ebpf.Unload(pins)
 }

@@ -36,9 +36,6 @@ const (
 
 // Read is the reader: it loads what its only argument says, and tells what the programs tell, until it is killed or the writer is gone.
 func Read(options string) error {
-	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
-		return err
-	}
 	if err := privileges.Keep(needed...); err != nil {
 		return fmt.Errorf("%w (remedy: CAP_BPF and CAP_PERFMON, or root)", err)
 	}
@@ -49,17 +46,29 @@ func Read(options string) error {
 	if o.Pins != "" {
 		o.Pins = fmt.Sprintf("/proc/self/fd/%d", fdPins)
 	}
+	go endWithWriter()
 	out := &locked{frames: frames{bufio.NewWriterSize(os.NewFile(fdFrames, "frames"), 64<<10)}}
 	set, err := ebpf.Load(o)
 	if err != nil {
 		return errors.Join(err, out.status(Status{Error: err.Error()}))
 	}
 	defer set.Close()
-	if err := out.status(Status{Programs: set.Programs, Acting: set.Acting(), Verdict: o.Verdict.Names()}); err != nil {
+	if err := out.status(Status{Pinned: o.Pins != "", Programs: set.Programs, Acting: set.Acting(), Verdict: o.Verdict.Names()}); err != nil {
 		return err
 	}
 	go out.count(set)
 	return out.follow(set)
+}
+
+// endWithWriter ends the process when the writer is gone, which has no capability by which its death could end another's process.
+func endWithWriter() {
+	for {
+		p := []unix.PollFd{{Fd: fdFrames}}
+		if _, err := unix.Poll(p, -1); err == unix.EINTR {
+			continue
+		}
+		os.Exit(1)
+	}
 }
 
 // locked has one writer of frames at a time.
