@@ -83,6 +83,11 @@ var suites = []suite{
 		}},
 	},
 	{
+		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
+		on:    []string{"apparmor"},
+		steps: []step{tests("runtime/ebpf", 3*time.Minute), tests("tests/wall", 12*time.Minute)},
+	},
+	{
 		name: "exhaust", what: "what no control group counts, under those of version 2 and with CAP_SYS_RESOURCE",
 		on: []string{"apparmor"},
 		steps: []step{

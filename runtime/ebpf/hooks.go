@@ -1,7 +1,5 @@
 package ebpf
 
-import "slices"
-
 // A Hook is something that a jail asks the kernel for: a bit of a verdict. src/wall.c has the same list.
 type Hook uint32
 
@@ -86,11 +84,3 @@ var programs = []program{
 
 // fallback tells of refused system calls where no trampolines can be had.
 const fallback = "syscall_exit"
-
-func programNamed(name string) (program, bool) {
-	i := slices.IndexFunc(programs, func(p program) bool { return p.name == name })
-	if i < 0 {
-		return program{}, false
-	}
-	return programs[i], true
-}
