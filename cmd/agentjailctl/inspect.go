@@ -8,6 +8,7 @@ import (
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
@@ -43,6 +44,11 @@ func inspectCommand() *cli.Command {
 			r, err := inspect.Jail(store, j)
 			if err != nil {
 				return err
+			}
+			if j.Journal != "" {
+				if err := journal.Of(&j.Brief).Log().Append(r.Events()...); err != nil {
+					fmt.Fprintf(c.App.ErrWriter, "agentjail: what was found is not in the journal: %v\n", err)
+				}
 			}
 			if c.Bool("json") {
 				err = printJSON(c, r)

@@ -33,6 +33,7 @@ var rules = []rule{
 	{"runtime/check", []string{"runtime/check", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},
 	{"runtime/inspect", []string{"runtime/inspect", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},
 	{"runtime/journal/sources", []string{"runtime/journal/sources", "runtime/why", "runtime/learn", "runtime/receipt", "cmd/agentjailctl", "cmd/agentjail-journal", "hack/", "tests/"}, "the runtime does not link what only people ask"},
+	{"runtime/receipt", []string{"runtime/receipt", "cmd/agentjailctl", "hack/", "tests/"}, "the runtime does not link what only people ask"},
 	{"runtime/sandbox", []string{"runtime/sandbox", "cmd/agentjailctl"}, "the runtime does not link what only people ask"},
 	{"runtime/bundle", []string{"runtime/", "cmd/", "shim", "hack/", "tests/"}, "a filter or a profile knows nothing of bundles"},
 	{"runtime/harden", []string{"runtime/harden", "runtime/jail", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/plan, and does not decide"},

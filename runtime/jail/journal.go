@@ -133,7 +133,9 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return
 	}
+	done := w.step("last look")
 	events := append(Look(w.Store, j).events(), journal.Counters(j.CgroupDirs)...)
+	done()
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		var st unix.Stat_t
 		if unix.Lstat(j.EngineRoot, &st) == nil && st.Dev == j.EngineRootDev {

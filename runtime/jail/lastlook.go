@@ -184,6 +184,7 @@ func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
 	if j.Journal == "" || unix.Access(j.Journal, unix.F_OK) != nil {
 		return // it has none, or it was never begun
 	}
+	defer w.step("teardown")()
 	e := journal.Event{Kind: "jail.teardown"}
 	for _, p := range parts {
 		word := "gone "

@@ -1,0 +1,236 @@
+package receipt
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"agentjail.dev/runtime/journal/inside"
+	"agentjail.dev/runtime/receipt"
+	"agentjail.dev/tests/engine"
+)
+
+// ask runs one of agentjail's own verbs.
+func ask(t *testing.T, args ...string) (out string, code int) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.Command(bin, append([]string{"--config", conf}, args...)...)
+	cmd.Stderr = &stderr
+	data, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if code = cmd.ProcessState.ExitCode(); code != 0 {
+		t.Logf("%v: status %d: %s", args, code, stderr.String())
+	}
+	return string(data), code
+}
+
+// of is a jail's receipt, whose journal must verify.
+func of(t *testing.T, id string) *receipt.Receipt {
+	t.Helper()
+	text, code := ask(t, "receipt", "--json", "--verify", id)
+	r := new(receipt.Receipt)
+	if err := json.Unmarshal([]byte(text), r); err != nil || code != 0 {
+		t.Fatalf("status %d, %v: %s", code, err, text)
+	}
+	if r.Journal.Verified == nil || !*r.Journal.Verified || len(r.Journal.Last) != 64 {
+		t.Errorf("the journal is not verified: %+v", r.Journal)
+	}
+	return r
+}
+
+// gone holds a receipt to what is true of every jail that was removed.
+func gone(t *testing.T, r *receipt.Receipt) {
+	t.Helper()
+	if r.State != receipt.Ended || !r.Teardown.Done || len(r.Teardown.Remains) > 0 {
+		t.Errorf("%s, torn down: %+v", r.State, r.Teardown)
+	}
+	kinds := map[string]bool{}
+	for _, p := range r.Teardown.Gone {
+		kinds[p.Kind] = true
+	}
+	for _, kind := range []string{"process", "control group", "record", "delegate's record", "host ids"} {
+		if !kinds[kind] {
+			t.Errorf("nothing is said of the %s: %+v", kind, r.Teardown.Gone)
+		}
+	}
+	if r.Seconds <= 0 || r.Used.Memory <= 0 && r.Used.CPU <= 0 {
+		t.Errorf("used %+v in %v s", r.Used, r.Seconds)
+	}
+	for _, hash := range []string{r.Identity.Policy, r.Identity.Config} {
+		if len(hash) != len("sha256:")+64 {
+			t.Errorf("%q is no hash", hash)
+		}
+	}
+}
+
+// hostile is an argument that would be a script on a page, a line of its own in a terminal, and text in the other direction.
+const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[2J\n\u202egnp"
+
+// TestDocker follows a jail of Docker's from its start to its removal.
+func TestDocker(t *testing.T) {
+	d := docker.For(t)
+	id := d.Detached("--runtime", "agentjail-receipt", "--cap-add", "SYS_ADMIN", engine.Busybox, "sh", "-c",
+		"echo made > /opt-made; mkdir /made; echo changed >> /etc/passwd; exec sleep 1000", hostile)
+	d.Eventually("the jail's files", func() bool { return d.Docker("exec", id, "test", "-s", "/opt-made").Code == 0 })
+	if text, code := ask(t, "inspect", id); code != 0 {
+		t.Errorf("inspect: %s", text)
+	}
+	r := of(t, id)
+	if r.State != receipt.Running || !r.Touched.Known || !r.Teardown.At.IsZero() || r.Identity.Engine != "docker" {
+		t.Errorf("of a running jail: %s, files %v, torn down %v, by %q", r.State, r.Touched, r.Teardown, r.Identity.Engine)
+	}
+	t.Run("inside", func(t *testing.T) { insideTheJail(t, d, id) })
+	d.Must("rm", "-f", id)
+	r = of(t, id)
+	gone(t, r)
+	if !slices.Contains(r.Identity.Command, `<script>alert(1)</script>"'><img src=x onerror=alert(1)>\x1b[2J\x0a\u{202e}gnp`) {
+		t.Errorf("the command is %q", r.Identity.Command)
+	}
+	for _, f := range []receipt.File{{Kind: "A", Path: "/opt-made"}, {Kind: "A", Path: "/made"}, {Kind: "C", Path: "/etc/passwd"}} {
+		if !slices.Contains(r.Touched.Files, f) {
+			t.Errorf("%v is not among the files %v", f, r.Touched.Files)
+		}
+	}
+	if !slices.ContainsFunc(r.Denied, func(d receipt.Denial) bool { return d.Kind == "privilege.denied" && d.What == "process.capabilities" }) {
+		t.Errorf("the capability is not among what was denied: %+v", r.Denied)
+	}
+	for _, ring := range r.Rings {
+		if ring.Start.By == "" || ring.End.By != "agentjail inspect" || len(ring.End.Broken) > 0 || ring.End.Holds == 0 {
+			t.Errorf("%s: %+v", ring.Name, ring)
+		}
+	}
+	t.Run("page", func(t *testing.T) { checkPage(t, id) })
+}
+
+// insideTheJail holds the file of refusals to what it may say.
+func insideTheJail(t *testing.T, d *engine.T, id string) {
+	path := inside.Dir + "/" + inside.File
+	var n inside.Notice
+	text := d.Must("exec", id, "cat", path)
+	if err := json.Unmarshal([]byte(text), &n); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if !slices.ContainsFunc(n.Denied, func(d inside.Denial) bool { return d.Kind == "privilege.denied" && d.What == "process.capabilities" }) {
+		t.Errorf("the capability is not in %s", text)
+	}
+	for _, hidden := range []string{"sha256", base, id, "/var/lib", "uid"} {
+		if strings.Contains(text, hidden) {
+			t.Errorf("the jail can read %q: %s", hidden, text)
+		}
+	}
+	for _, command := range []string{"echo x > " + path, "rm " + path, "mv " + inside.Dir + " /elsewhere", "umount " + inside.Dir} {
+		if r := d.Docker("exec", id, "sh", "-c", command); r.Code == 0 {
+			t.Errorf("%s: %s", command, r)
+		}
+	}
+	// Who looks has it written anew, as a whole: the one that is open stays as it was.
+	before := n.Updated
+	if _, code := ask(t, "receipt", id); code != 0 {
+		t.Error("no receipt")
+	}
+	text = d.Must("exec", id, "cat", path)
+	if err := json.Unmarshal([]byte(text), &n); err != nil || n.Updated <= before {
+		t.Errorf("written at %s, and before at %s (%v)", n.Updated, before, err)
+	}
+}
+
+// checkPage looks at the page as a browser would read it.
+func checkPage(t *testing.T, id string) {
+	path := filepath.Join(base, "page.html")
+	if text, code := ask(t, "receipt", "--verify", "--html", path, id); code != 0 {
+		t.Fatal(text)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := html.Parse(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.ContainsAny(data, "\x1b\u202e") || !bytes.Contains(data, []byte("&lt;script&gt;alert(1)")) {
+		t.Error("the hostile argument is not on the page as text")
+	}
+	var walk func(*html.Node)
+	walk = func(n *html.Node) {
+		if n.Type == html.ElementNode && slices.Contains([]string{"script", "img", "iframe", "link", "object", "a", "form"}, n.Data) {
+			t.Errorf("the page has <%s>", n.Data)
+		}
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			walk(c)
+		}
+	}
+	walk(doc)
+}
+
+// TestEndings: a jail that was killed, and one that had too little memory.
+func TestEndings(t *testing.T) {
+	d := docker.For(t)
+	t.Run("killed", func(t *testing.T) {
+		id := d.Detached("--runtime", "agentjail-receipt", engine.Busybox, "sleep", "1000")
+		d.Must("kill", "-s", "KILL", id)
+		d.Must("wait", id)
+		d.Must("rm", id)
+		gone(t, of(t, id))
+	})
+	t.Run("memory", func(t *testing.T) {
+		id := d.Detached("--runtime", "agentjail-receipt", "--memory", "32m", engine.Busybox, "sh", "-c", "tail /dev/zero; exit 9")
+		d.Must("wait", id)
+		d.Must("rm", id)
+		r := of(t, id)
+		gone(t, r)
+		if !r.Exit.Killed || !slices.ContainsFunc(r.Limits, func(l receipt.Limit) bool { return l.Name == "limit.oom" && l.Remedy != "" }) {
+			t.Errorf("killed %v, limits %+v", r.Exit.Killed, r.Limits)
+		}
+	})
+}
+
+// TestCommandLine: exit statuses, two runs with one id, and a journal that somebody has changed.
+func TestCommandLine(t *testing.T) {
+	b := engine.NewBundle(t, base)
+	c := engine.Caller{Path: bin, Args: []string{"--config", conf, "--root", filepath.Join(base, "delegate")}}
+	id := b.ID()
+	for _, status := range []string{"3", "4"} {
+		b.Spec.Process.Args = []string{"sh", "-c", "exit " + status}
+		_, stderr, err := b.Call(t, c, "run", "--bundle", b.Dir, id)
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			t.Fatalf("%v: %s", err, stderr)
+		}
+	}
+	r := of(t, id)
+	gone(t, r)
+	if r.Exit.Status == nil || *r.Exit.Status != 4 {
+		t.Errorf("of two runs the last had status 4: %+v", r.Exit)
+	}
+	files, err := filepath.Glob(filepath.Join(base, "journal", "*"+id+"@*.jsonl"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	_, at, _ := strings.Cut(strings.TrimSuffix(filepath.Base(slices.Min(files)), ".jsonl"), "@")
+	if r = of(t, id+"@"+at); r.Exit.Status == nil || *r.Exit.Status != 3 {
+		t.Errorf("the first run had status 3: %+v", r.Exit)
+	}
+	text, err := os.ReadFile(slices.Max(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Replace(text, []byte(`"status":"4"`), []byte(`"status":"0"`), 1)
+	if err := os.WriteFile(slices.Max(files), changed, 0o600); err != nil || bytes.Equal(text, changed) {
+		t.Fatalf("nothing was changed: %v", err)
+	}
+	if out, code := ask(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
+		t.Errorf("a changed journal: status %d: %s", code, out)
+	}
+}
