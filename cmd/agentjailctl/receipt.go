@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/urfave/cli/v2"
@@ -31,6 +33,7 @@ A receipt is made of the jail's journal, which only the host writes.
 			jsonFlag,
 			&cli.StringFlag{Name: "html", Usage: "write one static page to `FILE`; - is standard output"},
 			&cli.BoolFlag{Name: "verify", Usage: "follow the journal's chain of hashes"},
+			&cli.StringFlag{Name: "against", Usage: "say whether a receipt that was printed earlier by --json to `FILE` follows from the journal, and print nothing else"},
 		},
 		Action: func(c *cli.Context) error {
 			id, err := oneID(c)
@@ -48,6 +51,9 @@ A receipt is made of the jail's journal, which only the host writes.
 			if err != nil {
 				return err
 			}
+			if file := c.String("against"); file != "" {
+				return against(c, file, j)
+			}
 			tell(c, place, j)
 			r := receipt.Make(c.Context, place, j, lookAt(place), c.Bool("verify"))
 			if err := printReceipt(c, r); err != nil {
@@ -59,6 +65,27 @@ A receipt is made of the jail's journal, which only the host writes.
 			return nil
 		},
 	}
+}
+
+// maxReceipt bounds a receipt that is read, in bytes.
+const maxReceipt = 64 << 20
+
+// against holds an earlier receipt against the jail's journal.
+func against(c *cli.Context, file string, j *journal.Jail) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var r receipt.Receipt
+	if err := json.NewDecoder(io.LimitReader(f, maxReceipt)).Decode(&r); err != nil {
+		return fmt.Errorf("%s is no receipt: %w", file, err)
+	}
+	if err := r.Follows(j.Path); err != nil {
+		return fmt.Errorf("%s does not follow from the journal: %w", file, err)
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s follows from the journal\n", file)
+	return err
 }
 
 // tell has the jail itself read what is known of its refusals, where policy lets it.

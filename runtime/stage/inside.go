@@ -48,8 +48,18 @@ func (s *stager) copyInside(dir *os.File) error {
 	if err := mkdir(dir, insideDir, 0o755); err != nil {
 		return err
 	}
-	s.Spec.Mounts[i].Source = filepath.Join(s.layer, viewsDir, insideDir)
-	return write(dir, insideDir+"/"+inside.File, s.Plan.Inside, 0o444)
+	at := filepath.Join(s.layer, viewsDir, insideDir)
+	s.Spec.Mounts[i].Source = at
+	if err := write(dir, insideDir+"/"+inside.File, s.Plan.Inside, 0o444); err != nil {
+		return err
+	}
+	// A mount of its own, which does not become read-only with the views: in the jail's mount namespace, what is read-only when it comes there
+	// stays so for the host, too (mount_namespaces(7), locked flags). The delegate makes the jail's mount read-only, and the files are of
+	// a user that the jail does not have.
+	if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding %s: %w", at, err)
+	}
+	return nil
 }
 
 // RewriteInside replaces the file in which a jail reads what it was refused, in one step: who reads it has the former or the new one. inJail

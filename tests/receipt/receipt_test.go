@@ -29,7 +29,7 @@ func ask(t *testing.T, args ...string) (out string, code int) {
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
-	if code = cmd.ProcessState.ExitCode(); code != 0 {
+	if code = cmd.ProcessState.ExitCode(); code != 0 || stderr.Len() > 0 {
 		t.Logf("%v: status %d: %s", args, code, stderr.String())
 	}
 	return string(data), code
@@ -199,7 +199,12 @@ func TestEndings(t *testing.T) {
 // TestCommandLine: exit statuses, two runs with one id, and a journal that somebody has changed.
 func TestCommandLine(t *testing.T) {
 	b := engine.NewBundle(t, base)
-	c := engine.Caller{Path: bin, Args: []string{"--config", conf, "--root", filepath.Join(base, "delegate")}}
+	trace := filepath.Join(base, "trace")
+	c := engine.Caller{Path: bin, Args: []string{"--config", conf, "--root", filepath.Join(base, "delegate"), "--trace", trace}}
+	defer func() {
+		text, _ := os.ReadFile(trace)
+		t.Logf("what it takes:\n%s", text)
+	}()
 	id := b.ID()
 	for _, status := range []string{"3", "4"} {
 		b.Spec.Process.Args = []string{"sh", "-c", "exit " + status}
@@ -222,6 +227,7 @@ func TestCommandLine(t *testing.T) {
 	if r = of(t, id+"@"+at); r.Exit.Status == nil || *r.Exit.Status != 3 {
 		t.Errorf("the first run had status 3: %+v", r.Exit)
 	}
+	against(t, id)
 	text, err := os.ReadFile(slices.Max(files))
 	if err != nil {
 		t.Fatal(err)
@@ -232,5 +238,27 @@ func TestCommandLine(t *testing.T) {
 	}
 	if out, code := ask(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
 		t.Errorf("a changed journal: status %d: %s", code, out)
+	}
+}
+
+// against: a receipt that was kept follows from the journal, and one that somebody has changed does not.
+func against(t *testing.T, id string) {
+	t.Helper()
+	text, _ := ask(t, "receipt", "--json", id)
+	kept := filepath.Join(base, "kept.json")
+	for _, c := range []struct {
+		from, to string
+		want     int
+	}{{"", "", 0}, {`"status": 4`, `"status": 0`, 1}, {`"done": true`, `"done": false`, 1}, {`"lastHash": "`, `"lastHash": "0`, 1}} {
+		changed := strings.Replace(text, c.from, c.to, 1)
+		if changed == text && c.from != "" {
+			t.Fatalf("there is no %s in %s", c.from, text)
+		}
+		if err := os.WriteFile(kept, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, code := ask(t, "receipt", "--against", kept, id); code != c.want {
+			t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
+		}
 	}
 }
