@@ -51,7 +51,7 @@ connected to at port 8080 of 127.0.0.1.
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "let the jail's port be connected to, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
-		Action: runSandbox,
+		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
 	}
 }
 
@@ -63,7 +63,8 @@ func tightenKeys() string {
 	return strings.Join(out, ", ")
 }
 
-func runSandbox(c *cli.Context) error {
+// runSandbox runs the command line's command; watch may be nil.
+func runSandbox(c *cli.Context, watch jail.Watcher) error {
 	if os.Geteuid() != 0 {
 		return errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
@@ -111,7 +112,7 @@ func runSandbox(c *cli.Context) error {
 		w.Globals.Root = filepath.Join(base, "delegate")
 	}
 	caller.Quiet()
-	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Bundle: dir, Run: true, PlainRoot: true})
+	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Bundle: dir, Run: true, PlainRoot: true, Watch: watch})
 }
 
 func sandboxOptions(c *cli.Context) (sandbox.Options, error) {

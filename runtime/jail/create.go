@@ -35,6 +35,14 @@ type CreateOptions struct {
 	// PlainRoot says that the root's files keep their host owners: the host's
 	// own file tree, where what is root's alone must stay unreadable.
 	PlainRoot bool
+	// Watch is told of a jail that Create runs and waits for; nil is nobody.
+	Watch Watcher
+}
+
+// A Watcher looks at a jail that is run: when it is made and its program does not run yet, and when it has ended and is still there.
+type Watcher interface {
+	Made(*state.Jail) error
+	Ended(*state.Jail)
 }
 
 // pidFile is the delegate's pid file in the jail's state directory.

@@ -29,6 +29,12 @@ func (a *attempt) finishRun() error {
 		return err
 	}
 	_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
+	if o.Watch != nil {
+		if err := o.Watch.Made(j); err != nil {
+			j.Started = false // what was made is undone
+			return err
+		}
+	}
 	stop := func() {}
 	if !o.Detach {
 		stop = forwardSignals(j.InitPid, a.tty)
@@ -59,6 +65,9 @@ func (a *attempt) finishRun() error {
 	}
 	a.tty.drain()
 	_ = onHostThread(func() error { w.noteEnd(&j.Brief, &ws); return nil })
+	if o.Watch != nil {
+		o.Watch.Ended(j)
+	}
 	if ended(&j.Brief) {
 		err = forget(&j.Brief)
 	} else {

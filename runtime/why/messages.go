@@ -351,7 +351,7 @@ var messages = [...]message{
 	{
 		id: "not implemented", like: `(?P<call>[a-z_0-9]+)\(?[^()]*\)?:? (function not implemented|enosys)|function not implemented|enosys|errno 38|not implemented`,
 		says:   []string{"Function not implemented", "OSError: [Errno 38] Function not implemented", "memfd_secret: Function not implemented"},
-		causes: []cause{{what: "a system call that the profile does not list answers ENOSYS, on which programs fall back", by: "system call filter", ring: kernel, instead: "find the call: `strace -f PROGRAM` outside of the jail; then `agentjail why ID CALL`"}},
+		causes: []cause{{what: "a system call that the profile does not list answers ENOSYS, on which programs fall back", by: "system call filter", ring: kernel, instead: "find the call: `strace -f PROGRAM` outside of the jail, or `agentjail learn -- COMMAND`; then `agentjail why ID CALL`"}},
 	},
 	{
 		id: "permission", like: `(permission denied|eacces|errno 13)`,

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/inspect"
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/learn"
+	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/state"
+)
+
+func learnCommand() *cli.Command {
+	return &cli.Command{
+		Name: "learn", Usage: "make a profile from what runs do: system calls, names, limits", ArgsUsage: "[--] COMMAND [ARG...]",
+		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails of --from until
+they end, or are stopped being watched by an interrupt. Then it prints a list of the
+system calls that were made, with conditions on their arguments and reasons, what to
+write into the policy, what the profile has and the runs never used, and what was
+refused. Nothing is changed, unless --write names a directory.
+
+What is learned lets through less than the runs' own profile, never more.
+
+   agentjail learn --name build --workspace . -- make
+   agentjail learn --name agent --from ID --from ID --write /etc/agentjail/seccomp`,
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "from", Usage: "watch the jail `ID` in place of running a command"},
+			&cli.StringFlag{Name: "name", Value: "learned", Usage: "the `NAME` of the new profile"},
+			&cli.StringFlag{Name: "write", Usage: "write NAME.json and NAME.toml to `DIR`"},
+			jsonFlag,
+		}, sandboxCommand().Flags...),
+		Action: runLearn,
+	}
+}
+
+// profileName is what a profile may be called: it becomes part of a file's name.
+func profileName(name string) error {
+	if !regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`).MatchString(name) {
+		return fmt.Errorf("--name %q: small letters, digits, - and _", name)
+	}
+	return nil
+}
+
+func runLearn(c *cli.Context) error {
+	if os.Geteuid() != 0 || rootless.Inside() {
+		return errors.New("learn needs root, to look at the system calls of jails (remedy: sudo agentjail learn ...)")
+	}
+	from := c.StringSlice("from")
+	switch {
+	case len(from) > 0 && c.NArg() > 0:
+		return errors.New("learn takes a command or --from, not both")
+	case len(from) == 0 && c.NArg() == 0:
+		return errors.New("learn needs a command, or --from and a jail (see `agentjail learn --help`)")
+	}
+	if err := profileName(c.String("name")); err != nil {
+		return err
+	}
+	if len(from) > 0 {
+		return learnFrom(c, from)
+	}
+	w, err := newRuntime(c)
+	if err != nil {
+		return err
+	}
+	watch := &pupil{store: w.Store}
+	defer watch.close()
+	if err := watch.prepare(w.Policy.Seccomp.Profile); err != nil {
+		return err
+	}
+	ran := runSandbox(c, watch)
+	var exit *jail.ExitError
+	if ran != nil && !errors.As(ran, &exit) || len(watch.runs) == 0 {
+		return ran
+	}
+	o := learn.Options{Name: c.String("name"), Policy: watch.jail.Policy, Arch: runtime.GOARCH, Work: printable.Line(strings.Join(c.Args().Slice(), " "), 200)}
+	if err := tellLearned(c, o, watch.runs); err != nil {
+		return err
+	}
+	return ran
+}
+
+// learnFrom watches jails that are there.
+func learnFrom(c *cli.Context, ids []string) error {
+	store, err := state.Default()
+	if err != nil {
+		return err
+	}
+	var jails []*state.Jail
+	for _, id := range ids {
+		j, err := inspect.Find(store, id)
+		if err != nil {
+			return err
+		}
+		if !j.InitAlive() {
+			return fmt.Errorf("%s: %w", j.ID, inspect.ErrNotRunning)
+		}
+		if p := j.Policy.Seccomp.Profile; len(jails) > 0 && p != jails[0].Policy.Seccomp.Profile {
+			return fmt.Errorf("%s has profile %s and %s has %s: what is learned narrows one profile", jails[0].ID, jails[0].Policy.Seccomp.Profile, j.ID, p)
+		}
+		jails = append(jails, j)
+	}
+	watch := &pupil{store: store}
+	defer watch.close()
+	if err := watch.prepare(jails[0].Policy.Seccomp.Profile); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context, unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	for _, j := range jails {
+		if err := watch.Made(j); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "watching %s until the end; an interrupt ends it before\n", strings.Join(ids, ", "))
+	watch.untilEnd(ctx, jails)
+	for _, j := range jails {
+		watch.Ended(j)
+	}
+	o := learn.Options{Name: c.String("name"), Policy: jails[0].Policy, Arch: runtime.GOARCH, Work: strings.Join(ids, ", ")}
+	return tellLearned(c, o, watch.runs)
+}
+
+// lookEvery is how often jails that are watched are asked for what they used: their control groups go with them.
+const lookEvery = 100 * time.Millisecond
+
+// untilEnd waits until no jail runs any more.
+func (p *pupil) untilEnd(ctx context.Context, jails []*state.Jail) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		alive := false
+		for _, j := range jails {
+			if j.InitAlive() {
+				alive = true
+				p.look(j)
+			}
+		}
+		if !alive {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// tellLearned prints and writes what was learned.
+func tellLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
+	r, err := learn.Make(o, runs...)
+	if err != nil {
+		return err
+	}
+	dir, file := c.String("write"), r.File()
+	if dir != "" {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return err
+		}
+		file = filepath.Join(dir, r.Name+".json")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		list, err := r.List.Text()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(file, list, 0o644); err != nil {
+			return err
+		}
+		if err := atomicfile.Write(filepath.Join(dir, r.Name+".toml"), []byte(r.PolicyText(file)), 0o644); err != nil {
+			return err
+		}
+	}
+	if c.Bool("json") {
+		return printJSON(c, r)
+	}
+	return r.Text(c.App.Writer, file)
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/learn"
+	"agentjail.dev/runtime/learn/record"
+	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/network/names/journal"
+	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/seccomp/bpf"
+)
+
+// A pupil gathers what jails do for learn.
+type pupil struct {
+	store    state.Store
+	recorder *record.Recorder
+	jail     *state.Jail
+	looked   map[string]*looked
+	runs     []learn.Run
+}
+
+// looked is what is known of one jail while it runs.
+type looked struct {
+	number uint32
+	late   bool
+	log    *journal.Reader
+	used   learn.Used
+}
+
+// prepare loads the recorder for jails of a profile.
+func (p *pupil) prepare(profile string) (err error) {
+	p.looked = map[string]*looked{}
+	p.recorder, err = record.New(learn.Masks(profile, runtime.GOARCH))
+	return err
+}
+
+func (p *pupil) close() {
+	if p.recorder != nil {
+		p.recorder.Close()
+	}
+	for _, l := range p.looked {
+		if l.log != nil {
+			l.log.Close()
+		}
+	}
+}
+
+// ownFilters is how many filters a jail's program has at least: until it has them it is the delegate or the init step.
+const ownFilters = 2
+
+// Made begins to look at a jail.
+func (p *pupil) Made(j *state.Jail) error {
+	number, err := p.recorder.Watch(j.InitPid, ownFilters)
+	if err != nil {
+		return fmt.Errorf("%s: watching it: %w", j.ID, err)
+	}
+	l := &looked{number: number, late: started(j.InitPid)}
+	l.log, _ = journal.NewReader(p.store.Dir(j.Key)) // none without a network by name
+	p.jail, p.looked[j.Key] = j, l
+	return nil
+}
+
+// started says whether a jail's program runs already: its filters are all there.
+func started(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
+			return strings.TrimSpace(n) != "0" && strings.TrimSpace(n) != "1"
+		}
+	}
+	return true
+}
+
+// peaks are the counters of control groups that say how much was used at most (cgroups(7)).
+var peaks = []struct {
+	file string
+	of   func(*learn.Used) *uint64
+}{
+	{"memory.peak", func(u *learn.Used) *uint64 { return &u.Memory }},
+	{"memory.max_usage_in_bytes", func(u *learn.Used) *uint64 { return &u.Memory }},
+	{"pids.peak", func(u *learn.Used) *uint64 { return &u.Pids }},
+	{"pids.current", func(u *learn.Used) *uint64 { return &u.Pids }},
+}
+
+// look asks a jail's control groups.
+func (p *pupil) look(j *state.Jail) {
+	l := p.looked[j.Key]
+	for _, dir := range j.CgroupDirs {
+		for _, c := range peaks {
+			text, err := cgroups.Read(dir, c.file)
+			if err != nil {
+				continue
+			}
+			if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+				to := c.of(&l.used)
+				*to = max(*to, n)
+			}
+		}
+	}
+}
+
+// Ended takes down what a jail has done.
+func (p *pupil) Ended(j *state.Jail) {
+	p.look(j)
+	l := p.looked[j.Key]
+	run := learn.Run{ID: j.ID, Late: l.late, Used: l.used}
+	var err error
+	if run.Seen, run.Lost, err = p.recorder.Read(l.number); err != nil {
+		fmt.Fprintf(os.Stderr, "agentjail: %s: what it called: %v\n", j.ID, err)
+	}
+	if raw, err := atomicfile.Read(filepath.Join(p.store.Dir(j.Key), state.FilterFile), 8*bpf.MaxInsns); err == nil {
+		run.Filter, _ = bpf.Parse(raw)
+	}
+	if mode, err := modes.Named(j.Network.Mode); err == nil {
+		run.ByName = mode.Terms(j.Network).ByRules
+	}
+	if l.log != nil {
+		if events, err := l.log.Next(); err == nil {
+			run.Reached, run.Refused = reached(events)
+		}
+	}
+	if changes, err := jail.Diff(context.Background(), p.store, j); err == nil {
+		for _, c := range changes {
+			run.Files = append(run.Files, c.String())
+		}
+	}
+	p.runs = append(p.runs, run)
+}
+
+// reached are the names that were connected to, and those that were refused.
+func reached(events []work.Event) (names, not []string) {
+	for _, e := range events {
+		if e.What != work.Connect || e.Name == "" {
+			continue
+		}
+		entry := fmt.Sprintf("%s:%d", e.Name, e.Port)
+		if e.Verdict == "allowed" {
+			names = append(names, entry)
+		} else {
+			not = append(not, entry)
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(not)
+	return slices.Compact(names), slices.Compact(not)
+}

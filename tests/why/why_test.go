@@ -1,0 +1,285 @@
+// Package why tries `agentjail why` and `agentjail learn`: what they say to write is written, and lets through what was refused, and no more.
+package why
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var bin string
+
+func TestMain(m *testing.M) {
+	engine.SuiteNeedsRoot("it runs jails")
+	os.Exit(func() int {
+		var err error
+		if bin, err = engine.UnderTest(); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		defer engine.RemoveBuilt()
+		return m.Run()
+	}())
+}
+
+// run runs agentjail.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.Command(bin, args...)
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	err := cmd.Run()
+	var ee *exec.ExitError
+	if err != nil && !errors.As(err, &ee) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errb.String()
+}
+
+// place is a directory for policies and lists, which only root can have written.
+func place(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/etc", "agentjail-why-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// write writes a file of a place; in its text DIR is the place.
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// python calls a system call and ends well if it does not fail.
+func python(nr int, args string) string {
+	return fmt.Sprintf(`python3 -c 'import ctypes,os,sys; l=ctypes.CDLL(None,use_errno=True); r=l.syscall(%d,%s); e=ctypes.get_errno(); print(os.strerror(e),file=sys.stderr) if r<0 else None; sys.exit(r<0)'`, nr, args)
+}
+
+// workspace has a repository's hooks and an editor's settings.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "agentjail-why-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, d := range []string{"", ".git", ".git/hooks", ".git/objects", ".git/refs", ".vscode"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, dir, ".git/HEAD", "ref: refs/heads/main\n")
+	return dir
+}
+
+// A question is something that fails in a jail, what is asked about it, and the change that lets it through.
+type question struct {
+	name string
+	// before is the policy under which do fails; args are the sandbox's.
+	before string
+	args   []string
+	do     string
+	// ask is the question; "" is what do printed. says is in the answer.
+	ask, says string
+	// after is the policy, and with the sandbox's options, under which do works and not still fails.
+	after string
+	with  []string
+	not   string
+	list  string // what is in DIR/list.json after the change
+}
+
+// changes are questions whose answer is a change. W is the workspace.
+func changes(w string) []question {
+	const server = "seccomp.profile = \"server\"\n"
+	shm := python(unix.SYS_SHMGET, "0,4096,0o1600")
+	trace := python(unix.SYS_PTRACE, "0,0,0,0")
+	send := `python3 -c 'import os; a=os.open("/etc/hostname",0); b=os.open("/tmp/o",66); os.sendfile(b,a,0,1)'`
+	return []question{
+		{name: "sendfile, and nothing else", do: send, ask: "sendfile", says: `seccomp.only = "/etc/agentjail/seccomp/default-sendfile.json"`,
+			after: server + `seccomp.only = "DIR/list.json"`, list: `{"extends": "default", "allow": [{"names": ["sendfile"], "why": "nginx"}]}`, not: shm},
+		{name: "shared memory", do: shm, ask: "could not create shared memory segment: Function not implemented", says: `seccomp.profile = "server"`, after: server, not: trace},
+		{name: "ptrace", do: trace, ask: "ptrace: Function not implemented.", says: `seccomp.profile = "debug"`, after: `seccomp.profile = "debug"`, not: shm},
+		{name: "own filters", do: python(unix.SYS_SECCOMP, "2,0,ctypes.byref(ctypes.c_uint32(0x7fff0000))"), ask: "seccomp(SECCOMP_SET_MODE_FILTER)", says: `seccomp.profile = "server"`, after: server, not: trace},
+		{name: "sockets", before: `seccomp.profile = "tools"`, do: `python3 -c 'import socket; socket.socket()'`, says: `seccomp.profile = "default"`, after: `seccomp.profile = "default"`, not: `python3 -c 'import socket; socket.socket(40)'`},
+		{name: "a list", before: "seccomp.only = \"DIR/short.json\"", do: `python3 -c 'import os; os.mkfifo("/tmp/p")'`, ask: "mknodat", says: "short.json",
+			after: `seccomp.only = "DIR/list.json"`, list: `{"extends": "strict", "allow": [{"names": ["mknodat", "mknod"], "why": "fifos"}]}`, not: `python3 -c 'import socket; socket.socket()'`},
+		{name: "kill", before: `seccomp.on_violation = "kill"`, do: python(unix.SYS_KEYCTL, "0,0") + "; test $? = 1", ask: "Bad system call (core dumped)", says: `seccomp.on_violation = "errno"`, after: `seccomp.on_violation = "errno"`, not: python(unix.SYS_KEYCTL, "0,0")},
+		{name: "memory", before: `limits.memory = "64MiB"`, do: `python3 -c 'b=bytearray(150<<20); print(len(b))'`, ask: "Killed", says: "limits.memory", after: `limits.memory = "512MiB"`, not: `python3 -c 'b=bytearray(600<<20)'`},
+		{name: "processes", before: "limits.pids = 16", do: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(.2,)) for i in range(40)]; [x.start() for x in t]'`, says: "limits.pids", after: "limits.pids = 100",
+			not: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(.5,)) for i in range(200)]; [x.start() for x in t]'`},
+		{name: "tmpfs", before: `tmpfs.size = "1MiB"`, do: "head -c 3000000 /dev/zero > /tmp/f", says: "tmpfs.size", after: `tmpfs.size = "8MiB"`, not: "head -c 20000000 /dev/zero > /tmp/f"},
+		{name: "files of a tmpfs", before: "tmpfs.inodes = 64", do: "cd /tmp; for i in $(seq 200); do : > f$i || exit 1; done", says: "tmpfs.inodes", after: "tmpfs.inodes = 1000", not: "cd /tmp; for i in $(seq 2000); do : > f$i || exit 1; done"},
+		{name: "open files", before: "limits.nofile = 32", do: `python3 -c 'f=[open("/dev/null") for i in range(60)]'`, says: "limits.nofile", after: "limits.nofile = 128", not: `python3 -c 'f=[open("/dev/null") for i in range(200)]'`},
+		{name: "a name", do: "getent hosts pypi.example.com", ask: "curl: (6) Could not resolve host: pypi.example.com", says: `network.allow = ["pypi.example.com:443"]`,
+			after: "network.mode = \"names\"\nnetwork.allow = [\"pypi.example.com:443\"]", not: "getent hosts other.example.com"},
+		{name: "a read-only directory", args: []string{"--workspace", w, "--read-only"}, do: "touch " + w + "/f", says: ":ro", with: []string{"--workspace", w}, not: "touch /usr/f"},
+		{name: "protected", args: []string{"--workspace", w}, do: "touch " + w + "/.git/hooks/pre-commit", says: `binds.unprotect = [".git/hooks"]`, after: `binds.unprotect = [".git/hooks"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.vscode/tasks.json"},
+	}
+}
+
+// TestQuestions asks why something fails, makes the change of the answer, and sees that it works and that something next to it does not.
+func TestQuestions(t *testing.T) {
+	for _, q := range changes(workspace(t)) {
+		t.Run(q.name, func(t *testing.T) {
+			dir := place(t)
+			write(t, dir, "short.json", `{"extends": "strict", "allow": []}`)
+			before := write(t, dir, "before.toml", q.before+"\n")
+			code, _, said := run(t, append(append([]string{"--config", before, "sandbox"}, q.args...), "--", "sh", "-c", q.do)...)
+			if code == 0 {
+				t.Fatalf("%s works before the change", q.do)
+			}
+			ask := q.ask
+			if ask == "" {
+				ask = said
+			}
+			code, out, errs := run(t, "why", "--policy", before, ask)
+			if code != 1 || !strings.Contains(out, q.says) {
+				t.Fatalf("asked %q, status %d: %s%s\nwant %q", ask, code, out, errs, q.says)
+			}
+			write(t, dir, "list.json", q.list)
+			after := write(t, dir, "after.toml", q.after+"\n")
+			if code, _, said := run(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.do)...); code != 0 {
+				t.Errorf("after the change, %s: status %d, %s", q.do, code, said)
+			}
+			if code, _, _ := run(t, append(append([]string{"--config", after, "sandbox"}, q.with...), "--", "sh", "-c", q.not)...); code == 0 {
+				t.Errorf("the change lets through %s as well", q.not)
+			}
+		})
+	}
+}
+
+// purposes are what no change lets through: the script, what is asked where that is not what it prints, and what serves instead.
+var purposes = []struct{ name, do, ask, instead string }{
+	{"namespaces", "unshare -U true", "", "true"},
+	{"mounts", "mount -t tmpfs x /mnt", "", "mkdir /tmp/m"},
+	{"chown", "touch /tmp/c; chown 1 /tmp/c", "", ""},
+	{"set-id bits", "touch /tmp/s; chmod u+s /tmp/s", "chmod(_, 04755)", "chmod 755 /tmp/s"},
+	{"device files", "mknod /tmp/d c 1 3", "", "mkfifo /tmp/p"},
+	{"raw sockets", `python3 -c 'import socket; socket.socket(socket.AF_INET,socket.SOCK_RAW,1)'`, "ping: socket: Operation not permitted", `python3 -c 'import socket; socket.socket()'`},
+	{"vsock", `python3 -c 'import socket; socket.socket(40)'`, "socket(AF_VSOCK)", ""},
+	{"io_uring", python(unix.SYS_IO_URING_SETUP, "8,0"), "io_uring_setup", ""},
+	{"perf", python(unix.SYS_PERF_EVENT_OPEN, "0,0,0,0,0"), "perf_event_open(...): Function not implemented", ""},
+	{"bpf", python(unix.SYS_BPF, "0,0,0"), "bpf", ""},
+	{"keyrings", python(unix.SYS_KEYCTL, "0,0"), "keyctl_join_session_keyring: Function not implemented", ""},
+	{"attributes", `touch /tmp/x; python3 -c 'import os; os.setxattr("/tmp/x","user.a",b"1")'`, "", ""},
+	{"the clock", "date -s 2001-01-01", "", "date"},
+	{"the kernel's log", "dmesg", "", ""},
+	{"settings of the kernel", "echo 1 > /proc/sys/vm/swappiness", "", ""},
+	{"FUSE", ": < /dev/fuse", "fuse: device not found, try 'modprobe fuse' first", ""},
+}
+
+// TestOnPurpose: what is refused whatever the policy says is said to be, with what serves instead.
+func TestOnPurpose(t *testing.T) {
+	var script strings.Builder
+	for _, p := range purposes {
+		instead := p.instead
+		if instead == "" {
+			instead = "true"
+		}
+		fmt.Fprintf(&script, "( %s ) 2>/tmp/err >/dev/null; a=$?; ( %s ) >/dev/null 2>&1; echo \"$a $? $(tr '\\n' ' ' < /tmp/err)\"\n", p.do, instead)
+	}
+	code, out, errs := run(t, "sandbox", "--", "sh", "-c", script.String())
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 0 || len(lines) != len(purposes) {
+		t.Fatalf("status %d\n%s%s", code, out, errs)
+	}
+	for i, p := range purposes {
+		var failed, instead int
+		if _, err := fmt.Sscan(lines[i], &failed, &instead); err != nil || failed == 0 || instead != 0 {
+			t.Errorf("%s: %q", p.name, lines[i])
+			continue
+		}
+		ask := p.ask
+		if ask == "" {
+			_, rest, _ := strings.Cut(lines[i], " ")
+			_, ask, _ = strings.Cut(rest, " ")
+		}
+		code, out, errs := run(t, "why", "--profile", "default", ask)
+		if code != 1 || !strings.Contains(out, "none, on purpose") || !strings.Contains(out, "instead ") {
+			t.Errorf("%s: asked %q, status %d: %s%s", p.name, ask, code, out, errs)
+		}
+	}
+}
+
+// TestOfAJail asks about a running jail: its paths, its limits, its filters.
+func TestOfAJail(t *testing.T) {
+	w, dir := workspace(t), place(t)
+	config := write(t, dir, "c.toml", "limits.pids = 16\n")
+	known, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--", "sh", "-c",
+		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(.2,)) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	if _, err := out.Read(make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	now, err := filepath.Glob("/run/agentjail/jails/*-sandbox-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := ""
+	for _, d := range now {
+		if !strings.Contains(strings.Join(known, " "), d) {
+			_, rest, _ := strings.Cut(filepath.Base(d), "-")
+			id = rest
+		}
+	}
+	for _, c := range []struct {
+		ask  string
+		code int
+		says []string
+	}{
+		{w, 0, []string{"a directory or file of the host", "rwx"}},
+		{w + "/.git/hooks", 1, []string{"protected paths", "binds.unprotect"}},
+		{"/proc/kcore", 1, []string{"hidden in every jail", "on purpose"}},
+		{"/dev/kvm", 1, []string{"devices.allow"}},
+		{"/usr/bin", 1, []string{"owner and mode"}},
+		{"/tmp/f", 0, []string{"a tmpfs of the jail's own", "it is full"}},
+		{"cp: No space left on device", 1, []string{"the tmpfs at /tmp is full", "tmpfs.size"}},
+		{"sh: 1: Cannot fork", 1, []string{"limit of 16 processes was met", "limits.pids"}},
+		{"shmget", 1, []string{"both system call filters", `seccomp.profile = "server"`}},
+		{"socket(AF_INET, SOCK_STREAM)", 0, []string{"passes"}},
+		{"example.org:443", 1, []string{`network.mode = "names"`}},
+	} {
+		code, out, errs := run(t, "why", id, c.ask)
+		for _, s := range c.says {
+			if code != c.code || !strings.Contains(out, s) {
+				t.Errorf("%s: status %d, want %d and %q:\n%s%s", c.ask, code, c.code, s, out, errs)
+			}
+		}
+	}
+	var a struct{ Verdict, Kind string }
+	if _, out, _ := run(t, "why", "--json", id, "clone3"); json.Unmarshal([]byte(out), &a) != nil || a.Verdict != "refused" || a.Kind != "call" {
+		t.Errorf("as JSON: %s", out)
+	}
+}
