@@ -309,10 +309,7 @@ func hold(out *why.Path, d *demands) {
 		}
 		return ""
 	}
-	if out.Exists {
-		out.Masked = at(d.masked())
-	}
-	out.Fixed, out.Protected = at(d.readOnly()), at(d.jail.Protected)
+	out.Masked, out.Fixed, out.Protected = at(d.masked()), at(d.readOnly()), at(d.jail.Protected)
 	if u := d.jail.Process; u != nil {
 		out.User.UID, out.User.GID, out.User.Groups = u.User.UID, u.User.GID, u.User.AdditionalGids
 	}

@@ -15,6 +15,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/state"
 )
 
 // finishRun goes on where create has ended: it starts the jail and, unless
@@ -29,11 +30,8 @@ func (a *attempt) finishRun() error {
 		return err
 	}
 	_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
-	if o.Watch != nil {
-		if err := o.Watch.Made(j); err != nil {
-			j.Started = false // what was made is undone
-			return err
-		}
+	if err := o.made(j); err != nil {
+		return err
 	}
 	stop := func() {}
 	if !o.Detach {
@@ -65,9 +63,7 @@ func (a *attempt) finishRun() error {
 	}
 	a.tty.drain()
 	_ = onHostThread(func() error { w.noteEnd(&j.Brief, &ws); return nil })
-	if o.Watch != nil {
-		o.Watch.Ended(j)
-	}
+	o.ended(j)
 	if ended(&j.Brief) {
 		err = forget(&j.Brief)
 	} else {
@@ -83,6 +79,25 @@ func (a *attempt) finishRun() error {
 		return &ExitError{128 + int(ws.Signal())}
 	}
 	return exitError(ws.ExitStatus(), nil)
+}
+
+// made tells who watches that the jail is made.
+func (o *CreateOptions) made(j *state.Jail) error {
+	if o.Watch == nil {
+		return nil
+	}
+	err := o.Watch.Made(j)
+	if err != nil {
+		j.Started = false // what was made is undone
+	}
+	return err
+}
+
+// ended tells who watches that the jail's program has ended.
+func (o *CreateOptions) ended(j *state.Jail) {
+	if o.Watch != nil {
+		o.Watch.Ended(j)
+	}
 }
 
 // becomeReaper makes the jail's first process our child when the delegate that

@@ -168,8 +168,8 @@ func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	switch {
 	case a.Verdict == Passes:
 		return nil
-	case !own.refuse:
-		return f.narrowed(a, c, p)
+	case !own.refuse || a.Verdict == Refused && own.pass:
+		return f.narrowed(a, c, p, own)
 	}
 	f.reason(a, c)
 	if a.Instead == "" {
@@ -237,7 +237,7 @@ func (f *Filters) reason(a *Answer, c *Call) {
 }
 
 // narrowed answers where the profile lets pass what the jail's filter does not: a list, or the engine's own filter.
-func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial) error {
+func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial, own verdict) error {
 	if f.List != nil {
 		listed, err := Alone(f.Options())
 		if err != nil {
@@ -245,7 +245,7 @@ func (f *Filters) narrowed(a *Answer, c *Call, p bpf.Partial) error {
 		}
 		if v, err := judge(listed.Inner, p); err != nil {
 			return err
-		} else if v.refuse {
+		} else if !v.pass || v.refuse && !own.refuse {
 			a.Rule = fmt.Sprintf("%s, but the list of %s does not have it", a.Rule, f.listFile())
 			a.Why = "the work that the list was made for did not use it"
 			a.Remedies = []Remedy{{Write: fmt.Sprintf(`{"names": [%q], "why": "REASON"}`, c.Name), Where: `"allow" of ` + f.listFile()}}

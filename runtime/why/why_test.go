@@ -424,3 +424,31 @@ func TestPage(t *testing.T) {
 		t.Errorf("%s is not what the table says (remedy: UPDATE=1 go test ./runtime/why -run TestPage)", page)
 	}
 }
+
+// TestNarrowed: of a call that the profile has, and a list or the engine's filter has not, that is said.
+func TestNarrowed(t *testing.T) {
+	l, err := seccomp.ParseList([]byte(`{"extends": "strict", "allow": []}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := Alone(seccomp.Options{Profile: "default", Arch: "amd64", Only: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.File = "/etc/short.json"
+	engine := alone(t, "default", "amd64")
+	engine.Inner, engine.Outer = f.Inner, f.Outer
+	for _, call := range []string{"socket", "socket(AF_UNIX, SOCK_STREAM)", "listen", "mknodat"} {
+		a, err := f.OfCall(call, ask(t, call, "amd64").Call)
+		if err != nil || !strings.Contains(a.Rule, "the list of /etc/short.json") || len(a.Remedies) != 1 {
+			t.Errorf("%s: %v %+v", call, err, a)
+		}
+		a, err = engine.OfCall(call, ask(t, call, "amd64").Call)
+		if err != nil || !strings.Contains(a.Rule, "the filter that the engine brings") || len(a.Remedies) != 1 {
+			t.Errorf("%s: %v %+v", call, err, a)
+		}
+	}
+	if a, err := f.OfCall("mount", ask(t, "mount", "amd64").Call); err != nil || !a.Purpose {
+		t.Errorf("mount: %v %+v", err, a)
+	}
+}
