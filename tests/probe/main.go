@@ -44,6 +44,7 @@ func init() {
 		"open":              open,
 		"winsize":           winsize,
 		"rings":             rings,
+		"refused-calls":     refusedCalls,
 		"victim":            victim,
 		"overwrite":         overwrite,
 		"release-agent":     releaseAgentOf,

@@ -2,6 +2,7 @@ package wall
 
 import (
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,4 +32,9 @@ func child(t *testing.T, pid int) int {
 	}
 	t.Fatalf("process %d has no child", pid)
 	return 0
+}
+
+func runProbe(path string, args ...string) (string, error) {
+	out, err := exec.Command(path, args...).Output()
+	return string(out), err
 }

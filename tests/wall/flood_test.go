@@ -1,0 +1,92 @@
+package wall
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/tests/engine"
+)
+
+// flood is how many refused calls a jail makes at once.
+const flood = 100_000
+
+// TestFlood: of a jail that has more refused than may be told, it is told how many were left out; and another jail's refusals are told all the
+// same. What the calls cost is printed: in the jail and outside, with and without the programs.
+func TestFlood(t *testing.T) {
+	p := newPlace(t)
+	path := p.runtime(t)
+	probe := filepath.Join(p.bin, "probe")
+	if err := engine.Build("./tests/probe", probe); err != nil {
+		t.Fatal(err)
+	}
+	run := func() (inside, outside map[string]int64) {
+		return p.costs(t, path), outsideCosts(t, probe)
+	}
+	inBefore, outBefore := run()
+	c := p.collect(t, "--syscalls", "--no-pins")
+	in, out := run()
+	for name := range in {
+		t.Logf("%s in a jail: %d ns, and %d without the programs (%.2f)", name, in[name], inBefore[name], ratio(in[name], inBefore[name]))
+	}
+	for name := range out {
+		t.Logf("%s outside: %d ns, and %d without the programs (%.2f)", name, out[name], outBefore[name], ratio(out[name], outBefore[name]))
+	}
+	var told, dropped uint64
+	c.await(t, "every call told or counted", func() bool {
+		told, dropped = 0, 0
+		for _, e := range c.events {
+			switch {
+			case e.Kind == "journal.lost":
+				dropped += e.Dropped
+			case e.Kind == "syscall.refused":
+				told += max(1, e.Count)
+			}
+		}
+		return told+dropped >= flood
+	})
+	t.Logf("%d calls: %d told, %d counted as left out", flood, told, dropped)
+	if dropped == 0 || told+dropped > flood+5000 {
+		t.Errorf("%d calls: %d told and %d left out", flood, told, dropped)
+	}
+	p.jail(t, path, "", "attempts", "keyctl")
+	c.await(t, "another jail's refusal", func() bool {
+		return c.find(func(e *journal.Event) bool { return e.Syscall == "keyctl" && e.Program == "probe" }) != nil
+	})
+}
+
+func ratio(a, b int64) float64 { return float64(a) / float64(max(1, b)) }
+
+// costs are a call's nanoseconds in a jail.
+func (p *place) costs(t *testing.T, path string) map[string]int64 {
+	t.Helper()
+	out, err := p.bundle(t, "refused-calls", itoa(flood)).Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numbers(t, out)
+}
+
+// outsideCosts are a call's nanoseconds in a process that is in no jail.
+func outsideCosts(t *testing.T, probe string) map[string]int64 {
+	t.Helper()
+	out, err := runProbe(probe, "refused-calls", itoa(flood), "outside")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return numbers(t, out)
+}
+
+func numbers(t *testing.T, text string) map[string]int64 {
+	t.Helper()
+	got := map[string]int64{}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if len(got) == 0 {
+		t.Fatal(os.ErrInvalid)
+	}
+	return got
+}
