@@ -43,6 +43,7 @@ ruby:ruby
 php:php-cli
 node:nodejs
 musl-gcc:musl-tools
+rpm:rpm
 "
 # Packages that are found by a file of theirs.
 files="

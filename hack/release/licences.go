@@ -119,7 +119,7 @@ Upstream-Name: agentjail
 Source: https://agentjail.dev
 
 Files: *
-Copyright: the agentjail authors
+Copyright: 2026 the agentjail authors
 License: Apache-2.0
 `)
 	b.WriteString(`

@@ -26,7 +26,7 @@ type nfpmConfig struct {
 	Description string            `json:"description"`
 	Vendor      string            `json:"vendor,omitempty"`
 	Homepage    string            `json:"homepage"`
-	License     string            `json:"license"`
+	License     string            `json:"license,omitempty"`
 	NoGlobbing  bool              `json:"disable_globbing"`
 	Time        time.Time         `json:"mtime"`
 	Depends     []string          `json:"depends,omitempty"`
@@ -105,42 +105,79 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 		Maintainer: maintainer, Description: about, Homepage: "https://agentjail.dev", License: "Apache-2.0", NoGlobbing: true, Time: r.time,
 		Depends: k.depends, Recommends: k.recommends, Suggests: k.suggests, Scripts: map[string]string{},
 	}
-	for hook, name := range map[string]string{"postinstall": "postinst", "preremove": "prerm", "postremove": "postrm"} {
-		text, err := files.ReadFile("files/" + name)
-		if err != nil {
-			return nil, err
-		}
-		c.Scripts[hook] = filepath.Join(t.dir, "scripts", name)
-		if err := t.write("scripts/"+name, text, 0o755); err != nil {
-			return nil, err
-		}
+	if err := c.addScripts(t); err != nil {
+		return nil, err
 	}
 	entries := slices.Clone(t.entries)
 	switch kind {
 	case "deb":
 		c.Deb = map[string]any{"compression": r.o.packed}
-		for name, text := range map[string][]byte{"changelog.gz": compressed(debianChangelog(r.version, r.time))} {
-			if err := t.write(docDir+name, text, 0o644); err != nil {
-				return nil, err
-			}
-			entries = append(entries, entry{path: docDir + name, mode: 0o644})
+		c.License = "" // Debian has no such field, but the file copyright
+		more, err := r.debianFiles(t)
+		if err != nil {
+			return nil, err
 		}
-		if text, err := files.ReadFile("files/lintian"); err == nil {
-			if err := t.write("/usr/share/lintian/overrides/agentjail", text, 0o644); err != nil {
-				return nil, err
-			}
-			entries = append(entries, entry{path: "/usr/share/lintian/overrides/agentjail", mode: 0o644})
-		}
+		entries = append(entries, more...)
 	case "rpm":
 		c.RPM = map[string]any{"buildhost": "localhost", "compression": r.o.packed, "group": "System Environment/Base", "packager": maintainer, "summary": strings.Split(about, "\n")[0]}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.only != "" && e.only != kind })
+	for _, dir := range directories(entries) {
+		c.Contents = append(c.Contents, nfpmContent{Destination: dir, Type: "dir", Info: nfpmFileInfo{Mode: 0o755, Owner: "root", Group: "root", Time: r.time}})
+	}
 	for _, e := range entries {
-		if e.only == "" || e.only == kind {
-			c.Contents = append(c.Contents, r.content(t, e))
-		}
+		c.Contents = append(c.Contents, r.content(t, e))
 	}
 	return c, nil
+}
+
+// everywhere are directories that a distribution has without the package.
+var everywhere = []string{"/", "/etc", "/usr", "/usr/bin", "/usr/lib", "/usr/lib/systemd", "/usr/lib/systemd/system", "/usr/share", "/usr/share/doc", "/usr/share/man", "/usr/share/man/man8"}
+
+// directories are those of the entries that go with the package: rpm removes only what a package names.
+func directories(entries []entry) []string {
+	var out []string
+	for _, e := range entries {
+		for dir := filepath.Dir(e.path); !slices.Contains(everywhere, dir); dir = filepath.Dir(dir) {
+			out = append(out, dir)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// addScripts adds the scripts that dpkg and rpm call.
+func (c *nfpmConfig) addScripts(t *tree) error {
+	for hook, name := range map[string]string{"postinstall": "postinst", "preremove": "prerm", "postremove": "postrm"} {
+		text, err := files.ReadFile("files/" + name)
+		if err != nil {
+			return err
+		}
+		c.Scripts[hook] = filepath.Join(t.dir, "scripts", name)
+		if err := t.write("scripts/"+name, text, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// debianFiles are what only Debian's packages have.
+func (r *release) debianFiles(t *tree) (out []entry, err error) {
+	overrides, err := files.ReadFile("files/lintian")
+	if err != nil {
+		return nil, err
+	}
+	for path, text := range map[string][]byte{
+		docDir + "changelog.gz":                  compressed(debianChangelog(r.version, r.time)),
+		"/usr/share/lintian/overrides/agentjail": overrides,
+	} {
+		if err := t.write(path, text, 0o644); err != nil {
+			return nil, err
+		}
+		out = append(out, entry{path: path, mode: 0o644})
+	}
+	return out, nil
 }
 
 // content is an entry in nfpm's terms.

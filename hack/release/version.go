@@ -77,7 +77,8 @@ func versionOf(tag, commit string, at time.Time, changed bool) string {
 
 // git runs git and returns its first output without the last newline.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
-	return output(ctx, dir, nil, "git", args...)
+	// The one who makes a release need not be the one who made the clone.
+	return output(ctx, dir, nil, "git", append([]string{"-c", "safe.directory=" + dir}, args...)...)
 }
 
 // output runs a program and returns what it says, without the last newline.

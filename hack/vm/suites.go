@@ -30,6 +30,8 @@ type step struct {
 	only []string
 	part string
 	left string
+	// packages says that it installs agentjail's packages, in two versions.
+	packages bool
 	// script is a shell command; set instead of pkg.
 	script string
 }
@@ -71,6 +73,14 @@ var suites = []suite{
 		}, {
 			name: "tests-e2e-runc", pkg: "tests/e2e", limit: 8 * time.Minute, under: "under-runc", only: e2eRunc,
 			left: "they do not depend on the delegate, which is crun 1.21 in the others and runc 1.1.15 here",
+		}},
+	},
+	{
+		name: "packages", what: "the package for Debian, on Debian 13 with AppArmor and Docker 26",
+		on: []string{"apparmor"},
+		steps: []step{{
+			name: "tests-packages", pkg: "tests/packages", limit: 8 * time.Minute, packages: true, only: []string{"TestDeb", "TestCloudInit"},
+			left: "they make packages, or ask rpm, which is not here, and run on the machine itself (make test-e2e)",
 		}},
 	},
 	{

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -73,7 +75,26 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
+	if slices.ContainsFunc(steps, func(s step) bool { return s.packages }) {
+		if err := makePackages(ctx, root, filepath.Join(dir, "packages")); err != nil {
+			return err
+		}
+	}
 	return writeOrder(dir, steps)
+}
+
+// packageVersions are those of the packages that tests/packages installs, and upgrades to.
+var packageVersions = []string{"0.0.1~test1", "0.0.1~test2"}
+
+// makePackages makes the packages of tests/packages, which the guest has no Go tool for.
+func makePackages(ctx context.Context, root, dir string) error {
+	for _, version := range packageVersions {
+		out := filepath.Join(dir, version)
+		if err := goTool(ctx, root, "run", "./hack/release", "-arch", runtime.GOARCH, "-formats", "deb", "-compression", "gzip", "-version", version, "-out", out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeOrder says which steps the machine runs, with each one's limit in seconds.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,8 +57,15 @@ func onlyOurs(f *File, o Options) bool {
 	if !bytes.Equal(bytes.TrimSpace(f.After), []byte("{}")) {
 		return false
 	}
-	ours, err := register(nil, o)
-	return err == nil && bytes.Equal(ours, f.Before)
+	defaults := []string{""}
+	for _, r := range o.Runtimes {
+		defaults = append(defaults, r.Name)
+	}
+	return slices.ContainsFunc(defaults, func(name string) bool {
+		o.Default = name
+		ours, err := register(nil, o)
+		return err == nil && bytes.Equal(ours, f.Before)
+	})
 }
 
 // dockerd is the running daemon, if there is one.

@@ -107,3 +107,32 @@ func handlersText(bin string) string {
 	}
 	return text
 }
+
+// TestWrittenFileGoes: a configuration file that an installation made goes with its removal, also where agentjail was made the default.
+func TestWrittenFileGoes(t *testing.T) {
+	defer func(f func(string) error) { checkBinary = f }(checkBinary)
+	checkBinary = func(string) error { return nil }
+	for _, def := range []string{"", "agentjail"} {
+		dir := t.TempDir()
+		o := Options{Config: filepath.Join(dir, "daemon.json"), PIDFile: filepath.Join(dir, "pid"), Runtimes: []Runtime{{"agentjail", "/usr/bin/agentjail"}}, Default: def}
+		for _, undo := range []bool{false, true} {
+			// What is at the default path may be removed: nobody else keeps it for an engine's flag.
+			if o.Undo = undo; undo {
+				o.Default = ""
+			}
+			p, err := NewPlan(Docker, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if undo {
+				if f := p.Files[0]; !onlyOurs(f, o) {
+					t.Errorf("with the default %q, this is not taken for agentjail's own:\n%s", def, f.Before)
+				}
+				continue
+			}
+			if _, err := p.Apply(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

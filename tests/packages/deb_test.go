@@ -137,8 +137,13 @@ func (m *machine) purge() {
 	if r := m.run("dpkg", "--purge", "agentjail"); r.Code != 0 || strings.Contains(r.Stderr, "not removed") {
 		m.Fatal(r)
 	}
-	// What dpkg keeps of any package, and the engine.
-	more, less := m.written("/var/lib/dpkg", "/var/log", "/var/cache/man", "/run")
+	for _, dir := range []string{"/etc/agentjail", "/var/lib/agentjail", "/var/log/agentjail"} {
+		if m.exists(dir) {
+			m.Errorf("%s is left after the purge", dir)
+		}
+	}
+	// Besides what dpkg keeps of any package, and what is there on the machine that this is a copy of.
+	more, less := m.written("/var/lib/dpkg", "/var/log", "/var/cache/man", "/run", "/etc/agentjail", "/var/lib/agentjail")
 	if len(more)+len(less) > 0 {
 		m.Errorf("left after the purge: %.2000q; gone: %.2000q", more, less)
 	}

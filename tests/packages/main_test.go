@@ -5,7 +5,6 @@ package packages
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -13,7 +12,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// MadeEnv names the environment variable with the directory that has packages of both versions, where they cannot be made.
+// madeEnv names the environment variable with the directory that has packages of both versions, where they cannot be made.
 const madeEnv = "AGENTJAIL_PACKAGES"
 
 // The versions of the packages: one to install, one to upgrade to.
@@ -49,10 +48,8 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	for _, version := range []string{first, second} {
-		cmd := exec.Command("go", "run", "./hack/release", "-arch", runtime.GOARCH, "-formats", "deb,rpm", "-compression", "gzip", "-version", version, "-out", filepath.Join(made, version))
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return 1, fmt.Errorf("make the packages: %w\n%s", err, out)
+		if err := release(root, version, filepath.Join(made, version), nil); err != nil {
+			return 1, err
 		}
 	}
 	return m.Run(), nil
