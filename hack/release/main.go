@@ -68,6 +68,9 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	var err error
+	if o.out, err = filepath.Abs(o.out); err != nil {
+		return err
+	}
 	if o.root, err = moduleRoot(ctx); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -118,7 +119,7 @@ func spdxModule(d licensed) spdxPackage {
 	}
 	if d.path == stdlib {
 		p.Name = "Go standard library"
-		p.Refs[0].Locator = "pkg:golang/stdlib@" + d.version
+		p.Refs[0].Locator = "pkg:golang/stdlib@" + strings.TrimPrefix(d.version, "go")
 	}
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -163,11 +164,20 @@ func (r *release) addModules(t *tree) error {
 // addUnits adds the systemd units of programs that are there. None is enabled.
 func (r *release) addUnits(t *tree) error {
 	for _, name := range r.mains {
-		text, err := files.ReadFile("files/" + name + ".service")
-		if err != nil {
+		text, err := os.ReadFile(filepath.Join(r.o.root, "hack/systemd", name+".service"))
+		if errors.Is(err, os.ErrNotExist) {
 			continue // most programs are no services
 		}
+		if err != nil {
+			return err
+		}
+		text = bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte(binDir))
 		if err := t.add("/usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
+			return err
+		}
+		// Who reads for it what the kernel says (sysusers.d(5)).
+		user := fmt.Appendf(nil, "u %s - \"agentjail's reader of kernel events\" /nonexistent /usr/sbin/nologin\n", name)
+		if err := t.add("/usr/lib/sysusers.d/"+name+".conf", user, 0o644); err != nil {
 			return err
 		}
 	}

@@ -89,7 +89,7 @@ func output(ctx context.Context, dir string, env []string, program string, args 
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, stderr.Bytes())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", filepath.Base(program), strings.Join(args, " "), err, stdout.Bytes(), stderr.Bytes())
 	}
 	return strings.TrimSuffix(stdout.String(), "\n"), nil
 }

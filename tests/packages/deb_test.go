@@ -16,7 +16,7 @@ func (m *machine) docker() {
 	m.Helper()
 	m.service("/tmp/containerd.log", []string{"test", "-S", "/run/containerd/containerd.sock"}, "containerd")
 	m.service("/tmp/dockerd.log", []string{"docker", "version"}, "dockerd", "--containerd", "/run/containerd/containerd.sock",
-		"--bridge=none", "--iptables=false", "--cgroup-parent", "/"+m.group())
+		"--bridge=none", "--cgroup-parent", "/"+m.group())
 	var tree bytes.Buffer
 	if err := engine.BusyboxTree(&tree); err != nil {
 		m.Fatal(err)

@@ -241,10 +241,11 @@ func (m *machine) exists(name string) bool {
 // service starts a daemon that ends with the machine, and waits until ready answers.
 func (m *machine) service(log string, ready []string, args ...string) {
 	m.Helper()
-	m.must(append([]string{"sh", "-c", `log=$1; shift; setsid "$@" </dev/null >"$log" 2>&1 &`, "sh", log}, args...)...)
+	ended := log + ".ended"
+	m.must(append([]string{"sh", "-c", `log=$1; shift; { setsid "$@"; echo $? >"$log.ended"; } </dev/null >"$log" 2>&1 &`, "sh", log}, args...)...)
 	deadline := time.Now().Add(engine.CommandWait)
 	for m.run(ready...).Code != 0 {
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || m.exists(ended) {
 			m.Fatalf("%s does not answer:\n%s", args[0], m.run("tail", "-n", "30", log).Stdout)
 		}
 		time.Sleep(50 * time.Millisecond) // between two polls; nothing relies on its length
