@@ -49,11 +49,16 @@ func TestCloudInit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Settings of the one kernel stay as they are.
+	const stub = "/usr/local/sbin/sysctl"
+	if err := os.WriteFile(m.path(stub), []byte("#!/bin/sh\necho \"settings: $*\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	// The unit of Docker's package would have started it.
 	m.docker()
 	for _, args := range d.Commands {
 		r := m.run(args...)
-		if r.Code != 0 || !strings.Contains(r.Stdout, "this host's containers are jails") {
+		if r.Code != 0 || !strings.Contains(r.Stdout, "this host's containers are jails") || !strings.Contains(r.Stdout, "--load /etc/sysctl.d/90-agentjail.conf") {
 			t.Fatal(r)
 		}
 		t.Logf("%s:\n%s%s", args[0], r.Stdout, r.Stderr)

@@ -35,6 +35,12 @@ func (m *machine) isJail() bool {
 	return len(f) >= 3 && f[1] != "0" && strings.Contains(out, "CapBnd:\t0000000000000000") && strings.Contains(out, "Seccomp_filters:\t2")
 }
 
+// profiles are AppArmor's, "" without AppArmor.
+func (m *machine) profiles() string {
+	m.Helper()
+	return m.run("cat", "/sys/kernel/security/apparmor/profiles").Stdout
+}
+
 // TestDeb is a package's life on Debian: installed, registered with Docker, upgraded under a running jail, removed, purged.
 func TestDeb(t *testing.T) {
 	m := newMachine(t)
@@ -51,6 +57,9 @@ func TestDeb(t *testing.T) {
 		t.Errorf("installed is %s", out)
 	}
 	m.must("agentjail", "check")
+	if m.profiles() != "" && !strings.Contains(m.profiles(), "agentjail-default (enforce)") {
+		t.Error("the AppArmor profile is not loaded")
+	}
 	if m.exists("/etc/docker/daemon.json") {
 		t.Error("the package changed Docker's configuration")
 	}
@@ -143,14 +152,14 @@ func (m *machine) purge() {
 		}
 	}
 	// Besides what dpkg keeps of any package, and what is there on the machine that this is a copy of.
-	more, less := m.written("/var/lib/dpkg", "/var/log", "/var/cache/man", "/run", "/etc/agentjail", "/var/lib/agentjail")
+	more, less := m.written("/var/lib/dpkg", "/var/log", "/var/cache/man", "/run", "/etc/agentjail", "/var/lib/agentjail", "/opt/containerd")
 	if len(more)+len(less) > 0 {
 		m.Errorf("left after the purge: %.2000q; gone: %.2000q", more, less)
 	}
 	if out := m.run("sh", "-c", "find /var/lib/dpkg /run -xdev -name 'agentjail*'").Stdout; out != "" {
 		m.Errorf("left after the purge:\n%s", out)
 	}
-	if m.exists("/sys/kernel/security/apparmor/profiles") && strings.Contains(m.must("cat", "/sys/kernel/security/apparmor/profiles"), "agentjail-default ") {
+	if strings.Contains(m.profiles(), "agentjail-default ") {
 		m.Error("the AppArmor profile is still loaded")
 	}
 }

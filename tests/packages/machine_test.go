@@ -48,11 +48,6 @@ for d in $2; do
 done
 chmod 1777 tmp var/tmp
 mount -t proc -o nosuid,nodev,noexec proc proc
-# Settings of the one kernel stay as they are.
-for d in fs kernel vm; do
-	mount --bind proc/sys/$d proc/sys/$d
-	mount -o remount,bind,ro proc/sys/$d
-done
 mount --rbind /sys sys
 mount --rbind /dev dev
 ip link set lo up
