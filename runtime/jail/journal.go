@@ -11,7 +11,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
@@ -81,7 +80,6 @@ func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []str
 	if time.Now().UnixMicro()%pruneEvery == 0 {
 		_, _ = journal.Prune(w.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` tells
 	}
-	crash.Point("create.journal")
 }
 
 // about says what program is run, and as whom.
