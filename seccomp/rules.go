@@ -350,6 +350,7 @@ func ioctlRule() argRule {
 		low(1, 0x8921),                      // SIOCGIFMTU
 		low(1, 0x8927),                      // SIOCGIFHWADDR
 		low(1, 0x8933),                      // SIOCGIFINDEX
+		low(1, 0x8942),                      // SIOCGIFTXQLEN
 		low(1, 0x40049409),                  // FICLONE
 		low(1, 0x80086601),                  // FS_IOC_GETFLAGS
 	} {

@@ -143,18 +143,21 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 // machineFlags are for a node.
 func machineFlags(d install.Machine, register bool) []cli.Flag {
 	out := []cli.Flag{
-		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` where the node's file tree is mounted", Required: true},
+		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` where the node's file tree is mounted"},
 		&cli.StringFlag{Name: "to", Usage: "the `DIRECTORY` on the node for the programs, as seen there; its parent must exist", Value: d.To},
-		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, given once for each word; it is run when containerd's configuration has changed (default: no command)"},
+		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, given once for each word; it is run when containerd's configuration has changed, and again by the next run if it fails (default: no command)"},
 	}
 	if register {
-		out = append(out, &cli.BoolFlag{Name: "stay", Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to"})
+		out = append(out, &cli.BoolFlag{Name: "stay", Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to; without --root do nothing else"})
 	}
 	return out
 }
 
 // runInstall plans, and makes the change or prints it.
 func runInstall(c *cli.Context, e install.Engine, register bool) error {
+	if e == install.Node && c.String("root") == "" {
+		return onlyStay(c)
+	}
 	o, err := installOptions(c, e, register)
 	if err != nil {
 		return err

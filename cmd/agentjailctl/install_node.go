@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -28,6 +29,15 @@ func machine(c *cli.Context) (install.Machine, error) {
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,
 	}, nil
+}
+
+// onlyStay is for the container that a DaemonSet's pod goes on with when its first one has installed: it has nothing of the node.
+func onlyStay(c *cli.Context) error {
+	if !c.Bool("stay") {
+		return errors.New("--root is missing: the directory where the node's file tree is mounted")
+	}
+	awaitEnd()
+	return nil
 }
 
 // awaitEnd waits until the container is to end.

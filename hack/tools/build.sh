@@ -5,6 +5,7 @@
 #   hack/tools/build.sh runc-vulnerable  one with known holes (vulnerable/go.mod), and without its protection of itself
 #   hack/tools/build.sh containerd       the newest containerd (containerd/go.mod), with ctr and its own shim beside it
 #   hack/tools/build.sh runsc            gVisor's (gvisor/go.mod), to compare with; takes minutes
+#   hack/tools/build.sh kubernetes       a cluster's programs in one (kubernetes/main.go); takes ten minutes of processor time
 #   hack/tools/build.sh nfpm             writes packages (hack/release)
 #   hack/tools/build.sh CLIENT           a container client of tests/clients: act, docker-compose, nerdctl (a go.mod each),
 #                                        testcontainers (a program of ours over the module), devcontainer (npm's)
@@ -79,6 +80,16 @@ testcontainers)
 	own=main.go
 	tags= mode=exe link= sources= also= cgo=0
 	;;
+kubernetes)
+	cd kubernetes
+	package=agentjail.dev/hack/tools/kubernetes
+	own=main.go
+	# Components that do not know their version refuse each other.
+	k8s=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' go.mod)
+	minor=${k8s#v1.}
+	link="-X k8s.io/component-base/version.gitVersion=$k8s -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=${minor%%.*}"
+	tags= mode=exe sources= also= cgo=0
+	;;
 devcontainer)
 	cd devcontainer
 	npm=yes own='package.json package-lock.json'
@@ -94,12 +105,19 @@ cache=${AGENTJAIL_TOOLS:-/var/cache/agentjail-tests/tools}
 if [ -n "$npm" ]; then modules='' toolchain=node\ --version; else modules='go.mod go.sum' toolchain=go\ version; fi
 # What links a C library depends on it.
 linked() { [ "${cgo:-0}" = 0 ] || pkg-config --modversion libseccomp; }
+# recipe is how it is made. What another tool has in this script is no reason to build this one again.
+recipe() { echo "$tool ${package:-} ${tags:-} ${mode:-} ${link:-} ${also:-} ${cgo:-}"; sed -n '/^build_go() {/,/^}/p; /^install_npm() {/,/^}/p' "$script"; }
 # shellcheck disable=SC2086 # lists of names
-sum=$( (cat $modules "$script" $sources $own; $toolchain; linked) | sha256sum | cut -c1-16)
+sum=$( (cat $modules $sources $own; recipe; $toolchain; linked) | sha256sum | cut -c1-16)
 # build_go compiles the program, and those beside it, into $tmp.
 build_go() {
 	version=$(go list -f '{{.Module.Version}}' "$package")
 	set -- # further flags
+	if [ "$tool" = kubernetes ]; then
+		# Three gigabytes that nothing else has a use for. What a build that was cut short has done is not lost.
+		GOCACHE=$cache/.kubernetes-objects
+		export GOCACHE
+	fi
 	if [ -n "$sources" ]; then
 		# Go builds a changed module only from a directory of its own.
 		go mod download "$package"
@@ -117,6 +135,7 @@ build_go() {
 		CGO_ENABLED=$cgo nice go build "$@" -trimpath -buildmode="$mode" -tags "$tags" -ldflags "-s -w -X main.version=${version#v} $link" -o "$tmp/$name" "$p" >&2
 	done
 	rm -rf "$tmp/src" "$tmp"/alt.*
+	[ "$tool" != kubernetes ] || rm -rf "$GOCACHE"
 }
 
 # install_npm installs the package that package-lock.json fixes into $tmp, and links the program.

@@ -37,6 +37,8 @@ type Facts struct {
 	Nodes map[string]Node
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
+	// Above is the processor time of the control groups above the container's, where a quota beyond it is an error.
+	Above CPUQuota
 	// Unknown lists fields of config.json that this version does not know.
 	Unknown []string
 	// Owner says who is named to own what is mounted.
@@ -48,6 +50,17 @@ type Facts struct {
 	Placeholders map[string]string
 	// Authority is the certificate of the jail's own authority, as PEM; "" where policy ends no TLS.
 	Authority string
+}
+
+// CPUQuota is processor time in microseconds per period; a quota of 0 is none.
+type CPUQuota struct {
+	Quota  int64
+	Period uint64
+}
+
+// of is what the quota comes to in another period.
+func (q CPUQuota) of(period uint64) int64 {
+	return int64(float64(q.Quota) * float64(period) / float64(q.Period))
 }
 
 // Filter is a system call filter that was made before hardening.

@@ -245,12 +245,17 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 			c.Quota = nil
 		}
 	}
+	why := fmt.Sprintf("%g processors", p.pol.Limits.CPUs)
+	if above := p.f.Above; above.Quota > 0 && above.of(period) < most {
+		// With less, a longer period would be needed; the group above has the bound all the same.
+		most, why = max(above.of(period), cpuQuotaMin), "as the control group above"
+	}
 	if c.Quota == nil || *c.Quota < 0 || *c.Quota > most {
 		was := ""
 		if c.Quota != nil {
 			was = fmt.Sprint(*c.Quota)
 		}
-		p.bound(field+"quota", was, fmt.Sprintf("%d of %d", most, period), fmt.Sprintf("%g processors", p.pol.Limits.CPUs))
+		p.bound(field+"quota", was, fmt.Sprintf("%d of %d", most, period), why)
 		c.Quota = ptr(most)
 	}
 	c.Period = ptr(period)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,9 @@ type onNode struct{ nobody }
 func (onNode) begin(p *Plan, _ *Result) error {
 	m := p.options.Machine
 	if p.options.Undo {
+		if err := m.jailless(); err != nil {
+			return err
+		}
 		return m.register("uninstall")
 	}
 	_, err := copyToNode(m)
@@ -72,27 +76,54 @@ type Machine struct {
 	Stdout, Stderr io.Writer
 }
 
-// register has the copy of the installer on the machine change containerd's configuration there, and restarts containerd if that did.
+// register has the copy of the installer on the machine change containerd's configuration there, and restarts containerd if that did, or
+// if an earlier run did and failed to restart it.
 func (m Machine) register(verb string) error {
+	owed, err := m.owesRestart()
+	if err != nil {
+		return err
+	}
 	before, err := m.configuration()
 	if err != nil {
 		return err
 	}
-	if err := m.run(filepath.Join(m.To, m.Installer), verb, Containerd.Name(), "--path", filepath.Join(m.To, m.Names[0])); err != nil {
+	// Before the change: whatever ends this process in between, the next run knows.
+	if len(m.Restart) > 0 && !owed {
+		if err := m.oweRestart(); err != nil {
+			return err
+		}
+	}
+	err = m.run(filepath.Join(m.To, m.Installer), verb, Containerd.Name(), "--path", filepath.Join(m.To, m.Names[0]))
+	after, aerr := m.configuration()
+	if err = errors.Join(err, aerr); err != nil {
+		if !owed && aerr == nil && before == after {
+			err = errors.Join(err, m.restarted()) // nothing is owed
+		}
 		return err
 	}
-	after, err := m.configuration()
-	if err == nil && before != after && len(m.Restart) > 0 {
-		return m.run(m.Restart[0], m.Restart[1:]...)
+	if len(m.Restart) == 0 {
+		return nil
 	}
-	return err
+	if owed && before == after {
+		fmt.Fprintln(m.Stdout, "an earlier run could not restart containerd: restarting it now")
+	}
+	if owed || before != after {
+		if err := m.run(m.Restart[0], m.Restart[1:]...); err != nil {
+			return err
+		}
+	}
+	return m.restarted()
 }
 
-// run runs a program of the machine, with its file tree as root.
+// run runs a program of the machine, with its file tree as root. A name without a slash is looked up there.
 func (m Machine) run(name string, args ...string) error {
-	cmd := exec.Command(name, args...)
+	path, err := m.find(name)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = m.Stdout, m.Stderr
-	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Dir, cmd.Env = "/", []string{"PATH=" + strings.Join(machinePath, ":")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: m.Root}
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s on the node: %w", name, err)
@@ -159,9 +190,7 @@ func nodeDir(o Machine) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: o.Root, Err: err}
 	}
 	defer unix.Close(root)
-	open := func(path string) (int, error) {
-		return unix.Openat2(root, path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-	}
+	open := func(path string) (int, error) { return openBelow(root, path, unix.O_RDONLY|unix.O_DIRECTORY) }
 	fd, err := open(o.To)
 	if errors.Is(err, unix.ENOENT) {
 		parent, perr := open(filepath.Dir(o.To))
@@ -178,6 +207,30 @@ func nodeDir(o Machine) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: filepath.Join(o.Root, o.To), Err: err}
 	}
 	return os.NewFile(uintptr(fd), o.To), nil
+}
+
+// jailsDir is where the machine has a directory for each jail (runtime/state).
+const jailsDir = "/run/agentjail/jails"
+
+// jailless refuses to take agentjail off a machine where it is needed: a jail is entered, ended and removed by it.
+func (m Machine) jailless() error {
+	fd, err := m.open(jailsDir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	dir := os.NewFile(uintptr(fd), jailsDir)
+	defer dir.Close()
+	jails, err := dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("reading %s of the node: %w", jailsDir, err)
+	}
+	if n := len(jails); n > 0 {
+		return fmt.Errorf("refused: %d jails are on the node, and agentjail is what ends them (remedy: delete their pods, then this runs again; `agentjail gc` for what an engine has left)", n)
+	}
+	return nil
 }
 
 // putProgram writes a program unless it is there already.

@@ -10,6 +10,7 @@ import (
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/source"
@@ -76,6 +77,9 @@ func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	p.facts = harden.Facts{ID: id, Host: host.Read(), Unknown: b.Unknown}
 	if err := harden.CheckRoot(s); err != nil {
 		return nil, err
+	}
+	if s.Linux != nil && !p.facts.Host.Cgroup.V2 {
+		p.facts.Above = quotaAbove(cgroups.Root+"/cpu", s.Linux.CgroupsPath)
 	}
 	if err := p.openRoot(plainRoot); err != nil {
 		return nil, err

@@ -71,18 +71,18 @@ func TestManifests(t *testing.T) {
 		Spec struct {
 			Template struct {
 				Spec struct {
-					Containers []struct {
+					InitContainers []struct {
 						Args         []string
 						VolumeMounts []struct{ Name, MountPath string } `yaml:"volumeMounts"`
-					}
+					} `yaml:"initContainers"`
 				}
 			}
 		}
 	}
-	if err := yaml.Unmarshal(text, &set); err != nil || set.Kind != "DaemonSet" || len(set.Spec.Template.Spec.Containers) != 1 {
+	if err := yaml.Unmarshal(text, &set); err != nil || set.Kind != "DaemonSet" || len(set.Spec.Template.Spec.InitContainers) != 1 {
 		t.Fatalf("%+v, %v", set, err)
 	}
-	c := set.Spec.Template.Spec.Containers[0]
+	c := set.Spec.Template.Spec.InitContainers[0]
 	if len(c.VolumeMounts) != 1 || len(c.Args) < 3 || c.Args[2] != "--root="+"/node" {
 		t.Errorf("%+v", c)
 	}

@@ -7,6 +7,11 @@ import (
 	"runtime"
 )
 
+// ImageArchive writes an image of one layer, an uncompressed tar archive, as `ctr images import` reads it.
+func ImageArchive(w io.Writer, name string, layer []byte, config ImageConfig) error {
+	return imageArchive(w, name, layer, config)
+}
+
 // imageArchive writes an image of one layer as a tar archive of an OCI image layout (image-spec, image-layout.md), as
 // `ctr images import` reads it.
 func imageArchive(w io.Writer, name string, layer []byte, config ImageConfig) error {

@@ -1,0 +1,340 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	nodeName = "node-1"
+	// readyWait bounds how long a component may take until it answers, on a machine with other things to do.
+	readyWait = 3 * time.Minute
+)
+
+// A nodeCluster is a cluster of one node.
+type nodeCluster struct {
+	dir      string
+	ca       *authority
+	programs string // the directory with kubectl and the others by their names
+	env      []string
+	daemons  []*component
+	started  time.Duration // until the node was ready
+}
+
+// cluster is the one that the tests share.
+var cluster *nodeCluster
+
+// A component is one of the cluster's processes. It is started again when it ends by itself, as systemd would.
+type component struct {
+	name string
+	args []string
+	env  []string
+	log  string
+
+	mu      sync.Mutex
+	process *os.Process
+	ended   chan struct{} // closed when the running process has ended
+}
+
+// startCluster brings the components up and waits until the node is ready.
+func startCluster(dir string) (*nodeCluster, error) {
+	begin := time.Now()
+	c := &nodeCluster{dir: dir, programs: filepath.Join(dir, "programs")}
+	var err error
+	if c.ca, err = newAuthority(filepath.Join(dir, "pki")); err != nil {
+		return c, err
+	}
+	for _, step := range []func() error{c.link, c.identities, c.writeFiles, c.startContainerd, c.startControl, c.startKubelet, c.images} {
+		if err := step(); err != nil {
+			return c, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	defer cancel()
+	for _, args := range [][]string{
+		{"wait", "--for=create", "node/" + nodeName, "--timeout=120s"},
+		{"wait", "--for=condition=Ready", "node/" + nodeName, "--timeout=120s"},
+		{"wait", "--for=create", "serviceaccount/default", "--timeout=60s"},
+	} {
+		if out, err := c.kubectl(ctx, nil, args...); err != nil {
+			return c, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	c.started = time.Since(begin)
+	fmt.Fprintf(os.Stderr, "kubernetes: the node is ready after %.1f s\n", c.started.Seconds())
+	return c, nil
+}
+
+// link gives the one program its names.
+func (c *nodeCluster) link() error {
+	if err := os.MkdirAll(c.programs, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
+		if err := os.Symlink(os.Getenv(kubernetesEnv), filepath.Join(c.programs, name)); err != nil {
+			return err
+		}
+	}
+	tools := filepath.Dir(os.Getenv(containerdEnv))
+	c.env = append(os.Environ(), "PATH="+tools+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME="+dirOf(c.dir, "home"), "KUBECONFIG="+c.ca.path("admin.conf"))
+	return nil
+}
+
+// dirOf makes a directory.
+func dirOf(elem ...string) string {
+	dir := filepath.Join(elem...)
+	_ = os.MkdirAll(dir, 0o755)
+	return dir
+}
+
+// identities are the cluster's users and servers.
+func (c *nodeCluster) identities() error {
+	for _, u := range []struct {
+		file, user string
+		groups     []string
+	}{
+		{"admin", "admin", []string{"system:masters"}},
+		{"apiserver", "kube-apiserver", []string{"system:masters"}},
+		{"controllers", "system:kube-controller-manager", nil},
+		{"scheduler", "system:kube-scheduler", nil},
+		{"kubelet", "system:node:" + nodeName, []string{"system:nodes"}},
+	} {
+		if err := errors.Join(c.ca.sign(u.file, u.user, u.groups...), c.ca.config(u.file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts a component.
+func (c *nodeCluster) start(name string, args ...string) (*component, error) {
+	d := &component{name: name, args: args, env: c.env, log: filepath.Join(c.dir, filepath.Base(name)+".log")}
+	c.daemons = append(c.daemons, d)
+	return d, d.run()
+}
+
+// run starts the process.
+func (d *component) run() error {
+	log, err := os.OpenFile(d.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(d.name, d.args...)
+	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = log, log, d.env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	d.mu.Lock()
+	d.process, d.ended = cmd.Process, ended
+	d.mu.Unlock()
+	go func() { _ = cmd.Wait(); close(ended) }()
+	return nil
+}
+
+// restart ends the process by a signal and starts it again.
+func (d *component) restart(sig syscall.Signal) error {
+	if err := d.stop(sig); err != nil {
+		return err
+	}
+	return d.run()
+}
+
+// stop ends the process.
+func (d *component) stop(sig syscall.Signal) error {
+	d.mu.Lock()
+	process, ended := d.process, d.ended
+	d.mu.Unlock()
+	_ = process.Signal(sig)
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(time.Minute):
+		return fmt.Errorf("%s does not end by %v", d.name, sig)
+	}
+}
+
+// await asks until the answer is good, or the component has ended.
+func (d *component) await(ask func() error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	defer cancel()
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-d.ended:
+			return fmt.Errorf("%s ended before it answered", d.name)
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not answer: %w", d.name, err)
+		case <-time.After(50 * time.Millisecond): // a pause between questions; the answer decides
+		}
+	}
+}
+
+// kubectl runs a command against the cluster.
+func (c *nodeCluster) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.programs, "kubectl"), args...)
+	cmd.Env, cmd.Stdin, cmd.WaitDelay = c.env, bytes.NewReader(stdin), 5*time.Second
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// component finds one by its program's name.
+func (c *nodeCluster) component(name string) *component {
+	for _, d := range c.daemons {
+		if filepath.Base(d.name) == name {
+			return d
+		}
+	}
+	panic(name)
+}
+
+// startControl starts what is on a control plane.
+func (c *nodeCluster) startControl() error {
+	p := func(name string) string { return filepath.Join(c.programs, name) }
+	if _, err := c.start(p("etcd"), "--data-dir=/var/lib/etcd/data", "--unsafe-no-fsync", "--log-level=warn",
+		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380"); err != nil {
+		return err
+	}
+	api, err := c.start(p("kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379", "--bind-address="+nodeAddress, "--advertise-address="+nodeAddress,
+		"--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none", "--allow-privileged=true", "--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction", "--client-ca-file="+c.ca.path("ca.crt"), "--tls-cert-file="+c.ca.path("apiserver.crt"),
+		"--tls-private-key-file="+c.ca.path("apiserver.key"), "--kubelet-client-certificate="+c.ca.path("apiserver.crt"),
+		"--kubelet-client-key="+c.ca.path("apiserver.key"), "--kubelet-certificate-authority="+c.ca.path("ca.crt"),
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+c.ca.path("apiserver.key"),
+		"--service-account-signing-key-file="+c.ca.path("apiserver.key"), "--feature-gates=ImageVolume=true", "--kubelet-preferred-address-types=InternalIP")
+	if err != nil {
+		return err
+	}
+	if err := api.await(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", nodeAddress+":6443")
+		if err != nil {
+			return err
+		}
+		conn.Close()
+		out, err := c.kubectl(ctx, nil, "get", "--raw=/readyz")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if _, err := c.start(p("kube-controller-manager"), "--kubeconfig="+c.ca.path("controllers.conf"), "--leader-elect=false",
+		"--service-account-private-key-file="+c.ca.path("apiserver.key"), "--root-ca-file="+c.ca.path("ca.crt"), "--use-service-account-credentials=true"); err != nil {
+		return err
+	}
+	_, err = c.start(p("kube-scheduler"), "--kubeconfig="+c.ca.path("scheduler.conf"), "--leader-elect=false")
+	return err
+}
+
+// startKubelet starts the node's own agent.
+func (c *nodeCluster) startKubelet() error {
+	if err := makeGroups(filepath.Base(c.dir)); err != nil {
+		return err
+	}
+	_, err := c.start(filepath.Join(c.programs, "kubelet"), "--config="+filepath.Join(c.dir, "kubelet.yaml"), "--kubeconfig="+c.ca.path("kubelet.conf"),
+		"--hostname-override="+nodeName, "--node-ip="+nodeAddress)
+	return err
+}
+
+// startContainerd starts containerd, as systemd has it: `systemctl restart containerd` starts it anew.
+func (c *nodeCluster) startContainerd() error {
+	d, err := c.start(os.Getenv(containerdEnv))
+	if err != nil {
+		return err
+	}
+	if err := c.serveSystemctl(); err != nil {
+		return err
+	}
+	return c.awaitContainerd(d)
+}
+
+// awaitContainerd waits until CRI answers.
+func (c *nodeCluster) awaitContainerd(d *component) error {
+	return d.await(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		out, err := c.ctr(ctx, nil, "version")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// ctr runs containerd's own client.
+func (c *nodeCluster) ctr(ctx context.Context, stdin []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(os.Getenv(containerdEnv)), "ctr"), append([]string{"--namespace=k8s.io"}, args...)...)
+	cmd.Env, cmd.Stdin, cmd.WaitDelay = c.env, bytes.NewReader(stdin), 5*time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// systemctl is the node's: it has the tests restart containerd, and is told when that is done. Like the real one it needs no more than
+// the machine's files.
+const systemctl = `#!/bin/sh
+[ "$*" = "restart containerd" ] || { echo "systemctl: $*?" >&2; exit 1; }
+[ ! -e /run/systemctl.fails ] || { echo "Job for containerd.service failed." >&2; exit 1; }
+echo restart >/run/systemctl.asked
+read -r answer </run/systemctl.answer
+[ "$answer" = done ]
+`
+
+// serveSystemctl puts the program on the node and answers it.
+func (c *nodeCluster) serveSystemctl() error {
+	const asked, answer = "/run/systemctl.asked", "/run/systemctl.answer"
+	if err := errors.Join(os.WriteFile("/usr/local/bin/systemctl", []byte(systemctl), 0o755), unix.Mkfifo(asked, 0o600), unix.Mkfifo(answer, 0o600)); err != nil {
+		return err
+	}
+	go func() {
+		for {
+			if _, err := os.ReadFile(asked); err != nil {
+				return
+			}
+			d := c.component("containerd")
+			says := "done\n"
+			if err := errors.Join(d.restart(unix.SIGTERM), c.awaitContainerd(d)); err != nil {
+				says = "failed\n"
+			}
+			if os.WriteFile(answer, []byte(says), 0) != nil {
+				return
+			}
+		}
+	}()
+	return nil
+}
+
+// logs are the last lines of each component's log.
+func (c *nodeCluster) logs(n int) string {
+	var b strings.Builder
+	for _, d := range c.daemons {
+		text, _ := os.ReadFile(d.log)
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasPrefix(line, "I") && !strings.Contains(line, "level=info") {
+				lines = append(lines, line)
+			}
+		}
+		fmt.Fprintf(&b, "--- %s\n%s\n", filepath.Base(d.name), strings.Join(lines[max(0, len(lines)-n):], ""))
+	}
+	return b.String()
+}

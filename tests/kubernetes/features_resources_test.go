@@ -1,0 +1,211 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func limits(t *testing.T, h handler) string {
+	h.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: limited}
+spec:
+  $CLASS
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sleep, "100000"], resources: {limits: {memory: 64Mi, cpu: 200m}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: burstable}
+spec:
+  $CLASS
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sleep, "100000"], resources: {requests: {memory: 16Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: killed}
+spec:
+  $CLASS
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [dd, if=/dev/zero, of=/dev/null, bs=128M, count=1], resources: {limits: {memory: 32Mi}}}
+`)
+	h.ready(t, "pod/limited", "pod/burstable")
+	expect(t, "classes", h.in(t, "get", "pod", "limited", "burstable", "-o", "jsonpath={.items[*].status.qosClass}"), "Guaranteed Burstable")
+	expect(t, "memory", h.memory(t, "limited"), "67108864")
+	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/killed")
+	return ""
+}
+
+// memory is the limit of a pod's container, as the kernel has it; a jail must see it, too.
+func (h handler) memory(t *testing.T, pod string) string {
+	t.Helper()
+	if h.jail() {
+		contains(t, "what it sees", h.sh(t, pod, "grep MemTotal /proc/meminfo"), "kB")
+	}
+	id := h.in(t, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}/{.status.containerStatuses[0].containerID}")
+	uid, container, _ := strings.Cut(id, "/containerd://")
+	for _, root := range groupRoots() {
+		for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
+			found, _ := filepath.Glob(filepath.Join(root, filepath.Base(cluster.dir), "kubepods", "*", "pod"+uid, container, file))
+			more, _ := filepath.Glob(filepath.Join(root, filepath.Base(cluster.dir), "kubepods", "pod"+uid, container, file))
+			for _, path := range append(found, more...) {
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return strings.TrimSpace(string(text))
+			}
+		}
+	}
+	t.Fatalf("no control group of %s", id)
+	return ""
+}
+
+func resizes(t *testing.T, h handler) string {
+	h.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: resized}
+spec:
+  $CLASS
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sleep, "100000"], resources: {limits: {memory: 128Mi, cpu: 200m}}}
+`)
+	h.ready(t, "pod/resized")
+	h.in(t, "patch", "pod", "resized", "--subresource=resize", "-p", `{"spec": {"containers": [{"name": "main", "resources": {"requests": {"memory": "200Mi"}, "limits": {"memory": "200Mi"}}}]}}`)
+	eventually(t, "the limit", func() (string, bool) {
+		got := h.memory(t, "resized")
+		return got, got == "209715200"
+	})
+	expect(t, "restarts", h.in(t, "get", "pod", "resized", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"), "0")
+	if h.jail() {
+		contains(t, "what it sees", h.sh(t, "resized", "cat /proc/meminfo"), "204800 kB")
+	}
+	return ""
+}
+
+func hostUsers(t *testing.T, h handler) string {
+	if !h.jail() {
+		return "needs a newer runc"
+	}
+	h.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: users}
+spec:
+  $CLASS
+  hostUsers: false
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sh, -c, "echo mine >/v/file; exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}]}
+  volumes: [{name: v, emptyDir: {}}]
+`)
+	h.ready(t, "pod/users")
+	contains(t, "the kubelet's ids", h.sh(t, "users", "cat /proc/self/uid_map"), " 10")
+	f := strings.Fields(h.sh(t, "users", "cat /proc/self/uid_map; stat -c %u /v/file"))
+	if len(f) != 4 || f[0] != "0" || f[2] != "65536" || f[3] != "0" {
+		t.Errorf("ids: %v", f)
+	}
+	return ""
+}
+
+func loosened(t *testing.T, h handler) string {
+	h.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: loosened}
+spec:
+  $CLASS
+  hostNetwork: true
+  hostPID: true
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sleep, "100000"], securityContext: {privileged: true}}
+`)
+	h.ready(t, "pod/loosened")
+	got := h.sh(t, "loosened", "ip -o link | wc -l; grep CapEff /proc/self/status; ls /proc | grep -c '^[0-9]'")
+	expect(t, "its address for the cluster", h.in(t, "get", "pod", "loosened", "-o", "jsonpath={.status.podIP}"), nodeAddress)
+	if !h.jail() {
+		contains(t, "the node's processes", h.sh(t, "loosened", "ps"), "kubelet")
+		return ""
+	}
+	f := strings.Fields(got)
+	if len(f) != 4 || f[0] != "1" || f[2] != "0000000000000000" || len(f[3]) > 1 {
+		t.Errorf("links, capabilities, processes: %q", got)
+	}
+	return "denied: only lo, no rights"
+}
+
+func staticPods(t *testing.T, h handler) string {
+	name := "static-" + h.name
+	path := filepath.Join("/etc/kubernetes/manifests", name+".yaml")
+	overhead := ""
+	if h.jail() { // the mirror of a static pod must have what its class says
+		overhead = "overhead: {memory: " + kubectl(t, "get", "runtimeclass", h.name, "-o", "jsonpath={.overhead.podFixed.memory}") + "}"
+	}
+	text := h.fill(`
+apiVersion: v1
+kind: Pod
+metadata: {name: ` + name + `}
+spec:
+  $CLASS
+  ` + overhead + `
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sleep, "100000"]}
+`)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(path) })
+	h.waits(t, "create", "pod/"+name+"-"+nodeName)
+	h.ready(t, "pod/"+name+"-"+nodeName)
+	expect(t, "a jail", h.sh(t, name+"-"+nodeName, "grep -c 'Seccomp:.*2' /proc/self/status || true"), map[bool]string{true: "1", false: "0"}[h.jail()])
+	return ""
+}
+
+func metrics(t *testing.T, h handler) string {
+	h.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: measured}
+spec:
+  $CLASS
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: main, image: "$IMAGE", command: [sh, -c, "dd if=/dev/zero of=/v/held bs=1M count=24; exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}]}
+  volumes: [{name: v, emptyDir: {medium: Memory}}]
+`)
+	h.ready(t, "pod/measured")
+	eventually(t, "memory in the kubelet's summary", func() (string, bool) {
+		var all struct {
+			Pods []struct {
+				PodRef     struct{ Name, Namespace string }
+				Containers []struct {
+					Memory struct{ UsageBytes uint64 }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/stats/summary")), &all); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all.Pods {
+			if p.PodRef.Name == "measured" && p.PodRef.Namespace == h.namespace && len(p.Containers) == 1 {
+				used := p.Containers[0].Memory.UsageBytes
+				return "low", used >= 24<<20 && used < 64<<20
+			}
+		}
+		return "nothing of the pod", false
+	})
+	return ""
+}

@@ -1,0 +1,99 @@
+package kubernetes
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// file applies a manifest of hack/kubernetes.
+func file(t testing.TB, name string) {
+	t.Helper()
+	if _, err := os.Stat(manifest(name)); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "apply", "-f", manifest(name))
+}
+
+// onceInstalled is whether agentjail is on the node.
+var onceInstalled sync.Mutex
+var isInstalled bool
+
+// installed has agentjail on the node, as an operator installs it.
+func installed(t testing.TB) {
+	t.Helper()
+	onceInstalled.Lock()
+	defer onceInstalled.Unlock()
+	if isInstalled {
+		return
+	}
+	kubectl(t, "label", "node", nodeName, "agentjail.dev/node=true", "--overwrite")
+	kubectl(t, "apply", "-k", filepath.Dir(manifest("kustomization.yaml")))
+	rolledOut(t)
+	for _, h := range handlers {
+		kubectl(t, "create", "namespace", h.namespace)
+		kubectl(t, "wait", "--for=create", "-n", h.namespace, "serviceaccount/default", "--timeout=60s")
+	}
+	isInstalled = true
+}
+
+// rolledOut waits until the DaemonSet is ready everywhere.
+func rolledOut(t testing.TB) {
+	t.Helper()
+	out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=90s")
+	if err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, kubectl(t, "-n", "kube-system", "describe", "pods"))
+	}
+}
+
+// handlersOfNode are those that the kubelet tells of.
+func handlersOfNode(t testing.TB) []string {
+	t.Helper()
+	return strings.Fields(kubectl(t, "get", "node", nodeName, "-o", "jsonpath={.status.runtimeHandlers[*].name}"))
+}
+
+// TestInstall: the manifests put agentjail on a node that has nothing of it. A restart of containerd that fails is in the pod's status,
+// `kubectl rollout status` does not take it for a success, and it is made good.
+func TestInstall(t *testing.T) {
+	const fails = "/run/systemctl.fails"
+	if err := os.WriteFile(fails, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kubectl(t, "label", "node", nodeName, "agentjail.dev/node=true", "--overwrite")
+	file(t, "daemonset.yaml")
+	const pods = "pod --namespace=kube-system --selector=app=agentjail-install"
+	kubectl(t, append([]string{"wait", "--for=create", "--timeout=60s"}, strings.Fields(pods)...)...)
+	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].restartCount}=1", "--timeout=90s"}, strings.Fields(pods)...)...)
+	if out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=2s"); err == nil {
+		t.Errorf("containerd was not restarted, and kubectl says: %s", out)
+	}
+	why := kubectl(t, append([]string{"get", "-o", "jsonpath={.items[0].status.initContainerStatuses[0].lastState.terminated.message}{.items[0].status.initContainerStatuses[0].state.terminated.message}"}, strings.Fields(pods)...)...)
+	contains(t, "the pod's status", why, "systemctl on the node: exit status 1")
+	if err := os.Remove(fails); err != nil {
+		t.Fatal(err)
+	}
+	installed(t)
+	got := strings.Join(handlersOfNode(t), " ")
+	eventually(t, "the node's handlers", func() (string, bool) {
+		got = strings.Join(handlersOfNode(t), " ")
+		return got, strings.Contains(got, "agentjail-net")
+	})
+	if left, err := os.Stat("/run/agentjail-restart-owed"); err == nil {
+		t.Errorf("a restart is still owed: %v", left.Name())
+	}
+}
+
+// TestInstallerIsSmall: the installer has of the node no more than its files.
+func TestInstallerIsSmall(t *testing.T) {
+	text, err := os.ReadFile(manifest("daemonset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, no := range []string{"privileged: true", "hostPID", "hostNetwork", "hostIPC", "serviceAccountName", "SYS_ADMIN"} {
+		if strings.Contains(string(text), no) {
+			t.Errorf("daemonset.yaml has %s", no)
+		}
+	}
+}

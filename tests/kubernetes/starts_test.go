@@ -1,0 +1,71 @@
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startedPods is how many pods TestStarts starts at once.
+const startedPods = 15
+
+// TestStarts measures what docs/scale.md counts with: pods started at once, and the memory of what serves each of them. It fails only when
+// they do not start.
+func TestStarts(t *testing.T) {
+	installed(t)
+	for _, h := range handlers {
+		h.apply(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: many}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: many}}
+  template:
+    metadata: {labels: {app: many}}
+    spec:
+      $CLASS
+      terminationGracePeriodSeconds: 0
+      automountServiceAccountToken: false
+      containers:
+      - {name: main, image: "$IMAGE", command: [sleep, "100000"]}
+`)
+		begin := time.Now()
+		h.in(t, "scale", "deployment/many", "--replicas="+strconv.Itoa(startedPods))
+		h.in(t, "rollout", "status", "deployment/many", "--timeout=100s")
+		took := time.Since(begin)
+		fmt.Fprintf(os.Stdout, "%s: %d pods ready in %.1f s, %.1f a second; a shim has %d KiB of its own\n", h.name, startedPods, took.Seconds(), startedPods/took.Seconds(), shimMemory(h.jail()))
+		h.in(t, "delete", "deployment/many", "--cascade=foreground", "--timeout=100s")
+	}
+}
+
+// shimMemory is what the processes of a shim have for themselves alone, on average, in KiB.
+func shimMemory(jail bool) int {
+	name := "containerd-shim-runc-v2"
+	if jail {
+		name = "containerd-shim-agentjail-v2"
+	}
+	sum, n := 0, 0
+	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, exe := range exes {
+		if path, err := os.Readlink(exe); err != nil || filepath.Base(path) != name {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(exe), "smaps_rollup"))
+		if err != nil {
+			continue
+		}
+		n++
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[0], "Private_") {
+				kib, _ := strconv.Atoi(f[1])
+				sum += kib
+			}
+		}
+	}
+	return sum / max(n, 1)
+}
