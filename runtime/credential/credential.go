@@ -32,7 +32,7 @@ type Spec struct {
 	// Hosts are the names at which it is used, exact ones.
 	Hosts []string `toml:"hosts" json:"hosts"`
 	// Header is what is set in every request: NAME, or "NAME: SCHEME" for what stands before the value.
-	Header string `toml:"header" json:"header"`
+	Header string `toml:"header" json:"header,omitempty"`
 	// From is where the value is read: "file:PATH" or "command:PATH ARGUMENT...".
 	From string `toml:"from" json:"from"`
 	// Env is the variable in which the jail's processes have a placeholder; "" is none.
@@ -41,6 +41,12 @@ type Spec struct {
 	Placeholder string `toml:"placeholder" json:"placeholder,omitempty"`
 	// TLS is TLSRoute, which "" is too, or TLSEnd.
 	TLS string `toml:"tls" json:"tls,omitempty"`
+	// SSH makes it a key for git over ssh: the user at the hosts, which are NAME[:PORT] then.
+	SSH string `toml:"ssh" json:"ssh,omitempty"`
+	// KnownHosts is the path of a file with the hosts' keys, for ssh.
+	KnownHosts string `toml:"known_hosts" json:"knownHosts,omitempty"`
+	// Repositories are the only ones that a key is used for, as programs write them; one with "/*" at its end is all below. None is all.
+	Repositories []string `toml:"repositories" json:"repositories,omitempty"`
 }
 
 // Bounds of a policy's credentials.
@@ -78,6 +84,12 @@ func (s Set) Check() error {
 		header, _ := c.Field()
 		for _, h := range c.Hosts {
 			key := h + " " + strings.ToLower(header)
+			if c.ForSSH() {
+				if key = Server(c.Endpoint(h)); len(c.Repositories) > 0 {
+					continue // there may be a key for each
+				}
+				header = "of ssh"
+			}
 			if other, twice := sets[key]; twice {
 				return fmt.Errorf("credentials.%s: header %s at %s is set by credentials.%s", name, header, h, other)
 			}
@@ -95,11 +107,21 @@ func (c Spec) check(name string) error {
 		return fmt.Errorf("hosts: %d of them, must be 1 to %d", len(c.Hosts), maxHosts)
 	}
 	for _, h := range c.Hosts {
-		if canonical, err := rules.Canonical(h); err != nil || canonical != h {
+		own, port := h, ""
+		if c.ForSSH() {
+			own, port, _ = strings.Cut(h, ":")
+		}
+		if canonical, err := rules.Canonical(own); err != nil || canonical != own {
 			return fmt.Errorf("hosts: %q is not an exact name in lower case", h)
 		}
+		if _, err := rules.ParsePort(port); own != h && err != nil {
+			return fmt.Errorf("hosts: %q: %w", h, err)
+		}
 	}
-	if err := checkHeader(c.Field()); err != nil {
+	if err := c.checkSSH(); err != nil {
+		return err
+	}
+	if err := checkHeader(c.Field()); err != nil && !c.ForSSH() {
 		return fmt.Errorf("header = %q: %w", c.Header, err)
 	}
 	if _, _, err := c.source(); err != nil {
@@ -164,6 +186,12 @@ func (c Spec) source() (path string, args []string, err error) {
 
 // Ways says how a jail uses the credential at a host.
 func (c Spec) Ways(host string) string {
+	if c.ForSSH() {
+		if len(c.Repositories) > 0 {
+			return "by git over ssh, for " + strings.Join(c.Repositories, ", ")
+		}
+		return "by git over ssh"
+	}
 	out := "by http://" + host + RouteSuffix + "/"
 	if c.Ends() {
 		out += ", and by TLS that the helper ends"
@@ -215,7 +243,7 @@ func (s Set) With(placeholders map[string]string) Set {
 func (s Set) Usable(r *rules.Set) Set {
 	out := Set{}
 	for name, c := range s {
-		c.Hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(h string) bool { return !r.Match(h, Port).OK })
+		c.Hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(h string) bool { return !r.Match(c.Endpoint(h)).OK })
 		if len(c.Hosts) > 0 {
 			out[name] = c
 		}

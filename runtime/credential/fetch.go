@@ -36,7 +36,9 @@ func (c Spec) Fetch() (secret.Value, error) {
 	} else {
 		text, err = run(path, args)
 	}
-	if err == nil {
+	if err == nil && c.ForSSH() {
+		text, err = key(text)
+	} else if err == nil {
 		text, err = value(text)
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/report"
 )
@@ -38,9 +37,12 @@ func credentials(p *pass) {
 		header, _ := c.Field()
 		field := "credentials." + name
 		for _, h := range c.Hosts {
-			if v := rules.Match(h, credential.Port); !v.OK {
+			if v := rules.Match(c.Endpoint(h)); !v.OK {
 				p.change(report.Access, report.Dropped, field, h, "", "the network does not allow the host: "+v.Reason)
 				continue
+			}
+			if c.ForSSH() {
+				header = "ssh as " + c.SSH
 			}
 			p.change(report.Access, report.Set, field, "", fmt.Sprintf("%s at %s", header, h), "it can be used there, and not read: "+c.Ways(h))
 		}
@@ -48,6 +50,12 @@ func credentials(p *pass) {
 	if p.f.Authority != "" && len(usable.Ended()) > 0 {
 		p.plan.Authority = p.f.Authority
 		p.change(report.Access, report.Set, "trusted certificates", "", "the jail's own authority", "the helper ends TLS to "+strings.Join(usable.Ended(), ", "))
+	}
+	if servers := usable.Servers(); p.f.HostKey != "" && len(servers) > 0 {
+		for _, s := range servers {
+			p.plan.KnownHosts += s + " " + p.f.HostKey + "\n"
+		}
+		p.change(report.Access, report.Set, plan.KnownHostsFile, "", "the jail's own key", "the helper is the server of ssh for "+strings.Join(servers, ", "))
 	}
 	placeholders(p)
 }

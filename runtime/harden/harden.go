@@ -50,6 +50,8 @@ type Facts struct {
 	Placeholders map[string]string
 	// Authority is the certificate of the jail's own authority, as PEM; "" where policy ends no TLS.
 	Authority string
+	// HostKey is by what the jail knows its helper as the server of ssh (known_hosts(5)); "" where policy has no key for it.
+	HostKey string
 }
 
 // CPUQuota is processor time in microseconds per period; a quota of 0 is none.

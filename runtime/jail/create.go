@@ -94,6 +94,8 @@ type attempt struct {
 	second []byte        // writeFilter: what the init step loads
 	// authority is the jail's own certificate authority with its key, from harden to record.
 	authority []byte
+	// hostKey is the key by which the jail knows its helper as the server of ssh.
+	hostKey []byte
 	mode      modes.Mode     // prepareNetwork
 	network   *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
 	timeNS    delegate.Time  // write

@@ -46,6 +46,11 @@ func (a *attempt) harden() error {
 			return err
 		}
 	}
+	if len(policy.Credentials.Servers()) > 0 {
+		if p.facts.HostKey, a.hostKey, err = credential.NewHostKey(); err != nil {
+			return err
+		}
+	}
 	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
 	w.tell(p.rep)
 	if err != nil {
@@ -70,6 +75,11 @@ func (a *attempt) record() error {
 	if a.p.res.Plan.Authority != "" {
 		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.AuthorityFile), a.authority, 0o600); err != nil {
 			return fmt.Errorf("the jail's certificate authority: %w", err)
+		}
+	}
+	if a.p.res.Plan.KnownHosts != "" {
+		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.HostKeyFile), a.hostKey, 0o600); err != nil {
+			return fmt.Errorf("the jail's key for ssh: %w", err)
 		}
 	}
 	if err := without.Spec(spec, a.p.b.Spec); err != nil {

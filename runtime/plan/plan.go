@@ -46,6 +46,8 @@ type Plan struct {
 	Authority string `json:"authority,omitempty"`
 	// Inside is the file in which the jail reads what it was refused (runtime/journal/inside); "" is none.
 	Inside string `json:"inside,omitempty"`
+	// KnownHosts are lines for the jail's ssh (known_hosts(5)); "" is none.
+	KnownHosts string `json:"knownHosts,omitempty"`
 }
 
 // ResolverFile is the resolver's configuration (resolv.conf(5)).

@@ -8,6 +8,8 @@ const (
 	AuthorityFile = "/etc/agentjail/authority.pem"
 	// BundleFile is it with those that the image trusts; of an image without any, with those of the host.
 	BundleFile = "/etc/agentjail/bundle.pem"
+	// KnownHostsFile is what ssh knows of servers besides a user's own.
+	KnownHostsFile = "/etc/ssh/ssh_known_hosts"
 )
 
 // bundles are where distributions have what programs trust: Debian's and Alpine's, Red Hat's, SUSE's, and those that point there.

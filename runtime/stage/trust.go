@@ -18,12 +18,12 @@ import (
 // maxBundle bounds a file of trusted certificates, in bytes: distributions' have some 200 KiB. The views' file system has room for all.
 const maxBundle = 1 << 20
 
-// A trust is a file that is to have the jail's own certificate authority.
+// A trust is a file that is to have the jail's own certificate authority, or what its ssh is to know.
 type trust struct{ path, text string }
 
-// addTrust gives the spec mounts for the files by which programs trust the jail's own certificate authority. copyTrust fills them.
+// addTrust gives the spec mounts for the files by which programs trust the jail's own certificate authority and its server of ssh. copyTrust fills them.
 func (s *stager) addTrust() error {
-	if s.Plan.Authority == "" {
+	if s.Plan.Authority == "" && s.Plan.KnownHosts == "" {
 		return nil
 	}
 	root, err := OpenDir(s.root)
@@ -31,6 +31,35 @@ func (s *stager) addTrust() error {
 		return err
 	}
 	defer root.Close()
+	if s.Plan.Authority != "" {
+		s.addAuthority(root)
+	}
+	if s.Plan.KnownHosts != "" {
+		s.addKnownHosts(root)
+	}
+	for _, t := range s.trusts {
+		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+			Destination: t.path, Type: "bind", Source: t.path, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+		})
+	}
+	return nil
+}
+
+// addKnownHosts has the jail's ssh know the helper.
+func (s *stager) addKnownHosts(root *os.File) {
+	if s.mounted(plan.KnownHostsFile) {
+		s.notes = append(s.notes, plan.KnownHostsFile+" stays as it is mounted: programs do not know the key of the jail's own server of ssh")
+		return
+	}
+	at, text, err := bundle(root, plan.KnownHostsFile)
+	if err != nil {
+		at, text = plan.KnownHostsFile, "" // there is none
+	}
+	s.trusts = append(s.trusts, trust{at, text + "\n" + s.Plan.KnownHosts})
+}
+
+// addAuthority has the jail's programs trust its own certificate authority.
+func (s *stager) addAuthority(root *os.File) {
 	whole := ""
 	for _, path := range plan.Bundles() {
 		at, text, err := bundle(root, path)
@@ -50,12 +79,6 @@ func (s *stager) addTrust() error {
 		whole = hostBundle()
 	}
 	s.trusts = append(s.trusts, trust{plan.BundleFile, whole + "\n" + s.Plan.Authority}, trust{plan.AuthorityFile, s.Plan.Authority})
-	for _, t := range s.trusts {
-		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-			Destination: t.path, Type: "bind", Source: t.path, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
-		})
-	}
-	return nil
 }
 
 // copyTrust writes what addTrust has mounted.

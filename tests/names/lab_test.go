@@ -53,6 +53,8 @@ var zone = map[string][4]byte{
 	"self.example.test.":     {5, 5, 5, 2},
 	"pod.example.test.":      {5, 5, 6, 2},
 	"h2.example.test.":       {5, 5, 5, 11},
+	"forge.example.test.":    {5, 5, 5, 12},
+	"wrong.example.test.":    {5, 5, 5, 12},
 }
 
 // internet is the network behind the host.

@@ -2,9 +2,11 @@ package names
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +47,18 @@ func fetch(r network.Rules) ([]work.Credential, error) {
 		if err != nil {
 			return nil, fmt.Errorf("credentials.%s: %w", name, err)
 		}
+		if c.ForSSH() {
+			k := work.Credential{Name: name, Hosts: c.Hosts, Value: value, SSH: &work.SSH{User: c.SSH, Repositories: c.Repositories, HostKeys: map[string][][]byte{}}}
+			for _, h := range c.Hosts {
+				keys, err := c.HostKeys(h)
+				if err != nil {
+					return nil, fmt.Errorf("credentials.%s: known_hosts: %w", name, err)
+				}
+				k.SSH.HostKeys[endpoint(c.Endpoint(h))] = keys
+			}
+			out = append(out, k)
+			continue
+		}
 		header, scheme := c.Field()
 		out = append(out, work.Credential{
 			Name: name, Hosts: c.Hosts, Header: strings.ToLower(header), Scheme: scheme, Placeholder: c.Placeholder, End: c.Ends(), Value: value,
@@ -64,16 +78,27 @@ func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
 	return v, err
 }
 
-// authority reads the jail's own certificate authority, where TLS is to be ended.
-func authority(dir string, list []work.Credential) (secret.Value, error) {
-	if !slices.ContainsFunc(list, func(c work.Credential) bool { return c.End }) {
-		return secret.Value{}, nil
+// endpoint is a name with its port.
+func endpoint(name string, port uint16) string { return net.JoinHostPort(name, strconv.Itoa(int(port))) }
+
+// own reads the jail's own keys: that of its certificate authority, where TLS is to be ended, and that of its server of ssh.
+func own(dir string, w *work.Work) (err error) {
+	if slices.ContainsFunc(w.Credentials, func(c work.Credential) bool { return c.End }) {
+		if w.Authority, err = ownKey(dir, credential.AuthorityFile); err != nil {
+			return fmt.Errorf("the jail's certificate authority: %w", err)
+		}
 	}
-	text, err := atomicfile.Read(filepath.Join(dir, credential.AuthorityFile), credential.MaxAuthority)
-	if err != nil {
-		return secret.Value{}, fmt.Errorf("the jail's certificate authority: %w", err)
+	if slices.ContainsFunc(w.Credentials, func(c work.Credential) bool { return c.SSH != nil }) {
+		if w.HostKey, err = ownKey(dir, credential.HostKeyFile); err != nil {
+			return fmt.Errorf("the jail's key for ssh: %w", err)
+		}
 	}
-	return secret.New(text), nil
+	return nil
+}
+
+func ownKey(dir, name string) (secret.Value, error) {
+	text, err := atomicfile.Read(filepath.Join(dir, name), credential.MaxAuthority)
+	return secret.New(text), err
 }
 
 // usable names the credentials that a jail can use, for people.

@@ -259,8 +259,10 @@ func (s *starting) begin() error {
 
 // program is the helper's that can do all that a jail may need of it.
 func program(dir string) string {
-	if _, err := os.Lstat(filepath.Join(dir, credential.AuthorityFile)); err == nil {
-		return work.KeysProgram
+	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return work.KeysProgram
+		}
 	}
 	return work.Program
 }
@@ -302,7 +304,7 @@ func taskOf(j network.Jail) ([]byte, error) {
 	if w.Credentials, err = fetch(r); err != nil {
 		return nil, err
 	}
-	if w.Authority, err = authority(j.Dir, w.Credentials); err != nil {
+	if err := own(j.Dir, &w); err != nil {
 		return nil, err
 	}
 	defer w.Wipe()

@@ -93,6 +93,8 @@ func (f *flow) serve() {
 	switch {
 	case f.literal.IsValid(): // a rule for an address is for whatever is spoken there
 		f.other()
+	case f.s.credentials.endpoints[f.endpoint()] != "":
+		f.ssh()
 	case f.port == portHTTP:
 		f.http()
 	case f.port == portHTTPS && f.rule.TLS != "any", f.s.credentials.ends(f.name, f.port):

@@ -27,12 +27,26 @@ type credentials struct {
 	// many are those of connections of HTTP/2.
 	many  chan struct{}
 	speak ended.Speakers
+	// ssh serves connections to endpoints of ssh, whose credentials' names are known.
+	ssh       func(*ended.SSH)
+	endpoints map[string]string
+	sessions  chan struct{}
 }
 
 // newCredentials reads the host's certificate authorities, if there are credentials.
-func newCredentials(w *work.Work) (*credentials, error) {
-	list := w.Credentials
-	c := &credentials{all: list, byHost: map[string][]*work.Credential{}, places: make(chan struct{}, maxCarried), many: make(chan struct{}, maxHTTP2)}
+func newCredentials(w *work.Work, speak ended.Speakers) (*credentials, error) {
+	var list, keys []work.Credential
+	for _, c := range w.Credentials {
+		if c.SSH != nil {
+			keys = append(keys, c)
+		} else {
+			list = append(list, c)
+		}
+	}
+	c := &credentials{speak: speak, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*work.Credential{}, places: make(chan struct{}, maxCarried), many: make(chan struct{}, maxHTTP2)}
+	if err := c.holdKeys(w, keys); err != nil {
+		return nil, err
+	}
 	if len(list) == 0 {
 		return c, nil
 	}

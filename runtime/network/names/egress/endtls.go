@@ -104,7 +104,7 @@ const (
 
 // endTLS is the server of a connection, whose ClientHello has been read, for the client: credentials are set in what is inside.
 func (f *flow) endTLS(hello []byte) {
-	if !f.place(f.s.credentials.places) {
+	if !f.place(f.s.credentials.places, helloTime) {
 		return
 	}
 	defer func() { <-f.s.credentials.places }()
@@ -168,7 +168,7 @@ func (e *ending) choose(i *tls.ClientHelloInfo) (*tls.Config, error) {
 	if e.f.s.credentials.speak.HTTP2 == nil || !slices.Contains(i.SupportedProtos, protoHTTP2) || i.ServerName != e.f.name {
 		return nil, nil
 	}
-	if !e.f.place(e.f.s.credentials.many) {
+	if !e.f.place(e.f.s.credentials.many, helloTime) {
 		e.told = true
 		return nil, errors.New("no place")
 	}

@@ -86,11 +86,10 @@ func run(ready *os.File, speak ended.Speakers) error {
 		return err
 	}
 	// While there are files.
-	creds, err := newCredentials(w)
+	creds, err := newCredentials(w, speak)
 	if err != nil {
 		return err
 	}
-	creds.speak = speak
 	if err := confine(w); err != nil {
 		return err
 	}

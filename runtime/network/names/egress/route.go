@@ -59,15 +59,15 @@ func (f *flow) route(host string) {
 		return
 	}
 	defer f.leave()
-	if f.place(f.s.credentials.places) {
+	if f.place(f.s.credentials.places, helloTime) {
 		defer func() { <-f.s.credentials.places }()
 		f.carry(&carrier{client: f.client}, as, at)
 	}
 }
 
 // place waits for a place among the connections with credentials.
-func (f *flow) place(places chan struct{}) bool {
-	late := time.NewTimer(helloTime)
+func (f *flow) place(places chan struct{}, wait time.Duration) bool {
+	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {
 	case places <- struct{}{}:

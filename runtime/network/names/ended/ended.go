@@ -4,6 +4,7 @@ package ended
 
 import (
 	"crypto/tls"
+	"net"
 
 	"agentjail.dev/runtime/network/names/http1"
 )
@@ -11,6 +12,31 @@ import (
 // Speakers are those who speak them; one that is nil is not spoken.
 type Speakers struct {
 	HTTP2 func(*HTTP2)
+	// SSH reads the key by which a jail knows its helper, and those that it is not to have, and returns who speaks ssh with them.
+	SSH func(hostKey []byte, keys []Key) (func(*SSH), error)
+}
+
+// Key is a private key for git over ssh.
+type Key struct {
+	Name         string
+	User         string
+	Repositories []string
+	HostKeys     map[string][][]byte
+	Private      []byte
+}
+
+// SSH is a connection by which a jail's program speaks ssh.
+type SSH struct {
+	Client net.Conn
+	// Endpoint is the server's NAME:PORT.
+	Endpoint string
+	// Dial connects to the server; nil where it cannot, which the client has been told.
+	Dial func() net.Conn
+	// Refused is told of each thing that is not granted, Allowed of each that is.
+	Refused func(error)
+	Allowed func(string)
+	// Sent and Got count bytes, without what ssh puts around them.
+	Sent, Got func(int)
 }
 
 // HTTP2 is a connection whose TLS is ended on both sides, which have agreed on HTTP/2.

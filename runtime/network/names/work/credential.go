@@ -18,8 +18,18 @@ type Credential struct {
 	Placeholder string `json:"placeholder"`
 	// End ends TLS to its hosts.
 	End bool `json:"end,omitempty"`
+	// SSH is that of a key for git over ssh, which has no header and no placeholder; nil for others.
+	SSH *SSH `json:"ssh,omitempty"`
 
 	Value secret.Value `json:"-"`
+}
+
+// SSH is how a key is used.
+type SSH struct {
+	User         string   `json:"user"`
+	Repositories []string `json:"repositories,omitempty"`
+	// HostKeys are the servers' own, by NAME:PORT.
+	HostKeys map[string][][]byte `json:"hostKeys"`
 }
 
 // wire is Work with what its own JSON does not show.
@@ -27,11 +37,12 @@ type wire struct {
 	*Work
 	Values    [][]byte `json:"values,omitempty"` // of the credentials, in their order
 	Authority []byte   `json:"authority,omitempty"`
+	HostKey   []byte   `json:"hostKey,omitempty"`
 }
 
 // Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes it.
 func (w *Work) Encode() ([]byte, error) {
-	out := wire{Work: w, Authority: w.Authority.Reveal()}
+	out := wire{Work: w, Authority: w.Authority.Reveal(), HostKey: w.HostKey.Reveal()}
 	for _, c := range w.Credentials {
 		out.Values = append(out.Values, c.Value.Reveal())
 	}
@@ -44,6 +55,7 @@ func (w *Work) Wipe() {
 		c.Value.Wipe()
 	}
 	w.Authority.Wipe()
+	w.HostKey.Wipe()
 }
 
 // Decode is the other end of Encode.
@@ -58,6 +70,6 @@ func Decode(data []byte) (*Work, error) {
 	for i, v := range in.Values {
 		in.Credentials[i].Value = secret.New(v)
 	}
-	in.Work.Authority = secret.New(in.Authority)
+	in.Work.Authority, in.Work.HostKey = secret.New(in.Authority), secret.New(in.HostKey)
 	return in.Work, nil
 }

@@ -110,6 +110,8 @@ type Work struct {
 	Credentials []Credential `json:"credentials,omitempty"`
 	// Authority is the jail's own certificate authority with its key, as PEM, for TLS that is ended. It is handed on as values are.
 	Authority secret.Value `json:"-"`
+	// HostKey is the key by which the jail knows the helper as the server of ssh, as PEM. It is handed on as values are.
+	HostKey secret.Value `json:"-"`
 }
 
 // The ways by which a jail's connections arrive, the best first.

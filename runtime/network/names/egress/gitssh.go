@@ -1,0 +1,74 @@
+package egress
+
+import (
+	"errors"
+	"net"
+	"strconv"
+	"time"
+
+	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+const (
+	// maxSSH bounds the connections of ssh that are ended here at once; each has buffers of some MiB where a side is slow.
+	maxSSH = 12
+	// sshTime is how long one waits for its turn: a program may fetch many repositories at once.
+	sshTime = time.Minute
+)
+
+// holdKeys has the keys for ssh read.
+func (c *credentials) holdKeys(w *work.Work, list []work.Credential) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if c.speak.SSH == nil || w.HostKey.Empty() {
+		return errors.New("keys for ssh, which this program does not speak, or not for this jail (remedy: start the jail anew)")
+	}
+	c.endpoints = map[string]string{}
+	var keys []ended.Key
+	for i := range list {
+		k := &list[i]
+		keys = append(keys, ended.Key{Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys, Private: k.Value.Reveal()})
+		for at := range k.SSH.HostKeys {
+			if c.endpoints[at] != "" {
+				c.endpoints[at] += " "
+			}
+			c.endpoints[at] += k.Name
+		}
+	}
+	var err error
+	c.ssh, err = c.speak.SSH(w.HostKey.Reveal(), keys)
+	return err
+}
+
+// endpoint is the name and port of a connection.
+func (f *flow) endpoint() string { return net.JoinHostPort(f.name, strconv.Itoa(int(f.port))) }
+
+// ssh is the server of a connection for git, by a key that the jail does not have.
+func (f *flow) ssh() {
+	c := f.s.credentials
+	if !f.place(c.sessions, sshTime) {
+		return
+	}
+	defer func() { <-c.sessions }()
+	f.credential = c.endpoints[f.endpoint()]
+	c.ssh(&ended.SSH{
+		Client: f.client, Endpoint: f.endpoint(),
+		Dial: func() net.Conn {
+			time.Sleep(f.s.rate.take()) // one connection has many
+			if up := f.dial(); up != nil {
+				return up
+			}
+			return nil
+		},
+		Refused: f.refuseFor,
+		Allowed: func(what string) {
+			e := f.event(work.Connect, allowed)
+			e.Reason = what
+			f.s.events.add(e)
+		},
+		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },
+	})
+	f.ended()
+}

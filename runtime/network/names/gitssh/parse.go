@@ -1,0 +1,28 @@
+package gitssh
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/credential"
+)
+
+// programs are those of git on a server's side.
+var programs = []string{"git-upload-pack", "git-receive-pack", "git-upload-archive"}
+
+// parse reads the command that git has a server run: PROGRAM 'PATH'. The server's shell reads it again, so there is nothing else in it.
+func parse(command string) (program, path string, err error) {
+	program, rest, _ := strings.Cut(command, " ")
+	if !slices.Contains(programs, program) {
+		return "", "", fmt.Errorf("ssh: command %.128q, which is none of git's", command)
+	}
+	if len(rest) < 3 || rest[0] != '\'' || rest[len(rest)-1] != '\'' {
+		return "", "", fmt.Errorf("ssh: %s without one repository in quotes", program)
+	}
+	path = rest[1 : len(rest)-1]
+	if err := credential.Repository(path); err != nil {
+		return "", "", fmt.Errorf("ssh: repository %.128q: %w", path, err)
+	}
+	return program, path, nil
+}
