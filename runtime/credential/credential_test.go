@@ -1,6 +1,13 @@
 package credential
 
 import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +20,58 @@ import (
 
 func house() Spec {
 	return Spec{Hosts: []string{"api.example.test"}, Header: "Authorization: Bearer", From: "file:/etc/agentjail/keys/x", Env: "HOUSE_TOKEN"}
+}
+
+func forge() Spec {
+	return Spec{Hosts: []string{"git.example.test"}, SSH: "git", From: "file:/etc/agentjail/keys/x", KnownHosts: "/etc/agentjail/known_hosts"}
+}
+
+// TestKnownHosts: a server's keys are those of its name, in the clear or hashed, and none that is revoked.
+func TestKnownHosts(t *testing.T) {
+	const a, b = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
+	const hashed = "|1|oAhMbcuN0V8Ukgaf7hYlDlLmDKk=|bLZ3sEs3XY2EZfhFSqhcVFaxTvA=" // not of this name
+	m := hmac.New(sha1.New, []byte("salt"))
+	m.Write([]byte("[git.example.test]:2222"))
+	own := "|1|" + base64.StdEncoding.EncodeToString([]byte("salt")) + "|" + base64.StdEncoding.EncodeToString(m.Sum(nil))
+	for _, w := range []struct {
+		text, server string
+		want         int
+	}{
+		{"git.example.test ssh-ed25519 " + a, "git.example.test", 1},
+		{"x.example.test,GIT.example.test ssh-ed25519 " + a + " comment\n" + "git.example.test ssh-ed25519 " + b, "git.example.test", 2},
+		{own + " ssh-ed25519 " + a, "[git.example.test]:2222", 1},
+		{own + " ssh-ed25519 " + a, "git.example.test", 0},
+		{hashed + " ssh-ed25519 " + a, "git.example.test", 0},
+		{"git.example.test ssh-ed25519 " + a, "[git.example.test]:2222", 0},
+		{"*.example.test ssh-ed25519 " + a + "\n* ssh-ed25519 " + a + "\n@cert-authority git.example.test ssh-ed25519 " + a, "git.example.test", 0},
+		{"git.example.test ssh-ed25519 " + a + "\n@revoked * ssh-ed25519 " + a, "git.example.test", 0},
+		{"# git.example.test ssh-ed25519 " + a + "\n\ngit.example.test\ngit.example.test ssh-ed25519 !!\n|1| x y\n|1|a|b x y", "git.example.test", 0},
+	} {
+		if got := hostKeys(w.text, w.server); len(got) != w.want {
+			t.Errorf("%q for %s: %d keys", w.text, w.server, len(got))
+		}
+	}
+}
+
+// TestHostKey: what the jail is told of its helper's key is what the key is.
+func TestHostKey(t *testing.T) {
+	public, private, err := NewHostKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(private)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(public, "ssh-ed25519 "))
+	if err != nil || !bytes.HasSuffix(wire, key.(ed25519.PrivateKey).Public().(ed25519.PublicKey)) || len(wire) != 51 {
+		t.Errorf("%s: %v", public, err)
+	}
+	set := Set{"a": forge(), "b": house(), "c": {SSH: "x", Hosts: []string{"git.example.test:2222", "git.example.test"}}}
+	if got := strings.Join(set.Servers(), " "); got != "[git.example.test]:2222 git.example.test" {
+		t.Errorf("servers: %s", got)
+	}
 }
 
 // TestCheck: what policy may say, and what it may not.
@@ -47,6 +106,19 @@ func TestCheck(t *testing.T) {
 		{"a loader's variable", func(s *Spec) { s.Env = "LD_PRELOAD" }, "env"},
 		{"a short placeholder", func(s *Spec) { s.Placeholder = "x***" }, "stars"},
 		{"a placeholder of two words", func(s *Spec) { s.Placeholder = "x " + strings.Repeat("*", 16) }, "stars"},
+		{"known_hosts without ssh", func(s *Spec) { s.KnownHosts = "/k" }, "ssh is missing"},
+		{"a key", func(s *Spec) { *s = forge() }, ""},
+		{"a key at a port", func(s *Spec) { *s = forge(); s.Hosts = []string{"git.example.test:2222"} }, ""},
+		{"a key for repositories", func(s *Spec) { *s = forge(); s.Repositories = []string{"team/r.git", "/srv/git/*"} }, ""},
+		{"a key with a header", func(s *Spec) { *s = forge(); s.Header = "x-api-key" }, "not of a key"},
+		{"a key with a variable", func(s *Spec) { *s = forge(); s.Env = "X" }, "not of a key"},
+		{"a key without known_hosts", func(s *Spec) { *s = forge(); s.KnownHosts = "" }, "known_hosts"},
+		{"a user that is an option", func(s *Spec) { *s = forge(); s.SSH = "-x" }, "ssh ="},
+		{"a port that is none", func(s *Spec) { *s = forge(); s.Hosts = []string{"git.example.test:0"} }, "hosts"},
+		{"a key twice", func(s *Spec) { *s = forge(); s.Hosts = []string{"git.example.test", "git.example.test:22"} }, "is set by"},
+		{"a repository above", func(s *Spec) { *s = forge(); s.Repositories = []string{"a/../b"} }, "repositories"},
+		{"a star within", func(s *Spec) { *s = forge(); s.Repositories = []string{"a*/b"} }, "repositories"},
+		{"all repositories", func(s *Spec) { *s = forge(); s.Repositories = []string{"*"} }, "repositories"},
 		{"another tls", func(s *Spec) { s.TLS = "any" }, "tls"},
 	} {
 		s := house()

@@ -92,7 +92,7 @@ func Repository(path string) error {
 	case path[0] == '-':
 		return errors.New("a path that begins with -")
 	case slices.ContainsFunc(strings.Split(strings.Trim(path, "/"), "/"), func(s string) bool { return s == "" || s == "." || s == ".." }):
-		return errors.New("a path with an element that is empty, . or ..")
+		return errors.New("a path with an empty element, or with .. or . as one")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package harden
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -76,5 +77,33 @@ func TestCredentials(t *testing.T) {
 		if err != nil || len(w.pol.Credentials.Usable(set)) != 1 || w.pol.Credentials["a"].Own() {
 			t.Errorf("%s: the host's policy has changed: %+v, %v", w.what, w.pol.Credentials, err)
 		}
+	}
+}
+
+// TestKeysForSSH: a jail whose own network allows a key's host knows its helper there, by its port too, and has no variable for it.
+func TestKeysForSSH(t *testing.T) {
+	pol := policy.Default()
+	pol.Network.Mode, pol.Network.Allow = policy.NetworkNames, []string{"git.example.test:22,2222"}
+	pol.Credentials = credential.Set{
+		"a": {Hosts: []string{"git.example.test", "git.example.test:2222"}, SSH: "git", From: "file:/a", KnownHosts: "/k"},
+		"b": {Hosts: []string{"git.example.test:2200"}, SSH: "git", From: "file:/b", KnownHosts: "/k"},
+	}
+	s := with(func(*specs.Spec) {})
+	f := testFacts(s)
+	f.Placeholders, f.HostKey = map[string]string{"a": "own-a", "b": "own-b"}, "ssh-ed25519 AAAA"
+	res, rep, err := Harden(s, pol, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "[git.example.test]:2222 ssh-ed25519 AAAA\ngit.example.test ssh-ed25519 AAAA\n"; res.Plan.KnownHosts != want || res.Plan.Authority != "" {
+		t.Errorf("%q", res.Plan.KnownHosts)
+	}
+	for _, e := range res.Spec.Process.Env {
+		if strings.Contains(e, "own-") {
+			t.Errorf("variable %s", e)
+		}
+	}
+	if n, dropped := len(find(rep, report.Set, "credentials.a")), len(find(rep, report.Dropped, "credentials.b")); n != 2 || dropped != 1 {
+		t.Errorf("%d and %d in the report: %v", n, dropped, rep.Changes)
 	}
 }

@@ -96,14 +96,14 @@ type attempt struct {
 	authority []byte
 	// hostKey is the key by which the jail knows its helper as the server of ssh.
 	hostKey []byte
-	mode      modes.Mode     // prepareNetwork
-	network   *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
-	timeNS    delegate.Time  // write
-	domain    string         // write: the UTS domain name that we set ourselves
-	files     *outside.Files // write: the init step's
-	bundle    *bundle.Bundle // write: the delegate's
-	tty       *terminal      // connect; nil where it is not ours to pass on
-	made      bool           // delegate: there is a container
+	mode    modes.Mode     // prepareNetwork
+	network *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
+	timeNS  delegate.Time  // write
+	domain  string         // write: the UTS domain name that we set ourselves
+	files   *outside.Files // write: the init step's
+	bundle  *bundle.Bundle // write: the delegate's
+	tty     *terminal      // connect; nil where it is not ours to pass on
+	made    bool           // delegate: there is a container
 
 	undo []undo
 }

@@ -79,7 +79,9 @@ func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
 }
 
 // endpoint is a name with its port.
-func endpoint(name string, port uint16) string { return net.JoinHostPort(name, strconv.Itoa(int(port))) }
+func endpoint(name string, port uint16) string {
+	return net.JoinHostPort(name, strconv.Itoa(int(port)))
+}
 
 // own reads the jail's own keys: that of its certificate authority, where TLS is to be ended, and that of its server of ssh.
 func own(dir string, w *work.Work) (err error) {
