@@ -357,6 +357,7 @@ func TestCredentialUnread(t *testing.T) {
 	trust(t, n)
 	j := lent(t, n, "route")
 	j.placeholder(t)
+	t.Logf("the helper has %d KiB of its own", j.helperMemory(t))
 	const route = "api.example.test.jail"
 	if got, _ := j.in(t, "raw", route, "80", request(route, "/echo", "", "")); !strings.Contains(got, "served") {
 		t.Fatalf("the route: %q", got)

@@ -54,7 +54,7 @@ func forge(t *testing.T, n *internet) (dir string) {
 		for k in host another ed25519; do ssh-keygen -q -t ed25519 -N '' -f $k; done
 		ssh-keygen -q -t rsa -b 2048 -N '' -f rsa
 		ssh-keygen -q -t ed25519 -N secret -f locked
-		cat ed25519.pub rsa.pub > authorized
+		cat ed25519.pub rsa.pub > authorized; (umask 077; echo junk > junk)
 		{ echo "forge.example.test $(cut -d' ' -f1,2 host.pub)"; } > known; ssh-keygen -q -H -f known; rm -f known.old
 		echo "[forge.example.test]:2222 $(cut -d' ' -f1,2 host.pub)" >> known
 		echo "wrong.example.test $(cut -d' ' -f1,2 another.pub)" >> known
@@ -117,10 +117,10 @@ func TestCredentialsSSH(t *testing.T) {
 		{"fetch and push", "cd /tmp/r && git commit -q --allow-empty -m x && git push -q origin HEAD:refs/heads/pushed && git fetch -q && git ls-remote origin pushed", "refs/heads/pushed"},
 		{"archive", "git archive --remote=" + at + "r.git HEAD | tar t", "numbers"},
 		{"the protocol's version", "GIT_TRACE_PACKET=1 git -c protocol.version=2 ls-remote " + at + "r.git 2>&1", "version 2"},
-		{"a large push", "cd /tmp/r && head -c 8000000 /dev/urandom > big && git add big && git commit -qm big && git push -q origin HEAD:refs/heads/big && git ls-remote origin big", "refs/heads/big"},
+		{"a large push", "cd /tmp/r && head -c 4000000 /dev/urandom > big && git add big && git commit -qm big && git push -q origin HEAD:refs/heads/big && git ls-remote origin big", "refs/heads/big"},
 		{"rsa, a repository", "cd /tmp && git clone -q " + narrow + "r.git r2 && wc -l < r2/numbers", "2000"},
 		{"one below a directory", "git ls-remote " + narrow + "team/a.git HEAD", "HEAD"},
-		{"six at once", "cd /tmp && for i in 1 2 3 4 5 6; do git clone -q " + at + "r.git p$i & done; wait; cat p*/numbers | wc -l", "12000"},
+		{"three at once", "cd /tmp && for i in 1 2 3; do git clone -q " + at + "r.git p$i & done; wait; cat p*/numbers | wc -l", "6000"},
 		{"what the image has", "head -1 /etc/ssh/ssh_known_hosts; touch /etc/ssh/ssh_known_hosts", "the image's own"},
 		{"the server's word", "git ls-remote " + at + "none.git", "does not appear to be a git repository"},
 	} {
@@ -153,6 +153,7 @@ func TestCredentialsSSH(t *testing.T) {
 		t.Logf("refused: %s: %v", w.what, took)
 	}
 	j.hasNoKey(t, dir)
+	t.Logf("the helper has %d KiB of its own", j.helperMemory(t))
 	// A new helper is known to the jail as the former one was.
 	j.killHelper(t)
 	j.network(t, "restart")
@@ -206,7 +207,7 @@ func TestKeyWithPassphrase(t *testing.T) {
 	dir := forge(t, n)
 	for _, w := range []struct{ of, in, want string }{
 		{"DIR/ed25519", "DIR/locked", "credentials.forge: the key has a passphrase"},
-		{"DIR/ed25519", "DIR/known", "not a private key"},
+		{"DIR/ed25519", "DIR/junk", "not a private key"},
 		{"DIR/known", "DIR/host.pub", "has no key of forge.example.test"},
 	} {
 		j := withKeys(t, n, strings.NewReplacer("DIR", dir).Replace(strings.Replace(lendSSH, w.of, w.in, 1)))
