@@ -156,6 +156,12 @@ func TestRun(t *testing.T) {
 	socket := filepath.Join(h.base, "watch.sock")
 	watched, ended := h.watch(socket)
 	id := h.create(b)
+	// What follows takes away the processes that this needs.
+	if !eventually(func() bool {
+		return slices.ContainsFunc(h.events(id), func(e journal.Event) bool { return e.Kind == "limit.oom" })
+	}) {
+		t.Error("no limit.oom")
+	}
 	for _, c := range []struct {
 		args   []string
 		passes bool
@@ -264,8 +270,9 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 	if !eventually(func() bool { _, err := os.Stat(h.dir); return err == nil }) {
 		h.t.Fatal("watch does not begin")
 	}
-	seen, limit := map[string]bool{}, time.After(30*time.Second)
+	seen := map[string]bool{}
 	told = func(kind string) bool {
+		limit := time.After(30 * time.Second)
 		for !seen[kind] {
 			select {
 			case k, more := <-kinds:
