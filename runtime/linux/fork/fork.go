@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -260,7 +261,24 @@ func (c *Cmd) startInTime() (*Process, error) {
 
 // movedTo says what is wrong where a process is not in this time namespace. One
 // that has ended already is in none: what it left was made where exec put it.
+//
+// The kernel lets the parent of a vfork go on before it has moved the child (begin_new_exec: exec_mmap, then exec_task_namespaces), so that
+// it is looked for a while.
 func movedTo(ns string, pid int) error {
+	var err error
+	for end := time.Now().Add(moveWait); ; time.Sleep(moveWait / 10000) {
+		if err = inTime(ns, pid); !errors.Is(err, errStayed) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// moveWait bounds how long exec may take to move a process, of which the machine may have many others to run.
+const moveWait = time.Second
+
+var errStayed = errors.New("it stayed in ours")
+
+func inTime(ns string, pid int) error {
 	var want, got unix.Stat_t
 	if err := unix.Stat(ns, &want); err != nil {
 		return err
@@ -270,7 +288,7 @@ func movedTo(ns string, pid int) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
 		return nil
 	case err == nil && (want.Dev != got.Dev || want.Ino != got.Ino):
-		return errors.New("it stayed in ours")
+		return errStayed
 	}
 	return err
 }
