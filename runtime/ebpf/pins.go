@@ -95,8 +95,22 @@ func pinOne(path string, pin func(string) error) error {
 	return nil
 }
 
-// Unload removes the pins below a directory: the programs end, unless a collector has them open.
+// Unload removes the pins below a directory: the programs have ended when it returns, unless a collector has them open.
 func Unload(pins string) error {
+	found, err := filepath.Glob(filepath.Join(pins, "*", programPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		// The last to close a link waits for its program's end; removing a name leaves that for later.
+		l, err := link.LoadPinnedLink(path, nil)
+		if rerr := os.Remove(path); rerr != nil {
+			return fmt.Errorf("removing the pinned programs: %w", rerr)
+		}
+		if err == nil {
+			l.Close()
+		}
+	}
 	if err := os.RemoveAll(pins); err != nil {
 		return fmt.Errorf("removing the pinned programs: %w", err)
 	}
