@@ -9,6 +9,7 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/policy"
@@ -79,8 +80,12 @@ func (w *Runtime) RestartNetwork(key string, force bool) error {
 	defer unlock()
 	w = w.of(j)
 	changes, err := mode.Restart(w.networkOf(&j.Brief), force)
-	if err != nil || len(changes) == 0 {
+	if err != nil {
 		return err
+	}
+	w.note(&j.Brief, journal.Event{Kind: "network.restart"})
+	if len(changes) == 0 {
+		return nil
 	}
 	return w.reported(&j.Brief, changes)
 }
@@ -138,6 +143,7 @@ func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 		return out, err
 	}
 	crash.Point("reload.told")
+	w.note(&j.Brief, journal.Event{Kind: "network.rules", Value: fmt.Sprintf("%d allowed, %d denied", len(r.Allow), len(r.Deny))})
 	out.Entries, out.Others = len(r.Allow), policy.Differs(j.Policy, p)
 	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}), w.reportRules(&j.Brief, next))
 }

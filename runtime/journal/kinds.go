@@ -101,7 +101,7 @@ var Kinds = []Kind{
 	{"exec.start", None, VerdictAllowed, ocsfProcess, processLaunch, isAllowed, informational, "the engine ran a further program in the jail", own, ""},
 	{"exec.refused", Access, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "a further program was asked for in a way that is refused", own, "see the reason"},
 	{"process.exec", None, VerdictNoted, ocsfProcess, processLaunch, isLogged, informational, "a process of the jail executed a program", programs, ""},
-	{"process.written", Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, "journal.block without \"exec\""},
+	{"process.written", Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, ""},
 
 	// The network.
 	{"name.allowed", Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was asked for that a rule allows", network, ""},
@@ -113,27 +113,14 @@ var Kinds = []Kind{
 	{"publish.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish"},
 	{"credential.used", Access, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, informational, "a credential was set in a request; its value is nowhere in the jail", network, ""},
 	{"credential.refused", Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts"},
-	{"network.sealed", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, informational, "the jail's network was sealed", own, ""},
 	{"network.rules", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, ""},
 	{"network.restart", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, ""},
-	{"seal.changed", Resources, VerdictAlert, ocsfFinding, findingCreate, isAlert, high, "the seal of the jail's network is not as it was set", []string{SourceOwn, SourceEBPF}, "delete the jail; `agentjail inspect` says what changed"},
-	{"socket.connect", Resources, VerdictNoted, ocsfNetwork, netOpen, isLogged, informational, "a process connected a socket", programs, ""},
-	{"socket.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting a socket was refused", programs, "policy: network.mode and network.allow"},
-	{"socket.bind", Resources, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process bound a socket to an address", programs, ""},
 
 	// Ring 0: the kernel's surface.
 	{"syscall.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile"},
 	{"syscall.killed", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a process was killed for a system call", []string{SourceKernel, SourceEBPF}, "policy: seccomp.on_violation = \"errno\", or another seccomp.profile"},
-	{"family.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "a socket of a family that no jail has was asked for", programs, ""},
-	{"iouring.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "io_uring was asked for", programs, ""},
-	{"userfaultfd.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "userfaultfd was asked for", programs, ""},
-	{"userns.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "a user namespace was asked for", programs, ""},
-	{"bpf.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "bpf(2) was asked for", programs, ""},
-	{"keys.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "a kernel key was asked for", programs, ""},
-	{"perf.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, medium, "perf_event_open(2) was asked for", programs, ""},
-	{"mount.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a mount was asked for", programs, ""},
 	{"module.refused", Kernel, VerdictRefused, ocsfModule, moduleLoad, isBlocked, high, "a call would have loaded a kernel module", programs, ""},
-	{"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, "journal.block without \"exec\""},
+	{"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, ""},
 	{"ring0.passed", Kernel, VerdictAlert, ocsfFinding, findingCreate, isBlocked, critical, "a call got through the jail's filters that they refuse, and was stopped behind them", programs, "stop the jail and look: a filter failed"},
 
 	// Ring 1: access.
@@ -141,10 +128,6 @@ var Kinds = []Kind{
 	{"landlock.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "Landlock refused access", []string{SourceKernel, SourceEBPF}, "the jail's Landlock domain follows from its profile: policy: seccomp.profile, binds"},
 	{"apparmor.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "AppArmor refused access", audit, "policy: apparmor.profile"},
 	{"selinux.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "SELinux refused access", audit, "label what is mounted (:z), or the module of hack/selinux"},
-	{"capability.missing", Access, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a capability was needed that the jail does not have", []string{SourceEBPF, SourceKernel}, ""},
-	{"file.refused", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, low, "opening or changing a file was refused", programs, "mount {path}, or policy: binds"},
-	{"path.protected", Access, VerdictRefused, ocsfFile, fileUpdate, isBlocked, medium, "a protected path of a mounted directory was to be changed", programs, "policy: binds.unprotect = [\"{path}\"]"},
-	{"file.outside", Access, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "a file outside the workspace was written, in the jail's layer", programs, ""},
 
 	// Ring 2: limits.
 	{"limit.oom", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, high, "a process was killed for want of memory", cgroup, "policy: limits.memory, or the container's own --memory"},
@@ -154,12 +137,10 @@ var Kinds = []Kind{
 	{"limit.cpu", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, informational, "the jail waited for its share of the processors", cgroup, "policy: limits.cpus, or the container's own --cpus"},
 	{"limit.layer", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer is full: writing outside mounted directories fails with ENOSPC", layer, "policy: root.size"},
 	{"limit.inodes", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer has as many files as it may have: making one fails with ENOSPC", layer, "policy: root.inodes"},
-	{"limit.tmpfs", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "a tmpfs of the jail is full", layer, "policy: tmpfs.size, tmpfs.inodes"},
 
 	// The journal.
 	{"journal.lost", None, VerdictAlert, ocsfFinding, findingCreate, isDropped, medium, "events are missing: a source had more than it could keep", []string{SourceJournal, SourceNetwork, SourceEBPF}, ""},
 	{"journal.torn", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "the line before was cut short: its writer was killed, or the file system was full", itself, ""},
-	{"journal.rotated", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "the journal met its size, and a part of its middle was dropped", itself, "policy: journal.size"},
 	{"journal.kept", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a file of the jail's was kept beside the journal; Hash is its content's", own, ""},
 	{"source.absent", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a source of events cannot be read, so that what only it sees is not here", itself, ""},
 }

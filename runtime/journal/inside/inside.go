@@ -56,11 +56,9 @@ const about = "What this jail was refused, as far as its host had looked when it
 
 // told are the kinds that a jail is told of, with what of an event it knows itself. Others name files of the host's, or what somebody else did.
 var told = map[string]func(*journal.Event) string{
-	"privilege.denied": field, "name.refused": target, "connect.refused": target, "credential.refused": target, "socket.refused": target,
-	"syscall.refused": call, "syscall.killed": call, "family.refused": call, "iouring.refused": none, "userfaultfd.refused": none,
-	"userns.refused": none, "bpf.refused": none, "keys.refused": none, "perf.refused": none, "mount.refused": none, "module.refused": none,
-	"ptrace.refused": none, "capability.missing": capability,
-	"limit.oom": none, "limit.memory": none, "limit.high": none, "limit.pids": none, "limit.cpu": none, "limit.layer": none, "limit.inodes": none, "limit.tmpfs": none,
+	"privilege.denied": field, "name.refused": target, "connect.refused": target, "credential.refused": target,
+	"syscall.refused": call, "syscall.killed": call, "module.refused": none, "ptrace.refused": none,
+	"limit.oom": none, "limit.memory": none, "limit.high": none, "limit.pids": none, "limit.cpu": none, "limit.layer": none, "limit.inodes": none,
 }
 
 func none(*journal.Event) string { return "" }
@@ -80,14 +78,6 @@ func target(e *journal.Event) string {
 
 // field is the place in the container's configuration, without what it was to be.
 func field(e *journal.Event) string { return e.Target }
-
-// capability is a name in capitals: nothing else is one.
-func capability(e *journal.Event) string {
-	if strings.HasPrefix(e.Target, "CAP_") && strings.Trim(e.Target, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
-		return e.Target
-	}
-	return ""
-}
 
 // mayAsk is what the operator can be asked for whatever was refused.
 var mayAsk = []string{
