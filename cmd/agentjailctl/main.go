@@ -16,7 +16,8 @@ func main() {
 	unix.Umask(0o022)
 	err := jail.CloseInherited()
 	if err == nil {
-		err = newApp().Run(os.Args)
+		app := newApp()
+		err = app.Run(flagsFirst(app, os.Args))
 	}
 	os.Exit(caller.Status(err))
 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// flagsFirst puts a command's flags in front of its other arguments, where the library reads them: `agentjail receipt ID --json` is what
+// people type. What follows "--", and the arguments of a command that is to be run, stay as they are. args begins with the program's name.
+func flagsFirst(app *cli.App, args []string) []string {
+	commands, own := app.Commands, app.Flags
+	var c *cli.Command
+	i := min(1, len(args))
+	for i < len(args) {
+		if n := flagWords(own, args[i:]); n > 0 {
+			i += n
+			continue
+		}
+		at := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(args[i]) })
+		if at < 0 {
+			break
+		}
+		c = commands[at]
+		commands, own = c.Subcommands, c.Flags
+		i++
+	}
+	if c == nil || c.SkipFlagParsing || strings.HasSuffix(c.ArgsUsage, "COMMAND [ARG...]") {
+		return args
+	}
+	flags, rest := slices.Clone(args[:i]), []string(nil)
+	for i < len(args) {
+		if args[i] == "--" {
+			rest = append(rest, args[i:]...)
+			break
+		}
+		if n := flagWords(c.Flags, args[i:]); n > 0 {
+			flags = append(flags, args[i:min(i+n, len(args))]...)
+			i += n
+			continue
+		}
+		rest = append(rest, args[i])
+		i++
+	}
+	return append(flags, rest...)
+}
+
+// flagWords is how many words of args a flag at their beginning takes with its value; 0 is for what is none of these.
+func flagWords(flags []cli.Flag, args []string) int {
+	word, isFlag := strings.CutPrefix(args[0], "-")
+	name, _, valued := strings.Cut(strings.TrimPrefix(word, "-"), "=")
+	if !isFlag || name == "" {
+		return 0
+	}
+	if name == "help" || name == "h" {
+		return 1
+	}
+	for _, f := range flags {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		if _, is := f.(*cli.BoolFlag); is || valued {
+			return 1
+		}
+		return 2
+	}
+	return 0
+}
