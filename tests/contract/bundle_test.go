@@ -109,8 +109,8 @@ func overBundle(t *testing.T, runtime string) *promise.Engine {
 			defer called(t, b, c, "delete", "--force", id) // what a failed run left
 			return ask(t, b, command, "run", "--bundle", b.Dir, id)
 		},
-		Inspect: promise.Inspect,
-		Places:  []string{filepath.Join(b.Dir, "state", "%s")},
+		Ask:    promise.Ask,
+		Places: []string{filepath.Join(b.Dir, "state", "%s")},
 	}
 }
 

@@ -49,8 +49,8 @@ func docker(t *testing.T) *promise.Engine {
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return e.For(t).Docker(withPrivileges([]string{"run", "--rm", runtime}, privileged, append([]string{engine.Busybox}, command...))...)
 		},
-		Inspect: promise.Inspect,
-		Places:  []string{filepath.Join(e.Dir, "*run/*/*/*%s*"), filepath.Join(e.Dir, "*/io.containerd.runtime.v2.task/*/%s")},
+		Ask:    promise.Ask,
+		Places: []string{filepath.Join(e.Dir, "*run/*/*/*%s*"), filepath.Join(e.Dir, "*/io.containerd.runtime.v2.task/*/%s")},
 	}
 }
 
@@ -126,8 +126,8 @@ func ctr(t *testing.T) *promise.Engine {
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return d.For(t).Ctr(withPrivileges([]string{"run", "--rm", "--runtime", engine.ShimRuntime}, privileged, append([]string{engine.BusyboxImage, newID()}, command...))...)
 		},
-		Inspect: promise.Inspect,
-		Places:  []string{d.Bundle("%s")},
+		Ask:    promise.Ask,
+		Places: []string{d.Bundle("%s")},
 	}
 }
 
@@ -193,7 +193,7 @@ func podman(t *testing.T, user bool) *promise.Engine {
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return place.For(t, user).Podman(withPrivileges([]string{"run", "--rm", network}, privileged, append([]string{engine.Busybox}, command...))...)
 		},
-		Inspect: func(t testing.TB, id string) engine.Result { return place.For(t, user).Run(nil, under, "inspect", id) },
+		Ask: func(t testing.TB, args ...string) engine.Result { return place.For(t, user).Run(nil, append([]string{under}, args...)...) },
 		Places: []string{
 			place.Root() + "/run/agentjail/jails/*%s*", place.Root() + "/run/user/*/agentjail/jails/*%s*",
 			place.Root() + "/run/user/*/agentjail/delegate/*%s*",

@@ -48,8 +48,8 @@ func promised(n *node, handler string) *promise.Engine {
 			r.Stdout, r.Stderr = c.said()
 			return r
 		},
-		Inspect: promise.Inspect,
-		Places:  []string{filepath.Join(n.State(), "io.containerd.runtime.v2.task", criNamespace, "%s")},
+		Ask:    promise.Ask,
+		Places: []string{filepath.Join(n.State(), "io.containerd.runtime.v2.task", criNamespace, "%s")},
 	}
 }
 

@@ -237,7 +237,7 @@ func exitCodes(s *Subject) error {
 }
 
 func inspected(s *Subject) error {
-	r := s.Inspect(s.TB, s.Jail.ID)
+	r := s.Ask(s.TB, "inspect", s.Jail.ID)
 	if r.Code != 0 || strings.Contains(r.Stdout, "BROKEN") || !strings.Contains(r.Stdout, "holds") {
 		return errors.New(r.String())
 	}

@@ -8,8 +8,8 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// Inspect is `agentjail inspect ID`, for Engine.Inspect.
-func Inspect(t testing.TB, id string) engine.Result {
+// Ask is `agentjail VERB…` as this process's user, for Engine.Ask.
+func Ask(t testing.TB, args ...string) engine.Result {
 	t.Helper()
 	under, err := engine.UnderTest()
 	if err != nil {
@@ -17,5 +17,5 @@ func Inspect(t testing.TB, id string) engine.Result {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
 	defer cancel()
-	return engine.RunCommand(ctx, exec.CommandContext(ctx, under, "inspect", id), nil)
+	return engine.RunCommand(ctx, exec.CommandContext(ctx, under, args...), nil)
 }

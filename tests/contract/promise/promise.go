@@ -20,8 +20,8 @@ type Engine struct {
 	Start func(t testing.TB, command ...string) *Jail
 	// Run runs a container to its end; privileged asks for as much as the engine can ask for.
 	Run func(t testing.TB, privileged bool, command ...string) engine.Result
-	// Inspect is `agentjail inspect ID`.
-	Inspect func(t testing.TB, id string) engine.Result
+	// Ask is `agentjail VERB…`, as the user whose engine it is.
+	Ask func(t testing.TB, args ...string) engine.Result
 	// Places are patterns (filepath.Glob) of what the host keeps of one container; %s stands for its id.
 	Places []string
 	// Lacks are reasons why a promise, by its name, is not given here.
@@ -129,9 +129,11 @@ var All = append(ofProcesses(), []Promise{
 	{Name: "it dies first when memory runs out", Wrong: diesFirst},
 	{Name: "exit codes come through", Wrong: exitCodes, Plain: "any container's do"},
 	{Name: "agentjail inspect says that every protection holds", Wrong: inspected},
+	{Name: "the host has its journal", Wrong: journaled},
 	{Name: ownHostIDs, Wrong: apart},
 	{Name: "a killed jail leaves nothing", Wrong: killed, Plain: "runc leaves nothing of its own either"},
 	{Name: "a removed jail leaves nothing", Wrong: removed, Plain: "runc leaves nothing of its own either"},
+	{Name: "a removed jail has a receipt", Wrong: receipted},
 }...)
 
 // Without says why a promise cannot be tried of this engine on this machine, or "".
