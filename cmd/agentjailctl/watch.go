@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/journal/otlp"
 	"agentjail.dev/runtime/journal/sources"
 )
 
@@ -27,7 +28,7 @@ happened before is in ` + "`agentjail journal`" + `.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
-			&cli.StringFlag{Name: "to", Usage: "write to this `FILE`, or unix:PATH for a socket that somebody listens at, and not here"},
+			&cli.StringFlag{Name: "to", Usage: "write to this `FILE`, to unix:PATH, a socket that somebody listens at, or to otlp:http://HOST:4318, an OpenTelemetry collector, and not here"},
 		},
 		Action: watch,
 	}
@@ -42,30 +43,45 @@ func watch(c *cli.Context) error {
 	defer stop()
 	// A reader that is gone is an error of writing, and no signal.
 	signal.Ignore(syscall.SIGPIPE)
-	out, err := watchTo(c)
+	write, end, err := watchTo(c)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
 	f, err := sources.NewFollower(p, c.Args().Slice())
 	if err != nil {
-		return err
+		return errors.Join(err, end())
 	}
 	defer f.Close()
 	err = f.Run(ctx, func(e journal.Event) error {
 		if c.Bool("denied") && !e.Refused() && e.Verdict != journal.VerdictAlert {
 			return nil
 		}
-		return writeEvent(out, &e, c.Bool("json"))
+		return write(&e)
 	})
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return nil
+		err = nil
 	}
-	return err
+	return errors.Join(err, end())
 }
 
-// watchTo is where events go.
-func watchTo(c *cli.Context) (io.WriteCloser, error) {
+// watchTo is where events go, and what ends it.
+func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error, err error) {
+	if endpoint, ok := strings.CutPrefix(c.String("to"), "otlp:"); ok {
+		s, err := otlp.New(c.Context, endpoint, func(err error) { fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector takes no events: %v\n", err) })
+		if err != nil {
+			return nil, nil, fmt.Errorf("--to: %w", err)
+		}
+		return s.Write, s.Close, nil
+	}
+	out, err := watchFile(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(e *journal.Event) error { return writeEvent(out, e, c.Bool("json")) }, func() error { _ = out.Close(); return nil }, nil
+}
+
+// watchFile is the file, socket or standard output that events are written to.
+func watchFile(c *cli.Context) (io.WriteCloser, error) {
 	to := c.String("to")
 	if path, ok := strings.CutPrefix(to, "unix:"); ok {
 		conn, err := net.Dial("unix", path)
