@@ -122,11 +122,10 @@ func startNode(binary string) (*node, error) {
 	if err := os.WriteFile(refuse, []byte("on_loosen = \"refuse\"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	names := filepath.Join(dir, "names.toml")
-	// containerd 1.6 takes a policy file alone, and no profile with it.
-	namesText, namesKey := namesPolicy+"mode = \"names\"\n", "ConfigPath"
+	// containerd 1.6 takes a policy file alone, and no profile with it. The nodes share the directory.
+	names, namesText, namesKey := filepath.Join(dir, "names.toml"), namesPolicy+"mode = \"names\"\n", "ConfigPath"
 	if binary != "" {
-		namesText, namesKey = namesPolicy, "profile = \"net\"\npolicy"
+		names, namesText, namesKey = filepath.Join(dir, "names-net.toml"), namesPolicy, "profile = \"net\"\npolicy"
 	}
 	if err := os.WriteFile(names, []byte(namesText), 0o644); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/tests/contract/promise"
 )
 
 // namesPolicy is of the handler "names": the profile net of a policy that lists names, which makes its network one by name. The name server is the node's, on the bridge.
@@ -64,6 +65,12 @@ func TestPodNames(t *testing.T) {
 			s.Annotations = map[string]string{"dev.agentjail.network.publish": "0.0.0.0:8080:8081"}
 		})
 		agent := p.container("agent", idle)
+		t.Cleanup(func() {
+			if t.Failed() {
+				resolver, _ := agent.exec("cat /etc/resolv.conf; netstat -lnu")
+				t.Logf("%s\n%s\n%s", resolver, promise.Ask(t, "inspect", p.id), promise.Ask(t, "network", "log", p.id))
+			}
+		})
 		p.container("server", `nc -ll -p 8081 -e sh -c 'read line; echo "heard $line"'`)
 		eventually(t, "an allowed name", func() bool {
 			out, _ := agent.exec("echo agent | nc -w 5 web.example.test 7000 2>&1")
