@@ -31,7 +31,7 @@ type machine struct {
 }
 
 // mounted are the directories that are empty at the machine's boot: engines' configuration and storage, which must be on a file system that
-// can be a layer's, and whatever of agentjail was installed by hand.
+// can be a layer's, and whatever of agentjail was installed by hand. A policy that is there would have dpkg ask for it.
 var mounted = []string{"run", "tmp", "var/tmp", "var/lib/docker", "var/lib/containerd", "etc/docker", "etc/containerd", "usr/local/bin"}
 
 // begin makes the machine's file tree and holds its namespaces.
@@ -42,6 +42,7 @@ mount -t tmpfs -o mode=755 machine "$dir"
 mkdir "$dir/upper" "$dir/work" "$dir/root"
 mount -t overlay -o lowerdir=/,upperdir="$dir/upper",workdir="$dir/work" machine "$dir/root"
 cd "$dir/root"
+rm -rf etc/agentjail
 for d in $2; do
 	mkdir -p $d
 	mount -t tmpfs -o mode=755 tmpfs $d
