@@ -193,7 +193,9 @@ func podman(t *testing.T, user bool) *promise.Engine {
 		Run: func(t testing.TB, privileged bool, command ...string) engine.Result {
 			return place.For(t, user).Podman(withPrivileges([]string{"run", "--rm", network}, privileged, append([]string{engine.Busybox}, command...))...)
 		},
-		Ask: func(t testing.TB, args ...string) engine.Result { return place.For(t, user).Run(nil, append([]string{under}, args...)...) },
+		Ask: func(t testing.TB, args ...string) engine.Result {
+			return place.For(t, user).Run(nil, append([]string{under}, args...)...)
+		},
 		Places: []string{
 			place.Root() + "/run/agentjail/jails/*%s*", place.Root() + "/run/user/*/agentjail/jails/*%s*",
 			place.Root() + "/run/user/*/agentjail/delegate/*%s*",
