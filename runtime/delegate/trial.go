@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -80,7 +81,10 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 	if err == nil && code == 0 {
 		return nil
 	}
-	sweepTrials()
+	// What the delegate has killed may not have ended yet.
+	for end := time.Now().Add(sweepWait); sweepTrials() && time.Now().Before(end); {
+		time.Sleep(sweepWait / 200)
+	}
 	if err != nil {
 		return fmt.Errorf("failed a trial: %w", err)
 	}
@@ -89,14 +93,18 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 	return fmt.Errorf("refused a trial (status %d): %.*s", code, most, strings.Join(strings.Fields(string(text)), " "))
 }
 
-// sweepTrials removes control groups without processes that trials have left.
-func sweepTrials() {
+// sweepWait bounds how long the processes of a failed trial may take to end.
+const sweepWait = time.Second
+
+// sweepTrials removes control groups without processes that trials have left, and says whether there are others.
+func sweepTrials() (busy bool) {
 	for _, pattern := range []string{cgroups.Root + "/" + trialGroup + "*", cgroups.Root + "/*/" + trialGroup + "*"} {
 		left, _ := filepath.Glob(pattern)
 		for _, dir := range left {
-			_ = unix.Rmdir(dir)
+			busy = unix.Rmdir(dir) == unix.EBUSY || busy
 		}
 	}
+	return busy
 }
 
 // trialSpec is the bundle of a trial.
