@@ -142,8 +142,12 @@ func counts(dir, file string) bool {
 	return controller != "cpuacct"
 }
 
-// parts are all that was made for a jail and goes with it. What it has of directories is not read: it is asked before and after.
+// parts are all that was made for a jail and goes with it. What it has of directories is not read: it is asked before and after. A jail
+// without a journal, for which nobody asks, has none.
 func (w *Runtime) parts(j *state.Brief) []part {
+	if j.Journal == "" {
+		return nil
+	}
 	var out []part
 	add := func(kind, what string, left func() bool) { out = append(out, part{kind, what, left}) }
 	path := func(p string) func() bool {

@@ -85,7 +85,7 @@ var Kinds = []Kind{
 	{"jail.refused", None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/refusals.md has every code"},
 	{"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle asked for a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one"},
 	{"protection.missing", Varies, VerdictNoted, ocsfFinding, findingCreate, isLogged, low, "a protection that this host cannot give", own, "`agentjail check` says what the host lacks"},
-	{"jail.start", None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was let go", own, ""},
+	{"jail.start", None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was released", own, ""},
 	{"jail.exit", None, VerdictNoted, ocsfLifecycle, lifeStop, isLogged, informational, "the jail's first process ended", []string{SourceOwn, SourceEBPF}, ""},
 	{"jail.delete", None, VerdictAllowed, ocsfLifecycle, lifeRemove, isAllowed, informational, "the jail was deleted, with all that was made for it", own, ""},
 	{"jail.reclaimed", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, low, "what a crash left of the jail was removed", own, ""},
