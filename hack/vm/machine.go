@@ -46,6 +46,8 @@ type kind struct {
 	line string
 	// processors are no more than it takes: one that waits for another that the host has taken off spins.
 	processors string
+	// userData is what the machine's cloud-init is given, a file of the module's; "" for a machine without cloud-init and systemd.
+	userData string
 }
 
 const (
@@ -53,11 +55,13 @@ const (
 	withSELinux  = "console=ttyS0 quiet panic=-1 lsm=landlock,lockdown,yama,selinux,bpf enforcing=1"
 )
 
-// kinds are the machines by name: one for each security module, and one more for what would make the first run longest.
+// kinds are the machines by name: one for each security module, one more for what would make the first run longest, and
+// one that boots by systemd and cloud-init.
 var kinds = map[string]kind{
-	"apparmor": {withAppArmor, "2"},
-	"engines":  {withAppArmor, "1"},
-	"selinux":  {withSELinux, "1"},
+	"apparmor": {line: withAppArmor, processors: "2"},
+	"engines":  {line: withAppArmor, processors: "1"},
+	"selinux":  {line: withSELinux, processors: "1"},
+	"cloud":    {line: withAppArmor, processors: "1", userData: "hack/cloud/user-data.yaml"},
 }
 
 func (m machine) path(name string) string { return filepath.Join(m.dir, name) }

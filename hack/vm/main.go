@@ -86,25 +86,34 @@ func runAll(ctx context.Context, o options) error {
 	names := strings.Split(o.kind, ",")
 	for _, m := range names {
 		if kinds[m].line == "" {
-			return fmt.Errorf("-machine %q: must be apparmor, engines or selinux", m)
+			return fmt.Errorf("-machine %q: must be apparmor, engines, selinux or cloud", m)
 		}
 	}
-	guest, err := ensureRoot(ctx, o.cache)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
 	type outcome struct {
 		o       options
+		steps   []step
 		results []result
 		err     error
 	}
 	all := make([]outcome, len(names))
-	var wg sync.WaitGroup
+	var every []step
 	for i, m := range names {
 		all[i].o = o
 		all[i].o.kind, all[i].o.out = m, filepath.Join(o.out, m)
-		wg.Go(func() { all[i].results, all[i].err = run(ctx, all[i].o, root, guest) })
+		if all[i].steps, err = plan(all[i].o); err != nil {
+			return err
+		}
+		every = append(every, all[i].steps...)
+	}
+	start := time.Now()
+	guest, shared, remove, err := prepare(ctx, o, root, every)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { all[i].results, all[i].err = run(ctx, all[i].o, all[i].steps, shared, guest) })
 	}
 	wg.Wait()
 	var errs []error
@@ -121,19 +130,40 @@ func runAll(ctx context.Context, o options) error {
 	return errors.Join(errs...)
 }
 
-// run does everything for one machine, from building to the results. Results and an error can come together.
-func run(ctx context.Context, o options, root, guest string) ([]result, error) {
-	steps, err := plan(o)
+// prepare makes what all machines need: the root file system, and what their work disks have in common. Both at once, since the
+// first waits for a mirror, and for disks.
+func prepare(ctx context.Context, o options, root string, steps []step) (guest, shared string, remove func(), err error) {
+	shared, remove, err = runDir()
 	if err != nil {
-		return nil, err
+		return "", "", nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made := make(chan error, 1)
+	go func() {
+		var err error
+		guest, err = ensureRoot(ctx, o.cache)
+		made <- err
+	}()
+	say("compiling the tests of %d steps", len(steps))
+	if err = makeShared(ctx, root, shared, steps); err != nil {
+		cancel()
+	}
+	if err = errors.Join(err, <-made); err != nil {
+		remove()
+		return "", "", nil, err
+	}
+	return guest, shared, remove, nil
+}
+
+// run does everything for one machine, from its disks to the results. Results and an error can come together.
+func run(ctx context.Context, o options, steps []step, shared, guest string) ([]result, error) {
 	dir, remove, err := runDir()
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	say("%s: compiling the tests of %d steps", o.kind, len(steps))
-	if err := makeWork(ctx, root, filepath.Join(dir, "work"), steps); err != nil {
+	if err := makeWork(shared, filepath.Join(dir, "work"), kinds[o.kind], steps); err != nil {
 		return nil, err
 	}
 	m := machine{guest: guest, dir: dir, cache: o.cache, kind: o.kind}

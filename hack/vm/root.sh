@@ -24,6 +24,10 @@ tools=(systemd dbus apparmor iproute2 iptables nftables kmod busybox-static pyth
 # The policy is refpolicy's, with its container module.
 selinux=(selinux-policy-default selinux-utils policycoreutils libsepol2)
 kernel=(linux-image-cloud-amd64)
+# What a cloud image has besides.
+cloud=(cloud-init openssh-server systemd-sysv)
+# What hack/cloud/user-data.yaml has a cloud image install that is not in here: served from /srv/debian, since the guest has no network.
+served=(auditd unattended-upgrades)
 # The size of the root disk; what the tests write goes there as well.
 size=12G
 
@@ -72,8 +76,20 @@ install() {
 		-o Dpkg::Options::=--force-confold install "$@" >>"$part/apt.log" 2>&1 || { tail -n 20 "$part/apt.log"; exit 1; }
 }
 say "installing the engines and the kernel"
-install "${engines[@]}" "${tools[@]}" "${selinux[@]}" "${kernel[@]}"
+install "${engines[@]}" "${tools[@]}" "${selinux[@]}" "${kernel[@]}" "${cloud[@]}"
 
+say "fetching what the guest's own apt is to install"
+chroot "$root" apt-get clean
+install --download-only "${served[@]}"
+mkdir -p "$root/srv/debian"
+mv "$root"/var/cache/apt/archives/*.deb "$root/srv/debian/"
+for deb in "$root"/srv/debian/*.deb; do
+	dpkg-deb --field "$deb"
+	echo "Filename: ./$(basename "$deb")"
+	echo "Size: $(stat -c %s "$deb")"
+	echo "SHA256: $(sha256sum "$deb" | cut -d' ' -f1)"
+	echo
+done >"$root/srv/debian/Packages"
 chroot "$root" apt-get clean
 umount "$root/proc"
 rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/{apt,debconf}/* "$root"/usr/share/{doc,man,locale,info}/*

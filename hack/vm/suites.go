@@ -84,6 +84,12 @@ var suites = []suite{
 		}},
 	},
 	{
+		// Only on that machine, which is booted by name (vm -machine cloud): a boot by systemd and cloud-init takes a machine without KVM three minutes.
+		name: "cloud", what: "a machine that cloud-init made from the package, unattended",
+		on:    []string{"cloud"},
+		steps: []step{{name: "tests-cloud", pkg: "tests/cloud", limit: 30 * time.Minute, packages: true}},
+	},
+	{
 		name: "names", what: "a network by name, whose helper is born in a control group of version 2",
 		on: []string{"engines"},
 		steps: []step{{
@@ -93,24 +99,34 @@ var suites = []suite{
 		}},
 	},
 	{
+		name: "journal", what: "every refusal in the journal, of a kernel with control groups of version 2 and AppArmor",
+		on: []string{"engines"},
+		steps: []step{{
+			name: "tests-journal", pkg: "tests/journal", limit: 10 * time.Minute, only: []string{"TestRefusals", "TestRefusalsComplete"}, part: "command_line",
+			left: "they take long under emulation, or depend on neither, and run on the machine itself (make test-e2e)",
+		}},
+	},
+	{
 		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
-		on: []string{"apparmor"},
-		steps: []step{tests("runtime/ebpf", 3*time.Minute), {
-			name: "tests-wall", pkg: "tests/wall", limit: 12 * time.Minute, only: []string{"TestWall", "TestRefusedCalls"},
+		on: []string{"engines"},
+		steps: []step{tests("runtime/ebpf", 3*time.Minute), tests("runtime/ebpf/registry", 3*time.Minute), {
+			name: "tests-wall", pkg: "tests/wall", limit: 12 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestCost"},
 			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
 		}},
 	},
 	{
 		name: "exhaust", what: "what no control group counts, under those of version 2 and with CAP_SYS_RESOURCE",
+		on:    []string{"apparmor"},
+		steps: []step{tests("tests/exhaust", 10*time.Minute)},
+	},
+	{
+		name: "limits", what: "bounds of jails, where control groups of version 2 and CAP_SYS_RESOURCE hold them",
 		on: []string{"apparmor"},
-		steps: []step{
-			tests("tests/exhaust", 10*time.Minute),
-			{
-				name: "tests-e2e-limits", pkg: "tests/e2e", limit: 6 * time.Minute,
-				only: []string{"TestDiesFirst", "TestDiesFirstAlways", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers", "TestCountsAreTheJails", "TestHugePageLimits"},
-				left: "they are in the suite e2e, or run on the machine itself",
-			},
-		},
+		steps: []step{{
+			name: "tests-e2e-limits", pkg: "tests/e2e", limit: 6 * time.Minute,
+			only: []string{"TestDiesFirst", "TestDiesFirstAlways", "TestResourceLimits", "TestEngineWithoutCores", "TestSocketBuffers", "TestCountsAreTheJails", "TestHugePageLimits"},
+			left: "they are in the suite e2e, or run on the machine itself",
+		}},
 	},
 	{
 		// By name only (vm -machine engines rings): eight jails of forty attacks each take a machine without KVM ten minutes and more.
@@ -143,7 +159,7 @@ var suites = []suite{
 			},
 			{
 				name: "tests-podman", pkg: "tests/podman", limit: 15 * time.Minute,
-				only: []string{"TestRun", "TestPod", "TestUserns", "TestStats", "TestQuadlet", "TestRootlessRun", "TestRootlessGrants"},
+				only: []string{"TestRun", "TestPod", "TestUserns", "TestStats", "TestQuadlet", "TestRootlessRun", "TestRootlessGrants", "TestRootlessProfile"},
 				left: "they depend little on Podman's release, and run on the machine itself (make test-e2e)",
 			},
 		},
@@ -196,7 +212,7 @@ func prebuiltName(pkg, flags string) string { return path.Base(pkg) + flags }
 // plan picks the steps to run.
 func plan(o options) ([]step, error) {
 	if o.script != "" {
-		return []step{{name: "script", limit: o.timeout, script: o.script}}, nil
+		return []step{{name: "script", limit: o.timeout, script: o.script, packages: kinds[o.kind].userData != ""}}, nil
 	}
 	var steps []step
 	known := map[string]bool{}
@@ -219,6 +235,7 @@ func plan(o options) ([]step, error) {
 	}
 	for i := range steps {
 		st := &steps[i]
+		st.packages = st.packages || kinds[o.kind].userData != "" // cloud-init installs one
 		pattern := o.run
 		if pattern != "" {
 			st.only = nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +21,10 @@ import (
 var (
 	//go:embed guest/init
 	guestInit []byte
+	//go:embed guest/init-systemd
+	guestInitSystemd []byte
+	//go:embed guest/steps
+	guestSteps []byte
 	//go:embed guest/docker-up
 	guestDockerUp []byte
 	//go:embed guest/under-systemd
@@ -29,15 +35,15 @@ var (
 	guestGo []byte
 )
 
-// makeWork fills dir with what the work disk holds: the guest's init, the steps, the compiled tests beside the module's
-// tree (tests read their testdata and look for go.mod), and the programs that tests would build.
-func makeWork(ctx context.Context, root, dir string, steps []step) error {
-	for _, d := range []string{"bin", "cmd", "prebuilt", "steps", "tests", "src"} {
+// makeShared fills dir with what the work disks of all machines hold: the guest's programs, the module's tree (tests read their
+// testdata and look for go.mod), the programs, also those that tests would build; and with the compiled tests of steps.
+func makeShared(ctx context.Context, root, dir string, steps []step) error {
+	for _, d := range []string{"bin", "cmd", "prebuilt", "tests", "src"} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
 			return err
 		}
 	}
-	for name, text := range map[string][]byte{"init": guestInit, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/under-runc": guestUnderRunc, "bin/go": guestGo} {
+	for name, text := range map[string][]byte{"bin/steps": guestSteps, "bin/docker-up": guestDockerUp, "bin/under-systemd": guestUnderSystemd, "bin/under-runc": guestUnderRunc, "bin/go": guestGo} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			return err
 		}
@@ -45,13 +51,40 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
 		return fmt.Errorf("copy the module's tree: %w", err)
 	}
-	// As make build does. Beside each other, since agentjail looks for its other programs beside its own.
+	if err := buildPrograms(ctx, root, dir); err != nil {
+		return err
+	}
+	for _, s := range steps {
+		bin := filepath.Join(dir, s.binary())
+		if _, err := os.Lstat(bin); s.pkg == "" || err == nil {
+			continue // another step's, too
+		}
+		if err := goTool(ctx, root, "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", bin, "./"+s.pkg); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(steps, func(s step) bool { return s.packages }) {
+		return makePackages(ctx, root, filepath.Join(dir, "packages"))
+	}
+	return nil
+}
+
+// buildPrograms builds agentjail's programs, beside each other, since agentjail looks for its others beside itself, and those
+// that tests would build. All as make build does.
+func buildPrograms(ctx context.Context, root, dir string) error {
 	build := []string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-ldflags=-s -w", "-o"}
 	if err := goTool(ctx, root, append(build, filepath.Join(dir, "cmd")+"/", "./cmd/...")...); err != nil {
 		return err
 	}
 	for _, p := range prebuilt {
-		args := append(build[:len(build):len(build)], filepath.Join(dir, "prebuilt", prebuiltName(p.pkg, p.flags)))
+		out := filepath.Join(dir, "prebuilt", prebuiltName(p.pkg, p.flags))
+		if p.flags == "" && path.Dir(p.pkg) == "./cmd" {
+			if err := os.Link(filepath.Join(dir, "cmd", path.Base(p.pkg)), out); err != nil {
+				return err
+			}
+			continue
+		}
+		args := append(build[:len(build):len(build)], out)
 		if p.flags != "" {
 			args = append(args, p.flags)
 		}
@@ -59,28 +92,86 @@ func makeWork(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// binary is where a step's compiled tests are on the work disk, from its root.
+func (s step) binary() string {
+	return filepath.Join("tests", strings.ReplaceAll(s.pkg, "/", "-")+".test")
+}
+
+// makeWork fills dir with what one machine's work disk holds: what is shared, its steps, and how it boots.
+func makeWork(shared, dir string, k kind, steps []step) error {
+	if err := linkTree(shared, dir, func(name string) bool {
+		return filepath.Dir(name) == "tests" && !slices.ContainsFunc(steps, func(s step) bool { return s.binary() == name }) ||
+			name == "packages" && !slices.ContainsFunc(steps, func(s step) bool { return s.packages })
+	}); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "steps"), 0o755); err != nil {
+		return err
+	}
 	for _, s := range steps {
 		script := s.script
 		if s.pkg != "" {
-			bin := filepath.Join("tests", s.name+".test")
-			err := goTool(ctx, root, "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, bin), "./"+s.pkg)
-			if err != nil {
-				return err
-			}
 			// A minute less than the step: Go then says where everything hangs, which the step's end would not.
 			limit := s.limit - s.limit/8
-			script = fmt.Sprintf("cd /work/src/%s && exec %s /work/%s -test.v -test.timeout=%v %s", s.pkg, s.under, bin, limit, quote(s.args))
+			script = fmt.Sprintf("cd /work/src/%s && exec %s /work/%s -test.v -test.timeout=%v %s", s.pkg, s.under, s.binary(), limit, quote(s.args))
 		}
 		if err := os.WriteFile(filepath.Join(dir, "steps", s.name), []byte(script+"\n"), 0o644); err != nil {
 			return err
 		}
 	}
-	if slices.ContainsFunc(steps, func(s step) bool { return s.packages }) {
-		if err := makePackages(ctx, root, filepath.Join(dir, "packages")); err != nil {
+	boot := guestInit
+	if k.userData != "" {
+		boot = guestInitSystemd
+		if err := seed(dir, k.userData); err != nil {
 			return err
 		}
 	}
+	if err := os.WriteFile(filepath.Join(dir, "init"), boot, 0o755); err != nil {
+		return err
+	}
 	return writeOrder(dir, steps)
+}
+
+// linkTree gives the files below from names below to, in directories like those that they are in. Without those of which without
+// says so, which gets a path below from.
+func linkTree(from, to string, without func(name string) bool) error {
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, p)
+		if err != nil {
+			return err
+		}
+		switch at := filepath.Join(to, name); {
+		case without(name) && d.IsDir():
+			return filepath.SkipDir
+		case without(name):
+			return nil
+		case d.IsDir():
+			return os.MkdirAll(at, 0o755)
+		default:
+			return os.Link(p, at)
+		}
+	})
+}
+
+// seed gives the machine user data, a file of the module's, in which it names the package on the work disk.
+func seed(dir, userData string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "src", userData))
+	if err != nil {
+		return err
+	}
+	deb := fmt.Sprintf("packages/%s/agentjail_%[1]s_%s.deb", packageVersions[0], runtime.GOARCH)
+	pkg, err := os.ReadFile(filepath.Join(dir, deb))
+	if err != nil {
+		return err
+	}
+	filled := strings.NewReplacer("DEB_URL", "file:/work/"+deb, "DEB_SHA256", fmt.Sprintf("%x", sha256.Sum256(pkg))).Replace(string(text))
+	return os.WriteFile(filepath.Join(dir, "user-data"), []byte(filled), 0o644)
 }
 
 // packageVersions are those of the packages that tests/packages installs, and upgrades to.

@@ -46,6 +46,36 @@ func TestProfileStacks(t *testing.T) {
 	})
 }
 
+// TestDelegateProfile: distributions give delegates a profile that confines nothing. A jail has its own alone all the same, under which its
+// processes signal each other. One that confines is not left.
+func TestDelegateProfile(t *testing.T) {
+	need(t, "apparmor")
+	const want = profile + " (enforce)"
+	for _, name := range []string{"crun", "runc"} {
+		load(t, "abi <abi/4.0>, profile "+name+" /usr/{bin,sbin}/"+name+" flags=(unconfined) { userns, }")
+	}
+	const left = "/crun: crun (unconfined), which confines nothing and is left"
+	if r := run(t, "agentjail", "check"); !strings.Contains(r.out, left) {
+		t.Errorf("check does not say %q: %s", left, r)
+	}
+	each(t, func(t *testing.T, runtime string) {
+		id := detached(t, runtime)
+		eq(t, "first process", docker(t, "exec", id, "cat", "/proc/1/attr/current"), want)
+		eq(t, "exec", docker(t, "exec", id, "cat", "/proc/self/attr/current"), want)
+		docker(t, "exec", id, "sh", "-c", "sleep 1000 & kill $!")
+	})
+	eq(t, "crun alone", docker(t, "run", "--rm", "--runtime=crun", "--security-opt=no-new-privileges", "--security-opt=apparmor="+profile, image, "cat", "/proc/self/attr/current"),
+		profile+"//&crun (mixed)")
+	replace(t, "abi <abi/4.0>, profile crun /usr/{bin,sbin}/crun { all, }")
+	if r := run(t, "docker", "run", "--rm", "--runtime=agentjail-crun", image, "true"); r.code == 0 || !strings.Contains(r.String(), "crun") {
+		t.Errorf("with a profile that confines the delegate: %s", r)
+	}
+	const stays = "/crun: crun (enforce), which stays and would confine the jail's init step"
+	if r := run(t, "agentjail", "check"); !strings.Contains(r.out, stays) || !strings.Contains(r.out, "aa-disable crun") {
+		t.Errorf("check does not say %q: %s", stays, r)
+	}
+}
+
 // load loads a profile for the length of the test.
 func load(t *testing.T, text string) {
 	t.Helper()
