@@ -116,7 +116,7 @@ func copyright(deps []licensed) []byte {
 	var b strings.Builder
 	b.WriteString(`Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: agentjail
-Source: https://agentjail.dev
+Source: the Go module agentjail.dev
 
 Files: *
 Copyright: 2026 the agentjail authors

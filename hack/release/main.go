@@ -27,7 +27,9 @@ type options struct {
 	formats []string
 	version string
 	packed  string // how packages are compressed
-	root    string // of the module
+	// maintainer is who the packages name: who offers them, with an address.
+	maintainer string
+	root       string // of the module
 }
 
 func main() {
@@ -38,6 +40,7 @@ func main() {
 	flag.StringVar(&formats, "formats", "deb,rpm,tar", "which `kinds` to make")
 	flag.StringVar(&o.version, "version", "", "the `version`, where it is not the tag's")
 	flag.StringVar(&o.packed, "compression", "xz", "xz, or gzip, which is faster, for packages")
+	flag.StringVar(&o.maintainer, "maintainer", nobody, "who offers the packages: `NAME <ADDRESS>`")
 	flag.Parse()
 	o.arches, o.formats = strings.Split(arches, ","), strings.Split(formats, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -25,7 +25,6 @@ type nfpmConfig struct {
 	Maintainer  string            `json:"maintainer"`
 	Description string            `json:"description"`
 	Vendor      string            `json:"vendor,omitempty"`
-	Homepage    string            `json:"homepage"`
 	License     string            `json:"license,omitempty"`
 	NoGlobbing  bool              `json:"disable_globbing"`
 	Time        time.Time         `json:"mtime"`
@@ -102,7 +101,7 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 	k := kinds[kind]
 	c := &nfpmConfig{
 		Name: "agentjail", Arch: t.arch, Platform: "linux", Version: r.version, Schema: "none", Section: "admin", Priority: "optional",
-		Maintainer: maintainer, Description: about, Homepage: "https://agentjail.dev", License: "Apache-2.0", NoGlobbing: true, Time: r.time,
+		Maintainer: r.o.maintainer, Description: about, License: "Apache-2.0", NoGlobbing: true, Time: r.time,
 		Depends: k.depends, Recommends: k.recommends, Suggests: k.suggests, Scripts: map[string]string{},
 	}
 	if err := c.addScripts(t); err != nil {
@@ -119,7 +118,7 @@ func (r *release) nfpmConfig(kind string, t *tree) (*nfpmConfig, error) {
 		}
 		entries = append(entries, more...)
 	case "rpm":
-		c.RPM = map[string]any{"buildhost": "localhost", "compression": r.o.packed, "group": "System Environment/Base", "packager": maintainer, "summary": strings.Split(about, "\n")[0]}
+		c.RPM = map[string]any{"buildhost": "localhost", "compression": r.o.packed, "group": "System Environment/Base", "packager": r.o.maintainer, "summary": strings.Split(about, "\n")[0]}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	entries = slices.DeleteFunc(entries, func(e entry) bool { return e.only != "" && e.only != kind })
@@ -169,7 +168,7 @@ func (r *release) debianFiles(t *tree) (out []entry, err error) {
 		return nil, err
 	}
 	for path, text := range map[string][]byte{
-		docDir + "changelog.gz":                  compressed(debianChangelog(r.version, r.time)),
+		docDir + "changelog.gz":                  compressed(debianChangelog(r.version, r.o.maintainer, r.time)),
 		"/usr/share/lintian/overrides/agentjail": overrides,
 	} {
 		if err := t.write(path, text, 0o644); err != nil {

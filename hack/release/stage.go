@@ -175,8 +175,10 @@ func (r *release) addUnits(t *tree) error {
 		if err := t.add("/usr/lib/systemd/system/"+name+".service", text, 0o644); err != nil {
 			return err
 		}
-		// Who reads for it what the kernel says (sysusers.d(5)).
-		user := fmt.Appendf(nil, "u %s - \"agentjail's reader of kernel events\" /nonexistent /usr/sbin/nologin\n", name)
+		user, err := os.ReadFile(filepath.Join(r.o.root, "hack/systemd", name+".sysusers"))
+		if err != nil {
+			return err
+		}
 		if err := t.add("/usr/lib/sysusers.d/"+name+".conf", user, 0o644); err != nil {
 			return err
 		}
@@ -248,9 +250,13 @@ func compressed(text []byte) []byte {
 }
 
 // debianChangelog is what dpkg-parsechangelog(1) reads: one entry, for this version.
-func debianChangelog(version string, at time.Time) []byte {
+func debianChangelog(version, maintainer string, at time.Time) []byte {
+	if !strings.HasSuffix(maintainer, ">") {
+		maintainer += " <>" // the format wants the place of an address
+	}
 	return fmt.Appendf(nil, "agentjail (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- %s  %s\n", version, maintainer, at.Format(time.RFC1123Z))
 }
 
-// maintainer is who the packages name; SECURITY.md and the repository say how to reach them.
-const maintainer = "agentjail maintainers <maintainers@agentjail.dev>"
+// nobody is the maintainer of packages that nobody has put an address to: the project has none, and SECURITY.md, which is in the package,
+// says how to reach it.
+const nobody = "agentjail developers"

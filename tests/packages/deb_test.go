@@ -86,6 +86,7 @@ func (m *machine) upgrade() {
 	m.Helper()
 	id := m.must("docker", "run", "-d", "busybox", "sleep", "1000")
 	pid := m.must("docker", "inspect", "--format", "{{.State.Pid}}", id)
+	old := m.shimJail()
 	config := "/etc/agentjail/config.toml"
 	m.must("sh", "-c", "echo 'limits.pids = 512' >>"+config)
 	// The new version's is the same: the administrator's stays without a question.
@@ -110,6 +111,7 @@ func (m *machine) upgrade() {
 	if !m.isJail() {
 		m.Error("a container is no jail after the upgrade")
 	}
+	old.served()
 	// Nothing could stop it any more.
 	if r := m.run("dpkg", "--remove", "agentjail"); r.Code == 0 || !strings.Contains(r.Stderr, "refused: 1 jails run") {
 		m.Errorf("removed under a running jail: %s", r)
@@ -125,9 +127,11 @@ func (m *machine) remove() {
 	m.Helper()
 	m.must("cp", "/usr/bin/agentjail", "/usr/bin/agentjailctl", "/usr/bin/agentjail-enter", "/usr/bin/agentjail-egress", "/usr/local/bin/")
 	m.must("/usr/local/bin/agentjail", "install", "docker", "--name", "built")
+	m.must("/usr/bin/agentjail", "install", "containerd")
+	m.must("/usr/bin/agentjail", "install", "podman")
 	r := m.run("dpkg", "--remove", "agentjail")
-	if r.Code != 0 {
-		m.Fatal(r)
+	if r.Code != 0 || !strings.Contains(r.Stdout, "/etc/docker/daemon.json") || !strings.Contains(r.Stdout, "/etc/containerd/config.toml") {
+		m.Fatalf("it does not say what became of the engines' configuration: %s", r)
 	}
 	m.Logf("removed:\n%s%s", r.Stdout, r.Stderr)
 	if m.isJail() {
@@ -136,6 +140,9 @@ func (m *machine) remove() {
 	conf := m.must("cat", "/etc/docker/daemon.json")
 	if strings.Contains(conf, "/usr/bin/agentjail") || strings.Contains(conf, "default-runtime") || !strings.Contains(conf, "/usr/local/bin/agentjail") {
 		m.Errorf("Docker's configuration is\n%s", conf)
+	}
+	if out := m.run("grep", "-rl", "/usr/bin/agentjail", "/etc/containerd", "/etc/containers").Stdout; out != "" {
+		m.Errorf("engines still lead to what was removed:\n%s", out)
 	}
 	if !m.exists("/etc/agentjail/config.toml") {
 		m.Error("removal took the administrator's policy away")
@@ -160,7 +167,7 @@ func (m *machine) purge() {
 	if len(more)+len(less) > 0 {
 		m.Errorf("left after the purge: %.2000q; gone: %.2000q", more, less)
 	}
-	if out := m.run("sh", "-c", "find /var/lib/dpkg /run -xdev -name 'agentjail*'").Stdout; out != "" {
+	if out := m.run("sh", "-c", "find /var/lib/dpkg /run -xdev -name 'agentjail*' ! -name "+m.group()).Stdout; out != "" {
 		m.Errorf("left after the purge:\n%s", out)
 	}
 	if strings.Contains(m.profiles(), "agentjail-default ") {
