@@ -5,14 +5,11 @@
 package apparmor
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 )
 
 var (
@@ -43,34 +40,18 @@ func (s system) isEnabled() bool {
 }
 
 // Loaded says whether a profile of that name is in the kernel in a mode that enforces it (enforce, kill; not complain or unconfined).
-// Without AppArmor the answer is false and no error. Reading the list needs root.
+// Without AppArmor the answer is false and no error.
 func Loaded(name string) (bool, error) { return host.loaded(name) }
 
 func (s system) loaded(name string) (bool, error) {
 	if !s.isEnabled() {
 		return false, nil
 	}
-	path := filepath.Join(s.securityfs, "profiles")
-	b, err := os.ReadFile(path)
+	modes, err := s.modes(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, ErrNoInterface
 	}
-	if err != nil {
-		return false, fmt.Errorf("read AppArmor profiles: %w", err)
-	}
-	lines := bufio.NewScanner(bytes.NewReader(b))
-	for lines.Scan() {
-		// Each line is "name (mode)"; names may hold spaces and parentheses.
-		line := lines.Text()
-		i := strings.LastIndex(line, " (")
-		if i < 0 || line[:i] != name {
-			continue
-		}
-		if mode := strings.TrimSuffix(line[i+2:], ")"); mode == "enforce" || mode == "kill" {
-			return true, nil
-		}
-	}
-	return false, lines.Err()
+	return slices.ContainsFunc(modes, func(m string) bool { return m == "enforce" || m == "kill" }), err
 }
 
 // HostABI returns the newest feature ABI for Params.ABI that this host's parser has, or "".

@@ -56,7 +56,8 @@ func plain(s, first, others string, longest int) bool {
 }
 
 func (p Params) peers() []string {
-	out := slices.Concat([]string{"unconfined"}, traits.Names(), p.Peers) // distributions have profiles of delegates' names
+	// Distributions have profiles that confine nothing for delegates, and for the engine whose processes keep its name: whoever stops a jail has it.
+	out := slices.Concat([]string{"unconfined", "podman"}, traits.Names(), p.Peers)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -46,6 +46,7 @@ profile agentjail-default flags=(attach_disconnected,mediate_deleted) {
   # Signals from the host, so that the jail can be stopped.
   signal (send,receive) peer=agentjail-default, # among the jail's own processes
   signal (receive) peer=crun,
+  signal (receive) peer=podman,
   signal (receive) peer=runc,
   signal (receive) peer=unconfined,
 

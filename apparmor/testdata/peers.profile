@@ -47,6 +47,7 @@ profile agentjail-strict flags=(attach_disconnected,mediate_deleted) {
   signal (send,receive) peer=agentjail-strict, # among the jail's own processes
   signal (receive) peer=/usr/bin/conmon,
   signal (receive) peer=crun,
+  signal (receive) peer=podman,
   signal (receive) peer=runc,
   signal (receive) peer=snap.docker.dockerd,
   signal (receive) peer=unconfined,

@@ -14,13 +14,9 @@ import (
 
 // lastStep looks for the program that goes into every jail first.
 func lastStep(e *env) answer {
-	dir := e.opts.Programs
-	if dir == "" {
-		path, err := outside.Path()
-		if err != nil {
-			return fail("start agentjail by its path", "%v", err)
-		}
-		dir = filepath.Dir(path)
+	dir, err := e.programs()
+	if err != nil {
+		return fail("start agentjail by its path", "%v", err)
 	}
 	if err := outside.Check(dir); err != nil {
 		return fail("install "+outside.Name+" beside agentjail, from the same build", "%v", err)

@@ -1,7 +1,9 @@
 package check
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +39,49 @@ func lsmConfines(e *env) answer {
 		return ok("SELinux: jails keep the label that the engine gives (Docker: selinux-enabled), or get one with their own categories")
 	}
 	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
+}
+
+// delegateLabels says which AppArmor profile each delegate gets for its path: one that confines it confines the init step, too, which runs
+// under the delegate's profile and the jail's, and lets no jail start (apparmor.Leave).
+func delegateLabels(e *env) answer {
+	if !apparmor.Enabled() {
+		return ok("none: the kernel runs without AppArmor")
+	}
+	var paths []string
+	for _, d := range delegates(e) {
+		paths = append(paths, d.Path)
+	}
+	return labelsOf(paths, apparmor.AttachedTo)
+}
+
+func labelsOf(delegates []string, attached func(string) ([]apparmor.Attached, error)) answer {
+	var lines, stay []string
+	for _, path := range delegates {
+		profiles, err := attached(path)
+		if err != nil {
+			return warn("mount securityfs", "the profile of %s cannot be told: %v", path, err)
+		}
+		if len(profiles) == 0 {
+			lines = append(lines, path+": none")
+		}
+		for _, p := range profiles {
+			line := fmt.Sprintf("%s: %s (%s), ", path, p.Name, p.Mode)
+			if p.Left {
+				lines = append(lines, line+"which confines nothing and is left")
+				continue
+			}
+			lines = append(lines, line+"which stays and would confine the jail's init step: no jail starts")
+			stay = append(stay, p.Name)
+		}
+	}
+	switch {
+	case len(lines) == 0:
+		return warn("install runc", "there is no delegate")
+	case len(stay) > 0:
+		return warn("unload it and disable its file in /etc/apparmor.d (aa-disable "+strings.Join(slices.Compact(stay), " ")+
+			"), or name a delegate without one in the policy file", "%s", strings.Join(lines, "; "))
+	}
+	return ok("%s", strings.Join(lines, "; "))
 }
 
 // landlockABI asks for the version of the kernel's interface.

@@ -16,6 +16,7 @@ var probes = slices.Concat([]probe{
 	{"delegate-fixes", ringAll, "delegate's fixes", never, delegateFixes},
 	{"boundary", ringAll, "protections", never, boundary},
 	{"engine-fixes", ringAll, "engines' fixes", never, engineFixes},
+	{"registered", ringAll, "engines", never, registered},
 	{"builds", ringAll, "builds of images", never, imageBuilds},
 	{"init-step", ringAll, "init step into a jail", always, lastStep},
 	{"state", ringAll, "state directory", always, stateDir},
@@ -45,6 +46,7 @@ var probes = slices.Concat([]probe{
 	{"id-pool", ringAccess, "host ids for jails", always, idPool},
 	{"idmapped-mounts", ringAccess, "owner mapping of mounts", never, idmappedMounts},
 	{"lsm", ringAccess, "AppArmor or SELinux", func(p policy.Policy) bool { return p.AppArmor.Required }, lsmConfines},
+	{"delegate-label", ringAccess, "delegate's AppArmor", never, delegateLabels},
 	{"landlock", ringAccess, "Landlock", func(p policy.Policy) bool { return p.NeedsLandlock() }, landlockABI},
 
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
