@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles the eBPF programs (runtime/ebpf/src) to runtime/ebpf/wall.o, which is committed: nobody else needs a compiler for them.
+# Compiles the eBPF programs (runtime/ebpf/src) to runtime/ebpf/programs.o, which is committed: nobody else needs a compiler for them.
 #
 #   hack/bpf.sh          compile
 #   hack/bpf.sh --check  compile elsewhere, and fail if the committed file is another; where there is no clang of this version, only say so
@@ -14,16 +14,16 @@ if ! command -v clang-$version >/dev/null 2>&1 || ! command -v llvm-strip-$versi
 	[ "${1:-}" = --check ] && exit 0
 	exit 1
 fi
-out=$dir/wall.o
+out=$dir/programs.o
 if [ "${1:-}" = --check ]; then
 	out=$(mktemp)
 	trap 'rm -f "$out"' EXIT
 fi
 # From the directory itself, so that no path of this machine is in the object.
 cd "$dir"
-clang-$version -target bpfel -mcpu=v3 -O2 -g -Wall -Werror -fno-ident -ffile-prefix-map="$dir=." -c src/wall.c -o "$out"
+clang-$version -target bpfel -mcpu=v3 -O2 -g -Wall -Werror -fno-ident -ffile-prefix-map="$dir=." -c src/programs.c -o "$out"
 llvm-strip-$version -g "$out"
 if [ "${1:-}" = --check ]; then
-	cmp "$out" wall.o || { echo "bpf: runtime/ebpf/wall.o is not what runtime/ebpf/src compiles to (remedy: make bpf)"; exit 1; }
-	echo "bpf: runtime/ebpf/wall.o is what its source compiles to"
+	cmp "$out" programs.o || { echo "bpf: runtime/ebpf/programs.o is not what runtime/ebpf/src compiles to (remedy: make bpf)"; exit 1; }
+	echo "bpf: runtime/ebpf/programs.o is what its source compiles to"
 fi

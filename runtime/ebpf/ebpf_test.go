@@ -12,8 +12,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 
+	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/policy"
 )
 
 // raw is an event as the kernel writes it.
@@ -39,7 +41,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Hook != Syscall || e.Pid != 42 || e.First() != 0x78010000 || !e.Refused || e.Result != -38 || e.Number != 425 || e.Args[0] != 4 || e.Program != "probe" {
+	if e.Hook != Syscall || e.Pid != 42 || e.Jail != 0x78010000<<32 || !e.Refused || e.Result != -38 || e.Number != 425 || e.Args[0] != 4 || e.Program != "probe" {
 		t.Errorf("%+v", e)
 	}
 	if e, err := Parse(raw(0, 0, strings.Repeat("x", commSize), strings.Repeat("y", textSize))); err != nil || len(e.Program) != commSize || len(e.Text) != textSize {
@@ -66,7 +68,7 @@ func FuzzParse(f *testing.F) {
 
 // TestSameAsSource: what Go says of hooks, programs, structures and numbers is what the compiled source says.
 func TestSameAsSource(t *testing.T) {
-	text, err := os.ReadFile("src/wall.c")
+	text, err := os.ReadFile("src/programs.c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +92,17 @@ func TestSameAsSource(t *testing.T) {
 			t.Errorf("program %s is not that of %s", p.name, p.target)
 		}
 	}
+	for _, name := range policy.Blockable {
+		if v, err := registry.Bits([]string{name}); err != nil || !slices.Equal(Verdict(v).Names(), []string{name}) {
+			t.Errorf("%s is registered as %v, %v", name, Verdict(v).Names(), err)
+		}
+	}
 	for n := range spec.Programs {
 		if !slices.Contains(known, n) {
 			t.Errorf("nobody loads the program %s", n)
 		}
 	}
-	for name, v := range map[string]any{"config": config{}, "jails": jailEntry{}} {
+	for name, v := range map[string]any{"config": config{}, "jails": jailEntry{}, registry.MapName: registry.Value{}} {
 		if got, want := binary.Size(v), int(spec.Maps[name].ValueSize); got != want {
 			t.Errorf("%s has %d bytes, and %d in the source", name, got, want)
 		}
@@ -125,6 +132,7 @@ func TestPrototypes(t *testing.T) {
 	}
 	for _, p := range []program{
 		{target: "security_socket_create", parameters: []string{"int", "*int"}}, {target: "security_socket_create", parameters: []string{"int"}, exact: true},
+		{target: "mark_victim", parameters: []string{"*cred"}, tracepoint: true}, {target: "mark_nobody", tracepoint: true},
 		{target: "security_bpf", parameters: []string{"int", "*bpf_attr", "unsigned int", "bool", "int"}}, {target: "security_of_nothing"},
 	} {
 		if p.fits(kernel) == nil {

@@ -1,6 +1,6 @@
 package ebpf
 
-// A Hook is something that a jail asks the kernel for: a bit of a verdict. src/wall.c has the same list.
+// A Hook is something that a jail asks the kernel for: a bit of a verdict. src/programs.c has the same list.
 type Hook uint32
 
 // Hooks.
@@ -17,11 +17,15 @@ const (
 	Module
 	Exec
 	Syscall
+	Trace
+	Connect
+	Bind
+	OOM
 	hooks // how many there are
 )
 
 // names of hooks, as policy and events have them.
-var names = [hooks]string{"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec", "syscall"}
+var names = [hooks]string{"socket", "io_uring", "userfaultfd", "userns", "key", "bpf", "perf", "mount", "ptrace", "module", "exec", "syscall", "trace", "connect", "bind", "oom"}
 
 // String is the hook as policy and events name it.
 func (h Hook) String() string {
@@ -30,6 +34,9 @@ func (h Hook) String() string {
 	}
 	return "unknown"
 }
+
+// noHook is of a program that jails ask nothing of.
+const noHook = hooks
 
 // Verdict is what a jail is refused: a bit for each hook.
 type Verdict uint32
@@ -48,7 +55,7 @@ func (v Verdict) Names() []string {
 	return out
 }
 
-// A program is one of src/wall.c.
+// A program is one of src/programs.c.
 type program struct {
 	name string
 	hook Hook
@@ -59,8 +66,12 @@ type program struct {
 	instead string
 	// exact says that the function has these parameters and no others.
 	exact bool
-	// syscalls says that the program only tells of refused system calls.
+	// tracepoint says that the target is one, whose prototype begins with what the kernel itself needs.
+	tracepoint bool
+	// syscalls says that the program only reports refused system calls.
 	syscalls bool
+	// connections says that the program is on the way of every connection, where the report costs what a jail feels.
+	connections bool
 }
 
 // programs in the order of their worth.
@@ -78,9 +89,13 @@ var programs = []program{
 	{name: "ptrace_access", hook: Ptrace, target: "security_ptrace_access_check", parameters: []string{"*task_struct", "unsigned int"}},
 	{name: "module_request", hook: Module, target: "security_kernel_module_request", parameters: []string{"*char"}},
 	{name: "bprm_check", hook: Exec, target: "security_bprm_check", parameters: []string{"*linux_binprm"}},
+	{name: "socket_connect", hook: Connect, target: "security_socket_connect", parameters: []string{"*socket", "*", "int"}, connections: true},
+	{name: "socket_bind", hook: Bind, target: "security_socket_bind", parameters: []string{"*socket", "*", "int"}, connections: true},
+	{name: "oom_victim", hook: OOM, target: "mark_victim", parameters: []string{"*task_struct"}, tracepoint: true},
+	{name: "namespace_end", hook: noHook, target: "retire_userns_sysctls", parameters: []string{"*user_namespace"}},
 	{name: "seccomp_none", hook: Syscall, target: "__secure_computing", exact: true, syscalls: true, instead: "seccomp_one"},
 	{name: "seccomp_one", hook: Syscall, target: "__secure_computing", parameters: []string{"*seccomp_data"}, exact: true, syscalls: true},
 }
 
-// fallback tells of refused system calls where no trampolines can be had.
+// fallback reports refused system calls where no trampolines can be had.
 const fallback = "syscall_exit"

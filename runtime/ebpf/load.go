@@ -1,5 +1,4 @@
-// Package ebpf has the kernel itself refuse and tell what jails ask for: a third wall beside the two system call filters, and a source of
-// their journal. Its programs (src/wall.c, compiled ahead) are loaded by the collector, cmd/agentjail-journal, and pinned, so that they
+// Package ebpf has the kernel itself refuse and report what jails ask for, behind the two system call filters, as a source of their journal. Its programs (src/programs.c, compiled ahead) are loaded by the collector, cmd/agentjail-journal, and pinned, so that they
 // outlive it. Each of them is small, and optional: what the running kernel does not take is left out, with the reason.
 //
 // A jail is known by its user namespace: others pay for one comparison. What agentjail itself does with the pins, on the way of a bundle, is
@@ -21,14 +20,15 @@ import (
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/idmap"
 )
 
 //go:generate ../../hack/bpf.sh
 
-// object is src/wall.c, compiled.
+// object is src/programs.c, compiled.
 //
-//go:embed wall.o
+//go:embed programs.o
 var object []byte
 
 // maxPools is how many pools of host ids the programs know.
@@ -40,11 +40,13 @@ type Options struct {
 	Pools []idmap.Pool
 	// Verdict is for jails whose policy says nothing.
 	Verdict Verdict
-	// Loud and Rate are how many events of a jail are told a second, at most: of what is refused here, and of all else.
+	// Loud and Rate are how many events of a jail are reported a second, at most: of what is refused here, and of all else.
 	Loud, Rate uint32
-	// Syscalls has refused system calls told, by the kernel's seccomp entry; Fallback, by the exit of all system calls of the machine where
+	// Syscalls has refused system calls reported, by the kernel's seccomp entry; Fallback, by the exit of all system calls of the machine where
 	// that cannot be had.
 	Syscalls, Fallback bool
+	// Connections has connect and bind asked about, which policy can block: they are reported otherwise.
+	Connections bool
 	// Pins is the directory of a bpf file system where the programs stay; "" has them end with the Set.
 	Pins string
 }
@@ -55,7 +57,7 @@ const (
 	DefaultRate = 1000
 )
 
-// config is struct config of src/wall.c.
+// config is struct config of src/programs.c.
 type config struct {
 	Verdict Verdict
 	Pools   uint32
@@ -77,7 +79,7 @@ func (o Options) config() (config, error) {
 // Loaded is what became of a program.
 type Loaded struct {
 	Name   string `json:"name"`
-	Hook   string `json:"hook"`
+	Hook   string `json:"hook,omitempty"`
 	Target string `json:"target"`
 	// Why it is not there, "" where it acts.
 	Why string `json:"why,omitempty"`
@@ -91,9 +93,9 @@ type Set struct {
 }
 
 // sharedMaps are those that all programs have, and that are pinned.
-var sharedMaps = []string{"config", "jails", "totals", "events"}
+var sharedMaps = []string{"config", "jails", "totals", "events", registry.MapName}
 
-// readsMemory and isARM64 are constants of src/wall.c.
+// readsMemory and isARM64 are constants of src/programs.c.
 const (
 	readsMemory = "reads"
 	isARM64     = "arm64"
@@ -131,7 +133,7 @@ func (s *Set) fill(o Options, c config, spec *ebpf.CollectionSpec, kernel *btf.S
 		return err
 	}
 	if err := s.maps["config"].Put(uint32(0), c); err != nil {
-		return fmt.Errorf("telling the programs what to do: %w", err)
+		return fmt.Errorf("configuring the programs: %w", err)
 	}
 	l.all(o)
 	if len(s.links) == 0 {
@@ -213,6 +215,9 @@ func (l *loader) all(o Options) {
 			l.drop(p.name)
 			continue
 		}
+		if p.connections && !o.Connections && l.set.links[p.name] == nil {
+			continue // one that is pinned stays: jails may rely on it
+		}
 		err := p.fits(l.kernel)
 		if err == nil {
 			err = l.load(p.name)
@@ -237,7 +242,10 @@ func (l *loader) drop(name string) {
 }
 
 func (l *loader) note(name string, h Hook, target string, err error) {
-	done := Loaded{Name: name, Hook: h.String(), Target: target}
+	done := Loaded{Name: name, Target: target}
+	if h != noHook {
+		done.Hook = h.String()
+	}
 	if err != nil {
 		done.Why = err.Error()
 	}
@@ -286,8 +294,11 @@ func (s *Set) Events() *ebpf.Map { return s.maps["events"] }
 func (s *Set) Acting() []string {
 	var out []string
 	for _, p := range s.Programs {
-		if p.Why == "" && !slices.Contains(out, p.Hook) {
+		if p.Why == "" && p.Hook != "" && !slices.Contains(out, p.Hook) {
 			out = append(out, p.Hook)
+			if p.Hook == Ptrace.String() {
+				out = append(out, Trace.String()) // the same program's
+			}
 		}
 	}
 	return out

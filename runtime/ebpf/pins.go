@@ -11,10 +11,12 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"agentjail.dev/runtime/ebpf/registry"
 )
 
 // Pins is where programs stay pinned by default: what is below it acts until it is removed, whoever loaded it.
-const Pins = "/sys/fs/bpf/agentjail"
+const Pins = registry.Pins
 
 // programPrefix begins the names of pinned programs, beside those of maps.
 const programPrefix = "program-"

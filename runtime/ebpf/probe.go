@@ -17,8 +17,8 @@ type Ability string
 
 // Abilities.
 const (
-	Blocks  Ability = "blocks"  // programs refuse what jails ask for, and tell of it
-	Watches Ability = "watches" // they only tell of refused system calls, at a cost for the whole machine
+	Blocks  Ability = "blocks"  // programs refuse what jails ask for, and report it
+	Watches Ability = "watches" // they only report refused system calls and OOM kills, at a cost for the whole machine
 	Absent  Ability = "absent"
 )
 

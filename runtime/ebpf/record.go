@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+
+	"agentjail.dev/runtime/ebpf/registry"
 )
 
-// Event is what a program tells: struct event of src/wall.c. Program and Text are the jail's to choose.
+// Event is what a program reports: struct event of src/programs.c. Program and Text are the jail's to choose.
 type Event struct {
 	// Time is since boot, in nanoseconds.
 	Time uint64
-	// Jail is the first host id of the jail's, shifted by 32, with the number of its user namespace where the ids are not the pool's.
+	// Jail is the first host id of the jail's, shifted by 32, or the number of its user namespace where the ids are not the pool's.
 	Jail    uint64
 	Hook    Hook
 	Pid     uint32
@@ -31,9 +33,6 @@ const (
 	commSize = 16
 	textSize = 64
 )
-
-// First is the jail's first host id.
-func (e *Event) First() uint32 { return uint32(e.Jail >> 32) }
 
 // Parse reads an event. It trusts nothing in it: what it is read from is shared with processes that can fail.
 func Parse(b []byte) (e Event, err error) {
@@ -68,14 +67,11 @@ type Counts struct {
 	Refused, Seen, Dropped, Lost uint64
 }
 
-// jailEntry is struct jail of src/wall.c.
+// jailEntry is struct jail of src/programs.c.
 type jailEntry struct {
 	Second                       uint64
 	Count                        [2]uint32
 	Refused, Seen, Dropped, Lost uint64
-	Verdict, Flags               uint32
-	Owner, Pad                   uint32
-	Name                         [64]byte
 }
 
 // maxJails is the size of the map.
@@ -94,3 +90,13 @@ func (s *Set) Counts() []Counts {
 
 // Forget drops what was counted of a jail that is gone.
 func (s *Set) Forget(jail uint64) { _ = s.maps["jails"].Delete(jail) }
+
+// Register has the programs recognise the jails of user namespaces that they would not know, and refuse what their policies block.
+func (s *Set) Register(spaces []registry.Space) error {
+	for i := range spaces {
+		if err := s.maps[registry.MapName].Put(spaces[i].Number, spaces[i].Value()); err != nil {
+			return fmt.Errorf("registering a jail: %w", err)
+		}
+	}
+	return nil
+}

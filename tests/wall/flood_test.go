@@ -13,7 +13,7 @@ import (
 // flood is how many refused calls a jail makes at once.
 const flood = 100_000
 
-// TestFlood: of a jail that has more refused than may be told, it is told how many were left out; and another jail's refusals are told all the
+// TestFlood: of a jail that has more refused than may be reported, it is reported how many were left out; and another jail's refusals are reported all the
 // same. What the calls cost is printed: in the jail and outside, with and without the programs.
 func TestFlood(t *testing.T) {
 	p := newPlace(t)
@@ -34,22 +34,22 @@ func TestFlood(t *testing.T) {
 	for name := range out {
 		t.Logf("%s outside: %d ns, and %d without the programs (%.2f)", name, out[name], outBefore[name], ratio(out[name], outBefore[name]))
 	}
-	var told, dropped uint64
-	c.await(t, "every call told or counted", func() bool {
-		told, dropped = 0, 0
+	var reported, dropped uint64
+	c.await(t, "every call reported or counted", func() bool {
+		reported, dropped = 0, 0
 		for _, e := range c.events {
 			switch {
 			case e.Kind == "journal.lost":
 				dropped += e.Dropped
 			case e.Kind == "syscall.refused":
-				told += max(1, e.Count)
+				reported += max(1, e.Count)
 			}
 		}
-		return told+dropped >= flood
+		return reported+dropped >= flood
 	})
-	t.Logf("%d calls: %d told, %d counted as left out", flood, told, dropped)
-	if dropped == 0 || told+dropped > flood+5000 {
-		t.Errorf("%d calls: %d told and %d left out", flood, told, dropped)
+	t.Logf("%d calls: %d reported, %d counted as left out", flood, reported, dropped)
+	if dropped == 0 || reported+dropped > flood+5000 {
+		t.Errorf("%d calls: %d reported and %d left out", flood, reported, dropped)
 	}
 	p.jail(t, path, "", "attempts", "keyctl")
 	c.await(t, "another jail's refusal", func() bool {

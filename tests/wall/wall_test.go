@@ -1,5 +1,5 @@
 // Package wall tries the eBPF programs on jails: that they refuse what both system call filters, taken away, would have refused, and that they
-// tell of what the filters refuse. The first needs a kernel that takes such programs; the virtual machines' does.
+// report what the filters refuse. The first needs a kernel that takes such programs; the virtual machines' does.
 package wall
 
 import (
@@ -35,14 +35,7 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	engine.NeedsRoot(t, "it runs jails and loads programs into the kernel")
-	base, err := os.MkdirTemp("/var/tmp", "agentjail-wall-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	if err := os.Chmod(base, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	base := engine.TempDir(t, "/var/tmp", "agentjail-wall-")
 	dir, err := engine.BinDir() // runtimes are run from where only root can write
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +157,7 @@ func (c *collector) tell() {
 	}
 }
 
-// await waits until something holds of what the collector has told.
+// await waits until something holds of what the collector has reported.
 func (c *collector) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	end := time.After(patience)
@@ -198,6 +191,22 @@ func (c *collector) kill() {
 	<-c.done
 }
 
+// unloadAtEnd unloads the programs once the collectors that are started after it have been killed, and waits until they have ended: the kernel
+// closes the links of a process that is killed after its parent has been told.
+func unloadAtEnd(t *testing.T, pins string) {
+	t.Cleanup(func() {
+		if err := ebpf.Unload(pins); err != nil {
+			t.Error(err)
+		}
+		for deadline := time.Now().Add(patience); wall.Acting(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Error("programs still act after they were unloaded")
+				return
+			}
+		}
+	})
+}
+
 // find is an event that holds, or nil.
 func (c *collector) find(holds func(e *journal.Event) bool) *journal.Event {
 	for i := range c.events {
@@ -208,7 +217,7 @@ func (c *collector) find(holds func(e *journal.Event) bool) *journal.Event {
 	return nil
 }
 
-// TestRefusedCalls: what a jail's filter refuses is told, with number, arguments, errno and program, on every kernel that has tracepoints.
+// TestRefusedCalls: what a jail's filter refuses is reported, with number, arguments, errno and program, on every kernel that has tracepoints.
 func TestRefusedCalls(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
@@ -253,7 +262,7 @@ var walled = []string{"io_uring", "AF_VSOCK socket", "nf_tables", "keyring", "us
 // through.
 var offered = []string{"io_uring", "nf_tables", "keyring"}
 
-// TestWall: with both filters away, the programs refuse what they would have refused, tell of it as of nothing else, touch nobody else, and go
+// TestWall: with both filters away, the programs refuse what they would have refused, report it as nothing else, touch nobody else, and go
 // on when the collector is killed.
 func TestWall(t *testing.T) {
 	can, err := ebpf.Probe()
@@ -293,8 +302,8 @@ func TestWall(t *testing.T) {
 		hostUntouched(t, when)
 	}
 	through("without the programs")
+	unloadAtEnd(t, pins)
 	c := p.collect(t, "--pins", pins)
-	t.Cleanup(func() { _ = ebpf.Unload(pins) })
 	refused("with the programs")
 	for _, hook := range []string{"io_uring", "socket", "key"} {
 		c.await(t, "an alarm about "+hook, func() bool {

@@ -1,4 +1,4 @@
-// Package collector is the program agentjail-journal: it loads the eBPF programs, keeps them pinned, and writes what they tell to the jails'
+// Package collector is the program agentjail-journal: it loads the eBPF programs, keeps them pinned, and writes what they report to the jails'
 // journals. One serves a host. When it dies the programs go on refusing, and only the telling stops.
 package collector
 
@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/idmap"
 	"agentjail.dev/runtime/journal"
@@ -28,15 +30,17 @@ import (
 type Options struct {
 	// Policy is the policy's file, which says where jails' host ids and journals are.
 	Policy string
-	// Syscalls has refused system calls told; where that takes a program on every system call of the machine, too.
+	// Syscalls has refused system calls reported; where that takes a program on every system call of the machine, too.
 	Syscalls bool
+	// Connections has connect and bind reported, and blocked where policy or a container's annotation asks for it. Policy alone is enough.
+	Connections bool
 	// User is whom the reader becomes.
 	User string
 	// Pins is where the programs stay; "" has them end with the collector.
 	Pins string
-	// Print is told of every event; nil is nobody.
+	// Print gets every event; nil is nobody.
 	Print func(journal.Event)
-	// Say is told, in lines, what goes on.
+	// Say gets, in lines, what goes on.
 	Say func(format string, args ...any)
 }
 
@@ -58,6 +62,7 @@ func Run(ctx context.Context, o Options) error {
 	pools := policy.Pools(o.Policy)
 	load := ebpf.Options{
 		Pools: pools, Verdict: ebpf.Default, Loud: ebpf.DefaultLoud, Rate: ebpf.DefaultRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
+		Connections: o.Connections || connectionsBlocked(o.Policy, registry.Registry{Root: place.Store.Root}),
 	}
 	r, err := startReader(load, o)
 	if err != nil {
@@ -72,6 +77,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	w := newWriter(place, o)
+	w.registered = r.jails
 	stop := context.AfterFunc(ctx, r.end)
 	defer stop()
 	go w.flushAlways(ctx)
@@ -83,10 +89,26 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(err, w.failed, fmt.Errorf("the reader ended: %w", r.wait()))
 }
 
+// connectionsBlocked says whether policy, or a jail that is there, has connect or bind blocked.
+func connectionsBlocked(path string, r registry.Registry) bool {
+	const bits = 1<<ebpf.Connect | 1<<ebpf.Bind
+	block, err := registry.Bits(policy.Blocked(path))
+	if err != nil || block&bits != 0 {
+		return true // with what nobody knows, rather one program more
+	}
+	spaces, err := r.All()
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	return slices.ContainsFunc(spaces, func(s registry.Space) bool { return s.Block&bits != 0 })
+}
+
 // A reader is the process that has the capabilities.
 type reader struct {
 	cmd    *exec.Cmd
 	frames *os.File
+	// jails takes those that it is to register.
+	jails *os.File
 }
 
 // end has the reader end: it may not be this process's to kill any more, and dies with it.
@@ -126,6 +148,13 @@ func startReader(load ebpf.Options, o Options) (*reader, error) {
 	cmd.Env = []string{"GOTRACEBACK=none", "GODEBUG=madvdontneed=1"}
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
+	jails, toJails, err := os.Pipe()
+	if err != nil {
+		from.Close()
+		return nil, err
+	}
+	defer jails.Close()
+	cmd.Stdin = jails
 	cmd.ExtraFiles = []*os.File{pins, to}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential:  &syscall.Credential{Uid: uid, Gid: gid},
@@ -133,9 +162,10 @@ func startReader(load ebpf.Options, o Options) (*reader, error) {
 	}
 	if err := cmd.Start(); err != nil {
 		from.Close()
+		toJails.Close()
 		return nil, fmt.Errorf("starting the reader: %w (remedy: root, or a unit with CAP_BPF, CAP_PERFMON, CAP_SETUID and CAP_SETGID)", err)
 	}
-	return &reader{cmd: cmd, frames: from}, nil
+	return &reader{cmd: cmd, frames: from, jails: toJails}, nil
 }
 
 // ids are the reader's own.

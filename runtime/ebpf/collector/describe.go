@@ -1,7 +1,9 @@
 package collector
 
 import (
+	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -19,6 +21,12 @@ const passed = "ring0.passed"
 var kinds = map[ebpf.Hook]string{
 	ebpf.Socket: passed, ebpf.IOUring: passed, ebpf.Userfaultfd: passed, ebpf.Userns: passed, ebpf.Key: passed, ebpf.BPF: passed,
 	ebpf.Perf: passed, ebpf.Mount: passed, ebpf.Ptrace: "ptrace.refused", ebpf.Module: "module.refused", ebpf.Exec: "exec.blocked",
+	ebpf.Trace: "trace.blocked", ebpf.Connect: "connect.blocked", ebpf.Bind: "bind.blocked",
+}
+
+// noted are the kinds of what is let through, and reported.
+var noted = map[ebpf.Hook]string{
+	ebpf.Exec: "process.exec", ebpf.Trace: "process.traced", ebpf.Connect: "connect.tried", ebpf.Bind: "bind.tried", ebpf.OOM: "limit.oom",
 }
 
 // describe is an event as the journal has it.
@@ -35,21 +43,27 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	case e.Hook == ebpf.Syscall:
 		describeCall(&out, e)
 		return out
-	case e.Hook == ebpf.Exec:
-		out.Path = e.Text
-		out.Target = ""
-		out.Kind = "process.exec"
-		if written(e, born) {
-			out.Kind = "process.written"
-		}
-	}
-	if e.Refused {
+	case e.Refused:
 		out.Kind, out.Errno = kinds[e.Hook], "EPERM"
-	} else if out.Kind == "" {
-		// Only what policy lets pass; there is nothing to tell of it but that it was asked for.
+	case noted[e.Hook] != "":
+		out.Kind = noted[e.Hook]
+	default:
+		// What policy lets pass: there is nothing to report but that it was asked for.
 		out.Kind = kinds[e.Hook]
 	}
 	switch e.Hook {
+	case ebpf.Exec:
+		out.Path, out.Target = e.Text, ""
+		if !e.Refused && written(e, born) {
+			out.Kind = "process.written"
+		}
+	case ebpf.Connect, ebpf.Bind:
+		out.Target = ""
+		describeAddress(&out, e)
+	case ebpf.Trace:
+		out.Arguments = []string{fmt.Sprintf("pid=%d", e.Args[1])}
+	case ebpf.OOM:
+		out.Target = ""
 	case ebpf.Socket:
 		out.Arguments = []string{fmt.Sprintf("family=%d", e.Args[0]>>32), fmt.Sprintf("type=%d", uint32(e.Args[0])), fmt.Sprintf("protocol=%d", e.Args[1])}
 	case ebpf.BPF:
@@ -58,6 +72,22 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 		out.Name = e.Text
 	}
 	return out
+}
+
+// describeAddress is the address that a socket is connected or bound to.
+func describeAddress(out *journal.Event, e *ebpf.Event) {
+	var raw [16]byte
+	binary.LittleEndian.PutUint64(raw[:], e.Args[1])
+	binary.LittleEndian.PutUint64(raw[8:], e.Args[2])
+	switch e.Args[0] >> 32 {
+	case unix.AF_INET:
+		out.Address = netip.AddrFrom4([4]byte(raw[:4])).String()
+	case unix.AF_INET6:
+		out.Address = netip.AddrFrom16(raw).String()
+	default:
+		return // AF_UNSPEC takes the address away
+	}
+	out.Port = uint16(e.Args[0])
 }
 
 // describeCall is a refused system call. Which rule refused it, `agentjail why` finds in the profile.
@@ -72,9 +102,9 @@ func describeCall(out *journal.Event, e *ebpf.Event) {
 	}
 }
 
-// written says whether a program that is run was written in the jail: changed after that began, on a file system of memory or of layers,
+// written says whether a program that is run was written in the jail: changed after that was made, on a file system of memory or of layers,
 // which a mounted directory is not.
 func written(e *ebpf.Event, born time.Time) bool {
 	const minorBits = 20 // of the kernel's own device numbers
-	return !born.IsZero() && int64(e.Args[0]) > born.Unix() && e.Args[1]>>minorBits == 0
+	return !born.IsZero() && int64(e.Args[0]) >= born.UnixNano() && e.Args[1]>>minorBits == 0
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Two processes make up the collector. The reader has the two capabilities that eBPF takes, and an id of its own; the writer may write the
-// journals, and has no capability. Frames are what the first tells the second: a kind, then as many bytes as the kind has.
+// journals, and has no capability. Frames are what the first sends the second: a kind, then as many bytes as the kind has.
 const (
 	frameStatus = 'S' // a length, then JSON
 	frameEvent  = 'E' // an event, as the kernel wrote it
@@ -24,7 +24,7 @@ const maxStatus = 64 << 10
 
 const countsSize = 5 * 8
 
-// frames writes what the reader tells.
+// frames writes what the reader sends.
 type frames struct{ w *bufio.Writer }
 
 func (f frames) status(s Status) error {
@@ -57,12 +57,12 @@ func (f frames) counts(c ebpf.Counts) error {
 	return err
 }
 
-// A sink is told what frames say.
+// A sink gets what frames hold.
 type sink interface {
 	status(Status)
 	event(ebpf.Event)
 	counts(ebpf.Counts)
-	// bad is told of an event that is none.
+	// bad gets the error of an event that is none.
 	bad(error)
 }
 

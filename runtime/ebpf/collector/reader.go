@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/linux/privileges"
 )
 
@@ -34,7 +35,7 @@ const (
 	countEvery = time.Second
 )
 
-// Read is the reader: it loads what its only argument says, and tells what the programs tell, until it is killed or the writer is gone.
+// Read is the reader: it loads what its only argument says, and passes on what the programs report, until it is killed or the writer is gone.
 func Read(options string) error {
 	if err := privileges.Keep(needed...); err != nil {
 		return fmt.Errorf("%w (remedy: CAP_BPF and CAP_PERFMON, or root)", err)
@@ -57,6 +58,13 @@ func Read(options string) error {
 		return err
 	}
 	go out.count(set)
+	var spaces []registry.Space
+	if err := json.NewDecoder(os.Stdin).Decode(&spaces); err != nil {
+		return fmt.Errorf("the jails that are there already: %w", err)
+	}
+	if err := set.Register(spaces); err != nil {
+		return err
+	}
 	return out.follow(set)
 }
 
@@ -77,7 +85,7 @@ type locked struct {
 	frames
 }
 
-// follow tells every event.
+// follow sends every event.
 func (l *locked) follow(set *ebpf.Set) error {
 	ring, err := ringbuf.NewReader(set.Events())
 	if err != nil {
@@ -104,14 +112,14 @@ func (l *locked) follow(set *ebpf.Set) error {
 	}
 }
 
-// count tells of losses.
+// count reports losses.
 func (l *locked) count(set *ebpf.Set) {
-	told := map[uint64]ebpf.Counts{}
+	sent := map[uint64]ebpf.Counts{}
 	for range time.Tick(countEvery) {
 		l.Lock()
 		for _, c := range set.Counts() {
-			if before := told[c.Jail]; before.Dropped != c.Dropped || before.Lost != c.Lost {
-				told[c.Jail] = c
+			if before := sent[c.Jail]; before.Dropped != c.Dropped || before.Lost != c.Lost {
+				sent[c.Jail] = c
 				_ = l.counts(c)
 			}
 		}

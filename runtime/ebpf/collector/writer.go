@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/atomicfile"
@@ -31,15 +33,18 @@ const (
 type writer struct {
 	place journal.Place
 	say   func(format string, args ...any)
-	// print is told of every event, whether or not its jail has a journal; nil is nobody.
+	// print gets every event, whether or not its jail has a journal; nil is nobody.
 	print func(journal.Event)
+
+	// registered takes the jails that the reader is to register; nil is nobody.
+	registered io.WriteCloser
 
 	mu sync.Mutex
 	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
 	jails   map[uint64]known
-	pending map[uint64][]told // by jail
+	pending map[uint64][]counted // by jail
 	n       int
-	lost    map[uint64]uint64 // dropped and lost, by jail, as last told
+	lost    map[uint64]uint64 // dropped and lost, by jail, as last reported
 	failed  error
 	wrong   int
 }
@@ -53,14 +58,14 @@ type known struct {
 // lookEvery is how long an answer counts; nobody gets a jail's host ids so soon after it.
 const lookEvery = time.Second
 
-// told is an event, and how many of its kind there were.
-type told struct {
+// counted is an event, and how many of its kind there were.
+type counted struct {
 	ebpf.Event
 	count uint64
 }
 
 func newWriter(place journal.Place, o Options) *writer {
-	return &writer{place: place, say: o.Say, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]told{}, lost: map[uint64]uint64{}}
+	return &writer{place: place, say: o.Say, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]counted{}, lost: map[uint64]uint64{}}
 }
 
 func (w *writer) status(s Status) {
@@ -77,7 +82,25 @@ func (w *writer) status(s Status) {
 			w.say("%v", err)
 		}
 	}
+	w.register()
 	ready()
+}
+
+func (w *writer) registry() registry.Registry { return registry.Registry{Root: w.place.Store.Root} }
+
+// register has the reader register the jails that were there before the programs.
+func (w *writer) register() {
+	if w.registered == nil {
+		return
+	}
+	defer w.registered.Close()
+	spaces, err := w.registry().All()
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = json.NewEncoder(w.registered).Encode(spaces)
+	}
+	if err != nil {
+		w.say("the jails that are there already: %v", err)
+	}
 }
 
 // missing are the programs that are not there, by the reason.
@@ -115,7 +138,7 @@ func (w *writer) event(e ebpf.Event) {
 			return
 		}
 	}
-	w.pending[e.Jail] = append(list, told{e, 1})
+	w.pending[e.Jail] = append(list, counted{e, 1})
 	w.n++
 	full = w.n >= maxPending
 }
@@ -134,13 +157,16 @@ func (w *writer) counts(c ebpf.Counts) {
 	if now < w.lost[c.Jail] {
 		missing = now
 	}
+	if len(w.lost) >= maxKnown { // the reader names jails, and is not trusted: what is told twice is better than what is kept for ever
+		clear(w.lost)
+	}
 	w.lost[c.Jail] = now
 	w.mu.Unlock()
 	if missing == 0 {
 		return
 	}
 	e := journal.Event{Kind: "journal.lost", Source: journal.SourceEBPF, Dropped: missing,
-		Reason: fmt.Sprintf("of %d events so far, %d were beyond what one jail may tell a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
+		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
 	for _, b := range w.of(c.Jail) {
 		w.append(b, e)
 	}
@@ -162,7 +188,7 @@ func (w *writer) flushAlways(ctx context.Context) {
 func (w *writer) flush() {
 	w.mu.Lock()
 	pending := w.pending
-	w.pending, w.n = map[uint64][]told{}, 0
+	w.pending, w.n = map[uint64][]counted{}, 0
 	w.mu.Unlock()
 	boot := booted()
 	for jail, list := range pending {
@@ -174,7 +200,7 @@ func (w *writer) flush() {
 }
 
 // to writes a jail's share of events. Several jails can have the same ids, as those of a pod do.
-func (w *writer) to(b *state.Brief, shared bool, list []told, boot time.Time) {
+func (w *writer) to(b *state.Brief, shared bool, list []counted, boot time.Time) {
 	var out []journal.Event
 	for i := range list {
 		if shared && !descends(int(list[i].Pid), b.InitPid) {
@@ -219,7 +245,11 @@ func (w *writer) look(jail uint64) []*state.Brief {
 		return k.briefs
 	}
 	var now []*state.Brief
-	entries, _ := os.ReadDir(filepath.Join(w.place.Store.Root, "ids", strconv.FormatUint(jail>>32, 10)))
+	dir := filepath.Join(w.place.Store.Root, "ids", strconv.FormatUint(jail>>32, 10))
+	if jail>>32 == 0 {
+		dir = w.registry().Dir(uint32(jail))
+	}
+	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if b, err := w.place.Store.Brief(e.Name()); err == nil {
 			now = append(now, b)

@@ -31,6 +31,7 @@ enum {
 
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*get_pid_tgid)(void) = (void *)14;
 static u64 (*get_uid_gid)(void) = (void *)15;
 static long (*get_comm)(void *buf, u32 size) = (void *)16;
@@ -83,6 +84,7 @@ typedef struct {
 } kernel_cap_t___before63;
 
 struct cred {
+	kuid_t uid;
 	kernel_cap_t cap_permitted;
 	struct user_namespace *user_ns;
 };
@@ -94,6 +96,8 @@ struct cred___before63 {
 struct task_struct {
 	const struct cred *cred;
 	const struct cred *real_cred;
+	s32 tgid;
+	char comm[16];
 };
 
 struct qstr {
@@ -114,6 +118,7 @@ struct inode {
 /* The time of an inode's last change has moved: before 6.6, to 6.10, since 6.11. */
 struct timespec64 {
 	s64 tv_sec;
+	long tv_nsec;
 };
 struct inode___before66 {
 	struct timespec64 i_ctime;
@@ -123,6 +128,7 @@ struct inode___before611 {
 };
 struct inode___since611 {
 	s64 i_ctime_sec;
+	u32 i_ctime_nsec;
 };
 
 struct file {
@@ -132,6 +138,14 @@ struct file {
 struct linux_binprm {
 	struct file *file;
 	const char *filename;
+};
+
+struct proto_ops {
+	int family;
+};
+
+struct socket {
+	const struct proto_ops *ops;
 };
 
 struct pt_regs___x86 {

@@ -21,6 +21,8 @@ type State struct {
 	Pinned bool
 	// Refused are the hooks that they refuse, as the collector has said; none where that is not known.
 	Refused []string
+	// Hooks are those that some program acts on, as the collector has said.
+	Hooks []string
 }
 
 // Look asks the programs, and reads what the collector said of them.
@@ -44,6 +46,7 @@ func Look() State {
 			s.Refused = append(s.Refused, h)
 		}
 	}
+	s.Hooks = said.Acting
 	s.Pinned = said.Pinned && len(s.Refused) > 0
 	return s
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The programs of the third wall. A program on security_X (fmod_ret) refuses what a jail asks for, before any security module is asked;
- * one on the kernel's seccomp entry, or on the exit of system calls, sees what the jail's filters refused.
+ * The eBPF programs behind the system call filters. A program on security_X (fmod_ret) refuses what a jail asks for, before any security
+ * module is asked; one on the kernel's seccomp entry, or on the exit of system calls, sees what the jail's filters refused.
  *
  * Each program is small and can be missing. Others on the machine pay for one comparison: the user namespace of level 0 is no jail's.
  */
@@ -21,6 +21,10 @@ enum {
 	HOOK_MODULE,
 	HOOK_EXEC,
 	HOOK_SYSCALL,
+	HOOK_TRACE,
+	HOOK_CONNECT,
+	HOOK_BIND,
+	HOOK_OOM,
 };
 
 /* What a delegate does itself while it makes a jail or enters one, with capabilities there that no program of the jail has. */
@@ -29,15 +33,17 @@ enum {
 enum {
 	POOLS = 8,
 	PARENTS = 4,
+	DEVICES = 8,
 	OVERFLOW_ID = 65534,
 	BLOCK = 1 << 16,
-	FLAG_VERDICT = 1, /* jail.verdict counts, not config.verdict */
 	RATE_LOUD = 0,    /* refused here */
 	RATE_OTHER = 1,
-	/* A socket that nobody asks for: AF_UNIX has no protocols. Only outside jails, it tells whether the programs act. */
+	/* A socket that nobody asks for: AF_UNIX has no protocols. Only outside jails, it shows whether the programs act. */
 	PROBE_PROTOCOL = 0x616a61,
 	PROBE_ERRNO = 55, /* ENOANO */
 };
+
+#define SECOND 1000000000LL /* in nanoseconds */
 
 struct pool {
 	u32 first, count;
@@ -50,14 +56,26 @@ struct config {
 	struct pool pool[POOLS];
 };
 
-/* A jail is known by its first host id, and by the number of its user namespace where the ids are not the pool's. */
+/*
+ * What agentjail registers of a user namespace, by its number: that it is a jail's though its host ids are not the pool's, and what policy
+ * refuses there beyond config.verdict. Numbers of namespaces are given anew at once, so namespace_end removes the entry before that; and
+ * the owner and the level must be those of the namespace that was registered.
+ */
+struct registration {
+	u64 born; /* nanoseconds since 1970, by the clock of file systems: a file that was changed since was written in the jail */
+	u64 store;
+	u32 owner;
+	u32 block;
+	u32 devices;
+	u32 pad;
+	u32 device[DEVICES]; /* of directories that are mounted from outside, which are not the jail's */
+};
+
+/* What is counted of a jail: by its first host id, shifted by 32, or by the number of its registered namespace. */
 struct jail {
 	u64 second;
 	u32 count[2];
 	u64 refused, seen, dropped, lost;
-	u32 verdict, flags;
-	u32 owner, pad;
-	char name[64];
 };
 
 struct event {
@@ -89,6 +107,13 @@ struct {
 } jails SEC(".maps");
 
 struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct registration);
+} registered SEC(".maps");
+
+struct {
 	__uint(type, MAP_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
@@ -107,7 +132,16 @@ const volatile u32 arm64 = 0;
 /* who is the jail that the current process is in. */
 struct who {
 	u64 key;
+	u32 space; /* the number of the jail's user namespace */
+	u32 block; /* what is refused to this jail beyond config.verdict */
 	u32 setup; /* a delegate at work */
+	u32 pad;
+};
+
+/* what is asked for. */
+struct what {
+	u64 args[4];
+	const char *text; /* in the kernel; may be null */
 };
 
 INLINE struct user_namespace *own_namespace(void)
@@ -128,22 +162,29 @@ INLINE u32 first_id(struct user_namespace *ns)
 	return first;
 }
 
-/* key_of is the key of the jail whose user namespace this is, or 0. */
-static NOINLINE u64 key_of(u32 first, u32 inum, u32 owner)
+INLINE struct registration *registration_of(u32 inum, u32 owner, int level)
+{
+	struct registration *r = map_lookup(&registered, &inum);
+
+	return r && level == 1 && r->owner == owner ? r : 0;
+}
+
+/* recognise says whether the user namespace is a jail's own. */
+static NOINLINE int recognise(struct who *w, u32 first, u32 inum, u32 owner, int level)
 {
 	u32 zero = 0, i;
-	u64 key = (u64)first << 32 | inum;
 	struct config *c = map_lookup(&config, &zero);
-	struct jail *j;
+	struct registration *r = registration_of(inum, owner, level);
 
 	if (!c)
 		return 0;
+	w->space = inum;
+	w->key = r ? inum : 0;
+	w->block = r ? r->block : 0;
 	for (i = 0; i < POOLS; i++)
 		if (i < c->pools && first - c->pool[i].first < c->pool[i].count)
-			return (u64)(first & ~(BLOCK - 1)) << 32;
-	/* Numbers of namespaces are used again at once: the owner and the first id must be those of the registered jail. */
-	j = map_lookup(&jails, &key);
-	return j && j->owner == owner ? key : 0;
+			w->key = (u64)(first & ~(BLOCK - 1)) << 32;
+	return w->key != 0;
 }
 
 INLINE u32 has_capabilities(const struct cred *cred)
@@ -154,17 +195,15 @@ INLINE u32 has_capabilities(const struct cred *cred)
 	return (old->cap_permitted.cap[0] | old->cap_permitted.cap[1]) != 0;
 }
 
-static NOINLINE int jail_of(struct who *w)
+static NOINLINE int jail_of(struct who *w, const struct cred *cred)
 {
-	const struct cred *cred = current_task()->cred;
 	struct user_namespace *ns = cred->user_ns;
 	int depth;
 
 	for (depth = 0; depth <= PARENTS; depth++) {
 		if (!ns || ns->level == 0)
 			return 0;
-		w->key = key_of(first_id(ns), ns->ns.inum, ns->owner.val);
-		if (w->key) {
+		if (recognise(w, first_id(ns), ns->ns.inum, ns->owner.val, ns->level)) {
 			w->setup = depth == 0 && has_capabilities(cred);
 			return 1;
 		}
@@ -244,20 +283,17 @@ INLINE struct event *new_event(u64 key, struct jail *j, u32 hook, u32 refused)
 	return e;
 }
 
-/* judge says whether the jail is refused this, and tells of it. text may be null. */
-static NOINLINE int judge(struct who *w, u32 hook, u64 a, u64 b, const char *text)
+/* judge says whether the jail is refused this, and reports it. */
+static NOINLINE int judge(struct who *w, u32 hook, struct what *what)
 {
-	u32 zero = 0, verdict, refused;
+	u32 zero = 0, bit = 1u << (hook & 31), refused, i;
 	struct config *c = map_lookup(&config, &zero);
 	struct jail *j = entry_of(w->key);
 	struct event *e;
 
-	if (!c)
+	if (!c || (w->setup && SETUP & bit))
 		return 0;
-	verdict = j && j->flags & FLAG_VERDICT ? j->verdict : c->verdict;
-	if (w->setup)
-		verdict &= ~SETUP;
-	refused = verdict >> (hook & 31) & 1;
+	refused = ((c->verdict | w->block) & bit) != 0;
 	if (!j) {
 		/* No room to count: the verdict holds all the same. */
 		struct totals *t = all();
@@ -266,14 +302,12 @@ static NOINLINE int judge(struct who *w, u32 hook, u64 a, u64 b, const char *tex
 			t->unknown++;
 		return refused;
 	}
-	if (w->setup && SETUP >> (hook & 31) & 1)
-		return 0;
 	e = new_event(w->key, j, hook, refused);
 	if (e) {
-		e->args[0] = a;
-		e->args[1] = b;
-		if (reads && text)
-			read_kernel_str(e->text, sizeof(e->text), text);
+		for (i = 0; i < 4; i++)
+			e->args[i] = what->args[i];
+		if (reads && what->text)
+			read_kernel_str(e->text, sizeof(e->text), what->text);
 		ringbuf_submit(e, 0);
 	}
 	return refused;
@@ -289,16 +323,26 @@ INLINE int answer(int refused)
 	return r;
 }
 
-INLINE int ask(u32 hook, u64 a, u64 b, const char *text)
+/* ask_about is the answer to what the current process asks for. Outside jails it is one comparison. */
+INLINE int ask_about(u32 hook, struct what *what)
 {
 	struct who w = {};
 
-	if (own_namespace()->level == 0)
+	if (own_namespace()->level == 0 || !jail_of(&w, current_task()->cred))
 		return 0;
-	if (!jail_of(&w))
-		return 0;
-	return answer(judge(&w, hook, a, b, text));
+	return answer(judge(&w, hook, what));
 }
+
+INLINE int ask(u32 hook, u64 a, u64 b, const char *text)
+{
+	struct what what = {{a, b}, text};
+
+	return ask_about(hook, &what);
+}
+
+/* Programs that have nothing to say but that they were asked. */
+#define ASKS(name, function, hook, a, b) \
+	SEC("fmod_ret/" function) int name(u64 *ctx) { return ask(hook, a, b, 0); }
 
 enum {
 	AF_UNIX = 1,
@@ -341,7 +385,7 @@ int socket_create(u64 *ctx)
 	return ask(HOOK_SOCKET, (u64)(u32)family << 32 | (u32)type, (u32)protocol, 0);
 }
 
-/* Each of the kernel's own files that are asked about has a name: what a name cannot be read of is told by its length. */
+/* Each of the kernel's own files that are asked about has a name: where a name cannot be read, its length has to do. */
 INLINE int is_name(const struct qstr *q, const char *name, u32 len)
 {
 	char have[16] = {};
@@ -373,58 +417,19 @@ int anon_inode(u64 *ctx)
 	return 0;
 }
 
-SEC("fmod_ret/security_uring_allowed")
-int uring_allowed(u64 *ctx)
-{
-	return ask(HOOK_IO_URING, 0, 0, 0);
-}
-
-SEC("fmod_ret/security_create_user_ns")
-int create_user_ns(u64 *ctx)
-{
-	return ask(HOOK_USERNS, 0, 0, 0);
-}
-
-SEC("fmod_ret/security_key_alloc")
-int key_alloc(u64 *ctx)
-{
-	return ask(HOOK_KEY, 0, 0, 0);
-}
-
+ASKS(uring_allowed, "security_uring_allowed", HOOK_IO_URING, 0, 0)
+ASKS(create_user_ns, "security_create_user_ns", HOOK_USERNS, 0, 0)
+ASKS(key_alloc, "security_key_alloc", HOOK_KEY, 0, 0)
 /* Keys that are there already, such as the session keyring that the delegate made. */
-SEC("fmod_ret/security_key_permission")
-int key_permission(u64 *ctx)
-{
-	return ask(HOOK_KEY, 0, 1, 0);
-}
-
-SEC("fmod_ret/security_bpf")
-int bpf_call(u64 *ctx)
-{
-	return ask(HOOK_BPF, (u32)ctx[0], 0, 0);
-}
-
-SEC("fmod_ret/security_perf_event_open")
-int perf_event_open(u64 *ctx)
-{
-	return ask(HOOK_PERF, 0, 0, 0);
-}
-
-SEC("fmod_ret/security_sb_mount")
-int sb_mount(u64 *ctx)
-{
-	return ask(HOOK_MOUNT, (u64)ctx[3], 0, 0);
-}
-
-SEC("fmod_ret/security_move_mount")
-int move_mount(u64 *ctx)
-{
-	return ask(HOOK_MOUNT, 0, 1, 0);
-}
+ASKS(key_permission, "security_key_permission", HOOK_KEY, 0, 1)
+ASKS(bpf_call, "security_bpf", HOOK_BPF, (u32)ctx[0], 0)
+ASKS(perf_event_open, "security_perf_event_open", HOOK_PERF, 0, 0)
+ASKS(sb_mount, "security_sb_mount", HOOK_MOUNT, ctx[3], 0)
+ASKS(move_mount, "security_move_mount", HOOK_MOUNT, 0, 1)
 
 enum { PTRACE_MODE_ATTACH = 2 };
 
-/* Tracing in its own jail is for the filter to decide. */
+/* Tracing in its own jail is for the filter to decide, and for policy. */
 SEC("fmod_ret/security_ptrace_access_check")
 int ptrace_access(u64 *ctx)
 {
@@ -440,7 +445,7 @@ int ptrace_access(u64 *ctx)
 		if (!ns)
 			break;
 		if (ns->ns.inum == own->ns.inum)
-			return 0;
+			return ask(HOOK_TRACE, mode, child->tgid, 0);
 		ns = ns->parent;
 	}
 	return ask(HOOK_PTRACE, mode, 0, 0);
@@ -452,30 +457,129 @@ int module_request(u64 *ctx)
 	return ask(HOOK_MODULE, 0, 0, (const char *)ctx[0]);
 }
 
-INLINE s64 change_time(struct inode *inode)
+/* change_time is when an inode last changed, in nanoseconds since 1970. */
+INLINE u64 change_time(struct inode *inode)
 {
 	struct inode___since611 *now = (void *)inode;
 	struct inode___before611 *mid = (void *)inode;
 	struct inode___before66 *old = (void *)inode;
 
 	if (field_exists(now->i_ctime_sec))
-		return now->i_ctime_sec;
+		return now->i_ctime_sec * SECOND + now->i_ctime_nsec;
 	if (field_exists(mid->__i_ctime))
-		return mid->__i_ctime.tv_sec;
-	return old->i_ctime.tv_sec;
+		return mid->__i_ctime.tv_sec * SECOND + mid->__i_ctime.tv_nsec;
+	return old->i_ctime.tv_sec * SECOND + old->i_ctime.tv_nsec;
 }
 
-/* The time of the file's last change tells whether it was written in the jail; its disk, whether in the workspace. */
+/* written says whether a file was written in the jail: changed since that was made, in no directory that is mounted from outside. */
+static NOINLINE int written(u32 space, u64 changed, u32 device)
+{
+	struct registration *r = map_lookup(&registered, &space);
+	u32 i;
+
+	if (!r || changed < r->born)
+		return 0;
+	for (i = 0; i < DEVICES; i++)
+		if (i < r->devices && r->device[i] == device)
+			return 0;
+	return 1;
+}
+
 SEC("fmod_ret/security_bprm_check")
 int bprm_check(u64 *ctx)
 {
 	struct linux_binprm *b = (void *)ctx[0];
+	struct who w = {};
 	struct inode *inode;
+
+	if (own_namespace()->level == 0 || !jail_of(&w, current_task()->cred))
+		return 0;
+	inode = b->file->f_inode;
+	struct what what = {{change_time(inode), inode->i_sb->s_dev, inode->i_ino}, b->filename};
+	if (w.block & 1u << HOOK_EXEC && !written(w.space, what.args[0], what.args[1]))
+		w.block &= ~(1u << HOOK_EXEC);
+	return answer(judge(&w, HOOK_EXEC, &what));
+}
+
+/* Addresses, as far as the two families have them: family, port and 16 bytes. */
+struct address {
+	u16 family, port;
+	u8 ip4[4];
+	u8 ip6[16];
+};
+
+INLINE int ask_address(u32 hook, struct socket *sock, const void *address, int size)
+{
+	struct address a = {};
+	struct what what = {};
+	int family;
 
 	if (own_namespace()->level == 0)
 		return 0;
-	inode = b->file->f_inode;
-	return ask(HOOK_EXEC, change_time(inode), inode->i_sb->s_dev, b->filename);
+	family = sock->ops->family;
+	if (family != AF_INET && family != AF_INET6)
+		return 0;
+	what.args[0] = (u64)(u32)family << 32;
+	if (reads && size >= 8) {
+		read_kernel(&a, size < (int)sizeof(a) ? 8 : sizeof(a), address);
+		what.args[0] = (u64)a.family << 32 | __builtin_bswap16(a.port);
+		if (a.family == AF_INET6)
+			__builtin_memcpy(&what.args[1], a.ip6, sizeof(a.ip6));
+		else
+			__builtin_memcpy(&what.args[1], a.ip4, sizeof(a.ip4));
+	}
+	return ask_about(hook, &what);
+}
+
+SEC("fmod_ret/security_socket_connect")
+int socket_connect(u64 *ctx)
+{
+	return ask_address(HOOK_CONNECT, (void *)ctx[0], (void *)ctx[1], ctx[2]);
+}
+
+SEC("fmod_ret/security_socket_bind")
+int socket_bind(u64 *ctx)
+{
+	return ask_address(HOOK_BIND, (void *)ctx[0], (void *)ctx[1], ctx[2]);
+}
+
+/* The kernel chose a process to kill for want of memory. It runs in whatever process asked for some. */
+SEC("tp_btf/mark_victim")
+int oom_victim(u64 *ctx)
+{
+	struct task_struct *task = (void *)ctx[0];
+	const struct cred *cred = task->real_cred;
+	struct who w = {};
+	struct jail *j;
+	struct event *e;
+	int i;
+
+	if (cred->user_ns->level == 0 || !jail_of(&w, cred))
+		return 0;
+	j = entry_of(w.key);
+	e = j ? new_event(w.key, j, HOOK_OOM, 0) : 0;
+	if (!e)
+		return 0;
+	e->pid = task->tgid;
+	e->uid = cred->uid.val;
+#pragma unroll
+	for (i = 0; i < sizeof(e->comm); i++)
+		e->comm[i] = task->comm[i];
+	ringbuf_submit(e, 0);
+	return 0;
+}
+
+/* A user namespace ends: its number can be another's from now on. */
+SEC("fentry/retire_userns_sysctls")
+int namespace_end(u64 *ctx)
+{
+	struct user_namespace *ns = (void *)ctx[0];
+	u32 inum = ns->ns.inum;
+	u64 key = inum;
+
+	map_delete(&registered, &inum);
+	map_delete(&jails, &key);
+	return 0;
 }
 
 /* call fills in which system call it was. */
@@ -511,19 +615,17 @@ INLINE s64 result_of(void *regs)
 	return ((struct pt_regs___x86 *)regs)->ax;
 }
 
-/* refused_call tells of a system call that was refused with an errno. */
+/* refused_call reports a system call that was refused with an errno. */
 static NOINLINE int refused_call(void *regs, s64 result)
 {
 	struct who w = {};
 	struct jail *j;
 	struct event *e;
 
-	if (!jail_of(&w) || w.setup)
+	if (!jail_of(&w, current_task()->cred) || w.setup)
 		return 0;
 	j = entry_of(w.key);
-	if (!j)
-		return 0;
-	e = new_event(w.key, j, HOOK_SYSCALL, 0);
+	e = j ? new_event(w.key, j, HOOK_SYSCALL, 0) : 0;
 	if (!e)
 		return 0;
 	e->result = result;
@@ -542,7 +644,7 @@ INLINE int seccomp_said(int no)
 	return refused_call(regs, result_of(regs));
 }
 
-/* The filter said no: what it returned is set already. The function lost its argument in 6.16: its result was the second value, and is the first. */
+/* The filter said no: its result is set already. The function lost its argument in 6.16: its result was the second value, and is the first. */
 SEC("fexit/__secure_computing")
 int seccomp_none(u64 *ctx)
 {
@@ -557,7 +659,7 @@ int seccomp_one(u64 *ctx)
 
 enum { EPERM_ = 1, ENOSYS_ = 38, EPROTONOSUPPORT_ = 93, EAFNOSUPPORT_ = 97 };
 
-/* Where no trampolines can be had: every system call of the machine passes here, and who refused is not to be told. */
+/* Where no trampolines can be had: every system call of the machine passes here, and who refused is not known. */
 SEC("tp_btf/sys_exit")
 int syscall_exit(u64 *ctx)
 {

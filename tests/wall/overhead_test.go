@@ -1,0 +1,74 @@
+package wall
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/tests/engine"
+)
+
+// Rounds of TestCost, with and without programs in turn, and how many calls of a kind are timed in each.
+const (
+	costRounds = 3
+	costCalls  = 20000
+)
+
+// TestCost measures what the programs cost, those of the default and those on connections too, outside jails and in one, as ratios of the
+// quickest. Where none can be attached there is nothing to measure: it says so. Under emulation the ratios are the emulator's, not a
+// processor's, so none of them fails the test.
+func TestCost(t *testing.T) {
+	can, err := ebpf.Probe()
+	if can != ebpf.Blocks {
+		t.Skipf("this kernel's programs do not block but %s, so what they cost cannot be measured here: %v", can, err)
+	}
+	p := newPlace(t)
+	path := p.runtime(t)
+	probe := filepath.Join(p.bin, "probe")
+	if err := engine.Build("./tests/probe", probe); err != nil {
+		t.Fatal(err)
+	}
+	times := map[string]map[string][3][]int64{"outside": {}, "in a jail": {}}
+	measure := func(with int) {
+		t.Helper()
+		outside, err := runProbe(probe, "costs", itoa(costCalls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside, err := p.bundle(t, "costs", itoa(costCalls)).Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for where, text := range map[string]string{"outside": outside, "in a jail": inside} {
+			var got map[string]int64
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Fatalf("%v: %s", err, text)
+			}
+			for call, ns := range got {
+				all := times[where][call]
+				all[with] = append(all[with], ns)
+				times[where][call] = all
+			}
+		}
+	}
+	for range costRounds {
+		measure(0)
+		for i, args := range [][]string{{"--no-pins"}, {"--no-pins", "--connections"}} {
+			c := p.collect(t, args...)
+			measure(1 + i)
+			c.kill()
+		}
+	}
+	for where, calls := range times {
+		for call, all := range calls {
+			for _, list := range all {
+				slices.Sort(list)
+			}
+			without, with, connections := all[0][0], all[1][0], all[2][0]
+			t.Logf("%s %s: %d ns, and %d without the programs (%.2f); %d with those on connections (%.2f)", call, where, with, without, ratio(with, without),
+				connections, ratio(connections, without))
+		}
+	}
+}
