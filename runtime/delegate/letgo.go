@@ -18,6 +18,9 @@ const fifoName = "exec.fifo"
 // errDead is runc's message.
 var errDead = errors.New("container process is already dead")
 
+// ErrRuns says that a container was let go before. It is runc's message.
+var ErrRuns = errors.New("cannot start an already running container")
+
 // LetGo does what the delegate's start does to a created container: it lets the
 // process go that pidfd refers to. Starting the delegate for it takes longer than
 // all else that a start does. dir is the directory that the delegate keeps for
@@ -25,7 +28,7 @@ var errDead = errors.New("container process is already dead")
 // the directory of a created container as a known delegate keeps it (runc 1.0 to
 // 1.5, crun); then the delegate is to be asked, which also knows what is wrong.
 // stopped is called now and then while the process does not answer; its error ends
-// the waiting.
+// the waiting. ErrRuns is for a process that is seen to have been let go.
 func LetGo(dir string, pidfd int, stopped func() error) (bool, error) {
 	fifo := filepath.Join(dir, fifoName)
 	var st unix.Stat_t
@@ -55,12 +58,17 @@ func readFrom(fifo string, pidfd int, stopped func() error) error {
 		return &os.PathError{Op: "open", Path: fifo, Err: err}
 	}
 	defer unix.Close(fd)
-	for dead := false; ; {
+	// Either may have been seen after the process wrote to this very reader: it is looked at once more.
+	for dead, runs := false, false; ; {
+		patience := answer
+		if runs {
+			patience = 0
+		}
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
 		if dead {
 			fds[1].Fd = -1
 		}
-		n, err := unix.Poll(fds, answer)
+		n, err := unix.Poll(fds, patience)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -74,7 +82,7 @@ func readFrom(fifo string, pidfd int, stopped func() error) error {
 			case err != nil:
 				return &os.PathError{Op: "read", Path: fifo, Err: err}
 			case n == 0:
-				return errors.New("cannot start an already running container")
+				return ErrRuns
 			}
 			// Its absence says that the container runs.
 			if err := unix.Unlink(fifo); err != nil && err != unix.ENOENT {
@@ -84,9 +92,16 @@ func readFrom(fifo string, pidfd int, stopped func() error) error {
 		case dead:
 			return errDead
 		case n > 0:
-			dead = true // it may have been let go before it died: look once more
+			dead = true
+		case runs:
+			// A start that was killed had let it go, and left the FIFO.
+			if err := unix.Unlink(fifo); err != nil && err != unix.ENOENT {
+				return &os.PathError{Op: "remove", Path: fifo, Err: err}
+			}
+			return ErrRuns
 		default:
-			if err := stopped(); err != nil {
+			err := stopped()
+			if runs = errors.Is(err, ErrRuns); err != nil && !runs {
 				return err
 			}
 		}

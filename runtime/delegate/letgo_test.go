@@ -84,6 +84,33 @@ func TestLetGoRuncStopped(t *testing.T) {
 	}
 }
 
+// TestLetGoRuncRuns: of a process that an earlier start let go, which was killed before it removed the FIFO, nobody writes any more.
+func TestLetGoRuncRuns(t *testing.T) {
+	dir, _, pidfd := created(t, "state.json")
+	if known, err := LetGo(dir, pidfd, func() error { return ErrRuns }); !known || !errors.Is(err, ErrRuns) {
+		t.Errorf("of a container that runs: %v, %v", known, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, fifoName)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the FIFO is still there, so that the delegate takes the container for created: %v", err)
+	}
+	// One that wrote meanwhile was let go by this start.
+	dir, _, pidfd = created(t, "state.json")
+	known, err := LetGo(dir, pidfd, func() error {
+		f, err := os.OpenFile(filepath.Join(dir, fifoName), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if _, err := f.WriteString("0"); err != nil {
+			return err
+		}
+		return ErrRuns
+	})
+	if !known || err != nil {
+		t.Errorf("of a container that was let go just now: %v, %v", known, err)
+	}
+}
+
 func TestLetGoCrun(t *testing.T) {
 	dir, _, pidfd := created(t, "status")
 	fifo := filepath.Join(dir, fifoName)

@@ -1,8 +1,11 @@
 // Package helper owns the long-lived helper processes of a jail: processes outside it that serve it for as long as it lives.
 //
-// A helper is recorded in the jail's directory before it is given any work, and waits for that work: whoever starts it can be killed at
-// any time, and what is left is either recorded or ends by itself. It ends with the jail's first process, of which it has a pidfd, with
-// the jail's delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was compared with the record.
+// A helper is recorded in the jail's directory before it is told anything, and ends by itself where that never comes: whoever starts it can
+// be killed at any time, and what is left is either recorded or ends. Begin starts it and Ready waits until it has made itself ready, while
+// the jail is being made; Place puts it into control groups once the jail has some. Its work is a matter between it and the network mode
+// that has it: the record says that it was told (Tell), and that it serves (Serves). It ends with the jail's first process, of which its
+// work gives it a pidfd, with the jail's delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
+// compared with the record.
 package helper
 
 import (
@@ -19,7 +22,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/rootless"
@@ -48,17 +53,22 @@ type Record struct {
 	Pid    int    `json:"pid"`
 	Start  uint64 `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
 	BootID string `json:"bootID"` // of the boot that Start counts from
-	// Answer is what it told its starter of itself, once it served.
+	// Told says that it was given its work, or was about to be: it is nobody else's to give it any.
+	Told bool `json:"told,omitempty"`
+	// Answer says how it serves, once it does.
 	Answer string `json:"answer,omitempty"`
-	// Cgroups are the control group directories that were made for it.
+	// Group names its control groups, and Cgroups are their directories that were made for it.
+	Group   string   `json:"group,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
+	// Refused says that it could not be moved into one of them.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Options are what a helper is started with.
 type Options struct {
 	Dir  string // the jail's directory
 	Name string // the program's file name, beside the running program
-	// Beside is a process whose control groups the helper's are made beside; 0 makes none.
+	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to Place.
 	Beside int
 	// Group names the helper's control groups.
 	Group string
@@ -115,17 +125,34 @@ func (r *Record) Alive() bool {
 	return true
 }
 
-// A Pending helper has been started and recorded, and waits for its work.
+// Waits says whether the helper runs and has not been told its work.
+func (r *Record) Waits() bool { return r != nil && !r.Told && r.Alive() }
+
+// Tell records that the helper is about to be told its work. Until it Serves, nobody knows whether it was.
+func (r *Record) Tell(dir string) error {
+	r.Told = true
+	return r.save(dir)
+}
+
+// Serves records how the helper serves.
+func (r *Record) Serves(dir, answer string) error {
+	r.Answer = answer
+	return r.save(dir)
+}
+
+// Bounded says whether control groups bound the helper. A user's engine may have none to give.
+func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
+
+// A Pending helper has been started and recorded, and waits to be told how to make itself ready.
 type Pending struct {
 	o           Options
 	pid         int
 	record      *Record
 	work, ready *os.File     // our ends of its pipes
 	moved       func() error // waits until it is in its control groups
-	refused     bool         // into one of them, known once moved has returned
 }
 
-// Begin starts a helper, which makes itself ready as far as it can without its work: by Serve it gets that, and by Abandon it is ended.
+// Begin starts a helper, which makes itself ready as far as it can without being told anything: by Ready it is, and by Abandon it is ended.
 // After an error there is none, or what is left of it is on record for End.
 //
 // Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
@@ -158,66 +185,87 @@ func Begin(o Options) (*Pending, error) {
 	if err = p.record.begun(o.Dir, p.pid); err != nil {
 		return nil, errors.Join(err, p.Abandon())
 	}
-	p.move(left)
+	// Meanwhile: a move can wait for a grace period of the kernel.
+	done := make(chan error, 1)
+	p.moved = sync.OnceValue(func() error { return <-done })
+	go func() { done <- p.record.move(left) }()
 	return p, nil
 }
 
-// move moves the helper to control groups that it was not born in, meanwhile: a move can wait for a grace period of the kernel.
-func (p *Pending) move(dirs []string) {
-	done := make(chan error, 1)
-	p.moved = sync.OnceValue(func() error { return <-done })
-	go func() {
-		for _, dir := range dirs {
-			err := enter(dir, p.pid)
-			if rootless.Inside() && errors.Is(err, os.ErrPermission) {
-				p.refused = true // the group that both are below is not the user's (cgroups(7))
-				continue
-			}
-			if err != nil {
-				done <- fmt.Errorf("the control group of %s: %w", p.o.Name, err)
-				return
-			}
+// move moves the helper to control groups that it was not born in.
+func (r *Record) move(dirs []string) error {
+	for _, dir := range dirs {
+		err := enter(dir, r.Pid)
+		if rootless.Inside() && errors.Is(err, os.ErrPermission) {
+			r.Refused = true // the group that both are below is not the user's (cgroups(7))
+			continue
 		}
-		done <- nil
-	}()
-}
-
-// Serve tells the helper its work and returns when it serves, in its control groups. After an error it is ended, or what is left of it is
-// on record for End.
-func (p *Pending) Serve(work []byte) error {
-	err := p.serve(work)
-	if err != nil {
-		return errors.Join(err, p.Abandon())
+		if err != nil {
+			return fmt.Errorf("the control group of %s: %w", r.Name, err)
+		}
 	}
-	p.close()
 	return nil
 }
 
-func (p *Pending) serve(work []byte) error {
-	if err := feed(p.work, work); err != nil {
-		return fmt.Errorf("telling %s its work: %w", p.o.Name, err)
+// Place puts a jail's helper, if it has one, into control groups beside those of a process, unless it has some.
+func Place(dir string, beside int) error {
+	r, err := Load(dir)
+	if err != nil || r == nil || len(r.Cgroups) > 0 {
+		return err
 	}
-	p.work.Close() // so that an end of file arrives
-	answer, err := await(p.ready)
+	if r.Cgroups = groups(beside, r.Group); len(r.Cgroups) == 0 {
+		return nil
+	}
+	if err := r.save(dir); err != nil { // before they are made, so that End finds them
+		return err
+	}
+	crash.Point("create.placing")
+	fd, err := r.pidfd()
 	if err != nil {
-		return fmt.Errorf("%s: %w", p.o.Name, err)
+		return err
 	}
-	if answer != "" {
-		p.record.Answer = answer
-		if err := p.record.save(p.o.Dir); err != nil {
-			return err
-		}
+	if fd < 0 {
+		return fmt.Errorf("%s, process %d, has ended", r.Name, r.Pid)
 	}
-	return p.moved()
+	defer unix.Close(fd)
+	if err := r.move(r.Cgroups); err != nil {
+		return err
+	}
+	if r.Refused {
+		return r.save(dir)
+	}
+	return nil
 }
 
-// Answer is what the helper told of itself once it served.
-func (p *Pending) Answer() string { return p.record.Answer }
+// Ready tells the helper how to make itself ready and returns when it is, in the control groups that it was to be in. After an error it is
+// ended, or what is left of it is on record for End.
+func (p *Pending) Ready(how []byte) (*Record, error) {
+	err := p.tell(how)
+	if err != nil {
+		return nil, errors.Join(err, p.Abandon())
+	}
+	p.close()
+	return p.record, nil
+}
 
-// Bounded says whether control groups bound the helper once it serves. A user's engine may have none to give.
-func (p *Pending) Bounded() bool { return p.moved() == nil && len(p.record.Cgroups) > 0 && !p.refused }
+func (p *Pending) tell(how []byte) error {
+	if err := feed(p.work, how); err != nil {
+		return fmt.Errorf("telling %s how to begin: %w", p.o.Name, err)
+	}
+	p.work.Close() // so that an end of file arrives
+	if err := await(p.ready); err != nil {
+		return fmt.Errorf("%s: %w", p.o.Name, err)
+	}
+	if err := p.moved(); err != nil {
+		return err
+	}
+	if p.record.Refused {
+		return p.record.save(p.o.Dir)
+	}
+	return nil
+}
 
-// Abandon ends the helper, which may have had its work.
+// Abandon ends the helper, which may have been told.
 func (p *Pending) Abandon() error {
 	p.close()
 	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
@@ -269,7 +317,7 @@ func fork(path string, o Options, groups []string, work, ready *os.File) (pid in
 
 // record begins the record of who helps the jail, with the control groups that are about to be made for it.
 func record(o Options) (*Record, error) {
-	r := &Record{Name: o.Name, BootID: state.BootID()}
+	r := &Record{Name: o.Name, BootID: state.BootID(), Group: o.Group}
 	if o.Beside > 0 {
 		r.Cgroups = groups(o.Beside, o.Group)
 	}
@@ -299,7 +347,7 @@ func (r *Record) save(dir string) error {
 	return nil
 }
 
-// feed writes the helper's work, for which it has patience: it reads before it does anything else.
+// feed writes what the helper is told, for which it has patience: it reads before it does anything else.
 func feed(w *os.File, data []byte) error {
 	if err := w.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -308,30 +356,30 @@ func feed(w *os.File, data []byte) error {
 	return err
 }
 
-// await reads the helper's word, and returns its answer.
-func await(ready *os.File) (answer string, err error) {
+// await reads the helper's word.
+func await(ready *os.File) error {
 	if err := ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		return "", err
+		return err
 	}
 	var text []byte
 	buf := make([]byte, maxError)
 	for len(text) < maxError {
 		n, err := ready.Read(buf[:maxError-len(text)])
 		text = append(text, buf[:n]...)
-		if answer, ok := child.Answer(string(text)); ok {
-			return answer, nil
+		if string(text) == child.Ready {
+			return nil
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return "", fmt.Errorf("not ready after %v", patience)
+			return fmt.Errorf("not ready after %v", patience)
 		}
 		if err != nil || n == 0 {
 			break
 		}
 	}
 	if why := strings.TrimSpace(string(text)); why != "" {
-		return "", errors.New(why)
+		return errors.New(why)
 	}
-	return "", errors.New("it ended before it was ready")
+	return errors.New("it ended before it was ready")
 }
 
 // End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.
@@ -368,23 +416,10 @@ func (r *Record) kill() error {
 		return nil
 	}
 	defer unix.Close(fd)
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
-		return fmt.Errorf("killing process %d: %w", r.Pid, err)
+	if err := pidfd.Kill(fd, patience); err != nil {
+		return fmt.Errorf("process %d: %w", r.Pid, err)
 	}
-	deadline := time.Now().Add(patience)
-	for {
-		left := time.Until(deadline)
-		if left <= 0 {
-			return fmt.Errorf("process %d has not ended %v after it was killed", r.Pid, patience)
-		}
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds())+1)
-		if err != nil && err != unix.EINTR {
-			return err
-		}
-		if n > 0 {
-			return nil
-		}
-	}
+	return nil
 }
 
 // Path is where a helper's program is expected: beside the running one. Nobody but root may have written it.

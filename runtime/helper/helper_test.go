@@ -96,12 +96,12 @@ func elsewhere() int {
 
 func beHelper() {
 	ready := os.NewFile(child.ReadyFD, "ready")
-	work, err := io.ReadAll(os.NewFile(child.WorkFD, "work"))
+	work, err := io.ReadAll(os.NewFile(child.TellFD, "tell"))
 	switch {
 	case err != nil || len(work) == 0:
 		os.Exit(1)
 	case string(work) == "serve":
-		_, _ = ready.WriteString(child.Serves("an answer"))
+		_, _ = ready.WriteString(child.Ready)
 		ready.Close()
 		for {
 			_ = unix.Pause() // in select {} the Go runtime sees a deadlock
@@ -188,9 +188,15 @@ func gone(t *testing.T, pid int) bool {
 }
 
 // TestLife: a helper is started in a session and control groups of its own, recorded, found alive, and ended with all that was made
-// for it.
+// for it: one that is born beside a jail's first process, and one that was there before it.
 func TestLife(t *testing.T) {
 	beside(t)
+	for _, born := range []bool{true, false} {
+		t.Run(map[bool]string{true: "born beside", false: "placed"}[born], func(t *testing.T) { life(t, born) })
+	}
+}
+
+func life(t *testing.T, born bool) {
 	dir := t.TempDir()
 	init := exec.Command("sleep", "1000")
 	if err := init.Start(); err != nil {
@@ -202,18 +208,42 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer extra.Close()
-	p, err := Begin(Options{Dir: dir, Name: program, Beside: init.Process.Pid, Group: "agentjail-test-helper", Files: []*os.File{extra}})
+	o := Options{Dir: dir, Name: program, Group: "agentjail-test-helper", Files: []*os.File{extra}}
+	if born {
+		o.Beside = init.Process.Pid
+	}
+	p, err := Begin(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := Load(dir)
 	if err != nil || r == nil || r.Pid != p.pid || !r.Alive() {
-		t.Fatalf("recorded before it has work: %+v, %v", r, err)
+		t.Fatalf("recorded before it is told anything: %+v, %v", r, err)
 	}
-	if err := p.Serve([]byte("serve")); err != nil {
+	if _, err := p.Ready([]byte("serve")); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = Load(dir); err != nil || r == nil || r.Pid != p.pid || r.Answer != "an answer" || p.Answer() != r.Answer {
+	for range 2 { // the second time it has its place
+		if err := Place(dir, init.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err = Load(dir); err != nil || r == nil || !r.Waits() {
+		t.Fatalf("recorded once it is ready: %+v, %v", r, err)
+	}
+	if len(groups(init.Process.Pid, o.Group)) != len(r.Cgroups) || r.Bounded() != (len(r.Cgroups) > 0) {
+		t.Errorf("its groups are %v; bounded: %v", r.Cgroups, r.Bounded())
+	}
+	if err := r.Tell(dir); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = Load(dir); err != nil || r == nil || r.Waits() || r.Answer != "" {
+		t.Fatalf("recorded once it is told: %+v, %v", r, err)
+	}
+	if err := r.Serves(dir, "an answer"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = Load(dir); err != nil || r == nil || r.Pid != p.pid || r.Answer != "an answer" {
 		t.Fatalf("recorded once it serves: %+v, %v", r, err)
 	}
 	if sid, err := unix.Getsid(r.Pid); err != nil || sid != r.Pid {
@@ -240,6 +270,41 @@ func TestLife(t *testing.T) {
 	if err := End(dir); err != nil {
 		t.Errorf("a second end: %v", err)
 	}
+	if err := Place(dir, init.Process.Pid); err != nil {
+		t.Errorf("without a helper: %v", err)
+	}
+}
+
+// TestPlaceEnded: a helper that has ended is not placed, and its groups are found by its end.
+func TestPlaceEnded(t *testing.T) {
+	beside(t)
+	dir := t.TempDir()
+	init := exec.Command("sleep", "1000")
+	if err := init.Start(); err != nil {
+		t.Fatal(err)
+	}
+	grouped(t, init.Process)
+	p, err := Begin(Options{Dir: dir, Name: program, Group: "agentjail-test-ended"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := p.Ready([]byte("serve"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Place(dir, init.Process.Pid); err == nil && len(groups(init.Process.Pid, "agentjail-test-ended")) > 0 {
+		t.Error("a helper that has ended is placed")
+	}
+	if r, err = Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := End(dir); err != nil {
+		t.Fatal(err)
+	}
+	ungrouped(t, r.Cgroups)
 }
 
 // TestFails: a helper that says why, or nothing, is not started and leaves nothing.
@@ -251,7 +316,7 @@ func TestFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Serve([]byte(work)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := p.Ready([]byte(work)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", work, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {

@@ -20,13 +20,13 @@ import (
 func named(t *testing.T) []string {
 	t.Helper()
 	conf := filepath.Join(filepath.Dir(bin), "names.toml")
-	if err := os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\n"), 0o600); err != nil {
+	if err := os.WriteFile(conf, []byte("[network]\nmode = \"names\"\nallow = [\"api.example.test\"]\nservers = [\"192.0.2.53\"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--config", conf}
 }
 
-// TestKilledWithHelper kills start while and after it starts the jail's helper: neither the helper nor its control groups outlive what an
+// TestKilledWithHelper kills create while it starts the jail's helper, and start while and after it gives that its work: neither the helper nor its control groups outlive what an
 // engine or an operator does then.
 func TestKilledWithHelper(t *testing.T) {
 	opts := named(t)
@@ -34,6 +34,69 @@ func TestKilledWithHelper(t *testing.T) {
 		if code, text := agentjail(t, nil, append(opts, "create", "--bundle", bundle, id)...); code != 0 {
 			t.Fatalf("create: status %d\n%s", code, text)
 		}
+	}
+	for _, point := range []string{"create.helping", "create.helped", "create.placing"} {
+		t.Run(point, func(t *testing.T) {
+			id := fmt.Sprintf("crash%d-%s", os.Getpid(), strings.ReplaceAll(point, ".", "-"))
+			defer cleanUp(t, id)
+			if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, append(opts, "create", "--bundle", bundle, id)...); code != -1 {
+				t.Fatalf("create was not killed: status %d\n%s", code, text)
+			}
+			if helperOf(id) == 0 {
+				t.Fatal("no helper is on record, so that this test looks at nothing")
+			}
+		})
+	}
+	t.Run("never started", func(t *testing.T) {
+		id := fmt.Sprintf("crash%d-never", os.Getpid())
+		defer cleanUp(t, id)
+		create(id)
+		pid := helperOf(id)
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err != nil || !strings.Contains(string(text), "Seccomp:\t2") || !strings.Contains(string(text), "CapEff:\t0000000000000000") {
+			t.Errorf("the helper of a jail that is not started, process %d, is not confined: %v\n%s", pid, err, text)
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if code, text := agentjail(t, nil, append(opts, "delete", "--force", id)...); code != 0 {
+			t.Fatalf("delete: status %d\n%s", code, text)
+		}
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); n != 1 {
+			t.Errorf("the helper, process %d, runs after delete: %v", pid, err)
+		}
+	})
+	t.Run("ended before start", func(t *testing.T) {
+		id := fmt.Sprintf("crash%d-before", os.Getpid())
+		defer cleanUp(t, id)
+		create(id)
+		first := helperOf(id)
+		killHelper(t, first)
+		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
+			t.Fatalf("start: status %d\n%s", code, text)
+		}
+		if now := helperOf(id); now == 0 || now == first {
+			t.Errorf("the helper that was killed is %d, and the one that serves %d", first, now)
+		}
+	})
+	t.Run("never serves", func(t *testing.T) {
+		id := fmt.Sprintf("crash%d-unserved", os.Getpid())
+		defer cleanUp(t, id)
+		create(id)
+		if err := unix.Kill(helperOf(id), unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 1 || !strings.Contains(text, "the network by name: giving the helper") {
+			t.Errorf("start with a helper that does not answer: status %d\n%s", code, text)
+		}
+		// What was let go meanwhile is killed.
+		if out, err := command(nil, append(opts, "state", id)...).Output(); err != nil || !strings.Contains(string(out), `"status": "stopped"`) {
+			t.Errorf("after it: %v\n%s", err, out)
+		}
+	})
+	for _, point := range []string{"start.helping", "start.served"} {
+		t.Run(point, func(t *testing.T) { toldByKilled(t, opts, point) })
 	}
 	t.Run("start.sealed", func(t *testing.T) {
 		id := fmt.Sprintf("crash%d-helper", os.Getpid())
@@ -54,28 +117,12 @@ func TestKilledWithHelper(t *testing.T) {
 		if !strings.Contains(first, "process: ") {
 			t.Fatalf("no helper is left, so that this test looks at nothing:\n%s", strings.Join(left(id), "\n"))
 		}
-		// A second start finds the helper, and starts no other.
+		// A second start does not know whether the helper serves, and replaces it.
 		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
 			t.Fatalf("start again: status %d\n%s", code, text)
 		}
-		if second := helps(); second != first {
+		if second := helps(); strings.Count(second, "process: ") != strings.Count(first, "process: ") {
 			t.Errorf("helpers after a second start:\n%safter the first:\n%s", second, first)
-		}
-	})
-	t.Run("start.helping", func(t *testing.T) {
-		id := fmt.Sprintf("crash%d-helping", os.Getpid())
-		defer cleanUp(t, id)
-		create(id)
-		if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=start.helping"}, append(opts, "start", id)...); code != -1 {
-			t.Fatalf("start was not killed: status %d\n%s", code, text)
-		}
-		// The helper had no work. A second start takes no other for one that serves.
-		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
-			t.Fatalf("start again: status %d\n%s", code, text)
-		}
-		r, err := helper.Load(state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id)))
-		if err != nil || r == nil || !r.Alive() {
-			t.Errorf("after a second start no helper serves: %+v, %v", r, err)
 		}
 	})
 	n := 20
@@ -84,8 +131,12 @@ func TestKilledWithHelper(t *testing.T) {
 	}
 	for i := range n {
 		id := fmt.Sprintf("crash%d-helper%d", os.Getpid(), i)
-		create(id)
-		cmd := command(nil, append(opts, "start", id)...)
+		args := append(opts, "create", "--bundle", bundle, id)
+		if i%2 == 0 {
+			create(id)
+			args = append(opts, "start", id)
+		}
+		cmd := command(nil, args...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -96,6 +147,30 @@ func TestKilledWithHelper(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("after kill %d", i)
 		}
+	}
+}
+
+// toldByKilled kills a start that has told the helper its work, or is about to. A second one takes it for none that serves.
+func toldByKilled(t *testing.T, opts []string, point string) {
+	id := fmt.Sprintf("crash%d-%s", os.Getpid(), strings.ReplaceAll(point, ".", "-"))
+	defer cleanUp(t, id)
+	if code, text := agentjail(t, nil, append(opts, "create", "--bundle", bundle, id)...); code != 0 {
+		t.Fatalf("create: status %d\n%s", code, text)
+	}
+	first := helperOf(id)
+	if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, append(opts, "start", id)...); code != -1 {
+		t.Fatalf("start was not killed: status %d\n%s", code, text)
+	}
+	// The jail's program may have been let go by then: a second start says so, and has the jail served all the same.
+	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 && (point != "start.served" || !strings.Contains(text, "already running")) {
+		t.Fatalf("start again: status %d\n%s", code, text)
+	}
+	r, err := helper.Load(state.Store{Root: state.DefaultRoot}.Dir(state.Key(root, id)))
+	if err != nil || r == nil || !r.Alive() || r.Answer == "" {
+		t.Fatalf("after a second start no helper serves: %+v, %v", r, err)
+	}
+	if r.Pid == first {
+		t.Errorf("the helper, process %d, is the one of the start that was killed", first)
 	}
 }
 
@@ -225,29 +300,29 @@ func TestHelperKilled(t *testing.T) {
 			t.Errorf("the first helper was %d, and after a second start it is %d", first, second)
 		}
 	})
-	t.Run("while start waits for it", func(t *testing.T) {
-		refused := 0
-		for i := range rounds(10) {
-			id := fmt.Sprintf("crash%d-waits%d", os.Getpid(), i)
-			if killedAtOnce(t, opts, id) {
-				refused++
+	for what, killed := range map[string]func(*testing.T, []string, string) bool{"while create waits for it": killedAtOnce, "while start waits for it": killedAtStart} {
+		t.Run(what, func(t *testing.T) {
+			refused := 0
+			for i := range rounds(10) {
+				id := fmt.Sprintf("crash%d-waits%d", os.Getpid(), i)
+				if killed(t, opts, id) {
+					refused++
+				}
+				cleanUp(t, id)
+				if t.Failed() {
+					t.Fatalf("after kill %d", i)
+				}
 			}
-			cleanUp(t, id)
-			if t.Failed() {
-				t.Fatalf("after kill %d", i)
-			}
-		}
-		t.Logf("start refused %d times", refused)
-	})
+			t.Logf("refused %d times", refused)
+		})
+	}
 }
 
-// killedAtOnce kills a helper as soon as it is on record. It says whether start then refuses; the jail waits for another start then.
+// killedAtOnce kills a helper as soon as it is on record. It says whether create then refuses, and holds that nothing is left of it; else
+// start starts another helper.
 func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	t.Helper()
-	if code, text := agentjail(t, nil, append(opts, verbs(id)[0]...)...); code != 0 {
-		t.Fatalf("create: status %d\n%s", code, text)
-	}
-	cmd := command(nil, append(opts, "start", id)...)
+	cmd := command(nil, append(opts, verbs(id)[0]...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -255,16 +330,53 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	for helperOf(id) == 0 && time.Now().Before(deadline) {
 		time.Sleep(100 * time.Microsecond) // between two looks
 	}
-	// It may not have become its program yet, and nothing else has its number: it is start's child, or reparented.
+	// It may not have become its program yet, and nothing else has its number: it is create's child, or reparented.
 	pid := helperOf(id)
 	if pid == 0 {
-		t.Fatal("start makes no helper")
+		_ = cmd.Wait()
+		t.Fatal("create makes no helper")
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
-	if cmd.Wait() == nil {
-		return false // it was ready before
+	if cmd.Wait() != nil {
+		waitGone(t, id)
+		return true
 	}
-	if out, err := command(nil, append(opts, "state", id)...).Output(); err != nil || !strings.Contains(string(out), `"created"`) {
+	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
+		t.Errorf("start: status %d\n%s", code, text)
+	}
+	if now := helperOf(id); now == 0 || now == pid {
+		t.Errorf("the helper that was killed is %d, and the one that serves %d", pid, now)
+	}
+	return false
+}
+
+// killedAtStart kills a helper while start gives it its work. It says whether start then refuses: the jail then waits for another start, or
+// is killed, having been let go while the helper read its rules.
+func killedAtStart(t *testing.T, opts []string, id string) bool {
+	t.Helper()
+	if code, text := agentjail(t, nil, append(opts, verbs(id)[0]...)...); code != 0 {
+		t.Fatalf("create: status %d\n%s", code, text)
+	}
+	pid := helperOf(id)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatalf("the helper, process %d: %v", pid, err)
+	}
+	defer unix.Close(fd)
+	cmd := command(nil, append(opts, "start", id)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Duration(rand.IntN(15000)) * time.Microsecond) // any moment will do
+	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	if cmd.Wait() == nil {
+		return false // it served before, or another was started
+	}
+	out, err := command(nil, append(opts, "state", id)...).Output()
+	switch {
+	case err == nil && strings.Contains(string(out), `"stopped"`):
+		return true
+	case err != nil || !strings.Contains(string(out), `"created"`):
 		t.Errorf("start refused, and the jail is: %v\n%s", err, out)
 	}
 	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {

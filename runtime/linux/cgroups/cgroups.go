@@ -7,12 +7,12 @@ package cgroups
 import (
 	"bytes"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,16 +105,89 @@ func Procs(dir string) ([]int, error) {
 var ErrTooLong = errors.New("longer than what is read")
 
 // Read is the text of a group's file. Its errors are of package os, or wrap
-// ErrTooLong: then the text is the first whole lines.
+// ErrTooLong: then the text is the first whole lines. It goes without os.File, for
+// the first of which a process sets up what waits for files.
 func Read(dir, file string) (string, error) {
-	f, err := os.OpenFile(filepath.Join(dir, file), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	path := filepath.Join(dir, file)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", err
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, MaxRead+1))
-	if len(b) > MaxRead {
-		b, err = b[:bytes.LastIndexByte(b[:MaxRead], '\n')+1], &os.PathError{Op: "read", Path: f.Name(), Err: ErrTooLong}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 512) // of most files it is enough
+	for len(b) <= MaxRead {
+		b = slices.Grow(b, 1)
+		n, err := unix.Read(fd, b[len(b):min(cap(b), MaxRead+1)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return string(b), &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0:
+			return string(b), nil
+		}
+		b = b[:len(b)+n]
 	}
-	return string(b), err
+	return string(b[:bytes.LastIndexByte(b[:MaxRead], '\n')+1]), &os.PathError{Op: "read", Path: path, Err: ErrTooLong}
+}
+
+// Once is Read that reads each file once: for several questions about one moment.
+func Once() func(dir, file string) (string, error) {
+	type answer struct {
+		text string
+		err  error
+	}
+	read := map[[2]string]answer{}
+	return func(dir, file string) (string, error) {
+		a, known := read[[2]string{dir, file}]
+		if !known {
+			a.text, a.err = Read(dir, file)
+			read[[2]string{dir, file}] = a
+		}
+		return a.text, a.err
+	}
+}
+
+// v1 are the names of version 1's controllers, and of systemd's hierarchy without one.
+var v1 = [...]string{
+	"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "net_cls", "net_prio", "perf_event", "rdma", "misc", "systemd",
+}
+
+// HierarchyOf are the controllers of the hierarchy of version 1 that a group is in, by
+// the place where hosts mount it. None are version 2's, and those of a group elsewhere.
+func HierarchyOf(dir string) []string {
+	rel, ok := strings.CutPrefix(dir, Root+"/")
+	if !ok || allV2() {
+		return nil
+	}
+	first, _, _ := strings.Cut(rel, "/")
+	list := strings.Split(first, ",")
+	if !slices.ContainsFunc(list, func(name string) bool { return slices.Contains(v1[:], name) }) {
+		return nil
+	}
+	return list
+}
+
+// allV2 says that the host has no hierarchy of version 1: then a group may be called as one.
+var allV2 = sync.OnceValue(func() bool { return Version(Root) == 2 })
+
+// CanHave says whether a group can have a file: in version 1 one controller has it, that
+// whose name it begins with. Looking for what cannot be there costs each start and
+// delete dozens of system calls.
+func CanHave(dir, file string) bool {
+	list := HierarchyOf(dir)
+	controller, _, _ := strings.Cut(file, ".")
+	return list == nil || slices.Contains(list, controller)
+}
+
+// Counting are the controllers that count for a group: those of its hierarchy of version 1, and of version 2 one empty name. There is none in
+// a hierarchy of version 2 that has no controllers, beside those of version 1.
+func Counting(dir string) []string {
+	switch list := HierarchyOf(dir); {
+	case list != nil:
+		return list
+	case strings.HasPrefix(dir, Root+"/unified/") && !allV2():
+		return nil
+	}
+	return []string{""}
 }

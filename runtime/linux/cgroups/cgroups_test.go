@@ -125,3 +125,54 @@ func TestRead(t *testing.T) {
 		t.Error("a link was followed")
 	}
 }
+
+// TestCanHave: what is left out of a start's and a delete's reading is what the kernel cannot have there.
+func TestCanHave(t *testing.T) {
+	if allV2() {
+		for _, file := range []string{"cgroup.freeze", "memory.events"} {
+			if !CanHave(Root+"/memory/x", file) {
+				t.Errorf("a group of version 2 that is called memory has no %s", file)
+			}
+		}
+		return
+	}
+	for _, c := range []struct {
+		dir, file string
+		want      bool
+	}{
+		{"/memory/x", "memory.failcnt", true}, {"/memory/x", "cpu.stat", false}, {"/memory/x", "cgroup.freeze", false},
+		{"/cpu,cpuacct/x", "cpuacct.usage", true}, {"/cpu,cpuacct/x", "cpu.stat", true}, {"/freezer/x", "freezer.state", true},
+		{"/unified/x", "cgroup.freeze", true}, {"/pids/x", "freezer.state", false},
+	} {
+		if got := CanHave(Root+c.dir, c.file); got != c.want {
+			t.Errorf("%s in %s: %v", c.file, c.dir, got)
+		}
+	}
+	if !CanHave(t.TempDir(), "memory.events") {
+		t.Error("a group elsewhere has nothing")
+	}
+}
+
+// TestReadBounds: files of no size, of more than one read, and of more than is read.
+func TestReadBounds(t *testing.T) {
+	dir := t.TempDir()
+	long := strings.Repeat("12345\n", MaxRead/6+10)
+	for name, c := range map[string]struct{ text, want string }{
+		"empty": {"", ""}, "short": {"max\n", "max\n"}, "whole": {long[:MaxRead-4], long[:MaxRead-4]}, "exact": {long[:MaxRead], long[:MaxRead]},
+		"longer": {long, long[:strings.LastIndexByte(long[:MaxRead], '\n')+1]},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Read(dir, name)
+		if got != c.want || errors.Is(err, ErrTooLong) != (name == "longer") || err != nil && name != "longer" {
+			t.Errorf("%s: %d bytes of %d, %v", name, len(got), len(c.want), err)
+		}
+	}
+	if _, err := Read(dir, "none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+	if got, err := Read("/proc", "self/cgroup"); err != nil || got == "" {
+		t.Errorf("a file of the kernel's: %q, %v", got, err)
+	}
+}

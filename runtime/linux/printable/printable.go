@@ -15,6 +15,9 @@ import (
 // Everything else is written as \xNN or \u{NNNN}; what is cut off is marked by
 // "...". A max of 0 or less sets no bound.
 func Line(s string, max int) string {
+	if (max <= 0 || len(s) <= max) && plain(s) {
+		return s
+	}
 	var b strings.Builder
 	n := 0
 	for i := 0; i < len(s); {
@@ -33,4 +36,14 @@ func Line(s string, max int) string {
 		i += size
 	}
 	return b.String()
+}
+
+// plain says that a text is printable ASCII, as nearly all is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@
 package thread
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -29,6 +30,14 @@ func Own(f func() error) error {
 		done <- <-inner
 	}()
 	return <-done
+}
+
+// Together calls both at once, and returns when both have. A panic of either is an error.
+func Together(here, beside func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- Caught(beside) }()
+	err := Caught(here)
+	return errors.Join(err, <-done)
 }
 
 // A Panic is an error of the program's own.
