@@ -1,14 +1,27 @@
 // Agentjail-egress-keys is agentjail-egress for a jail with credentials for which TLS or ssh is ended: it speaks HTTP/2 and ssh besides. That is a
-// program of its own, so that the helpers of all other jails are not larger by it.
+// program of its own, so that the helpers of all other jails are not larger by it. The jail's own keys are made by it as well.
 package main
 
 import (
+	"fmt"
 	"os"
+	"slices"
 
+	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/credential/issue"
 	"agentjail.dev/runtime/network/names/egress"
 	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/gitssh"
 	"agentjail.dev/runtime/network/names/h2"
 )
 
-func main() { os.Exit(egress.Main(ended.Speakers{HTTP2: h2.Serve, SSH: gitssh.New})) }
+func main() {
+	if slices.Equal(os.Args[1:], []string{credential.IssueVerb}) {
+		if err := issue.Answer(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(egress.Main(ended.Speakers{HTTP2: h2.Serve, SSH: gitssh.New}))
+}

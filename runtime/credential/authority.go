@@ -1,25 +1,10 @@
 package credential
 
-import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"fmt"
-	"math/big"
-	"time"
-)
-
 // AuthorityFile has a jail's own certificate authority with its key, in the jail's directory of state, for root alone.
 const AuthorityFile = "authority.pem"
 
 // MaxAuthority bounds it, in bytes.
 const MaxAuthority = 256 << 10
-
-// life is how long an authority's certificate is valid.
-const life = 5 * 365 * 24 * time.Hour
 
 // Ended are the hosts to which the helper ends TLS.
 func (s Set) Ended() []string {
@@ -32,32 +17,38 @@ func (s Set) Ended() []string {
 	return out
 }
 
-// NewAuthority makes a certificate authority for a jail, which can vouch for these hosts and no others: its certificate, and the same with
-// its key, both as PEM.
-func NewAuthority(hosts []string) (cert string, pair []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", nil, fmt.Errorf("a certificate authority: %w", err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return "", nil, fmt.Errorf("a certificate authority: %w", err)
-	}
-	now := time.Now()
-	c := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "agentjail, of this jail alone"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life),
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
-		PermittedDNSDomainsCritical: true, PermittedDNSDomains: hosts,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
-	if err != nil {
-		return "", nil, fmt.Errorf("a certificate authority: %w", err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return "", nil, fmt.Errorf("a certificate authority: %w", err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return string(public), append(public[:len(public):len(public)], pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...), nil
+// IssueProgram is the file name of the helper for jails with keys of their own. It lies beside agentjail.
+const IssueProgram = "agentjail-egress-keys"
+
+// IssueVerb has the helper's program make what an Order on its standard input asks for, and write it, Issued, to its standard output.
+// Certificates are that program's alone: what they take would cost every start of agentjail's own program a tenth of its time.
+const IssueVerb = "issue"
+
+// An Order is for keys of a jail's own.
+type Order struct {
+	// Authority asks for a certificate authority that can vouch for these hosts and no others; empty is none.
+	Authority []string `json:"authority,omitempty"`
+	// HostKey asks for a key by which the jail knows its helper as the server of ssh.
+	HostKey bool `json:"hostKey,omitempty"`
 }
+
+// Empty says that nothing is asked for.
+func (o Order) Empty() bool { return len(o.Authority) == 0 && !o.HostKey }
+
+// Issued is what an Order was answered by. What was not asked for is empty.
+type Issued struct {
+	// Authority is a certificate as PEM, and AuthorityPair the same with its key.
+	Authority     string `json:"authority,omitempty"`
+	AuthorityPair []byte `json:"authorityPair,omitempty"`
+	// HostKey is a public key as known_hosts(5) has it, and HostKeyPrivate the private one as PEM.
+	HostKey        string `json:"hostKey,omitempty"`
+	HostKeyPrivate []byte `json:"hostKeyPrivate,omitempty"`
+}
+
+// Answers says whether there is all that was ordered.
+func (i Issued) Answers(o Order) bool {
+	return (len(o.Authority) == 0 || i.Authority != "" && len(i.AuthorityPair) > 0) && (!o.HostKey || i.HostKey != "" && len(i.HostKeyPrivate) > 0)
+}
+
+// OrderOf is for what jails with these credentials need.
+func OrderOf(s Set) Order { return Order{Authority: s.Ended(), HostKey: len(s.Servers()) > 0} }

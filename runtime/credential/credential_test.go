@@ -1,13 +1,9 @@
 package credential
 
 import (
-	"bytes"
-	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha1"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,21 +49,8 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// TestHostKey: what the jail is told of its helper's key is what the key is.
-func TestHostKey(t *testing.T) {
-	public, private, err := NewHostKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(private)
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wire, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(public, "ssh-ed25519 "))
-	if err != nil || !bytes.HasSuffix(wire, key.(ed25519.PrivateKey).Public().(ed25519.PublicKey)) || len(wire) != 51 {
-		t.Errorf("%s: %v", public, err)
-	}
+// TestServers: the servers of keys for ssh, each once.
+func TestServers(t *testing.T) {
 	set := Set{"a": forge(), "b": house(), "c": {SSH: "x", Hosts: []string{"git.example.test:2222", "git.example.test"}}}
 	if got := strings.Join(set.Servers(), " "); got != "[git.example.test]:2222 git.example.test" {
 		t.Errorf("servers: %s", got)
@@ -238,5 +221,14 @@ func TestFetch(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(strings.ReplaceAll(err.Error(), dir, ""), "hunter") || !v.Empty() {
 			t.Errorf("%s: %v", c.what, err)
 		}
+	}
+}
+
+// TestEnded: the hosts of credentials whose TLS is ended.
+func TestEnded(t *testing.T) {
+	a, b := house(), house()
+	a.TLS, b.Hosts = TLSEnd, []string{"b.example.test"}
+	if got := (Set{"a": a, "b": b}).Ended(); strings.Join(got, " ") != "api.example.test" {
+		t.Errorf("%q", got)
 	}
 }

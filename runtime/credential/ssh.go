@@ -2,14 +2,9 @@ package credential
 
 import (
 	"bytes"
-	"crypto/ed25519"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha1" //nolint:gosec // known_hosts(5) hashes names by it
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/binary"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -184,22 +179,4 @@ func (s Set) Servers() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// NewHostKey makes the key by which a jail knows its helper: the public one as known_hosts(5) has it, and the private one as PEM.
-func NewHostKey() (public string, private []byte, err error) {
-	pub, priv, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return "", nil, fmt.Errorf("a key for ssh: %w", err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(priv)
-	if err != nil {
-		return "", nil, fmt.Errorf("a key for ssh: %w", err)
-	}
-	const kind = "ssh-ed25519"
-	var wire []byte
-	for _, part := range [][]byte{[]byte(kind), pub} {
-		wire = append(binary.BigEndian.AppendUint32(wire, uint32(len(part))), part...)
-	}
-	return kind + " " + base64.StdEncoding.EncodeToString(wire), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text}), nil
 }
