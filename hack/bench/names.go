@@ -83,7 +83,7 @@ func (s *subject) helper() (int, error) {
 	return r.Pid, nil
 }
 
-// reapHelpers takes the exit status of helpers, which became this process's children when start ended. Nothing else of its own has ended
+// reapHelpers takes the exit status of helpers, which became this process's children when create ended. Nothing else of its own has ended
 // then that is still waited for.
 func reapHelpers() {
 	for {

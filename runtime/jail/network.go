@@ -6,11 +6,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/pidfd"
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
@@ -56,28 +59,61 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 }
 
 // seal has the network mode close what the engine made between create and start,
-// where it closes anything, and keeps in the jail's report what it has to say.
-func (w *Runtime) seal(j *state.Brief) error {
+// where it closes anything, and keeps in the jail's report what it has to say. What
+// it returns lets the jail go by a function, and waits meanwhile for who serves the
+// network. If that fails the jail is killed.
+func (w *Runtime) seal(j *state.Brief) (release func(letGo func() error) error, err error) {
 	defer w.step("seal")()
+	release = func(letGo func() error) error { return letGo() }
 	if without.Ring(2) {
-		return nil
+		return release, nil
 	}
 	mode, err := modes.Named(j.Network.Mode)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	unlock, err := w.holdRules(mode, j)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer unlock()
-	changes, err := mode.Seal(w.networkOf(j))
-	if len(changes) > 0 {
-		if rerr := w.reported(j, changes); rerr != nil {
-			return rerr
+	sealed, err := mode.Seal(w.networkOf(j))
+	if len(sealed.Changes) > 0 {
+		if rerr := w.reported(j, sealed.Changes); rerr != nil {
+			err = errors.Join(err, rerr)
 		}
 	}
-	return err
+	if err != nil || sealed.Serves == nil {
+		unlock()
+		return release, err
+	}
+	return func(letGo func() error) error {
+		var unserved error
+		err := thread.Together(letGo, func() error {
+			defer unlock() // until it serves, nobody else tells the helper of other rules
+			unserved = sealed.Serves()
+			return unserved
+		})
+		if unserved != nil {
+			err = errors.Join(err, killInit(j))
+		}
+		return err
+	}, nil
+}
+
+// killWait bounds how long the end of a killed process is waited for.
+const killWait = 5 * time.Second
+
+// killInit kills a jail's first process, and with it the jail. It returns when that has ended.
+func killInit(j *state.Brief) error {
+	fd, err := unix.PidfdOpen(j.InitPid, 0)
+	if err != nil || !j.InitAlive() { // the number may be another's by now
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := pidfd.Kill(fd, killWait); err != nil {
+		return fmt.Errorf("the jail, process %d: %w", j.InitPid, err)
+	}
+	return nil
 }
 
 // networkOf is what a network mode is told of a jail.

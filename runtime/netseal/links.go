@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,8 +28,8 @@ type Link struct {
 
 // loAddresses are the only addresses that a sealed lo carries.
 var loAddresses = []netip.Prefix{
-	netip.MustParsePrefix("127.0.0.1/8"),
-	netip.MustParsePrefix("::1/128"),
+	netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8),
+	netip.PrefixFrom(netip.IPv6Loopback(), 128),
 }
 
 // links reads the namespace's interfaces. lo is returned apart.
@@ -54,6 +55,20 @@ func (c *conn) links() (lo Link, others []Link, err error) {
 		return lo, others, fmt.Errorf("read links: %w", err)
 	}
 	return lo, others, nil
+}
+
+// Links lists the interfaces of a network namespace, other than lo.
+func Links(netns *os.File) (links []Link, err error) {
+	err = inNamespace(netns, func() error {
+		c, err := dial(unix.NETLINK_ROUTE)
+		if err != nil {
+			return fmt.Errorf("open rtnetlink socket: %w", err)
+		}
+		defer c.close()
+		_, links, err = c.links()
+		return err
+	})
+	return links, err
 }
 
 // linkState is the request that sets a link administratively up or down.

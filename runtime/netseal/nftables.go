@@ -75,20 +75,24 @@ func acceptLo(meta uint32) nftRule {
 	}
 }
 
-var dropResolver = nftRule{
-	{kind: "meta", key: unix.NFT_META_NFPROTO},
-	{kind: "cmp", data: []byte{unix.NFPROTO_IPV4}},
-	{kind: "payload", offset: 16, length: 4}, // destination address
-	{kind: "cmp", data: resolver.Addr().AsSlice()},
-	{kind: "immediate", verdict: nfDrop},
+func dropResolver() nftRule {
+	return nftRule{
+		{kind: "meta", key: unix.NFT_META_NFPROTO},
+		{kind: "cmp", data: []byte{unix.NFPROTO_IPV4}},
+		{kind: "payload", offset: 16, length: 4}, // destination address
+		{kind: "cmp", data: resolver.Addr().AsSlice()},
+		{kind: "immediate", verdict: nfDrop},
+	}
 }
 
 // sealedTable is the whole table.
-var sealedTable = chainTable{unix.NFPROTO_INET, nftTable, []nftChain{
-	{"in", "filter", nfDrop, unix.NF_INET_PRE_ROUTING, -450, []nftRule{acceptLo(unix.NFT_META_IIF)}},
-	{"out", "filter", nfDrop, unix.NF_INET_LOCAL_OUT, -450, []nftRule{dropResolver, acceptLo(unix.NFT_META_OIF)}},
-	{"leave", "filter", nfDrop, unix.NF_INET_POST_ROUTING, 500, []nftRule{acceptLo(unix.NFT_META_OIF)}},
-}}
+func sealedTable() *chainTable {
+	return &chainTable{unix.NFPROTO_INET, nftTable, []nftChain{
+		{"in", "filter", nfDrop, unix.NF_INET_PRE_ROUTING, -450, []nftRule{acceptLo(unix.NFT_META_IIF)}},
+		{"out", "filter", nfDrop, unix.NF_INET_LOCAL_OUT, -450, []nftRule{dropResolver(), acceptLo(unix.NFT_META_OIF)}},
+		{"leave", "filter", nfDrop, unix.NF_INET_POST_ROUTING, 500, []nftRule{acceptLo(unix.NFT_META_OIF)}},
+	}}
+}
 
 // message starts a message to nf_tables about the table's family.
 func (t *chainTable) message(kind, flags uint16) message {
@@ -230,7 +234,7 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 }
 
 // sealFilter loads the seal's table.
-func sealFilter() error { return sealedTable.load() }
+func sealFilter() error { return sealedTable().load() }
 
 // load loads the table in one transaction, in place of whatever has its name.
 func (t *chainTable) load() error {
@@ -323,7 +327,7 @@ func (c *conn) transaction(msgs []message) error {
 }
 
 // verifyFilter reads the seal's table back.
-func verifyFilter() error { return sealedTable.verified() }
+func verifyFilter() error { return sealedTable().verified() }
 
 // verified reads the table back.
 func (t *chainTable) verified() error {

@@ -10,7 +10,7 @@ import (
 
 // resolver is where Docker's daemon listens inside the namespace on user-defined networks and forwards names to the outside: a way
 // out over lo (libnetwork's embedded DNS server).
-var resolver = netip.MustParsePrefix("127.0.0.11/32")
+var resolver = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 11}), 32)
 
 // isResolverGrave recognises the route that sealResolver adds.
 func (r route) isResolverGrave() bool {

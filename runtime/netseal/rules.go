@@ -33,18 +33,17 @@ type rule struct {
 	other    bool
 }
 
-// sealedRules is the whole policy, per family.
-var sealedRules = map[uint8][]rule{
-	unix.AF_INET: {
-		{iif: "lo", dst: netip.MustParsePrefix("127.0.0.0/8"), action: unix.FR_ACT_TO_TBL, table: unix.RT_TABLE_LOCAL},
+// sealedRules is the whole policy of a family.
+func sealedRules(family uint8) []rule {
+	own := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
+	if family == unix.AF_INET6 {
+		own = netip.PrefixFrom(netip.IPv6Loopback(), 128)
+	}
+	return []rule{
+		{iif: "lo", dst: own, action: unix.FR_ACT_TO_TBL, table: unix.RT_TABLE_LOCAL},
 		{iif: "lo", notted: true, action: unix.FR_ACT_BLACKHOLE}, // came in by another interface
 		{action: unix.FR_ACT_UNREACHABLE},                        // own sockets: "network is unreachable", as in an empty namespace
-	},
-	unix.AF_INET6: {
-		{iif: "lo", dst: netip.MustParsePrefix("::1/128"), action: unix.FR_ACT_TO_TBL, table: unix.RT_TABLE_LOCAL},
-		{iif: "lo", notted: true, action: unix.FR_ACT_BLACKHOLE},
-		{action: unix.FR_ACT_UNREACHABLE},
-	},
+	}
 }
 
 // request is the message that adds the rule.
@@ -132,7 +131,7 @@ func startsWith(have, want []rule) bool {
 
 // sealRules puts the policy of one family in force. Idempotent.
 func (c *conn) sealRules(family uint8) error {
-	want := sealedRules[family]
+	want := sealedRules(family)
 	have, _, err := c.rules(family)
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
@@ -174,7 +173,7 @@ func (c *conn) verifyRules(family uint8) error {
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
-	if !startsWith(have, sealedRules[family]) {
+	if !startsWith(have, sealedRules(family)) {
 		return errors.New("other rules are consulted before the seal's")
 	}
 	return nil

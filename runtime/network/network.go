@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/report"
 )
 
 // Decision is what was decided of a jail's network.
@@ -23,6 +24,14 @@ type Decision struct {
 	// Outside is the path of the network namespace that a helper connects from, which the engine has made for the jail. "" is
 	// the one that the jail is started from.
 	Outside string `json:"outside,omitempty"`
+	// Hook is the engine's, for a helper's network namespace; see Terms.HookOutside. nil where the bundle has none.
+	Hook *Hook `json:"hook,omitempty"`
+}
+
+// Hook is a program of the engine's by which it learns of a network namespace, as a bundle names it (runtime-spec, config.md#posix-platform-hooks).
+type Hook struct {
+	Path string   `json:"path"`
+	Args []string `json:"args"` // the first is the program's name
 }
 
 // Namespace says where a jail's network namespace comes from.
@@ -77,6 +86,9 @@ type Terms struct {
 	NoMore string
 	// EngineHook keeps the hook by which an engine learns of the namespace, to put its interface there.
 	EngineHook bool
+	// HookOutside takes that hook out of the bundle, and hands it on with the decision: the engine is told of a helper's namespace in
+	// place of the jail's.
+	HookOutside bool
 	// LowPorts lets programs take ports below 1024 where the bundle gave CAP_NET_BIND_SERVICE.
 	LowPorts bool
 	// CopyNames gives copies of the engine's files about the network (resolv.conf, hosts, hostname): the jail misses
@@ -95,6 +107,9 @@ type Terms struct {
 // Jail is what a mode is told of a jail that is there.
 type Jail struct {
 	Decision Decision
+	// OutsideDev and OutsideIno are those of the namespace at Decision.Outside, where the engine has put its network there after the
+	// decision; else 0.
+	OutsideDev, OutsideIno uint64
 	// Open opens the jail's network namespace.
 	Open func() (*os.File, error)
 	// FilterRequired is policy's network.filter = "required".
@@ -108,6 +123,15 @@ type Jail struct {
 	HelperID uint32
 	// Rules reads those of this jail's policy, and Serving those of the jail whose helper serves a namespace that is Joined.
 	Rules, Serving func() (Rules, error)
+}
+
+// Sealed is what sealing a jail's network came to.
+type Sealed struct {
+	// Changes are for the jail's report, after an error too.
+	Changes []report.Change
+	// Serves waits for who serves the network to say that it does, while the jail's program is already let go: what that asks
+	// meanwhile waits for its answer. An error means that the jail reaches nothing. It is called once; nil is for nothing to wait for.
+	Serves func() error
 }
 
 // Rules are policy's for a network by name, in their canonical text, without presets.

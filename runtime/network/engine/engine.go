@@ -14,7 +14,6 @@ import (
 	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/report"
 )
 
 // Mode is the mode; see runtime/network/modes for what its methods are for.
@@ -97,8 +96,11 @@ func settings(s *specs.Spec) map[string]string {
 	return out
 }
 
+// Launch has nothing to do: there is no helper.
+func (Mode) Launch(network.Jail) error { return nil }
+
 // Seal leaves the namespace open.
-func (Mode) Seal(network.Jail) ([]report.Change, error) { return nil, nil }
+func (Mode) Seal(network.Jail) (network.Sealed, error) { return network.Sealed{}, nil }
 
 // Audit has nothing to look at.
 func (Mode) Audit(network.Jail) (network.Audit, error) {

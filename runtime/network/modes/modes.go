@@ -29,9 +29,12 @@ type Mode interface {
 	// the configuration. A namespace that it returns is the one that the delegate is started in, and the caller's to
 	// close.
 	Prepare(network.Decision, *specs.Spec) (*os.File, error)
+	// Launch starts what the jail's network will need outside of it, while the delegate makes the jail: there is no first process yet.
+	// An error keeps the jail from being made.
+	Launch(network.Jail) error
 	// Seal is called at start, when the engine has done its work and the jail's program has not begun; after a failed
-	// start it can be called again. An error stops the start. The changes are for the jail's report in either case.
-	Seal(network.Jail) ([]report.Change, error)
+	// start it can be called again. An error stops the start.
+	Seal(network.Jail) (network.Sealed, error)
 
 	// Audit looks at a running jail's network, for inspect. It changes nothing. Its error is for a network that cannot
 	// be looked at.

@@ -62,6 +62,20 @@ func listenControl(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), work.ControlSocket), nil
 }
 
+// dialControl connects to a jail's helper.
+func dialControl(dir string) (*net.UnixConn, error) {
+	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errors.New("its helper is an earlier release's, which takes no requests (remedy: start the jail anew)")
+	}
+	return c, err
+}
+
 // ask sends a request to a jail's helper, which has some time for it. One that comes late does not follow it any more.
 func ask(dir string, r work.Request, patience time.Duration) (work.Answer, error) {
 	var a work.Answer
@@ -72,15 +86,7 @@ func ask(dir string, r work.Request, patience time.Duration) (work.Answer, error
 	if len(data) > work.MaxRequest {
 		return a, fmt.Errorf("the rules have more than %d bytes", work.MaxRequest)
 	}
-	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return a, err
-	}
-	defer d.Close()
-	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
-	if errors.Is(err, os.ErrNotExist) {
-		return a, errors.New("its helper is an earlier release's, which takes no requests (remedy: start the jail anew)")
-	}
+	c, err := dialControl(dir)
 	if err != nil {
 		return a, err
 	}
@@ -109,14 +115,14 @@ func ask(dir string, r work.Request, patience time.Duration) (work.Answer, error
 
 const maxAnswer = 64 << 10 // bytes
 
-// Change puts other rules in force in a running jail. One that was created and not started has no
-// helper yet, and is started with what is on record then.
+// Change puts other rules in force in a running jail. The helper of one that was created and not started has no rules yet, and is told
+// what is on record then.
 func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
 		return network.Changed{}, err
 	}
-	switch serves := h != nil && h.Alive() && confined(h.Pid) == ""; {
+	switch serves := h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == ""; {
 	case !serves && !j.Started:
 		return network.Changed{}, nil
 	case !serves:
@@ -156,14 +162,21 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 		return nil, fmt.Errorf("its helper, process %d, has not ended (remedy: --force, which ends it, and with it the jail's connections)", h.Pid)
 	}
 	if !j.Started {
-		return nil, errors.New("it was not started yet, which starts its helper")
+		return nil, errors.New("it was not started yet, which starts its helper anew where that has ended")
 	}
 	if err := helper.End(j.Dir); err != nil {
 		return nil, err
 	}
-	changes, err := serve(j)
+	s := starting{jail: j}
+	got, serves, err := s.serve(func() error { return nil }) // it is sealed
+	if err == nil {
+		err = serves()
+	}
 	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) && !strings.Contains(err.Error(), work.Publishing) {
 		return nil, fmt.Errorf("programs of the jail have taken the helper's ports meanwhile, or all of them: %w (remedy: end those programs, or start the jail anew)", err)
 	}
-	return changes, err
+	if err != nil {
+		return nil, err
+	}
+	return lesser(got), nil
 }

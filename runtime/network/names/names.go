@@ -5,23 +5,17 @@ package names
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/internal/crash"
-	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/journal"
 	"agentjail.dev/runtime/network/names/pool"
 	"agentjail.dev/runtime/network/names/publish"
 	"agentjail.dev/runtime/network/names/rules"
@@ -69,65 +63,73 @@ func (Mode) Terms(d network.Decision) network.Terms {
 	}
 	t.Resolver, t.SpareID = resolver, d.Namespace == network.Own
 	t.ByRules = d.Namespace == network.Own
+	t.HookOutside = d.Namespace == network.Own && d.Outside == ""
 	return t
 }
 
 // Prepare has nothing to do: the delegate makes the namespace, or joins it.
 func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return nil, nil }
 
-// Seal closes the namespace as in mode "none" and starts the helper. Without a helper the jail is not started. In a joined namespace
-// the first jail's serves, by that one's rules.
-//
-// The helper's program is loaded while the namespace is closed. It gets its work, and with it sockets inside, when that is done.
-func (Mode) Seal(j network.Jail) ([]report.Change, error) {
+// Launch starts the helper while the jail is being made, so that start need not wait for it: it gives up its privileges, and waits for its
+// work. It is in the network namespace that it connects from.
+func (Mode) Launch(j network.Jail) error {
 	if j.Decision.Namespace != network.Own {
-		changes, err := none.Mode{}.Seal(j)
+		return nil
+	}
+	if _, err := launch(j); err != nil {
+		return fmt.Errorf("the network by name: %w", err)
+	}
+	return nil
+}
+
+// Seal closes the namespace as in mode "none" and gives the helper its work, and with it sockets inside. Without a helper the jail is not
+// started: one that has ended since it was launched is started anew. In a joined namespace the first jail's serves, by that one's rules.
+func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
+	if j.Decision.Namespace != network.Own {
+		out, err = none.Mode{}.Seal(j)
 		if err == nil {
 			err = joins(j)
 		}
-		return changes, err
+		return out, err
 	}
 	r, err := helper.Load(j.Dir)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	// A confined one that answered has had its work: start is called again. Any other was left by a start that was killed.
+	// A confined one that answered has had its work: start is called again.
 	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
 		return none.Mode{}.Seal(j)
 	}
-	if err := helper.End(j.Dir); err != nil {
-		return nil, err
-	}
-	s := starting{jail: j}
-	begun := make(chan error, 1)
-	go func() { begun <- thread.Caught(s.begin) }()
-	changes, sealed := none.Mode{}.Seal(j)
-	err = <-begun
-	crash.Point("start.helping")
+	s := starting{jail: j, helper: r}
+	var sealed error
+	got, serves, err := s.serve(func() error {
+		out, sealed = none.Mode{}.Seal(j)
+		return sealed
+	})
 	switch {
-	case sealed != nil && err == nil:
-		return changes, errors.Join(sealed, s.helper.Abandon())
 	case sealed != nil:
-		return changes, sealed
-	case err == nil:
-		err = s.helper.Serve(s.task)
+		return out, err
+	case err != nil:
+		return out, fmt.Errorf("the network by name: %w", err)
 	}
-	clear(s.task) // credentials are in it
-	if err != nil {
-		return changes, fmt.Errorf("the network by name: %w", err)
+	out.Serves = func() error {
+		if err := serves(); err != nil {
+			return fmt.Errorf("the network by name: %w", err)
+		}
+		return nil
 	}
-	got, err := answer(s.helper.Answer())
-	changes = append(changes, lesser(got)...)
+	out.Changes = append(out.Changes, lesser(got)...)
+	out.Changes = append(out.Changes, nowhere(s.jail, out.Changes)...)
 	if !s.helper.Bounded() {
-		changes = append(changes, report.Change{
+		out.Changes = append(out.Changes, report.Change{
 			Ring: report.Resources, Kind: report.Missing, Field: "the network helper's control group",
 			Why: "none can be made beside the jail's: resource limits of its own alone bound the helper (remedy: run the engine as root, or on control groups version 2 that are delegated to the user)",
 		})
 	}
-	return changes, err
+	return out, nil
 }
 
-// answer is what a helper has said of itself.
+// answer is how a helper serves, as the record has it.
 func answer(text string) (got work.Arrival, err error) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		return got, fmt.Errorf("the helper's answer: %w", err)
@@ -145,6 +147,24 @@ func lesser(got work.Arrival) []report.Change {
 		why += " (" + got.Why + ")"
 	}
 	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + work.SkLookup, Why: why}}
+}
+
+// nowhere reports ports of the engine's that are to be published, where the engine has put no network that leads to the helper.
+func nowhere(j network.Jail, changes []report.Change) []report.Change {
+	r, err := j.Rules()
+	if err != nil || j.Decision.Outside != "" || !slices.ContainsFunc(r.Publish, publish.IsEngine) {
+		return nil // the rules were read a moment ago
+	}
+	why := "the engine has made no network for the container"
+	for _, c := range changes {
+		if strings.HasPrefix(c.Field, none.LinkField) {
+			why = "the engine has put its network into the jail's own namespace, which is sealed, and told nobody before (Docker 28 and later)"
+		}
+	}
+	return []report.Change{{
+		Ring: report.Resources, Kind: report.Missing, Field: "network.publish " + publish.Engine,
+		Why: why + ": ports that it publishes answer nobody (remedy: the annotation dev.agentjail.network.publish, for ports of the host)",
+	}}
 }
 
 // joins refuses a jail in another's network whose rules allow what its own do not.
@@ -198,119 +218,6 @@ func within(first, own network.Rules) error {
 	return nil
 }
 
-// starting is a jail's helper while the network is sealed.
-type starting struct {
-	jail   network.Jail
-	helper *helper.Pending
-	task   []byte
-}
-
-// begin starts the helper, in the network namespace that it connects from, and finds out what to tell it.
-func (s *starting) begin() error {
-	j := s.jail
-	from, err := outside(j.Decision)
-	if err != nil {
-		return err
-	}
-	if from != nil {
-		defer from.Close()
-	}
-	var files [work.LastFD - firstFD + 1]*os.File
-	defer func() {
-		for _, f := range files {
-			if f != nil {
-				f.Close()
-			}
-		}
-	}()
-	if files[work.NetnsFD-firstFD], err = j.Open(); err != nil {
-		return err
-	}
-	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
-	if err != nil {
-		return fmt.Errorf("opening process %d: %w", j.InitPid, err)
-	}
-	files[work.InitFD-firstFD] = os.NewFile(uintptr(pidfd), "init")
-	log, err := journal.Open(j.Dir)
-	if err != nil {
-		return err
-	}
-	files[work.LogFD-firstFD], files[work.OtherLogFD-firstFD] = log[0], log[1]
-	if files[work.GivenFD-firstFD], err = openGiven(j.Dir); err != nil {
-		return err
-	}
-	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
-		return err
-	}
-	if files[work.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
-		return err
-	}
-	s.helper, err = helper.Begin(helper.Options{
-		Dir: j.Dir, Name: program(j.Dir), Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
-	})
-	if err != nil {
-		return err
-	}
-	if s.task, err = taskOf(j); err != nil {
-		return errors.Join(err, s.helper.Abandon())
-	}
-	return nil
-}
-
-// program is the helper's that can do all that a jail may need of it.
-func program(dir string) string {
-	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return work.KeysProgram
-		}
-	}
-	return work.Program
-}
-
-// serve starts a helper in a network namespace that is sealed.
-func serve(j network.Jail) ([]report.Change, error) {
-	s := starting{jail: j}
-	if err := s.begin(); err != nil {
-		return nil, err
-	}
-	if err := s.helper.Serve(s.task); err != nil {
-		return nil, err
-	}
-	got, err := answer(s.helper.Answer())
-	return lesser(got), err
-}
-
-const firstFD = work.NetnsFD
-
-// taskOf is what the helper is told.
-func taskOf(j network.Jail) ([]byte, error) {
-	r, err := j.Rules()
-	if err != nil {
-		return nil, fmt.Errorf("the jail's rules: %w", err)
-	}
-	w := work.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, UID: j.HelperID, GID: j.HelperID, LogMax: logMax}
-	if err := goOn(&w, j.Dir); err != nil {
-		return nil, err
-	}
-	if w.Servers, err = asked(j.Decision, r); err != nil {
-		return nil, err
-	}
-	if w.Publish, err = publish.List(r.Publish); err != nil {
-		return nil, err
-	}
-	if w.Host, err = hosts(j.Decision); err != nil {
-		return nil, err
-	}
-	if w.Credentials, err = fetch(r); err != nil {
-		return nil, err
-	}
-	if err := own(j.Dir, &w); err != nil {
-		return nil, err
-	}
-	defer w.Wipe()
-	return w.Encode()
-}
-
 // emptyRoot opens a directory that has been removed, in which nothing can be made.
 func emptyRoot(dir string) (*os.File, error) {
 	at, err := os.MkdirTemp(dir, "empty-")
@@ -323,6 +230,11 @@ func emptyRoot(dir string) (*os.File, error) {
 
 // Audit holds the namespace to mode "none"'s protections, and looks at the helper.
 func (Mode) Audit(j network.Jail) (network.Audit, error) {
+	found, err := located(j)
+	if err != nil {
+		return network.Audit{}, err
+	}
+	j = found
 	a, err := none.Mode{}.Audit(j)
 	a.Want = "nothing but lo, and a helper that connects by name"
 	if err != nil || j.Decision.Namespace != network.Own {

@@ -16,12 +16,18 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// outside opens the engine's network namespace that the helper is to connect from; nil where the bundle names none.
-func outside(d network.Decision) (*os.File, error) {
+// outside opens the engine's network namespace that the helper is to connect from; nil where there is none.
+func outside(j network.Jail) (*os.File, error) {
+	d := j.Decision
 	if d.Outside == "" {
 		return nil, nil
 	}
 	f, err := namespace.Open(d.Outside)
+	if err == nil && j.OutsideIno != 0 {
+		if err = isNamespace(f, j.OutsideDev, j.OutsideIno); err != nil {
+			f.Close()
+		}
+	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, namespace.ErrNone) {
 		return nil, refusal.New(refusal.Network, "the network that the engine made for the jail is gone: %s (%v)", d.Outside, err).
 			WithRemedy("start the container anew, by its engine")
@@ -35,6 +41,18 @@ func outside(d network.Decision) (*os.File, error) {
 		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be told from it (%v)", d.Outside, err)
 	}
 	return f, nil
+}
+
+// isNamespace says that an opened namespace is the one of these numbers; namespace.ErrNone for another.
+func isNamespace(f *os.File, dev, ino uint64) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Dev != dev || st.Ino != ino {
+		return namespace.ErrNone
+	}
+	return nil
 }
 
 // Files that name servers: the host's own, and what systemd-resolved asks, where the former names only its stub on loopback.

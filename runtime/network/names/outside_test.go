@@ -32,7 +32,7 @@ func TestOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, file + "-gone", "/proc/self/ns/net"} {
-		if f, err := outside(network.Decision{Outside: path}); f != nil || !errors.Is(err, refusal.Err) {
+		if f, err := outside(network.Jail{Decision: network.Decision{Outside: path}}); f != nil || !errors.Is(err, refusal.Err) {
 			t.Errorf("%s: %v, %v", path, f, err)
 		}
 	}

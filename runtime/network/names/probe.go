@@ -1,16 +1,11 @@
 package names
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"os/exec"
-	"strings"
-	"time"
 
 	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/arrival"
 	"agentjail.dev/runtime/network/names/work"
 )
 
@@ -20,22 +15,12 @@ func (Mode) Probes() []network.Probe {
 }
 
 func probe() network.Answer {
-	path, err := helper.Path(work.Program)
-	if err != nil {
+	if _, err := helper.Path(work.Program); err != nil {
 		return network.Answer{Detail: err.Error(), Remedy: "install " + work.Program + " beside agentjail, from the same build"}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, work.Probe)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	var got work.Arrival
-	if err == nil {
-		err = json.Unmarshal(out, &got)
-	}
+	got, err := arrival.Probe()
 	if err != nil {
-		return network.Answer{Detail: strings.TrimSpace(said.String()) + " (" + err.Error() + ")", Remedy: remedy}
+		return network.Answer{Detail: err.Error(), Remedy: remedy}
 	}
 	return judged(got)
 }

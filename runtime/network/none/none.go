@@ -17,6 +17,9 @@ import (
 // Mode is the mode; see runtime/network/modes for what its methods are for.
 type Mode struct{}
 
+// LinkField begins the field of the report's change for an interface that was taken down.
+const LinkField = "network interface "
+
 const empty = "the jail's network is empty"
 
 // Name is the mode's name in policy.
@@ -41,25 +44,27 @@ func (Mode) Terms(d network.Decision) network.Terms {
 // Prepare has nothing to do: the delegate makes the namespace, or joins it.
 func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return nil, nil }
 
+// Launch has nothing to do: there is no helper.
+func (Mode) Launch(network.Jail) error { return nil }
+
 // Seal closes the namespace and reports the interfaces that it took down, and the protections that this kernel cannot
 // give. What was reported is returned also with an error: without the packet filter where policy requires it. A
 // namespace that stays open wraps netseal.ErrNotSealed.
-func (Mode) Seal(j network.Jail) ([]report.Change, error) {
+func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer ns.Close()
 	sealed, err := netseal.Seal(ns)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	var out []report.Change
 	for _, l := range sealed.Links {
-		out = append(out, report.Change{Ring: report.Resources, Kind: report.Denied, Field: "network interface " + l.Name, Was: "up", Now: "down", Why: empty})
+		out.Changes = append(out.Changes, report.Change{Ring: report.Resources, Kind: report.Denied, Field: LinkField + l.Name, Was: "up", Now: "down", Why: empty})
 	}
 	for _, m := range sealed.Missing() {
-		out = append(out, report.Change{Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
+		out.Changes = append(out.Changes, report.Change{Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
 		if m.Name == netseal.SealFilter && j.FilterRequired {
 			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
 		}

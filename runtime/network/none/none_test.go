@@ -45,12 +45,12 @@ func TestSeal(t *testing.T) {
 		t.Error("a namespace that nobody has sealed counts as sealed")
 	}
 	for range 2 { // start can be called again
-		changes, err := Mode{}.Seal(j)
+		sealed, err := Mode{}.Seal(j)
 		if err != nil {
 			t.Skipf("this kernel cannot seal: %v", err)
 		}
-		if n := failed(); n != len(changes) {
-			t.Errorf("%d protections do not hold, and the report has %v", n, changes)
+		if n := failed(); n != len(sealed.Changes) {
+			t.Errorf("%d protections do not hold, and the report has %v", n, sealed.Changes)
 		}
 	}
 }

@@ -25,7 +25,7 @@ const (
 
 // confine gives up all that the helper needs no more: files, ids, capabilities, and most system calls. It holds for every thread.
 // AllThreadsSyscall needs a program without cgo.
-func confine(w *work.Work) error {
+func confine(s work.Setup) error {
 	// Its own death costs the jail its network, that of the host's services more.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	if err := limits(); err != nil {
@@ -34,7 +34,7 @@ func confine(w *work.Work) error {
 	if err := leaveFiles(); err != nil {
 		return err
 	}
-	if err := becomeNobody(w); err != nil {
+	if err := becomeNobody(s); err != nil {
 		return err
 	}
 	if err := enterDomain(); err != nil {
@@ -70,15 +70,15 @@ func leaveFiles() error {
 }
 
 // becomeNobody changes the ids to the helper's own, which nothing else has, and drops every capability.
-func becomeNobody(w *work.Work) error {
-	if w.UID != 0 {
+func becomeNobody(s work.Setup) error {
+	if s.UID != 0 {
 		if err := syscall.Setgroups(nil); err != nil {
 			return fmt.Errorf("setgroups: %w", err)
 		}
-		if err := syscall.Setresgid(int(w.GID), int(w.GID), int(w.GID)); err != nil {
+		if err := syscall.Setresgid(int(s.GID), int(s.GID), int(s.GID)); err != nil {
 			return fmt.Errorf("setresgid: %w", err)
 		}
-		if err := syscall.Setresuid(int(w.UID), int(w.UID), int(w.UID)); err != nil {
+		if err := syscall.Setresuid(int(s.UID), int(s.UID), int(s.UID)); err != nil {
 			return fmt.Errorf("setresuid: %w", err)
 		}
 	}

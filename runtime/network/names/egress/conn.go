@@ -66,6 +66,7 @@ func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (neti
 	// A name that is held keeps its address; before, it may lose it.
 	var ok bool
 	if f.name, ok = s.pool.Name(at.Addr()); !ok || !s.pool.Hold(f.name) {
+		f.addr = at.Addr()
 		f.refuse(fmt.Sprintf("%s stands for no name", at.Addr()), "names are asked for first")
 		reset(c)
 		return

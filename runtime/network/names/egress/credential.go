@@ -33,8 +33,8 @@ type credentials struct {
 	sessions  chan struct{}
 }
 
-// newCredentials reads the host's certificate authorities, if there are credentials.
-func newCredentials(w *work.Work, speak ended.Speakers) (*credentials, error) {
+// newCredentials are those of the work. Servers are judged by the host's certificate authorities.
+func newCredentials(w *work.Work, roots *x509.CertPool, speak ended.Speakers) (*credentials, error) {
 	var list, keys []work.Credential
 	for _, c := range w.Credentials {
 		if c.SSH != nil {
@@ -59,13 +59,22 @@ func newCredentials(w *work.Work, speak ended.Speakers) (*credentials, error) {
 	if c.own, err = newAuthority(w.Authority); err != nil {
 		return nil, err
 	}
-	if c.roots, err = x509.SystemCertPool(); err != nil {
-		return nil, fmt.Errorf("the host's certificate authorities: %w", err)
-	}
-	if c.roots.Equal(x509.NewCertPool()) {
-		return nil, errors.New("the host has no certificate authorities, which credentials need (remedy: install the package ca-certificates)")
+	if c.roots = roots; roots == nil {
+		return nil, errors.New("there are credentials, and the host's certificate authorities have not been read")
 	}
 	return c, nil
+}
+
+// authorities reads the host's certificate authorities.
+func authorities() (*x509.CertPool, error) {
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("the host's certificate authorities: %w", err)
+	}
+	if roots.Equal(x509.NewCertPool()) {
+		return nil, errors.New("the host has no certificate authorities, which credentials need (remedy: install the package ca-certificates)")
+	}
+	return roots, nil
 }
 
 // routed is the host that a name is the plain route to, or "": one that has a credential and that the rules allow.

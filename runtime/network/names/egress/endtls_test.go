@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/credential/issue"
 	"agentjail.dev/runtime/credential/secret"
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -13,7 +13,7 @@ import (
 // TestCertificate: a host's certificate is kept, made anew before it is too old, and holds for that host alone, and for none that the
 // authority is not for.
 func TestCertificate(t *testing.T) {
-	cert, pair, err := credential.NewAuthority([]string{"api.example.test"})
+	cert, pair, err := issue.Authority([]string{"api.example.test"})
 	if err != nil {
 		t.Fatal(err)
 	}

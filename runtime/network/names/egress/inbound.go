@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network/names/arrival"
 	"agentjail.dev/runtime/network/names/publish"
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -20,7 +23,10 @@ import (
 type inbound struct {
 	entries   []publish.Entry
 	listeners []*net.TCPListener
-	inside    chan<- wanted
+	// engine are the ports of the engine's network, and arriving what is connected to there.
+	engine   []publish.Range
+	arriving []*net.TCPListener
+	inside   chan<- wanted
 }
 
 // wanted asks for a socket of a family in the jail's network namespace.
@@ -35,14 +41,14 @@ type made struct {
 }
 
 // openInbound listens outside, where the helper is, before its confinement, which takes that right.
-func openInbound(entries []publish.Entry, netns *os.File) (*inbound, error) {
-	in := &inbound{entries: entries}
-	if len(entries) == 0 {
+func openInbound(w *work.Work, netns *os.File) (*inbound, error) {
+	in := &inbound{entries: w.Publish, engine: w.Engine}
+	if len(in.entries)+len(in.engine) == 0 {
 		return in, nil
 	}
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
-	for _, e := range entries {
+	for _, e := range in.entries {
 		network := "tcp6"
 		if e.At.Addr().Is4() {
 			network = "tcp4"
@@ -53,9 +59,71 @@ func openInbound(entries []publish.Entry, netns *os.File) (*inbound, error) {
 		}
 		in.listeners = append(in.listeners, l.(*net.TCPListener))
 	}
-	var err error
-	in.inside, err = stay(netns)
+	err := in.fromEngine()
+	if err == nil {
+		in.inside, err = stay(netns)
+	}
 	return in, err
+}
+
+// fromEngine takes what arrives in the engine's network, where the helper is, at the ports that may: which of them the engine publishes,
+// and which the jail serves, shows when somebody connects.
+func (in *inbound) fromEngine() error {
+	if len(in.engine) == 0 {
+		return nil
+	}
+	l, err := arrival.ListenTCP("127.0.0.1:0")
+	if err == nil {
+		in.arriving = []*net.TCPListener{l}
+		if err = arrival.DivertPorts(l, in.engine); err == nil {
+			return nil
+		}
+		l.Close()
+	}
+	if lerr := in.eachPort(); lerr != nil {
+		return fmt.Errorf(work.Publishing+"the ports of the engine's network: %w; %w (remedy: Linux 5.9 or later, as root of the machine; or at most %d ports in network.publish)", err, lerr, arrival.MaxListeners)
+	}
+	return nil
+}
+
+// eachPort is fromEngine without a look-up of sockets.
+func (in *inbound) eachPort() error {
+	in.arriving = nil
+	for _, r := range in.engine {
+		for p := int(r.First); p <= int(r.Last); p++ {
+			if len(in.arriving) == arrival.MaxListeners {
+				return fmt.Errorf("there are more than %d", arrival.MaxListeners)
+			}
+			if in.published(uint16(p)) {
+				continue
+			}
+			l, err := arrival.ListenTCP(netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(p)).String())
+			if err != nil {
+				return err
+			}
+			in.arriving = append(in.arriving, l)
+		}
+	}
+	return nil
+}
+
+// published says that an entry has a port of the engine's network already.
+func (in *inbound) published(port uint16) bool {
+	return slices.ContainsFunc(in.entries, func(e publish.Entry) bool { return e.At.Port() == port })
+}
+
+// asArrived is the entry for a connection in the engine's network. An entry of the jail's own has the port first.
+func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok bool) {
+	to, err := arrival.Local(c)
+	if err != nil {
+		return e, "", false
+	}
+	for _, e := range in.entries {
+		if e.At.Port() == to.Port() && (e.At.Addr() == to.Addr() || e.At.Addr().IsUnspecified()) {
+			return e, e.String(), true
+		}
+	}
+	return publish.Entry{At: to, Port: to.Port()}, publish.Engine, slices.ContainsFunc(in.engine, func(r publish.Range) bool { return r.Has(to.Port()) })
 }
 
 // stay has a thread stay in the jail's namespace and make sockets there: a socket is of the namespace of the thread that makes it, and
@@ -85,15 +153,25 @@ func stay(netns *os.File) (chan<- wanted, error) {
 // serve takes connections from outside. They count as the jail's own do.
 func (in *inbound) serve(s *server) {
 	for i, l := range in.listeners {
-		go s.accept(l, func(c *net.TCPConn) { in.connection(s, c, in.entries[i]) })
+		go s.accept(l, func(c *net.TCPConn) { in.connection(s, c, in.entries[i], in.entries[i].String()) })
+	}
+	for _, l := range in.arriving {
+		go s.accept(l, func(c *net.TCPConn) {
+			e, rule, ok := in.asArrived(c)
+			if !ok { // the listener's own port, from the same network
+				reset(c)
+				return
+			}
+			in.connection(s, c, e, rule)
+		})
 	}
 }
 
 // connection serves one.
-func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry) {
+func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule string) {
 	defer c.Close()
 	begun := time.Now()
-	v := work.Event{What: work.Publish, Verdict: allowed, Port: e.Port, Rule: e.String(), Address: c.RemoteAddr().String()}
+	v := work.Event{What: work.Publish, Verdict: allowed, Port: e.Port, Rule: rule, Address: c.RemoteAddr().String()}
 	to, err := in.dial(e.Port)
 	if err != nil {
 		v.Verdict, v.Reason = refused, err.Error()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"agentjail.dev/runtime/network/names/arrival"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -155,7 +156,7 @@ func (s *server) change(set *rules.Set) work.Answer {
 	if s.served == nil {
 		return a
 	}
-	a.Unserved = slices.DeleteFunc(portsOf(set), func(p uint16) bool { return slices.Contains(s.served, p) })
+	a.Unserved = slices.DeleteFunc(arrival.Ports(set), func(p uint16) bool { return slices.Contains(s.served, p) })
 	return a
 }
 

@@ -2,10 +2,12 @@
 // network of whoever started it, and has sockets inside. There it answers the jail's questions for names and takes its connections; what
 // rules allow, it connects outside.
 //
-// It parses what a jail sends, so once its sockets are made it gives up all else: see confine. It ends with the jail's first process.
+// It is started while its jail is being made, and gives up all else before it knows of the jail: see confine. At start it gets its sockets and
+// its rules. It parses what a jail sends. It ends with the jail's first process.
 package egress
 
 import (
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,126 +20,139 @@ import (
 
 	"agentjail.dev/runtime/helper/child"
 	"agentjail.dev/runtime/network/names/ended"
-	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
 )
 
-// maxWork bounds the work's text, in bytes.
-const maxWork = 8 << 20
-
 // Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
 func Main(speak ended.Speakers) int {
-	if len(os.Args) == 2 && os.Args[1] == work.Probe {
-		got, err := probe()
-		if err == nil {
-			err = json.NewEncoder(os.Stdout).Encode(got)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return 0
-	}
 	ready := os.NewFile(child.ReadyFD, "ready")
-	if err := run(ready, speak); err != nil {
+	h, err := begin(speak)
+	if err != nil {
 		fmt.Fprintln(ready, err)
+		return 1
+	}
+	if _, err := io.WriteString(ready, child.Ready); err != nil {
+		return 1
+	}
+	ready.Close()
+	e, err := h.ctl.errand()
+	if err != nil {
+		return 1
+	}
+	if err := h.serve(e); err != nil {
+		e.tell(err)
 		return 1
 	}
 	return 0
 }
 
-func run(ready *os.File, speak ended.Speakers) error {
+// helper is one that waits for its work.
+type helper struct {
+	setup work.Setup
+	ctl   *control
+	rt    *routes
+	// roots are the host's certificate authorities; nil where no credential needs them.
+	roots *x509.CertPool
+	speak ended.Speakers
+}
+
+// begin makes ready what takes files or privileges, and gives those up.
+func begin(speak ended.Speakers) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
 	if err := closeOthers(); err != nil {
-		return fmt.Errorf("closing what was left open: %w", err)
+		return nil, fmt.Errorf("closing what was left open: %w", err)
 	}
-	w, err := task(os.NewFile(child.WorkFD, "work"))
-	if err != nil {
-		return err
+	h := &helper{speak: speak}
+	var err error
+	if h.setup, err = told(os.NewFile(child.TellFD, "setup")); err != nil {
+		return nil, err
 	}
 	// Go's own files are nobody's to inherit; these came through exec.
 	for fd := child.ReadyFD; fd <= work.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	log := newEvents(w.LogMax, w.LogTurn, w.LogSeq, os.NewFile(work.LogFD, "log"), os.NewFile(work.OtherLogFD, "log"))
-	ctl, err := openControl(os.NewFile(work.ControlFD, "control socket"))
-	if err != nil {
-		return err
+	if h.ctl, err = openControl(os.NewFile(work.ControlFD, "control socket")); err != nil {
+		return nil, err
 	}
-	netns := os.NewFile(work.NetnsFD, "network namespace")
-	s, err := open(netns, func() ([]uint16, error) {
-		set, err := rules.Parse(w.Allow, w.Deny, nil)
-		return portsOf(set), err
-	})
-	if err != nil {
-		return err
+	if h.rt, err = openRoutes(); err != nil {
+		return nil, err
 	}
-	in, err := openInbound(w.Publish, netns)
+	if h.setup.Authorities {
+		if h.roots, err = authorities(); err != nil {
+			return nil, err
+		}
+	}
+	if h.setup.Publishes {
+		return h, nil // what takes privileges is inside the jail, and there is none yet
+	}
+	return h, confine(h.setup)
+}
+
+// serve does the work. It returns after an error, or when the jail's first process has ended.
+func (h *helper) serve(e *errand) error {
+	w := e.work
+	in, err := openInbound(w, e.netns)
 	if err != nil {
 		return err
 	}
 	// The sockets alone keep the namespace: they are closed with the jail.
-	if err := netns.Close(); err != nil {
-		return err
+	if e.netns != nil {
+		if err := e.netns.Close(); err != nil {
+			return err
+		}
 	}
-	rt, err := openRoutes()
+	if h.setup.Publishes {
+		if err := confine(h.setup); err != nil {
+			return err
+		}
+	}
+	creds, err := newCredentials(w, h.roots, h.speak)
 	if err != nil {
 		return err
 	}
-	// While there are files.
-	creds, err := newCredentials(w, speak)
+	log := newEvents(w.LogMax, w.LogTurn, w.LogSeq, os.NewFile(work.LogFD, "log"), os.NewFile(work.OtherLogFD, "log"))
+	server, err := newServer(w, creds, log, h.rt)
 	if err != nil {
 		return err
 	}
-	if err := confine(w); err != nil {
-		return err
-	}
-	server, err := newServer(w, creds, log, rt)
-	if err != nil {
-		return err
-	}
-	server.served = s.served()
+	server.served = e.sockets.Served()
 	server.givesFrom(w.Given, os.NewFile(work.GivenFD, work.GivenFile))
 	for range dnsWorkers {
-		go server.answerUDP(s.udp, s.reply)
+		go server.answerUDP(e.sockets.UDP, e.sockets.Reply)
 	}
-	go server.answerTCP(s.dns)
-	for _, l := range s.in {
-		go server.accept(l, func(c *net.TCPConn) { server.connection(c, s.destination) })
+	go server.answerTCP(e.sockets.DNS)
+	for _, l := range e.sockets.In {
+		go server.accept(l, func(c *net.TCPConn) { server.connection(c, e.sockets.Destination) })
 	}
-	go server.accept(s.connect, server.connect)
-	go server.accept(s.socks, server.socks)
-	go ctl.serve(server.follow)
+	go server.accept(e.sockets.Connect, server.connect)
+	go server.accept(e.sockets.SOCKS, server.socks)
 	in.serve(server)
-	// Whoever started it may have been killed: then the jail is not started, and needs no child.
-	answer, err := json.Marshal(s.taken)
-	if err != nil {
+	// Whoever sent the work may have been killed: then the jail is not started, and needs no helper.
+	if err := e.tell(nil); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(ready, child.Serves(string(answer))); err != nil {
-		return err
-	}
-	ready.Close()
-	return outlive(work.InitFD)
+	go h.ctl.serve(server.follow)
+	return outlive(e.init)
 }
 
 // dnsWorkers are how many questions are answered at once.
 const dnsWorkers = 2
 
-// task reads the work. An end of file without any is of a starter that was killed.
-func task(from *os.File) (*work.Work, error) {
+// maxSetup bounds the set-up's text, in bytes.
+const maxSetup = 4 << 10
+
+// told reads the set-up. An end of file without any is of a starter that was killed.
+func told(from *os.File) (s work.Setup, err error) {
 	defer from.Close()
-	data, err := io.ReadAll(io.LimitReader(from, maxWork+1))
+	data, err := io.ReadAll(io.LimitReader(from, maxSetup+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the work: %w", err)
+		return s, fmt.Errorf("reading the set-up: %w", err)
 	}
-	if len(data) == 0 || len(data) > maxWork {
-		return nil, errors.New("there is no work, or too much of it")
+	if len(data) == 0 || len(data) > maxSetup {
+		return s, errors.New("there is no set-up, or too much of it")
 	}
-	w, err := work.Decode(data)
-	clear(data) // credentials are in it
-	return w, err
+	return s, json.Unmarshal(data, &s)
 }
 
 // outlive waits for the end of a process, by its pidfd.

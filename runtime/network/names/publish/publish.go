@@ -1,7 +1,10 @@
 // Package publish reads what of a jail's ports can be connected to from outside: what policy lets be published, and what a jail publishes.
 //
-//	may   = [ addr ":" ] port [ "-" port ]     ; policy's network.publish
+//	may   = [ addr ":" ] ports / engine        ; policy's network.publish
 //	entry = [ addr ":" ] port ":" port         ; --publish and the annotation: where is listened, and the jail's port
+//	      / engine
+//	engine = "engine" [ ":" ports ]            ; of whatever arrives in the network that the engine made for the jail
+//	ports = port [ "-" port ]                  ; all ports when none
 //	addr  = ipv4 / "[" ipv6 "]"                ; 127.0.0.1 when none
 //	port  = 1 to 65535, decimal
 //
@@ -36,6 +39,41 @@ type Entry struct {
 	Port uint16         `json:"port"` // in the jail, on loopback
 }
 
+// Engine begins an entry for the ports of the network that the engine has made for the jail: those that it publishes lead there.
+const Engine = "engine"
+
+// IsEngine says that an entry is for the engine's network.
+func IsEngine(text string) bool { return text == Engine || strings.HasPrefix(text, Engine+":") }
+
+// ParseEngine reads such an entry. Its range has no address.
+func ParseEngine(text string) (Range, error) {
+	if text == Engine {
+		return Range{First: 1, Last: 65535}, nil
+	}
+	rest, ok := strings.CutPrefix(text, Engine+":")
+	r := Range{}
+	if ok = ok && len(text) <= maxText; ok {
+		r.First, r.Last, ok = ports(rest)
+	}
+	if !ok {
+		return Range{}, fmt.Errorf("%.64q is not %s[:PORT[-PORT]]", text, Engine)
+	}
+	return r, nil
+}
+
+// Has says whether a range has a port.
+func (r Range) Has(port uint16) bool { return port >= r.First && port <= r.Last }
+
+// WithinEngine says by an error, a refusal, that policy does not let the ports of an engine's network be published.
+func WithinEngine(may []Range, r Range) error {
+	for _, m := range may {
+		if m.Has(r.First) && m.Has(r.Last) {
+			return nil
+		}
+	}
+	return refusal.New(refusal.Network, "policy does not let the engine's ports %d-%d be published", r.First, r.Last).WithRemedy("network.publish = [\"%s:%d-%d\"]", Engine, r.First, r.Last)
+}
+
 // String is the entry in full, as Parse reads it.
 func (e Entry) String() string { return fmt.Sprintf("%s:%d", e.At, e.Port) }
 
@@ -45,19 +83,24 @@ func ParseRange(text string) (Range, error) {
 	if err != nil {
 		return Range{}, err
 	}
-	first, last, ranged := strings.Cut(rest, "-")
-	if !ranged {
-		last = first
-	}
-	r := Range{Addr: addr}
-	var ok, ok2 bool
-	if r.First, ok = port(first); ok {
-		r.Last, ok2 = port(last)
-	}
-	if !ok2 || r.Last < r.First {
+	r, ok := Range{Addr: addr}, false
+	if r.First, r.Last, ok = ports(rest); !ok {
 		return Range{}, fmt.Errorf("%q is not [ADDRESS:]PORT[-PORT]", text)
 	}
 	return r, nil
+}
+
+// ports reads PORT[-PORT].
+func ports(text string) (from, to uint16, ok bool) {
+	first, last, ranged := strings.Cut(text, "-")
+	if !ranged {
+		last = first
+	}
+	if from, ok = port(first); !ok {
+		return 0, 0, false
+	}
+	to, ok = port(last)
+	return from, to, ok && to >= from
 }
 
 // Parse reads what a jail publishes.
@@ -75,25 +118,32 @@ func Parse(text string) (Entry, error) {
 	return Entry{At: netip.AddrPortFrom(addr, at), Port: to}, nil
 }
 
-// List reads several entries. No two listen at the same place.
-func List(texts []string) ([]Entry, error) {
+// List reads several entries. No two listen at the same place. Those for the engine's network are apart.
+func List(texts []string) (out []Entry, engine []Range, err error) {
 	if len(texts) > MaxEntries {
-		return nil, fmt.Errorf("%d ports, and at most %d can be published", len(texts), MaxEntries)
+		return nil, nil, fmt.Errorf("%d ports, and at most %d can be published", len(texts), MaxEntries)
 	}
-	var out []Entry
 	for _, text := range texts {
+		if IsEngine(text) {
+			r, err := ParseEngine(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			engine = append(engine, r)
+			continue
+		}
 		e, err := Parse(text)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, o := range out {
 			if o.At.Port() == e.At.Port() && overlap(o.At.Addr(), e.At.Addr()) {
-				return nil, fmt.Errorf("%s and %s listen at the same place", o, e)
+				return nil, nil, fmt.Errorf("%s and %s listen at the same place", o, e)
 			}
 		}
 		out = append(out, e)
 	}
-	return out, nil
+	return out, engine, nil
 }
 
 func overlap(a, b netip.Addr) bool {
@@ -103,7 +153,7 @@ func overlap(a, b netip.Addr) bool {
 // Within says by an error, a refusal, that policy does not let an entry be published.
 func Within(may []Range, e Entry) error {
 	for _, r := range may {
-		if e.At.Port() >= r.First && e.At.Port() <= r.Last && covers(r.Addr, e.At.Addr()) {
+		if r.Has(e.At.Port()) && covers(r.Addr, e.At.Addr()) {
 			return nil
 		}
 	}

@@ -90,6 +90,44 @@ func TestWithin(t *testing.T) {
 	}
 }
 
+// TestEngine: entries for the engine's network, and what policy lets of them.
+func TestEngine(t *testing.T) {
+	for text, want := range map[string]Range{
+		"engine": {First: 1, Last: 65535}, "engine:80": {First: 80, Last: 80}, "engine:8000-8999": {First: 8000, Last: 8999},
+		"engine:": {}, "engine:0": {}, "engine:9-8": {}, "engine:80:80": {}, "engine:1-": {}, "engines": {}, "engine:080": {}, " engine": {},
+		"engine:" + strings.Repeat("8", 100): {},
+	} {
+		if r, err := ParseEngine(text); r != want || (err != nil) != (want == Range{}) {
+			t.Errorf("%q: %+v, %v", text, r, err)
+		}
+	}
+	for _, c := range []struct {
+		may, asked string
+		ok         bool
+	}{
+		{"engine", "engine", true}, {"engine", "engine:80", true}, {"engine:80", "engine:80", true}, {"engine:80", "engine", false},
+		{"engine:80-90", "engine:90-91", false}, {"engine:80-90", "engine:79-80", false}, {"engine:80-90", "engine:81-89", true},
+	} {
+		may, err := ParseEngine(c.may)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked, err := ParseEngine(c.asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WithinEngine([]Range{may}, asked); (err == nil) != c.ok || err != nil && !errors.Is(err, refusal.Err) {
+			t.Errorf("%s by %s: %v", c.asked, c.may, err)
+		}
+	}
+	if r, _ := ParseEngine("engine"); WithinEngine(nil, r) == nil {
+		t.Error("without a word of policy's the engine's ports are published")
+	}
+	if e, _ := Parse("0.0.0.0:80:80"); Within([]Range{{First: 1, Last: 65535}}, e) == nil {
+		t.Error("the engine's ports let one be published on the host")
+	}
+}
+
 // TestList: two entries never listen at one place, and there are not too many.
 func TestList(t *testing.T) {
 	for text, ok := range map[string]bool{
@@ -101,7 +139,7 @@ func TestList(t *testing.T) {
 		"8080:80 80":                             false,
 		strings.Repeat("8080:80 ", MaxEntries+1): false,
 	} {
-		if got, err := List(strings.Fields(text)); (err == nil) != ok {
+		if got, _, err := List(strings.Fields(text)); (err == nil) != ok {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
@@ -109,7 +147,7 @@ func TestList(t *testing.T) {
 
 // FuzzParse: what is read is written so that it is read again.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"8080:80", "127.0.0.1:9000:9000", "[::1]:8080:80", "8000-8999", "0.0.0.0:443", "[::]:1-2"} {
+	for _, s := range []string{"8080:80", "127.0.0.1:9000:9000", "[::1]:8080:80", "8000-8999", "0.0.0.0:443", "[::]:1-2", "engine", "engine:8000-8999"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -121,6 +159,9 @@ func FuzzParse(f *testing.F) {
 			if r, err := ParseRange(e.At.String()); err != nil || Within([]Range{r}, e) != nil {
 				t.Errorf("%q is not within itself: %+v, %v", text, r, err)
 			}
+		}
+		if r, err := ParseEngine(text); (err == nil) && (!IsEngine(text) || r.First == 0 || r.Last < r.First || WithinEngine([]Range{r}, r) != nil) {
+			t.Errorf("%q: %+v", text, r)
 		}
 		if r, err := ParseRange(text); err == nil && (r.First == 0 || r.Last < r.First || !r.Addr.IsValid()) {
 			t.Errorf("%q: %+v", text, r)

@@ -4,6 +4,7 @@ package work
 import (
 	"net/netip"
 
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/credential/secret"
 	"agentjail.dev/runtime/network/names/publish"
 )
@@ -12,26 +13,34 @@ import (
 const Program = "agentjail-egress"
 
 // KeysProgram is that of a helper that ends what the jail speaks, for a credential.
-const KeysProgram = "agentjail-egress-keys"
-
-// Probe is the argument by which the helper only tries whether it could work here.
-const Probe = "probe"
+const KeysProgram = credential.IssueProgram
 
 // Descriptors that the helper is given, after those of every helper (runtime/helper).
 const (
-	NetnsFD = 5 // the jail's network namespace
-	InitFD  = 6 // a pidfd of the jail's first process
-	LogFD   = 7 // the first of the log's files, for appending
-	RootFD  = 8 // an empty directory that has been removed
-	// ControlFD is a listening Unix socket, for Requests.
-	ControlFD = 9
+	LogFD  = 5 // the first of the log's files, for appending
+	RootFD = 6 // an empty directory that has been removed
+	// ControlFD is a listening Unix socket, for Work and then for Requests.
+	ControlFD = 7
 	// OtherLogFD is the second of the log's files.
-	OtherLogFD = 10
+	OtherLogFD = 8
 	// GivenFD is GivenFile, for appending.
-	GivenFD = 11
+	GivenFD = 9
 	// LastFD is the last of them.
 	LastFD = GivenFD
 )
+
+// Setup is what the helper is told when it starts, as JSON: what it needs to know to give up its privileges. It then waits for Work.
+type Setup struct {
+	// UID and GID are the helper's own on the host. 0 keeps those that it was started with, which an engine's user has who can be
+	// nobody else.
+	UID uint32 `json:"uid,omitempty"`
+	GID uint32 `json:"gid,omitempty"`
+	// Publishes says that the jail has ports that can be connected to from outside. Those take privileges once there is a jail: they are
+	// given up only then.
+	Publishes bool `json:"publishes,omitempty"`
+	// Authorities has it read the host's certificate authorities, for credentials.
+	Authorities bool `json:"authorities,omitempty"`
+}
 
 // ControlSocket is the control socket's name in the jail's directory.
 const ControlSocket = "network.sock"
@@ -83,8 +92,17 @@ const (
 	Publish = "publish" // a connection from outside to a port of the jail's
 )
 
-// Work is the helper's task, as JSON.
+// Publishes says that the jail has ports that can be connected to from outside.
+func (w *Work) Publishes() bool { return len(w.Publish)+len(w.Engine) > 0 }
+
+// MaxWork bounds a Work's text, in bytes.
+const MaxWork = 8 << 20
+
+// Work is the helper's task, as JSON, sent once to its control socket, to the end of what is sent. Descriptors come with its first byte: a
+// pidfd of the jail's first process, the Sockets, and the jail's network namespace where Publish or Engine is not empty. The answer is an Answer.
 type Work struct {
+	// Sockets are what the helper has inside.
+	Sockets Sockets `json:"sockets"`
 	// Allow and Deny are the rules' text (runtime/network/names/rules), without presets.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
@@ -96,10 +114,8 @@ type Work struct {
 	Host []netip.Addr `json:"host,omitempty"`
 	// Publish are the jail's ports that can be connected to from outside.
 	Publish []publish.Entry `json:"publish,omitempty"`
-	// UID and GID are the helper's own on the host, once it is set up. 0 keeps those that it was started with, which an
-	// engine's user has who can be nobody else.
-	UID uint32 `json:"uid,omitempty"`
-	GID uint32 `json:"gid,omitempty"`
+	// Engine are the ports of the network that the engine has made for the jail, which lead to the same ports of the jail.
+	Engine []publish.Range `json:"engine,omitempty"`
 	// Given is the first address for a name of a wildcard, by its number (package pool): those before it have been given.
 	Given int `json:"given,omitempty"`
 	// LogMax bounds the log, in bytes. LogTurn is which of its files is written, and LogSeq the last event's number.
@@ -112,6 +128,17 @@ type Work struct {
 	Authority secret.Value `json:"-"`
 	// HostKey is the key by which the jail knows the helper as the server of ssh, as PEM. It is handed on as values are.
 	HostKey secret.Value `json:"-"`
+}
+
+// Sockets says which descriptors of sockets in the jail come with a Work (package arrival).
+type Sockets struct {
+	// In is how many listeners take the jail's connections.
+	In int `json:"in"`
+	// Link says that there is one of a look-up of sockets, and Raw one of a socket that answers by hand.
+	Link bool `json:"link,omitempty"`
+	Raw  bool `json:"raw,omitempty"`
+	// Taken is by which way connections arrive.
+	Taken Arrival `json:"taken"`
 }
 
 // The ways by which a jail's connections arrive, the best first.
@@ -127,7 +154,7 @@ var Lost = map[string]string{
 	Listeners: "only ports that rules name are served, the jail's own servers cannot have those, and UDP to them is not refused",
 }
 
-// Arrival is what a helper says of itself once it serves, as JSON.
+// Arrival is how a jail's connections arrive, on record once a helper serves, as JSON.
 type Arrival struct {
 	// Way is how the jail's connections arrive.
 	Way string `json:"way"`

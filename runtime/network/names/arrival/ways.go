@@ -1,4 +1,4 @@
-package egress
+package arrival
 
 import (
 	"encoding/binary"
@@ -26,24 +26,24 @@ type ports func() ([]uint16, error)
 // A way has the jail's connections to the range of addresses arrive at the helper. take makes its listeners.
 type way struct {
 	name string
-	take func(s *sockets, netns *os.File, named ports) error
+	take func(s *Sockets, netns *os.File, named ports) error // by a thread in the namespace
 }
 
 // ways are tried in this order; the first that can be had is taken.
 var ways = []way{
-	{work.SkLookup, (*sockets).bySkLookup},
-	{work.Redirect, (*sockets).byRedirect},
-	{work.Listeners, (*sockets).byListeners},
+	{work.SkLookup, (*Sockets).bySkLookup},
+	{work.Redirect, (*Sockets).byRedirect},
+	{work.Listeners, (*Sockets).byListeners},
 }
 
 // only names the one way that is tried. It is set in builds of tests (-ldflags -X), and empty in all others.
 var only string
 
-// maxListeners bounds the listeners of the last way.
-const maxListeners = 128
+// MaxListeners bounds the listeners of the last way.
+const MaxListeners = 128
 
 // take has the jail's connections arrive, by the first way that can be had.
-func (s *sockets) take(netns *os.File, named ports) error {
+func (s *Sockets) take(netns *os.File, named ports) error {
 	var missed []string
 	for _, w := range ways {
 		if only != "" && w.name != only {
@@ -51,12 +51,12 @@ func (s *sockets) take(netns *os.File, named ports) error {
 		}
 		err := w.take(s, netns, named)
 		if err == nil {
-			if s.taken.Why != "" {
-				missed = append(missed, s.taken.Why)
+			if s.Taken.Why != "" {
+				missed = append(missed, s.Taken.Why)
 			}
-			s.taken.Way, s.taken.Why = w.name, strings.Join(missed, "; ")
+			s.Taken.Way, s.Taken.Why = w.name, strings.Join(missed, "; ")
 			for _, m := range s.moved {
-				s.taken.Moved = append(s.taken.Moved, m.Moved)
+				s.Taken.Moved = append(s.Taken.Moved, m.Moved)
 			}
 			return nil
 		}
@@ -66,12 +66,17 @@ func (s *sockets) take(netns *os.File, named ports) error {
 	return fmt.Errorf("the jail's connections cannot be taken: %s (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or nf_tables with NAT; or network.mode = \"none\")", strings.Join(missed, "; "))
 }
 
-// drop closes the listeners of a way that could not be had.
-func (s *sockets) drop() {
-	for _, l := range s.in {
+// drop closes what a way has made.
+func (s *Sockets) drop() {
+	for _, l := range s.In {
 		l.Close()
 	}
-	s.in, s.taken = nil, work.Arrival{}
+	for _, fd := range []int{s.link, s.raw} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	s.In, s.link, s.raw, s.Taken = nil, -1, -1, work.Arrival{}
 }
 
 // join calls f on a thread in the network namespace, which ends with it.
@@ -85,54 +90,48 @@ func join(netns *os.File, f func() error) error {
 }
 
 // one makes one listener on 127.0.0.1 of the jail, at a port of the kernel's choice.
-func (s *sockets) one(netns *os.File) error {
-	return join(netns, func() error {
-		return elsewhere(func(port uint16) error {
-			l, err := listenTCP(netip.AddrPortFrom(localhost, port).String())
-			if err == nil {
-				s.in = []*net.TCPListener{l}
-			}
-			return err
-		})
+func (s *Sockets) one() error {
+	return elsewhere(func(port uint16) error {
+		l, err := ListenTCP(netip.AddrPortFrom(localhost, port).String())
+		if err == nil {
+			s.In = []*net.TCPListener{l}
+		}
+		return err
 	})
 }
 
 // bySkLookup takes every connection to the range, whatever its port and whoever listens there.
-func (s *sockets) bySkLookup(netns *os.File, _ ports) error {
-	if err := s.one(netns); err != nil {
+func (s *Sockets) bySkLookup(netns *os.File, _ ports) (err error) {
+	if err := s.one(); err != nil {
 		return err
 	}
-	reply, err := s.replyFor(netns)
-	if err != nil {
+	if s.raw, err = s.replies(); err != nil {
 		return err
 	}
-	link, err := divert(netns, s.in[0], s.moved)
-	if err != nil {
-		return err
-	}
-	s.link, s.destination, s.reply = link, local, reply
-	return nil
+	s.link, err = divert(netns, s.In[0], s.moved)
+	return err
 }
 
 // byRedirect has nf_tables send every connection to the range to one port.
-func (s *sockets) byRedirect(netns *os.File, _ ports) error {
-	if err := s.one(netns); err != nil {
+func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
+	if err := s.one(); err != nil {
 		return err
 	}
-	port := portOf(s.in[0])
+	port := portOf(s.In[0])
 	t := netseal.Target{Range: pool.Range, Port: port}
 	for _, m := range s.moved {
 		t.Services = append(t.Services, netseal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
 	}
-	if err := netseal.Redirect(netns, t); err != nil {
+	// By a thread that is not in the namespace, which would be taken for the host's.
+	if err := thread.Own(func() error { return netseal.Redirect(netns, t) }); err != nil {
 		return err
 	}
-	s.taken.Port, s.destination = port, original
+	s.Taken.Port = port
 	return nil
 }
 
 // byListeners listens on all of the jail's addresses, at the ports that rules name.
-func (s *sockets) byListeners(netns *os.File, named ports) error {
+func (s *Sockets) byListeners(_ *os.File, named ports) error {
 	if len(s.moved) > 0 {
 		return fmt.Errorf("port %d of the jail's 127.0.0.1: %w", s.moved[0].Port, unix.EADDRINUSE)
 	}
@@ -141,48 +140,49 @@ func (s *sockets) byListeners(netns *os.File, named ports) error {
 		return err
 	}
 	var without []string
-	if len(open) > maxListeners {
-		without = append(without, fmt.Sprintf("%d ports beyond %d", len(open)-maxListeners, maxListeners))
-		open = open[:maxListeners]
+	if len(open) > MaxListeners {
+		without = append(without, fmt.Sprintf("%d ports beyond %d", len(open)-MaxListeners, MaxListeners))
+		open = open[:MaxListeners]
 	}
-	err = join(netns, func() error {
-		for _, p := range open {
-			l, err := listenTCP("0.0.0.0:" + strconv.Itoa(int(p)))
-			if err != nil {
-				without = append(without, fmt.Sprintf("port %d: %v", p, err))
-				continue
-			}
-			s.in = append(s.in, l)
+	for _, p := range open {
+		l, err := ListenTCP("0.0.0.0:" + strconv.Itoa(int(p)))
+		if err != nil {
+			without = append(without, fmt.Sprintf("port %d: %v", p, err))
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		s.In = append(s.In, l)
 	}
-	if len(s.in) == 0 && len(open) > 0 {
+	if len(s.In) == 0 && len(open) > 0 {
 		return errors.New(strings.Join(without, ", "))
 	}
 	if len(without) > 0 {
-		s.taken.Why = "not served: " + strings.Join(without, ", ")
+		s.Taken.Why = "not served: " + strings.Join(without, ", ")
 	}
-	s.destination = local
 	return nil
 }
 
-// served are the ports at which connections arrive; nil is all.
-func (s *sockets) served() []uint16 {
-	if s.taken.Way != work.Listeners {
+// Served are the ports at which connections arrive; nil is all.
+func (s *Sockets) Served() []uint16 {
+	if s.Taken.Way != work.Listeners {
 		return nil
 	}
 	out := []uint16{}
-	for _, l := range s.in {
+	for _, l := range s.In {
 		out = append(out, portOf(l))
 	}
 	return out
 }
 
-// portsOf are those of the rules for names. Addresses are reached by a proxy alone.
-func portsOf(set *rules.Set) []uint16 {
+// Destination is where one of the connections that In take was made to.
+func (s *Sockets) Destination(c *net.TCPConn) (netip.AddrPort, error) {
+	if s.Taken.Way == work.Redirect {
+		return original(c)
+	}
+	return Local(c)
+}
+
+// Ports are those of the rules for names. Addresses are reached by a proxy alone.
+func Ports(set *rules.Set) []uint16 {
 	var out []uint16
 	for _, r := range set.Rules() {
 		if !r.Addr.IsValid() {
@@ -193,8 +193,8 @@ func portsOf(set *rules.Set) []uint16 {
 	return slices.Compact(out)
 }
 
-// local is the destination of a connection that arrives as it was made.
-func local(c *net.TCPConn) (netip.AddrPort, error) {
+// Local is the destination of a connection that arrives as it was made.
+func Local(c *net.TCPConn) (netip.AddrPort, error) {
 	to, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {
 		return netip.AddrPort{}, errors.New("no TCP address")
@@ -218,16 +218,17 @@ func original(c *net.TCPConn) (at netip.AddrPort, err error) {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(name.Multiaddr[4:8])), binary.BigEndian.Uint16(name.Multiaddr[2:])), nil
 }
 
-// probe tries the ways in a network namespace of its own.
-func probe() (work.Arrival, error) {
+// Probe tries the ways in a network namespace of its own.
+func Probe() (work.Arrival, error) {
 	netns, err := fresh()
 	if err != nil {
 		return work.Arrival{}, err
 	}
 	defer netns.Close()
-	s := &sockets{}
-	err = s.take(netns, func() ([]uint16, error) { return []uint16{443}, nil })
-	return s.taken, err
+	s := none()
+	defer s.Close()
+	err = join(netns, func() error { return s.take(netns, func() ([]uint16, error) { return []uint16{443}, nil }) })
+	return s.Taken, err
 }
 
 // fresh makes a network namespace with lo up, which lasts as long as the file.

@@ -1,4 +1,4 @@
-package egress
+package arrival
 
 import (
 	"encoding/binary"
@@ -36,6 +36,8 @@ const (
 	opToBE    = 0xdc
 	opJneImm  = 0x55
 	opJeqImm  = 0x15
+	opJgtImm  = 0x25
+	opJltImm  = 0xa5
 	opJa      = 0x05
 	opCall    = 0x85
 	opExit    = 0x95
@@ -86,21 +88,7 @@ func program(sockets int, moved []movedSocket) []insn {
 	a.jump(opJneImm, 3, unix.IPPROTO_TCP, drop)
 	a.add(opStoreW, regs(10, 0), -4, 0)
 	a.label(assign)
-	a.add(opLoadImm, regs(1, pseudoMapFD), 0, int32(sockets))
-	a.add(0, 0, 0, 0)
-	a.add(opMovReg, regs(2, 10), 0, 0)
-	a.add(opAddImm, regs(2, 0), 0, -4)
-	a.add(opCall, 0, 0, fnMapLookup)
-	a.jump(opJeqImm, 0, 0, drop)
-	a.add(opMovReg, regs(7, 0), 0, 0)
-	a.add(opMovReg, regs(1, 6), 0, 0)
-	a.add(opMovReg, regs(2, 0), 0, 0)
-	a.add(opMovImm, regs(3, 0), 0, 0)
-	a.add(opCall, 0, 0, fnSkAssign)
-	a.add(opMovReg, regs(8, 0), 0, 0)
-	a.add(opMovReg, regs(1, 7), 0, 0)
-	a.add(opCall, 0, 0, fnSkRelease)
-	a.jump(opJneImm, 8, 0, drop)
+	a.give(sockets, drop)
 	a.label(pass)
 	a.add(opMovImm, 0, 0, skPass)
 	a.add(opExit, 0, 0, 0)
@@ -123,6 +111,25 @@ func program(sockets int, moved []movedSocket) []insn {
 		a.jump(opJa, 0, 0, pass)
 	}
 	return a.assemble()
+}
+
+// give has a connection go to the socket whose number is at the stack's top, or be dropped.
+func (a *assembler) give(sockets int, drop string) {
+	a.add(opLoadImm, regs(1, pseudoMapFD), 0, int32(sockets))
+	a.add(0, 0, 0, 0)
+	a.add(opMovReg, regs(2, 10), 0, 0)
+	a.add(opAddImm, regs(2, 0), 0, -4)
+	a.add(opCall, 0, 0, fnMapLookup)
+	a.jump(opJeqImm, 0, 0, drop)
+	a.add(opMovReg, regs(7, 0), 0, 0)
+	a.add(opMovReg, regs(1, 6), 0, 0)
+	a.add(opMovReg, regs(2, 0), 0, 0)
+	a.add(opMovImm, regs(3, 0), 0, 0)
+	a.add(opCall, 0, 0, fnSkAssign)
+	a.add(opMovReg, regs(8, 0), 0, 0)
+	a.add(opMovReg, regs(1, 7), 0, 0)
+	a.add(opCall, 0, 0, fnSkRelease)
+	a.jump(opJneImm, 8, 0, drop)
 }
 
 type assembler struct {
@@ -187,21 +194,27 @@ func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
 // those. It lasts as long as the descriptor that it returns, and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over
 // the namespace.
 func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link int, err error) {
-	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: uint32(1 + len(moved))}
+	listeners := []syscall.Conn{listener}
+	for _, m := range moved {
+		listeners = append(listeners, m.socket)
+	}
+	return steer(netns, listeners, func(sockets int) []insn { return program(sockets, moved) })
+}
+
+// steer attaches a program to a network namespace, with a map of the sockets that it gives connections to.
+func steer(netns *os.File, listeners []syscall.Conn, text func(sockets int) []insn) (link int, err error) {
+	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: uint32(len(listeners))}
 	sockets, err := bpf(unix.BPF_MAP_CREATE, unsafe.Pointer(&m), unsafe.Sizeof(m))
 	if err != nil {
 		return -1, fmt.Errorf("making a map of sockets: %w", err)
 	}
 	defer unix.Close(sockets)
-	if err := put(sockets, 0, listener); err != nil {
-		return -1, err
-	}
-	for i, m := range moved {
-		if err := put(sockets, i+1, m.socket); err != nil {
+	for i, l := range listeners {
+		if err := put(sockets, i, l); err != nil {
 			return -1, err
 		}
 	}
-	prog, err := load(program(sockets, moved))
+	prog, err := load(text(sockets))
 	if err != nil {
 		return -1, err
 	}
@@ -209,7 +222,7 @@ func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link in
 	l := linkCreate{prog: uint32(prog), target: uint32(netns.Fd()), attachType: unix.BPF_SK_LOOKUP}
 	link, err = bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&l), unsafe.Sizeof(l))
 	if err != nil {
-		return -1, fmt.Errorf("attaching the look-up of sockets to the jail's network namespace: %w", err)
+		return -1, fmt.Errorf("attaching the look-up of sockets to the network namespace: %w", err)
 	}
 	return link, nil
 }

@@ -1,4 +1,4 @@
-package egress
+package arrival
 
 import (
 	"errors"
@@ -40,15 +40,15 @@ func movedBy(t *testing.T, w way, at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sockets{link: -1}
-	if err := join(netns, s.listen); err != nil {
-		t.Fatal(err)
-	}
-	defer s.udp.Close()
-	for _, l := range []*net.TCPListener{s.dns, s.connect, s.socks} {
-		defer l.Close()
-	}
-	err = w.take(s, netns, func() ([]uint16, error) { return []uint16{443}, nil })
+	made := none()
+	defer made.Close()
+	made.Taken.Way = w.name
+	err = join(netns, func() error {
+		if err := made.listen(); err != nil {
+			return err
+		}
+		return w.take(made, netns, func() ([]uint16, error) { return []uint16{443}, nil })
+	})
 	if w.name == work.Listeners {
 		if !errors.Is(err, unix.EADDRINUSE) {
 			t.Errorf("%v", err)
@@ -58,24 +58,28 @@ func movedBy(t *testing.T, w way, at string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.drop()
-	defer unix.Close(s.link)
-	if len(s.moved) != 4 {
-		t.Fatalf("moved: %+v", s.moved)
+	if len(made.moved) != 4 {
+		t.Fatalf("moved: %+v", made.moved)
 	}
+	for _, m := range made.moved {
+		made.Taken.Moved = append(made.Taken.Moved, m.Moved)
+	}
+	s := handed(t, made)
+	made.Close() // the helper's are its own
+	defer s.Close()
 	go func() {
 		buf := make([]byte, 100)
 		for {
-			n, from, err := s.udp.ReadFromUDPAddrPort(buf)
+			n, from, err := s.UDP.ReadFromUDPAddrPort(buf)
 			if err != nil {
 				return
 			}
-			if err := s.reply(append([]byte("answer to "), buf[:n]...), from); err != nil {
+			if err := s.Reply(append([]byte("answer to "), buf[:n]...), from); err != nil {
 				t.Error(err)
 			}
 		}
 	}()
-	for _, l := range []*net.TCPListener{s.dns, s.connect, s.socks, s.in[0]} {
+	for _, l := range []*net.TCPListener{s.DNS, s.Connect, s.SOCKS, s.In[0]} {
 		go func() {
 			for {
 				c, err := l.Accept()
@@ -108,6 +112,25 @@ func movedBy(t *testing.T, w way, at string) {
 	}
 }
 
+// handed are the sockets as a helper has them: by descriptors of its own.
+func handed(t *testing.T, made *Sockets) *Sockets {
+	t.Helper()
+	fds, what, err := made.Hand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fd := range fds {
+		if fds[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Take(fds, what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // heard is what is said at an address, which a UDP socket that is connected hears only from there.
 func heard(network, address string) (string, error) {
 	c, err := net.DialTimeout(network, address, 5*time.Second)
@@ -137,7 +160,7 @@ func takenPorts(netns *os.File, at string) (taken []io.Closer, err error) {
 		}
 		taken = append(taken, c)
 		for _, port := range []string{"53", "1080", "3128", "8000"} {
-			l, err := listenTCP(net.JoinHostPort(at, port))
+			l, err := ListenTCP(net.JoinHostPort(at, port))
 			if err != nil {
 				return err
 			}

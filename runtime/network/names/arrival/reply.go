@@ -1,43 +1,49 @@
-package egress
+package arrival
 
 import (
 	"encoding/binary"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
 
-// replyFor is how questions over UDP are answered where sk_lookup brings them. A socket that has moved would answer from its own port,
-// and nobody waits for that one: the answer's header is written by hand then, on a socket that only sends (raw(7), IPPROTO_RAW).
-func (s *sockets) replyFor(netns *os.File) (reply func([]byte, netip.AddrPort) error, err error) {
-	at := uint16(0)
+// replies is the socket by which questions over UDP are answered where sk_lookup brings them to one that has moved, or -1. That would
+// answer from its own port, and nobody waits for that one: the answer's header is written by hand then, on a socket that only sends
+// (raw(7), IPPROTO_RAW).
+func (s *Sockets) replies() (int, error) {
+	if s.asked() == 0 {
+		return -1, nil
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	if err != nil {
+		return -1, fmt.Errorf("a socket to answer from a port that is taken: %w", err)
+	}
+	return fd, nil
+}
+
+// asked is the port at which questions over UDP are asked, where UDP has another one; else 0.
+func (s *Sockets) asked() uint16 {
 	for _, m := range s.moved {
 		if m.Protocol == unix.IPPROTO_UDP {
-			at = m.Port
+			return m.Port
 		}
 	}
-	if at == 0 {
-		return s.reply, nil
-	}
-	fd := -1
-	err = join(netns, func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
+	return 0
+}
+
+// Reply answers a question of UDP's.
+func (s *Sockets) Reply(out []byte, to netip.AddrPort) error {
+	if s.raw < 0 {
+		_, err := s.UDP.WriteToUDPAddrPort(out, to)
 		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("a socket to answer from a port that is taken: %w", err)
 	}
-	from := netip.AddrPortFrom(localhost, at)
-	return func(out []byte, to netip.AddrPort) error {
-		p, err := packet(from, to, out)
-		if err != nil {
-			return err
-		}
-		return unix.Sendto(fd, p, 0, &unix.SockaddrInet4{Addr: to.Addr().Unmap().As4()})
-	}, nil
+	p, err := packet(netip.AddrPortFrom(localhost, dnsPort), to, out)
+	if err != nil {
+		return err
+	}
+	return unix.Sendto(s.raw, p, 0, &unix.SockaddrInet4{Addr: to.Addr().Unmap().As4()})
 }
 
 // Sizes of headers, in bytes.

@@ -1,0 +1,145 @@
+package egress
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/network/names/arrival"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// errand is the work with what came with it.
+type errand struct {
+	work    *work.Work
+	init    int // a pidfd of the jail's first process
+	sockets *arrival.Sockets
+	netns   *os.File // the jail's, where it publishes; else nil
+	conn    *net.UnixConn
+}
+
+// errand waits for the work. Anything else that is asked before is refused.
+func (c *control) errand() (*errand, error) {
+	for {
+		conn, err := c.l.AcceptUnix()
+		if err != nil {
+			if fatal(err) {
+				return nil, err
+			}
+			continue
+		}
+		if conn.SetDeadline(time.Now().Add(controlTime)) != nil || !c.may(conn) {
+			conn.Close()
+			continue
+		}
+		e, err := receive(conn)
+		if err == nil && !abandoned(conn) {
+			return e, nil
+		}
+		(&errand{conn: conn}).tell(errors.Join(errors.New("it waits for its work"), err))
+	}
+}
+
+// tell answers whoever sent the work.
+func (e *errand) tell(err error) error {
+	defer e.conn.Close()
+	var a work.Answer
+	if err != nil {
+		a.Error = err.Error()
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	_, err = e.conn.Write(data)
+	return err
+}
+
+// maxRights bounds the descriptors of one message (SCM_MAX_FD of the kernel's, unix(7)).
+const maxRights = 253
+
+// receive reads the work, and the descriptors that come with its first byte.
+func receive(conn *net.UnixConn) (_ *errand, err error) {
+	buf, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4*maxRights))
+	defer clear(buf) // credentials are in it
+	n, m, flags, _, err := conn.ReadMsgUnix(buf, rights)
+	if err != nil {
+		return nil, fmt.Errorf("reading the work: %w", err)
+	}
+	fds, err := descriptors(rights[:m])
+	defer func() {
+		if err != nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		}
+	}()
+	if err != nil {
+		return nil, fmt.Errorf("reading the work's descriptors: %w", err)
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return nil, errors.New("not all of the work's descriptors could be had")
+	}
+	data, err := whole(conn, buf[:n])
+	if err != nil {
+		return nil, err
+	}
+	defer clear(data)
+	w, err := work.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	e := &errand{work: w, conn: conn}
+	want := 1 + arrival.Count(w.Sockets)
+	if w.Publishes() {
+		want++
+	}
+	if len(fds) != want {
+		return nil, fmt.Errorf("%d descriptors with the work, not %d", len(fds), want)
+	}
+	e.init = fds[0]
+	inside := fds[1 : 1+arrival.Count(w.Sockets)]
+	fds = append(fds[:1:1], fds[1+len(inside):]...)
+	if e.sockets, err = arrival.Take(inside, w.Sockets); err != nil {
+		return nil, err
+	}
+	if w.Publishes() {
+		e.netns = os.NewFile(uintptr(fds[1]), "network namespace")
+	}
+	return e, nil
+}
+
+// descriptors are those of control messages.
+func descriptors(control []byte) (fds []int, err error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil, err
+	}
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return fds, err
+		}
+		fds = append(fds, got...)
+	}
+	return fds, nil
+}
+
+// whole reads on to the end of what is sent.
+func whole(conn *net.UnixConn, begun []byte) ([]byte, error) {
+	rest, err := io.ReadAll(io.LimitReader(conn, work.MaxWork-int64(len(begun))+1))
+	defer clear(rest)
+	if err != nil {
+		return nil, fmt.Errorf("reading the work: %w", err)
+	}
+	if n := len(begun) + len(rest); n == 0 || n > work.MaxWork {
+		return nil, errors.New("there is no work, or too much of it")
+	}
+	return append(append(make([]byte, 0, len(begun)+len(rest)), begun...), rest...), nil
+}

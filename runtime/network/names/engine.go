@@ -1,0 +1,210 @@
+package names
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/state"
+)
+
+// An engine that learns of a container's network namespace by a hook (Docker up to 27) is told of the helper's: it puts its interface
+// there, publishes ports that lead there, counts and filters there, and takes all of it away when the container has ended. The jail's
+// namespace it never sees.
+
+// engineFile is on record once the engine was asked, in the jail's directory.
+const engineFile = "engine-network.json"
+
+const (
+	maxEngineFile = 64 << 10 // bytes
+	maxHookOutput = 4 << 10  // bytes
+	// engineTime is how long the engine may take to set up its network.
+	engineTime = time.Minute
+)
+
+// engineNetwork says where the engine's network is.
+type engineNetwork struct {
+	// Path is where the namespace is found; "" where the engine was asked for no network.
+	Path string `json:"path"`
+	// Dev and Ino are the namespace's (ioctl_ns(2)), by which it is told from another one that is at Path later.
+	Dev uint64 `json:"dev,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+}
+
+// located is the jail with the network namespace that its helper connects from, where the engine has said it.
+func located(j network.Jail) (network.Jail, error) {
+	if j.Decision.Hook == nil {
+		return j, nil
+	}
+	data, err := atomicfile.Read(filepath.Join(j.Dir, engineFile), maxEngineFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return j, nil
+	}
+	var e engineNetwork
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err != nil {
+		return j, fmt.Errorf("reading where the engine's network is: %w", err)
+	}
+	return e.of(j), nil
+}
+
+// of is the jail with that network.
+func (e engineNetwork) of(j network.Jail) network.Jail {
+	j.Decision.Outside, j.Decision.Hook = e.Path, nil
+	j.OutsideDev, j.OutsideIno = e.Dev, e.Ino
+	return j
+}
+
+// whereFrom opens the namespace that a helper is to be started in; nil is the caller's. Where the engine is still to be asked to put its
+// network there, it is a new one.
+func whereFrom(j network.Jail) (*os.File, error) {
+	j, err := located(j)
+	if err != nil {
+		return nil, err
+	}
+	if j.Decision.Hook != nil {
+		return freshNetns()
+	}
+	return outside(j)
+}
+
+// freshNetns makes a network namespace, which lasts as long as the file or a process in it.
+func freshNetns() (f *os.File, err error) {
+	err = thread.Own(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making the helper's network namespace: %w", err)
+		}
+		f, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return f, err
+}
+
+// askEngine has the engine put its network where the helper is. Where it has none for this container, the helper is started anew in the
+// network of whoever starts the jail, as without such an engine.
+func (s *starting) askEngine() error {
+	j := s.jail
+	if err := runHook(j, s.helper.Pid); err != nil {
+		return err
+	}
+	crash.Point("start.engine")
+	e, err := foundNetwork(s.helper.Pid)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(e)
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(j.Dir, engineFile), data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("recording where the engine's network is: %w", err)
+	}
+	s.jail = e.of(j)
+	if e.Path != "" {
+		return nil
+	}
+	if err := s.relaunch(); err != nil {
+		return err
+	}
+	return s.helper.Tell(s.jail.Dir)
+}
+
+// runHook runs the engine's hook for the namespace of a process.
+func runHook(j network.Jail, pid int) error {
+	told, err := json.Marshal(specs.State{Version: specs.Version, ID: filepath.Base(j.Key), Status: specs.StateCreating, Pid: pid, Bundle: j.Dir})
+	if err != nil {
+		return err
+	}
+	h := j.Decision.Hook
+	program, err := openHook(h, j.InitPid)
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), engineTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), program.Fd()))
+	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdin = h.Args, []string{}, "/", bytes.NewReader(told)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("the engine's network: its hook %s: %w: %s", h.Args[0], err, strings.TrimSpace(string(out[:min(len(out), maxHookOutput)])))
+	}
+	return nil
+}
+
+// openHook opens the hook's program, which the bundle names by a process: the engine's, that began before the jail did. One that began
+// later has the number of an engine that has ended, and can be anybody's, a jail's too.
+func openHook(h *network.Hook, initPid int) (*os.File, error) {
+	var pid int
+	if n, err := fmt.Sscanf(h.Path, "/proc/%d/exe", &pid); n != 1 || err != nil || h.Path != fmt.Sprintf("/proc/%d/exe", pid) {
+		return nil, fmt.Errorf("the engine's hook %q is no process's program", h.Path)
+	}
+	f, err := os.Open(h.Path)
+	if err != nil {
+		return nil, refusal.New(refusal.Network, "the engine that made the container has ended (%v)", err).WithRemedy("start the container anew")
+	}
+	engine, _, err := state.StartTime(pid)
+	jail, _, jerr := state.StartTime(initPid)
+	if err = errors.Join(err, jerr); err == nil && engine >= jail {
+		err = refusal.New(refusal.Network, "the engine that made the container has ended: process %d is another", pid).WithRemedy("start the container anew")
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// foundNetwork says where the network of a process's namespace is, once the engine has put it there. The engine keeps the namespace as a
+// file of its own until the container has ended, which outlives a helper.
+func foundNetwork(pid int) (e engineNetwork, err error) {
+	own := fmt.Sprintf("/proc/%d/ns/net", pid)
+	f, err := os.Open(own)
+	if err != nil {
+		return e, err
+	}
+	defer f.Close()
+	links, err := netseal.Links(f)
+	if err != nil || len(links) == 0 {
+		return e, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return e, err
+	}
+	e = engineNetwork{Path: own, Dev: st.Dev, Ino: st.Ino}
+	// The process's, not the thread's, whose mounts may be those of a jail that is being made.
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return e, err
+	}
+	mounts, err := mountinfo.Parse(string(table))
+	if err != nil {
+		return e, err
+	}
+	for _, m := range mounts {
+		if m.FS == "nsfs" && m.Root == fmt.Sprintf("net:[%d]", st.Ino) {
+			e.Path = m.Point
+		}
+	}
+	return e, nil
+}

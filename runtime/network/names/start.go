@@ -1,0 +1,356 @@
+package names
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/arrival"
+	"agentjail.dev/runtime/network/names/journal"
+	"agentjail.dev/runtime/network/names/publish"
+	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+const firstFD = work.LogFD
+
+// launch starts a helper, in the network namespace that it connects from, and returns when it waits for its work.
+func launch(j network.Jail) (*helper.Record, error) {
+	r, err := j.Rules()
+	if err != nil {
+		return nil, fmt.Errorf("the jail's rules: %w", err)
+	}
+	how, err := json.Marshal(work.Setup{UID: j.HelperID, GID: j.HelperID, Publishes: len(r.Publish) > 0, Authorities: len(r.Credentials) > 0})
+	if err != nil {
+		return nil, err
+	}
+	from, err := whereFrom(j)
+	if err != nil {
+		return nil, err
+	}
+	if from != nil {
+		defer from.Close()
+	}
+	var files [work.LastFD - firstFD + 1]*os.File
+	defer func() {
+		for _, f := range files {
+			if f != nil {
+				f.Close()
+			}
+		}
+	}()
+	log, err := journal.Open(j.Dir)
+	if err != nil {
+		return nil, err
+	}
+	files[work.LogFD-firstFD], files[work.OtherLogFD-firstFD] = log[0], log[1]
+	if files[work.GivenFD-firstFD], err = openGiven(j.Dir); err != nil {
+		return nil, err
+	}
+	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
+		return nil, err
+	}
+	if files[work.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
+		return nil, err
+	}
+	p, err := helper.Begin(helper.Options{
+		Dir: j.Dir, Name: program(j.Dir), Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
+	})
+	if err != nil {
+		return nil, err
+	}
+	crash.Point("create.helping")
+	h, err := p.Ready(how)
+	crash.Point("create.helped")
+	return h, err
+}
+
+// program is the helper's that can do all that a jail may need of it.
+func program(dir string) string {
+	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return work.KeysProgram
+		}
+	}
+	return work.Program
+}
+
+// starting is a jail's helper at start, while the network is sealed.
+type starting struct {
+	jail   network.Jail
+	helper *helper.Record
+	task   *work.Work
+	netns  *os.File         // the jail's
+	inside *arrival.Sockets // ours in it
+	conn   *net.UnixConn    // to the helper
+}
+
+// serve has a helper serve the jail's network, which seal seals. The program of the jail waits for it: what does not wait for each other is
+// done at once. From when it returns, what the jail asks arrives at the helper's sockets, and by serves the helper has answered that it has
+// begun: the caller waits for that when it pleases. Unless an error is returned, it calls serves, once.
+func (s *starting) serve(seal func() error) (got work.Arrival, serves func() error, err error) {
+	err = thread.Together(seal, s.begin)
+	if err == nil {
+		j := s.jail
+		err = thread.Together(func() error { return s.arrive(j) }, s.prepare)
+	}
+	crash.Point("start.helping")
+	if err == nil {
+		got, err = s.hand()
+	}
+	s.closeOurs()
+	serves = func() error { return s.served(got) }
+	if err == nil && s.canFail() {
+		if err = serves(); err == nil {
+			serves = func() error { return nil }
+		}
+		return got, serves, err
+	}
+	if err != nil {
+		err = errors.Join(err, s.end())
+	}
+	return got, serves, err
+}
+
+// canFail says whether the helper's work can fail by what is outside, such as a port of the host's that another program has: then the jail
+// is not let go before it serves. Rules that it merely parses, this process has parsed.
+func (s *starting) canFail() bool { return s.task.Publishes() || len(s.task.Credentials) > 0 }
+
+// served waits for the helper's answer, and records that it serves.
+func (s *starting) served(got work.Arrival) error {
+	err := answered(s.conn)
+	if err != nil {
+		err = fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
+	}
+	crash.Point("start.served")
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(got)
+	}
+	if err == nil {
+		err = s.helper.Serves(s.jail.Dir, string(text))
+	}
+	if err != nil {
+		return errors.Join(err, s.end())
+	}
+	s.conn.Close()
+	return nil
+}
+
+// end ends the helper after an error.
+func (s *starting) end() error {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	return helper.End(s.jail.Dir)
+}
+
+// closeOurs closes what is ours of the jail's, and overwrites the credentials that the helper was told.
+func (s *starting) closeOurs() {
+	if s.task != nil {
+		s.task.Wipe()
+	}
+	if s.netns != nil {
+		s.netns.Close()
+	}
+	if s.inside != nil {
+		s.inside.Close()
+	}
+}
+
+// begin finds the helper, and starts another one where that which was launched with the jail does not wait any more, or is not where it
+// should be: one that was told by a start that was killed, for one.
+func (s *starting) begin() (err error) {
+	if s.jail, err = located(s.jail); err != nil {
+		return err
+	}
+	// Looked at again: the helper keeps a namespace that the engine has removed.
+	from, err := outside(s.jail)
+	if err != nil {
+		return err
+	}
+	if from != nil {
+		from.Close()
+	}
+	waits, err := s.waits()
+	if err != nil || waits {
+		return err
+	}
+	return s.relaunch()
+}
+
+// relaunch starts a helper in place of one that there may be.
+func (s *starting) relaunch() (err error) {
+	if err := helper.End(s.jail.Dir); err != nil {
+		return err
+	}
+	s.helper, err = launch(s.jail)
+	return err
+}
+
+// waits says whether the helper can be given its work.
+func (s *starting) waits() (bool, error) {
+	if !s.helper.Waits() || isOutside(s.helper.Pid, s.jail.Decision) != "" {
+		return false, nil
+	}
+	r, err := s.jail.Rules()
+	if err != nil {
+		return false, fmt.Errorf("the jail's rules: %w", err)
+	}
+	return len(r.Publish) > 0 || confined(s.helper.Pid) == "", nil // with published ports it confines itself later
+}
+
+// arrive makes the helper's sockets in the jail's network namespace, which is sealed, and where no former helper has any.
+func (s *starting) arrive(j network.Jail) (err error) {
+	if s.netns, err = j.Open(); err != nil {
+		return err
+	}
+	s.inside, err = arrival.Open(s.netns, func() ([]uint16, error) {
+		r, err := j.Rules()
+		if err != nil {
+			return nil, fmt.Errorf("the jail's rules: %w", err)
+		}
+		set, err := rules.Parse(r.Allow, r.Deny, nil)
+		if err != nil {
+			return nil, err
+		}
+		return arrival.Ports(set), nil
+	})
+	return err
+}
+
+// prepare finds out what to tell the helper, and connects to it. That it is told is on record before it is.
+func (s *starting) prepare() error {
+	tell := func() error { return s.helper.Tell(s.jail.Dir) }
+	if s.jail.Decision.Hook == nil {
+		return thread.Together(tell, s.orders)
+	}
+	// Before the engine is asked too, which can be only once of one namespace.
+	if err := tell(); err != nil {
+		return err
+	}
+	if err := s.askEngine(); err != nil {
+		return err
+	}
+	return s.orders()
+}
+
+func (s *starting) orders() (err error) {
+	if s.task, err = taskOf(s.jail); err != nil {
+		return err
+	}
+	if s.conn, err = dialControl(s.jail.Dir); err != nil {
+		return fmt.Errorf("connecting to the helper, process %d: %w", s.helper.Pid, err)
+	}
+	return nil
+}
+
+// hand gives the helper its sockets in the jail with its work.
+func (s *starting) hand() (got work.Arrival, err error) {
+	j := s.jail
+	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
+	if err != nil {
+		return got, fmt.Errorf("opening process %d: %w", j.InitPid, err)
+	}
+	defer unix.Close(pidfd)
+	fds, what, err := s.inside.Hand()
+	if err != nil {
+		return got, err
+	}
+	s.task.Sockets = what
+	fds = append([]int{pidfd}, fds...)
+	if s.task.Publishes() {
+		fds = append(fds, int(s.netns.Fd()))
+	}
+	if err := s.send(fds); err != nil {
+		return got, fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
+	}
+	return what.Taken, nil
+}
+
+// send gives the helper its work, with descriptors.
+func (s *starting) send(fds []int) error {
+	data, err := s.task.Encode()
+	if err != nil {
+		return err
+	}
+	defer clear(data) // credentials are in it
+	if len(data) > work.MaxWork {
+		return fmt.Errorf("the rules have more than %d bytes", work.MaxWork)
+	}
+	if err := s.conn.SetDeadline(time.Now().Add(controlTime)); err != nil {
+		return err
+	}
+	// The descriptors come with what is sent of it at once.
+	n, _, err := s.conn.WriteMsgUnix(data, unix.UnixRights(fds...), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.conn.Write(data[n:]); err != nil {
+		return err
+	}
+	return s.conn.CloseWrite()
+}
+
+// answered reads the helper's answer.
+func answered(c *net.UnixConn) error {
+	var a work.Answer
+	text, err := io.ReadAll(io.LimitReader(c, maxAnswer))
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		return errors.New("it has ended")
+	}
+	if err := json.Unmarshal(text, &a); err != nil {
+		return fmt.Errorf("the answer: %w", err)
+	}
+	if a.Error != "" {
+		return errors.New(a.Error)
+	}
+	return nil
+}
+
+// taskOf is what the helper is told, but for its sockets.
+func taskOf(j network.Jail) (*work.Work, error) {
+	r, err := j.Rules()
+	if err != nil {
+		return nil, fmt.Errorf("the jail's rules: %w", err)
+	}
+	w := &work.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, LogMax: logMax}
+	if err := goOn(w, j.Dir); err != nil {
+		return nil, err
+	}
+	if w.Servers, err = asked(j.Decision, r); err != nil {
+		return nil, err
+	}
+	if w.Publish, w.Engine, err = publish.List(r.Publish); err != nil {
+		return nil, err
+	}
+	if j.Decision.Outside == "" {
+		w.Engine = nil // where it is, is the host's
+	}
+	if w.Host, err = hosts(j.Decision); err != nil {
+		return nil, err
+	}
+	if w.Credentials, err = fetch(r); err != nil {
+		return nil, err
+	}
+	if err := own(j.Dir, w); err != nil {
+		w.Wipe()
+		return nil, err
+	}
+	return w, nil
+}
