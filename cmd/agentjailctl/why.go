@@ -11,6 +11,7 @@ import (
 
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/journal/sources"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
@@ -76,6 +77,9 @@ func askWhy(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if !noJail {
+		past(c, args[0], q, a)
+	}
 	if c.Bool("json") {
 		err = printJSON(c, a)
 	} else {
@@ -88,6 +92,17 @@ func askWhy(c *cli.Context) error {
 		return &jail.ExitError{Code: 2}
 	}
 	return &jail.ExitError{Code: 1}
+}
+
+// past adds what the jail's journal has of the question. Without a journal, the answer is the rest.
+func past(c *cli.Context, id string, q why.Question, a *why.Answer) {
+	p, err := place(c)
+	if err != nil {
+		return
+	}
+	if j, err := p.Open(id); err == nil {
+		a.Past(q, sources.Once(sources.Events(p.Store, j)))
+	}
 }
 
 func factsOfJail(id string, q why.Question, arch string) (*why.Facts, error) {

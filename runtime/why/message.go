@@ -11,15 +11,6 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// patterns are those of the messages, made when the first is asked for.
-var patterns = sync.OnceValue(func() []*regexp.Regexp {
-	out := make([]*regexp.Regexp, len(messages))
-	for i, m := range messages {
-		out[i] = regexp.MustCompile("(?is)" + m.like)
-	}
-	return out
-})
-
 // aPath finds a path in a message, and aCall a call as strace prints it.
 var (
 	aPath = sync.OnceValue(func() *regexp.Regexp {
@@ -30,18 +21,20 @@ var (
 
 // find is the entry that a text is of, and the named parts of its pattern; nil where there is none.
 func find(text string) (*message, map[string]string) {
-	for i, p := range patterns() {
-		at := p.FindStringSubmatch(text)
+	all := messages()
+	for i := range all {
+		m := &all[i]
+		at := m.pattern.FindStringSubmatch(text)
 		if at == nil {
 			continue
 		}
 		named := map[string]string{}
-		for k, name := range p.SubexpNames() {
+		for k, name := range m.pattern.SubexpNames() {
 			if name != "" && at[k] != "" {
 				named[name] = at[k]
 			}
 		}
-		return &messages[i], named
+		return m, named
 	}
 	return nil, nil
 }
@@ -62,7 +55,7 @@ func (q *Question) about(arch string) {
 	}
 	if p := named["path"]; p != "" {
 		q.Path = p
-	} else if at := aPath().FindStringSubmatch(q.Text); at != nil && m != nil && slices.Contains([]string{"space", "read-only", "read-only hooks", "permission", "sysctl", "device", "kvm", "fuse", "missing", "mknod", "dubious ownership"}, m.id) {
+	} else if at := aPath().FindStringSubmatch(q.Text); at != nil && m != nil && m.Path {
 		q.Path = at[1]
 	}
 }
@@ -101,7 +94,7 @@ func (f *Facts) OfError(q Question) (*Answer, error) {
 		return a, nil
 	}
 	var shown, rest []Answer
-	for _, c := range m.causes {
+	for _, c := range m.Causes {
 		b, sure := f.cause(c)
 		if b != nil {
 			b.Remedies = f.filled(b.Remedies, q)
@@ -149,23 +142,23 @@ func (f *Facts) answerInner(a *Answer, q Question) error {
 // cause is one reason of an entry, held against what the jail shows. It is nil where the jail shows that it was not that; sure says that
 // the jail shows it.
 func (f *Facts) cause(c cause) (a *Answer, sure bool) {
-	a = &Answer{Question: c.what, Kind: OfError, Verdict: Refused, Ring: c.ring, Remedies: c.remedies, Purpose: c.purpose, Instead: c.instead}
-	if c.by != "" {
-		a.By = []string{c.by}
+	a = &Answer{Question: c.What, Kind: OfError, Verdict: Refused, Ring: c.ring(), Remedies: c.remedies(), Purpose: c.Purpose, Instead: c.Instead}
+	if c.By != "" {
+		a.By = []string{c.By}
 	} else {
 		a.Verdict = Unknown
 	}
-	if c.sign == "" {
+	if c.Sign == "" {
 		return a, false
 	}
-	if name, ok := strings.CutPrefix(c.sign, "no call "); ok {
+	if name, ok := strings.CutPrefix(c.Sign, "no call "); ok {
 		passes, known := f.passes(name)
 		if known && passes {
 			return nil, false
 		}
 		return a, known
 	}
-	if name, ok := strings.CutPrefix(c.sign, "call "); ok {
+	if name, ok := strings.CutPrefix(c.Sign, "call "); ok {
 		passes, known := f.passes(name)
 		if known && !passes {
 			return nil, false
@@ -174,7 +167,7 @@ func (f *Facts) cause(c cause) (a *Answer, sure bool) {
 	}
 	for _, s := range f.Signs {
 		switch {
-		case s.Sign != c.sign:
+		case s.Sign != c.Sign:
 		case s.Shown:
 			a.Seen = append(a.Seen, s.Text)
 			return a, true
@@ -230,10 +223,10 @@ type Sign struct {
 // Signs are those that messages ask for.
 func Signs() []string {
 	var out []string
-	for _, m := range messages {
-		for _, c := range m.causes {
-			if c.sign != "" && !strings.Contains(c.sign, "call ") && !slices.Contains(out, c.sign) {
-				out = append(out, c.sign)
+	for _, m := range messages() {
+		for _, c := range m.Causes {
+			if c.Sign != "" && !strings.Contains(c.Sign, "call ") && !slices.Contains(out, c.Sign) {
+				out = append(out, c.Sign)
 			}
 		}
 	}
@@ -244,22 +237,22 @@ func Signs() []string {
 // Table lists the messages with their causes, for the page that people read.
 func Table() [][3]string {
 	var out [][3]string
-	for _, m := range messages {
-		for i, c := range m.causes {
+	for _, m := range messages() {
+		for i, c := range m.Causes {
 			says := ""
 			if i == 0 {
-				says = m.says[0]
+				says = m.Says[0]
 			}
 			remedy := "none, on purpose"
-			if len(c.remedies) > 0 {
-				remedy = c.remedies[0].Write
-			} else if !c.purpose {
+			if len(c.Remedies) > 0 {
+				remedy = c.Remedies[0].Write
+			} else if !c.Purpose {
 				remedy = ""
 			}
-			if c.instead != "" {
-				remedy = strings.TrimPrefix(fmt.Sprintf("%s; instead: %s", remedy, c.instead), "; instead: ")
+			if c.Instead != "" {
+				remedy = strings.TrimPrefix(fmt.Sprintf("%s; instead: %s", remedy, c.Instead), "; instead: ")
 			}
-			out = append(out, [3]string{says, c.what, remedy})
+			out = append(out, [3]string{says, c.What, remedy})
 		}
 	}
 	return out

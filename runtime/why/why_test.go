@@ -238,42 +238,6 @@ func TestOuterAndInner(t *testing.T) {
 	}
 }
 
-// TestMessages: every message of the table is answered by its own entry, which says what to do.
-func TestMessages(t *testing.T) {
-	says := 0
-	for i := range messages {
-		m := &messages[i]
-		if len(m.says) == 0 || len(m.causes) == 0 {
-			t.Errorf("%s: no example, or no cause", m.id)
-		}
-		for _, text := range m.says {
-			says++
-			got, _ := find(text)
-			if got == nil || got.id != m.id {
-				id := "none"
-				if got != nil {
-					id = got.id
-				}
-				t.Errorf("%q: answered by %s, not %s", text, id, m.id)
-			}
-			if q := ask(t, text, "amd64"); q.Kind != OfError && q.Kind != OfPath {
-				t.Errorf("%q is taken for a %s", text, q.Kind)
-			}
-		}
-		for _, c := range m.causes {
-			if c.what == "" || c.purpose && (len(c.remedies) > 0 || c.instead == "") {
-				t.Errorf("%s: %q: refused on purpose and a remedy, or nothing instead", m.id, c.what)
-			}
-			if !c.purpose && c.by != "" && len(c.remedies) == 0 && c.instead == "" {
-				t.Errorf("%s: %q: no remedy", m.id, c.what)
-			}
-		}
-	}
-	if len(messages) < 40 || says < 110 {
-		t.Errorf("%d entries with %d messages", len(messages), says)
-	}
-}
-
 // TestUnknownMessage: what is not in the table is not answered by chance.
 func TestUnknownMessage(t *testing.T) {
 	f := &Facts{Filters: alone(t, "default", "amd64")}
@@ -366,8 +330,8 @@ func TestTextIsClean(t *testing.T) {
 }
 
 func FuzzAsk(f *testing.F) {
-	for _, m := range messages {
-		f.Add(m.says[0])
+	for _, m := range messages() {
+		f.Add(m.Says[0])
 	}
 	f.Add("socket(AF_UNIX|1, _, 0x7)")
 	f.Add("/../..//x")

@@ -1,13 +1,17 @@
 package why
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/workloads"
 )
 
@@ -81,4 +85,67 @@ func smaller(t *testing.T, dir string) {
 		t.Errorf("%v: %s", err, policy)
 	}
 	t.Logf("%d calls of 180\n%s", n, policy)
+}
+
+// TestLearnFrom: of a jail that somebody else starts, what it does is learned from its beginning until its end. Under what was learned it does
+// the same, and other work is refused.
+func TestLearnFrom(t *testing.T) {
+	dir, base := place(t), engine.TempDir(t, "/tmp", "agentjail-why-")
+	b := engine.NewBundle(t, base)
+	b.Spec.Process.Args = []string{"sh", "-c", "mkfifo /tmp-p && ls -l /tmp-p | wc -l"}
+	as := func(config string) engine.Caller {
+		return engine.Caller{Path: bin, Args: []string{"--config", config, "--root", filepath.Join(base, "root")}}
+	}
+	call := func(c engine.Caller, args ...string) string {
+		t.Helper()
+		out, text, err := b.Call(t, c, args...)
+		if err != nil {
+			t.Fatalf("%q: %v: %s", args, err, text)
+		}
+		return out
+	}
+	first := as(write(t, dir, "first.toml", ""))
+	id := b.ID()
+	t.Cleanup(func() { _, _, _ = b.Call(t, first, "delete", "--force", id) })
+	call(first, "create", "--bundle", b.Dir, id)
+
+	watch := exec.Command(bin, "learn", "--from", id, "--name", "work", "--write", dir)
+	said, err := watch.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	watch.Stdout = &out
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = watch.Process.Kill() })
+	lines := bufio.NewScanner(said)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "watching "+id) {
+		t.Fatalf("learn says %q", lines.Text())
+	}
+	call(first, "start", id)
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := watch.Wait(); err != nil || strings.Contains(out.String(), "ran before it was looked at") {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	list, err := os.ReadFile(filepath.Join(dir, "work.json"))
+	if err != nil || !strings.Contains(string(list), `"mknod`) || strings.Contains(string(list), `"listen"`) {
+		t.Fatalf("%v: %s", err, list)
+	}
+	learned := as(write(t, dir, "learned.toml", "seccomp.only = \"DIR/work.json\"\n"))
+	if got, err := b.Run(t, learned); err != nil || got != "1\n" {
+		t.Errorf("the same work says %q: %v", got, err)
+	}
+	b.Spec.Process.Args = []string{"sh", "-c", "nc 127.0.0.1 1 2>&1 || true"}
+	refused := func(c engine.Caller) bool {
+		got, err := b.Run(t, c)
+		t.Logf("other work: %q, %v", got, err)
+		return err != nil || strings.Contains(got, "not permitted") || strings.Contains(got, "not implemented")
+	}
+	if refused(first) || !refused(learned) {
+		t.Error("what is learned should refuse other work, and the policy before it not")
+	}
 }

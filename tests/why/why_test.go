@@ -2,7 +2,6 @@
 package why
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,42 +18,19 @@ import (
 
 var bin string
 
-func TestMain(m *testing.M) {
-	engine.SuiteNeedsRoot("it runs jails")
-	os.Exit(func() int {
-		var err error
-		if bin, err = engine.UnderTest(); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		defer engine.RemoveBuilt()
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin)) }
 
 // run runs agentjail.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command(bin, args...)
-	var out, errb bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errb
-	err := cmd.Run()
-	var ee *exec.ExitError
-	if err != nil && !errors.As(err, &ee) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errb.String()
+	r := engine.Run(t, bin, args...)
+	return r.Code, r.Stdout, r.Stderr
 }
 
 // place is a directory for policies and lists, which only root can have written.
 func place(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/etc", "agentjail-why-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
+	return engine.TempDir(t, "/etc", "agentjail-why-")
 }
 
 // write writes a file of a place; in its text DIR is the place.
@@ -67,19 +43,16 @@ func write(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// python calls a system call and ends well if it does not fail.
+// python calls a system call and ends well if it does not fail. Its arguments are as long as registers: the last one goes over the stack, where
+// the upper half of a shorter one would be anything.
 func python(nr int, args string) string {
-	return fmt.Sprintf(`python3 -c 'import ctypes,os,sys; l=ctypes.CDLL(None,use_errno=True); r=l.syscall(%d,%s); e=ctypes.get_errno(); print(os.strerror(e),file=sys.stderr) if r<0 else None; sys.exit(r<0)'`, nr, args)
+	return fmt.Sprintf(`python3 -c 'import ctypes,os,sys; l=ctypes.CDLL(None,use_errno=True); r=l.syscall(*(ctypes.c_long(x) if type(x) is int else x for x in (%d,%s))); e=ctypes.get_errno(); print(os.strerror(e),file=sys.stderr) if r<0 else None; sys.exit(r<0)'`, nr, args)
 }
 
 // workspace has a repository's hooks and an editor's settings.
 func workspace(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "agentjail-why-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := engine.TempDir(t, "/tmp", "agentjail-why-")
 	for _, d := range []string{"", ".git", ".git/hooks", ".git/objects", ".git/refs", ".vscode"} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, d), 0o755), os.Chmod(filepath.Join(dir, d), 0o755), os.Chown(filepath.Join(dir, d), 1000, 1000)); err != nil {
 			t.Fatal(err)
@@ -131,11 +104,21 @@ func changes(w string) []question {
 			after: "network.mode = \"names\"\nnetwork.allow = [\"pypi.example.com:443\"]", not: "getent hosts other.example.com"},
 		{name: "a read-only directory", args: []string{"--workspace", w, "--read-only"}, do: "touch " + w + "/f", says: ":ro", with: []string{"--workspace", w}, not: "touch /usr/f"},
 		{name: "protected", args: []string{"--workspace", w}, do: "touch " + w + "/.git/hooks/pre-commit", says: `binds.unprotect = [".git/hooks"]`, after: `binds.unprotect = [".git/hooks"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.vscode/tasks.json"},
+		{name: "watching files", before: `seccomp.profile = "strict"`, do: python(unix.SYS_INOTIFY_INIT1, "0"), ask: "inotify_init1", says: `seccomp.profile = "tools"`, after: `seccomp.profile = "tools"`, not: `python3 -c 'import socket; socket.socket()'`},
+		{name: "another's memory, and nothing else", do: python(unix.SYS_PROCESS_VM_READV, "os.getpid(),0,0,0,0,0"), ask: "process_vm_readv", says: `seccomp.only = "/etc/agentjail/seccomp/default-process_vm_readv.json"`,
+			after: "seccomp.profile = \"debug\"\nseccomp.only = \"DIR/list.json\"", list: `{"extends": "default", "allow": [{"names": ["process_vm_readv"], "why": "py-spy"}]}`, not: trace},
+		{name: "a name that is denied", before: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"pypi.example.com\", \"other.example.com\"]", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: `network.deny without "pypi.example.com"`,
+			after: "network.mode = \"names\"\nnetwork.allow = [\"*.example.com:443\"]\nnetwork.deny = [\"other.example.com\"]", not: "getent hosts other.example.com"},
+		{name: "a name, by an option", do: "getent hosts pypi.example.com", ask: "pypi.example.com:443", says: "agentjail sandbox --allow pypi.example.com:443", with: []string{"--allow", "pypi.example.com:443"}, not: "getent hosts other.example.com"},
+		{name: "an editor's settings", args: []string{"--workspace", w}, do: "touch " + w + "/.vscode/tasks.json", says: `".vscode"`, after: `binds.unprotect = [".vscode"]`, with: []string{"--workspace", w}, not: "touch " + w + "/.git/hooks/pre-commit"},
 	}
 }
 
 // TestQuestions asks why something fails, makes the change of the answer, and sees that it works and that something next to it does not.
 func TestQuestions(t *testing.T) {
+	if n := len(changes("/")); n < 20 {
+		t.Errorf("%d questions", n)
+	}
 	for _, q := range changes(workspace(t)) {
 		t.Run(q.name, func(t *testing.T) {
 			dir := place(t)
