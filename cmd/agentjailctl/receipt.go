@@ -3,10 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
@@ -28,14 +29,27 @@ A receipt is made of the jail's journal, which only the host writes.
 
    agentjail receipt --html run.html CONTAINER
 
---verify follows the chain of the journal; exit status 1 when it is broken.`,
+--verify follows the chain of the journal; exit status 1 when it is broken.
+
+   agentjail receipt --json --sign CONTAINER >receipt.json
+   agentjail receipt --verify --against receipt.json [CONTAINER]
+
+--sign signs with the host's key, /etc/agentjail/receipt.key; receipt.pub beside it is
+for everybody. --verify with --against checks the signature of a receipt, and with
+CONTAINER also that it follows from the journal.`,
 		Flags: []cli.Flag{
 			jsonFlag,
 			&cli.StringFlag{Name: "html", Usage: "write one static page to `FILE`; - is standard output"},
 			&cli.BoolFlag{Name: "verify", Usage: "follow the journal's chain of hashes"},
+			&cli.BoolFlag{Name: "sign", Usage: "sign it with the host's key, which is made the first time"},
+			&cli.StringFlag{Name: "key", Usage: "the public key that --against with --verify asks for, a `FILE`; default: the host's own"},
 			&cli.StringFlag{Name: "against", Usage: "say whether a receipt that was printed earlier by --json to `FILE` follows from the journal, and print nothing else"},
 		},
 		Action: func(c *cli.Context) error {
+			if c.String("against") != "" && c.NArg() == 0 {
+				_, err := readReceipt(c)
+				return err
+			}
 			id, err := oneID(c)
 			if err != nil {
 				return err
@@ -51,11 +65,16 @@ A receipt is made of the jail's journal, which only the host writes.
 			if err != nil {
 				return err
 			}
-			if file := c.String("against"); file != "" {
-				return against(c, file, j)
+			if c.String("against") != "" {
+				return against(c, j)
 			}
 			tell(c, place, j)
 			r := receipt.Make(c.Context, place, j, lookAt(place), c.Bool("verify"))
+			if c.Bool("sign") {
+				if err := sign(c, r); err != nil {
+					return err
+				}
+			}
 			if err := printReceipt(c, r); err != nil {
 				return err
 			}
@@ -71,21 +90,65 @@ A receipt is made of the jail's journal, which only the host writes.
 const maxReceipt = 64 << 20
 
 // against holds an earlier receipt against the jail's journal.
-func against(c *cli.Context, file string, j *journal.Jail) error {
-	f, err := os.Open(file)
+func against(c *cli.Context, j *journal.Jail) error {
+	r, err := readReceipt(c)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	var r receipt.Receipt
-	if err := json.NewDecoder(io.LimitReader(f, maxReceipt)).Decode(&r); err != nil {
-		return fmt.Errorf("%s is no receipt: %w", file, err)
-	}
+	file := c.String("against")
 	if err := r.Follows(j.Path); err != nil {
 		return fmt.Errorf("%s does not follow from the journal: %w", file, err)
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s follows from the journal\n", file)
 	return err
+}
+
+// keyDir is where the host's key for receipts is: beside the policy.
+func keyDir(c *cli.Context) string { return filepath.Dir(c.String("config")) }
+
+// sign signs a receipt.
+func sign(c *cli.Context, r *receipt.Receipt) error {
+	if os.Geteuid() != 0 || rootless.Inside() {
+		return errors.New("receipts are signed by the host's root, who alone can read the key")
+	}
+	key, err := receipt.Key(keyDir(c))
+	if err != nil {
+		return err
+	}
+	return r.Sign(key)
+}
+
+// readReceipt reads the receipt of --against, and with --verify checks its signature.
+func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
+	file := c.String("against")
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := receipt.Decode(io.LimitReader(f, maxReceipt))
+	if err != nil {
+		return nil, fmt.Errorf("%s is no receipt: %w", file, err)
+	}
+	if !c.Bool("verify") {
+		if c.NArg() == 0 {
+			return nil, errors.New("--against needs a CONTAINER, --verify or both")
+		}
+		return r, nil
+	}
+	path := c.String("key")
+	if path == "" {
+		path = filepath.Join(keyDir(c), receipt.PublicFile)
+	}
+	key, err := receipt.Public(path)
+	if err != nil {
+		return nil, fmt.Errorf("the public key: %w", err)
+	}
+	if err := r.CheckSignature(key); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s is signed by %s\n", file, r.Journal.Signed)
+	return r, err
 }
 
 // tell has the jail itself read what is known of its refusals, where policy lets it.
@@ -95,7 +158,7 @@ func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
 	}
 	whole, err := place.Store.Load(j.Key)
 	if err == nil {
-		err = jail.TellInside(whole, func() ([]journal.Event, error) { return sources.Events(place.Store, j), nil })
+		err = jail.TellInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
 	}
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "agentjail: telling the jail what it was refused: %v\n", err)
@@ -124,11 +187,15 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 
 // lookAt looks at a jail that was not removed yet.
 func lookAt(place journal.Place) receipt.Looker {
-	return func(_ context.Context, j *journal.Jail) (facts []string, files []receipt.File, more, looked bool) {
+	return func(_ context.Context, j *journal.Jail) receipt.Now {
 		l := jail.Look(place.Store, j.Brief)
+		now := receipt.Now{Facts: l.Used, More: l.More, Looked: l.Known}
 		for _, f := range l.Files {
-			files = append(files, receipt.File(f))
+			now.Files = append(now.Files, receipt.File(f))
 		}
-		return l.Used, files, l.More, l.Known
+		for i := range l.Mounted {
+			now.Mounted = append(now.Mounted, l.Mounted[i].Events()...)
+		}
+		return now
 	}
 }

@@ -9,18 +9,19 @@ import (
 	"agentjail.dev/runtime/journal/sources"
 )
 
-// A Looker looks at a jail that exists: its facts, the files of its layer, and whether there are more.
-type Looker func(context.Context, *journal.Jail) (facts []string, files []File, more, looked bool)
+// A Looker looks at a jail that exists: all of Now that is not in its journal yet.
+type Looker func(context.Context, *journal.Jail) Now
 
 // Make makes the receipt of a jail, from its journal and all other sources, and of a jail that exists from a look at it. With verify the
 // journal's chain is followed.
 func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, verify bool) *Receipt {
 	now := Now{Time: time.Now()}
 	if b := j.Brief; b != nil {
-		now.Exists, now.Alive = true, b.InitAlive()
-		now.Facts, now.Files, now.More, now.Looked = look(ctx, j)
+		at := now.Time
+		now = look(ctx, j)
+		now.Time, now.Exists, now.Alive = at, true, b.InitAlive()
 	}
-	events := sources.Events(p.Store, j)
+	events := sources.Once(sources.Events(p.Store, j))
 	r := Of(events, now)
 	if r.Identity.ID == "" {
 		r.Identity.ID = j.ID

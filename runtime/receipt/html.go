@@ -63,6 +63,7 @@ type view struct {
 	Dots        []dot
 	From, To    string
 	Identity    []entry
+	Mounted     []Mounted
 }
 
 // HTML writes the receipt as one page that loads nothing and runs nothing: its content security policy forbids both, and knows the page's
@@ -71,7 +72,7 @@ func (r *Receipt) HTML(w io.Writer) error {
 	sum := sha256.Sum256([]byte(style))
 	v := &view{
 		R: r, ID: r.Identity.ID, Title: r.title(), Style: template.CSS(style), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
-		Chips: r.chips(), Facts: r.facts(), Circles: r.circles(), Dots: r.dots(), Identity: r.identity(),
+		Chips: r.chips(), Facts: r.facts(), Circles: r.circles(), Dots: r.dots(), Identity: r.identity(), Mounted: r.Touched.mounted(),
 		From: r.Began.UTC().Format("2006-01-02 15:04:05"), To: r.until().UTC().Format("2006-01-02 15:04:05"),
 	}
 	for _, d := range r.Denied {
@@ -140,19 +141,22 @@ func (r *Receipt) chips() []chip {
 	return out
 }
 
-// Text is how the first process ended, or "" where that is not known.
+// Text is how the first process ended, or "" where it has not.
 func (e Exit) Text() string {
-	text := ""
-	switch {
-	case e.Signal != "":
-		text = "ended by " + printable.Line(e.Signal, 20)
-	case e.Status != nil:
-		text = "exit status " + strconv.Itoa(*e.Status)
+	var words []string
+	if e.Signal != "" {
+		words = append(words, "ended by "+printable.Line(e.Signal, 20))
+	}
+	if e.Status != nil {
+		words = append(words, "exit status "+strconv.Itoa(*e.Status))
+	}
+	if e.Unknown != "" {
+		words = append(words, "exit status "+printable.Line(e.Unknown, 60))
 	}
 	if e.Killed {
-		text = strings.TrimPrefix(text+", a process was killed for want of memory", ", ")
+		words = append(words, "a process was killed for want of memory")
 	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 func (e Exit) class() string {
@@ -273,6 +277,7 @@ func (r *Receipt) identity() []entry {
 	}
 	add("problem", r.Journal.Problem)
 	add("signed by", r.Journal.Signed)
+	add("signature", r.Signature)
 	return out
 }
 

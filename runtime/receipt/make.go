@@ -30,6 +30,8 @@ type Now struct {
 	Facts        []string
 	Files        []File
 	More, Looked bool
+	// Mounted are the events of kind jail.mounted that its delete would note now.
+	Mounted []journal.Event
 }
 
 // Of makes the receipt of a jail from its events, which are in the order of time. It asks nothing of the host.
@@ -65,6 +67,11 @@ func (m *maker) now(now Now) {
 	if now.Exists {
 		m.amounts(&journal.Event{Facts: now.Facts})
 		r.Touched.Known, r.Touched.Files, r.Touched.More = now.Looked, now.Files, now.More
+		r.Touched.Mounted = nil
+		for i := range now.Mounted {
+			now.Mounted[i].Clean()
+			m.mounted(&now.Mounted[i])
+		}
 	}
 }
 
@@ -93,6 +100,8 @@ func (m *maker) add(e *journal.Event) {
 		m.amounts(e)
 	case "jail.files":
 		m.files(e)
+	case "jail.mounted":
+		m.mounted(e)
 	case "jail.teardown":
 		m.torn(e)
 	case "jail.inspected":
@@ -163,9 +172,13 @@ func (m *maker) created(e *journal.Event) {
 // exited is how the first process ended.
 func (m *maker) exited(e *journal.Event) {
 	m.r.Ended = e.When()
-	if n, err := strconv.Atoi(e.Status); err == nil {
+	n, err := strconv.Atoi(e.Status)
+	switch {
+	case err == nil:
 		m.r.Exit.Status = &n
-	} else {
+	case e.Status == "":
+		m.r.Exit.Unknown = "not known: the engine waited"
+	default:
 		m.r.Exit.Signal = e.Status
 	}
 }
@@ -318,7 +331,7 @@ func (m *maker) refused(e *journal.Event) {
 		what = "others"
 	}
 	if at == len(m.r.Denied) {
-		d := Denial{Kind: e.Kind, What: what, Rule: cmp.Or(e.Rule, e.Reason), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == "ring0.passed"}
+		d := Denial{Kind: e.Kind, What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == "ring0.passed"}
 		if ring := m.ring(e.Ring); ring != nil {
 			d.Ring = ring.Name
 		}
@@ -331,7 +344,9 @@ func (m *maker) refused(e *journal.Event) {
 // finish is what all events together say.
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
-	shown := func(e *journal.Event) bool { return e.Kind != "jail.files" && e.Kind != "source.absent" }
+	shown := func(e *journal.Event) bool {
+		return e.Kind != "jail.files" && e.Kind != "jail.mounted" && e.Kind != "source.absent"
+	}
 	n := 0
 	for i := range events {
 		if shown(&events[i]) {

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ func run(t *testing.T, more ...journal.Event) []journal.Event {
 	}, more, []journal.Event{
 		{Kind: "jail.used", Facts: []string{"memory.peak=1024", "pids.peak=3", "cpu.nsec=2500000000", "layer.known=true", "layer.bytes=4096", "layer.inodes=2"}},
 		{Kind: "jail.files", Facts: []string{"A /a b", "C /etc/passwd", "... 7 more"}},
+		{Kind: "jail.mounted", Path: "/work", Facts: []string{"entries=9", "changed=3", "short=after 9 files"}},
+		{Kind: "jail.mounted", Path: "/work", Facts: []string{"name=/", "name=/a=b", "... 1 more"}},
+		{Kind: "jail.mounted", Path: "/data", Facts: []string{"unseen=a file system: NFS", "name"}},
 		{Kind: "jail.exit", Status: "7"},
 		{Kind: "jail.delete"},
 		{Kind: "jail.teardown", Facts: []string{"gone mount=/x=y", "gone host ids=5"}},
@@ -43,7 +47,23 @@ func TestOf(t *testing.T) {
 	if !slices.Equal(r.Touched.Writable, []string{"/work", "/data"}) || !r.Touched.Known || !r.Touched.More || len(r.Touched.Files) != 2 || r.Touched.Files[0] != (File{"A", "/a b"}) {
 		t.Errorf("%+v", r.Touched)
 	}
-	if r.Used.Memory != 1024 || r.Used.Pids != 3 || r.Used.CPU != 2.5 || *r.Exit.Status != 7 || r.Seconds != 6 {
+	if m := r.Touched.Mounted; len(m) != 2 || m[0].Total != 3 || m[0].Entries != 9 || m[0].Short != "after 9 files" ||
+		!slices.Equal(m[0].Changed, []string{"/work/", "/work/a=b"}) || m[1].Unseen != "a file system: NFS" {
+		t.Errorf("%+v", m)
+	}
+	var text bytes.Buffer
+	if err := r.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"mounted at /work: 3 of 9 files and directories were changed since the jail was made, by it or by anybody else; not all were looked at: the look ended after 9 files; 1 are not listed",
+		"mounted at /data: what was changed there is not known: a file system: NFS",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in %s", want, text.String())
+		}
+	}
+	if r.Used.Memory != 1024 || r.Used.Pids != 3 || r.Used.CPU != 2.5 || *r.Exit.Status != 7 || r.Seconds != 9 {
 		t.Errorf("%+v %+v %v", r.Used, r.Exit, r.Seconds)
 	}
 	if !r.Teardown.Done || !slices.Equal(r.Teardown.Gone, []Part{{"mount", "/x=y"}, {"host ids", "5"}}) || r.Teardown.By != "delete" {

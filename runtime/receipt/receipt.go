@@ -40,6 +40,8 @@ type Receipt struct {
 	Events   []Event    `json:"events,omitempty"` // in order, the first and the last of them
 	Omitted  int        `json:"omittedEvents,omitempty"`
 	Journal  Provenance `json:"journal"`
+	// Signature is the host key's of all the rest (Sign), in base64.
+	Signature string `json:"signature,omitempty"`
 }
 
 // Identity says which jail it was.
@@ -69,6 +71,8 @@ type Exit struct {
 	// Status is nil where nobody told: with most engines their own shim waits for the process.
 	Status *int   `json:"status,omitempty"`
 	Signal string `json:"signal,omitempty"`
+	// Unknown says why neither is known of a process that has ended.
+	Unknown string `json:"unknown,omitempty"`
 	// Killed says that the kernel killed a process of the jail's for want of memory: with a status of 137, the first one.
 	Killed bool `json:"oomKilled,omitempty"`
 }
@@ -101,10 +105,12 @@ type Touched struct {
 	More bool `json:"more,omitempty"`
 	// Known is false where nobody looked before the layer was gone.
 	Known bool `json:"known"`
-	// Writable are the places of the host's directories that could be written to. What was is not known: they are the host's own.
+	// Writable are the places of the host's directories that could be written to.
 	Writable []string `json:"writable,omitempty"`
-	Bytes    int64    `json:"layerBytes,omitempty"`
-	Inodes   int64    `json:"layerInodes,omitempty"`
+	// Mounted is what was changed in them since the jail was made, by whoever: they are the host's own.
+	Mounted []Mounted `json:"mounted,omitempty"`
+	Bytes   int64     `json:"layerBytes,omitempty"`
+	Inodes  int64     `json:"layerInodes,omitempty"`
 }
 
 // A File is a path of the layer, with the letter of `agentjail diff`.
@@ -196,5 +202,6 @@ type Provenance struct {
 	// Verified is nil where the chain was not looked at.
 	Verified *bool  `json:"verified,omitempty"`
 	Problem  string `json:"problem,omitempty"`
-	Signed   string `json:"signedBy,omitempty"`
+	// Signed names the host's key, where the receipt is signed.
+	Signed string `json:"signedBy,omitempty"`
 }

@@ -129,8 +129,11 @@ func (r *Receipt) written(p *printer) {
 	if t.More {
 		p.line("  ... and more that are not listed")
 	}
-	for _, w := range t.Writable {
-		p.line("  mounted, and could be written to: %s", w)
+	for _, m := range t.mounted() {
+		p.line("  mounted at %s: %s", m.At, m.Words())
+		for _, c := range m.Changed {
+			p.line("    %s", c)
+		}
 	}
 }
 

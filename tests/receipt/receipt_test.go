@@ -21,18 +21,11 @@ import (
 // ask runs one of agentjail's own verbs.
 func ask(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
-	var stderr bytes.Buffer
-	cmd := exec.Command(bin, append([]string{"--config", conf}, args...)...)
-	cmd.Stderr = &stderr
-	data, err := cmd.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	r := engine.Run(t, bin, append([]string{"--config", conf}, args...)...)
+	if r.Code != 0 || r.Stderr != "" {
+		t.Logf("%v: status %d: %s", args, r.Code, r.Stderr)
 	}
-	if code = cmd.ProcessState.ExitCode(); code != 0 || stderr.Len() > 0 {
-		t.Logf("%v: status %d: %s", args, code, stderr.String())
-	}
-	return string(data), code
+	return r.Stdout, r.Code
 }
 
 // of is a jail's receipt, whose journal must verify.
@@ -172,6 +165,7 @@ func checkPage(t *testing.T, id string) {
 		}
 	}
 	walk(doc)
+	t.Run("browser", func(t *testing.T) { inBrowser(t, data) })
 }
 
 // TestEndings: a jail that was killed, and one that had too little memory.
@@ -182,7 +176,11 @@ func TestEndings(t *testing.T) {
 		d.Must("kill", "-s", "KILL", id)
 		d.Must("wait", id)
 		d.Must("rm", id)
-		gone(t, of(t, id))
+		r := of(t, id)
+		gone(t, r)
+		if r.Exit.Status != nil || r.Exit.Signal != "" || !strings.Contains(r.Exit.Unknown, "the engine waited") {
+			t.Errorf("Docker waited for it: %+v", r.Exit)
+		}
 	})
 	t.Run("memory", func(t *testing.T) {
 		id := d.Detached("--runtime", "agentjail-receipt", "--memory", "32m", engine.Busybox, "sh", "-c", "tail /dev/zero; exit 9")
@@ -228,6 +226,7 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("the first run had status 3: %+v", r.Exit)
 	}
 	against(t, id)
+	signed(t, id)
 	text, err := os.ReadFile(slices.Max(files))
 	if err != nil {
 		t.Fatal(err)
@@ -238,6 +237,30 @@ func TestCommandLine(t *testing.T) {
 	}
 	if out, code := ask(t, "receipt", "--verify", id); code != 1 || !strings.Contains(out, "does NOT verify") {
 		t.Errorf("a changed journal: status %d: %s", code, out)
+	}
+}
+
+// signed: the host's signature of a receipt holds, and not of one that somebody has changed.
+func signed(t *testing.T, id string) {
+	t.Helper()
+	text, code := ask(t, "receipt", "--json", "--sign", id)
+	kept := filepath.Join(base, "signed.json")
+	for _, c := range []struct {
+		from, to string
+		want     int
+	}{{"", "", 0}, {`"status": 4`, `"status": 0`, 1}, {`"what": "`, `"what": "x`, 1}} {
+		changed := strings.Replace(text, c.from, c.to, 1)
+		if code != 0 || changed == text && c.from != "" {
+			t.Fatalf("status %d: there is no %s in %s", code, c.from, text)
+		}
+		if err := os.WriteFile(kept, []byte(changed), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{id}, {}} {
+			if out, code := ask(t, append([]string{"receipt", "--verify", "--against", kept}, args...)...); code != c.want {
+				t.Errorf("with %q for %q: status %d, want %d: %s", c.to, c.from, code, c.want, out)
+			}
+		}
 	}
 }
 
