@@ -1,0 +1,118 @@
+package journal
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/journal/refusal"
+)
+
+// A shower is what shows a kind of refusal that the run does not have: why not, and the tests that show it, each with its package's directory.
+type shower struct {
+	why   string
+	tests []string
+}
+
+// elsewhere are the kinds of refusals that the run does not have. The kernel's records are of kernels that this machine is not.
+var elsewhere = map[string]shower{
+	"jail.refused":       {"there is no jail then", []string{"tests/journal TestReach"}},
+	"publish.refused":    {"somebody outside has to connect", []string{"tests/names TestPublish", "runtime/journal/sources TestNetwork"}},
+	"credential.refused": {"it takes a server", []string{"tests/names TestCredentials", "runtime/journal/sources TestNetwork"}},
+	"syscall.killed":     {"the jail's first process is killed, by another policy", []string{"runtime/journal/sources TestKernel"}},
+	"landlock.denied":    {"the kernel tells of it where a domain asks for that, and agentjail's does not", []string{"runtime/journal/sources TestKernel"}},
+	"apparmor.denied":    {"a kernel with AppArmor", []string{"runtime/journal/sources TestKernel"}},
+	"selinux.denied":     {"a kernel with SELinux", []string{"runtime/journal/sources TestKernel"}},
+	"exec.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
+	"trace.blocked":      {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
+	"connect.blocked":    {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
+	"bind.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
+	"ring0.passed":       {"programs that block, and no filters", []string{"tests/wall TestWall"}},
+	"module.refused":     {"programs that block, and a kernel that would load a module", []string{"runtime/ebpf/collector TestDescribeRefused"}},
+	"ptrace.refused":     {"programs that block, and the profile debug", []string{"runtime/ebpf/collector TestDescribeRefused"}},
+	"limit.memory":       {"control groups of version 2: those of version 1 kill before they count", []string{"runtime/journal TestCounters"}},
+	"limit.high":         {"control groups of version 2", []string{"runtime/journal TestCounters"}},
+}
+
+// TestRefusalsComplete: every kind of refusal is in the run, or in a test elsewhere, which there is and which names the kind; there are forty
+// refusals in the run, and each says of every driver how it is asked or why it cannot be.
+func TestRefusalsComplete(t *testing.T) {
+	in := map[string]bool{}
+	for _, r := range refusal.Rows {
+		in[r.Kind] = true
+	}
+	for _, k := range journal.Kinds {
+		e := journal.Event{Kind: k.Name}
+		if err := e.Complete(); err != nil {
+			t.Fatal(err)
+		}
+		why, is := elsewhere[k.Name]
+		if e.Refused() && in[k.Name] == is {
+			t.Errorf("%s: in the run %v, elsewhere %+v", k.Name, in[k.Name], why)
+		}
+		if is && !e.Refused() {
+			t.Errorf("%s is no refusal", k.Name)
+		}
+		if e.Refused() && k.Name != "jail.refused" && e.Decided() == "" {
+			t.Errorf("%s: nothing decides it", k.Name)
+		}
+	}
+	if len(refusal.Rows) < 40 {
+		t.Errorf("%d refusals", len(refusal.Rows))
+	}
+	for _, d := range []refusal.Driver{refusal.CommandLine, refusal.Docker, refusal.Podman, refusal.Containerd, refusal.CRI, refusal.Kubernetes} {
+		if names := refusal.Wanting(d); len(names) > 0 {
+			t.Errorf("%s: neither asked nor said why not: %q", d, names)
+		}
+	}
+	root, err := engine.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, _ := filepath.Glob(filepath.Join(root, "tests/journal/*_test.go")); len(own) == 0 {
+		t.Log("the tests' sources are not here to be looked at, as in the virtual machines")
+		return
+	}
+	for kind, s := range elsewhere {
+		if !slices.ContainsFunc(s.tests, func(name string) bool {
+			text := source(t, root, name)
+			if text == "" {
+				t.Errorf("%s: there is no test %s", kind, name)
+			}
+			return strings.Contains(text, `"`+kind) || strings.Contains(text, kind+`"`) || strings.Contains(text, kind+" ")
+		}) {
+			t.Errorf("%s: none of %q names it", kind, s.tests)
+		}
+	}
+}
+
+// source is the text of a test function, given as directory and name; "" if there is none.
+func source(t *testing.T, root, test string) string {
+	t.Helper()
+	dir, name, _ := strings.Cut(test, " ")
+	files, _ := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := token.NewFileSet()
+		f, err := parser.ParseFile(set, path, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == name && fn.Recv == nil {
+				return string(text[set.Position(fn.Pos()).Offset:set.Position(fn.End()).Offset])
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,212 @@
+package journal
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/journal/refusal"
+)
+
+// TestRefusals: a run that is refused forty kinds of things has each of them shown once, with its rule and what would let it through, whatever
+// engine started the jail. tests/cri and tests/kubernetes do the same by a pod.
+func TestRefusals(t *testing.T) {
+	h := newHost(t, refusal.Policy)
+	refusal.Collect(t, h.config, func(args ...string) *exec.Cmd { return exec.Command(args[0], args[1:]...) })
+	m := &refusal.Matrix{}
+	for _, d := range []struct {
+		driver refusal.Driver
+		needs  string
+		place  func(*host, *testing.T, []refusal.Row) *refusal.Place
+	}{
+		{refusal.CommandLine, bin, (*host).commandLine}, {refusal.Docker, "dockerd", (*host).docker},
+		{refusal.Podman, "podman", (*host).podman}, {refusal.Containerd, "containerd", (*host).containerd},
+	} {
+		t.Run(string(d.driver), func(t *testing.T) {
+			if _, err := exec.LookPath(d.needs); err != nil {
+				t.Skip("hack/deps.sh installs it:", err)
+			}
+			m.Drivers = append(m.Drivers, d.driver)
+			rows := refusal.Of(d.driver)
+			p := d.place(h.of(t), t, rows)
+			p.Try(t, rows)
+			p.Check(t, d.driver, rows, m)
+		})
+	}
+	t.Logf("what is shown, by who was asked:\n%s", m)
+}
+
+// of is the host in the hands of a subtest.
+func (h host) of(t *testing.T) *host {
+	h.t = t
+	return &h
+}
+
+// denied is what is shown of a jail.
+func (h *host) denied(id string) func() [][]refusal.Denial {
+	return func() [][]refusal.Denial {
+		return [][]refusal.Denial{refusal.Parse(h.t, engine.Run(h.t, h.caller.Path, slices.Concat(h.caller.Args, []string{"denied", "--json", id})...))}
+	}
+}
+
+// worked makes an error of a command that failed.
+func worked(r engine.Result) error {
+	if r.Code != 0 {
+		return errors.New(r.String())
+	}
+	return nil
+}
+
+// execs are exec and its detached form, by an engine's client: what stands before the options, behind them the jail's id and the command.
+func execs(run func(...string) engine.Result, id string, verb, detach []string) (exec, detached func([]string, ...string) error) {
+	form := func(verb []string) func([]string, ...string) error {
+		return func(options []string, command ...string) error {
+			return worked(run(slices.Concat(verb, options, []string{id}, command)...))
+		}
+	}
+	return form(verb), form(append(slices.Clone(verb), detach...))
+}
+
+// commandLine is agentjail as engines call it, on a bundle that asks for everything.
+func (h *host) commandLine(t *testing.T, rows []refusal.Row) *refusal.Place {
+	b := asking(t, h.base, rows)
+	id := h.create(b)
+	run := func(args ...string) engine.Result {
+		out, text, err := b.Call(t, h.caller, args...)
+		r := engine.Result{Program: bin, Args: args, Stdout: out, Stderr: text}
+		if err != nil {
+			r.Code = 1
+		}
+		return r
+	}
+	t.Cleanup(func() { h.why(t, id) })
+	p := &refusal.Place{Denied: h.denied(id), Update: func(pids, memory int64) error {
+		return worked(run(slices.Concat([]string{"update"}, limits(pids, memory), []string{id})...))
+	}}
+	p.Exec, p.Detached = execs(run, id, []string{"exec"}, []string{"--detach"})
+	return p
+}
+
+// asking is a bundle that asks for everything.
+func asking(t *testing.T, base string, rows []refusal.Row) *engine.Bundle {
+	b := engine.NewBundle(t, base)
+	b.Spec.Process.User = specs.User{}
+	b.Spec.Process.Args = []string{"sleep", "1000"}
+	for _, r := range rows {
+		if r.Bundle != nil {
+			r.Bundle(b.Spec)
+		}
+	}
+	return b
+}
+
+// limits are the options by which runc's command line, Docker and Podman are asked for other limits.
+func limits(pids, memory int64) (options []string) {
+	if pids != 0 {
+		options = append(options, "--pids-limit", strconv.FormatInt(pids, 10))
+	}
+	if memory != 0 {
+		options = append(options, "--memory", strconv.FormatInt(memory, 10))
+	}
+	return options
+}
+
+// why: the answer to a question says what the jail was refused of it.
+func (h *host) why(t *testing.T, id string) {
+	for question, want := range map[string]string{
+		"bpf": "syscall.refused bpf(", "refused.example:443": "name.refused refused.example", "allowed.example:25": "connect.refused allowed.example:25",
+		"sh: can't fork: Resource temporarily unavailable": "limit.pids by limits.pids", "getpid": "",
+	} {
+		out, _ := h.ask("why", id, question) // it is refused, which is the status
+		if strings.Contains(out, "so far, last at ") != (want != "") || !strings.Contains(out, want) {
+			t.Errorf("why %s: no %q in\n%s", question, want, out)
+		}
+	}
+}
+
+// options are those of all rows by which a configuration is asked for.
+func options(rows []refusal.Row) (out []string) {
+	for _, r := range rows {
+		if r.Bundle != nil {
+			out = append(out, r.Options...)
+		}
+	}
+	return out
+}
+
+// docker is a Docker whose user asks for everything.
+func (h *host) docker(t *testing.T, rows []refusal.Row) *refusal.Place {
+	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: bin, Args: []string{"--config", h.config}}}, Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, e.Close)
+	if err := e.ImportBusybox(); err != nil {
+		t.Fatal(err)
+	}
+	d := e.For(t)
+	id := d.Detached(slices.Concat([]string{"--runtime=" + engine.Name}, options(rows), []string{engine.Busybox, "sleep", "1000"})...)
+	p := &refusal.Place{Denied: h.denied(id), Update: func(pids, memory int64) error {
+		return worked(d.Docker(slices.Concat([]string{"update"}, swapless(limits(pids, memory)), []string{id})...))
+	}}
+	p.Exec, p.Detached = execs(d.Docker, id, []string{"exec"}, []string{"--detach"})
+	return p
+}
+
+// swapless adds what Docker and Podman want to be told with a limit of memory.
+func swapless(limits []string) []string {
+	if i := slices.Index(limits, "--memory"); i >= 0 {
+		limits = append(limits, "--memory-swap", limits[i+1])
+	}
+	return limits
+}
+
+func closing(t *testing.T, end func() error) {
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// podman is root's Podman. Its jails are in a place of their own, and so are those who ask about them.
+func (h *host) podman(t *testing.T, rows []refusal.Row) *refusal.Place {
+	place, err := engine.StartPodman()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing(t, place.Close)
+	if err := place.Register(bin); err != nil {
+		t.Fatal(err)
+	}
+	if err := place.ImportBusybox(false); err != nil {
+		t.Fatal(err)
+	}
+	refusal.Collect(t, h.config, func(args ...string) *exec.Cmd { return place.Inside(t.Context(), args...) })
+	p := place.For(t, false)
+	podman := func(args ...string) engine.Result {
+		return p.Podman(append([]string{"--runtime-flag=config=" + h.config}, args...)...)
+	}
+	r := podman(slices.Concat([]string{"run", "-d"}, options(rows), []string{engine.Busybox, "sleep", "1000"})...)
+	if err := worked(r); err != nil {
+		t.Fatal(err)
+	}
+	id := strings.TrimSpace(r.Stdout)
+	t.Cleanup(func() { p.Remove("rm", "-f", "-t", "0", "-v", "--ignore", id) })
+	out := &refusal.Place{
+		Denied: func() [][]refusal.Denial {
+			return [][]refusal.Denial{refusal.Parse(t, p.Run(nil, bin, "--config", h.config, "denied", "--json", id))}
+		},
+		Update: func(pids, memory int64) error {
+			return worked(podman(slices.Concat([]string{"update"}, swapless(limits(pids, memory)), []string{id})...))
+		},
+	}
+	out.Exec, out.Detached = execs(podman, id, []string{"exec"}, []string{"--detach"})
+	return out
+}
