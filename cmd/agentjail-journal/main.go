@@ -1,4 +1,4 @@
-// Command agentjail-journal collects what jails ask of the kernel, by eBPF: the third wall behind the system call filters, and a source of
+// Command agentjail-journal collects what jails ask of the kernel, by eBPF programs behind the system call filters, a source of
 // the jails' journals. One serves a host (hack/systemd/agentjail-journal.service); agentjail does without it.
 package main
 
@@ -41,15 +41,16 @@ func end(err error) {
 func app() *cli.App {
 	a := cli.NewApp()
 	a.Name, a.Version = "agentjail-journal", version.Version
-	a.Usage = "refuse in the kernel what no jail may do, and tell the jails' journals of it"
+	a.Usage = "refuse in the kernel what no jail may do, and report it to the jails' journals"
 	a.Description = strings.TrimSpace(`
 Loads small eBPF programs and keeps them in the kernel. They act on jails alone, behind the two system call filters: what a jail asks for that
-the filters refuse in every profile is refused once more, and an event of it says that a filter failed. What the filters refuse is told too.
+the filters refuse in every profile is refused once more, and an event of it says that a filter failed. What the filters refuse is reported too.
 The programs stay when this program ends, until "agentjail-journal unload". "agentjail check" says what this host's kernel can do.`)
 	a.HideHelpCommand = true
 	a.Flags = []cli.Flag{
 		&cli.StringFlag{Name: "policy", Value: policy.DefaultPath, Usage: "the policy, which says which host ids jails have"},
-		&cli.BoolFlag{Name: "syscalls", Usage: "tell of refused system calls also where that costs every process of the machine some 80 ns a call"},
+		&cli.BoolFlag{Name: "syscalls", Usage: "report refused system calls also where that costs every process of the machine some 80 ns a call"},
+		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them where containers ask for it; policy's ebpf.block does the same"},
 		&cli.BoolFlag{Name: "print", Usage: "write every event to standard output too, as a line of JSON"},
 		&cli.BoolFlag{Name: "no-pins", Usage: "have the programs end with this one"},
 		&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay: a directory of a bpf file system"},
@@ -96,7 +97,7 @@ func collect(c *cli.Context) error {
 		show = func(e journal.Event) { _ = out.Encode(e) }
 	}
 	return collector.Run(ctx, collector.Options{
-		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), User: c.String("user"), Pins: pins,
+		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,
 		Say: func(format string, args ...any) {
 			fmt.Fprintln(os.Stderr, "agentjail-journal: "+printable.Line(fmt.Sprintf(format, args...), 4096))
 		},

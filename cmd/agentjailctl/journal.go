@@ -184,7 +184,7 @@ func deniedCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			all, unseen := denials(sources.Events(p.Store, j))
+			all, unseen := denials(sources.Once(sources.Events(p.Store, j)))
 			if c.Bool("json") {
 				return printJSON(c, map[string]any{"jail": j.ID, "denied": all, "unseen": unseen})
 			}
@@ -223,7 +223,7 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 		if !known {
 			i, at[key] = len(all), len(all)
 			k, _ := journal.Lookup(e.Kind)
-			all = append(all, denial{Kind: e.Kind, Ring: e.Ring, What: what, First: e.Time, Rule: e.Rule, Source: e.Source, Meaning: k.Meaning})
+			all = append(all, denial{Kind: e.Kind, Ring: e.Ring, What: what, First: e.Time, Rule: e.Decided(), Source: e.Source, Meaning: k.Meaning})
 		}
 		d := &all[i]
 		d.Count += max(1, e.Count)

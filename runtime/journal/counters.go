@@ -3,6 +3,7 @@ package journal
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,25 +36,21 @@ var limitFiles = map[string][]string{
 	"limit.high": {"memory.high"}, "limit.pids": {"pids.max"},
 }
 
-// Counters reads from a jail's control group directories, of either version, which limits were met and how often.
-func Counters(dirs []string) []Event {
+// Counters tells from a jail's control group directories, of either version, which limits were met and how often. read is cgroups.Read, or
+// what shares its answers with others. ended says that the jail has: it counted, but nothing of it is at a limit at the moment.
+func Counters(dirs []string, ended bool, read func(dir, file string) (string, error)) []Event {
 	var out []Event
 	now := At(time.Now())
 	for _, dir := range dirs {
-		files := map[string]string{}
-		v1 := controllersOf(dir)
+		counting := cgroups.Counting(dir)
 		for _, c := range counters {
-			if !strings.Contains(v1, ","+c.controller+",") {
+			if !slices.Contains(counting, c.controller) {
 				continue
 			}
-			text, known := files[c.file]
-			if !known {
-				text, _ = cgroups.Read(dir, c.file)
-				files[c.file] = text
-			}
+			text, _ := read(dir, c.file)
 			n := count(text, c.key)
 			e := Event{Kind: c.kind, Time: now, Source: SourceCgroup, Count: n}
-			if n == 0 && c.kind == "limit.pids" && full(dir, "pids.current", "pids.max") {
+			if n == 0 && !ended && c.kind == "limit.pids" && full(read, dir, "pids.current", "pids.max") {
 				// New kernels with version 1 do not count.
 				e.Count, e.Reason = 1, "there are as many as may be"
 			}
@@ -61,7 +58,7 @@ func Counters(dirs []string) []Event {
 				continue
 			}
 			for _, name := range limitFiles[c.kind] {
-				if text, err := cgroups.Read(dir, name); err == nil {
+				if text, err := read(dir, name); err == nil {
 					e.Limit = strings.TrimSpace(text)
 				}
 			}
@@ -72,32 +69,11 @@ func Counters(dirs []string) []Event {
 }
 
 // full says whether a group uses all that it may.
-func full(dir, current, most string) bool {
-	now, err := cgroups.Read(dir, current)
-	top, terr := cgroups.Read(dir, most)
+func full(read func(dir, file string) (string, error), dir, current, most string) bool {
+	now, err := read(dir, current)
+	top, terr := read(dir, most)
 	n, m := count(now, ""), count(top, "")
 	return err == nil && terr == nil && m > 0 && n >= m
-}
-
-// controllersOf are those of the hierarchy of version 1 that a group is in, between commas; those of version 2 are ",,".
-func controllersOf(dir string) string {
-	rel, err := filepath.Rel(cgroups.Root, dir)
-	first, _, _ := strings.Cut(rel, "/")
-	if err != nil {
-		return ",,"
-	}
-	for _, name := range strings.Split(first, ",") {
-		if v1Controllers[name] {
-			return "," + first + ","
-		}
-	}
-	return ",,"
-}
-
-// v1Controllers are the names of hierarchies of version 1 (cgroups(7)).
-var v1Controllers = map[string]bool{
-	"memory": true, "pids": true, "cpu": true, "cpuacct": true, "cpuset": true, "blkio": true, "devices": true, "freezer": true,
-	"hugetlb": true, "net_cls": true, "net_prio": true, "perf_event": true, "rdma": true, "misc": true, "systemd": true,
 }
 
 // count finds a number in a file of lines of a word and a number.

@@ -113,7 +113,9 @@ func (e *Event) When() time.Time {
 }
 
 // Refused says whether something was kept from the jail: what `agentjail denied` shows.
-func (e *Event) Refused() bool { return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit }
+func (e *Event) Refused() bool {
+	return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit || e.Verdict == VerdictAlert && e.Disposition == isBlocked
+}
 
 // texts are all fields that a jail may have had a say in.
 func (e *Event) texts() []*string {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -97,8 +98,21 @@ func Prune(s state.Store, dir string, keep int) ([]string, error) {
 		}
 		ended = append(ended, base)
 	}
-	slices.SortFunc(ended, func(a, b string) int { return strings.Compare(timeOf(a), timeOf(b)) })
-	ended = ended[:max(0, len(ended)-keep)]
+	if len(ended) <= keep {
+		return nil, nil
+	}
+	// By what was written last, not by when the jail was made: a long run is not the first to go once it has ended.
+	last := map[string]int64{}
+	for _, base := range ended {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(dir, base+suffix), &st) == nil {
+			last[base] = st.Mtim.Nano()
+		}
+	}
+	slices.SortFunc(ended, func(a, b string) int {
+		return cmp.Or(cmp.Compare(last[a], last[b]), strings.Compare(timeOf(a), timeOf(b)))
+	})
+	ended = ended[:len(ended)-keep]
 	var errs []error
 	for i, base := range ended {
 		for _, name := range files[base] {

@@ -92,6 +92,7 @@ var Kinds = []Kind{
 	{"jail.used", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "the most that the jail had used when it was deleted", own, ""},
 	{"jail.teardown", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, informational, "what was made for the jail was looked for after its removal", own, ""},
 	{"jail.files", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was in the jail's layer when it was deleted", own, ""},
+	{"jail.mounted", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was changed in a mounted directory since the jail was made, by whoever", own, ""},
 	{"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, ""},
 	{"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be"},
 	{"limits.update", Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, ""},
@@ -103,11 +104,17 @@ var Kinds = []Kind{
 	{"process.exec", None, VerdictNoted, ocsfProcess, processLaunch, isLogged, informational, "a process of the jail executed a program", programs, ""},
 	{"process.written", Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, ""},
 
+	{"process.traced", None, VerdictNoted, ocsfProcess, processOther, isLogged, low, "a process of the jail traced another of the same jail, or looked at its memory", programs, ""},
+
 	// The network.
 	{"name.allowed", Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was asked for that a rule allows", network, ""},
 	{"name.refused", Resources, VerdictRefused, ocsfDNS, dnsQuery, isBlocked, medium, "a name was asked for that no rule allows", network, "policy: network.allow = [\"{name}\"]"},
 	{"connect.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a connection to a name was made", network, ""},
 	{"connect.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "a connection was refused", network, "policy: network.allow = [\"{name}:{port}\"]"},
+	{"connect.tried", None, VerdictNoted, ocsfNetwork, netOpen, isLogged, informational, "a process connected a socket, whatever came of it (agentjail-journal --connections)", programs, ""},
+	{"connect.blocked", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting a socket was refused", programs, "policy: ebpf.block without \"connect\""},
+	{"bind.tried", None, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process gave a socket an address, whatever came of it (agentjail-journal --connections)", programs, ""},
+	{"bind.blocked", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "giving a socket an address was refused", programs, "policy: ebpf.block without \"bind\""},
 	{"connect.end", Resources, VerdictNoted, ocsfNetwork, netClose, isLogged, informational, "a connection ended", network, ""},
 	{"publish.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "somebody outside connected to a published port", network, ""},
 	{"publish.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish"},
@@ -120,11 +127,12 @@ var Kinds = []Kind{
 	{"syscall.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile"},
 	{"syscall.killed", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a process was killed for a system call", []string{SourceKernel, SourceEBPF}, "policy: seccomp.on_violation = \"errno\", or another seccomp.profile"},
 	{"module.refused", Kernel, VerdictRefused, ocsfModule, moduleLoad, isBlocked, high, "a call would have loaded a kernel module", programs, ""},
-	{"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, ""},
+	{"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, "policy: ebpf.block without \"exec\"; or run it from a mounted directory"},
 	{"ring0.passed", Kernel, VerdictAlert, ocsfFinding, findingCreate, isBlocked, critical, "a call got through the jail's filters that they refuse, and was stopped behind them", programs, "stop the jail and look: a filter failed"},
 
 	// Ring 1: access.
 	{"ptrace.refused", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, high, "tracing another process was refused", []string{SourceEBPF, SourceKernel}, "policy: seccomp.profile = \"debug\""},
+	{"trace.blocked", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, medium, "tracing a process of the same jail was refused", programs, "policy: ebpf.block without \"trace\""},
 	{"landlock.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "Landlock refused access", []string{SourceKernel, SourceEBPF}, "the jail's Landlock domain follows from its profile: policy: seccomp.profile, binds"},
 	{"apparmor.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "AppArmor refused access", audit, "policy: apparmor.profile"},
 	{"selinux.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "SELinux refused access", audit, "label what is mounted (:z), or the module of hack/selinux"},
@@ -152,17 +160,12 @@ const (
 	Resources = 2
 )
 
-// byName is Kinds.
-var byName = func() map[string]*Kind {
-	m := make(map[string]*Kind, len(Kinds))
-	for i := range Kinds {
-		m[Kinds[i].Name] = &Kinds[i]
-	}
-	return m
-}()
-
 // Lookup returns the kind of that name.
 func Lookup(name string) (*Kind, bool) {
-	k, ok := byName[name]
-	return k, ok
+	for i := range Kinds { // they are few, and few are looked up; an entry is too large to be copied for each
+		if Kinds[i].Name == name {
+			return &Kinds[i], true
+		}
+	}
+	return nil, false
 }

@@ -92,7 +92,10 @@ func openAll(path string) (files []*os.File, err error) {
 		}
 		if err != nil {
 			newest.Close()
-			return files, err
+			for _, f := range files {
+				f.Close()
+			}
+			return nil, err
 		}
 		// A crash in the middle of rotation leaves one file under two names.
 		if slices.ContainsFunc(files, func(o *os.File) bool { return sameFile(o, f) }) {

@@ -263,7 +263,7 @@ func (p *auditParser) line(text string, at time.Time) {
 
 // cgroup is for what the kernel tells of limits: of the first fork that a group refused, and of each process that it killed.
 func (p *auditParser) cgroup(text string, at time.Time) {
-	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && strings.Contains(path, p.id) {
+	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
 		p.out = append(p.out, journal.Event{Kind: "limit.pids", Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
 		return
 	}
@@ -271,13 +271,39 @@ func (p *auditParser) cgroup(text string, at time.Time) {
 	if !ok {
 		return
 	}
-	r := auditRecord{fields: fieldsOf(strings.ReplaceAll(rest, ",", " "))}
-	if p.mine(r) {
+	if r := killed(rest); p.mine(r) {
 		e := journal.Event{Kind: "limit.oom", Source: journal.SourceKernel, Time: journal.At(at)}
-		r.fields["comm"] = r.fields["task"]
 		whose(&e, r)
 		p.out = append(p.out, e)
 	}
+}
+
+// killed is the process of an OOM record, which ends in ",task=NAME,pid=NUMBER,uid=NUMBER" (dump_oom_victim in mm/oom_kill.c). The name is the
+// jail's to choose, commas and all, and 15 characters are enough for ",uid=" and another jail's id: the last of each counts.
+func killed(text string) auditRecord {
+	fields := map[string]string{}
+	text, fields["uid"] = cutLast(text, ",uid=")
+	text, fields["pid"] = cutLast(text, ",pid=")
+	_, fields["comm"], _ = strings.Cut(text, ",task=")
+	return auditRecord{fields: fields}
+}
+
+func cutLast(text, sep string) (before, after string) {
+	i := strings.LastIndex(text, sep)
+	if i < 0 {
+		return text, ""
+	}
+	return text[:i], text[i+len(sep):]
+}
+
+// groupOf says whether a control group is a container's of that id: one of its directories is called so, by systemd PREFIX-ID.scope.
+func groupOf(path, id string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if scope, ok := strings.CutSuffix(name, ".scope"); name == id || ok && (scope == id || strings.HasSuffix(scope, "-"+id)) {
+			return id != ""
+		}
+	}
+	return false
 }
 
 // mine says whether a record is of the jail's ids.

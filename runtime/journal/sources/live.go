@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/state"
 )
 
@@ -25,7 +26,7 @@ func (Groups) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 			return nil, err
 		}
 	}
-	return journal.Counters(dirs), nil
+	return journal.Counters(dirs, false, cgroups.Once()), nil
 }
 
 // Layer is the file system of a running jail's changes.

@@ -33,6 +33,12 @@ var records = []string{
 	`audit: type=1423 audit(1795440228.000:14): domain=feed blockers=fs.remove_file path="/other"`,
 	`cgroup: fork rejected by pids controller in /system/box`,
 	`oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=box,mems_allowed=0,oom_memcg=/box,task_memcg=/box,task=python3,pid=77,uid=2013265920`,
+	// Those of other jails: one whose id begins alike, and one whose process has a name with this jail's id in it.
+	`cgroup: fork rejected by pids controller in /system/box2`,
+	`oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=/x,task_memcg=/x,task=,uid=2013265920,pid=78,uid=2014314496`,
+	// A name that would hide whose it is.
+	`oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=box,mems_allowed=0,oom_memcg=/box,task_memcg=/box,task=,pid=1,uid=7,pid=79,uid=2013265920`,
+	`cgroup: fork rejected by pids controller in /system.slice/docker-box.scope`,
 	// Before its time, and none.
 	`audit: type=1326 audit(1000000000.000:12): uid=2013265922 pid=1 comm="p" exe="/old" sig=31 syscall=56`,
 	`audit: type=1326 audit(nonsense): uid=2013265922`, `audit: type=`, `audit(`, "",
@@ -52,7 +58,7 @@ func TestKernel(t *testing.T) {
 		"apparmor.denied 1059 sh|/proc/sysrq-trigger|open w", `apparmor.denied 7 \x0a"||capability net_admin`,
 		"selinux.denied 8 cat|shadow|read open file of system_u:object_r:shadow_t:s0", "syscall.killed 1061 /tmp/p||",
 		"landlock.denied 300 /usr/bin/git|/w/.git/config|fs.remove_file", "landlock.denied 0 |/other|fs.remove_file",
-		"limit.pids 0 ||", "limit.oom 77 python3||",
+		"limit.pids 0 ||", "limit.oom 77 python3||", "limit.oom 79 ,pid=1,uid=7||", "limit.pids 0 ||",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -96,6 +102,7 @@ func TestNetwork(t *testing.T) {
 		{work.Event{What: work.Connect, Verdict: "refused", Credential: "c"}, "credential.refused"},
 		{work.Event{What: work.End, Credential: "c"}, "connect.end credential.used"},
 		{work.Event{What: work.Publish, Verdict: "allowed", Dropped: 3}, "journal.lost publish.allowed"},
+		{work.Event{What: work.Publish, Verdict: "refused"}, "publish.refused"},
 		{work.Event{Reason: "no event"}, "journal.lost"},
 	} {
 		var got []string
