@@ -1,4 +1,4 @@
-// Package install registers agentjail with container engines: Docker, Podman, containerd, and containerd on a Kubernetes node.
+// Package install registers agentjail with container engines: Docker, Podman, containerd, CRI-O, and containerd on a Kubernetes node.
 //
 // Each engine is an Engine, in files of its own. What they share is here: the options, the plan of a change (plan.go), the files that it
 // changes (file.go), and editing them in place (edit.go for JSON, tables.go for TOML).
@@ -36,7 +36,7 @@ type Engine interface {
 }
 
 // Engines are all that there are.
-func Engines() []Engine { return []Engine{Docker, Containerd, Node, Podman} }
+func Engines() []Engine { return []Engine{Docker, Containerd, Node, Podman, CRIO} }
 
 // Runtime is one name under which an engine shall know a program.
 type Runtime struct {
@@ -57,7 +57,7 @@ type Options struct {
 	Force bool
 	// Config is the engine's main configuration file (Docker, containerd).
 	Config string
-	// DropIn is the file among the engine's configuration that is agentjail's (Podman, containerd).
+	// DropIn is the file among the engine's configuration that is agentjail's (Podman, containerd, CRI-O).
 	DropIn string
 	// PIDFile holds the id of the running daemon's process, Socket is the path of its API's socket (Docker).
 	PIDFile, Socket string

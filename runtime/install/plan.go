@@ -3,6 +3,9 @@ package install
 import (
 	"context"
 	"errors"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Plan is a change of an engine's configuration that was thought out but not made.
@@ -123,6 +126,10 @@ func (p *Plan) tidy() error {
 			f.Backup = ""
 			if err := dropBackup(f.Path); err != nil {
 				return err
+			}
+			if f.Remove && f.Own {
+				// The directory of drop-ins may have been made for this one alone. Empty it says nothing; one with files stays.
+				_ = unix.Rmdir(filepath.Dir(f.Path))
 			}
 		}
 	}

@@ -2,12 +2,8 @@ package install
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -83,24 +79,14 @@ func (c *podmanConf) set(o Options, r Runtime) error {
 
 const podmanHead = "# Written by `agentjail install podman`.\n"
 
-// readPodman reads the drop-in, which must be as render writes it, so that nothing is lost when it is written again.
+// readPodman reads the drop-in, which must be as render writes it.
 func readPodman(p *Plan) (*File, *podmanConf, error) {
-	f, err := p.file(p.options.DropIn)
-	if err != nil {
-		return nil, nil, err
-	}
-	f.Own = true // it holds nothing but what a plan wrote
 	c := new(podmanConf)
-	if err := toml.Unmarshal(f.Before, c); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", f.Path, err)
-	}
+	f, err := p.ownDropIn("podman", c, c.render)
 	if c.Engine.Runtimes == nil {
 		c.Engine.Runtimes = map[string][]string{}
 	}
-	if text, err := c.render(); f.exists && !p.options.Force && (err != nil || !bytes.Equal(text, f.Before)) {
-		return nil, nil, fmt.Errorf("%s is not as `agentjail install podman` writes it: move what is yours to another file of that directory: %w", f.Path, ErrConflict)
-	}
-	return f, c, nil
+	return f, c, err
 }
 
 // render writes the drop-in.
@@ -120,15 +106,11 @@ func (c *podmanConf) render() ([]byte, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		key := name
-		if strings.Contains(name, ".") {
-			key = quoted(name)
-		}
 		var paths []string
 		for _, path := range c.Engine.Runtimes[name] {
 			paths = append(paths, quoted(path))
 		}
-		fmt.Fprintf(&b, "%s = [%s]\n", key, strings.Join(paths, ", "))
+		fmt.Fprintf(&b, "%s = [%s]\n", tomlKey(name), strings.Join(paths, ", "))
 	}
 	var again podmanConf
 	if err := toml.Unmarshal(b.Bytes(), &again); err != nil {
@@ -137,39 +119,17 @@ func (c *podmanConf) render() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// quoted is a TOML basic string; names and paths have no control characters that Go would escape otherwise.
-func quoted(s string) string { return strconv.Quote(s) }
-
 // otherDefaults refuses to name a default runtime where another file does: the main file, whose owner chose it, or a drop-in that is read
 // later and wins.
 func otherDefaults(o Options) error {
-	directory := filepath.Dir(o.DropIn)
-	files, err := filepath.Glob(filepath.Join(directory, "*.conf"))
-	if err != nil {
-		return err
-	}
-	if main := filepath.Join(filepath.Dir(directory), "containers.conf"); strings.HasSuffix(directory, ".d") {
-		files = append(files, main)
-	}
-	for _, file := range files {
-		if file == o.DropIn {
-			continue
-		}
-		text, err := os.ReadFile(file)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
+	return besideDropIn(o.DropIn, func(file string, text []byte) error {
 		var c podmanConf
-		if err := toml.Unmarshal([]byte(text), &c); err != nil {
+		if err := toml.Unmarshal(text, &c); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		later := filepath.Dir(file) == directory && filepath.Base(file) > filepath.Base(o.DropIn)
-		if r := c.Engine.Runtime; r != "" && r != o.Default && (later || !o.Force) {
+		if r := c.Engine.Runtime; r != "" && r != o.Default && (readLater(file, o.DropIn) || !o.Force) {
 			return fmt.Errorf("%s names the default runtime %s: %w", file, r, ErrConflict)
 		}
-	}
-	return nil
+		return nil
+	})
 }

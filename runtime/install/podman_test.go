@@ -59,12 +59,22 @@ func TestPodman(t *testing.T) {
 	if p := applied(t, undo(o)); !p.Files[0].Remove || !strings.Contains(diff(t, p), "+++ /dev/null") {
 		t.Errorf("the last one's removal: %+v", p)
 	}
-	left, err := os.ReadDir(filepath.Dir(o.DropIn))
-	if err != nil || len(left) != 0 {
+	if left, err := os.ReadDir(filepath.Dir(o.DropIn)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 	if p := applied(t, undo(o)); p.Changed() {
 		t.Error("a second removal changes something")
+	}
+
+	// One in which something else is stays.
+	other := filepath.Join(filepath.Dir(o.DropIn), "other.conf")
+	applied(t, o)
+	if err := os.WriteFile(other, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	applied(t, undo(o))
+	if left, err := os.ReadDir(filepath.Dir(o.DropIn)); err != nil || len(left) != 1 {
+		t.Errorf("left beside another's file: %v, %v", left, err)
 	}
 }
 

@@ -88,7 +88,7 @@ type Source struct {
 
 // Engine is what is known of the engine that made the bundle.
 type Engine struct {
-	IDs     []string // the container's id, and those of jails that it joins
+	IDs     []string // the container's id, and those of jails that it joins and of its pod's sandbox
 	Storage []string // its storage directories
 	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
 	CRI     bool     // the container is one of a pod's (OfPod)

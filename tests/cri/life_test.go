@@ -15,18 +15,7 @@ import (
 func TestPodLife(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {
 		p := n.pod(t, "agentjail")
-		cache := p.volume("empty-dir", "cache", 0o777)
-		first := p.container("init", "echo made by init >/cache/made; echo init is done", mount(cache, "/cache", false))
-		if code := first.wait(); code != 0 {
-			t.Fatalf("init container: exit code %d: %s", code, first.log())
-		}
-		main := p.container("main", "cat /cache/made; echo to stderr >&2; "+idle, mount(cache, "/cache", false))
-		eventually(t, "the log", func() bool { return strings.Contains(main.log(), "to stderr") })
-		for _, line := range []string{" stdout F made by init\n", " stderr F to stderr\n"} {
-			if !strings.Contains(main.log(), line) {
-				t.Errorf("log without %q:\n%s", line, main.log())
-			}
-		}
+		main, cache := p.begin()
 		// Exec probes: by exit code, and one that does not end.
 		if _, code := main.exec("test -e /cache/made"); code != 0 {
 			t.Errorf("a probe that should succeed: %d", code)
@@ -53,22 +42,47 @@ func TestPodLife(t *testing.T) {
 		if got, want := namespace(t, p.pid(), "user"), namespace(t, main.pid(), "user"); got != want {
 			t.Errorf("user namespace %s, the pod's is %s", got, want)
 		}
-		if _, err := p.StopContainer(callContext(t), &runtimeapi.StopContainerRequest{ContainerId: main.id, Timeout: 30}); err != nil {
-			t.Fatal(err)
-		}
-		if s := main.status().Status; s.State != runtimeapi.ContainerState_CONTAINER_EXITED || s.ExitCode != 0 {
-			t.Errorf("after a stop: %v, exit code %d", s.State, s.ExitCode)
-		}
-		// A sandbox that has ended is replaced by another one for the same pod.
-		p.remove(p.id)
-		p.config.Metadata.Attempt = 1
-		if err := p.run("agentjail"); err != nil {
-			t.Fatal(err)
-		}
-		if out := p.container("after", idle, mount(cache, "/cache", false)).must("cat /cache/made"); out != "made by init" {
-			t.Errorf("after the sandbox's restart: %q", out)
-		}
+		p.replaced(main, cache)
 	})
+}
+
+// begin runs an init container that writes to a volume, and then one that goes on and has that volume.
+func (p *pod) begin() (main *container, cache string) {
+	t := p.t
+	t.Helper()
+	cache = p.volume("empty-dir", "cache", 0o777)
+	first := p.container("init", "echo made by init >/cache/made; echo init is done", mount(cache, "/cache", false))
+	if code := first.wait(); code != 0 {
+		t.Fatalf("init container: exit code %d: %s", code, first.log())
+	}
+	main = p.container("main", "cat /cache/made; echo to stderr >&2; "+idle, mount(cache, "/cache", false))
+	eventually(t, "the log", func() bool { return strings.Contains(main.log(), "to stderr") })
+	for _, line := range []string{" stdout F made by init\n", " stderr F to stderr\n"} {
+		if !strings.Contains(main.log(), line) {
+			t.Errorf("log without %q:\n%s", line, main.log())
+		}
+	}
+	return main, cache
+}
+
+// replaced stops begin's container within its grace period, and has another sandbox take the place of the pod's, with the same volume.
+func (p *pod) replaced(main *container, cache string) {
+	t := p.t
+	t.Helper()
+	if _, err := p.StopContainer(callContext(t), &runtimeapi.StopContainerRequest{ContainerId: main.id, Timeout: 30}); err != nil {
+		t.Fatal(err)
+	}
+	if s := main.status().Status; s.State != runtimeapi.ContainerState_CONTAINER_EXITED || s.ExitCode != 0 {
+		t.Errorf("after a stop: %v, exit code %d", s.State, s.ExitCode)
+	}
+	p.remove(p.id)
+	p.config.Metadata.Attempt = 1
+	if err := p.run("agentjail"); err != nil {
+		t.Fatal(err)
+	}
+	if out := p.container("after", idle, mount(cache, "/cache", false)).must("cat /cache/made"); out != "made by init" {
+		t.Errorf("after the sandbox's restart: %q", out)
+	}
 }
 
 // containerd ends and comes back while pods run: they go on, and can be worked with, joined and removed.

@@ -21,6 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"agentjail.dev/tests/engine"
+	"agentjail.dev/tests/journal/refusal"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 
 // A node is a containerd with CRI, as on a node of a cluster.
 type node struct {
+	*engine.Engine
 	*engine.Containerd
 	runtimeapi.RuntimeServiceClient
 	conn *grpc.ClientConn
@@ -84,24 +86,30 @@ func closeNodes() error {
 // onEach runs a test on each release.
 func onEach(t *testing.T, test func(*testing.T, *node)) {
 	t.Helper()
-	engine.NeedsRoot(t, "it runs jails")
-	for _, n := range nodes {
-		t.Run(n.name, func(t *testing.T) {
-			n, err := n.start()
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.For(t)
-			before := cniNamespaces()
-			t.Cleanup(func() { n.nothingLeft(t, before) })
-			test(t, n)
-		})
+	for i := range nodes {
+		on(t, i, test)
 	}
+}
+
+// on runs a test on one of the releases.
+func on(t *testing.T, i int, test func(*testing.T, *node)) {
+	t.Helper()
+	engine.NeedsRoot(t, "it runs jails")
+	t.Run(nodes[i].name, func(t *testing.T) {
+		n, err := nodes[i].start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Containerd.For(t)
+		before := cniNamespaces()
+		t.Cleanup(func() { n.nothingLeft(t, before) })
+		test(t, n)
+	})
 }
 
 // The names of the images.
 const (
-	pauseImage = "localhost/pause:test"
+	pauseImage = engine.PauseImage
 	image      = engine.BusyboxImage
 )
 
@@ -130,10 +138,16 @@ func startNode(binary string) (*node, error) {
 	if err := os.WriteFile(names, []byte(namesText), 0o644); err != nil {
 		return nil, err
 	}
+	refusals := filepath.Join(dir, "refusals.toml")
+	if err := os.WriteFile(refusals, []byte(refusal.Policy), 0o644); err != nil {
+		return nil, err
+	}
 	c, err := engine.StartContainerd(engine.ContainerdOptions{
 		Binary: binary, CRI: true, Shims: []string{dir},
-		Config: func(c *engine.Containerd) string { return criConfig(c, under, netName, refuse, namesKey, names) },
-		Log:    func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+		Config: func(c *engine.Containerd) string {
+			return criConfig(c, under, netName, refuse, refusals, namesKey, names)
+		},
+		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	})
 	if err != nil {
 		return nil, err
@@ -141,7 +155,7 @@ func startNode(binary string) (*node, error) {
 	if err := register(c, under, binary); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	n := &node{Containerd: c, cgroups: "/" + c.CgroupParent() + "/kubepods"}
+	n := &node{Engine: c.Engine, Containerd: c, cgroups: "/" + c.CgroupParent() + "/kubepods"}
 	fail := func(err error) (*node, error) { return nil, errors.Join(err, c.Close()) }
 	if err := c.ImportBusybox(criNamespace); err != nil {
 		return fail(err)
@@ -184,7 +198,7 @@ func register(c *engine.Containerd, agentjail, containerd string) error {
 
 // criConfig is CRI's part of containerd's configuration. Every annotation of a pod reaches the bundles, which is the worst
 // that an administrator can configure.
-func criConfig(c *engine.Containerd, byName, byNetName, refuse, namesKey, names string) string {
+func criConfig(c *engine.Containerd, byName, byNetName, refuse, refusals, namesKey, names string) string {
 	const cri = `plugins."io.containerd.grpc.v1.cri"`
 	conf := fmt.Sprintf("[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\n[%s.cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = %q\n[%s.containerd]\ndefault_runtime_name = \"plain\"\n",
 		cri, pauseImage, cri, filepath.Join(c.Dir, "cni"), cri)
@@ -197,6 +211,7 @@ func criConfig(c *engine.Containerd, byName, byNetName, refuse, namesKey, names 
 		{"shim", "io.containerd.agentjail.v2", "ConfigPath", ""},
 		{"shim-net", "io.containerd.agentjail.v2", "ConfigPath", "net"},
 		{"refuse", "io.containerd.agentjail.v2", "ConfigPath", refuse},
+		{"refusals", "io.containerd.agentjail.v2", "ConfigPath", refusals},
 		{"names", "io.containerd.agentjail.v2", namesKey, names},
 		// containerd's own shim.
 		{"byname", "io.containerd.runc.v2", "BinaryName", byName},

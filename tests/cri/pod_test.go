@@ -98,6 +98,12 @@ func (p *pod) run(handler string) error {
 func (p *pod) remove(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callWait)
 	defer cancel()
+	// CRI-O gives each container of a sandbox that is stopped a period of grace, one after the other.
+	if r, err := p.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: id}}); err == nil {
+		for _, c := range r.Containers {
+			_, _ = p.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: c.Id})
+		}
+	}
 	if _, err := p.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id}); err != nil && status.Code(err) != codes.NotFound {
 		p.t.Errorf("stop sandbox: %v", err)
 	}
@@ -148,7 +154,7 @@ func (p *pod) create(name, script string, change ...func(*runtimeapi.ContainerCo
 	ns := p.config.Linux.SecurityContext.NamespaceOptions
 	c := &container{pod: p, name: name, config: &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name},
-		Image:    &runtimeapi.ImageSpec{Image: image},
+		Image:    &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image},
 		Command:  []string{"/bin/sh", "-c", script},
 		LogPath:  name + "_0.log",
 		Linux: &runtimeapi.LinuxContainerConfig{

@@ -119,7 +119,7 @@ func TestHostPath(t *testing.T) {
 		}
 		bind(t, "/etc", sub)
 		kubelet := filepath.Dir(filepath.Dir(p.dir))
-		for i, path := range []string{kubelet, filepath.Join(kubelet, "pods"), other.dir, stolen, p.dir, "/", "/etc", "/proc", "/sys", "/dev", "/run", "/var/lib/kubelet", "/var/log", "/root", n.State(), sub, n.Socket()} {
+		for i, path := range []string{kubelet, filepath.Join(kubelet, "pods"), other.dir, stolen, p.dir, "/", "/etc", "/proc", "/sys", "/dev", "/run", "/var/lib/kubelet", "/var/log", "/root", n.State(), sub, n.Containerd.Socket()} {
 			if _, err := p.start(fmt.Sprintf("bad%d", i), idle, p.standard("bad"), mount(path, "/host", true)); err == nil || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("%s: %v", path, err)
 			}

@@ -70,10 +70,22 @@ func BuildAgentjail(out string, flags ...string) error {
 
 // delegateFlags are the build flags for DelegateEnv.
 func delegateFlags() []string {
-	if d := os.Getenv(DelegateEnv); d != "" {
-		return []string{"-ldflags=-s -w -X agentjail.dev/runtime/policy.defaultDelegate=" + d}
+	if os.Getenv(DelegateEnv) == "" {
+		return nil
 	}
-	return nil
+	return []string{LinkerFlags()}
+}
+
+// LinkerFlags is the build flag of a program that is linked as the one under test, with more variables set (PACKAGE.NAME=TEXT).
+func LinkerFlags(variables ...string) string {
+	if d := os.Getenv(DelegateEnv); d != "" {
+		variables = append(variables, "agentjail.dev/runtime/policy.defaultDelegate="+d)
+	}
+	flags := "-ldflags=-s -w"
+	for _, v := range variables {
+		flags += " -X '" + v + "'"
+	}
+	return flags
 }
 
 // ShimName is the file name of the containerd shim, by which containerd finds it for ShimRuntime.

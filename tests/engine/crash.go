@@ -1,5 +1,8 @@
 package engine
 
+// HookCrashPoints are those of a start that asks the engine for its network.
+var HookCrashPoints = []string{"start.engine"}
+
 // CrashPoints are the named steps of each verb, in order, at which a build with the tag crashtest can end.
 var CrashPoints = []struct{ Verb, Point string }{
 	{"create", "create.claimed"},
@@ -17,4 +20,4 @@ var CrashPoints = []struct{ Verb, Point string }{
 }
 
 // HelperCrashPoints are those of jails with a helper alone: of its start, and of `network reload`.
-var HelperCrashPoints = []string{"start.helping", "reload.narrowed", "reload.told"}
+var HelperCrashPoints = []string{"create.helping", "create.helped", "create.placing", "start.helping", "start.served", "reload.narrowed", "reload.told"}

@@ -1,0 +1,63 @@
+// Command ahead makes what tests would make the first time that they need it, and keep: programs of other people, the image to
+// work in, the virtual machines' root file system. So that they do not wait for it, hack/ahead.sh runs this beside what comes
+// before them. Whoever needs something that is being made waits for that; what fails here is tried again, and reported, there.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"agentjail.dev/tests/engine"
+)
+
+// tools are programs that hack/tools/build.sh builds, in the order in which tests ask for them.
+var tools = []string{"testcontainers", "nerdctl", "runc", "runc-vulnerable", "containerd", "crio", "nfpm", "kubernetes"}
+
+func main() {
+	err := errors.Join(
+		timed("the virtual machines' root", virtualMachines),
+		timed("the work image", func() error { _, err := engine.WorkTar(); return err }),
+	)
+	for _, name := range tools {
+		err = errors.Join(err, timed(name, func() error { _, err := engine.Tool(name); return err }))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ahead:", err)
+		os.Exit(1)
+	}
+}
+
+// virtualMachines installs what the virtual machines need, and makes their root file system.
+func virtualMachines() error {
+	root, err := engine.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"hack/vm/deps.sh"}, {"go", "run", "./hack/vm", "-root-only"}} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir, cmd.Stdout, cmd.Stderr = root, os.Stdout, os.Stderr
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("%v: %w", args, err)
+		}
+	}
+	return nil
+}
+
+// timed says how long making something took.
+func timed(what string, do func() error) error {
+	start := time.Now()
+	err := do()
+	fmt.Printf("ahead: %s: %v, %v\n", what, time.Since(start).Round(time.Second), errOr(err, "made"))
+	return err
+}
+
+func errOr(err error, otherwise string) any {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
