@@ -56,7 +56,7 @@ func startCluster(dir string) (*nodeCluster, error) {
 	if c.ca, err = newAuthority(filepath.Join(dir, "pki")); err != nil {
 		return c, err
 	}
-	for _, step := range []func() error{c.link, c.identities, c.writeFiles, c.startContainerd, c.startControl, c.startKubelet, c.images} {
+	for _, step := range []func() error{c.link, c.identities, c.writeFiles, c.startContainerd, c.startControl, c.startKubelet, c.startCSI, c.images} {
 		if err := step(); err != nil {
 			return c, err
 		}
@@ -82,7 +82,7 @@ func (c *nodeCluster) link() error {
 	if err := os.MkdirAll(c.programs, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "csi-driver", "kubectl"} {
 		if err := os.Symlink(os.Getenv(kubernetesEnv), filepath.Join(c.programs, name)); err != nil {
 			return err
 		}

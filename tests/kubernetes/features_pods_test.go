@@ -171,6 +171,81 @@ spec:
 	return ""
 }
 
+// sandboxes has the shape of kubernetes-sigs/agent-sandbox with what every cluster has: a pool of warm pods, of which one is claimed and goes on
+// while another takes its place; and a sandbox that is suspended and comes back by its name, with its volume and nothing else.
+func sandboxes(t *testing.T, h handler) string {
+	directory := dirOf(cluster.dir, "sandbox-"+h.name) // on a disk: owners cannot be mapped on the node's /opt
+	h.apply(t, strings.NewReplacer("$NAME", "sandbox-"+h.name, "$DIRECTORY", directory, "$NODE", nodeName).Replace(sandboxObjects))
+	h.in(t, "rollout", "status", "deployment/warm", "--timeout=100s")
+	h.in(t, "rollout", "status", "statefulset/sandbox", "--timeout=100s")
+	claimed := strings.Fields(h.in(t, "get", "pods", "-l", "pool=warm", "-o", "jsonpath={.items[*].metadata.name}"))[0]
+	h.in(t, "label", "pod", claimed, "pool=claimed", "--overwrite")
+	defer h.in(t, "delete", "pod", claimed, "--wait=false") // it is nobody's now
+	expect(t, "the claimed pod", h.sh(t, claimed, "echo mine >/root/file; cat /root/file"), "mine")
+	eventually(t, "another takes its place", func() (string, bool) {
+		out := h.in(t, "get", "deployment", "warm", "-o", "jsonpath={.status.readyReplicas}/{.status.replicas}")
+		return out, out == "2/2" && !strings.Contains(h.in(t, "get", "pods", "-l", "pool=warm", "-o", "name"), claimed)
+	})
+	expect(t, "the claimed pod goes on", h.sh(t, claimed, "cat /root/file"), "mine")
+
+	h.sh(t, "sandbox-0", "echo kept >/data/file; echo gone >/root/file")
+	h.in(t, "scale", "statefulset/sandbox", "--replicas=0")
+	h.in(t, "wait", "--for=delete", "pod/sandbox-0", "--timeout=100s")
+	h.in(t, "scale", "statefulset/sandbox", "--replicas=1")
+	h.in(t, "rollout", "status", "statefulset/sandbox", "--timeout=100s")
+	expect(t, "after it was suspended", h.sh(t, "sandbox-0", "hostname; cat /data/file; cat /root/file 2>/dev/null || echo anew"), "sandbox-0\nkept\nanew")
+	return ""
+}
+
+const sandboxObjects = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: warm}
+spec:
+  replicas: 2
+  selector: {matchLabels: {pool: warm}}
+  template:
+    metadata: {labels: {pool: warm}}
+    spec:
+      $CLASS
+      terminationGracePeriodSeconds: 0
+      automountServiceAccountToken: false
+      containers:
+      - {name: main, image: "$IMAGE", command: [sleep, "100000"]}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: $NAME}
+spec:
+  capacity: {storage: 16Mi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: ""
+  persistentVolumeReclaimPolicy: Retain
+  claimRef: {namespace: $NS, name: data-sandbox-0}
+  local: {path: $DIRECTORY}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [$NODE]}]}]}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: sandbox}
+spec:
+  serviceName: sandbox
+  replicas: 1
+  selector: {matchLabels: {app: sandbox}}
+  template:
+    metadata: {labels: {app: sandbox}}
+    spec:
+      $CLASS
+      terminationGracePeriodSeconds: 0
+      automountServiceAccountToken: false
+      containers:
+      - {name: main, image: "$IMAGE", command: [sleep, "100000"], volumeMounts: [{name: data, mountPath: /data}]}
+  volumeClaimTemplates:
+  - metadata:
+      name: data
+    spec: {accessModes: [ReadWriteOnce], storageClassName: "", resources: {requests: {storage: 16Mi}}}
+`
+
 func terminations(t *testing.T, h handler) string {
 	h.apply(t, `
 apiVersion: v1

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,10 +50,16 @@ func (h handler) memory(t *testing.T, pod string) string {
 	if h.jail() {
 		contains(t, "what it sees", h.sh(t, pod, "grep MemTotal /proc/meminfo"), "kB")
 	}
+	return h.groupFile(t, pod, "memory.limit_in_bytes", "memory.max")
+}
+
+// groupFile is what the kernel says in a file of the control group of a pod's container; the file has one name in each version of control groups.
+func (h handler) groupFile(t *testing.T, pod, v1, v2 string) string {
+	t.Helper()
 	id := h.in(t, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}/{.status.containerStatuses[0].containerID}")
 	uid, container, _ := strings.Cut(id, "/containerd://")
 	for _, root := range groupRoots() {
-		for _, file := range []string{"memory.limit_in_bytes", "memory.max"} {
+		for _, file := range []string{v1, v2} {
 			found, _ := filepath.Glob(filepath.Join(root, filepath.Base(cluster.dir), "kubepods", "*", "pod"+uid, container, file))
 			more, _ := filepath.Glob(filepath.Join(root, filepath.Base(cluster.dir), "kubepods", "pod"+uid, container, file))
 			for _, path := range append(found, more...) {
@@ -171,41 +176,5 @@ spec:
 	h.waits(t, "create", "pod/"+name+"-"+nodeName)
 	h.ready(t, "pod/"+name+"-"+nodeName)
 	expect(t, "a jail", h.sh(t, name+"-"+nodeName, "grep -c 'Seccomp:.*2' /proc/self/status || true"), map[bool]string{true: "1", false: "0"}[h.jail()])
-	return ""
-}
-
-func metrics(t *testing.T, h handler) string {
-	h.apply(t, `
-apiVersion: v1
-kind: Pod
-metadata: {name: measured}
-spec:
-  $CLASS
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: main, image: "$IMAGE", command: [sh, -c, "dd if=/dev/zero of=/v/held bs=1M count=24; exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}]}
-  volumes: [{name: v, emptyDir: {medium: Memory}}]
-`)
-	h.ready(t, "pod/measured")
-	eventually(t, "memory in the kubelet's summary", func() (string, bool) {
-		var all struct {
-			Pods []struct {
-				PodRef     struct{ Name, Namespace string }
-				Containers []struct {
-					Memory struct{ UsageBytes uint64 }
-				}
-			}
-		}
-		if err := json.Unmarshal([]byte(kubectl(t, "get", "--raw", "/api/v1/nodes/"+nodeName+"/proxy/stats/summary")), &all); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range all.Pods {
-			if p.PodRef.Name == "measured" && p.PodRef.Namespace == h.namespace && len(p.Containers) == 1 {
-				used := p.Containers[0].Memory.UsageBytes
-				return "low", used >= 24<<20 && used < 64<<20
-			}
-		}
-		return "nothing of the pod", false
-	})
 	return ""
 }

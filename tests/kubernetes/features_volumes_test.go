@@ -167,3 +167,32 @@ spec:
 	h.waits(t, "jsonpath={.status.reason}=Evicted", "pod/evicted")
 	return ""
 }
+
+// storageLimits: files of the root count against a limit of ephemeral-storage where they are on the disk. In a jail they are memory, and count
+// against its limit of memory; a volume counts everywhere.
+func storageLimits(t *testing.T, h handler) string {
+	pod := func(name, file, more string) string {
+		return `
+apiVersion: v1
+kind: Pod
+metadata: {name: ` + name + `}
+spec:
+  $CLASS
+  terminationGracePeriodSeconds: 0
+  restartPolicy: Never
+  containers:
+  - {name: main, image: "$IMAGE", command: [sh, -c, "dd if=/dev/zero of=` + file + ` bs=1M count=32 && exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}], resources: {limits: {` + more + `}}}
+  volumes: [{name: v, emptyDir: {}}]
+`
+	}
+	h.apply(t, pod("storage-volume", "/v/big", "ephemeral-storage: 8Mi")+"---"+pod("storage-root", "/big", "ephemeral-storage: 8Mi")+
+		"---"+pod("storage-memory", "/big", "ephemeral-storage: 8Mi, memory: 24Mi"))
+	h.waits(t, "jsonpath={.status.reason}=Evicted", "pod/storage-volume")
+	if !h.jail() {
+		h.waits(t, "jsonpath={.status.reason}=Evicted", "pod/storage-root")
+		return ""
+	}
+	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/storage-memory")
+	expect(t, "a jail with files in its root", h.in(t, "get", "pod", "storage-root", "-o", "jsonpath={.status.phase}"), "Running")
+	return "files of the root are memory"
+}

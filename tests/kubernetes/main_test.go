@@ -70,7 +70,7 @@ func outside() (int, error) {
 	defer lock.Close()
 	env := append(os.Environ(), stageEnv+"=init", dirEnv+"="+dir)
 	for name, build := range map[string]func() (string, error){
-		programsEnv:   engine.Shim,
+		programsEnv:   buildPrograms,
 		containerdEnv: func() (string, error) { return engine.Tool("containerd") },
 		kubernetesEnv: func() (string, error) { return engine.Tool("kubernetes") },
 	} {
@@ -85,6 +85,15 @@ func outside() (int, error) {
 	}
 	code, err := runInit(env)
 	return code, errors.Join(err, sweepNode(dir), engine.RemoveBuilt())
+}
+
+// buildPrograms builds what is installed, and beside it the collector of refused system calls.
+func buildPrograms() (string, error) {
+	dir, err := engine.Shim()
+	if err != nil {
+		return "", err
+	}
+	return dir, engine.Build("./cmd/agentjail-journal", filepath.Join(dir, "agentjail-journal"))
 }
 
 // buildImages makes what images are made of: the node has no process ids by which the builds of several test runs are told apart.

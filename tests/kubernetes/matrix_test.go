@@ -52,9 +52,11 @@ func features() []feature {
 		{"Job", jobs},
 		{"Deployment, rolling update", deployments},
 		{"StatefulSet", statefulSets},
+		{"sandboxes: warm pool, claim, suspend", sandboxes},
 		{"emptyDir, subPath, fsGroup", emptyDirs},
 		{"ConfigMap, Secret, projected, downward API", projections},
 		{"hostPath", hostPaths},
+		{"CSI: ephemeral and persistent volumes", csiVolumes},
 		{"limits, QoS, OOMKilled", limits},
 		{"resize in place", resizes},
 		{"graceful termination", terminations},
@@ -63,7 +65,8 @@ func features() []feature {
 		{"static pod", staticPods},
 		{"hostNetwork, hostPID, privileged", loosened},
 		{"eviction by an emptyDir's size", evictions},
-		{"metrics of the kubelet", metrics},
+		{"eviction by a limit of ephemeral-storage", storageLimits},
+		{"metrics of kubelet and containerd", metrics},
 		{"checkpoint", checkpoints},
 	}
 }

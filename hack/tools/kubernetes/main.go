@@ -34,6 +34,10 @@ var programs = map[string]func(){
 	"kube-controller-manager": func() { serve(manager.NewControllerManagerCommand()) },
 	"kube-scheduler":          func() { serve(scheduler.NewSchedulerCommand()) },
 	"kubelet":                 func() { serve(kubelet.NewKubeletCommand(context.Background())) },
+	"csi-driver": func() {
+		fmt.Fprintln(os.Stderr, "csi-driver:", serveCSI())
+		os.Exit(1)
+	},
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlutil.CheckErr(err)
