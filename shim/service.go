@@ -25,6 +25,8 @@ import (
 	"github.com/containerd/ttrpc"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
+
+	"agentjail.dev/runtime/jail"
 )
 
 // register makes the task service known to the server, in the place of
@@ -121,6 +123,9 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 		p.id = r.ID
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
+		if r.ExecID == "" {
+			jail.Waited(r.ID, st.ExitStatus)
+		}
 		await(ctx, s.events.exit(p), deletePatience)
 	}
 	answer, err := s.TTRPCTaskService.Delete(ctx, r)

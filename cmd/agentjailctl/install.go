@@ -73,6 +73,14 @@ nothing.`,
 		forces:        "replace a runtime of that name that leads elsewhere, and another default runtime",
 		dropInMeaning: "the `FILE` of Podman's configuration that is agentjail's",
 	},
+	{
+		engine: install.CRIO, install: "register with CRI-O, for Kubernetes", undo: "take out of CRI-O's configuration",
+		description: `Writes or removes a file of its own among the drop-ins of crio.conf(5), with
+handlers for Kubernetes' RuntimeClass. A second run changes nothing. CRI-O reads
+it when it starts, and when it is told to: systemctl reload crio.`,
+		forces:        "replace a runtime of that name that leads elsewhere",
+		dropInMeaning: "the `FILE` of CRI-O's configuration that is agentjail's",
+	},
 }
 
 func installCommand() *cli.Command {

@@ -19,11 +19,11 @@ import (
 func uninstallAllCommand() *cli.Command {
 	return &cli.Command{
 		Name: "all", Usage: "take these programs out of every engine's configuration",
-		Description: `Takes every name out of the configuration of Docker, Podman and containerd that
-leads to the programs beside this one, as "uninstall docker" and so on do. Names
-that lead elsewhere, to another copy of agentjail for example, stay. Refuses while
-there are jails, rootless ones too: nothing could stop them any more when the
-programs are gone. Packages call it before they are removed.`,
+		Description: `Takes every name out of the configuration of Docker, Podman, containerd and CRI-O
+that leads to the programs beside this one, as "uninstall docker" and so on do.
+Names that lead elsewhere, to another copy of agentjail for example, stay.
+Refuses while there are jails, rootless ones too: nothing could stop them any
+more when the programs are gone. Packages call it before they are removed.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
 			&cli.BoolFlag{Name: "force", Usage: "also while there are jails"},

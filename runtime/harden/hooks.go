@@ -6,6 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/report"
 )
 
@@ -33,6 +34,11 @@ func hooks(p *pass) {
 				hk.Env = nil
 				//lint:ignore SA1019 prestart is what Docker uses
 				kept.Prestart = append(kept.Prestart, hk)
+				continue
+			}
+			if k.name == "prestart" && p.network.HookOutside && p.plan.Network.Hook == nil && isSetKey(hk, p.f.ID) {
+				p.plan.Network.Hook = &network.Hook{Path: hk.Path, Args: hk.Args}
+				p.change(report.Resources, report.Set, "hooks.prestart", short(hk.Path), "for the network helper", "the engine's network is for the helper outside, and not put into the jail; of the ports that it publishes, those answer that network.publish has")
 				continue
 			}
 			why := "a jail runs no program of the host"

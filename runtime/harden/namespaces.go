@@ -130,7 +130,7 @@ func NetworkRules(n policy.Network) (out []report.Change) {
 // networkRules reports what may be reached, rule by rule.
 func networkRules(p *pass) {
 	p.rep.Changes = append(p.rep.Changes, NetworkRules(p.pol.Network)...)
-	for _, r := range p.pol.Network.Published {
+	for _, r := range p.pol.Network.Publishes() {
 		p.change(report.Resources, report.Set, "network.publish", "", r, "the jail's port can be connected to from outside")
 	}
 }

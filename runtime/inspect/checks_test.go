@@ -435,6 +435,18 @@ var damages = []damage{
 	{"eBPF programs", "gone", func(_ *demands, s *seen) { s.wall.Acting, s.wall.Pinned = false, true }, Broken, "none act"},
 	{"eBPF programs", "not told what", func(_ *demands, s *seen) { s.wall.Refused = nil }, Holds, "not known"},
 	{"eBPF programs", "the engine's ids", func(d *demands, s *seen) { d.jail.IDs.Given = true }, Missing, "do not know this jail"},
+	{"eBPF programs", "the engine's ids, registered", func(d *demands, s *seen) { d.jail.IDs.Given, s.registered = true, true }, Holds, "io_uring"},
+	{"eBPF programs", "a user's", func(d *demands, s *seen) { d.host.Rootless = true }, Missing, "a user's"},
+	{"eBPF programs", "none loaded for policy's block", func(d *demands, s *seen) { d.jail.Policy.EBPF.Block, s.wall = []string{"exec"}, wall.State{} }, Broken, "blocks here, exec"},
+	{"eBPF programs", "policy's block unknown", func(d *demands, s *seen) {
+		d.jail.Policy.EBPF.Block, s.wall.Hooks = []string{"exec"}, []string{"exec"}
+	}, Broken, "blocks here, exec"},
+	{"eBPF programs", "policy's block half loaded", func(d *demands, s *seen) {
+		d.jail.Policy.EBPF.Block, s.wall.Hooks, s.registered = []string{"exec", "connect"}, []string{"exec"}, true
+	}, Broken, "blocks here, connect"},
+	{"eBPF programs", "policy's block", func(d *demands, s *seen) {
+		d.jail.Policy.EBPF.Block, s.wall.Hooks, s.registered = []string{"exec"}, []string{"exec"}, true
+	}, Holds, "io_uring, exec"},
 }
 
 func TestGoodJailHolds(t *testing.T) {

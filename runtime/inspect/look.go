@@ -47,6 +47,7 @@ type seen struct {
 	mounts     []mount
 	hostDevs   map[string]bool // file systems that the host has mounted
 	wall       wall.State
+	registered bool   // with the eBPF programs, by its user namespace
 	rootSize   uint64 // of the file system at the root, in bytes
 	rootFiles  uint64
 	paths      map[string]pathState // masked and read-only paths

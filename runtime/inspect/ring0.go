@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -39,18 +40,25 @@ func seccompFilter(d *demands, s *seen) outcome {
 }
 
 // programs: what the filters refuse in every profile is refused by eBPF programs too, where a collector has loaded them. They know the jails
-// whose ids are the pool's.
+// whose ids are the pool's, and those that are registered.
 func programs(d *demands, s *seen) outcome {
 	const want = "programs that refuse what the filters refuse"
+	unblocked := slices.DeleteFunc(slices.Clone(d.jail.Policy.EBPF.Block), func(name string) bool {
+		return s.wall.Acting && s.registered && slices.Contains(s.wall.Hooks, name)
+	})
 	switch {
 	case s.wall.Pinned && !s.wall.Acting:
 		return broken(want, "agentjail-journal has loaded and pinned them, and none act (remedy: systemctl restart agentjail-journal)")
+	case len(unblocked) > 0:
+		return broken(want, "none act on what policy blocks here, %s (remedy: systemctl restart agentjail-journal, for connect and bind with --connections)", strings.Join(unblocked, ", "))
 	case !s.wall.Acting:
 		return lacking(want, "none act (`agentjail check` says what this kernel can do; agentjail-journal loads them)")
-	case d.jail.IDs.Given:
-		return lacking(want, "they act, and do not know this jail: its host ids are the engine's choice")
+	case d.host.Rootless:
+		return lacking(want, "they act, and do not know this jail: they are root's, and it is a user's")
+	case !s.registered && d.jail.IDs.Given:
+		return lacking(want, "they act, and do not know this jail, whose host ids are the engine's choice (remedy: systemctl restart agentjail-journal)")
 	case len(s.wall.Refused) == 0:
 		return holds("they act; what they refuse is not known")
 	}
-	return holds("behind the filters they refuse %s", strings.Join(s.wall.Refused, ", "))
+	return holds("behind the filters they refuse %s", strings.Join(slices.Concat(s.wall.Refused, d.jail.Policy.EBPF.Block), ", "))
 }

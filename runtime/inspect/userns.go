@@ -2,13 +2,12 @@ package inspect
 
 import (
 	"fmt"
-	"os"
 	"path"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/linux/fork"
 )
 
@@ -34,10 +33,11 @@ func (s *seen) lookUserNS(p *proc) error {
 		return err
 	}
 	defer f.Close()
-	const nsGetOwnerUID = 0xb704
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), nsGetOwnerUID, uintptr(unsafe.Pointer(&s.userNS.owner))); errno != 0 {
-		return os.NewSyscallError("ioctl NS_GET_OWNER_UID", errno)
+	var number uint32
+	if number, s.userNS.owner, err = registry.About(f); err != nil {
+		return err
 	}
+	s.registered = s.wall.Acting && registry.Known(number)
 	const size = 32 // a number
 	limits, err := fork.ReadInside(f, fork.NestedLimits(), size)
 	if err != nil {

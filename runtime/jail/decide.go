@@ -41,15 +41,13 @@ func (a *attempt) harden() error {
 		p.facts.Filter = &harden.Filter{Section: a.filter.Delegates, Notes: a.filter.Notes}
 	}
 	p.facts.Placeholders = policy.Credentials.Placeholders()
-	if hosts := policy.Credentials.Ended(); len(hosts) > 0 {
-		if p.facts.Authority, a.authority, err = credential.NewAuthority(hosts); err != nil {
+	if o := credential.OrderOf(policy.Credentials); !o.Empty() {
+		keys, err := issue(a.ctx, o)
+		if err != nil {
 			return err
 		}
-	}
-	if len(policy.Credentials.Servers()) > 0 {
-		if p.facts.HostKey, a.hostKey, err = credential.NewHostKey(); err != nil {
-			return err
-		}
+		p.facts.Authority, a.authority = keys.Authority, keys.AuthorityPair
+		p.facts.HostKey, a.hostKey = keys.HostKey, keys.HostKeyPrivate
 	}
 	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
 	w.tell(p.rep)

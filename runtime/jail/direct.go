@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/state"
@@ -43,7 +44,7 @@ func (w *Runtime) letGo(j *state.Brief, otherwise func() error) error {
 		return otherwise()
 	}
 	done := w.step("release")
-	known, err := letGoDirectly(j)
+	known, err := letGoDirectly(j, w.Store.Root)
 	if err == nil && !known {
 		return otherwise()
 	}
@@ -57,7 +58,15 @@ func (w *Runtime) letGo(j *state.Brief, otherwise func() error) error {
 	return err
 }
 
-func letGoDirectly(j *state.Brief) (known bool, err error) {
+// letGoBefore says that a process that waits to be let go would not be as this one is: it runs the init step, or has both its filters, of
+// which the delegate gives one at most, and we ourselves those that we were started under.
+func letGoBefore(pid int, root string) bool {
+	_, filters := fate(pid)
+	_, ours := fate(os.Getpid())
+	return filters >= ours+2 || outside.Runs(pid, root)
+}
+
+func letGoDirectly(j *state.Brief, root string) (known bool, err error) {
 	fd, err := unix.PidfdOpen(j.InitPid, 0)
 	if err != nil || !j.InitAlive() { // it may be another's by now
 		return false, nil
@@ -66,6 +75,9 @@ func letGoDirectly(j *state.Brief) (known bool, err error) {
 	return delegate.LetGo(j.DelegateState(), fd, func() error {
 		if frozen(j.CgroupDirs) {
 			return errors.New("cannot start a container in the paused state") // runc's message
+		}
+		if letGoBefore(j.InitPid, root) {
+			return delegate.ErrRuns
 		}
 		return nil
 	})
@@ -79,6 +91,9 @@ func ended(j *state.Brief) bool { return j.Direct && j.InitPid != 0 && !j.InitAl
 func frozen(dirs []string) bool {
 	for _, dir := range dirs {
 		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+			if !cgroups.CanHave(dir, file) {
+				continue
+			}
 			text, err := cgroups.Read(dir, file)
 			if err == nil && strings.TrimSpace(text) != thawed {
 				return true
@@ -93,6 +108,7 @@ func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
 	defer w.step("release")()
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
+	j.Ended = true
 	w.noteEnd(j, nil)
 	if err := forget(j); err != nil {
 		return err

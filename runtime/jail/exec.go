@@ -56,7 +56,9 @@ func (w *Runtime) Exec(o ExecOptions) error {
 		return errNotOurs(o.ID)
 	}
 	if o.Cgroup != "" {
-		return refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
+		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
+		w.noteRefused(&j.Brief, "exec.refused", err)
+		return err
 	}
 	e := &execution{w: w, o: o, j: j}
 	defer e.close()
@@ -211,6 +213,9 @@ func (e *execution) run() error {
 	args := delegate.StartArgs{
 		ID: o.ID, Process: e.file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
 		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files),
+	}
+	if err := leaveLSM(e.d, e.process); err != nil {
+		return err
 	}
 	// crun takes no score from the process that it is given, and runc takes the
 	// container's.

@@ -233,11 +233,12 @@ func (w *Runtime) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
 // Where engines mount a container's root, as patterns of path elements below
 // their storage directory; * is one element.
 var rootPatterns = []string{
-	"overlay2/*/merged",  // Docker, overlay2 driver
-	"overlay/*/merged",   // containers/storage
-	"vfs/dir/*",          // Docker, vfs driver
-	"btrfs/subvolumes/*", // Docker, btrfs driver
-	"rootfs/*/*",         // Docker, containerd image store
+	"overlay2/*/merged",                        // Docker, overlay2 driver
+	"overlay/*/merged",                         // containers/storage
+	"overlay-containers/*/userdata/rootfs",     // containers/storage, a bundle of CRI-O's in its directory of state
+	"vfs/dir/*",                                // Docker, vfs driver
+	"btrfs/subvolumes/*",                       // Docker, btrfs driver
+	"rootfs/*/*",                               // Docker, containerd image store
 	"io.containerd.runtime.v2.task/*/*/rootfs", // containerd
 }
 

@@ -2,11 +2,13 @@ package jail
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/internal/without"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/state"
@@ -42,11 +44,15 @@ func (a *attempt) delegate() error {
 	if err := enterNetwork(a.network); err != nil {
 		return err
 	}
+	if err := leaveLSM(a.d, a.spec.Process); err != nil {
+		return err
+	}
 	spared, giveBack, err := w.privateStdio(a.d, a.p.facts.Host.Rootless)
 	if err != nil {
 		return err
 	}
 	a.onFailure(a.abandon)
+	launched := a.launch()
 	beside := w.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
@@ -54,7 +60,7 @@ func (a *attempt) delegate() error {
 	}
 	code, err := spared.RunInto(a.files[:], append(w.Globals.Args(), args.Create()...), a.timeNS, false)
 	giveBack()
-	besideErr := <-beside
+	besideErr := errors.Join(<-beside, <-launched)
 	if err := w.explained(exitError(code, err)); err != nil {
 		return err
 	}
@@ -64,6 +70,23 @@ func (a *attempt) delegate() error {
 	}
 	crash.Point("create.delegated")
 	return nil
+}
+
+// launch has the network mode start its helper, while the delegate works and this process would wait.
+func (a *attempt) launch() <-chan error {
+	done := make(chan error, 1)
+	if without.Ring(2) {
+		done <- nil
+		return done
+	}
+	jail := a.w.networkOf(&a.j.Brief)
+	go func() {
+		done <- thread.Caught(func() error {
+			defer a.w.step("launch")()
+			return a.mode.Launch(jail)
+		})
+	}()
+	return done
 }
 
 // abandon removes the container if the delegate has made it, or begun to: it may

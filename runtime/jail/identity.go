@@ -3,11 +3,9 @@ package jail
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"path/filepath"
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/version"
 )
@@ -62,13 +60,8 @@ func (a *attempt) identity() []string {
 	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
 		add("ring"+strconv.Itoa(int(ring))+".set", strconv.Itoa(set[ring]))
 	}
-	for i, b := range a.p.res.Plan.Binds {
-		if i == 32 {
-			break
-		}
-		if !b.ReadOnly && !b.Copy && b.Index < len(spec.Mounts) && harden.IsBind(spec.Mounts[b.Index]) {
-			add("writable", filepath.Clean(spec.Mounts[b.Index].Destination))
-		}
+	for _, m := range j.Mounted {
+		add("writable", m.At)
 	}
 	return out
 }

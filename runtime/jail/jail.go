@@ -285,7 +285,10 @@ func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 // as it can.
 func (w *Runtime) release(j *state.Brief) error {
 	parts := w.parts(j)
-	errs := []error{helper.End(w.Store.Dir(j.Key)), w.detach(j), removeCgroups(j)}
+	// The helper's end is waited for at the same time as the kernel's unmounting.
+	helped := make(chan error, 1)
+	go func() { helped <- helper.End(w.Store.Dir(j.Key)) }()
+	errs := []error{w.detach(j), removeCgroups(j), <-helped}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
@@ -293,6 +296,9 @@ func (w *Runtime) release(j *state.Brief) error {
 		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
 	w.noteGone(j)
+	if err := w.unregister(j); err != nil {
+		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	}
 	if err := w.Store.Remove(j.Key); err != nil {
 		return err
 	}
@@ -333,7 +339,7 @@ func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
 		w.Log.Warnf("removing placeholders: %v", err)
 	}
-	return w.Store.Sweep(ctx, max, but, func(j *state.Brief) error {
+	reaped, err := w.Store.Sweep(ctx, max, but, func(j *state.Brief) error {
 		w.complete(j)
 		if !j.Dead() {
 			return nil
@@ -358,6 +364,10 @@ func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 		}
 		return w.release(j)
 	})
+	if max < 0 {
+		err = errors.Join(err, w.registry().Sweep())
+	}
+	return reaped, err
 }
 
 // readPid reads a delegate's pid file.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/report"
@@ -21,8 +22,9 @@ import (
 // What is told of a jail in its journal. A journal that cannot be written keeps no jail from being made or deleted: it is logged, once per
 // boot and reason.
 
-// pruneEvery is how many jails are made for one look at the journals of those that were deleted.
-const pruneEvery = 16
+// pruneEvery is how many jails are made for one look at the journals of those that were deleted: at a hundred of them it takes the
+// twentieth part of a create.
+const pruneEvery = 64
 
 // chooseJournal says where the jail's journal will be.
 func (w *Runtime) chooseJournal(j *state.Brief) {
@@ -132,7 +134,8 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 		return
 	}
 	done := w.step("last look")
-	events := append(Look(w.Store, j).events(), journal.Counters(j.CgroupDirs)...)
+	read, ended := cgroups.Once(), !j.InitAlive()
+	events := append(look(w.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
 	done()
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		var st unix.Stat_t
@@ -140,11 +143,11 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 			events = append(events, journal.Full(j.EngineRoot)...)
 		}
 	}
-	if j.InitPid != 0 && !j.InitAlive() {
+	if j.InitPid != 0 && ended {
 		e := journal.Event{Kind: "jail.exit", Pid: j.InitPid}
 		switch {
 		case ws == nil:
-			e.Reason = "found when the jail was deleted"
+			statusOf(j.ID, &e)
 		case ws.Signaled():
 			e.Status = ws.Signal().String()
 		default:

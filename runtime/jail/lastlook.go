@@ -3,7 +3,6 @@ package jail
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -29,6 +28,8 @@ type LastLook struct {
 	More  bool
 	// Known says that the layer was looked at.
 	Known bool
+	// Mounted is what was seen of mounted directories.
+	Mounted []MountedLook
 }
 
 // A part is something that was made for a jail and goes with it.
@@ -45,8 +46,11 @@ const (
 )
 
 // Look looks at a jail that exists.
-func Look(s state.Store, j *state.Brief) *LastLook {
-	l := &LastLook{Used: groupFacts(j.CgroupDirs)}
+func Look(s state.Store, j *state.Brief) *LastLook { return look(s, j, cgroups.Read) }
+
+// look is Look with who reads the control groups.
+func look(s state.Store, j *state.Brief, read func(dir, file string) (string, error)) *LastLook {
+	l := &LastLook{Used: groupFacts(j.CgroupDirs, read), Mounted: lookMounted(j)}
 	layer, err := stage.OpenChanges(s.Dir(j.Key))
 	if err != nil {
 		return l
@@ -87,26 +91,30 @@ func (l *LastLook) events() []journal.Event {
 		}
 		out = append(out, e)
 	}
+	for i := range l.Mounted {
+		out = append(out, l.Mounted[i].Events()...)
+	}
 	return out
 }
 
 // counters are what control groups say of the most that was used (cgroups(7); Documentation/admin-guide/cgroup-v1/memory.rst), and the fact
-// that each becomes.
-var counters = []struct{ file, fact string }{
-	{"memory.peak", "memory.peak"}, {"memory.max_usage_in_bytes", "memory.peak"},
-	{"pids.peak", "pids.peak"},
-	{"cpu.stat", "cpu.usec"}, {"cpuacct.usage", "cpu.nsec"},
+// that each becomes. The controller is that of version 1, or "" for version 2 (cgroups.Counting).
+var counters = []struct{ controller, file, fact string }{
+	{"", "memory.peak", "memory.peak"}, {"memory", "memory.max_usage_in_bytes", "memory.peak"},
+	{"", "pids.peak", "pids.peak"}, {"pids", "pids.peak", "pids.peak"},
+	{"", "cpu.stat", "cpu.usec"}, {"cpuacct", "cpuacct.usage", "cpu.nsec"},
 }
 
 // groupFacts reads the counters of a jail's control groups. A group that is gone, or has no such counter, has no fact.
-func groupFacts(dirs []string) []string {
+func groupFacts(dirs []string, read func(dir, file string) (string, error)) []string {
 	var out []string
 	for _, dir := range dirs {
+		counting := cgroups.Counting(dir)
 		for _, c := range counters {
-			if !counts(dir, c.file) {
+			if !slices.Contains(counting, c.controller) {
 				continue
 			}
-			text, err := cgroups.Read(dir, c.file)
+			text, err := read(dir, c.file)
 			if err != nil {
 				continue
 			}
@@ -122,26 +130,6 @@ func groupFacts(dirs []string) []string {
 	return out
 }
 
-// counts says whether a file can be in a group, by where a hierarchy of version 1 is mounted: looking for what cannot be there costs each
-// delete a dozen system calls.
-func counts(dir, file string) bool {
-	rel, ok := strings.CutPrefix(dir, cgroups.Root+"/")
-	if !ok {
-		return true
-	}
-	hierarchy, _, _ := strings.Cut(rel, "/")
-	controller, _, _ := strings.Cut(file, ".")
-	switch hierarchy {
-	case "memory", "pids", "cpuacct":
-		return controller == hierarchy
-	case "cpu,cpuacct", "cpuacct,cpu":
-		return controller == "cpuacct"
-	case "cpu", "blkio", "cpuset", "devices", "freezer", "hugetlb", "misc", "net_cls", "net_cls,net_prio", "net_prio", "perf_event", "rdma", "systemd", "unified":
-		return false
-	}
-	return controller != "cpuacct"
-}
-
 // parts are all that was made for a jail and goes with it. What it has of directories is not read: it is asked before and after. A jail
 // without a journal, for which nobody asks, has none.
 func (w *Runtime) parts(j *state.Brief) []part {
@@ -151,7 +139,7 @@ func (w *Runtime) parts(j *state.Brief) []part {
 	var out []part
 	add := func(kind, what string, left func() bool) { out = append(out, part{kind, what, left}) }
 	path := func(p string) func() bool {
-		return func() bool { _, err := os.Lstat(p); return !errors.Is(err, os.ErrNotExist) }
+		return func() bool { return !errors.Is(unix.Lstat(p, new(unix.Stat_t)), unix.ENOENT) }
 	}
 	if j.InitPid != 0 {
 		add("process", strconv.Itoa(j.InitPid)+" and all in its process namespace", j.InitAlive)
@@ -171,8 +159,11 @@ func (w *Runtime) parts(j *state.Brief) []part {
 		changes := filepath.Join(w.Store.Dir(j.Key), "changes")
 		add("mount", changes, path(changes))
 	}
-	for _, dir := range slices.Concat(j.CgroupDirs, j.Removed) {
+	for _, dir := range j.CgroupDirs {
 		add("control group", dir, path(dir))
+	}
+	for _, dir := range j.Removed {
+		add("control group", dir, func() bool { return false }) // the kernel said so when it was removed
 	}
 	add("delegate's record", j.DelegateState(), path(j.DelegateState()))
 	add("record", w.Store.Dir(j.Key), path(w.Store.Dir(j.Key)))

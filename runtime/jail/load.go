@@ -123,6 +123,7 @@ func (p *prepared) lookAtEngine(ids []string) (err error) {
 			p.engine.Storage = append(p.engine.Storage, root)
 		}
 	}
+	p.engine.IDs = append(p.engine.IDs, source.Sandboxes(s, p.engine.Storage)...)
 	return nil
 }
 

@@ -23,27 +23,30 @@ import (
 // start the process before anyone could look at it.
 func (a *attempt) finishRun() error {
 	w, o, j, d := a.w, a.o, a.j, a.d
-	if err := w.seal(&j.Brief); err != nil {
+	release, err := w.seal(&j.Brief)
+	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	if err := w.Store.Start(&j.Brief); err != nil {
-		return err
-	}
-	_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
-	if err := o.made(j); err != nil {
-		return err
-	}
 	stop := func() {}
-	if !o.Detach {
-		stop = forwardSignals(j.InitPid, a.tty)
-	}
-	defer stop()
-	err := w.letGo(&j.Brief, func() error {
-		t, err := w.inTime(&j.Brief)
-		if err != nil {
+	defer func() { stop() }()
+	err = release(func() error {
+		if err := w.Store.Start(&j.Brief); err != nil {
 			return err
 		}
-		return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
+		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
+		if err := o.made(j); err != nil {
+			return err
+		}
+		if !o.Detach {
+			stop = forwardSignals(j.InitPid, a.tty)
+		}
+		return w.letGo(&j.Brief, func() error {
+			t, err := w.inTime(&j.Brief)
+			if err != nil {
+				return err
+			}
+			return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
+		})
 	})
 	if err != nil {
 		j.Started = false // what was made is undone

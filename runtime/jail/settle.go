@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/cgroups"
@@ -30,7 +31,14 @@ func (a *attempt) settle() error {
 	if err != nil {
 		return err
 	}
-	if err := a.settleMounts(pid); err != nil {
+	if err := helper.Place(a.w.Store.Dir(a.j.Key), pid); err != nil {
+		return err
+	}
+	mounts, err := a.settleMounts(pid)
+	if err != nil {
+		return err
+	}
+	if err := a.register(pid, mounts); err != nil {
 		return err
 	}
 	if err := checkProgram(pid, a.j.Process); err != nil {
@@ -69,25 +77,25 @@ func (a *attempt) recordFirst() (pid int, err error) {
 	return pid, nil
 }
 
-// settleMounts checks the waiting jail's mounts, and completes them.
-func (a *attempt) settleMounts(pid int) error {
+// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the views that it adds.
+func (a *attempt) settleMounts(pid int) ([]mountinfo.Mount, error) {
 	// Read once: a jail has a hundred mounts. What follows only adds views.
 	mounts, err := mountsOf(pid)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if missing := leftOut(a.staged.Nested, mounts); len(missing) > 0 {
 		if mounts, err = attachLeftOut(pid, missing); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := checkPlaces(a.spec, a.staged.Places, mounts); err != nil {
-		return err
+		return nil, err
 	}
 	if err := settleMounts(pid, mounts, a.staged); err != nil {
-		return err
+		return nil, err
 	}
-	return checkCwdInside(pid, mounts)
+	return mounts, checkCwdInside(pid, mounts)
 }
 
 // checkCwdInside refuses a first process whose working directory is on a mount

@@ -19,6 +19,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/runtime/views"
@@ -45,20 +46,23 @@ func (w *Runtime) Start(id string) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
+	release := func(letGo func() error) error { return letGo() }
 	if j.InitAlive() {
-		if err := w.seal(j); err != nil {
+		if release, err = w.seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
 		}
 	}
 	crash.Point("start.sealed")
-	w.adopt(j)
-	if !j.Started {
-		if err := w.Store.Start(j); err != nil {
-			return err
+	return release(func() error {
+		w.adopt(j)
+		if !j.Started {
+			if err := w.Store.Start(j); err != nil {
+				return err
+			}
 		}
-	}
-	w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
-	return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
+		w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
+		return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
+	})
 }
 
 // Update changes a running jail's limits, within policy. Nil changes none.
@@ -103,8 +107,19 @@ func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
 		return err
 	}
-	w.note(&j.Brief, journal.Event{Kind: "limits.update", Value: string(data)})
+	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: "limits.update", Value: string(data)})...)
 	return w.resize(j, r)
+}
+
+// lowered are the limits of an update that policy has lowered.
+func lowered(rep *report.Report) []journal.Event {
+	var out []journal.Event
+	for _, c := range rep.Changes {
+		if c.Kind == report.Lowered {
+			out = append(out, journal.Event{Kind: "limits.refused", Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why})
+		}
+	}
+	return out
 }
 
 // resize has the jail's views and its record follow its limits.

@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/changes"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/stage"
@@ -38,6 +39,7 @@ func (a *attempt) write() (err error) {
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
+	j.Mounted, j.MountedSince = a.mounted(), changes.Moment().UnixNano()
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ var annotations = []annotation{
 		return true, nil
 	}},
 	{"journal.inside", "\"true\" for a file with the jail's own refusals in it, where policy says \"ask\"", func(p *Policy, v string) (bool, error) { return p.Journal.ask(v) }},
+	{"ebpf.block", "more of what eBPF programs refuse, separated by commas", func(p *Policy, v string) (bool, error) { return p.EBPF.more(v) }},
 	{"on_loosen", "\"refuse\" in place of \"strip\"", func(p *Policy, v string) (bool, error) {
 		if v != LoosenRefuse {
 			return false, nil

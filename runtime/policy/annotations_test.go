@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -42,6 +43,9 @@ func TestAnnotations(t *testing.T) {
 		{"seccomp.profile", "", nil},
 		{"on_loosen", "refuse", func(p Policy) bool { return p.OnLoosen == LoosenRefuse }},
 		{"on_loosen", "strip", nil},
+		{"ebpf.block", "exec,bind", func(p Policy) bool { return slices.Equal(p.EBPF.Block, []string{"exec", "bind"}) }},
+		{"ebpf.block", "exec,open", nil},
+		{"ebpf.block", "", nil},
 		{"binds.owner", "1000", func(p Policy) bool { return p.Binds.Owner == "1000" }},
 		{"binds.owner", "node:1000", func(p Policy) bool { return p.Binds.Owner == "node:1000" }},
 		{"binds.owner", "4294967295", nil},
@@ -97,7 +101,7 @@ func TestAnnotationStaysStrict(t *testing.T) {
 // value is ever looser after, and applying them again changes nothing.
 func TestAnnotationsOnlyTighten(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١"}
+	values := []string{"", "0", "1", "-1", "5", "4096", "1K", "1.5M", "1GiB", "9223372036854775807", "1e9", "strict", "default", "refuse", "strip", "true", "\x00", "١", "exec", "bind,exec", "exec,exec", "exec,"}
 	for range 20000 {
 		p := Default()
 		for _, v := range []*int64{&p.Root.Inodes, &p.Tmpfs.Inodes, &p.Limits.Pids, (*int64)(&p.Root.Size), (*int64)(&p.Tmpfs.Size), (*int64)(&p.Limits.Memory)} {
@@ -105,6 +109,7 @@ func TestAnnotationsOnlyTighten(t *testing.T) {
 		}
 		if r.IntN(2) == 0 {
 			p.Seccomp.Profile = "strict"
+			p.EBPF.Block = []string{"trace", "bind"}
 		}
 		ann := map[string]string{}
 		for range r.IntN(6) {
@@ -151,6 +156,15 @@ func looser(a, b Policy) string {
 	}
 	a.Binds.Owner = b.Binds.Owner // names one user for another: the jail has as much
 	a.Seccomp.Profile, a.OnLoosen = b.Seccomp.Profile, b.OnLoosen
+	for _, name := range b.EBPF.Block {
+		if !slices.Contains(a.EBPF.Block, name) {
+			return "ebpf.block"
+		}
+	}
+	if a.EBPF.validate() != nil {
+		return "ebpf.block"
+	}
+	a.EBPF = b.EBPF
 	if !reflect.DeepEqual(a, b) {
 		return "something that no annotation is for"
 	}

@@ -23,7 +23,7 @@ type Journal struct {
 // How much of a jail is looked at before it is removed.
 const (
 	ReceiptBrief = "brief" // what costs next to nothing
-	ReceiptFull  = "full"  // also thousands of files of the layer
+	ReceiptFull  = "full"  // also thousands of files of the layer, and of mounted directories
 )
 
 // Whether a jail can read what it was refused.

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/network"
@@ -22,7 +23,7 @@ func (n Network) checkOutside() error {
 			return fmt.Errorf("network.servers: %w", err)
 		}
 	}
-	_, err := n.mayPublish()
+	_, _, err := n.mayPublish()
 	return err
 }
 
@@ -38,28 +39,48 @@ func server(text string) (netip.AddrPort, error) {
 	return a, nil
 }
 
-func (n Network) mayPublish() ([]publish.Range, error) {
-	var may []publish.Range
+func (n Network) mayPublish() (may, engine []publish.Range, err error) {
 	for _, text := range n.Publish {
-		r, err := publish.ParseRange(text)
-		if err != nil {
-			return nil, fmt.Errorf("network.publish: %w", err)
+		read, list := publish.ParseRange, &may
+		if publish.IsEngine(text) {
+			read, list = publish.ParseEngine, &engine
 		}
-		may = append(may, r)
+		r, err := read(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("network.publish: %w", err)
+		}
+		*list = append(*list, r)
 	}
-	return may, nil
+	if len(engine) > publish.MaxEntries {
+		return nil, nil, fmt.Errorf("network.publish: at most %d entries for the engine's network", publish.MaxEntries)
+	}
+	return may, engine, nil
+}
+
+// Publishes are the entries of what a jail publishes: those that it asked for, or without such a word what policy has for the engine's
+// network.
+func (n Network) Publishes() []string {
+	out := slices.Clone(n.Published)
+	for _, text := range n.Publish {
+		if publish.IsEngine(text) {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 // PublishPorts has a jail publish these ports and no others, whatever Publish says. One whose Mode is another reaches nothing.
 func (n *Network) PublishPorts(texts []string) error {
-	entries, err := publish.List(texts)
+	entries, _, err := publish.List(texts)
 	if err != nil {
 		return err
 	}
 	if n.Mode != NetworkNames {
 		n.Mode, n.Allow = NetworkNames, nil
 	}
-	n.Published = nil
+	// Policy's own for the engine's network stay for a jail that says nothing.
+	n.Publish = slices.DeleteFunc(slices.Clone(n.Publish), publish.IsEngine)
+	n.Published = slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return !publish.IsEngine(s) })
 	for _, e := range entries {
 		n.Published = append(n.Published, e.String())
 	}
@@ -72,13 +93,18 @@ func (n *Network) publish(text string) (bool, error) {
 		return false, fmt.Errorf("network.mode is not %q", NetworkNames)
 	}
 	texts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
-	entries, err := publish.List(texts)
+	entries, asked, err := publish.List(texts)
 	if err != nil {
 		return false, err
 	}
-	may, err := n.mayPublish()
+	may, engine, err := n.mayPublish()
 	if err != nil {
 		return false, err
+	}
+	for _, r := range asked {
+		if err := publish.WithinEngine(engine, r); err != nil {
+			return false, err
+		}
 	}
 	for _, e := range entries {
 		if err := publish.Within(may, e); err != nil {
@@ -94,7 +120,7 @@ func (n Network) Helped() (network.Rules, error) {
 	if err != nil {
 		return network.Rules{}, err
 	}
-	r := network.Rules{Mode: n.Mode, Allow: set.Entries(), Deny: set.Denied(), Publish: n.Published}
+	r := network.Rules{Mode: n.Mode, Allow: set.Entries(), Deny: set.Denied(), Publish: n.Publishes()}
 	for _, text := range n.Servers {
 		s, err := server(text)
 		if err != nil {

@@ -1,11 +1,13 @@
 package policy
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 )
 
-// TestNetworkPublish: a container publishes what policy lets it, and no policy says of itself that all jails publish something.
+// TestNetworkPublish: a container publishes what policy lets it, and no policy says of itself that all jails publish something but
+// what their engine does.
 func TestNetworkPublish(t *testing.T) {
 	for _, bad := range []string{`publish = ["8000:80"]`, `publish = ["0"]`, `published = ["8000:80"]`, `servers = ["ns.example.org"]`, `servers = ["1.1.1.1:0"]`, `servers = ["a", "b", "c", "d"]`} {
 		if _, err := Parse([]byte("[network]\nmode = \"names\"\n"+bad), "x", ""); err == nil {
@@ -39,5 +41,48 @@ func TestNetworkPublish(t *testing.T) {
 	}
 	if err := d.Network.PublishPorts([]string{"80:8000"}); err != nil || d.Network.Mode != NetworkNames || len(d.Network.Allow) != 0 {
 		t.Errorf("the owner's word: %+v, %v", d.Network, err)
+	}
+}
+
+// TestNetworkPublishEngine: the engine's ports are published as policy has them, unless a container says less.
+func TestNetworkPublishEngine(t *testing.T) {
+	p, err := Parse([]byte("[network]\nmode = \"names\"\npublish = [\"8000-8999\", \"engine:3000-3999\"]"), "x", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := []string{"engine:3000-3999"}
+	for ask, c := range map[string]struct {
+		want    []string
+		refused bool
+	}{
+		"none":                     {of, false},
+		"":                         {nil, false},
+		"engine:3000":              {[]string{"engine:3000"}, false},
+		"engine:3000,8000:80":      {[]string{"engine:3000", "127.0.0.1:8000:80"}, false},
+		"8000:80":                  {[]string{"127.0.0.1:8000:80"}, false},
+		"engine":                   {of, true},
+		"engine:3999-4000":         {of, true},
+		"0.0.0.0:3000:3000":        {of, true},
+		"engine:3000,engine:8000":  {of, true},
+		"engine:3000,3000:80,9:10": {of, true},
+	} {
+		asked := map[string]string{AnnotationPrefix + "network.publish": ask}
+		if ask == "none" {
+			asked = nil
+		}
+		got, ignored := p.Tighten(asked)
+		// As a jail's record keeps it.
+		data, err := json.Marshal(got.Network)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept Network
+		if err := json.Unmarshal(data, &kept); err != nil {
+			t.Fatal(err)
+		}
+		r, err := kept.Helped()
+		if err != nil || !slices.Equal(r.Publish, c.want) || (len(ignored) != 0) != c.refused {
+			t.Errorf("%q: %q, %+v, %v", ask, r.Publish, ignored, err)
+		}
 	}
 }

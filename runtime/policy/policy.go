@@ -62,6 +62,7 @@ type Policy struct {
 	Credentials credential.Set `toml:"credentials" json:"credentials,omitempty"`
 	Shim        Shim           `toml:"shim" json:"shim"`
 	Journal     Journal        `toml:"journal" json:"journal"`
+	EBPF        EBPF           `toml:"ebpf" json:"ebpf,omitzero"`
 	// Origin is where it was loaded from; nil for one that was not.
 	Origin *Origin `toml:"-" json:"origin,omitempty"`
 }
@@ -502,7 +503,7 @@ func (p Policy) Validate() error {
 		notNegative("limits.swap", int64(p.Limits.Swap)),
 		notNegative("limits.io_read", int64(p.Limits.IORead)), notNegative("limits.io_write", int64(p.Limits.IOWrite)),
 		notNegative("limits.memlock", int64(p.Limits.MemLock)),
-		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(), p.Journal.validate(),
+		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(), p.Journal.validate(), p.EBPF.validate(),
 		notNegative("limits.sockets", int64(p.Limits.Sockets)),
 		paths("binds.allow", "/", p.Binds.Allow), paths("devices.allow", "/dev/", p.Devices.Allow),
 	} {
@@ -584,24 +585,48 @@ func Pools(path string) []idmap.Pool {
 		own = Default()
 	}
 	out := []idmap.Pool{own.Userns.Pool}
-	data, err := readTrusted(path)
-	if err != nil {
-		return out
-	}
-	var file struct {
-		Profiles map[string]struct {
-			Userns struct {
-				Pool *idmap.Pool `toml:"pool"`
-			} `toml:"userns"`
-		} `toml:"profiles"`
-	}
-	if toml.Unmarshal(data, &file) != nil {
-		return out
-	}
-	for _, p := range file.Profiles {
+	for _, p := range profiles(path) {
 		if p.Userns.Pool != nil && !slices.Contains(out, *p.Userns.Pool) {
 			out = append(out, *p.Userns.Pool)
 		}
 	}
 	return out
+}
+
+// Blocked lists what the file at path has eBPF programs refuse (EBPF.Block), with its profiles. A file that cannot be read has nothing.
+func Blocked(path string) []string {
+	own, err := Load(path, "")
+	if err != nil {
+		own = Default()
+	}
+	out := slices.Clone(own.EBPF.Block)
+	for _, p := range profiles(path) {
+		out = append(out, p.EBPF.Block...)
+	}
+	return out
+}
+
+// profile is what programs for all jails of a host ask of a profile.
+type profile struct {
+	Userns struct {
+		Pool *idmap.Pool `toml:"pool"`
+	} `toml:"userns"`
+	EBPF struct {
+		Block []string `toml:"block"`
+	} `toml:"ebpf"`
+}
+
+// profiles are those of the file at path; none where it cannot be read.
+func profiles(path string) map[string]profile {
+	data, err := readTrusted(path)
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Profiles map[string]profile `toml:"profiles"`
+	}
+	if toml.Unmarshal(data, &file) != nil {
+		return nil
+	}
+	return file.Profiles
 }

@@ -69,6 +69,7 @@ var others = map[string]struct {
 	"seccomp.only":         {`"/etc/agentjail/seccomp/build.json"`, "/etc/agentjail/seccomp/build.json"},
 	"journal.receipt":      {`"full"`, "full"},
 	"journal.inside":       {`"ask"`, "ask"},
+	"ebpf.block":           {`["exec", "bind"]`, []string{"exec", "bind"}},
 	"shim.logs":            {`["/var/log/jails"]`, []string{"/var/log/jails"}},
 	"network.filter":       {`"optional"`, "optional"},
 	"network.allow":        {`["pkg.example.net", "*.example.org:443"]`, []string{"pkg.example.net", "*.example.org:443"}},
@@ -288,6 +289,27 @@ func TestLoadMissing(t *testing.T) {
 	}
 	if _, err := Load("config.toml", ""); err == nil || !strings.Contains(err.Error(), "must be absolute") {
 		t.Errorf("a relative path: %v", err)
+	}
+}
+
+// TestHostWide: programs for all jails of a host get what the file and each of its profiles say.
+func TestHostWide(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: a policy is root's")
+	}
+	file := filepath.Join(t.TempDir(), "config.toml")
+	const text = "ebpf.block = [\"exec\"]\n[profiles.p]\nebpf.block = [\"connect\"]\nuserns.pool = \"1073741824:655360\"\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := Blocked(file); !slices.Equal(got, []string{"exec", "connect"}) {
+		t.Errorf("blocked: %v", got)
+	}
+	if got := Pools(file); len(got) != 2 || got[0] != Default().Userns.Pool || got[1].First != 1073741824 {
+		t.Errorf("pools: %v", got)
+	}
+	if got := Blocked(file + ".none"); len(got) != 0 || len(Pools(file+".none")) != 1 {
+		t.Errorf("without a file: %v", got)
 	}
 }
 

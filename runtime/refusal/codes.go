@@ -36,6 +36,7 @@ const (
 	Verb       Code = "verb"
 	Log        Code = "log.uri"
 	Delegate   Code = "delegate"
+	EBPF       Code = "ebpf.required"
 )
 
 // Codes lists every code with its meaning, in the order of a bundle's path.
@@ -76,5 +77,6 @@ var Codes = []struct {
 	{Exec, "a further process is asked for in a way that would leave the jail's limits"},
 	{Verb, "the verb is not for jails"},
 	{Log, "a log URI names a program or a file that policy does not list"},
+	{EBPF, "policy blocks something by eBPF programs (ebpf.block), and none block it here"},
 	{Delegate, "the low-level runtime did otherwise than it was told"},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,19 +19,21 @@ type addition struct {
 	owned []string
 }
 
-var additions = []addition{
-	// apt fetches as the user _apt, and ends when it cannot drop its groups
-	// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
-	// user's, and root has no capability to write there. Its log of the terminal
-	// is to belong to the group adm, and apt warns each time that it cannot.
-	{
-		path:  "etc/apt/apt.conf.d/99agentjail",
-		text:  "// From agentjail: a jail has no other users that apt could fetch as, or give its log to.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
-		owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
-	},
-	// A stock Debian has no such list.
-	{path: overrides, text: string(missingOverrides(nil))},
-}
+var additions = sync.OnceValue(func() []addition {
+	return []addition{
+		// apt fetches as the user _apt, and ends when it cannot drop its groups
+		// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
+		// user's, and root has no capability to write there. Its log of the terminal
+		// is to belong to the group adm, and apt warns each time that it cannot.
+		{
+			path:  "etc/apt/apt.conf.d/99agentjail",
+			text:  "// From agentjail: a jail has no other users that apt could fetch as, or give its log to.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
+			owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
+		},
+		// A stock Debian has no such list.
+		{path: overrides, text: string(missingOverrides(nil))},
+	}
+})
 
 // passwords are files of container root's that show another group, "shadow". Tools that add users and groups write them
 // anew with owner and group as they were, which takes CAP_CHOWN unless the group is container root's as well (groupadd(8);
@@ -66,7 +69,7 @@ func (s *stager) adjustPrograms() error {
 	if !ok1 || !ok2 {
 		return nil
 	}
-	for _, a := range additions {
+	for _, a := range additions() {
 		if err := a.add(int(root.Fd()), int(uid), int(gid)); err != nil {
 			return fmt.Errorf("adding /%s: %w", a.path, err)
 		}

@@ -19,7 +19,7 @@ func TestAdjustPrograms(t *testing.T) {
 		has  []string
 		want string // of the added file, "" for none
 	}{
-		{"with apt", []string{"etc/apt/apt.conf.d/01image", ".krun_vm.json", "var/lib/apt/lists/partial/old:42:700"}, additions[0].text},
+		{"with apt", []string{"etc/apt/apt.conf.d/01image", ".krun_vm.json", "var/lib/apt/lists/partial/old:42:700"}, additions()[0].text},
 		{"without apt", []string{"etc/passwd"}, ""},
 		{"with a file of that name", []string{added}, added},
 		{"with a link", []string{"elsewhere/01image", "etc/apt/apt.conf.d->/elsewhere"}, ""},
@@ -35,7 +35,7 @@ func TestAdjustPrograms(t *testing.T) {
 				root := fmt.Sprintf("/proc/self/fd/%d", st.Root.Fd())
 				text, _ := os.ReadFile(root + "/" + added)
 				want(t, "the added file", string(text), c.want)
-				if c.want == additions[0].text {
+				if c.want == additions()[0].text {
 					want(t, "its owner", owner(root+"/"+added), jailed(0))
 					want(t, "the owner of what apt fetches into", owner(root+"/var/lib/apt/lists/partial"), jailed(0))
 				}

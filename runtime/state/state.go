@@ -116,10 +116,27 @@ type Brief struct {
 	JournalSize int64 `json:"journalSize,omitempty"`
 	// FullReceipt is policy's journal.receipt = "full".
 	FullReceipt bool `json:"fullReceipt,omitempty"`
+	// Mounted are the host's directories that the jail may write to, and MountedSince when nothing but the jail was still to come, in
+	// nanoseconds since 1970: what the last look needs.
+	Mounted      []Mounted `json:"mounted,omitempty"`
+	MountedSince int64     `json:"mountedSince,omitempty"`
 	// Removed are those of CgroupDirs that were removed by whoever holds this record.
 	Removed []string `json:"-"`
+	// Ended says that whoever holds this record has seen that the first process had ended. It cannot come back, and is not looked at again.
+	Ended bool `json:"-"`
 	// Started says that the jail's process was let go; see Store.Start.
 	Started bool `json:"-"`
+}
+
+// A Mounted is a directory or file of the host's that is mounted in a jail, which may write to it.
+type Mounted struct {
+	At     string `json:"at"`     // in the jail
+	Source string `json:"source"` // on the host
+	// Dev and Ino are its own numbers.
+	Dev uint64 `json:"dev,omitempty"`
+	Ino uint64 `json:"ino,omitempty"`
+	// Unseen says why nobody will look at it.
+	Unseen string `json:"unseen,omitempty"`
 }
 
 // complete reads from a record what an earlier release wrote in another form: jails
@@ -477,11 +494,14 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
+// maxStat bounds /proc/PID/stat: 52 numbers and a name.
+const maxStat = 4096
+
 // StartTime is field 22 of /proc/PID/stat (proc_pid_stat(5)): clock ticks since
 // boot, which tell a process from a later one with the same number. The state
 // letter comes with it.
 func StartTime(pid int) (ticks uint64, state byte, err error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	data, err := atomicfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", maxStat)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -508,7 +528,7 @@ func alive(pid int, start uint64) bool {
 }
 
 // InitAlive says whether the jail's first process runs.
-func (j *Brief) InitAlive() bool { return alive(j.InitPid, j.InitStart) }
+func (j *Brief) InitAlive() bool { return !j.Ended && alive(j.InitPid, j.InitStart) }
 
 // CreatorAlive says whether the process that is making the jail still runs.
 func (j *Brief) CreatorAlive() bool { return alive(j.CreatorPid, j.CreatorStart) }
@@ -521,7 +541,7 @@ func BootID() string {
 	if known := bootID.Load(); known != nil {
 		return *known
 	}
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	b, err := atomicfile.Read("/proc/sys/kernel/random/boot_id", maxStat)
 	if err != nil {
 		return ""
 	}

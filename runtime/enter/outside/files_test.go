@@ -119,38 +119,59 @@ func TestRuns(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	dir, other := t.TempDir(), t.TempDir()
-	for _, c := range []struct {
-		in, name string
+	data, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, other := t.TempDir(), "/dev/shm" // which is a file system of its own
+	for name, c := range map[string]struct {
+		in       string
+		mode     os.FileMode
+		detached bool // as the step is run
 		want     bool
-	}{{dir, prefix + "a", true}, {dir, "b", false}, {other, prefix + "a", false}} {
-		data, err := os.ReadFile(sleep)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(c.in, c.name)
-		if err := os.WriteFile(path, data, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(path, "100000")
-		cmd.Args[0] = "sleep" // where sleep is one of several in a program
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if got := Runs(cmd.Process.Pid, dir); got != c.want {
-			t.Errorf("%s: %v", path, got)
-		}
-		// A newer version's copy may replace it while a created jail waits for its start.
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		if got := Runs(cmd.Process.Pid, dir); got != c.want {
-			t.Errorf("%s, removed: %v", path, got)
-		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if Runs(cmd.Process.Pid, dir) {
-			t.Errorf("%s: has ended", path)
-		}
+	}{
+		"a copy":                                {dir, programMode, false, true},
+		"a copy, from a mount attached nowhere": {dir, programMode, true, true},
+		"a program":                             {dir, 0o755, false, false},
+		"a program of the jail's that looks so": {other, programMode, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.want && os.Geteuid() != 0 {
+				t.Skip("needs root to look at a process whose program cannot be read (ptrace(2)), and to clone a mount")
+			}
+			path := filepath.Join(c.in, fmt.Sprint("agentjail-", os.Getpid(), "-test"))
+			if err := os.WriteFile(path, data, c.mode); err != nil {
+				t.Fatal(err)
+			}
+			defer os.Remove(path)
+			cmd := exec.Command(path, "100000")
+			cmd.Args[0] = "sleep" // where sleep is one of several in a program
+			if c.detached {
+				fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Close(fd)
+				cmd.Path = fmt.Sprint("/proc/self/fd/", fd)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if got := Runs(cmd.Process.Pid, dir); got != c.want {
+				t.Errorf("told %v", got)
+			}
+			// A newer version's copy may replace it while a created jail waits for its start.
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if got := Runs(cmd.Process.Pid, dir); got != c.want {
+				t.Errorf("removed: told %v", got)
+			}
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			if Runs(cmd.Process.Pid, dir) {
+				t.Error("it has ended")
+			}
+		})
 	}
 }

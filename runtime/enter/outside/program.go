@@ -141,13 +141,9 @@ func keep(path, label string, src *os.File) error {
 // Runs says whether a process is still the step, whose copies are in dir, and
 // has not become its program yet.
 func Runs(pid int, dir string) bool {
-	exe := fmt.Sprintf("/proc/%d/exe", pid)
-	// The name is as the process's own mount namespace has it, so that a jail can give it to a file of its own: such a file is on
-	// another file system. A copy that a newer one has replaced has no name any more, and reads "NAME (deleted)".
-	path, err := os.Readlink(exe)
-	if err != nil || filepath.Dir(path) != dir || !strings.HasPrefix(filepath.Base(path), prefix) {
-		return false
-	}
+	// Its file has no name to look for: the step is run from a mount that is attached nowhere (see program), and a newer
+	// version may have removed the copy. No jail's program looks like one: it is on another file system, or it can be read.
 	var runs, copies unix.Stat_t
-	return unix.Stat(exe, &runs) == nil && unix.Stat(dir, &copies) == nil && runs.Dev == copies.Dev
+	return unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &runs) == nil && unix.Stat(dir, &copies) == nil &&
+		runs.Dev == copies.Dev && runs.Uid == copies.Uid && runs.Mode == unix.S_IFREG|programMode
 }
