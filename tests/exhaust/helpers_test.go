@@ -89,20 +89,20 @@ func version1() bool {
 	return unix.Access("/sys/fs/cgroup/memory/memory.limit_in_bytes", unix.F_OK) == nil
 }
 
-// hostsOwn are the scores of all processes but a jail's, by their ids.
-func hostsOwn(t *testing.T, jail string) map[string]int {
+// hostsOwn are the scores of the processes in this one's PID namespace, by their ids: whoever else has containers here, theirs are not the host's.
+func hostsOwn(t *testing.T) map[string]int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]int{}
-	ns := namespaceOf(jail)
+	ns := namespaceOf("self")
 	for _, dir := range dirs {
 		pid := filepath.Base(dir)
 		text, err := os.ReadFile(filepath.Join(dir, "oom_score"))
-		if err != nil || namespaceOf(pid) == ns {
-			continue // gone, or the jail's
+		if err != nil || namespaceOf(pid) != ns {
+			continue // gone, or a container's
 		}
 		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 			out[pid] = n

@@ -54,6 +54,8 @@ func init() {
 		"udp-sockets":       udpSockets,
 		"record-locks":      recordLocks,
 		"pounce":            pounce,
+		"address":           address,
+		"costs":             costs,
 	}
 }
 

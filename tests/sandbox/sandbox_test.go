@@ -3,7 +3,6 @@ package sandbox
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,27 +18,12 @@ import (
 
 var bin string
 
-func TestMain(m *testing.M) {
-	engine.SuiteNeedsRoot("it runs jails")
-	os.Exit(func() int {
-		var err error
-		if bin, err = engine.UnderTest(); err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		defer engine.RemoveBuilt()
-		return m.Run()
-	}())
-}
+func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin)) }
 
 // workspace is a directory of uid 1000.
 func workspace(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "agentjail-sandbox-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := engine.TempDir(t, "/tmp", "agentjail-sandbox-")
 	if err := os.Chown(dir, 1000, 1000); err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +32,8 @@ func workspace(t *testing.T) string {
 
 func sandbox(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
-	var out, errb bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errb
-	err := cmd.Run()
-	var ee *exec.ExitError
-	if err != nil && !errors.As(err, &ee) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errb.String()
+	r := engine.Run(t, bin, append([]string{"sandbox"}, args...)...)
+	return r.Code, r.Stdout, r.Stderr
 }
 
 func sh(t *testing.T, script string) string {

@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,9 +27,11 @@ func TestRun(t *testing.T) {
 			t.Fatal(r)
 		}
 		hardened(t, r.Stdout)
-		if r := c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", "exit 7")...); r.Code != 7 {
+		id := newID()
+		if r := c.Ctr(runArgs(id, "--rm", "--", "sh", "-c", "exit 7")...); r.Code != 7 {
 			t.Error(r)
 		}
+		exited(t, id, `"status": 7`)
 		if r := c.Ctr(runArgs(newID(), "--rm", "--privileged", "--", "probe", "identity")...); r.Code != 0 {
 			t.Error(r)
 		} else {
@@ -36,6 +39,18 @@ func TestRun(t *testing.T) {
 		}
 		gone(t, c)
 	})
+}
+
+// exited holds the receipt of a task that was deleted to how its first process ended: the shim is who waits for it.
+func exited(t *testing.T, id, want string) {
+	t.Helper()
+	dir, err := engine.Shim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := engine.Run(t, filepath.Join(dir, "agentjail"), "receipt", "--json", id); r.Code != 0 || !strings.Contains(r.Stdout, want) {
+		t.Errorf("no %s: %s", want, r)
+	}
 }
 
 // What cannot start leaves nothing, and says why.

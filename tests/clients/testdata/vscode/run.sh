@@ -15,5 +15,5 @@ step "a terminal" sh -c "docker exec -u app -w /workspaces/clients $id script -q
 step "a file that the host changes" await sh -c 'echo changed > watched; docker exec -u app '"$id"' grep -m1 changed /home/app/.vscode-server/log'
 step "what it wrote on the host" sh -c 'stat -c "%u %n" by-server; cat by-server'
 step "processes" in_it sh -c 'ps -o user= -o comm= -C node | sort -u | head -n 1'
-step "the server is ended" await in_it sh -c 'pkill -f "[s]erver.js serve"; ! pgrep -f "[s]erver.js serve"'
+step "the server is ended" await in_it sh -c 'pkill -f "[s]erver.js serve"; ! pgrep -f "[s]erver.js serve" >/dev/null'
 step "the container goes" quiet docker rm -f -v "$id"

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+// helperOf is the process that helps a jail.
+func helperOf(t testing.TB, id string) int {
+	t.Helper()
+	found, err := filepath.Glob("/run/agentjail/jails/*" + id + "/helper.json")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("records of the helper: %v, %v", found, err)
+	}
+	text, err := os.ReadFile(found[0])
+	var r struct{ Pid int }
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Pid
+}
+
+// echoed connects from the engine's network, and says whether an answer comes back: Docker's proxy accepts for every container.
+func echoed(d *engine.T, address string) (err error) {
+	var c net.Conn
+	if err := d.InNetns(func() (err error) { c, err = net.DialTimeout("tcp", address, 2*time.Second); return err }); err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := c.Write([]byte("ping")); err != nil {
+		return err
+	}
+	got := make([]byte, 4)
+	if _, err := c.Read(got); err != nil {
+		return err
+	}
+	if string(got) != "ping" {
+		return fmt.Errorf("the answer is %q", got)
+	}
+	return nil
+}
+
+// echoer starts a container with servers at ports 7000 and 7001 of all its addresses, both published by Docker.
+func echoer(d *engine.T, args ...string) string {
+	d.Helper()
+	id := d.Detached(append(args, "-p", "127.0.0.1:0:7000", "-p", "127.0.0.1:0:7001", engine.Busybox, "sh", "-c", "probe echo-server 0.0.0.0:7001 & exec probe echo-server 0.0.0.0:7000")...)
+	d.Eventually("the servers", func() bool { return strings.Count(d.Must("logs", id), "listening") == 2 })
+	return id
+}
+
+// TestDockerPublish: docker -p leads to a jail's server, as it does under runc, where policy lets the port be published, and to no other.
+// Docker's own view of its network (inspect, stats, connect, disconnect) is a container's that is no jail.
+func TestDockerPublish(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	const second = "e2e-ports"
+	d.Must("network", "create", second)
+	t.Cleanup(func() { d.Docker("network", "rm", second) })
+	for _, runtime := range []string{"runc", "agentjail-ports"} {
+		jail := runtime != "runc"
+		id := echoer(d, "--runtime="+runtime)
+		for port, want := range map[string]bool{"7000": true, "7001": !jail} {
+			for _, to := range []string{d.Must("port", id, port), inspect(d, id, "{{.NetworkSettings.IPAddress}}") + ":" + port} {
+				if err := echoed(d, to); (err == nil) != want {
+					t.Errorf("%s: %s, port %s: %v", runtime, to, port, err)
+				}
+			}
+		}
+		if r := d.Docker("stats", "--no-stream", "--format", "{{.NetIO}}", id); r.Code != 0 || strings.HasPrefix(r.Stdout, "0B") {
+			t.Errorf("%s: stats: %s", runtime, r)
+		}
+		d.Must("network", "connect", second, id)
+		other := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}")
+		if err := echoed(d, other+":7000"); err != nil {
+			t.Errorf("%s: on a second network: %v", runtime, err)
+		}
+		d.Must("network", "disconnect", second, id)
+		if err := echoed(d, other+":7000"); err == nil {
+			t.Errorf("%s: on a network that was disconnected it answers", runtime)
+		}
+		if jail {
+			sealed(t, "the jail", probeIn[links](d, nil, id, "interfaces"))
+			out, code := agentjail(t, "inspect", id)
+			if code != 0 || !strings.Contains(out, "only lo; names by helper") || !strings.Contains(out, " in "+inspect(d, id, "{{.NetworkSettings.SandboxKey}}")) && !strings.Contains(out, " in /run/docker/netns/") {
+				t.Errorf("inspect: %d\n%s", code, out)
+			}
+		}
+		d.Must("restart", "-t", "0", id)
+		d.Eventually("the server", func() bool { return echoed(d, d.Must("port", id, "7000")) == nil })
+		// Nobody else can be given the address there, as on the default network, where other tests have servers.
+		d.Must("network", "connect", second, id)
+		to := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}") + ":7000"
+		if err := echoed(d, to); err != nil {
+			t.Errorf("%s: after a restart: %v", runtime, err)
+		}
+		d.Must("rm", "-f", id)
+		if err := echoed(d, to); err == nil {
+			t.Errorf("%s: after its end it answers", runtime)
+		}
+	}
+}
+
+// TestDockerPublishHelperKilled: a port of a jail whose helper was killed answers nobody, and another helper has the port again, in the
+// same network of Docker's.
+func TestDockerPublishHelperKilled(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := echoer(d, "--runtime=agentjail-ports")
+	to := d.Must("port", id, "7000")
+	if err := echoed(d, to); err != nil {
+		t.Fatal(err)
+	}
+	first := helperOf(t, id)
+	netns := func(pid int) string {
+		at, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	where := netns(first)
+	if err := unix.Kill(first, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.Eventually("its end", func() bool { return errors.Is(unix.Kill(first, 0), unix.ESRCH) })
+	if err := echoed(d, to); err == nil {
+		t.Error("without a helper it answers")
+	}
+	if out, code := agentjail(t, "inspect", id); code == 0 || !strings.Contains(out, "agentjail network restart") {
+		t.Errorf("inspect: %d\n%s", code, out)
+	}
+	if out, code := agentjail(t, "network", "restart", id); code != 0 {
+		t.Fatalf("network restart: %d: %s", code, out)
+	}
+	if err := echoed(d, to); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	if now := netns(helperOf(t, id)); now != where {
+		t.Errorf("the new helper is in %s, and was in %s", now, where)
+	}
+}
+
+// TestDockerPublishNowhere: where Docker has made no network, the report says that its ports answer nobody; where policy publishes none,
+// none answers.
+func TestDockerPublishNowhere(t *testing.T) {
+	needAgentjail(t)
+	d := d(t)
+	id := d.Detached("--runtime=agentjail-ports", "--network=none", engine.Busybox, "sleep", "3600")
+	found, err := filepath.Glob("/run/agentjail/jails/*" + id + "/report.json")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("reports: %v, %v", found, err)
+	}
+	if text, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(text), "ports that it publishes answer nobody") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	id = echoer(d, "--runtime=agentjail-names")
+	for _, to := range []string{d.Must("port", id, "7000"), inspect(d, id, "{{.NetworkSettings.IPAddress}}") + ":7000"} {
+		if err := echoed(d, to); err == nil {
+			t.Errorf("%s answers", to)
+		}
+	}
+}
