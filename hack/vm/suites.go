@@ -32,6 +32,8 @@ type step struct {
 	left string
 	// packages says that it installs agentjail's packages, in two versions.
 	packages bool
+	// tools are programs that hack/tools builds and that its tests call; the guest finds them in /work/tools.
+	tools []string
 	// script is a shell command; set instead of pkg.
 	script string
 }
@@ -142,6 +144,15 @@ var suites = []suite{
 		// security module confines a jail is asked in the suite inside.
 		name: "contract", what: "what every jail is, by engine, with a security module in force",
 		steps: []step{tests("tests/contract", 30*time.Minute)},
+	},
+	{
+		name: "kubernetes", what: "a cluster whose node has control groups that systemd makes, of version 2, and AppArmor",
+		on: []string{"engines"},
+		steps: []step{{
+			name: "tests-kubernetes", pkg: "tests/kubernetes", limit: 25 * time.Minute, under: "under-systemd", args: []string{"-systemd", "-patience=5"},
+			tools: []string{"containerd", "kubernetes"}, only: []string{"TestSmoke"},
+			left: "they take long under emulation, do not depend on what makes the control groups, and run on the machine itself (make test-kubernetes)",
+		}},
 	},
 	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -63,8 +64,43 @@ func makeShared(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
+	for _, s := range steps {
+		for _, name := range s.tools {
+			if err := copyTool(ctx, root, name, filepath.Join(dir, "tools", name)); err != nil {
+				return err
+			}
+		}
+	}
 	if slices.ContainsFunc(steps, func(s step) bool { return s.packages }) {
 		return makePackages(ctx, root, filepath.Join(dir, "packages"))
+	}
+	return nil
+}
+
+// copyTool copies one of the programs that hack/tools builds to dir, with those beside it; it is built if it is not there yet.
+func copyTool(ctx context.Context, root, name, dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return nil // another step's, too
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack/tools/build.sh"), name)
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("build %s: %w\n%s", name, err, log.String())
+	}
+	built := filepath.Dir(strings.TrimSpace(string(out)))
+	files, err := os.ReadDir(built)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		if err := copyFile(filepath.Join(built, f.Name()), filepath.Join(dir, f.Name()), 0o755); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -104,6 +140,7 @@ func (s step) binary() string {
 func makeWork(shared, dir string, k kind, steps []step) error {
 	if err := linkTree(shared, dir, func(name string) bool {
 		return filepath.Dir(name) == "tests" && !slices.ContainsFunc(steps, func(s step) bool { return s.binary() == name }) ||
+			filepath.Dir(name) == "tools" && !slices.ContainsFunc(steps, func(s step) bool { return slices.Contains(s.tools, filepath.Base(name)) }) ||
 			name == "packages" && !slices.ContainsFunc(steps, func(s step) bool { return s.packages })
 	}); err != nil {
 		return err
@@ -117,6 +154,9 @@ func makeWork(shared, dir string, k kind, steps []step) error {
 			// A minute less than the step: Go then says where everything hangs, which the step's end would not.
 			limit := s.limit - s.limit/8
 			script = fmt.Sprintf("cd /work/src/%s && exec %s /work/%s -test.v -test.timeout=%v %s", s.pkg, s.under, s.binary(), limit, quote(s.args))
+			if len(s.tools) > 0 {
+				script = "export AGENTJAIL_BUILT_TOOLS=/work/tools; " + script
+			}
 		}
 		if err := os.WriteFile(filepath.Join(dir, "steps", s.name), []byte(script+"\n"), 0o644); err != nil {
 			return err

@@ -107,9 +107,17 @@ var shim = sync.OnceValues(func() (string, error) {
 	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName), delegateFlags()...)
 })
 
+// builtToolsEnv names a directory with what Tool would build: a directory for each, by name. For a machine without a Go tool.
+const builtToolsEnv = "AGENTJAIL_BUILT_TOOLS"
+
 // Tool returns the path of one of the programs of other people that hack/tools fixes the versions of, building it the
 // first time.
 func Tool(name string) (string, error) {
+	if dir := os.Getenv(builtToolsEnv); dir != "" {
+		path := filepath.Join(dir, name, name)
+		_, err := os.Stat(path)
+		return path, err
+	}
 	root, err := ModuleRoot()
 	if err != nil {
 		return "", err

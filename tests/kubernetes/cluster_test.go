@@ -61,12 +61,12 @@ func startCluster(dir string) (*nodeCluster, error) {
 			return c, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	ctx, cancel := context.WithTimeout(context.Background(), patient(readyWait))
 	defer cancel()
 	for _, args := range [][]string{
-		{"wait", "--for=create", "node/" + nodeName, "--timeout=120s"},
-		{"wait", "--for=condition=Ready", "node/" + nodeName, "--timeout=120s"},
-		{"wait", "--for=create", "serviceaccount/default", "--timeout=60s"},
+		{"wait", "--for=create", "node/" + nodeName, timeout(2 * time.Minute)},
+		{"wait", "--for=condition=Ready", "node/" + nodeName, timeout(2 * time.Minute)},
+		{"wait", "--for=create", "serviceaccount/default", timeout(time.Minute)},
 	} {
 		if out, err := c.kubectl(ctx, nil, args...); err != nil {
 			return c, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
@@ -170,7 +170,7 @@ func (d *component) stop(sig syscall.Signal) error {
 
 // await asks until the answer is good, or the component has ended.
 func (d *component) await(ask func() error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	ctx, cancel := context.WithTimeout(context.Background(), patient(readyWait))
 	defer cancel()
 	for {
 		err := ask()
@@ -187,12 +187,17 @@ func (d *component) await(ask func() error) error {
 	}
 }
 
-// kubectl runs a command against the cluster.
+// kubectl runs a command against the cluster. It gives the server ten seconds to begin with TLS, which a busy one is asked again for: it
+// has been told nothing yet.
 func (c *nodeCluster) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(c.programs, "kubectl"), args...)
-	cmd.Env, cmd.Stdin, cmd.WaitDelay = c.env, bytes.NewReader(stdin), 5*time.Second
-	out, err := cmd.CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	for {
+		cmd := exec.CommandContext(ctx, filepath.Join(c.programs, "kubectl"), args...)
+		cmd.Env, cmd.Stdin, cmd.WaitDelay = c.env, bytes.NewReader(stdin), 5*time.Second
+		out, err := cmd.CombinedOutput()
+		if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "TLS handshake timeout") {
+			return strings.TrimSpace(string(out)), err
+		}
+	}
 }
 
 // component finds one by its program's name.
@@ -223,7 +228,7 @@ func (c *nodeCluster) startControl() error {
 		return err
 	}
 	if err := api.await(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patient(20*time.Second))
 		defer cancel()
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", nodeAddress+":6443")
 		if err != nil {
@@ -248,8 +253,10 @@ func (c *nodeCluster) startControl() error {
 
 // startKubelet starts the node's own agent.
 func (c *nodeCluster) startKubelet() error {
-	if err := makeGroups(filepath.Base(c.dir)); err != nil {
-		return err
+	if !*bySystemd {
+		if err := makeGroups(filepath.Base(c.dir)); err != nil {
+			return err
+		}
 	}
 	_, err := c.start(filepath.Join(c.programs, "kubelet"), "--config="+filepath.Join(c.dir, "kubelet.yaml"), "--kubeconfig="+c.ca.path("kubelet.conf"),
 		"--hostname-override="+nodeName, "--node-ip="+nodeAddress)
@@ -271,7 +278,7 @@ func (c *nodeCluster) startContainerd() error {
 // awaitContainerd waits until CRI answers.
 func (c *nodeCluster) awaitContainerd(d *component) error {
 	return d.await(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patient(20*time.Second))
 		defer cancel()
 		out, err := c.ctr(ctx, nil, "version")
 		if err != nil {

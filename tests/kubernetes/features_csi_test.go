@@ -17,7 +17,7 @@ func (c *nodeCluster) startCSI() error {
 	if _, err := c.start(filepath.Join(c.programs, "csi-driver"), nodeName, "/var/lib/kubelet"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readyWait)
+	ctx, cancel := context.WithTimeout(context.Background(), patient(readyWait))
 	defer cancel()
 	if out, err := c.kubectl(ctx, []byte(csiObject), "create", "-f", "-"); err != nil {
 		return fmt.Errorf("create the CSIDriver: %w: %s", err, out)

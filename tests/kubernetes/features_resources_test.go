@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,23 +58,39 @@ func (h handler) memory(t *testing.T, pod string) string {
 // groupFile is what the kernel says in a file of the control group of a pod's container; the file has one name in each version of control groups.
 func (h handler) groupFile(t *testing.T, pod, v1, v2 string) string {
 	t.Helper()
-	id := h.in(t, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}/{.status.containerStatuses[0].containerID}")
-	uid, container, _ := strings.Cut(id, "/containerd://")
-	for _, root := range groupRoots() {
+	for _, dir := range h.groups(t, pod) {
 		for _, file := range []string{v1, v2} {
-			found, _ := filepath.Glob(filepath.Join(root, filepath.Base(cluster.dir), "kubepods", "*", "pod"+uid, container, file))
-			more, _ := filepath.Glob(filepath.Join(root, filepath.Base(cluster.dir), "kubepods", "pod"+uid, container, file))
-			for _, path := range append(found, more...) {
-				text, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return strings.TrimSpace(string(text))
+			text, err := os.ReadFile(filepath.Join(dir, file))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
 			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.TrimSpace(string(text))
 		}
 	}
-	t.Fatalf("no control group of %s", id)
+	t.Fatalf("no control group of %s has %s or %s", pod, v1, v2)
 	return ""
+}
+
+// groups are the control group of a pod's container: one directory for each hierarchy.
+func (h handler) groups(t *testing.T, pod string) []string {
+	t.Helper()
+	id := h.in(t, "get", "pod", pod, "-o", "jsonpath={.metadata.uid}/{.status.containerStatuses[0].containerID}")
+	uid, container, _ := strings.Cut(id, "/containerd://")
+	below, of := filepath.Join(filepath.Base(cluster.dir), "kubepods"), filepath.Join("pod"+uid, container)
+	if *bySystemd {
+		below, of = "kubepods.slice", filepath.Join("*pod"+strings.ReplaceAll(uid, "-", "_")+".slice", "cri-containerd-"+container+".scope")
+	}
+	var dirs []string
+	for _, root := range groupRoots() {
+		for _, class := range []string{"", "*"} { // pods whose requests are their limits are in none
+			found, _ := filepath.Glob(filepath.Join(root, below, class, of))
+			dirs = append(dirs, found...)
+		}
+	}
+	return dirs
 }
 
 func resizes(t *testing.T, h handler) string {

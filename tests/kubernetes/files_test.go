@@ -37,6 +37,14 @@ const containerdConfig = `version = 3
   disable = true
 `
 
+// systemdGroups is what a node has besides on which systemd makes the control groups. The installer has jails follow it.
+const systemdGroups = `
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+  SystemdCgroup = true
+`
+
 // cniConfig is a bridge, with the ports of the node that pods ask for.
 const cniConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
@@ -49,7 +57,7 @@ const cniConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-cgroupDriver: cgroupfs
+cgroupDriver: %[3]s
 cgroupRoot: /%[1]s
 failCgroupV1: false
 failSwapOn: false
@@ -74,15 +82,19 @@ allowedUnsafeSysctls: ["net.ipv4.tcp_keepalive_time"]
 
 // writeFiles configures the node.
 func (c *nodeCluster) writeFiles() error {
-	kubelet := fmt.Sprintf(kubeletConfig, filepath.Base(c.dir), c.ca.dir)
+	driver, group, containerd := "cgroupfs", filepath.Base(c.dir), containerdConfig
+	if *bySystemd {
+		driver, group, containerd = "systemd", "", containerdConfig+systemdGroups
+	}
+	kubelet := fmt.Sprintf(kubeletConfig, group, c.ca.dir, driver)
 	errs := []error{kubeletIDs()}
 	for path, text := range map[string]string{
-		"/etc/containerd/config.toml":            containerdConfig,
+		"/etc/containerd/config.toml":            containerd,
 		"/etc/cni/net.d/10-pods.conflist":        cniConfig,
 		filepath.Join(c.dir, "kubelet.yaml"):     kubelet,
 		"/etc/kubernetes/manifests/.keep":        "",
 		"/etc/agentjail/config.toml":             policy,
-		filepath.Join(c.dir, "containerd.given"): containerdConfig,
+		filepath.Join(c.dir, "containerd.given"): containerd,
 	} {
 		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 	}
@@ -147,7 +159,7 @@ func (c *nodeCluster) importImage(name string, layer []byte, config engine.Image
 	if err := engine.ImageArchive(&archive, name, layer, config); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patient(time.Minute))
 	defer cancel()
 	if out, err := c.ctr(ctx, archive.Bytes(), "images", "import", "-"); err != nil {
 		return fmt.Errorf("make image %s: %w\n%s", name, err, out)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // file applies a manifest of hack/kubernetes.
@@ -34,7 +35,7 @@ func installed(t testing.TB) {
 	rolledOut(t)
 	for _, h := range handlers {
 		kubectl(t, "create", "namespace", h.namespace)
-		kubectl(t, "wait", "--for=create", "-n", h.namespace, "serviceaccount/default", "--timeout=60s")
+		kubectl(t, "wait", "--for=create", "-n", h.namespace, "serviceaccount/default", timeout(time.Minute))
 	}
 	isInstalled = true
 }
@@ -42,7 +43,7 @@ func installed(t testing.TB) {
 // rolledOut waits until the DaemonSet is ready everywhere.
 func rolledOut(t testing.TB) {
 	t.Helper()
-	out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=90s")
+	out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", timeout(90*time.Second))
 	if err != nil {
 		t.Fatalf("%v: %s\n%s", err, out, kubectl(t, "-n", "kube-system", "describe", "pods"))
 	}
@@ -64,8 +65,8 @@ func TestInstall(t *testing.T) {
 	kubectl(t, "label", "node", nodeName, "agentjail.dev/node=true", "--overwrite")
 	file(t, "daemonset.yaml")
 	const pods = "pod --namespace=kube-system --selector=app=agentjail-install"
-	kubectl(t, append([]string{"wait", "--for=create", "--timeout=60s"}, strings.Fields(pods)...)...)
-	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].restartCount}=1", "--timeout=90s"}, strings.Fields(pods)...)...)
+	kubectl(t, append([]string{"wait", "--for=create", timeout(time.Minute)}, strings.Fields(pods)...)...)
+	kubectl(t, append([]string{"wait", "--for=jsonpath={.status.initContainerStatuses[0].restartCount}=1", timeout(90 * time.Second)}, strings.Fields(pods)...)...)
 	if out, err := try(t, "", "-n", "kube-system", "rollout", "status", "daemonset/agentjail-install", "--timeout=2s"); err == nil {
 		t.Errorf("containerd was not restarted, and kubectl says: %s", out)
 	}

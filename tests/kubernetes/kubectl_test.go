@@ -19,7 +19,7 @@ const commandWait = 2 * time.Minute
 // try runs kubectl and returns what it says.
 func try(t testing.TB, stdin string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), patient(commandWait))
 	defer cancel()
 	out, err := cluster.kubectl(ctx, []byte(stdin), args...)
 	if ctx.Err() != nil {
@@ -99,7 +99,7 @@ func (h handler) fill(yaml string) string {
 // ready waits until pods are.
 func (h handler) ready(t testing.TB, what ...string) {
 	t.Helper()
-	out, err := h.try(t, append([]string{"wait", "--for=condition=Ready", "--timeout=100s"}, what...)...)
+	out, err := h.try(t, append([]string{"wait", "--for=condition=Ready", timeout(100 * time.Second)}, what...)...)
 	if err != nil {
 		t.Fatalf("%v is not ready: %v\n%s\n%s", what, err, out, h.tell(t, what...))
 	}
@@ -108,7 +108,7 @@ func (h handler) ready(t testing.TB, what ...string) {
 // waits waits for something of an object.
 func (h handler) waits(t testing.TB, condition string, what ...string) {
 	t.Helper()
-	out, err := h.try(t, append([]string{"wait", "--for=" + condition, "--timeout=100s"}, what...)...)
+	out, err := h.try(t, append([]string{"wait", "--for=" + condition, timeout(100 * time.Second)}, what...)...)
 	if err != nil {
 		t.Fatalf("%v: %s is not so: %v\n%s\n%s", what, condition, err, out, h.tell(t, what...))
 	}
@@ -146,7 +146,7 @@ func contains(t testing.TB, what, got, want string) {
 // eventually asks until the answer is as it should be. For what kubectl wait cannot wait for.
 func eventually(t testing.TB, what string, ask func() (string, bool)) {
 	t.Helper()
-	end := time.Now().Add(commandWait)
+	end := time.Now().Add(patient(commandWait))
 	for {
 		got, ok := ask()
 		if ok {

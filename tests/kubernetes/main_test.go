@@ -19,6 +19,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,10 +38,24 @@ const (
 	kubernetesEnv = "AGENTJAIL_TEST_NODE_KUBERNETES"
 )
 
+// bySystemd is whether systemd makes the control groups, as on a node that a distribution set up. Then the machine itself is the node: its first
+// process is systemd, which could not find processes of another process id namespace by what they call themselves.
+var bySystemd = flag.Bool("systemd", false, "have systemd, this machine's first process, make the pods' control groups; for a machine that is thrown away")
+
+// patience is by how much everything takes longer than on a machine of its own.
+var patience = flag.Int("patience", 1, "wait this many `times` as long for everything, for an emulated machine")
+
+// patient is how long to wait for what takes at most d elsewhere.
+func patient(d time.Duration) time.Duration { return d * time.Duration(*patience) }
+
+// timeout is patient as kubectl wants it.
+func timeout(d time.Duration) string { return "--timeout=" + patient(d).String() }
+
 // prefix starts the names of a node's directory and control groups.
 const prefix = "agentjail-cluster-"
 
 func TestMain(m *testing.M) {
+	flag.Parse()
 	switch os.Getenv(stageEnv) {
 	case "init":
 		os.Exit(firstProcess())
@@ -84,6 +99,9 @@ func outside() (int, error) {
 		return 1, errors.Join(err, os.RemoveAll(dir))
 	}
 	code, err := runInit(env)
+	if *bySystemd {
+		return code, err // what is left ends with the machine
+	}
 	return code, errors.Join(err, sweepNode(dir), engine.RemoveBuilt())
 }
 
@@ -118,8 +136,11 @@ func runInit(env []string) (int, error) {
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
+	}
+	if !*bySystemd {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWPID
 	}
 	// The signal comes when the thread ends that forked (prctl(2)).
 	runtime.LockOSThread()
@@ -182,7 +203,6 @@ func onNode(m *testing.M) int {
 		return 1
 	}
 	cluster = c
-	flag.Parse()
 	// Tests wait for the kubelet most of the time.
 	if f := flag.Lookup("test.parallel"); f != nil {
 		_ = f.Value.Set("10")

@@ -28,8 +28,10 @@ func makeNode(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts from the machine: %w", err)
 	}
-	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
-		return fmt.Errorf("mount /run: %w", err)
+	if !*bySystemd { // whose sockets are there
+		if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+			return fmt.Errorf("mount /run: %w", err)
+		}
 	}
 	for _, at := range changed {
 		upper, work := filepath.Join(dir, "upper", at), filepath.Join(dir, "work", at)
