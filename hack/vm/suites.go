@@ -146,8 +146,8 @@ var suites = []suite{
 		steps: []step{tests("tests/contract", 30*time.Minute)},
 	},
 	{
+		// By name only (vm -machine engines kubernetes): a cluster takes a machine without KVM ten minutes.
 		name: "kubernetes", what: "a cluster whose node has control groups that systemd makes, of version 2, and AppArmor",
-		on: []string{"engines"},
 		steps: []step{{
 			name: "tests-kubernetes", pkg: "tests/kubernetes", limit: 25 * time.Minute, under: "under-systemd", args: []string{"-systemd", "-patience=5"},
 			tools: []string{"containerd", "kubernetes"}, only: []string{"TestSmoke"},

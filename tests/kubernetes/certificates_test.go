@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"time"
@@ -85,6 +87,21 @@ users: [{name: me, user: {client-certificate: %s, client-key: %s}}]
 contexts: [{name: test, context: {cluster: test, user: me}}]
 current-context: test
 `, nodeAddress, a.path("ca.crt"), a.path(file+".crt"), a.path(file+".key")), 0o600)
+}
+
+// client asks the cluster's servers as a user whose certificate sign has made. For what kubectl, a large program, takes long to ask where
+// everything is emulated.
+func (a *authority) client(file string) (*http.Client, error) {
+	own, err := tls.LoadX509KeyPair(a.path(file+".crt"), a.path(file+".key"))
+	if err != nil {
+		return nil, err
+	}
+	known := x509.NewCertPool()
+	known.AddCert(a.cert)
+	return &http.Client{
+		Timeout:   patient(20 * time.Second),
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: known, Certificates: []tls.Certificate{own}}},
+	}, nil
 }
 
 func writePEM(path, kind string, der []byte) error {

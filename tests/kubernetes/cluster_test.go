@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,6 +89,9 @@ func (c *nodeCluster) link() error {
 	}
 	tools := filepath.Dir(os.Getenv(containerdEnv))
 	c.env = append(os.Environ(), "PATH="+tools+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME="+dirOf(c.dir, "home"), "KUBECONFIG="+c.ca.path("admin.conf"))
+	if *patience > 1 {
+		c.env = append(c.env, "GOGC=400") // an emulated machine has more memory than time
+	}
 	return nil
 }
 
@@ -227,17 +230,18 @@ func (c *nodeCluster) startControl() error {
 	if err != nil {
 		return err
 	}
+	ready, err := c.ca.client("admin")
+	if err != nil {
+		return err
+	}
 	if err := api.await(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), patient(20*time.Second))
-		defer cancel()
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", nodeAddress+":6443")
+		answer, err := ready.Get("https://" + nodeAddress + ":6443/readyz")
 		if err != nil {
 			return err
 		}
-		conn.Close()
-		out, err := c.kubectl(ctx, nil, "get", "--raw=/readyz")
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			return errors.New(answer.Status)
 		}
 		return nil
 	}); err != nil {

@@ -23,6 +23,9 @@ var changed = []string{"/etc", "/opt", "/usr/local", "/var/lib", "/var/log"}
 // disks are directories that have to be a disk's own, because file systems are laid over what is in them.
 var disks = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd"}
 
+// installedContainerd is where distributions have theirs.
+const installedContainerd = "/usr/bin/containerd"
+
 // makeNode has this mount namespace look like a node that has nothing of Kubernetes yet. dir keeps what it writes.
 func makeNode(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -40,6 +43,12 @@ func makeNode(dir string) error {
 		}
 		if err := unix.Mount("overlay", at, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", at, upper, work)); err != nil {
 			return fmt.Errorf("lay a directory over %s: %w", at, err)
+		}
+	}
+	// The installer asks the node's containerd, which is the one that runs here.
+	if _, err := os.Stat(installedContainerd); err == nil {
+		if err := unix.Mount(os.Getenv(containerdEnv), installedContainerd, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", installedContainerd, err)
 		}
 	}
 	for _, at := range disks {
