@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -16,6 +15,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"agentjail.dev/tests/engine"
 )
 
 // What goes onto the work disk as it is.
@@ -66,7 +67,7 @@ func makeShared(ctx context.Context, root, dir string, steps []step) error {
 	}
 	for _, s := range steps {
 		for _, name := range s.tools {
-			if err := copyTool(ctx, root, name, filepath.Join(dir, "tools", name)); err != nil {
+			if err := copyTool(name, filepath.Join(dir, "tools", name)); err != nil {
 				return err
 			}
 		}
@@ -78,18 +79,15 @@ func makeShared(ctx context.Context, root, dir string, steps []step) error {
 }
 
 // copyTool copies one of the programs that hack/tools builds to dir, with those beside it; it is built if it is not there yet.
-func copyTool(ctx context.Context, root, name, dir string) error {
+func copyTool(name, dir string) error {
 	if _, err := os.Lstat(dir); err == nil {
 		return nil // another step's, too
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "hack/tools/build.sh"), name)
-	var log bytes.Buffer
-	cmd.Stderr = &log
-	out, err := cmd.Output()
+	program, err := engine.Tool(name)
 	if err != nil {
-		return fmt.Errorf("build %s: %w\n%s", name, err, log.String())
+		return err
 	}
-	built := filepath.Dir(strings.TrimSpace(string(out)))
+	built := filepath.Dir(program)
 	files, err := os.ReadDir(built)
 	if err != nil {
 		return err
