@@ -130,9 +130,14 @@ func beside(t *testing.T) {
 	}
 }
 
-// grouped moves a process to control groups of its own, where this machine has such, and ends it with the test.
-func grouped(t *testing.T, p *os.Process) {
+// grouped starts a process in control groups of its own, where this machine has such, and ends it with the test.
+func grouped(t *testing.T) *os.Process {
 	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := cmd.Process
 	of, err := cgroups.Of("self")
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +162,7 @@ func grouped(t *testing.T, p *os.Process) {
 			_ = os.WriteFile(filepath.Join(dir, "cgroup.procs"), strconv.AppendInt(nil, int64(p.Pid), 10), 0) // a cpuset without processors takes none
 		}
 	}
+	return p
 }
 
 // ungrouped fails the test for control groups that are left.
@@ -198,11 +204,7 @@ func TestLife(t *testing.T) {
 
 func life(t *testing.T, born bool) {
 	dir := t.TempDir()
-	init := exec.Command("sleep", "1000")
-	if err := init.Start(); err != nil {
-		t.Fatal(err)
-	}
-	grouped(t, init.Process)
+	init := grouped(t)
 	extra, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +212,7 @@ func life(t *testing.T, born bool) {
 	defer extra.Close()
 	o := Options{Dir: dir, Name: program, Group: "agentjail-test-helper", Files: []*os.File{extra}}
 	if born {
-		o.Beside = init.Process.Pid
+		o.Beside = init.Pid
 	}
 	p, err := Begin(o)
 	if err != nil {
@@ -224,14 +226,14 @@ func life(t *testing.T, born bool) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time it has its place
-		if err := Place(dir, init.Process.Pid); err != nil {
+		if err := Place(dir, init.Pid); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if r, err = Load(dir); err != nil || r == nil || !r.Waits() {
 		t.Fatalf("recorded once it is ready: %+v, %v", r, err)
 	}
-	if len(groups(init.Process.Pid, o.Group)) != len(r.Cgroups) || r.Bounded() != (len(r.Cgroups) > 0) {
+	if len(groups(init.Pid, o.Group)) != len(r.Cgroups) || r.Bounded() != (len(r.Cgroups) > 0) {
 		t.Errorf("its groups are %v; bounded: %v", r.Cgroups, r.Bounded())
 	}
 	if err := r.Tell(dir); err != nil {
@@ -270,7 +272,7 @@ func life(t *testing.T, born bool) {
 	if err := End(dir); err != nil {
 		t.Errorf("a second end: %v", err)
 	}
-	if err := Place(dir, init.Process.Pid); err != nil {
+	if err := Place(dir, init.Pid); err != nil {
 		t.Errorf("without a helper: %v", err)
 	}
 }
@@ -279,11 +281,7 @@ func life(t *testing.T, born bool) {
 func TestPlaceEnded(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
-	init := exec.Command("sleep", "1000")
-	if err := init.Start(); err != nil {
-		t.Fatal(err)
-	}
-	grouped(t, init.Process)
+	init := grouped(t)
 	p, err := Begin(Options{Dir: dir, Name: program, Group: "agentjail-test-ended"})
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +293,7 @@ func TestPlaceEnded(t *testing.T) {
 	if err := r.kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Place(dir, init.Process.Pid); err == nil && len(groups(init.Process.Pid, "agentjail-test-ended")) > 0 {
+	if err := Place(dir, init.Pid); err == nil && len(groups(init.Pid, "agentjail-test-ended")) > 0 {
 		t.Error("a helper that has ended is placed")
 	}
 	if r, err = Load(dir); err != nil {
@@ -332,12 +330,8 @@ func TestFails(t *testing.T) {
 func TestAbandoned(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
-	init := exec.Command("sleep", "1000")
-	if err := init.Start(); err != nil {
-		t.Fatal(err)
-	}
-	grouped(t, init.Process)
-	p, err := Begin(Options{Dir: dir, Name: program, Beside: init.Process.Pid, Group: "agentjail-test-abandoned"})
+	init := grouped(t)
+	p, err := Begin(Options{Dir: dir, Name: program, Beside: init.Pid, Group: "agentjail-test-abandoned"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,14 +358,10 @@ func TestKilledStarter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	init := exec.Command("sleep", "1000")
-	if err := init.Start(); err != nil {
-		t.Fatal(err)
-	}
-	grouped(t, init.Process)
+	init := grouped(t)
 	for _, recorded := range []bool{false, true} {
 		dir := t.TempDir()
-		args := []string{dir, strconv.Itoa(init.Process.Pid)}
+		args := []string{dir, strconv.Itoa(init.Pid)}
 		if recorded {
 			args = append(args, "record")
 		}
