@@ -8,8 +8,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
+	"agentjail.dev/runtime/linux/bpfmap"
 	"agentjail.dev/runtime/linux/cgroups"
 )
 
@@ -148,7 +147,7 @@ func devicePrograms(dir string) int {
 		ids                         uint64
 		count, _                    uint32
 	}{target: uint32(d.Fd()), kind: cgroupDevice}
-	if _, _, errno := unix.Syscall(unix.SYS_BPF, progQuery, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)); errno != 0 {
+	if _, err := bpfmap.Call(progQuery, unsafe.Pointer(&attr), unsafe.Sizeof(attr)); err != nil {
 		return -1
 	}
 	return int(attr.count)

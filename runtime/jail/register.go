@@ -14,6 +14,7 @@ import (
 
 	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
+	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/mountinfo"
 	"agentjail.dev/runtime/linux/namespace"
@@ -113,7 +114,7 @@ func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 		}
 	}
 	for _, m := range mounts {
-		bound := slices.ContainsFunc(asked, func(s specs.Mount) bool { return isBind(s) && path.Clean(s.Destination) == m.Point })
+		bound := slices.ContainsFunc(asked, func(s specs.Mount) bool { return harden.IsBind(s) && path.Clean(s.Destination) == m.Point })
 		if m.Dev == root || strings.HasPrefix(m.Point, "/dev/") || !bound && strings.HasPrefix(m.Dev, "0:") {
 			continue
 		}
@@ -125,10 +126,6 @@ func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 		}
 	}
 	return out
-}
-
-func isBind(m specs.Mount) bool {
-	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")
 }
 
 // unregister takes back what register did.

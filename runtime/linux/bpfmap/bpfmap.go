@@ -28,7 +28,7 @@ func Open[V any](path string) (*Map[V], error) {
 		fd    uint32
 		flags uint32
 	}{path: uint64(uintptr(unsafe.Pointer(name)))}
-	fd, err := bpf(unix.BPF_OBJ_GET, unsafe.Pointer(&get), unsafe.Sizeof(get))
+	fd, err := Call(unix.BPF_OBJ_GET, unsafe.Pointer(&get), unsafe.Sizeof(get))
 	if err != nil {
 		return nil, fmt.Errorf("opening the map %s: %w", path, err)
 	}
@@ -39,7 +39,7 @@ func Open[V any](path string) (*Map[V], error) {
 		fd, size uint32
 		at       uint64
 	}{uint32(fd), uint32(unsafe.Sizeof(*facts)), uint64(uintptr(unsafe.Pointer(facts)))}
-	_, err = bpf(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&info), unsafe.Sizeof(info))
+	_, err = Call(unix.BPF_OBJ_GET_INFO_BY_FD, unsafe.Pointer(&info), unsafe.Sizeof(info))
 	if err == nil && (facts[0] != unix.BPF_MAP_TYPE_HASH || facts[2] != 4 || uintptr(facts[3]) != unsafe.Sizeof(*new(V))) {
 		err = errors.New("it has another layout")
 	}
@@ -100,11 +100,12 @@ func element[T any](command, fd int, key *uint32, value *T) error {
 		fd, _             uint32
 		key, value, flags uint64
 	}{fd: uint32(fd), key: uint64(uintptr(unsafe.Pointer(key))), value: uint64(uintptr(unsafe.Pointer(value)))}
-	_, err := bpf(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
+	_, err := Call(command, unsafe.Pointer(&attr), unsafe.Sizeof(attr))
 	return err
 }
 
-func bpf(command int, attr unsafe.Pointer, size uintptr) (int, error) {
+// Call is bpf(2). What attr names by its address must not move meanwhile.
+func Call(command int, attr unsafe.Pointer, size uintptr) (int, error) {
 	r, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(command), uintptr(attr), size)
 	if errno != 0 {
 		return -1, errno

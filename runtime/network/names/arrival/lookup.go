@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/bpfmap"
 )
 
 // A program of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) picks the socket for each new connection that a network
@@ -182,14 +184,6 @@ type (
 	}
 )
 
-func bpf(cmd int, attr unsafe.Pointer, size uintptr) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, uintptr(cmd), uintptr(attr), size)
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(fd), nil
-}
-
 // divert has the network namespace give connections to the range to a listener in it, and what is for the services that have moved to
 // those. It lasts as long as the descriptor that it returns, and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over
 // the namespace.
@@ -204,7 +198,7 @@ func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link in
 // steer attaches a program to a network namespace, with a map of the sockets that it gives connections to.
 func steer(netns *os.File, listeners []syscall.Conn, text func(sockets int) []insn) (link int, err error) {
 	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: uint32(len(listeners))}
-	sockets, err := bpf(unix.BPF_MAP_CREATE, unsafe.Pointer(&m), unsafe.Sizeof(m))
+	sockets, err := bpfmap.Call(unix.BPF_MAP_CREATE, unsafe.Pointer(&m), unsafe.Sizeof(m))
 	if err != nil {
 		return -1, fmt.Errorf("making a map of sockets: %w", err)
 	}
@@ -220,7 +214,7 @@ func steer(netns *os.File, listeners []syscall.Conn, text func(sockets int) []in
 	}
 	defer unix.Close(prog)
 	l := linkCreate{prog: uint32(prog), target: uint32(netns.Fd()), attachType: unix.BPF_SK_LOOKUP}
-	link, err = bpf(unix.BPF_LINK_CREATE, unsafe.Pointer(&l), unsafe.Sizeof(l))
+	link, err = bpfmap.Call(unix.BPF_LINK_CREATE, unsafe.Pointer(&l), unsafe.Sizeof(l))
 	if err != nil {
 		return -1, fmt.Errorf("attaching the look-up of sockets to the network namespace: %w", err)
 	}
@@ -238,7 +232,7 @@ func put(sockets, at int, c syscall.Conn) error {
 	cerr := raw.Control(func(fd uintptr) {
 		*value = uint64(fd)
 		e := mapElem{fd: uint32(sockets), key: uint64(uintptr(unsafe.Pointer(key))), value: uint64(uintptr(unsafe.Pointer(value)))}
-		_, err = bpf(unix.BPF_MAP_UPDATE_ELEM, unsafe.Pointer(&e), unsafe.Sizeof(e))
+		_, err = bpfmap.Call(unix.BPF_MAP_UPDATE_ELEM, unsafe.Pointer(&e), unsafe.Sizeof(e))
 		runtime.KeepAlive(key)
 		runtime.KeepAlive(value)
 	})
@@ -262,7 +256,7 @@ func load(text []insn) (int, error) {
 		insns: uint64(uintptr(unsafe.Pointer(&raw[0]))), license: uint64(uintptr(unsafe.Pointer(&license[0]))),
 	}
 	copy(p.name[:], "agentjail_names")
-	fd, err := bpf(unix.BPF_PROG_LOAD, unsafe.Pointer(&p), unsafe.Sizeof(p))
+	fd, err := bpfmap.Call(unix.BPF_PROG_LOAD, unsafe.Pointer(&p), unsafe.Sizeof(p))
 	runtime.KeepAlive(raw)
 	runtime.KeepAlive(license)
 	if err != nil {
