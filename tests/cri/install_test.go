@@ -35,6 +35,7 @@ const settings = `version = %[1]d
 // containerds are the programs of the releases that the tests have, and the plugins' names in the versions that each reads.
 func containerds(t *testing.T) map[string]map[int]string {
 	t.Helper()
+	engine.NeedsRoot(t, "it builds containerd, which root keeps for all tests")
 	newest, err := engine.Tool("containerd")
 	if err != nil {
 		t.Fatal(err)
