@@ -12,10 +12,8 @@ import (
 var rawCallers = []struct{ below, why string }{
 	{"runtime/linux", "it is about them"},
 	{"runtime/enter/inside", "after its last preparations the init step may neither allocate nor be preempted"},
-	{"runtime/network/names/arrival", "bpf(2), programs for the look-up of sockets"},
 	{"runtime/network/names/egress", "every thread of it gives up its privileges"},
 	{"runtime/check/seccomp.go", "seccomp(2), SECCOMP_GET_ACTION_AVAIL"},
-	{"runtime/inspect/cgroup.go", "bpf(2), BPF_PROG_QUERY"},
 	{"runtime/source/statmount.go", "statmount(2) of Linux 6.8"},
 	{"runtime/stage/nested.go", "setfsuid(2) of a single thread, and its answer"},
 	{"seccomp/loaded", "ptrace(2), PTRACE_SECCOMP_GET_FILTER"},
