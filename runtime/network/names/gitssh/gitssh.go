@@ -117,11 +117,10 @@ func (s *server) serve(c *ended.SSH) {
 		}
 		_ = c.Client.SetDeadline(time.Now().Add(idleTime)) // until it begins
 		go func() {
-			defer func() {
-				_ = c.Client.SetDeadline(time.Now().Add(idleTime))
-				<-free
-			}()
 			j.session(channel, wants)
+			_ = c.Client.SetDeadline(time.Now().Add(idleTime))
+			<-free
+			channel.Close() // last: the client begins its next session when it sees that
 		}()
 	}
 }
@@ -140,7 +139,6 @@ type jail struct {
 
 // session serves one.
 func (j *jail) session(channel ssh.Channel, wants <-chan *ssh.Request) {
-	defer channel.Close()
 	protocol := ""
 	for r := range wants {
 		switch r.Type {
