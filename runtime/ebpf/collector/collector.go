@@ -34,7 +34,9 @@ type Options struct {
 	Syscalls bool
 	// Connections has connect and bind reported, and blocked where policy or a container's annotation asks for it. Policy alone is enough.
 	Connections bool
-	// User is whom the reader becomes.
+	// Hash has the programs that jails execute hashed, by a further process.
+	Hash bool
+	// User is whom the reader and the hasher become.
 	User string
 	// Pins is where the programs stay; "" has them end with the collector.
 	Pins string
@@ -69,20 +71,26 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer r.end()
+	w := newWriter(place, o)
+	if o.Hash {
+		if w.hashes, err = startHasher(o); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(wall.StatusFile), 0o755); err != nil {
 		return err
 	}
-	// The reader has been started: nothing else here takes a capability. Root's files are root's to write without any.
+	// The others have been started: nothing else here takes a capability. Root's files are root's to write without any.
 	if err := privileges.Keep(); err != nil {
 		return err
 	}
-	w := newWriter(place, o)
 	w.registered = r.jails
 	stop := context.AfterFunc(ctx, r.end)
 	defer stop()
 	go w.flushAlways(ctx)
 	err = readFrames(r.frames, w)
-	w.flush()
+	w.flush(true)
+	w.sayMissing()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -144,10 +152,7 @@ func startReader(load ebpf.Options, o Options) (*reader, error) {
 		return nil, err
 	}
 	defer to.Close()
-	cmd := exec.Command("/proc/self/exe", ReaderVerb, string(text))
-	cmd.Env = []string{"GOTRACEBACK=none", "GODEBUG=madvdontneed=1"}
-	cmd.Stderr = os.Stderr
-	cmd.Dir = "/"
+	cmd := half(uid, gid, []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}, ReaderVerb, string(text))
 	jails, toJails, err := os.Pipe()
 	if err != nil {
 		from.Close()
@@ -156,10 +161,6 @@ func startReader(load ebpf.Options, o Options) (*reader, error) {
 	defer jails.Close()
 	cmd.Stdin = jails
 	cmd.ExtraFiles = []*os.File{pins, to}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential:  &syscall.Credential{Uid: uid, Gid: gid},
-		AmbientCaps: []uintptr{unix.CAP_BPF, unix.CAP_PERFMON},
-	}
 	if err := cmd.Start(); err != nil {
 		from.Close()
 		toJails.Close()
@@ -168,7 +169,17 @@ func startReader(load ebpf.Options, o Options) (*reader, error) {
 	return &reader{cmd: cmd, frames: from, jails: toJails}, nil
 }
 
-// ids are the reader's own.
+// half is a further process of this program, with an id of its own and these capabilities.
+func half(uid, gid uint32, capabilities []uintptr, args ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = []string{"GOTRACEBACK=none", "GODEBUG=madvdontneed=1"}
+	cmd.Stderr = os.Stderr
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}, AmbientCaps: capabilities}
+	return cmd
+}
+
+// ids are the reader's own, and the hasher's.
 func ids(name string, say func(string, ...any)) (uid, gid uint32, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {

@@ -106,5 +106,5 @@ func describeCall(out *journal.Event, e *ebpf.Event) {
 // which a mounted directory is not.
 func written(e *ebpf.Event, born time.Time) bool {
 	const minorBits = 20 // of the kernel's own device numbers
-	return !born.IsZero() && int64(e.Args[0]) >= born.UnixNano() && e.Args[1]>>minorBits == 0
+	return !born.IsZero() && int64(e.Args[0]) >= born.UnixNano() && uint32(e.Args[1])>>minorBits == 0
 }

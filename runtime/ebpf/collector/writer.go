@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/hasher"
 	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/journal"
@@ -38,6 +39,8 @@ type writer struct {
 
 	// registered takes the jails that the reader is to register; nil is nobody.
 	registered io.WriteCloser
+	// hashes are of programs; nil is nobody who hashes.
+	hashes *hasher.Client
 
 	mu sync.Mutex
 	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
@@ -62,6 +65,8 @@ const lookEvery = time.Second
 type counted struct {
 	ebpf.Event
 	count uint64
+	// sum is the program's hash, which the event waits for; nil is none.
+	sum *hasher.Ticket
 }
 
 func newWriter(place journal.Place, o Options) *writer {
@@ -123,12 +128,12 @@ func (w *writer) bad(err error) {
 
 func (w *writer) event(e ebpf.Event) {
 	w.mu.Lock()
-	w.look(e.Jail)
+	briefs := w.look(e.Jail)
 	full := false
 	defer func() {
 		w.mu.Unlock()
 		if full {
-			w.flush()
+			w.flush(true)
 		}
 	}()
 	list := w.pending[e.Jail]
@@ -138,7 +143,7 @@ func (w *writer) event(e ebpf.Event) {
 			return
 		}
 	}
-	w.pending[e.Jail] = append(list, counted{e, 1})
+	w.pending[e.Jail] = append(list, counted{e, 1, w.ask(&e, briefs)})
 	w.n++
 	full = w.n >= maxPending
 }
@@ -175,38 +180,64 @@ func (w *writer) counts(c ebpf.Counts) {
 func (w *writer) flushAlways(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
+	say := time.NewTicker(sayEvery)
+	defer say.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.flush()
+			w.flush(false)
+		case <-say.C:
+			w.sayMissing()
 		}
 	}
 }
 
-func (w *writer) flush() {
-	w.mu.Lock()
-	pending := w.pending
-	w.pending, w.n = map[uint64][]counted{}, 0
-	w.mu.Unlock()
+// flush writes the events that wait for nothing, or all.
+func (w *writer) flush(all bool) {
 	boot := booted()
-	for jail, list := range pending {
+	for jail, list := range w.due(all) {
 		briefs := w.of(jail)
 		for _, b := range briefs {
-			w.to(b, len(briefs) > 1, list, boot)
+			w.to(b, briefs, list, boot)
 		}
 	}
+}
+
+// due takes the events that wait for nothing, or all.
+func (w *writer) due(all bool) map[uint64][]counted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pending := w.pending
+	w.pending, w.n = map[uint64][]counted{}, 0
+	for jail, list := range pending {
+		now := list[:0:0]
+		for _, c := range list {
+			if all || c.sum == nil || c.sum.Settled() {
+				now = append(now, c)
+				continue
+			}
+			w.pending[jail] = append(w.pending[jail], c)
+			w.n++
+		}
+		pending[jail] = now
+	}
+	return pending
 }
 
 // to writes a jail's share of events. Several jails can have the same ids, as those of a pod do.
-func (w *writer) to(b *state.Brief, shared bool, list []counted, boot time.Time) {
+func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot time.Time) {
 	var out []journal.Event
 	for i := range list {
-		if shared && !descends(int(list[i].Pid), b.InitPid) {
+		if len(all) > 1 && !descends(int(list[i].Pid), b.InitPid) {
 			continue
 		}
-		out = append(out, describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born))
+		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
+		if list[i].sum != nil {
+			hashed(&e, file(&list[i].Event), list[i].sum, oldest(all))
+		}
+		out = append(out, e)
 	}
 	w.append(b, out...)
 }

@@ -113,6 +113,7 @@ struct super_block {
 struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	s64 i_size;
 };
 
 /* The time of an inode's last change has moved: before 6.6, to 6.10, since 6.11. */
@@ -137,7 +138,7 @@ struct file {
 
 struct linux_binprm {
 	struct file *file;
-	const char *filename;
+	const char *interp; /* what is executed: the file that was asked for, and behind a script its interpreter */
 };
 
 struct proto_ops {

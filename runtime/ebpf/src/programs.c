@@ -485,20 +485,45 @@ static NOINLINE int written(u32 space, u64 changed, u32 device)
 	return 1;
 }
 
+/* executed is the very file that is executed: by these its hash is known to be of no other (ebpf/hasher). */
+INLINE void executed(struct what *what, struct linux_binprm *b)
+{
+	struct inode *inode = b->file->f_inode;
+
+	what->args[0] = change_time(inode);
+	what->args[1] = (u64)(u32)inode->i_sb->s_magic << 32 | inode->i_sb->s_dev;
+	what->args[2] = inode->i_ino;
+	what->args[3] = inode->i_size;
+	what->text = b->interp;
+}
+
 SEC("fmod_ret/security_bprm_check")
 int bprm_check(u64 *ctx)
 {
-	struct linux_binprm *b = (void *)ctx[0];
+	struct what what = {};
 	struct who w = {};
-	struct inode *inode;
 
 	if (own_namespace()->level == 0 || !jail_of(&w, current_task()->cred))
 		return 0;
-	inode = b->file->f_inode;
-	struct what what = {{change_time(inode), inode->i_sb->s_dev, inode->i_ino}, b->filename};
-	if (w.block & 1u << HOOK_EXEC && !written(w.space, what.args[0], what.args[1]))
+	executed(&what, (void *)ctx[0]);
+	if (w.block & 1u << HOOK_EXEC && !written(w.space, what.args[0], (u32)what.args[1]))
 		w.block &= ~(1u << HOOK_EXEC);
 	return answer(judge(&w, HOOK_EXEC, &what));
+}
+
+/* Where nothing can be refused, what was executed is reported all the same: of a script, its interpreter. */
+SEC("tp_btf/sched_process_exec")
+int exec_done(u64 *ctx)
+{
+	struct what what = {};
+	struct who w = {};
+
+	if (own_namespace()->level == 0 || !jail_of(&w, current_task()->cred))
+		return 0;
+	executed(&what, (void *)ctx[2]);
+	w.block = 0;
+	judge(&w, HOOK_EXEC, &what);
+	return 0;
 }
 
 /* Addresses, as far as the two families have them: family, port and 16 bytes. */
