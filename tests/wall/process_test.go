@@ -10,8 +10,18 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// child is a process's only child.
+// child is a process's first child.
 func child(t *testing.T, pid int) int {
+	t.Helper()
+	all := children(t, pid)
+	if len(all) == 0 {
+		t.Fatalf("process %d has no child", pid)
+	}
+	return all[0]
+}
+
+// children are a process's.
+func children(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/" + itoa(pid) + "/task")
 	if err != nil {
@@ -22,16 +32,15 @@ func child(t *testing.T, pid int) int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := strings.Fields(string(text)); len(f) > 0 {
-			n, err := strconv.Atoi(f[0])
+		for _, f := range strings.Fields(string(text)) {
+			n, err := strconv.Atoi(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return n
+			all = append(all, n)
 		}
 	}
-	t.Fatalf("process %d has no child", pid)
-	return 0
+	return all
 }
 
 func runProbe(path string, args ...string) (string, error) {

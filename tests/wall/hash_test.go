@@ -1,0 +1,93 @@
+package wall
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/journal"
+	"agentjail.dev/tests/engine"
+)
+
+// TestHash: programs of the image that a jail executes are reported with the hash of their file; of what was changed since the jail was made it
+// is said what it held when it was read, and of others why there is no hash. Where nothing can be refused, what was executed is reported all the same.
+func TestHash(t *testing.T) {
+	if can, err := ebpf.Probe(); can == ebpf.Absent {
+		t.Skipf("no programs on this kernel: %v", err)
+	}
+	p := newPlace(t)
+	work := filepath.Join(p.base, "work")
+	if err := errors.Join(os.Mkdir(work, 0o777), os.Chown(work, 1000, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	b := p.bundle(t)
+	b.Mount(work, "/work")
+	b.Spec.Process.Args = []string{"sh", "-c", `
+/bin/busybox true
+mkdir /written && cp /bin/busybox /written/busybox-own && /written/busybox-own sleep 0.5
+cp /bin/busybox /work/busybox-built && cd /work && ./busybox-built true
+cp /bin/busybox /written/busybox-gone && { /written/busybox-gone sleep 0.5 & } && rm /written/busybox-gone && wait
+cp /bin/busybox /work/busybox-large && truncate -s 300M /work/busybox-large && /work/busybox-large true; rm /work/busybox-large
+printf '#!/bin/busybox sh\nexit 0\n' >/work/script && chmod +x /work/script && /work/script
+`}
+	image, err := os.ReadFile(filepath.Join(b.Rootfs, "bin/busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(image)
+	want := "sha256:" + hex.EncodeToString(sum[:])
+	c := p.collect(t, "--no-pins", "--hash")
+	hashers(t, c)
+	if out, err := b.Run(t, engine.Caller{Path: p.runtime(t), Args: []string{"--root", filepath.Join(p.base, "state")}}); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, row := range []struct{ path, hash, fact string }{
+		{"/bin/busybox", want, ""},
+		{"/written/busybox-own", "", "contents=" + want},
+		{"/work/busybox-built", "", "contents=" + want},
+		{"/written/busybox-gone", "", "contents=" + want},
+		{"/work/busybox-large", "", "unhashed=too-large"},
+	} {
+		t.Run(strings.ReplaceAll(row.path[1:], "/", "_"), func(t *testing.T) {
+			var e *journal.Event
+			c.await(t, "an event of "+row.path, func() bool {
+				e = c.find(func(e *journal.Event) bool {
+					return (e.Kind == "process.exec" || e.Kind == "process.written") && filepath.Base(e.Path) == filepath.Base(row.path) && e.Jail != ""
+				})
+				return e != nil
+			})
+			if e.Hash != row.hash || row.fact == "" != (len(e.Facts) == 0) || row.fact != "" && !slices.Contains(e.Facts, row.fact) {
+				t.Errorf("hash %q and %q, not %q and %q", e.Hash, e.Facts, row.hash, row.fact)
+			}
+		})
+	}
+}
+
+// hashers: the process that hashes has an id of its own, and the two capabilities that it takes.
+func hashers(t *testing.T, c *collector) {
+	t.Helper()
+	var found []string
+	for _, pid := range children(t, c.cmd.Process.Pid) {
+		status, err := os.ReadFile("/proc/" + itoa(pid) + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line, _ := os.ReadFile("/proc/" + itoa(pid) + "/cmdline"); strings.HasSuffix(string(line), "\x00hasher\x00") {
+			found = append(found, string(status))
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d hashers", len(found))
+	}
+	for _, want := range []string{"CapEff:\t0000000000080004", "CapBnd:", "NoNewPrivs:\t1"} {
+		if !strings.Contains(found[0], want) || strings.Contains(found[0], "\nUid:\t0") {
+			t.Errorf("the hasher has not just %s, or is root:\n%s", want, found[0])
+		}
+	}
+}
