@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/ebpf"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/tests/engine"
@@ -29,8 +31,9 @@ func TestHash(t *testing.T) {
 	}
 	b := p.bundle(t)
 	b.Mount(work, "/work")
+	layered(t, b)
 	b.Spec.Process.Args = []string{"sh", "-c", `
-/bin/busybox true; /bin/busybox-linked true
+/bin/busybox true; /bin/busybox-linked true; /bin/busybox-upper true
 mkdir /written && cp /bin/busybox /written/busybox-own && /written/busybox-own sleep 0.5
 cp /bin/busybox /work/busybox-built && cd /work && ./busybox-built true
 cp /bin/busybox /work/busybox-large && truncate -s 300M /work/busybox-large && /work/busybox-large true; rm /work/busybox-large
@@ -38,9 +41,6 @@ printf '#!/bin/busybox sh\nexit 0\n' >/work/script && chmod +x /work/script && /
 `}
 	image, err := os.ReadFile(filepath.Join(b.Rootfs, "bin/busybox"))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Link(filepath.Join(b.Rootfs, "bin/busybox"), filepath.Join(b.Rootfs, "bin/busybox-linked")); err != nil {
 		t.Fatal(err)
 	}
 	want := hashOf(image)
@@ -52,6 +52,7 @@ printf '#!/bin/busybox sh\nexit 0\n' >/work/script && chmod +x /work/script && /
 	rows := []struct{ path, hash, fact string }{
 		{"/bin/busybox", want, ""},
 		{"/bin/busybox-linked", want, ""},
+		{"/bin/busybox-upper", want, ""},
 		{"/written/busybox-own", "", "contents=" + want},
 		{"/work/busybox-built", "", "contents=" + want},
 		{"/work/busybox-large", "", "unhashed=too-large"},
@@ -74,6 +75,29 @@ printf '#!/bin/busybox sh\nexit 0\n' >/work/script && chmod +x /work/script && /
 			}
 		})
 	}
+}
+
+// layered makes the bundle's root of two layers, as engines do, the upper of which has a program more.
+func layered(t *testing.T, b *engine.Bundle) {
+	t.Helper()
+	base := filepath.Join(b.Dir, "layers")
+	lower, upper := filepath.Join(base, "1"), filepath.Join(base, "2")
+	busybox, err := os.ReadFile(filepath.Join(b.Rootfs, "bin/busybox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Mkdir(base, 0o755), os.Rename(b.Rootfs, lower), os.MkdirAll(filepath.Join(upper, "bin"), 0o755), os.Mkdir(filepath.Join(base, "own"), 0o755),
+		os.Mkdir(filepath.Join(base, "work"), 0o755), os.Mkdir(b.Rootfs, 0o755),
+		os.WriteFile(filepath.Join(upper, "bin/busybox-upper"), busybox, 0o755),
+		os.Link(filepath.Join(lower, "bin/busybox"), filepath.Join(lower, "bin/busybox-linked")),
+		unix.Mount("overlay", b.Rootfs, "overlay", 0, "lowerdir="+upper+":"+lower+",upperdir="+base+"/own,workdir="+base+"/work"),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = unix.Unmount(b.Rootfs, unix.MNT_DETACH) })
 }
 
 func hashOf(data []byte) string {

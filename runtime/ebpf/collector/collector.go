@@ -66,14 +66,18 @@ func Run(ctx context.Context, o Options) error {
 		Pools: pools, Verdict: ebpf.Default, Loud: ebpf.DefaultLoud, Rate: ebpf.DefaultRate, Syscalls: true, Fallback: o.Syscalls, Pins: o.Pins,
 		Connections: o.Connections || connectionsBlocked(o.Policy, registry.Registry{Root: place.Store.Root}),
 	}
-	r, err := startReader(load, o)
+	uid, gid, err := ids(o.User, o.Say)
+	if err != nil {
+		return err
+	}
+	r, err := startReader(load, o, uid, gid)
 	if err != nil {
 		return err
 	}
 	defer r.end()
 	w := newWriter(place, o)
 	if o.Hash {
-		if w.hashes, err = startHasher(o); err != nil {
+		if w.hashes, err = startHasher(uid, gid, o.Say); err != nil {
 			return err
 		}
 	}
@@ -133,11 +137,7 @@ func (r *reader) wait() error {
 	return err
 }
 
-func startReader(load ebpf.Options, o Options) (*reader, error) {
-	uid, gid, err := ids(o.User, o.Say)
-	if err != nil {
-		return nil, err
-	}
+func startReader(load ebpf.Options, o Options, uid, gid uint32) (*reader, error) {
 	pins, err := openPins(o.Pins, uid, gid)
 	if err != nil {
 		return nil, err

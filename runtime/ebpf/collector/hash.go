@@ -19,11 +19,7 @@ import (
 const sayEvery = time.Minute
 
 // startHasher starts the process that hashes. It ends with this one, whose pipe it reads.
-func startHasher(o Options) (*hasher.Client, error) {
-	uid, gid, err := ids(o.User, o.Say)
-	if err != nil {
-		return nil, err
-	}
+func startHasher(uid, gid uint32, say func(string, ...any)) (*hasher.Client, error) {
 	requests, toRequests, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -37,6 +33,7 @@ func startHasher(o Options) (*hasher.Client, error) {
 	defer toAnswers.Close()
 	cmd := half(uid, gid, hasher.Needed, hasher.Verb)
 	cmd.Stdin, cmd.ExtraFiles = requests, []*os.File{toAnswers}
+	cmd.SysProcAttr.Setpgid = true // for its priority
 	if err := cmd.Start(); err != nil {
 		toRequests.Close()
 		answers.Close()
@@ -46,7 +43,7 @@ func startHasher(o Options) (*hasher.Client, error) {
 	go func() {
 		err := c.Listen(answers)
 		_ = cmd.Wait()
-		o.Say("the hasher ended (%v): programs have no hashes from now on (remedy: systemctl restart agentjail-journal)", err)
+		say("the hasher ended (%v): programs have no hashes from now on (remedy: systemctl restart agentjail-journal)", err)
 	}()
 	return c, nil
 }
@@ -64,7 +61,7 @@ func (w *writer) ask(e *ebpf.Event, briefs []*state.Brief) *hasher.Ticket {
 	r := hasher.Request{File: file(e), Pid: e.Pid}
 	copy(r.Path[:], e.Text)
 	for i, b := range briefs {
-		if i < len(r.Roots) {
+		if i < len(r.Roots) && b.InitAlive() { // its number may be another process's
 			r.Roots[i] = uint32(b.InitPid)
 		}
 	}

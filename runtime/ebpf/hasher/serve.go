@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,8 +36,9 @@ func Run() error {
 	if err := privileges.Keep(keep...); err != nil {
 		return fmt.Errorf("%w (remedy: CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or root)", err)
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, nice); errno != 0 {
-		return fmt.Errorf("the hasher's priority: %w", errno)
+	// Of every thread: the process is its group's only one.
+	if err := unix.Setpriority(unix.PRIO_PGRP, 0, nice); err != nil {
+		return fmt.Errorf("the hasher's priority: %w", err)
 	}
 	s := server{look: (*Request).find, patience: patience}
 	return s.serve(os.Stdin, os.NewFile(fdAnswers, "answers"))
