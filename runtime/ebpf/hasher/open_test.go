@@ -3,6 +3,7 @@ package hasher
 import (
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,8 +214,60 @@ func TestRunning(t *testing.T) {
 			r = &Request{File: fileOf(t, gone+"2"), Pid: r.Pid}
 		}
 		if sum, why := hashOf(r); why != None || sum != want {
-			t.Errorf("%s: %s", name, why)
+			runs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", r.Pid))
+			state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.Pid))
+			t.Errorf("%s: %s: %+v; it runs %q, %v: %s", name, why, r.File, runs, err, state)
+			if err == nil {
+				t.Errorf("which is %+v", fileOf(t, fmt.Sprintf("/proc/%d/exe", r.Pid)))
+			}
 		}
+	}
+}
+
+// TestBeneath: a path is followed beneath the root of the process, also behind an absolute link, and of one that has ended beneath its jail's.
+func TestBeneath(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it changes a process's root")
+	}
+	dir := shortDir(t)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "stays"), string(self))
+	write(t, filepath.Join(dir, "x"), "inside")
+	if err := os.Symlink("/../x", filepath.Join(dir, "agentjail-link")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/stays", "-test.run=^TestStays$")
+	cmd.Env = []string{"HASHER_TEST_STAYS=1"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	r := request(t, filepath.Join(dir, "x"), "/agentjail-link")
+	if _, why := hashOf(r); why != Gone {
+		t.Errorf("beneath this process's root: %s", why)
+	}
+	r.Roots[1] = uint32(cmd.Process.Pid)
+	for range 2 { // by the jail's first process, and by its own
+		if sum, why := hashOf(r); why != None || sum != sha256.Sum256([]byte("inside")) {
+			t.Errorf("beneath process %d's root: %s", r.Pid, why)
+		}
+		r.Pid, r.Roots[1] = r.Roots[1], 0
+	}
+}
+
+// TestStays is no test, but the program that TestBeneath runs in another root.
+func TestStays(*testing.T) {
+	if os.Getenv("HASHER_TEST_STAYS") != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
 	}
 }
 
