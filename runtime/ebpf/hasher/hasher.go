@@ -22,11 +22,11 @@ const (
 	Wait = 3 * time.Second
 	// patience is how long a file may take: what hangs longer is left behind, and maxStuck of those end all hashing until they come back.
 	patience = 10 * time.Second
-	maxStuck = 8
+	maxStuck = 4
 	// again is when a file is looked for once more: an event is sent before the kernel has put the new program in the old one's place.
 	again = 50 * time.Millisecond
 	// looking and reading are how many files are looked for and read at a time.
-	looking = 32
+	looking = 16
 	reading = 2
 )
 
