@@ -16,7 +16,7 @@ func ebpfPrograms(*env) answer {
 	case can == ebpf.Blocks:
 		return ok("blocks: tried; none are loaded (`systemctl start agentjail-journal` loads them)")
 	case can == ebpf.Watches:
-		return warn(kernel, "watches: refused system calls can be told (`agentjail-journal --syscalls`), nothing refused: %v", err)
+		return warn(kernel, "watches: executed programs and, by `agentjail-journal --syscalls`, refused system calls can be reported, nothing refused: %v", err)
 	}
 	return warn(kernel, "absent: %v", err)
 }

@@ -18,7 +18,7 @@ type Ability string
 // Abilities.
 const (
 	Blocks  Ability = "blocks"  // programs refuse what jails ask for, and report it
-	Watches Ability = "watches" // they only report refused system calls and OOM kills, at a cost for the whole machine
+	Watches Ability = "watches" // they only report executed programs and OOM kills, and refused system calls at a cost for the whole machine
 	Absent  Ability = "absent"
 )
 
