@@ -164,6 +164,20 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// awaitRuns waits until a process runs what it was started for: in a virtual machine, it was seen to be still this program.
+func awaitRuns(t *testing.T, pid int) {
+	t.Helper()
+	own, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for runs := own; runs == own; time.Sleep(time.Millisecond) {
+		if runs, err = os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // running starts a program that ends with the test.
 func running(t *testing.T, path string) uint32 {
 	t.Helper()
@@ -173,16 +187,7 @@ func running(t *testing.T, path string) uint32 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	// It may have been started without being what it is to run yet (seen in a virtual machine).
-	own, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for runs := own; runs == own; time.Sleep(time.Millisecond) {
-		if runs, err = os.Readlink(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	awaitRuns(t, cmd.Process.Pid)
 	return uint32(cmd.Process.Pid)
 }
 
@@ -256,6 +261,7 @@ func TestBeneath(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { in.Close(); _ = cmd.Wait() }()
+	awaitRuns(t, cmd.Process.Pid)
 	r := request(t, filepath.Join(dir, "x"), "/agentjail-link")
 	if _, why := hashOf(r); why != Gone {
 		t.Errorf("beneath this process's root: %s", why)
