@@ -58,14 +58,15 @@ func (w *writer) ask(e *ebpf.Event, briefs []*state.Brief) *hasher.Ticket {
 	if w.hashes == nil || e.Hook != ebpf.Exec {
 		return nil
 	}
-	r := hasher.Request{File: file(e), Pid: e.Pid}
-	copy(r.Path[:], e.Text)
-	for i, b := range briefs {
-		if i < len(r.Roots) && b.InitAlive() { // its number may be another process's
-			r.Roots[i] = uint32(b.InitPid)
+	return w.hashes.Ask(e.Jail, file(e), func(r *hasher.Request) {
+		r.Pid = e.Pid
+		copy(r.Path[:], e.Text)
+		for i, b := range briefs {
+			if i < len(r.Roots) && b.InitAlive() { // its number may be another process's
+				r.Roots[i] = uint32(b.InitPid)
+			}
 		}
-	}
-	return w.hashes.Ask(e.Jail, r)
+	})
 }
 
 // hashed adds to an event what is known of the program's content. Since a file is read after it was executed, only of one that has not changed

@@ -82,28 +82,30 @@ func NewClient(to io.Writer) *Client {
 	return &Client{to: to, now: time.Now, flights: map[uint64]*flight{}, jails: map[uint64]*jail{}}
 }
 
-// Ask asks for the hash of a file that a jail executed. Pid, Roots and Path of the request say where it may be.
-func (c *Client) Ask(of uint64, r Request) *Ticket {
+// Ask asks for the hash of a file that a jail executed. Where fills in where it may be (Pid, Roots, Path), if somebody has to look.
+func (c *Client) Ask(of uint64, file File, where func(*Request)) *Ticket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	j := c.of(of)
-	f := j.flights[r.File]
+	f := j.flights[file]
 	if f != nil {
 		return &Ticket{c, f}
 	}
-	f = &flight{jail: of, file: r.File, until: now.Add(Wait)}
-	if sum, ok := j.cache[r.File]; ok {
+	f = &flight{jail: of, file: file, until: now.Add(Wait)}
+	if sum, ok := j.cache[file]; ok {
 		f.done, f.answer.Sum = true, sum
 		return &Ticket{c, f}
 	}
-	if f.answer.Why = c.refuse(j, &r.File, now); f.answer.Why != None {
+	if f.answer.Why = c.refuse(j, &file, now); f.answer.Why != None {
 		f.done = true
 		return &Ticket{c, f}
 	}
+	var r Request
+	where(&r)
 	c.number++
-	r.Number = c.number
-	c.flights[r.Number], j.flights[r.File] = f, f
+	r.Number, r.File = c.number, file
+	c.flights[r.Number], j.flights[file] = f, f
 	if binary.Write(c.to, binary.LittleEndian, &r) != nil {
 		c.end()
 	}

@@ -15,6 +15,11 @@ func asked(inode, size uint64) Request {
 	return Request{File: File{Kind: unix.OVERLAYFS_SUPER_MAGIC, Inode: inode, Size: size}}
 }
 
+// ask asks a client.
+func ask(c *Client, jail uint64, r Request) *Ticket {
+	return c.Ask(jail, r.File, func(to *Request) { *to = r })
+}
+
 // answered gives a client an answer to each of its requests so far, and says how many there were.
 func answered(c *Client, out *bytes.Buffer, a Answer) (n int) {
 	for {
@@ -39,14 +44,14 @@ func why(t *Ticket) Why {
 func TestCache(t *testing.T) {
 	var out bytes.Buffer
 	c := NewClient(&out)
-	first, same := c.Ask(1, asked(5, 100)), c.Ask(1, asked(5, 100))
+	first, same := ask(c, 1, asked(5, 100)), ask(c, 1, asked(5, 100))
 	if first.Settled() || same.Settled() {
 		t.Error("settled without an answer")
 	}
 	if n := answered(c, &out, Answer{Sum: [32]byte{7}}); n != 1 {
 		t.Errorf("one file was asked for %d times", n)
 	}
-	again := c.Ask(1, asked(5, 100))
+	again := ask(c, 1, asked(5, 100))
 	for name, ticket := range map[string]*Ticket{"the first": first, "one beside it": same, "one after it": again} {
 		if sum, why := ticket.Hash(); !ticket.Settled() || why != None || sum[0] != 7 {
 			t.Errorf("%s: %x, %s", name, sum, why)
@@ -54,12 +59,12 @@ func TestCache(t *testing.T) {
 	}
 	other := asked(5, 100)
 	other.File.Changed++
-	c.Ask(1, other)
-	c.Ask(2, asked(5, 100))
+	ask(c, 1, other)
+	ask(c, 2, asked(5, 100))
 	if n := answered(c, &out, Answer{Why: Changed}); n != 2 {
 		t.Errorf("another file, and another jail: %d requests", n)
 	}
-	if c.Ask(1, other); out.Len() == 0 {
+	if ask(c, 1, other); out.Len() == 0 {
 		t.Error("what had no hash is not asked for again")
 	}
 }
@@ -74,7 +79,7 @@ func TestRefused(t *testing.T) {
 		r    Request
 		want Why
 	}{{asked(1, MaxSize+1), TooLarge}, {asked(1, 1<<63), TooLarge}, {fuse, FileSystem}} {
-		if got := why(c.Ask(1, row.r)); got != row.want {
+		if got := why(ask(c, 1, row.r)); got != row.want {
 			t.Errorf("%+v: %s, not %s", row.r.File, got, row.want)
 		}
 	}
@@ -94,8 +99,8 @@ func TestFlood(t *testing.T) {
 	c.now = func() time.Time { return now }
 	var read uint64
 	for i := range uint64(files) {
-		if c.Ask(1, asked(i, MaxSize)).Settled() {
-			c.Ask(1, asked(i, MaxSize)).Hash()
+		if ask(c, 1, asked(i, MaxSize)).Settled() {
+			ask(c, 1, asked(i, MaxSize)).Hash()
 			continue
 		}
 		read += MaxSize
@@ -108,20 +113,20 @@ func TestFlood(t *testing.T) {
 	if n := c.Missing(); n[Budget] != files-read/MaxSize || len(c.Missing()) != 0 {
 		t.Errorf("counted: %v, of %d", n, files)
 	}
-	if c.Ask(2, asked(1, MaxSize)).Settled() {
+	if ask(c, 2, asked(1, MaxSize)).Settled() {
 		t.Error("another jail has no place any more")
 	}
 	answered(c, &out, Answer{Why: Gone})
 	for i := range uint64(files) {
-		c.Ask(1, asked(i, 0))
+		ask(c, 1, asked(i, 0))
 	}
-	if c.Ask(3, asked(1, 1)).Settled() {
+	if ask(c, 3, asked(1, 1)).Settled() {
 		t.Error("another jail has no place beside small files")
 	}
 	for i := range uint64(maxFlights) {
-		c.Ask(i+10, asked(1, 0))
+		ask(c, i+10, asked(1, 0))
 	}
-	if got := why(c.Ask(2, asked(2, 1))); got != Busy {
+	if got := why(ask(c, 2, asked(2, 1))); got != Busy {
 		t.Errorf("more than can wait: %s", got)
 	}
 	if room := 64 << 10; out.Len() > room || out.Len() != maxFlights*binary.Size(Request{}) {
@@ -133,21 +138,21 @@ func TestFlood(t *testing.T) {
 func TestCacheBound(t *testing.T) {
 	var out bytes.Buffer
 	c := NewClient(&out)
-	c.Ask(2, asked(1, 1))
+	ask(c, 2, asked(1, 1))
 	answered(c, &out, Answer{})
 	for i := range uint64(3 * maxJailCached) {
-		c.Ask(1, asked(i, 0))
+		ask(c, 1, asked(i, 0))
 		answered(c, &out, Answer{})
 	}
 	if n := len(c.jails[1].cache); n > maxJailCached {
 		t.Errorf("%d are remembered", n)
 	}
-	if !c.Ask(2, asked(1, 1)).Settled() {
+	if !ask(c, 2, asked(1, 1)).Settled() {
 		t.Error("another jail's was lost")
 	}
 	for i := range uint64(2 * maxCached / maxJailCached) {
 		for n := range uint64(maxJailCached) {
-			c.Ask(i+10, asked(n, 0))
+			ask(c, i+10, asked(n, 0))
 			answered(c, &out, Answer{})
 		}
 		if c.cached > maxCached {
@@ -155,7 +160,7 @@ func TestCacheBound(t *testing.T) {
 		}
 	}
 	for i := range uint64(2 * maxJails) {
-		c.Ask(i+1000, asked(1, 0))
+		ask(c, i+1000, asked(1, 0))
 		answered(c, &out, Answer{})
 	}
 	if len(c.jails) > maxJails || c.cached > maxCached {
@@ -169,24 +174,24 @@ func TestLate(t *testing.T) {
 	c := NewClient(&out)
 	now := time.Now()
 	c.now = func() time.Time { return now }
-	first := c.Ask(1, asked(1, 1))
+	first := ask(c, 1, asked(1, 1))
 	now = now.Add(Wait)
 	if !first.Settled() || why(first) != Late {
 		t.Errorf("after all that it may wait: settled %v, %s", first.Settled(), why(first))
 	}
 	answered(c, &out, Answer{})
-	if got := why(c.Ask(1, asked(1, 1))); got != None {
+	if got := why(ask(c, 1, asked(1, 1))); got != None {
 		t.Errorf("after the answer: %s", got)
 	}
-	waits := c.Ask(1, asked(2, 1))
+	waits := ask(c, 1, asked(2, 1))
 	if err := c.Listen(bytes.NewReader([]byte("half an answer"))); err != io.ErrUnexpectedEOF {
 		t.Error(err)
 	}
-	if why(waits) != Ended || why(c.Ask(1, asked(3, 1))) != Ended || why(c.Ask(1, asked(1, 1))) != None {
+	if why(waits) != Ended || why(ask(c, 1, asked(3, 1))) != Ended || why(ask(c, 1, asked(1, 1))) != None {
 		t.Error("without a hasher, what is known is, and nothing waits")
 	}
 	c = NewClient(broken{})
-	if why(c.Ask(1, asked(1, 1))) != Ended {
+	if why(ask(c, 1, asked(1, 1))) != Ended {
 		t.Error("a request that cannot be sent waits")
 	}
 }
@@ -199,7 +204,7 @@ func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestAnswers(t *testing.T) {
 	var out, in bytes.Buffer
 	c := NewClient(&out)
-	ticket := c.Ask(1, asked(1, 1))
+	ticket := ask(c, 1, asked(1, 1))
 	for _, a := range []Answer{{Number: 99}, {Number: 1, Why: 1 << 20}, {Number: 1}} {
 		if err := binary.Write(&in, binary.LittleEndian, a); err != nil {
 			t.Fatal(err)

@@ -53,11 +53,11 @@ func TestServe(t *testing.T) {
 		}
 		return r.find()
 	}})
-	if sum, why := settle(t, c.Ask(1, *r)); why != None || sum != sha256.Sum256([]byte("program")) {
+	if sum, why := settle(t, ask(c, 1, *r)); why != None || sum != sha256.Sum256([]byte("program")) {
 		t.Errorf("%s", why)
 	}
 	r.File.Inode++
-	if _, why := settle(t, c.Ask(1, *r)); why != Gone {
+	if _, why := settle(t, ask(c, 1, *r)); why != Gone {
 		t.Errorf("of no file: %s", why)
 	}
 }
