@@ -34,6 +34,7 @@ func TestHash(t *testing.T) {
 	layered(t, b)
 	b.Spec.Process.Args = []string{"sh", "-c", `
 /bin/busybox true; /bin/busybox-linked true; /bin/busybox-upper true
+printf x >>/bin/busybox-touched && /bin/busybox-touched true
 mkdir /written && cp /bin/busybox /written/busybox-own && /written/busybox-own sleep 0.5
 cp /bin/busybox /work/busybox-built && cd /work && ./busybox-built true
 cp /bin/busybox /work/busybox-large && truncate -s 300M /work/busybox-large && /work/busybox-large true; rm /work/busybox-large
@@ -53,6 +54,7 @@ printf '#!/bin/busybox sh\nexit 0\n' >/work/script && chmod +x /work/script && /
 		{"/bin/busybox", want, ""},
 		{"/bin/busybox-linked", want, ""},
 		{"/bin/busybox-upper", want, ""},
+		{"/bin/busybox-touched", "", "contents=" + hashOf(append(image, 'x'))},
 		{"/written/busybox-own", "", "contents=" + want},
 		{"/work/busybox-built", "", "contents=" + want},
 		{"/work/busybox-large", "", "unhashed=too-large"},
@@ -77,7 +79,7 @@ printf '#!/bin/busybox sh\nexit 0\n' >/work/script && chmod +x /work/script && /
 	}
 }
 
-// layered makes the bundle's root of two layers, as engines do, the upper of which has a program more.
+// layered makes the bundle's root of two layers, as engines do, the upper of which has programs more.
 func layered(t *testing.T, b *engine.Bundle) {
 	t.Helper()
 	base := filepath.Join(b.Dir, "layers")
@@ -90,6 +92,7 @@ func layered(t *testing.T, b *engine.Bundle) {
 		os.Mkdir(base, 0o755), os.Rename(b.Rootfs, lower), os.MkdirAll(filepath.Join(upper, "bin"), 0o755), os.Mkdir(filepath.Join(base, "own"), 0o755),
 		os.Mkdir(filepath.Join(base, "work"), 0o755), os.Mkdir(b.Rootfs, 0o755),
 		os.WriteFile(filepath.Join(upper, "bin/busybox-upper"), busybox, 0o755),
+		os.WriteFile(filepath.Join(upper, "bin/busybox-touched"), busybox, 0o755),
 		os.Link(filepath.Join(lower, "bin/busybox"), filepath.Join(lower, "bin/busybox-linked")),
 		unix.Mount("overlay", b.Rootfs, "overlay", 0, "lowerdir="+upper+":"+lower+",upperdir="+base+"/own,workdir="+base+"/work"),
 	} {
