@@ -95,8 +95,8 @@ func runSandbox(c *cli.Context, watch jail.Watcher) error {
 		return err
 	}
 	// Below the state directory, so that a crash leaves it where gc looks.
-	base := filepath.Join(w.Store.Root, "sandbox")
-	if err := os.MkdirAll(base, 0o700); err != nil {
+	base, err := w.Store.Private("sandbox")
+	if err != nil {
 		return fmt.Errorf("making the sandbox's bundle: %w", err)
 	}
 	dir := filepath.Join(base, o.ID)

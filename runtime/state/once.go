@@ -14,8 +14,8 @@ const mostReported = 256
 // OncePerBoot says whether something is reported for the first time since the machine was started. Where that cannot be recorded it is
 // reported again: twice is better than never.
 func (s Store) OncePerBoot(text string) bool {
-	dir := filepath.Join(s.Root, "reported")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := s.Private("reported")
+	if err != nil {
 		return true
 	}
 	sum := sha256.Sum256([]byte(BootID() + "\n" + text))

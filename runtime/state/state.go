@@ -221,17 +221,32 @@ func Key(delegateRoot, id string) string {
 // Dir is the jail's directory.
 func (s Store) Dir(key string) string { return filepath.Join(s.Root, "jails", key) }
 
+// Private makes a directory of the store's for its owner alone, and returns its path. What it lies in is made as for jails: whoever comes
+// first after the machine was started must not make that impassable.
+func (s Store) Private(name string) (string, error) {
+	if err := s.init(); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(s.Root, name)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("making the directory: %w", err)
+	}
+	return dir, nil
+}
+
 // init makes the directories. Container root, an unprivileged host user, must be
 // able to pass through to its root: hence 0711.
 func (s Store) init() error {
 	for _, d := range []string{s.Root, filepath.Join(s.Root, "jails"), filepath.Join(s.Root, "ids")} {
-		if err := os.Mkdir(d, 0o711); err != nil {
-			if errors.Is(err, os.ErrNotExist) {
-				err = os.MkdirAll(d, 0o711)
-			}
-			if err != nil && !errors.Is(err, os.ErrExist) {
-				return fmt.Errorf("making the state directory: %w", err)
-			}
+		err := os.Mkdir(d, 0o711)
+		if errors.Is(err, os.ErrNotExist) {
+			err = os.MkdirAll(d, 0o711)
+		}
+		if err == nil {
+			err = os.Chmod(d, 0o711) // whatever the caller's umask
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("making the state directory: %w", err)
 		}
 	}
 	// /run is writable by root only, but an operator may have made the directory.

@@ -384,3 +384,32 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 		t.Errorf("judged %v, %v", judged, err)
 	}
 }
+
+// TestPrivate: a directory for the owner alone does not make impassable what it lies in, whoever makes that.
+func TestPrivate(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	for name, first := range map[string]func(Store){
+		"private": func(s Store) {
+			if dir, err := s.Private("own"); err != nil || dir != filepath.Join(s.Root, "own") {
+				t.Errorf("%s, %v", dir, err)
+			}
+		},
+		"reported": func(s Store) {
+			if !s.OncePerBoot("text") || s.OncePerBoot("text") {
+				t.Error("it is not the first time, or is again")
+			}
+		},
+	} {
+		s := Store{Root: filepath.Join(t.TempDir(), "agentjail")}
+		first(s)
+		for _, d := range []struct {
+			name string
+			mode os.FileMode
+		}{{"", 0o711}, {map[string]string{"private": "own", "reported": "reported"}[name], 0o700}} {
+			fi, err := os.Stat(filepath.Join(s.Root, d.name))
+			if err != nil || fi.Mode().Perm() != d.mode {
+				t.Errorf("%s: %s: %v, %v, not %o", name, d.name, fi.Mode(), err, d.mode)
+			}
+		}
+	}
+}
