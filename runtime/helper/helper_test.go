@@ -16,6 +16,7 @@ import (
 
 	"agentjail.dev/runtime/helper/child"
 	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/state"
 )
 
@@ -189,8 +190,7 @@ func gone(t *testing.T, pid int) bool {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10000)
-	return n == 1
+	return pidfd.Wait(fd, patience) == nil
 }
 
 // TestLife: a helper is started in a session and control groups of its own, recorded, found alive, and ended with all that was made

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/state"
 )
 
@@ -223,14 +224,8 @@ func killHelper(t *testing.T, pid int) {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10000)
-		if n == 1 {
-			return
-		}
-		if err != unix.EINTR || time.Now().After(deadline) {
-			t.Fatalf("the helper has not ended: %v", err)
-		}
+	if err := pidfd.Wait(fd, 10*time.Second); err != nil {
+		t.Fatal("the helper: ", err)
 	}
 }
 
