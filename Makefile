@@ -37,7 +37,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test test-all preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf release deps clean
+.PHONY: help build demo test test-all preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,9 +142,13 @@ lint: ## gofmt, go vet, staticcheck
 	CGO_ENABLED=0 $(GO) run $(STATICCHECK) ./...
 	CGO_ENABLED=1 $(GO) run $(STATICCHECK) -tags libseccomp $(CGO_PACKAGES) ./cmd/agentjailctl
 	hack/bpf.sh --check
+	hack/activator.sh --check
 
 bpf: ## compile the eBPF programs (Debian 12's clang-14 and llvm-14); the result is committed
 	hack/bpf.sh
+
+activator: ## compile what stands in for a network helper until it is needed (Debian 12's clang-14, lld-14, llvm-14); the result is committed
+	hack/activator.sh
 
 release: ## packages (.deb, .rpm), archives, SBOM and checksums of HEAD's tag, or of a snapshot, in dist/release
 	$(GO) run ./hack/release -out $(OUT)/release

@@ -83,8 +83,8 @@ find_missing() {
 	if ! command -v docker >/dev/null 2>&1; then
 		if apt-cache show docker-cli >/dev/null 2>&1; then missing="$missing docker-cli"; else missing="$missing docker.io"; fi
 	fi
-	# The compiler that make lint holds the eBPF programs against (hack/bpf.sh), which only Debian 12 has.
-	for p in clang-14 llvm-14; do
+	# The compiler that make lint holds what is committed against (hack/bpf.sh, hack/activator.sh), which only Debian 12 has.
+	for p in clang-14 llvm-14 lld-14; do
 		[ -e "/usr/share/doc/$p" ] || ! apt-cache show $p >/dev/null 2>&1 || missing="$missing $p"
 	done
 	# shellcheck disable=SC2086 # the list is meant to be split

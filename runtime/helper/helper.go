@@ -68,6 +68,8 @@ type Record struct {
 type Options struct {
 	Dir  string // the jail's directory
 	Name string // the program's file name, beside the running program
+	// Program is executed in place of that, under its name, where it is not nil. It is handed on, too, after Files.
+	Program *os.File
 	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to Place.
 	Beside int
 	// Group names the helper's control groups.
@@ -289,6 +291,10 @@ func fork(path string, o Options, groups []string, work, ready *os.File) (pid in
 	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), work.Fd(), ready.Fd()}
 	for _, f := range o.Files {
 		files = append(files, f.Fd())
+	}
+	if o.Program != nil { // by the number that it has in the child, whose others are overwritten
+		path = fmt.Sprintf("/proc/self/fd/%d", len(files))
+		files = append(files, o.Program.Fd())
 	}
 	attr := &syscall.ProcAttr{
 		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	ends "agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network/names/pool"
 	"agentjail.dev/runtime/network/names/work"
@@ -181,8 +183,8 @@ func (j *jail) inspect(t *testing.T) (string, int) {
 // gone waits for the end of a process by its pidfd.
 func gone(t *testing.T, pidfd int) {
 	t.Helper()
-	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 20000); n != 1 {
-		t.Errorf("the process has not ended: %v", err)
+	if err := ends.Wait(pidfd, 20*time.Second); err != nil {
+		t.Errorf("the process: %v", err)
 	}
 }
 

@@ -17,7 +17,9 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/activator"
 	"agentjail.dev/runtime/network/names/arrival"
+	"agentjail.dev/runtime/network/names/calls"
 	"agentjail.dev/runtime/network/names/journal"
 	"agentjail.dev/runtime/network/names/publish"
 	"agentjail.dev/runtime/network/names/rules"
@@ -31,10 +33,6 @@ func launch(j network.Jail) (*helper.Record, error) {
 	r, err := j.Rules()
 	if err != nil {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
-	}
-	how, err := json.Marshal(work.Setup{UID: j.HelperID, GID: j.HelperID, Publishes: len(r.Publish) > 0, Authorities: len(r.Credentials) > 0})
-	if err != nil {
-		return nil, err
 	}
 	from, err := whereFrom(j)
 	if err != nil {
@@ -65,9 +63,32 @@ func launch(j network.Jail) (*helper.Record, error) {
 	if files[work.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
 		return nil, err
 	}
-	p, err := helper.Begin(helper.Options{
+	setup := work.Setup{
+		UID: j.HelperID, GID: j.HelperID, Owner: uint32(os.Geteuid()), Publishes: len(r.Publish) > 0, Authorities: len(r.Credentials) > 0,
+	}
+	o := helper.Options{
 		Dir: j.Dir, Name: program(j.Dir), Beside: j.InitPid, Group: "agentjail-egress-" + j.Key, Files: files[:], Netns: from,
-	})
+	}
+	if activatable(j.Dir, r) {
+		if h, err := activate(o, setup); err == nil {
+			return h, nil
+		}
+		// A host may have nothing executed that is in memory: the helper itself can always be started.
+		if err := helper.End(j.Dir); err != nil {
+			return nil, err
+		}
+		o.Files[work.ProgramFD-firstFD] = nil
+	}
+	how, err := json.Marshal(setup)
+	if err != nil {
+		return nil, err
+	}
+	return begin(o, how)
+}
+
+// begin starts a helper and returns when it is ready.
+func begin(o helper.Options, how []byte) (*helper.Record, error) {
+	p, err := helper.Begin(o)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +96,46 @@ func launch(j network.Jail) (*helper.Record, error) {
 	h, err := p.Ready(how)
 	crash.Point("create.helped")
 	return h, err
+}
+
+// maxHeld bounds the rules' text of a helper that an activator starts, in bytes: the whole work has to fit into a socket's buffer, since
+// nobody reads it (net.core.wmem_default, 208 KiB).
+const maxHeld = 16 << 10
+
+// activatable says whether a helper may be started by an activator, when the jail first uses its network: one that serves the jail alone, and
+// whose work cannot fail by what is outside.
+func activatable(dir string, r network.Rules) bool {
+	size := 0
+	for _, list := range [][]string{r.Allow, r.Deny, r.Pinned} {
+		for _, text := range list {
+			size += len(text)
+		}
+	}
+	return len(r.Publish)+len(r.Credentials) == 0 && size <= maxHeld && program(dir) == work.Program
+}
+
+// activate starts an activator in the helper's place.
+func activate(o helper.Options, setup work.Setup) (h *helper.Record, err error) {
+	path, err := helper.Path(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if o.Files[work.ProgramFD-firstFD], err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
+		return nil, err
+	}
+	if o.Program, err = activator.Program(); err != nil {
+		return nil, err
+	}
+	defer o.Program.Close()
+	setup.Activated = true
+	how, err := json.Marshal(setup)
+	if err != nil {
+		return nil, err
+	}
+	if how, err = activator.Setup(setup.UID, setup.GID, calls.Activation(), how); err != nil {
+		return nil, err
+	}
+	return begin(o, how)
 }
 
 // program is the helper's that can do all that a jail may need of it.
@@ -304,20 +365,17 @@ func (s *starting) send(fds []int) error {
 	return s.conn.CloseWrite()
 }
 
-// answered reads the helper's answer.
+// answered reads the helper's answer, and no end of file behind it: an activator leaves its work unread, so that its end resets the
+// connection.
 func answered(c *net.UnixConn) error {
 	var a work.Answer
-	text, err := io.ReadAll(io.LimitReader(c, maxAnswer))
-	if err != nil {
-		return err
-	}
-	if len(text) == 0 {
+	err := json.NewDecoder(io.LimitReader(c, maxAnswer)).Decode(&a)
+	switch {
+	case errors.Is(err, io.EOF):
 		return errors.New("it has ended")
-	}
-	if err := json.Unmarshal(text, &a); err != nil {
+	case err != nil:
 		return fmt.Errorf("the answer: %w", err)
-	}
-	if a.Error != "" {
+	case a.Error != "":
 		return errors.New(a.Error)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/landlock"
+	"agentjail.dev/runtime/network/names/calls"
 	"agentjail.dev/runtime/network/names/work"
 )
 
@@ -31,26 +32,31 @@ func confine(s work.Setup) error {
 	if err := limits(); err != nil {
 		return err
 	}
-	if err := leaveFiles(); err != nil {
-		return err
+	if !s.Activated { // an activator has done that
+		if err := leaveFiles(); err != nil {
+			return err
+		}
+		if err := changeIDs(s); err != nil {
+			return err
+		}
 	}
-	if err := becomeNobody(s); err != nil {
+	if err := dropPrivileges(); err != nil {
 		return err
 	}
 	if err := enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
-	return loadFilter(filter(os.Getpid()))
+	return loadFilter(calls.Serving(os.Getpid()))
 }
 
 func limits() error {
 	for resource, max := range map[int]uint64{unix.RLIMIT_NOFILE: maxFiles, unix.RLIMIT_CORE: 0, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_MEMLOCK: 0, unix.RLIMIT_DATA: maxData} {
 		var have unix.Rlimit
-		if err := unix.Getrlimit(resource, &have); err != nil {
+		if err := unix.Prlimit(0, resource, nil, &have); err != nil {
 			return fmt.Errorf("resource limit %d: %w", resource, err)
 		}
 		max = min(max, have.Max)
-		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: max, Max: max}); err != nil {
+		if err := unix.Prlimit(0, resource, &unix.Rlimit{Cur: max, Max: max}, nil); err != nil {
 			return fmt.Errorf("resource limit %d: %w", resource, err)
 		}
 	}
@@ -69,19 +75,25 @@ func leaveFiles() error {
 	return unix.Close(work.RootFD)
 }
 
-// becomeNobody changes the ids to the helper's own, which nothing else has, and drops every capability.
-func becomeNobody(s work.Setup) error {
-	if s.UID != 0 {
-		if err := syscall.Setgroups(nil); err != nil {
-			return fmt.Errorf("setgroups: %w", err)
-		}
-		if err := syscall.Setresgid(int(s.GID), int(s.GID), int(s.GID)); err != nil {
-			return fmt.Errorf("setresgid: %w", err)
-		}
-		if err := syscall.Setresuid(int(s.UID), int(s.UID), int(s.UID)); err != nil {
-			return fmt.Errorf("setresuid: %w", err)
-		}
+// changeIDs changes the ids to the helper's own, which nothing else has.
+func changeIDs(s work.Setup) error {
+	if s.UID == 0 {
+		return nil
 	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return fmt.Errorf("setgroups: %w", err)
+	}
+	if err := syscall.Setresgid(int(s.GID), int(s.GID), int(s.GID)); err != nil {
+		return fmt.Errorf("setresgid: %w", err)
+	}
+	if err := syscall.Setresuid(int(s.UID), int(s.UID), int(s.UID)); err != nil {
+		return fmt.Errorf("setresuid: %w", err)
+	}
+	return nil
+}
+
+// dropPrivileges drops every capability, and what would give any.
+func dropPrivileges() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none)), 0); errno != 0 {
@@ -146,6 +158,19 @@ func closeOthers() error {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			unix.Close(fd)
 		}
+	}
+	return nil
+}
+
+// loadFilter loads a filter for every thread (SECCOMP_FILTER_FLAG_TSYNC, seccomp(2)).
+func loadFilter(f []unix.SockFilter) error {
+	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+	got, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return fmt.Errorf("loading the system call filter: %w", errno)
+	}
+	if got != 0 {
+		return fmt.Errorf("loading the system call filter: thread %d cannot take it", got)
 	}
 	return nil
 }

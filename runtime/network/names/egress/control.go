@@ -26,8 +26,8 @@ type control struct {
 	uid uint32
 }
 
-// openControl takes the socket over. It is called before the helper changes its ids.
-func openControl(f *os.File) (*control, error) {
+// openControl takes the socket over, for requests of one user.
+func openControl(f *os.File, owner uint32) (*control, error) {
 	defer f.Close()
 	l, err := net.FileListener(f)
 	if err != nil {
@@ -39,7 +39,7 @@ func openControl(f *os.File) (*control, error) {
 		return nil, errors.New("the control socket is none of the file system's")
 	}
 	u.SetUnlinkOnClose(false) // it has no files by then
-	return &control{u, uint32(os.Geteuid())}, nil
+	return &control{u, owner}, nil
 }
 
 // follow does what a request asks for. What it returns besides the answer is called where nobody has heard that.

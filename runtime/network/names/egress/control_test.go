@@ -47,7 +47,7 @@ func controlSocket(t *testing.T, uid int) (*control, string) {
 	}
 	l.SetUnlinkOnClose(false)
 	l.Close()
-	c, err := openControl(f)
+	c, err := openControl(f, uint32(os.Geteuid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,68 +20,7 @@ import (
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/network/names/rules"
 	"agentjail.dev/runtime/network/names/work"
-	cbpf "agentjail.dev/seccomp/bpf"
 )
-
-// TestFilter: what the helper needs passes, and what would be of use to who has taken it over does not.
-func TestFilter(t *testing.T) {
-	const pid = 4711
-	var raw bytes.Buffer
-	for _, i := range filter(pid) {
-		_ = binary.Write(&raw, binary.NativeEndian, i)
-	}
-	prog, err := cbpf.Parse(raw.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := func(arch, nr uint32, args ...uint64) uint32 {
-		d := &cbpf.Data{NR: nr, Arch: arch}
-		copy(d.Args[:], args)
-		v, err := cbpf.Run(prog, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	denied := func(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
-	for _, c := range []struct {
-		what string
-		nr   uint32
-		args []uint64
-		want uint32
-	}{
-		{"read", unix.SYS_READ, nil, unix.SECCOMP_RET_ALLOW},
-		{"splice", unix.SYS_SPLICE, nil, unix.SECCOMP_RET_ALLOW},
-		{"exit_group", unix.SYS_EXIT_GROUP, nil, unix.SECCOMP_RET_ALLOW},
-		{"the last of the list", calls[len(calls)-1], nil, unix.SECCOMP_RET_ALLOW},
-		{"a TCP socket", unix.SYS_SOCKET, []uint64{unix.AF_INET}, unix.SECCOMP_RET_ALLOW},
-		{"an IPv6 socket", unix.SYS_SOCKET, []uint64{unix.AF_INET6}, unix.SECCOMP_RET_ALLOW},
-		{"a Unix socket", unix.SYS_SOCKET, []uint64{unix.AF_UNIX}, denied(unix.EAFNOSUPPORT)},
-		{"a netlink socket", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK}, denied(unix.EAFNOSUPPORT)},
-		{"a packet socket", unix.SYS_SOCKET, []uint64{unix.AF_PACKET}, denied(unix.EAFNOSUPPORT)},
-		{"a thread", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_THREAD}, unix.SECCOMP_RET_ALLOW},
-		{"a process", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, denied(unix.EPERM)},
-		{"a signal to itself", unix.SYS_TGKILL, []uint64{pid, pid, uint64(unix.SIGURG)}, unix.SECCOMP_RET_ALLOW},
-		{"a signal to another", unix.SYS_TGKILL, []uint64{1, 1, uint64(unix.SIGKILL)}, denied(unix.EPERM)},
-		{"openat", unix.SYS_OPENAT, nil, denied(unix.ENOENT)},
-		{"clone3", unix.SYS_CLONE3, nil, denied(unix.ENOSYS)},
-		{"execve", unix.SYS_EXECVE, nil, denied(unix.EPERM)},
-		{"ptrace", unix.SYS_PTRACE, nil, denied(unix.EPERM)},
-		{"bind", unix.SYS_BIND, nil, denied(unix.EPERM)},
-		{"listen", unix.SYS_LISTEN, nil, denied(unix.EPERM)},
-		{"setns", unix.SYS_SETNS, nil, denied(unix.EPERM)},
-		{"bpf", unix.SYS_BPF, nil, denied(unix.EPERM)},
-		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, denied(unix.EPERM)},
-		{"another ABI of the machine", unix.SYS_READ | 0x40000000, nil, denied(unix.EPERM)},
-	} {
-		if got := run(auditArch, c.nr, c.args...); got != c.want {
-			t.Errorf("%s: %#x, want %#x", c.what, got, c.want)
-		}
-	}
-	if got := run(auditArch+1, unix.SYS_READ); got != unix.SECCOMP_RET_KILL_PROCESS {
-		t.Errorf("another machine: %#x", got)
-	}
-}
 
 // pair is a TCP connection over lo.
 func pair(t *testing.T) (a, b *net.TCPConn) {

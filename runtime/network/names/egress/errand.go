@@ -22,6 +22,29 @@ type errand struct {
 	sockets *arrival.Sockets
 	netns   *os.File // the jail's, where it publishes; else nil
 	conn    *net.UnixConn
+	// answered says that an activator has answered.
+	answered bool
+}
+
+// held takes the work that an activator has: its connection, from which nothing was read.
+func held(f *os.File) (*errand, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("the work: %w", err)
+	}
+	conn, is := c.(*net.UnixConn)
+	if !is {
+		c.Close()
+		return nil, errors.New("the work does not come by a socket of the file system's")
+	}
+	e, err := receive(conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	e.answered = true
+	return e, nil
 }
 
 // errand waits for the work. Anything else that is asked before is refused.
@@ -49,6 +72,9 @@ func (c *control) errand() (*errand, error) {
 // tell answers whoever sent the work.
 func (e *errand) tell(err error) error {
 	defer e.conn.Close()
+	if e.answered {
+		return nil
+	}
 	var a work.Answer
 	if err != nil {
 		a.Error = err.Error()

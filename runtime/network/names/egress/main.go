@@ -3,7 +3,8 @@
 // rules allow, it connects outside.
 //
 // It is started while its jail is being made, and gives up all else before it knows of the jail: see confine. At start it gets its sockets and
-// its rules. It parses what a jail sends. It ends with the jail's first process.
+// its rules. Where nothing speaks against it, an activator does this much in its place, and becomes the helper when the jail first uses its
+// network (package activator). It parses what a jail sends. It ends with the jail's first process.
 package egress
 
 import (
@@ -25,17 +26,8 @@ import (
 
 // Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
 func Main(speak ended.Speakers) int {
-	ready := os.NewFile(child.ReadyFD, "ready")
 	h, err := begin(speak)
-	if err != nil {
-		fmt.Fprintln(ready, err)
-		return 1
-	}
-	if _, err := io.WriteString(ready, child.Ready); err != nil {
-		return 1
-	}
-	ready.Close()
-	e, err := h.ctl.errand()
+	e, err := h.assigned(err)
 	if err != nil {
 		return 1
 	}
@@ -56,31 +48,53 @@ type helper struct {
 	speak ended.Speakers
 }
 
-// begin makes ready what takes files or privileges, and gives those up.
+// assigned says that the helper is ready, or that it is not, and waits for its work. An activator has done both.
+func (h *helper) assigned(err error) (*errand, error) {
+	if h.setup.Activated {
+		if err != nil {
+			return nil, err
+		}
+		return held(os.NewFile(work.WorkFD, "work"))
+	}
+	ready := os.NewFile(child.ReadyFD, "ready")
+	if err != nil {
+		fmt.Fprintln(ready, err)
+		return nil, err
+	}
+	if _, err := io.WriteString(ready, child.Ready); err != nil {
+		return nil, err
+	}
+	ready.Close()
+	return h.ctl.errand()
+}
+
+// begin makes ready what takes files or privileges, and gives those up. What it knows of its set-up is returned with an error, too.
 func begin(speak ended.Speakers) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
-	if err := closeOthers(); err != nil {
-		return nil, fmt.Errorf("closing what was left open: %w", err)
-	}
 	h := &helper{speak: speak}
 	var err error
 	if h.setup, err = told(os.NewFile(child.TellFD, "setup")); err != nil {
-		return nil, err
+		return h, err
+	}
+	if !h.setup.Activated {
+		if err := closeOthers(); err != nil {
+			return h, fmt.Errorf("closing what was left open: %w", err)
+		}
 	}
 	// Go's own files are nobody's to inherit; these came through exec.
 	for fd := child.ReadyFD; fd <= work.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	if h.ctl, err = openControl(os.NewFile(work.ControlFD, "control socket")); err != nil {
-		return nil, err
+	if h.ctl, err = openControl(os.NewFile(work.ControlFD, "control socket"), h.setup.Owner); err != nil {
+		return h, err
 	}
 	if h.rt, err = openRoutes(); err != nil {
-		return nil, err
+		return h, err
 	}
 	if h.setup.Authorities {
 		if h.roots, err = authorities(); err != nil {
-			return nil, err
+			return h, err
 		}
 	}
 	if h.setup.Publishes {

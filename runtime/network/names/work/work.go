@@ -25,8 +25,12 @@ const (
 	OtherLogFD = 8
 	// GivenFD is GivenFile, for appending.
 	GivenFD = 9
+	// ProgramFD is the helper's program, of one whose activator executes it.
+	ProgramFD = 10
 	// LastFD is the last of them.
-	LastFD = GivenFD
+	LastFD = ProgramFD
+	// WorkFD is the connection with the Work, of a helper that was activated.
+	WorkFD = 11
 )
 
 // Setup is what the helper is told when it starts, as JSON: what it needs to know to give up its privileges. It then waits for Work.
@@ -35,6 +39,10 @@ type Setup struct {
 	// nobody else.
 	UID uint32 `json:"uid,omitempty"`
 	GID uint32 `json:"gid,omitempty"`
+	// Owner is the user whose requests are served: the starter's own.
+	Owner uint32 `json:"owner,omitempty"`
+	// Activated says that its activator has given up its privileges, and has its Work and has answered for it (package activator).
+	Activated bool `json:"activated,omitempty"`
 	// Publishes says that the jail has ports that can be connected to from outside. Those take privileges once there is a jail: they are
 	// given up only then.
 	Publishes bool `json:"publishes,omitempty"`
