@@ -155,6 +155,15 @@ var suites = []suite{
 		}},
 	},
 	{
+		// By name only (vm -machine engines crio): a CRI-O takes a machine without KVM minutes.
+		name: "crio", what: "CRI-O with control groups that systemd makes, of version 2, and AppArmor",
+		steps: []step{{
+			name: "tests-crio", pkg: "tests/cri", limit: 20 * time.Minute, under: "under-systemd", args: []string{"-systemd"}, tools: []string{"crio"},
+			only: []string{"TestCRIOLife", "TestCRIONetwork", "TestCRIOShared", "TestCRIOPrivileged", "TestCRIORestart"},
+			left: "they are containerd's, whose CRI is in the suite engines, or run on the machine itself (make test-e2e)",
+		}},
+	},
+	{
 		name: "engines", what: "containerd 1.7, its CRI, and Podman 5",
 		on: []string{"engines"},
 		steps: []step{

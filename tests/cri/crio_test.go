@@ -40,7 +40,11 @@ func startCRIO() (*crioNode, error) {
 	if err := os.Symlink("agentjail", netName); err != nil && !os.IsExist(err) {
 		return nil, err
 	}
-	c, err := engine.StartCRIO(program, func(c *engine.CRIO) error {
+	manager := "cgroupfs"
+	if *bySystemd {
+		manager = "systemd"
+	}
+	c, err := engine.StartCRIO(program, manager, func(c *engine.CRIO) error {
 		layer, err := pauseLayer(c.Dir)
 		if err != nil {
 			return err
@@ -65,6 +69,9 @@ func startCRIO() (*crioNode, error) {
 		return nil, err
 	}
 	n := &node{Engine: c.Engine, RuntimeServiceClient: runtimeapi.NewRuntimeServiceClient(conn), conn: conn, cgroups: "/" + c.CgroupParent() + "/kubepods"}
+	if *bySystemd {
+		n.cgroups, n.bySystemd = "/kubepods.slice", true
+	}
 	startedLock.Lock()
 	started = append(started, n)
 	startedLock.Unlock()
@@ -111,10 +118,12 @@ func TestCRIOLife(t *testing.T) {
 			stats, err := p.ContainerStats(callContext(t), &runtimeapi.ContainerStatsRequest{ContainerId: main.id})
 			return err == nil && stats.Stats.GetMemory().GetWorkingSetBytes().GetValue() > 0
 		})
+		main.inScopes()
 		_, err = p.UpdateContainerResources(callContext(t), &runtimeapi.UpdateContainerResourcesRequest{ContainerId: main.id, Linux: &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: 128 << 20, CpuPeriod: 100000, CpuQuota: 100000, CpuShares: 512}})
 		if out := main.must("cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max"); err != nil || out != "134217728" {
 			t.Errorf("the memory limit is %s, %v", out, err)
 		}
+		main.limitedBySystemd("MemoryMax=134217728", "CPUQuotaPerSecUSec=1s")
 		if out, err := exec.Command(agentjail(t), "inspect", main.id).CombinedOutput(); err != nil {
 			t.Errorf("inspect: %v\n%s", err, out)
 		}

@@ -47,8 +47,9 @@ type node struct {
 	*engine.Containerd
 	runtimeapi.RuntimeServiceClient
 	conn *grpc.ClientConn
-	// cgroups is the control group below which all pods lie.
-	cgroups string
+	// cgroups is the control group below which all pods lie; bySystemd says that systemd makes those.
+	cgroups   string
+	bySystemd bool
 }
 
 // nodes are the releases of containerd that the tests run on, each started when the first test asks for it.

@@ -54,12 +54,16 @@ func (n *node) plan(t *testing.T, change ...func(*runtimeapi.PodSandboxConfig)) 
 			t.Fatal(err)
 		}
 	}
+	group := n.cgroups + "/burstable/pod" + uid
+	if n.bySystemd {
+		group = n.slice(t, uid)
+	}
 	p.config = &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: uid, Namespace: "default"},
 		Hostname: "a-pod", LogDirectory: p.logs,
 		DnsConfig: &runtimeapi.DNSConfig{Servers: []string{"10.77.0.53"}, Searches: []string{"default.svc.cluster.local"}},
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			CgroupParent: n.cgroups + "/burstable/pod" + uid,
+			CgroupParent: group,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_POD, Pid: runtimeapi.NamespaceMode_CONTAINER, Ipc: runtimeapi.NamespaceMode_POD},
 				Seccomp:          &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},

@@ -25,7 +25,7 @@ type CRIO struct {
 // PauseImage is the name of the image whose program holds a pod's processes together.
 const PauseImage = "localhost/pause:test"
 
-// crioConf is what keeps a CRI-O to its own directories: %[1]s. Of the pods' network it is told where CNI's plugins are.
+// crioConf is what keeps a CRI-O to its own directories: %[1]s. Of the pods' network it is told where CNI's plugins are. %[3]s makes control groups.
 const crioConf = `[crio]
 root = "%[1]s/storage"
 runroot = "%[1]s/storage-run"
@@ -37,7 +37,7 @@ clean_shutdown_file = "%[1]s/clean"
 [crio.api]
 listen = "%[1]s/crio.sock"
 [crio.runtime]
-cgroup_manager = "cgroupfs"
+cgroup_manager = "%[3]s"
 conmon_cgroup = "pod"
 default_runtime = "plain"
 pinns_path = "%[2]s/pinns"
@@ -63,9 +63,10 @@ plugin_dirs = ["/usr/lib/cni"]
 enable_nri = false
 `
 
-// StartCRIO starts a CRI-O and waits until it answers. program is where it is, with pinns beside it; register is called when its
-// configuration is written, and before it is read. It needs root, conmon and podman, by which images come to it.
-func StartCRIO(program string, register func(*CRIO) error) (*CRIO, error) {
+// StartCRIO starts a CRI-O and waits until it answers. program is where it is, with pinns beside it; manager is what makes its control
+// groups, cgroupfs or systemd; register is called when its configuration is written, and before it is read. It needs root, conmon and
+// podman, by which images come to it.
+func StartCRIO(program, manager string, register func(*CRIO) error) (*CRIO, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a CRI-O of the tests' own needs root")
 	}
@@ -77,7 +78,7 @@ func StartCRIO(program string, register func(*CRIO) error) (*CRIO, error) {
 	err := errors.Join(
 		os.MkdirAll(c.path("hooks"), 0o755), os.MkdirAll(c.path("crio.conf.d"), 0o755),
 		os.WriteFile(c.path("policy.json"), []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`), 0o644),
-		os.WriteFile(c.path("crio.conf"), fmt.Appendf(nil, crioConf, c.Dir, filepath.Dir(program)), 0o644),
+		os.WriteFile(c.path("crio.conf"), fmt.Appendf(nil, crioConf, c.Dir, filepath.Dir(program), manager), 0o644),
 	)
 	if err == nil {
 		err = register(c)

@@ -3,12 +3,14 @@ package kubernetes
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,25 +58,85 @@ func startCluster(dir string) (*nodeCluster, error) {
 	if c.ca, err = newAuthority(filepath.Join(dir, "pki")); err != nil {
 		return c, err
 	}
-	for _, step := range []func() error{c.link, c.identities, c.writeFiles, c.startContainerd, c.startControl, c.startKubelet, c.startCSI, c.images} {
-		if err := step(); err != nil {
+	var took strings.Builder
+	for _, s := range []struct {
+		name string
+		do   func() error
+	}{
+		{"files", func() error { return first(c.link, c.identities, c.writeFiles) }},
+		{"containerd", c.startContainerd}, {"control plane", c.startControl}, {"kubelet", func() error { return first(c.startKubelet, c.startCSI) }},
+		{"images", c.images}, {"node", c.ready},
+	} {
+		since := time.Now()
+		if err := s.do(); err != nil {
 			return c, err
 		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patient(readyWait))
-	defer cancel()
-	for _, args := range [][]string{
-		{"wait", "--for=create", "node/" + nodeName, timeout(2 * time.Minute)},
-		{"wait", "--for=condition=Ready", "node/" + nodeName, timeout(2 * time.Minute)},
-		{"wait", "--for=create", "serviceaccount/default", timeout(time.Minute)},
-	} {
-		if out, err := c.kubectl(ctx, nil, args...); err != nil {
-			return c, fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
+		fmt.Fprintf(&took, ", %s %.1f s", s.name, time.Since(since).Seconds())
 	}
 	c.started = time.Since(begin)
-	fmt.Fprintf(os.Stderr, "kubernetes: the node is ready after %.1f s\n", c.started.Seconds())
+	fmt.Fprintf(os.Stderr, "kubernetes: the node is ready after %.1f s%s\n", c.started.Seconds(), &took)
 	return c, nil
+}
+
+// first does one thing after the other, until one fails.
+func first(do ...func() error) error {
+	for _, f := range do {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready waits until the node is, and the namespace that is there from the beginning.
+func (c *nodeCluster) ready() error {
+	if err := c.watch("/api/v1/nodes?watch=1&fieldSelector=metadata.name%3D"+nodeName, object.isReady); err != nil {
+		return err
+	}
+	return c.usable("default")
+}
+
+// usable waits until pods can be made in a namespace.
+func (c *nodeCluster) usable(namespace string) error {
+	return c.watch("/api/v1/namespaces/"+namespace+"/serviceaccounts?watch=1&fieldSelector=metadata.name%3Ddefault", func(object) bool { return true })
+}
+
+// An object is what the tests read of the API server's.
+type object struct {
+	Status struct {
+		Conditions []struct{ Type, Status string }
+	}
+}
+
+// isReady says whether a node is.
+func (o object) isReady() bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(c struct{ Type, Status string }) bool { return c.Type == "Ready" && c.Status == "True" })
+}
+
+// watch follows objects until one is as it should be: what `kubectl wait` does, without starting a large program.
+func (c *nodeCluster) watch(path string, is func(object) bool) error {
+	client, err := c.ca.client("admin")
+	if err != nil {
+		return err
+	}
+	client.Timeout = patient(readyWait)
+	answer, err := client.Get("https://" + nodeAddress + ":6443" + path)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	for events := json.NewDecoder(answer.Body); ; {
+		var event struct {
+			Type   string
+			Object object
+		}
+		if err := events.Decode(&event); err != nil {
+			return fmt.Errorf("watch %s: %w", path, err)
+		}
+		if (event.Type == "ADDED" || event.Type == "MODIFIED") && is(event.Object) {
+			return nil
+		}
+	}
 }
 
 // link gives the one program its names.

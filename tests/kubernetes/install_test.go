@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,9 +34,17 @@ func installed(t testing.TB) {
 	kubectl(t, "label", "node", nodeName, "agentjail.dev/node=true", "--overwrite")
 	kubectl(t, "apply", "-k", filepath.Dir(manifest("kustomization.yaml")))
 	rolledOut(t)
+	var namespaces strings.Builder
 	for _, h := range handlers {
-		kubectl(t, "create", "namespace", h.namespace)
-		kubectl(t, "wait", "--for=create", "-n", h.namespace, "serviceaccount/default", timeout(time.Minute))
+		fmt.Fprintf(&namespaces, "---\n{apiVersion: v1, kind: Namespace, metadata: {name: %s}}\n", h.namespace)
+	}
+	if out, err := try(t, namespaces.String(), "create", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, h := range handlers {
+		if err := cluster.usable(h.namespace); err != nil {
+			t.Fatal(err)
+		}
 	}
 	isInstalled = true
 }
