@@ -58,7 +58,12 @@ func (h handler) memory(t *testing.T, pod string) string {
 // groupFile is what the kernel says in a file of the control group of a pod's container; the file has one name in each version of control groups.
 func (h handler) groupFile(t *testing.T, pod, v1, v2 string) string {
 	t.Helper()
-	for _, dir := range h.groups(t, pod) {
+	return groupFile(t, h.groups(t, pod), v1, v2)
+}
+
+func groupFile(t *testing.T, groups []string, v1, v2 string) string {
+	t.Helper()
+	for _, dir := range groups {
 		for _, file := range []string{v1, v2} {
 			text, err := os.ReadFile(filepath.Join(dir, file))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +75,7 @@ func (h handler) groupFile(t *testing.T, pod, v1, v2 string) string {
 			return strings.TrimSpace(string(text))
 		}
 	}
-	t.Fatalf("no control group of %s has %s or %s", pod, v1, v2)
+	t.Fatalf("no control group of %q has %s or %s", groups, v1, v2)
 	return ""
 }
 
