@@ -38,6 +38,8 @@ type machine struct {
 	dir   string // directory for this run's disks
 	cache string
 	kind  string // the name of one
+	// others says whether other tests run beside.
+	others func() bool
 }
 
 // A kind is a machine of those that run side by side.
@@ -181,6 +183,7 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 		"-drive", "if=virtio,cache=unsafe,format=qcow2,file="+overlay,
 		"-drive", "if=virtio,cache=unsafe,format=raw,readonly=on,file="+m.path("work.img"),
 		"-drive", "if=virtio,cache=unsafe,format=raw,file="+m.path("results.img"),
+		"-qmp", "unix:"+m.path("monitor")+",server=on,wait=off",
 	)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -205,9 +208,13 @@ func (m machine) bootWith(ctx context.Context, accel string) error {
 	watch := watcher{name: m.kind, accel: accel, cancel: cancel, pid: cmd.Process.Pid}
 	watched := make(chan error, 1)
 	go func() { watched <- watch.read(console, m.path("console")) }()
+	yielded := m.yield(ctx, accel, cmd.Process.Pid, cancel)
 	werr := cmd.Wait()
 	cerr := <-watched
-	switch cause := context.Cause(ctx); {
+	cause := context.Cause(ctx)
+	cancel(nil)
+	<-yielded
+	switch {
 	case errors.Is(cause, errNoKVM):
 		return cause
 	case errors.Is(cause, context.DeadlineExceeded):

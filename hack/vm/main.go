@@ -4,6 +4,7 @@
 //
 //	vm [options]                  run every suite, in several machines side by side
 //	vm [options] SUITE...         run only these
+//	vm -beside FILE               one by one, beside other tests, with what those leave of the processors, until FILE is gone
 //	vm -table PLACE=PATH...       tell which test ran where
 //
 // The exit status is 0 when every step passed.
@@ -34,6 +35,7 @@ type options struct {
 	timeout time.Duration // for everything but the first building of the root
 	run     string        // -test.run for every test binary
 	script  string        // a shell command to run instead of suites
+	beside  string        // a file that is there while other tests run beside
 	suites  []string
 }
 
@@ -44,7 +46,8 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "`directory` for the results (default dist/vm); each machine has its own in it, by its module")
 	flag.StringVar(&o.cache, "cache", "/var/cache/agentjail-vm", "`directory` that keeps the root file system")
 	flag.StringVar(&o.accel, "accel", "auto", "kvm, tcg (emulation), or auto: kvm where it works")
-	flag.DurationVar(&o.timeout, "timeout", time.Hour, "limit for the machine's whole life")
+	flag.DurationVar(&o.timeout, "timeout", 80*time.Minute, "limit for the machine's whole life")
+	flag.StringVar(&o.beside, "beside", "", "while this `file` is there, run machines one by one, with what others leave of the processors")
 	flag.StringVar(&o.run, "run", "", "only tests that match this `pattern`")
 	flag.StringVar(&o.script, "script", "", "run this shell `command` inside instead of suites")
 	flag.BoolVar(&rootOnly, "root-only", false, "make the root file system if it is missing, and stop")
@@ -112,8 +115,13 @@ func runAll(ctx context.Context, o options) error {
 	}
 	defer remove()
 	var wg sync.WaitGroup
+	turn := make(chan struct{}, 1)
 	for i := range all {
-		wg.Go(func() { all[i].results, all[i].err = run(ctx, all[i].o, all[i].steps, shared, guest) })
+		done := o.takeTurn(ctx, turn)
+		wg.Go(func() {
+			defer done()
+			all[i].results, all[i].err = run(ctx, all[i].o, all[i].steps, shared, guest)
+		})
 	}
 	wg.Wait()
 	var errs []error
@@ -166,7 +174,7 @@ func run(ctx context.Context, o options, steps []step, shared, guest string) ([]
 	if err := makeWork(shared, filepath.Join(dir, "work"), kinds[o.kind], steps); err != nil {
 		return nil, err
 	}
-	m := machine{guest: guest, dir: dir, cache: o.cache, kind: o.kind}
+	m := machine{guest: guest, dir: dir, cache: o.cache, kind: o.kind, others: o.others}
 	if err := m.makeDisks(ctx); err != nil {
 		return nil, err
 	}
