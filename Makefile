@@ -37,7 +37,7 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
-.PHONY: help build demo test test-all preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-beside test-here preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,11 +52,16 @@ demo: deps build ## install what is missing, then show a jail on a real Docker
 deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
-test: preflight deps ## everything that must pass, here and in virtual machines
-	hack/ahead.sh $(OUT)/ahead.log $(MAKE) test-all
+# In this order: what measures time is alone on the machine.
+test: preflight deps test-beside bench-smoke table ## everything that must pass, here and in virtual machines
 
-# What is slow to build is built beside the first of these (hack/ahead.sh).
-test-all: lint test-quick test-unit prove test-e2e test-delegates test-kubernetes bench-smoke test-vm table
+# Beside the tests on this machine, with what they leave of the processors: what is slow to build is built before it is needed, then the
+# virtual machines run, which go on alone when those tests are through (hack/beside.sh).
+test-beside:
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/ahead ./hack/ahead
+	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
+
+test-here: lint test-quick test-unit prove test-e2e test-delegates test-kubernetes
 
 preflight: ## report a kernel on which tests would hang, left so by an earlier run; silent where all is well
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight
@@ -106,7 +111,7 @@ conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-to
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
 	$(ROOT) hack/vm/deps.sh
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm-lane ./hack/vm
-	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm
+	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm $(addprefix -beside ,$(BESIDE))
 
 load: ## many jails at once, with jails, shims and daemons killed at random
 	$(ROOT) env AGENTJAIL_LOAD_JAILS=$(LOAD_JAILS) AGENTJAIL_LOAD_PARALLEL=20 AGENTJAIL_LOAD_TIME=$(LOAD_TIME) CGO_ENABLED=0 hack/with-cgroups.sh \

@@ -1,6 +1,6 @@
 // Command ahead makes what tests would make the first time that they need it, and keep: programs of other people, the image to
-// work in, the virtual machines' root file system. So that they do not wait for it, hack/ahead.sh runs this beside what comes
-// before them. Whoever needs something that is being made waits for that; what fails here is tried again, and reported, there.
+// work in, the virtual machines' root file system. So that they do not wait for it, make test runs this beside what comes
+// before them (hack/beside.sh). Whoever needs something that is being made waits for that; what fails here is tried again, and reported, there.
 package main
 
 import (

@@ -27,7 +27,7 @@ const (
 	left = 0.35
 )
 
-// others says whether there are other tests beside: the file that hack/beside.sh makes is there.
+// others says whether there are other tests beside: there is the file that hack/beside.sh makes.
 func (o options) others() bool {
 	if o.beside == "" {
 		return false

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Runs a command, and beside it, as root, another that takes long, with about a tenth of the processor time where others want it: none at
+# all, on a machine with other work, would have the command wait for what never ends.
+#
+#   hack/beside.sh NAME OTHER COMMAND [ARGUMENT...]
+#
+# OTHER is a shell's command line. What it says is in NAME.log, and is shown when the command has ended. While the command runs, there is a
+# file NAME.running. When the command fails, the other is stopped (not with make -k); when it succeeds, the other goes on. The exit status
+# is the command's, or else the other's.
+set -eu
+
+if [ "${1:-}" = --other ]; then
+	# In a session of its own. The kernel weighs sessions against each other, and processes only within one (sched(7), autogroups).
+	trap 'trap "" TERM; kill 0; wait; exit 143' TERM
+	[ ! -w /proc/self/autogroup ] || echo 10 >/proc/self/autogroup
+	nice -n 10 sh -c "$2" &
+	wait $! && exit 0 || exit $?
+fi
+
+name=$1 other=$2
+shift 2
+mkdir -p "$(dirname "$name")"
+as_root=
+if [ "$(id -u)" != 0 ]; then as_root="sudo env PATH=$PATH GOPROXY=$(go env GOPROXY)"; fi
+: >"$name.running"
+# shellcheck disable=SC2086 # the words of a command
+$as_root setsid --wait "$0" --other "$other" >"$name.log" 2>&1 </dev/null &
+beside=$!
+# stop stops what runs beside, and waits for its end.
+stop() {
+	rm -f "$name.running"
+	kill "$beside" 2>/dev/null || true
+	wait "$beside" || true
+}
+trap 'stop; exit 1' HUP INT TERM
+status=0
+"$@" || status=$?
+if [ "$status" != 0 ]; then
+	echo "beside: failed, with status $status: $*" >&2
+	flags=${MAKEFLAGS-} # the first word has make's flags of one letter
+	case ${flags%% *} in
+	-* | *=* | '') keep= ;;
+	*k*) keep=yes ;;
+	*) keep= ;;
+	esac
+	if [ -z "$keep" ]; then
+		stop
+		echo "beside: stopped, having said what is in $name.log: $other" >&2
+		exit "$status"
+	fi
+fi
+rm -f "$name.running"
+echo "beside: what follows is in $name.log: $other"
+tail --pid="$beside" -n +1 -f "$name.log"
+also=0
+wait "$beside" || also=$?
+[ "$also" = 0 ] || echo "beside: failed, with status $also, having said what is in $name.log: $other" >&2
+[ "$status" != 0 ] || status=$also
+exit "$status"
