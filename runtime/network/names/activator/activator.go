@@ -47,7 +47,7 @@ func Program() (*os.File, error) {
 	return f, nil
 }
 
-// Setup is what the activator is told: whose ids it takes (uid 0 keeps those that it has), the filter that it loads, and after that the
+// Setup is what the activator reads first: whose ids it takes (uid 0 keeps those that it has), the filter that it loads, and after that the
 // helper's own set-up, which it leaves for the helper.
 func Setup(uid, gid uint32, filter []unix.SockFilter, helper []byte) ([]byte, error) {
 	if len(filter) > maxFilter {

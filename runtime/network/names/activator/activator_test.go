@@ -2,6 +2,7 @@ package activator
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -61,7 +62,7 @@ type activated struct {
 	cmd     *exec.Cmd
 	log     *os.File
 	control string
-	told    []byte // to Ready
+	said    []byte // whether it is ready
 }
 
 // start starts an activator.
@@ -127,7 +128,7 @@ func start(t *testing.T, uid uint32, root string) *activated {
 	}
 	tellIn.Close()
 	_ = ready.SetDeadline(time.Now().Add(time.Minute))
-	if a.told, err = io.ReadAll(ready); err != nil {
+	if a.said, err = io.ReadAll(ready); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -217,8 +218,8 @@ func lives(t *testing.T) (pidfd *os.File, end func()) {
 func TestActivates(t *testing.T) {
 	const uid = 4711
 	a := start(t, uid, t.TempDir())
-	if string(a.told) != child.Ready {
-		t.Fatalf("it said %q", a.told)
+	if string(a.said) != child.Ready {
+		t.Fatalf("it said %q", a.said)
 	}
 	for key, want := range map[string]string{
 		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2", "Uid": "4711 4711 4711 4711", "Gid": "4711 4711 4711 4711",
@@ -279,21 +280,16 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestFails: a step that fails is told, and the activator ends.
+// TestFails: a step that fails is reported, and the activator ends.
 func TestFails(t *testing.T) {
 	a := start(t, 4711, os.DevNull)
-	if want := fmt.Sprintf("fchdir: errno %d\n", unix.ENOTDIR); string(a.told) != want {
-		t.Errorf("it said %q, not %q", a.told, want)
+	if want := fmt.Sprintf("fchdir: errno %d\n", unix.ENOTDIR); string(a.said) != want {
+		t.Errorf("it said %q, not %q", a.said, want)
 	}
 	var e *exec.ExitError
-	if err := a.cmd.Wait(); err == nil || !asExit(err, &e) || e.ExitCode() != 1 {
+	if err := a.cmd.Wait(); !errors.As(err, &e) || e.ExitCode() != 1 {
 		t.Errorf("it ended with %v", err)
 	}
-}
-
-func asExit(err error, to **exec.ExitError) (ok bool) {
-	*to, ok = err.(*exec.ExitError)
-	return ok
 }
 
 // TestSetup: the layout is the program's, and a filter that it has no room for is an error.
