@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,6 +38,20 @@ type options struct {
 	script  string        // a shell command to run instead of suites
 	beside  string        // a file that is there while other tests run beside
 	suites  []string
+	// emulated says that the processor has no virtualisation, or that it is not to be used.
+	emulated bool
+}
+
+// virtualised says whether a host's processor has hardware virtualisation, by what /proc/cpuinfo has of it; on arm64 that does not say, and it is
+// taken to have some.
+func virtualised(cpuinfo string) bool {
+	for line := range strings.Lines(cpuinfo) {
+		if flags, is := strings.CutPrefix(line, "flags"); is {
+			have := strings.Fields(flags)
+			return slices.Contains(have, "vmx") || slices.Contains(have, "svm")
+		}
+	}
+	return true
 }
 
 func main() {
@@ -54,6 +69,8 @@ func main() {
 	flag.BoolVar(&table, "table", false, "tell which test ran where, from logs of go test -v and directories with results (PLACE=PATH)")
 	flag.Parse()
 	o.suites = flag.Args()
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // without it nothing is left out
+	o.emulated = o.accel == "tcg" || !virtualised(string(cpuinfo))
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

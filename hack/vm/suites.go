@@ -10,9 +10,11 @@ import (
 
 // A suite is a group of steps that serve one purpose.
 type suite struct {
-	name  string
-	what  string
-	on    []string // the machines that run it
+	name string
+	what string
+	on   []string // the machines that run it
+	// long says that it takes minutes under emulation and asks what other tests ask on the machine itself: there it runs by name only.
+	long  bool
 	steps []step
 }
 
@@ -67,10 +69,18 @@ var suites = []suite{
 		}},
 	},
 	{
-		name: "e2e", what: "the end-to-end tests on Docker 26",
+		name: "e2e", what: "what end-to-end tests find of this kernel, its security module and its control groups, on Docker 26",
 		on: []string{"apparmor"},
 		steps: []step{{
-			name: "tests-e2e", pkg: "tests/e2e", limit: 25 * time.Minute, only: e2e,
+			name: "tests-e2e", pkg: "tests/e2e", limit: 15 * time.Minute, only: e2e,
+			left: "they do not depend on the kernel, and run in the suite docker or on the machine itself (make test-e2e)",
+		}},
+	},
+	{
+		name: "docker", what: "the end-to-end tests on Docker 26, and over this distribution's runc", long: true,
+		on: []string{"apparmor"},
+		steps: []step{{
+			name: "tests-e2e-docker", pkg: "tests/e2e", limit: 20 * time.Minute, only: e2eDocker,
 			left: "they depend on neither kernel nor engine version, and run on the machine itself (make test-e2e)",
 		}, {
 			name: "tests-e2e-runc", pkg: "tests/e2e", limit: 8 * time.Minute, under: "under-runc", only: e2eRunc,
@@ -78,7 +88,7 @@ var suites = []suite{
 		}},
 	},
 	{
-		name: "packages", what: "the package for Debian, on Debian 13 with AppArmor and Docker 26",
+		name: "packages", what: "the package for Debian, on Debian 13 with AppArmor and Docker 26", long: true,
 		on: []string{"apparmor"},
 		steps: []step{{
 			name: "tests-packages", pkg: "tests/packages", limit: 8 * time.Minute, packages: true, only: []string{"TestDeb"},
@@ -92,7 +102,7 @@ var suites = []suite{
 		steps: []step{{name: "tests-cloud", pkg: "tests/cloud", limit: 30 * time.Minute, packages: true}},
 	},
 	{
-		name: "names", what: "a network by name, whose helper is born in a control group of version 2",
+		name: "names", what: "a network by name, whose helper is born in a control group of version 2", long: true,
 		on: []string{"engines"},
 		steps: []step{{
 			name: "tests-names", pkg: "tests/names", limit: 12 * time.Minute,
@@ -186,12 +196,16 @@ var suites = []suite{
 	},
 }
 
-// e2e are the end-to-end tests that are worth the minutes that they take under emulation.
+// e2e are the end-to-end tests that depend on the kernel.
 var e2e = []string{
 	// AppArmor is in force beside the other protections.
 	"TestJail", "TestAttempts", "TestKernelFiles",
 	// What this kernel and these control groups tell of the machine.
 	"TestNothingOfTheHost", "TestMountTable",
+}
+
+// e2eDocker are those that depend on the engine, and are worth the minutes that they take.
+var e2eDocker = []string{
 	// crun 1.21, the best delegate here.
 	"TestWorkingDirectory", "TestRunTerminal",
 	// Docker 26's networks.
@@ -230,6 +244,8 @@ var prebuilt = []struct{ pkg, flags string }{
 func prebuiltName(pkg, flags string) string { return path.Base(pkg) + flags }
 
 // plan picks the steps to run.
+//
+// Without hardware virtualisation those that are long are left out, unless they are named; which is said.
 func plan(o options) ([]step, error) {
 	if o.script != "" {
 		return []step{{name: "script", limit: o.timeout, script: o.script, packages: kinds[o.kind].userData != ""}}, nil
@@ -239,6 +255,10 @@ func plan(o options) ([]step, error) {
 	for _, s := range suites {
 		known[s.name] = true
 		if len(o.suites) > 0 && !slices.Contains(o.suites, s.name) || len(o.suites) == 0 && !slices.Contains(s.on, o.kind) {
+			continue
+		}
+		if s.long && len(o.suites) == 0 && o.emulated {
+			say("%s: left out, since it takes long under emulation: suite %s, %s (run it by name: vm -machine %[1]s %[2]s)", o.kind, s.name, s.what)
 			continue
 		}
 		steps = append(steps, s.steps...)
