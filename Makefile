@@ -22,7 +22,7 @@ ROOT := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$(PATH)" "GOFLAGS=$(GOFL
 
 # How long a fuzz target runs, how many cycles the leak test makes, how many rounds a benchmark has.
 FUZZTIME ?= 30s
-LEAK_CYCLES ?= 1000
+LEAK_CYCLES ?= 400
 BENCH_ROUNDS ?= 40
 # How many jails the load test keeps alive, and for how long it kills them.
 LOAD_JAILS ?= 200

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// cycles is how many containers come and go in TestCycles: AGENTJAIL_LEAK_CYCLES, or 1000, or 30 with -short.
+// cycles is how many containers come and go in TestCycles: AGENTJAIL_LEAK_CYCLES, or 400, or 30 with -short.
 func cycles(t testing.TB) int {
 	if n, err := strconv.Atoi(os.Getenv("AGENTJAIL_LEAK_CYCLES")); err == nil {
 		return n
@@ -18,7 +18,7 @@ func cycles(t testing.TB) int {
 	if testing.Short() {
 		return 30
 	}
-	return 1000
+	return 400
 }
 
 // TestCycles creates, starts, waits for and deletes many containers, two at a time.
