@@ -37,6 +37,12 @@ SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
 CONFORMANCE_DIR ?= $(OUT)/suites
 
+# How many minutes all tests may take: what does not fit is left out, and said so. Without it they take what they need.
+BUDGET ?= $(if $(CI),75)
+BEGAN ?= $(shell date +%s)
+BEGAN := $(BEGAN)
+export BUDGET BEGAN
+
 .PHONY: help build demo test test-beside test-here preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
@@ -53,15 +59,20 @@ deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
 # In this order: what measures time is alone on the machine.
-test: preflight deps test-beside bench-smoke table ## everything that must pass, here and in virtual machines
+test: preflight deps test-beside ## everything that must pass, here and in virtual machines
 
 # Beside the tests on this machine, with what they leave of the processors: what is slow to build is built before it is needed, then the
 # virtual machines run, which go on alone when those tests are through (hack/beside.sh).
 test-beside:
+	@mkdir -p $(OUT) && rm -f $(OUT)/left-out
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/ahead ./hack/ahead
 	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
+	hack/within.sh bench-smoke $(MAKE) bench-smoke
+	@[ -e $(OUT)/left-out ] && cat $(OUT)/left-out || $(MAKE) table
 
-test-here: lint test-quick test-unit prove test-e2e test-delegates test-kubernetes
+test-here: lint test-quick test-unit prove test-e2e
+	hack/within.sh test-kubernetes $(MAKE) test-kubernetes
+	hack/within.sh test-delegates $(MAKE) test-delegates
 
 preflight: ## report a kernel on which tests would hang, left so by an earlier run; silent where all is well
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight

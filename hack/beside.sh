@@ -7,6 +7,9 @@
 # OTHER is a shell's command line. What it says is in NAME.log, and is shown when the command has ended. While the command runs, there is a
 # file NAME.running. When the command fails, the other is stopped (not with make -k); when it succeeds, the other goes on. The exit status
 # is the command's, or else the other's.
+#
+# With BUDGET (hack/within.sh) the other is stopped when those minutes are over, which is said, and listed in dist/left-out. It has failed then
+# if a line of its log says so ("ends with status 1").
 set -eu
 
 if [ "${1:-}" = --other ]; then
@@ -51,7 +54,19 @@ if [ "$status" != 0 ]; then
 fi
 rm -f "$name.running"
 echo "beside: what follows is in $name.log: $other"
-tail --pid="$beside" -n +1 -f "$name.log"
+if [ -n "${BUDGET:-}" ]; then
+	over=$((BEGAN + BUDGET * 60 - $(date +%s)))
+	[ "$over" -gt 0 ] || over=1
+	timeout "$over" tail --pid="$beside" -n +1 -f "$name.log" || true
+	if kill -0 "$beside" 2>/dev/null; then
+		stop
+		echo "LEFT OUT, since $BUDGET minutes are over: what has not ended in $name.log of: $other" | tee -a dist/left-out
+		! grep -a 'ends with status [1-9]' "$name.log" || status=1
+		exit "$status"
+	fi
+else
+	tail --pid="$beside" -n +1 -f "$name.log"
+fi
 also=0
 wait "$beside" || also=$?
 [ "$also" = 0 ] || echo "beside: failed, with status $also, having said what is in $name.log: $other" >&2
