@@ -20,7 +20,7 @@ import (
 
 // raw is an event as the kernel writes it.
 func raw(hook uint32, result int32, program, text string) []byte {
-	b := make([]byte, Size)
+	b := make([]byte, SizeOf(Hook(hook)))
 	le := binary.LittleEndian
 	le.PutUint64(b, 5)
 	le.PutUint64(b[8:], 0x78010000<<32)
@@ -31,8 +31,10 @@ func raw(hook uint32, result int32, program, text string) []byte {
 	le.PutUint32(b[32:], uint32(result))
 	le.PutUint32(b[36:], 425)
 	le.PutUint64(b[40:], 4)
-	copy(b[88:], program)
-	copy(b[104:], text)
+	le.PutUint32(b[88:], 4026532567)
+	le.PutUint32(b[92:], 41)
+	copy(b[96:], program)
+	copy(b[112:Size], text)
 	return b
 }
 
@@ -41,7 +43,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Hook != Syscall || e.Pid != 42 || e.Jail != 0x78010000<<32 || !e.Refused || e.Result != -38 || e.Number != 425 || e.Args[0] != 4 || e.Program != "probe" {
+	if e.Hook != Syscall || e.Pid != 42 || e.Jail != 0x78010000<<32 || !e.Refused || e.Result != -38 || e.Number != 425 || e.Args[0] != 4 || e.Program != "probe" || e.Mounts != 4026532567 || e.Parent != 41 {
 		t.Errorf("%+v", e)
 	}
 	if e, err := Parse(raw(0, 0, strings.Repeat("x", commSize), strings.Repeat("y", textSize))); err != nil || len(e.Program) != commSize || len(e.Text) != textSize {
@@ -56,8 +58,46 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// started is an event of a program that is executed, as the kernel writes it.
+func started(parent, argv, cwd string, argvSize, cwdSize, flags uint32) []byte {
+	b := raw(uint32(Exec), 0, "sh", "/bin/sh")
+	le := binary.LittleEndian
+	copy(b[Size:Size+commSize], parent)
+	le.PutUint32(b[Size+commSize:], argvSize)
+	le.PutUint32(b[Size+commSize+4:], cwdSize)
+	le.PutUint32(b[Size+commSize+8:], flags)
+	copy(b[Size+commSize+16:][:512], argv)
+	copy(b[Size+commSize+16+512:], cwd)
+	return b
+}
+
+// TestParseStarted: what a program that is executed has more is read within its bounds, whatever sizes the event says.
+func TestParseStarted(t *testing.T) {
+	long := strings.Repeat("x", 600)
+	for name, row := range map[string]struct {
+		raw  []byte
+		want Started
+	}{
+		"whole":             {started("make", "sh\x00-c\x00\x00", "src\x00work\x00", 7, 9, 0), Started{Parent: "make", Argv: "sh\x00-c\x00\x00", ArgvSize: 7, Cwd: "/work/src"}},
+		"root":              {started("sh", "a\x00", "", 2, 0, 0), Started{Parent: "sh", Argv: "a\x00", ArgvSize: 2, Cwd: "/"}},
+		"no memory is read": {started("sh", "", "", 0, 0, cwdCut), Started{Parent: "sh"}},
+		"a deep directory":  {started("sh", "", "c\x00b\x00", 0, 4, cwdCut), Started{Parent: "sh", Cwd: "…/b/c"}},
+		"long arguments":    {started("sh", long, "", 70000, 0, 0), Started{Parent: "sh", Argv: long[:512], ArgvSize: 70000, Cwd: "/"}},
+		"sizes beyond":      {started("sh", long, long, 1<<32-1, 1<<32-1, 0), Started{Parent: "sh", Argv: long[:512], ArgvSize: 1<<32 - 1, Cwd: "/" + long[:512]}},
+	} {
+		e, err := Parse(row.raw)
+		if err != nil || e.Hook != Exec || e.Text != "/bin/sh" || e.Started != row.want {
+			t.Errorf("%s: %+v, %v; want %+v", name, e, err, row.want)
+		}
+	}
+	if _, err := Parse(started("", "", "", 0, 0, 0)[:Size]); err == nil {
+		t.Error("an event without its second half")
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(raw(0, -1, "probe", "x"))
+	f.Add(started("sh", "a\x00b", "c\x00", 3, 2, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := Parse(b)
 		if err == nil && (e.Hook >= hooks || e.Result > 0 || len(e.Program) > commSize || len(e.Text) > textSize || strings.ContainsRune(e.Program, 0)) {

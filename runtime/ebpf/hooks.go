@@ -72,8 +72,6 @@ type program struct {
 	syscalls bool
 	// connections says that the program is on the way of every connection, where the report costs what a jail feels.
 	connections bool
-	// without names the program in whose absence this one reports what that one would have asked about. It refuses nothing.
-	without string
 }
 
 // programs in the order of their worth.
@@ -91,7 +89,7 @@ var programs = []program{
 	{name: "ptrace_access", hook: Ptrace, target: "security_ptrace_access_check", parameters: []string{"*task_struct", "unsigned int"}},
 	{name: "module_request", hook: Module, target: "security_kernel_module_request", parameters: []string{"*char"}},
 	{name: "bprm_check", hook: Exec, target: "security_bprm_check", parameters: []string{"*linux_binprm"}},
-	{name: "exec_done", hook: noHook, target: "sched_process_exec", parameters: []string{"*task_struct", "pid_t", "*linux_binprm"}, tracepoint: true, without: "bprm_check"},
+	{name: "exec_done", hook: noHook, target: "sched_process_exec", parameters: []string{"*task_struct", "pid_t", "*linux_binprm"}, tracepoint: true},
 	{name: "socket_connect", hook: Connect, target: "security_socket_connect", parameters: []string{"*socket", "*", "int"}, connections: true},
 	{name: "socket_bind", hook: Bind, target: "security_socket_bind", parameters: []string{"*socket", "*", "int"}, connections: true},
 	{name: "oom_victim", hook: OOM, target: "mark_victim", parameters: []string{"*task_struct"}, tracepoint: true},

@@ -218,10 +218,6 @@ func (l *loader) all(o Options) {
 		if p.connections && !o.Connections && l.set.links[p.name] == nil {
 			continue // one that is pinned stays: jails may rely on it
 		}
-		if p.without != "" && l.set.links[p.without] != nil {
-			l.drop(p.name)
-			continue
-		}
 		err := p.fits(l.kernel)
 		if err == nil {
 			err = l.load(p.name)

@@ -71,7 +71,10 @@ func (a *attempt) recordFirst() (pid int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("the jail's first process: %w", err)
 	}
-	if err := a.w.Store.First(&a.j.Brief, pid, start); err != nil {
+	// Without its number, what a process of the jail did is told from what another of the pod did by its parents.
+	var mounts unix.Stat_t
+	_ = unix.Stat(fmt.Sprintf("/proc/%d/ns/mnt", pid), &mounts)
+	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts.Ino)); err != nil {
 		return 0, fmt.Errorf("recording the jail's first process: %w", err)
 	}
 	return pid, nil

@@ -31,6 +31,7 @@ func (e *Event) encode(b []byte) []byte {
 		b = strconv.AppendUint(field(b, "uid"), uint64(*e.UID), 10)
 	}
 	b = text(b, "program", e.Program)
+	b = number(b, "ppid", int64(e.PPid))
 	b = text(b, "parent", e.Parent)
 	b = list(b, "argv", e.Argv)
 	for _, s := range [][2]string{{"cwd", e.Cwd}, {"hash", e.Hash}, {"target", e.Target}, {"path", e.Path}, {"name", e.Name}} {

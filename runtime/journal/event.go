@@ -50,7 +50,9 @@ type Event struct {
 	Pid     int     `json:"pid,omitempty"`
 	UID     *uint32 `json:"uid,omitempty"`
 	Program string  `json:"program,omitempty"`
-	Parent  string  `json:"parent,omitempty"`
+	// PPid and Parent are the process that started it.
+	PPid   int    `json:"ppid,omitempty"`
+	Parent string `json:"parent,omitempty"`
 	// Argv, Cwd and Hash ("sha256:…" of the file) are of a program that is run.
 	Argv []string `json:"argv,omitempty"`
 	Cwd  string   `json:"cwd,omitempty"`

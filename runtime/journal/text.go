@@ -18,7 +18,7 @@ func (e *Event) String() string {
 		b.WriteString(" " + what)
 	}
 	for _, part := range [][2]string{
-		{"by", e.Rule}, {"with", e.Credential}, {"errno", e.Errno}, {"program", e.Program}, {"status", e.Status}, {"value", e.Value},
+		{"by", e.Rule}, {"with", e.Credential}, {"errno", e.Errno}, {"in", e.Cwd}, {"program", e.Program}, {"parent", e.Parent}, {"status", e.Status}, {"value", e.Value},
 		{"limit", e.Limit}, {"because", e.Reason}, {"hash", e.programHash()}, {"contents", e.Contents()},
 	} {
 		if part[1] != "" {
@@ -40,6 +40,8 @@ func (e *Event) String() string {
 // What is what the event is about, in a few words.
 func (e *Event) What() string {
 	switch {
+	case len(e.Argv) > 0 && e.Path != "":
+		return e.Path + " [" + strings.Join(e.Argv, " ") + "]" // the first argument can be any
 	case len(e.Argv) > 0:
 		return strings.Join(e.Argv, " ")
 	case e.Syscall != "":

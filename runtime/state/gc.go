@@ -83,7 +83,7 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 // runs says of most jails that are not dead that they are not, without their records. Another boot could have another process with the
 // same number and start: that one is for who looks at all jails.
 func (s Store) runs(key string) bool {
-	pid, start, ok := s.first(key)
+	pid, start, _, ok := s.first(key)
 	return ok && alive(pid, start)
 }
 

@@ -87,6 +87,8 @@ type Brief struct {
 	CreatorStart uint64 `json:"creatorStart"`
 	InitPid      int    `json:"initPid,omitempty"`
 	InitStart    uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
+	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one that is not known.
+	MountNS uint32 `json:"mountNS,omitempty"`
 
 	IDs idmap.Map `json:"ids"`
 	// Userns is where IDs came from, and go back to.
@@ -388,16 +390,17 @@ func beginning(record []byte) []byte {
 // What happens to every jail after its record was written is kept in files of
 // their own: the whole record need not be written again.
 const (
-	// firstFile is the first process: its id, a blank, and its start time.
+	// firstFile is the first process: its id, its start time and the number of its mount namespace, with blanks between them. Earlier
+	// releases wrote two numbers.
 	firstFile = "first"
 	// startedFile is there once that process was let go.
 	startedFile = "started"
 )
 
-// First records the jail's first process.
-func (s Store) First(j *Brief, pid int, start uint64) error {
-	j.InitPid, j.InitStart = pid, start
-	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d", pid, start), 0o600)
+// First records the jail's first process, with its mount namespace where that is told: 0 is one that is not known.
+func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
+	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
+	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
 }
 
 // since adds what happened since the record was written.
@@ -406,21 +409,27 @@ func (s Store) since(j *Brief, key string) {
 	if j.InitPid != 0 {
 		return
 	}
-	if pid, start, ok := s.first(key); ok {
-		j.InitPid, j.InitStart = pid, start
+	if pid, start, mountNS, ok := s.first(key); ok {
+		j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	}
 }
 
 // first reads what First wrote, if there is anything.
-func (s Store) first(key string) (pid int, start uint64, ok bool) {
+func (s Store) first(key string) (pid int, start uint64, mountNS uint32, ok bool) {
 	data, err := atomicfile.Read(filepath.Join(s.Dir(key), firstFile), 64)
 	if err != nil {
-		return 0, 0, false
+		return 0, 0, 0, false
 	}
-	p, t, _ := strings.Cut(string(data), " ")
+	p, rest, _ := strings.Cut(string(data), " ")
+	t, m, named := strings.Cut(rest, " ")
 	pid, perr := strconv.Atoi(p)
 	start, terr := strconv.ParseUint(t, 10, 64)
-	return pid, start, perr == nil && terr == nil && pid > 1
+	var number uint64
+	var merr error
+	if named {
+		number, merr = strconv.ParseUint(m, 10, 32)
+	}
+	return pid, start, uint32(number), errors.Join(perr, terr, merr) == nil && pid > 1
 }
 
 // Start records that the jail's process is let go.

@@ -89,7 +89,7 @@ func TestRecordSurvives(t *testing.T) {
 	if !reflect.DeepEqual(got, j) {
 		t.Fatalf("read back\n%+v\nwrote\n%+v", got, j)
 	}
-	if err := errors.Join(s.First(&j.Brief, 4711, 12345), s.Start(&j.Brief)); err != nil {
+	if err := errors.Join(s.First(&j.Brief, 4711, 12345, 4026532567), s.Start(&j.Brief)); err != nil {
 		t.Fatal(err)
 	}
 	brief, err := s.Brief(j.Key)
@@ -210,10 +210,10 @@ func TestSweepOfSome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.First(&runs.Brief, os.Getpid(), start); err != nil {
+	if err := s.First(&runs.Brief, os.Getpid(), start, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.First(&dead.Brief, os.Getpid(), start+1); err != nil {
+	if err := s.First(&dead.Brief, os.Getpid(), start+1, 0); err != nil {
 		t.Fatal(err)
 	}
 	reaped, err := s.Sweep(context.Background(), 3, but.Key, func(j *Brief) error { return s.Remove(j.Key) })

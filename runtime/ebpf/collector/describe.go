@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,7 +34,7 @@ var noted = map[ebpf.Hook]string{
 func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	uid := e.UID
 	out := journal.Event{
-		Time: journal.At(boot.Add(time.Duration(e.Time))), Source: journal.SourceEBPF, Pid: int(e.Pid), UID: &uid, Program: e.Program,
+		Time: journal.At(boot.Add(time.Duration(e.Time))), Source: journal.SourceEBPF, Pid: int(e.Pid), PPid: int(e.Parent), UID: &uid, Program: e.Program,
 		Target: e.Hook.String(),
 	}
 	if count > 1 {
@@ -54,6 +55,7 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	switch e.Hook {
 	case ebpf.Exec:
 		out.Path, out.Target = e.Text, ""
+		describeProgram(&out, &e.Started)
 		if !e.Refused && written(e, born) {
 			out.Kind = "process.written"
 		}
@@ -72,6 +74,18 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 		out.Name = e.Text
 	}
 	return out
+}
+
+// describeProgram is how a program is executed.
+func describeProgram(out *journal.Event, s *ebpf.Started) {
+	out.Cwd, out.Parent = s.Cwd, s.Parent
+	if s.ArgvSize == 0 {
+		return
+	}
+	out.Argv = strings.Split(strings.TrimSuffix(s.Argv, "\x00"), "\x00")
+	if int(s.ArgvSize) > len(s.Argv) {
+		out.Argv[len(out.Argv)-1] += "…"
+	}
 }
 
 // describeAddress is the address that a socket is connected or bound to.

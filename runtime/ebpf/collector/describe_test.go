@@ -1,11 +1,14 @@
 package collector
 
 import (
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"agentjail.dev/runtime/ebpf"
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/state"
 )
 
 // TestDescribeRefused: what a program refuses is an event of its hook's kind, a refusal with a rule.
@@ -32,6 +35,44 @@ func TestDescribeRefused(t *testing.T) {
 		}
 		if c.in.Text != "" && e.Name != c.in.Text {
 			t.Errorf("%s: %+v does not say of what", c.want, e)
+		}
+	}
+}
+
+// TestDescribeProgram: arguments that are not all there end with a mark, and the journal has each of a program's.
+func TestDescribeProgram(t *testing.T) {
+	for name, row := range map[string]struct {
+		started ebpf.Started
+		argv    []string
+	}{
+		"whole":               {ebpf.Started{Argv: "sh\x00-c\x00\x00", ArgvSize: 7}, []string{"sh", "-c", ""}},
+		"cut":                 {ebpf.Started{Argv: "sh\x00lo", ArgvSize: 70}, []string{"sh", "lo…"}},
+		"none, as nobody saw": {ebpf.Started{}, nil},
+	} {
+		e := describe(&ebpf.Event{Hook: ebpf.Exec, Text: "/bin/sh", Parent: 7, Started: row.started}, 1, time.Now(), time.Time{})
+		if !slices.Equal(e.Argv, row.argv) || e.Path != "/bin/sh" || e.PPid != 7 {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// TestOf: an event of a pod's process is of the jail whose mount namespace it was in, also when the process is gone, or is no descendant of the
+// jail's first one, as those of exec are not.
+func TestOf(t *testing.T) {
+	pause, main := &state.Brief{ID: "pause", InitPid: 1 << 30, MountNS: 11}, &state.Brief{ID: "main", InitPid: os.Getpid(), MountNS: 12}
+	all := []*state.Brief{pause, main}
+	for _, row := range []struct {
+		event       ebpf.Event
+		pause, main bool
+	}{
+		{ebpf.Event{Pid: 1, Mounts: 11}, true, false},
+		{ebpf.Event{Pid: 1, Mounts: 12}, false, true},
+		{ebpf.Event{Pid: 1 << 30, Mounts: 12}, false, true},
+		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents say
+		{ebpf.Event{Pid: uint32(os.Getpid())}, false, true},
+	} {
+		if p, m := of(&row.event, pause, all), of(&row.event, main, all); p != row.pause || m != row.main {
+			t.Errorf("%+v: %v of pause, %v of main", row.event, p, m)
 		}
 	}
 }

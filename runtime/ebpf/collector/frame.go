@@ -16,6 +16,7 @@ import (
 const (
 	frameStatus = 'S' // a length, then JSON
 	frameEvent  = 'E' // an event, as the kernel wrote it
+	frameExec   = 'X' // one of a program that is executed
 	frameCounts = 'C' // five numbers
 )
 
@@ -38,10 +39,15 @@ func (f frames) status(s Status) error {
 }
 
 func (f frames) event(raw []byte) error {
-	if len(raw) != ebpf.Size {
+	kind := byte(frameEvent)
+	switch len(raw) {
+	case ebpf.Size:
+	case ebpf.ExecSize:
+		kind = frameExec
+	default:
 		return nil // never the kernel's
 	}
-	if err := f.w.WriteByte(frameEvent); err != nil {
+	if err := f.w.WriteByte(kind); err != nil {
 		return err
 	}
 	_, err := f.w.Write(raw)
@@ -85,12 +91,16 @@ func readFrames(r io.Reader, s sink) error {
 
 func readFrame(in *bufio.Reader, kind byte, s sink) error {
 	switch kind {
-	case frameEvent:
-		var raw [ebpf.Size]byte
-		if _, err := io.ReadFull(in, raw[:]); err != nil {
+	case frameEvent, frameExec:
+		var all [ebpf.ExecSize]byte
+		raw := all[:ebpf.Size]
+		if kind == frameExec {
+			raw = all[:]
+		}
+		if _, err := io.ReadFull(in, raw); err != nil {
 			return err
 		}
-		e, err := ebpf.Parse(raw[:])
+		e, err := ebpf.Parse(raw)
 		if err != nil {
 			s.bad(err)
 			return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -151,7 +152,7 @@ func (w *writer) event(e ebpf.Event) {
 // same says whether two events differ in nothing but their time and process.
 func same(a, b *ebpf.Event) bool {
 	x, y := *a, *b
-	x.Time, y.Time, x.Pid, y.Pid = 0, 0, 0, 0
+	x.Time, y.Time, x.Pid, y.Pid, x.Parent, y.Parent = 0, 0, 0, 0, 0, 0
 	return x == y
 }
 
@@ -230,7 +231,7 @@ func (w *writer) due(all bool) map[uint64][]counted {
 func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot time.Time) {
 	var out []journal.Event
 	for i := range list {
-		if len(all) > 1 && !descends(int(list[i].Pid), b.InitPid) {
+		if len(all) > 1 && !of(&list[i].Event, b, all) {
 			continue
 		}
 		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
@@ -240,6 +241,15 @@ func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot tim
 		out = append(out, e)
 	}
 	w.append(b, out...)
+}
+
+// of says whether an event is of this jail, of all that have its host ids. A mount namespace is one jail's. Where none of them is known to have
+// the event's, as the records of an earlier release do not say, its process's parents decide.
+func of(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
+	if e.Mounts != 0 && slices.ContainsFunc(all, func(o *state.Brief) bool { return o.MountNS == e.Mounts }) {
+		return b.MountNS == e.Mounts
+	}
+	return descends(int(e.Pid), b.InitPid)
 }
 
 // append writes to the journal of a jail, where it has one.

@@ -35,6 +35,7 @@ static long (*map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*get_pid_tgid)(void) = (void *)14;
 static u64 (*get_uid_gid)(void) = (void *)15;
 static long (*get_comm)(void *buf, u32 size) = (void *)16;
+static long (*read_user)(void *dst, u32 size, const void *unsafe) = (void *)112;
 static long (*read_kernel)(void *dst, u32 size, const void *unsafe) = (void *)113;
 static long (*read_kernel_str)(void *dst, u32 size, const void *unsafe) = (void *)115;
 static u64 (*ktime_boot)(void) = (void *)125;
@@ -93,16 +94,56 @@ struct cred___before63 {
 	kernel_cap_t___before63 cap_permitted;
 };
 
-struct task_struct {
-	const struct cred *cred;
-	const struct cred *real_cred;
-	s32 tgid;
-	char comm[16];
-};
-
 struct qstr {
 	u32 len;
 	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct fs_struct {
+	struct path root, pwd;
+};
+
+struct mm_struct {
+	unsigned long arg_start, arg_end;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
+struct task_struct {
+	const struct cred *cred;
+	const struct cred *real_cred;
+	struct task_struct *real_parent;
+	struct mm_struct *mm;
+	struct fs_struct *fs;
+	struct nsproxy *nsproxy;
+	s32 tgid;
+	char comm[16];
 };
 
 struct super_block {
@@ -138,6 +179,7 @@ struct file {
 
 struct linux_binprm {
 	struct file *file;
+	char buf[256]; /* the file's first bytes */
 	const char *interp; /* what is executed: the file that was asked for, and behind a script its interpreter */
 };
 
@@ -161,5 +203,14 @@ struct pt_regs___arm64 {
 #pragma clang attribute pop
 
 #define field_exists(field) __builtin_preserve_field_info(field, 2)
+#define field_offset(field) __builtin_preserve_field_info(field, 0)
+
+/* READ follows a pointer of which the verifier knows nothing. What cannot be read is zero. */
+#define READ(pointer, field)                                          \
+	({                                                                \
+		typeof((pointer)->field) read_ = 0;                           \
+		read_kernel(&read_, sizeof(read_), &(pointer)->field);        \
+		read_;                                                        \
+	})
 
 #endif

@@ -84,8 +84,29 @@ struct event {
 	s32 result;
 	u32 number;
 	u64 args[6];
+	u32 mounts; /* the number of the process's mount namespace: which of a pod's jails it is in */
+	u32 parent;
 	char comm[16];
 	char text[64];
+};
+
+enum {
+	ARGV = 512,
+	CWD = 512,
+	NAME = 256,  /* of a file, with its end */
+	DEPTH = 32,  /* directories and mounts between the working directory and the root */
+	CWD_CUT = 1, /* the root was not reached */
+};
+
+/* What is reported of a program that is executed, and of nothing else. */
+struct exec_event {
+	struct event e;
+	char parent[16];
+	u32 argv_size; /* of all of them, which may be more than is here */
+	u32 cwd_size, cwd_flags;
+	u32 pad;
+	char argv[ARGV]; /* each with its end */
+	char cwd[CWD];   /* the names of the directories, each with its end, the last one first */
 };
 
 struct totals {
@@ -122,7 +143,7 @@ struct {
 
 struct {
 	__uint(type, MAP_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 21);
 } events SEC(".maps");
 
 /* Set by the loader: whether the kernel's memory may be read (lockdown=confidentiality forbids it), and the processor. */
@@ -233,8 +254,14 @@ INLINE struct totals *all(void)
 	return map_lookup(&totals, &zero);
 }
 
-/* new_event is an event that is filled in but for what its hook knows, or null where the jail has had its share. */
-INLINE struct event *new_event(u64 key, struct jail *j, u32 hook, u32 refused)
+/* mounts_of is the number of a process's mount namespace; one that ends has none. */
+INLINE u32 mounts_of(struct task_struct *task)
+{
+	return task->nsproxy->mnt_ns->ns.inum;
+}
+
+/* new_event is an event of that size that is filled in but for what its hook knows, or null where the jail has had its share. */
+INLINE struct event *new_event(u64 key, struct jail *j, u32 hook, u32 refused, u64 size)
 {
 	u32 zero = 0, rate = refused ? RATE_LOUD : RATE_OTHER;
 	struct config *c = map_lookup(&config, &zero);
@@ -261,7 +288,7 @@ INLINE struct event *new_event(u64 key, struct jail *j, u32 hook, u32 refused)
 		return 0;
 	}
 	__sync_fetch_and_add(&j->count[rate], 1);
-	e = ringbuf_reserve(&events, sizeof(*e), 0);
+	e = ringbuf_reserve(&events, size, 0);
 	if (!e) {
 		t->lost++;
 		__sync_fetch_and_add(&j->lost, 1);
@@ -278,13 +305,93 @@ INLINE struct event *new_event(u64 key, struct jail *j, u32 hook, u32 refused)
 	e->number = 0;
 	for (i = 0; i < 6; i++)
 		e->args[i] = 0;
+	e->mounts = mounts_of(current_task());
+	e->parent = current_task()->real_parent->tgid;
 	get_comm(e->comm, sizeof(e->comm));
 	__builtin_memset(e->text, 0, sizeof(e->text));
 	return e;
 }
 
-/* judge says whether the jail is refused this, and reports it. */
-static NOINLINE int judge(struct who *w, u32 hook, struct what *what)
+/* working_directory fills in the names of the directories from the working directory to the process's root. */
+INLINE void working_directory(struct exec_event *x)
+{
+	struct fs_struct *fs = current_task()->fs;
+	struct dentry *dentry = READ(fs, pwd.dentry), *root = READ(fs, root.dentry);
+	struct vfsmount *mnt = READ(fs, pwd.mnt), *top = READ(fs, root.mnt);
+	struct mount *mount, *below;
+	const unsigned char *name;
+	u64 at = 0;
+	long n;
+	int i;
+
+	x->cwd_flags = 0;
+#pragma clang loop unroll(disable)
+	for (i = 0; i < DEPTH; i++) {
+		if (dentry == root && mnt == top)
+			break;
+		if (dentry == READ(mnt, mnt_root)) {
+			mount = (void *)mnt - field_offset(mount->mnt);
+			below = READ(mount, mnt_parent);
+			if (below == mount) {
+				i = DEPTH; /* a mount that was taken away */
+				break;
+			}
+			dentry = READ(mount, mnt_mountpoint);
+			mnt = &below->mnt;
+			continue;
+		}
+		name = READ(dentry, d_name.name);
+		if (at > CWD - NAME) {
+			i = DEPTH;
+			break;
+		}
+		n = read_kernel_str(x->cwd + at, NAME, name);
+		if (n <= 0) {
+			i = DEPTH;
+			break;
+		}
+		at += n;
+		dentry = READ(dentry, d_parent);
+	}
+	if (i == DEPTH)
+		x->cwd_flags = CWD_CUT;
+	x->cwd_size = at;
+}
+
+/* arguments fills in those of the program that has just taken the process over, which nobody could change yet. */
+INLINE void arguments(struct exec_event *x)
+{
+	struct mm_struct *mm = current_task()->mm;
+	u64 from = mm->arg_start, size = mm->arg_end - from, some = size;
+
+	if (some > ARGV)
+		some = ARGV;
+	asm volatile("" : "+r"(some)); /* the verifier is to see the comparison */
+	if (some > ARGV)
+		return;
+	if (read_user(x->argv, some, (void *)from) == 0)
+		x->argv_size = size;
+}
+
+/* describe_exec fills in what is known of a program that is executed, and, once it was, its arguments. */
+INLINE void describe_exec(struct exec_event *x, int done)
+{
+	struct task_struct *parent = current_task()->real_parent;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < sizeof(x->parent); i++)
+		x->parent[i] = parent->comm[i];
+	x->argv_size = x->cwd_size = x->cwd_flags = x->pad = 0;
+	if (done)
+		arguments(x);
+	if (reads)
+		working_directory(x);
+}
+
+enum { OTHER, EXEC, EXEC_DONE }; /* kinds of reports */
+
+INLINE int judge_as(struct who *w, u32 hook, struct what *what, int kind, int silent)
 {
 	u32 zero = 0, bit = 1u << (hook & 31), refused, i;
 	struct config *c = map_lookup(&config, &zero);
@@ -294,6 +401,8 @@ static NOINLINE int judge(struct who *w, u32 hook, struct what *what)
 	if (!c || (w->setup && SETUP & bit))
 		return 0;
 	refused = ((c->verdict | w->block) & bit) != 0;
+	if (kind == EXEC && silent && !refused)
+		return 0;
 	if (!j) {
 		/* No room to count: the verdict holds all the same. */
 		struct totals *t = all();
@@ -302,15 +411,35 @@ static NOINLINE int judge(struct who *w, u32 hook, struct what *what)
 			t->unknown++;
 		return refused;
 	}
-	e = new_event(w->key, j, hook, refused);
+	e = new_event(w->key, j, hook, refused, kind == OTHER ? sizeof(struct event) : sizeof(struct exec_event));
 	if (e) {
 		for (i = 0; i < 4; i++)
 			e->args[i] = what->args[i];
 		if (reads && what->text)
 			read_kernel_str(e->text, sizeof(e->text), what->text);
+		if (kind != OTHER)
+			describe_exec((void *)e, kind == EXEC_DONE);
 		ringbuf_submit(e, 0);
 	}
 	return refused;
+}
+
+/* judge says whether the jail is refused this, and reports it. */
+static NOINLINE int judge(struct who *w, u32 hook, struct what *what)
+{
+	return judge_as(w, hook, what, OTHER, 0);
+}
+
+/* judge_exec is judge of a program that is about to be executed; silent is one that is reported when it was. */
+static NOINLINE int judge_exec(struct who *w, struct what *what, int silent)
+{
+	return judge_as(w, HOOK_EXEC, what, EXEC, silent);
+}
+
+/* report_exec reports a program that was executed. */
+static NOINLINE int report_exec(struct who *w, struct what *what)
+{
+	return judge_as(w, HOOK_EXEC, what, EXEC_DONE, 0);
 }
 
 /* The verifier wants to see the number. */
@@ -497,6 +626,12 @@ INLINE void executed(struct what *what, struct linux_binprm *b)
 	what->text = b->interp;
 }
 
+/* A program for the processor is the one that takes the process over: exec_done reports it. A script's interpreter does, in its place. */
+INLINE int is_elf(struct linux_binprm *b)
+{
+	return b->buf[0] == 0x7f && b->buf[1] == 'E' && b->buf[2] == 'L' && b->buf[3] == 'F';
+}
+
 SEC("fmod_ret/security_bprm_check")
 int bprm_check(u64 *ctx)
 {
@@ -508,10 +643,10 @@ int bprm_check(u64 *ctx)
 	executed(&what, (void *)ctx[0]);
 	if (w.block & 1u << HOOK_EXEC && !written(w.space, what.args[0], (u32)what.args[1]))
 		w.block &= ~(1u << HOOK_EXEC);
-	return answer(judge(&w, HOOK_EXEC, &what));
+	return answer(judge_exec(&w, &what, is_elf((void *)ctx[0])));
 }
 
-/* Where nothing can be refused, what was executed is reported all the same: of a script, its interpreter. */
+/* The program has taken the process over: its arguments are where they stay, and it has not run yet. */
 SEC("tp_btf/sched_process_exec")
 int exec_done(u64 *ctx)
 {
@@ -522,7 +657,7 @@ int exec_done(u64 *ctx)
 		return 0;
 	executed(&what, (void *)ctx[2]);
 	w.block = 0;
-	judge(&w, HOOK_EXEC, &what);
+	report_exec(&w, &what);
 	return 0;
 }
 
@@ -582,11 +717,13 @@ int oom_victim(u64 *ctx)
 	if (cred->user_ns->level == 0 || !jail_of(&w, cred))
 		return 0;
 	j = entry_of(w.key);
-	e = j ? new_event(w.key, j, HOOK_OOM, 0) : 0;
+	e = j ? new_event(w.key, j, HOOK_OOM, 0, sizeof(*e)) : 0;
 	if (!e)
 		return 0;
 	e->pid = task->tgid;
 	e->uid = cred->uid.val;
+	e->mounts = mounts_of(task);
+	e->parent = task->real_parent->tgid;
 #pragma unroll
 	for (i = 0; i < sizeof(e->comm); i++)
 		e->comm[i] = task->comm[i];
@@ -650,7 +787,7 @@ static NOINLINE int refused_call(void *regs, s64 result)
 	if (!jail_of(&w, current_task()->cred) || w.setup)
 		return 0;
 	j = entry_of(w.key);
-	e = j ? new_event(w.key, j, HOOK_SYSCALL, 0) : 0;
+	e = j ? new_event(w.key, j, HOOK_SYSCALL, 0, sizeof(*e)) : 0;
 	if (!e)
 		return 0;
 	e->result = result;
