@@ -159,7 +159,7 @@ var suites = []suite{
 		// By name only (vm -machine engines kubernetes): a cluster takes a machine without KVM ten minutes.
 		name: "kubernetes", what: "a cluster whose node has control groups that systemd makes, of version 2, and AppArmor",
 		steps: []step{{
-			name: "tests-kubernetes", pkg: "tests/kubernetes", limit: 25 * time.Minute, under: "under-systemd", args: []string{"-systemd", "-patience=5"},
+			name: "tests-kubernetes", pkg: "tests/kubernetes", limit: 40 * time.Minute, under: "under-systemd", args: []string{"-systemd", "-patience=5"},
 			tools: []string{"containerd", "kubernetes"}, only: []string{"TestSmoke"},
 			left: "they take long under emulation, do not depend on what makes the control groups, and run on the machine itself (make test-kubernetes)",
 		}},

@@ -37,14 +37,14 @@ func direct(s *specs.Spec) bool {
 	})
 }
 
-// letGo starts a created container, by otherwise where that is the delegate's to
+// startInit starts a created container, by otherwise where that is the delegate's to
 // do.
-func (w *Runtime) letGo(j *state.Brief, otherwise func() error) error {
+func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
 	}
 	done := w.step("release")
-	known, err := letGoDirectly(j, w.Store.Root)
+	known, err := startDirectly(j, w.Store.Root)
 	if err == nil && !known {
 		return otherwise()
 	}
@@ -58,25 +58,25 @@ func (w *Runtime) letGo(j *state.Brief, otherwise func() error) error {
 	return err
 }
 
-// letGoBefore says that a process that waits to be let go would not be as this one is: it runs the init step, or has both its filters, of
+// startedBefore says that a process that waits to be started would not be as this one is: it runs the init step, or has both its filters, of
 // which the delegate gives one at most, and we ourselves those that we were started under.
-func letGoBefore(pid int, root string) bool {
+func startedBefore(pid int, root string) bool {
 	_, filters := fate(pid)
 	_, ours := fate(os.Getpid())
 	return filters >= ours+2 || outside.Runs(pid, root)
 }
 
-func letGoDirectly(j *state.Brief, root string) (known bool, err error) {
+func startDirectly(j *state.Brief, root string) (known bool, err error) {
 	fd, err := unix.PidfdOpen(j.InitPid, 0)
 	if err != nil || !j.InitAlive() { // it may be another's by now
 		return false, nil
 	}
 	defer unix.Close(fd)
-	return delegate.LetGo(j.DelegateState(), fd, func() error {
+	return delegate.Start(j.DelegateState(), fd, func() error {
 		if frozen(j.CgroupDirs) {
 			return errors.New("cannot start a container in the paused state") // runc's message
 		}
-		if letGoBefore(j.InitPid, root) {
+		if startedBefore(j.InitPid, root) {
 			return delegate.ErrRuns
 		}
 		return nil

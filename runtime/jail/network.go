@@ -60,11 +60,11 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 
 // seal has the network mode close what the engine made between create and start,
 // where it closes anything, and keeps in the jail's report what it has to say. What
-// it returns lets the jail go by a function, and waits meanwhile for who serves the
+// it returns starts the jail by a function, and waits meanwhile for who serves the
 // network. If that fails the jail is killed.
-func (w *Runtime) seal(j *state.Brief) (release func(letGo func() error) error, err error) {
+func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
 	defer w.step("seal")()
-	release = func(letGo func() error) error { return letGo() }
+	release = func(start func() error) error { return start() }
 	if without.Ring(2) {
 		return release, nil
 	}
@@ -86,9 +86,9 @@ func (w *Runtime) seal(j *state.Brief) (release func(letGo func() error) error, 
 		unlock()
 		return release, err
 	}
-	return func(letGo func() error) error {
+	return func(start func() error) error {
 		var unserved error
-		err := thread.Together(letGo, func() error {
+		err := thread.Together(start, func() error {
 			defer unlock() // until it serves, nobody else tells the helper of other rules
 			unserved = sealed.Serves()
 			return unserved

@@ -40,7 +40,7 @@ func (a *attempt) finishRun() error {
 		if !o.Detach {
 			stop = forwardSignals(j.InitPid, a.tty)
 		}
-		return w.letGo(&j.Brief, func() error {
+		return w.startInit(&j.Brief, func() error {
 			t, err := w.inTime(&j.Brief)
 			if err != nil {
 				return err

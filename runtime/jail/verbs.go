@@ -31,7 +31,7 @@ func errNotOurs(id string) error {
 	return fmt.Errorf("container %q does not exist", id)
 }
 
-// Start seals the jail's network and lets its first process go. Engines put
+// Start seals the jail's network and starts its program. Engines put
 // interfaces into the namespace between create and start.
 //
 // An ExitError is the delegate's exit status, which told its error itself: that of
@@ -46,7 +46,7 @@ func (w *Runtime) Start(id string) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
-	release := func(letGo func() error) error { return letGo() }
+	release := func(start func() error) error { return start() }
 	if j.InitAlive() {
 		if release, err = w.seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
@@ -61,7 +61,7 @@ func (w *Runtime) Start(id string) error {
 			}
 		}
 		w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
-		return w.letGo(j, func() error { return w.Pass(id, []string{"start", id}) })
+		return w.startInit(j, func() error { return w.Pass(id, []string{"start", id}) })
 	})
 }
 

@@ -116,7 +116,7 @@ type Jail struct {
 	FilterRequired bool
 	// Dir is the jail's directory of state, and Key its name there.
 	Dir, Key string
-	// InitPid is the jail's first process, and Started says that it was let go.
+	// InitPid is the jail's first process, and Started says that its program was started.
 	InitPid int
 	Started bool
 	// HelperID is the host's user and group for a helper; 0 is for one that stays what its starter is.
@@ -129,7 +129,7 @@ type Jail struct {
 type Sealed struct {
 	// Changes are for the jail's report, after an error too.
 	Changes []report.Change
-	// Serves waits for who serves the network to say that it does, while the jail's program is already let go: what that asks
+	// Serves waits for who serves the network to say that it does, while the jail's program is already started: what that asks
 	// meanwhile waits for its answer. An error means that the jail reaches nothing. It is called once; nil is for nothing to wait for.
 	Serves func() error
 }

@@ -6,7 +6,7 @@
 //
 //	jails/KEY/state.json   the record; KEY names the delegate's root and the id
 //	jails/KEY/first        its first process, once there is one
-//	jails/KEY/started      empty: that process was let go
+//	jails/KEY/started      empty: its program was started
 //	jails/KEY/report.json  what hardening changed
 //	jails/KEY/filter.bpf   the inner system call filter
 //	jails/KEY/bundle/      the hardened bundle
@@ -126,7 +126,7 @@ type Brief struct {
 	Removed []string `json:"-"`
 	// Ended says that whoever holds this record has seen that the first process had ended. It cannot come back, and is not looked at again.
 	Ended bool `json:"-"`
-	// Started says that the jail's process was let go; see Store.Start.
+	// Started says that the jail's program was started; see Store.Start.
 	Started bool `json:"-"`
 }
 
@@ -393,7 +393,7 @@ const (
 	// firstFile is the first process: its id, its start time and the number of its mount namespace, with blanks between them. Earlier
 	// releases wrote two numbers.
 	firstFile = "first"
-	// startedFile is there once that process was let go.
+	// startedFile is there once its program was started.
 	startedFile = "started"
 )
 
@@ -432,7 +432,7 @@ func (s Store) first(key string) (pid int, start uint64, mountNS uint32, ok bool
 	return pid, start, uint32(number), errors.Join(perr, terr, merr) == nil && pid > 1
 }
 
-// Start records that the jail's process is let go.
+// Start records that the jail's program is started.
 func (s Store) Start(j *Brief) error {
 	f, err := os.OpenFile(filepath.Join(s.Dir(j.Key), startedFile), os.O_CREATE|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -91,7 +91,7 @@ func TestKilledWithHelper(t *testing.T) {
 		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 1 || !strings.Contains(text, "the network by name: giving the helper") {
 			t.Errorf("start with a helper that does not answer: status %d\n%s", code, text)
 		}
-		// What was let go meanwhile is killed.
+		// What was started meanwhile is killed.
 		if out, err := command(nil, append(opts, "state", id)...).Output(); err != nil || !strings.Contains(string(out), `"status": "stopped"`) {
 			t.Errorf("after it: %v\n%s", err, out)
 		}
@@ -162,7 +162,7 @@ func toldByKilled(t *testing.T, opts []string, point string) {
 	if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, append(opts, "start", id)...); code != -1 {
 		t.Fatalf("start was not killed: status %d\n%s", code, text)
 	}
-	// The jail's program may have been let go by then: a second start says so, and has the jail served all the same.
+	// The jail's program may have been started by then: a second start says so, and has the jail served all the same.
 	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 && (point != "start.served" || !strings.Contains(text, "already running")) {
 		t.Fatalf("start again: status %d\n%s", code, text)
 	}
@@ -277,7 +277,7 @@ func TestHelperKilled(t *testing.T) {
 			}
 		}
 	})
-	t.Run("before the program is let go", func(t *testing.T) {
+	t.Run("before the program is started", func(t *testing.T) {
 		id := fmt.Sprintf("crash%d-again", os.Getpid())
 		defer cleanUp(t, id)
 		if code, text := agentjail(t, nil, append(opts, verbs(id)[0]...)...); code != 0 {
@@ -346,7 +346,7 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 }
 
 // killedAtStart kills a helper while start gives it its work. It says whether start then refuses: the jail then waits for another start, or
-// is killed, having been let go while the helper read its rules.
+// is killed, having been started while the helper read its rules.
 func killedAtStart(t *testing.T, opts []string, id string) bool {
 	t.Helper()
 	if code, text := agentjail(t, nil, append(opts, verbs(id)[0]...)...); code != 0 {

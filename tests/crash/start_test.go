@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// A container that is paused before its start is not let go, and can be later.
+// A container that is paused before its start is not started, and can be later.
 func TestStartPaused(t *testing.T) {
 	id := fmt.Sprintf("crash%d-paused", os.Getpid())
 	defer cleanUp(t, id)
@@ -27,7 +27,7 @@ func TestStartPaused(t *testing.T) {
 		t.Errorf("start while paused: status %d\n%s", code, text)
 	}
 	must("resume", id)
-	if code != 0 { // crun lets it go all the same
+	if code != 0 { // crun starts it all the same
 		must("start", id)
 	}
 	code, text = agentjail(t, nil, "start", id)

@@ -186,7 +186,7 @@ func (s *starting) serve(seal func() error) (got work.Arrival, serves func() err
 }
 
 // canFail says whether the helper's work can fail by what is outside, such as a port of the host's that another program has: then the jail
-// is not let go before it serves. Rules that it merely parses, this process has parsed.
+// is not started before it serves. Rules that it merely parses, this process has parsed.
 func (s *starting) canFail() bool { return s.task.Publishes() || len(s.task.Credentials) > 0 }
 
 // served waits for the helper's answer, and records that it serves.

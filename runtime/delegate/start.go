@@ -18,18 +18,18 @@ const fifoName = "exec.fifo"
 // errDead is runc's message.
 var errDead = errors.New("container process is already dead")
 
-// ErrRuns says that a container was let go before. It is runc's message.
+// ErrRuns says that a container was started before. It is runc's message.
 var ErrRuns = errors.New("cannot start an already running container")
 
-// LetGo does what the delegate's start does to a created container: it lets the
-// process go that pidfd refers to. Starting the delegate for it takes longer than
+// Start does what the delegate's start does to a created container: it has the
+// process that pidfd refers to execute its program. Starting the delegate for it takes longer than
 // all else that a start does. dir is the directory that the delegate keeps for
 // the container. It returns false, having done nothing, where that is not
 // the directory of a created container as a known delegate keeps it (runc 1.0 to
 // 1.5, crun); then the delegate is to be asked, which also knows what is wrong.
 // stopped is called now and then while the process does not answer; its error ends
-// the waiting. ErrRuns is for a process that is seen to have been let go.
-func LetGo(dir string, pidfd int, stopped func() error) (bool, error) {
+// the waiting. ErrRuns is for a process that is seen to have been started.
+func Start(dir string, pidfd int, stopped func() error) (bool, error) {
 	fifo := filepath.Join(dir, fifoName)
 	var st unix.Stat_t
 	if unix.Lstat(fifo, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -94,7 +94,7 @@ func readFrom(fifo string, pidfd int, stopped func() error) error {
 		case n > 0:
 			dead = true
 		case runs:
-			// A start that was killed had let it go, and left the FIFO.
+			// A start that was killed had started it, and left the FIFO.
 			if err := unix.Unlink(fifo); err != nil && err != unix.ENOENT {
 				return &os.PathError{Op: "remove", Path: fifo, Err: err}
 			}

@@ -38,7 +38,7 @@ func created(t *testing.T, record string) (dir string, process *exec.Cmd, pidfd 
 
 func never() error { return nil }
 
-func TestLetGoRunc(t *testing.T) {
+func TestStartRunc(t *testing.T) {
 	dir, _, pidfd := created(t, "state.json")
 	fifo := filepath.Join(dir, fifoName)
 	wrote := make(chan error, 1)
@@ -50,9 +50,9 @@ func TestLetGoRunc(t *testing.T) {
 		}
 		wrote <- err
 	}()
-	known, err := LetGo(dir, pidfd, never)
+	known, err := Start(dir, pidfd, never)
 	if !known || err != nil {
-		t.Fatalf("LetGo: %v, %v", known, err)
+		t.Fatalf("Start: %v, %v", known, err)
 	}
 	if err := <-wrote; err != nil {
 		t.Error(err)
@@ -61,41 +61,41 @@ func TestLetGoRunc(t *testing.T) {
 		t.Errorf("the FIFO is still there, so that the delegate takes the container for created: %v", err)
 	}
 	// A second start finds a container that runs, which is the delegate's to say.
-	if known, err := LetGo(dir, pidfd, never); known || err != nil {
+	if known, err := Start(dir, pidfd, never); known || err != nil {
 		t.Errorf("of a container that runs: %v, %v", known, err)
 	}
 }
 
-func TestLetGoRuncDead(t *testing.T) {
+func TestStartRuncDead(t *testing.T) {
 	dir, process, pidfd := created(t, "state.json")
 	if err := process.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if known, err := LetGo(dir, pidfd, never); !known || !errors.Is(err, errDead) {
+	if known, err := Start(dir, pidfd, never); !known || !errors.Is(err, errDead) {
 		t.Errorf("of a dead container: %v, %v", known, err)
 	}
 }
 
-func TestLetGoRuncStopped(t *testing.T) {
+func TestStartRuncStopped(t *testing.T) {
 	dir, _, pidfd := created(t, "state.json")
 	paused := errors.New("paused")
-	if known, err := LetGo(dir, pidfd, func() error { return paused }); !known || !errors.Is(err, paused) {
+	if known, err := Start(dir, pidfd, func() error { return paused }); !known || !errors.Is(err, paused) {
 		t.Errorf("of a paused container: %v, %v", known, err)
 	}
 }
 
-// TestLetGoRuncRuns: of a process that an earlier start let go, which was killed before it removed the FIFO, nobody writes any more.
-func TestLetGoRuncRuns(t *testing.T) {
+// TestStartRuncRuns: of a process that an earlier call started, which was killed before it removed the FIFO, nobody writes any more.
+func TestStartRuncRuns(t *testing.T) {
 	dir, _, pidfd := created(t, "state.json")
-	if known, err := LetGo(dir, pidfd, func() error { return ErrRuns }); !known || !errors.Is(err, ErrRuns) {
+	if known, err := Start(dir, pidfd, func() error { return ErrRuns }); !known || !errors.Is(err, ErrRuns) {
 		t.Errorf("of a container that runs: %v, %v", known, err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, fifoName)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the FIFO is still there, so that the delegate takes the container for created: %v", err)
 	}
-	// One that wrote meanwhile was let go by this start.
+	// One that wrote meanwhile was started by this call.
 	dir, _, pidfd = created(t, "state.json")
-	known, err := LetGo(dir, pidfd, func() error {
+	known, err := Start(dir, pidfd, func() error {
 		f, err := os.OpenFile(filepath.Join(dir, fifoName), os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -107,14 +107,14 @@ func TestLetGoRuncRuns(t *testing.T) {
 		return ErrRuns
 	})
 	if !known || err != nil {
-		t.Errorf("of a container that was let go just now: %v, %v", known, err)
+		t.Errorf("of a container that was started just now: %v, %v", known, err)
 	}
 }
 
-func TestLetGoCrun(t *testing.T) {
+func TestStartCrun(t *testing.T) {
 	dir, _, pidfd := created(t, "status")
 	fifo := filepath.Join(dir, fifoName)
-	if known, err := LetGo(dir, pidfd, never); !known || !errors.Is(err, errDead) {
+	if known, err := Start(dir, pidfd, never); !known || !errors.Is(err, errDead) {
 		t.Errorf("of a container whose process has gone: %v, %v", known, err)
 	}
 	f, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0) // as crun's process does
@@ -122,8 +122,8 @@ func TestLetGoCrun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if known, err := LetGo(dir, pidfd, never); !known || err != nil {
-		t.Fatalf("LetGo: %v, %v", known, err)
+	if known, err := Start(dir, pidfd, never); !known || err != nil {
+		t.Fatalf("Start: %v, %v", known, err)
 	}
 	var one [1]byte
 	if n, err := f.Read(one[:]); n != 1 || one[0] != 0 {
@@ -135,9 +135,9 @@ func TestLetGoCrun(t *testing.T) {
 }
 
 // What does not look as expected is left to the delegate.
-func TestLetGoUnknown(t *testing.T) {
+func TestStartUnknown(t *testing.T) {
 	dir, _, pidfd := created(t, "")
-	if known, err := LetGo(dir, pidfd, never); known || err != nil {
+	if known, err := Start(dir, pidfd, never); known || err != nil {
 		t.Errorf("of an unknown delegate's directory: %v, %v", known, err)
 	}
 	other := t.TempDir()
@@ -146,7 +146,7 @@ func TestLetGoUnknown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if known, err := LetGo(other, pidfd, never); known || err != nil {
+	if known, err := Start(other, pidfd, never); known || err != nil {
 		t.Errorf("without a FIFO: %v, %v", known, err)
 	}
 }
