@@ -3,6 +3,7 @@ package collector
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,42 @@ func TestOf(t *testing.T) {
 	} {
 		if p, m := of(&row.event, pause, all), of(&row.event, main, all); p != row.pause || m != row.main {
 			t.Errorf("%+v: %v of pause, %v of main", row.event, p, m)
+		}
+	}
+}
+
+// TestBrief: a jail whose programs have long arguments gets a share of them into its journal, others theirs, and time gives some back.
+func TestBrief(t *testing.T) {
+	w := newWriter(journal.Place{}, Options{})
+	long := strings.Repeat("x", 1000)
+	const jail, other = 1 << 32, 2 << 32
+	kept := func(jail uint64) bool {
+		e := journal.Event{Kind: "process.exec", Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
+		w.brief(jail, &e)
+		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != (len(e.Facts) == 0) || e.Path != "/bin/x" {
+			t.Fatalf("%+v", e)
+		}
+		return len(e.Argv) == 1
+	}
+	n := 0
+	for n < 10*wordsAtOnce/len(long) && kept(jail) {
+		n++
+	}
+	if n < wordsAtOnce/1100 || n >= 5*wordsAtOnce/len(long) {
+		t.Errorf("%d events have theirs", n)
+	}
+	if !kept(other) {
+		t.Error("another jail has none")
+	}
+	var a allowance
+	now := time.Now()
+	for _, row := range []struct {
+		after time.Duration
+		n     int64
+		want  bool
+	}{{0, wordsAtOnce, true}, {0, 1, false}, {time.Second, wordsASecond, true}, {0, 1, false}, {time.Hour, wordsAtOnce, true}, {0, 1, false}} {
+		if now = now.Add(row.after); a.take(row.n, now) != row.want {
+			t.Errorf("%+v", row)
 		}
 	}
 }

@@ -57,6 +57,52 @@ type writer struct {
 type known struct {
 	at     time.Time
 	briefs []*state.Brief
+	// words are what is left for arguments and directories of its programs.
+	words allowance
+}
+
+// Arguments and working directories in a jail's journal: at once and a second, in bytes. What is over is left out of its event, so that a jail
+// whose programs have long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
+const (
+	wordsAtOnce   = 512 << 10
+	wordsASecond  = 16 << 10
+	wordsLeftFact = "arguments=left-out"
+)
+
+// An allowance is of bytes, and grows with time.
+type allowance struct {
+	used int64
+	at   time.Time
+}
+
+// take takes n bytes, or says that there are none left.
+func (a *allowance) take(n int64, now time.Time) bool {
+	a.used -= int64(now.Sub(a.at).Seconds() * wordsASecond)
+	a.used, a.at = max(0, a.used), now
+	if a.used+n > wordsAtOnce {
+		return false
+	}
+	a.used += n
+	return true
+}
+
+// brief leaves arguments and directory out of an event of a jail that has had its share of them.
+func (w *writer) brief(jail uint64, e *journal.Event) {
+	if len(e.Argv) == 0 && e.Cwd == "" {
+		return
+	}
+	n := int64(len(e.Cwd))
+	for _, s := range e.Argv {
+		n += int64(len(s))
+	}
+	w.mu.Lock()
+	k := w.jails[jail]
+	enough := k.words.take(n, time.Now())
+	w.jails[jail] = k
+	w.mu.Unlock()
+	if !enough {
+		e.Argv, e.Cwd, e.Facts = nil, "", append(e.Facts, wordsLeftFact)
+	}
 }
 
 // lookEvery is how long an answer counts; nobody gets a jail's host ids so soon after it.
@@ -235,6 +281,7 @@ func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot tim
 			continue
 		}
 		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
+		w.brief(list[i].Jail, &e)
 		if list[i].sum != nil {
 			hashed(&e, file(&list[i].Event), list[i].sum, oldest(all))
 		}
@@ -302,7 +349,7 @@ func (w *writer) look(jail uint64) []*state.Brief {
 	if len(w.jails) >= maxKnown {
 		clear(w.jails)
 	}
-	w.jails[jail] = known{at: time.Now(), briefs: now}
+	w.jails[jail] = known{at: time.Now(), briefs: now, words: k.words}
 	return now
 }
 
