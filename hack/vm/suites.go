@@ -156,7 +156,7 @@ var suites = []suite{
 		steps: []step{tests("tests/contract", 30*time.Minute)},
 	},
 	{
-		// By name only (vm -machine engines kubernetes): a cluster takes a machine without KVM ten minutes.
+		// By name only (vm -machine engines kubernetes): a cluster takes a machine without KVM fifteen minutes, alone on a processor.
 		name: "kubernetes", what: "a cluster whose node has control groups that systemd makes, of version 2, and AppArmor",
 		steps: []step{{
 			name: "tests-kubernetes", pkg: "tests/kubernetes", limit: 40 * time.Minute, under: "under-systemd", args: []string{"-systemd", "-patience=5"},
