@@ -1,13 +1,20 @@
 package names
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
 )
 
 // TestActivation: a jail's helper is started when the jail first uses its network, or somebody asks it for something. Until then a program
@@ -15,14 +22,6 @@ import (
 func TestActivation(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
-	executes := func(pid int) string {
-		t.Helper()
-		path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.TrimSuffix(filepath.Base(path), " (deleted)")
-	}
 	for what, use := range map[string]func(j *jail) bool{
 		"a name": func(j *jail) bool {
 			got, ok := j.in(t, "https", "api.example.test", "443")
@@ -48,7 +47,7 @@ func TestActivation(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			j := start(t, n)
 			pid := j.helper(t).Pid
-			if got := executes(pid); !strings.HasPrefix(got, "memfd:") {
+			if got := executes(t, "/proc", pid); !strings.HasPrefix(got, "memfd:") {
 				t.Fatalf("before it is used, process %d executes %s", pid, got)
 			}
 			for key, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2"} {
@@ -71,7 +70,7 @@ func TestActivation(t *testing.T) {
 			if now := j.helper(t).Pid; now != pid {
 				t.Errorf("it is process %d, and was %d", now, pid)
 			}
-			if got := executes(pid); got != "agentjail-egress" {
+			if got := executes(t, "/proc", pid); got != "agentjail-egress" {
 				t.Errorf("once it is used it executes %s", got)
 			}
 		})
@@ -100,6 +99,127 @@ func TestShortLived(t *testing.T) {
 			t.Fatalf("%v\n%s%s", err, out, errs)
 		}
 	}
+}
+
+// executes is the name of the program that a process executes, by what is mounted at proc.
+func executes(t *testing.T, proc string, pid int) string {
+	t.Helper()
+	path, err := os.Readlink(fmt.Sprintf("%s/%d/exe", proc, pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(filepath.Base(path), " (deleted)")
+}
+
+// TestAtOnce: the helper of a jail that may have no activator is there from its create.
+func TestAtOnce(t *testing.T) {
+	n := newInternet(t)
+	onHost = n.ca
+	resolveBy(t, dnsAddr)
+	many := []string{"api.example.test:443"}
+	for i := 0; len(strings.Join(many, "")) <= 16<<10; i++ {
+		many = append(many, fmt.Sprintf("%s%d.example.test:443", strings.Repeat("n", 40), i))
+	}
+	for what, policy := range map[string]func(j *jail) string{
+		"many rules":      func(*jail) string { return allowing(many...) },
+		"published ports": func(*jail) string { return allowing("api.example.test:443") + "publish = [\"18000\"]\n" },
+		"a credential":    func(j *jail) string { return policyText + fmt.Sprintf(lender, j.writeKey(t, value), "route") },
+		"a credential in TLS": func(j *jail) string {
+			return policyText + fmt.Sprintf(lender, j.writeKey(t, value), "end")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			j := made(t, n)
+			j.ownPolicy(t, policy(j))
+			want := "agentjail-egress"
+			switch what {
+			case "published ports":
+				j.b.Spec.Annotations = map[string]string{"dev.agentjail.network.publish": "18000:8000"}
+			case "a credential in TLS":
+				want = "agentjail-egress-keys"
+				bundle := filepath.Join(j.b.Rootfs, debianBundle)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(bundle), 0o755), os.WriteFile(bundle, n.ca, 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out, errs, err := j.b.Call(t, j.c, "create", "--bundle", j.b.Dir, j.id); err != nil {
+				t.Fatalf("%v: %s%s", err, out, errs)
+			}
+			pid := j.helper(t).Pid
+			if got := executes(t, "/proc", pid); got != want {
+				t.Errorf("after create, process %d executes %s, not %s", pid, got, want)
+			}
+			if out, errs, err := j.b.Call(t, j.c, "start", j.id); err != nil {
+				t.Fatalf("%v: %s%s", err, out, errs)
+			}
+			if now := j.helper(t).Pid; now != pid {
+				t.Errorf("start has started another one, process %d in place of %d", now, pid)
+			}
+			if got, ok := j.in(t, "look", "api.example.test", "0"); !ok || !strings.HasPrefix(got, "127.") {
+				t.Errorf("an allowed name: %q", got)
+			}
+			if got, ok := j.in(t, "look", "other.test", "0"); ok {
+				t.Errorf("a name that no rule allows: %q", got)
+			}
+		})
+	}
+}
+
+// TestNoExecutableMemory: where the host executes no file in memory, the helper is started at once. Where such a file only has to be
+// asked for, as the activator's is, it is not.
+func TestNoExecutableMemory(t *testing.T) {
+	const sysctl = "/proc/sys/vm/memfd_noexec" // of a PID namespace
+	if _, err := os.Stat(sysctl); err != nil {
+		t.Skipf("the kernel is older than 6.3: %v", err)
+	}
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	for level, want := range map[string]string{"1": "memfd:agentjail-egress", "2": "agentjail-egress"} {
+		t.Run(level, func(t *testing.T) {
+			first := pidNamespace(t, "echo "+level+" >"+sysctl)
+			j := made(t, n)
+			j.c = engine.Caller{Path: "nsenter", Args: append([]string{"--pid", "--mount", "--target", strconv.Itoa(first), "--", j.c.Path}, j.c.Args...)}
+			if said, err := j.begin(t); err != nil {
+				t.Fatalf("%v: %s", err, said)
+			}
+			proc := fmt.Sprintf("/proc/%d/root/proc", first)
+			pid := j.helper(t).Pid
+			if got := executes(t, proc, pid); got != want {
+				t.Errorf("before it is used, process %d executes %s, not %s", pid, got, want)
+			}
+			if got, ok := j.in(t, "https", "api.example.test", "443"); !ok || got != "served api.example.test" {
+				t.Errorf("an allowed name: %q", got)
+			}
+			if got := executes(t, proc, pid); got != "agentjail-egress" {
+				t.Errorf("once it is used it executes %s", got)
+			}
+		})
+	}
+}
+
+// pidNamespace makes a PID namespace, with a mount namespace that has its processes in /proc, and has its first process, which is
+// returned, do something.
+func pidNamespace(t *testing.T, first string) int {
+	t.Helper()
+	cmd := exec.Command("sh", "-ec", "mount -t proc proc /proc\n"+first+"\necho done\nread end")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); _ = cmd.Wait() }) // all of the namespace's processes end with the first
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "done\n" {
+		t.Fatalf("a PID namespace: %q, %v", line, err)
+	}
+	return cmd.Process.Pid
 }
 
 // statusOf is a line of a process's status.
