@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/pidfd"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/linux/trusted"
 	"agentjail.dev/runtime/rootless"
@@ -33,6 +35,10 @@ import (
 
 // File is the record of a jail's helper, in the jail's directory. A jail has at most one.
 const File = "helper.json"
+
+// SaidFile, in the jail's directory, is the standard error of the helper that was begun last: why one ended that had nobody to tell any more,
+// and what Go's runtime says of a program that it ends. The bounds of what a helper writes there are its own, and those of its control group.
+const SaidFile = "helper.stderr"
 
 // Bounds of a helper, where a control group can be made for it.
 const (
@@ -43,6 +49,7 @@ const (
 const (
 	maxRecord = 64 << 10 // bytes
 	maxError  = 4 << 10  // bytes
+	maxSaid   = 300      // characters
 	// patience is how long a helper may take to be ready, and a killed one to end.
 	patience = 10 * time.Second
 )
@@ -288,7 +295,12 @@ func fork(path string, o Options, groups []string, work, ready *os.File) (pid in
 		return 0, nil, err
 	}
 	defer null.Close()
-	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), work.Fd(), ready.Fd()}
+	said, err := os.OpenFile(filepath.Join(o.Dir, SaidFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer said.Close()
+	files := []uintptr{null.Fd(), null.Fd(), said.Fd(), work.Fd(), ready.Fd()}
 	for _, f := range o.Files {
 		files = append(files, f.Fd())
 	}
@@ -388,6 +400,28 @@ func await(ready *os.File) error {
 	return errors.New("it ended before it was ready")
 }
 
+// Said is the first line that the helper begun last has written to its standard error, as printable text in quotes; "" where there is none.
+// A helper talks to a jail: what it writes is read with limits.
+func Said(dir string) string {
+	f, err := os.OpenFile(filepath.Join(dir, SaidFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxError))
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if line == "" {
+		return ""
+	}
+	return `"` + printable.Line(line, maxSaid) + `"`
+}
+
 // End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.
 func End(dir string) error {
 	r, err := Load(dir)
@@ -404,8 +438,10 @@ func End(dir string) error {
 			}
 		}
 	}
-	if err := os.Remove(filepath.Join(dir, File)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing the record of the jail's helper: %w", err)
+	for _, name := range []string{SaidFile, File} { // the record last, by which the rest is found
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the record of the jail's helper: %w", err)
+		}
 	}
 	return nil
 }

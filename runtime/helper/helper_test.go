@@ -111,6 +111,8 @@ func beHelper() {
 		os.Exit(0)
 	case strings.HasPrefix(string(work), "fail "):
 		_, _ = ready.WriteString(string(work)[5:])
+	case strings.HasPrefix(string(work), "say "):
+		_, _ = os.Stderr.WriteString(string(work)[4:])
 	}
 	os.Exit(1)
 }
@@ -323,6 +325,56 @@ func TestFails(t *testing.T) {
 	}
 	if _, err := Begin(Options{Dir: t.TempDir(), Name: "not-there"}); err == nil || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("without its program: %v", err)
+	}
+}
+
+// TestSaid: what a helper says to nobody is on record for as long as that helper is, and harmless whatever it is.
+func TestSaid(t *testing.T) {
+	beside(t)
+	dir := t.TempDir()
+	if got := Said(dir); got != "" {
+		t.Errorf("without a helper: %s", got)
+	}
+	for text, want := range map[string]string{
+		"":                              "",
+		"\n":                            "",
+		"a reason\n":                    `"a reason"`,
+		"a\x1b[2Jb\nc\n":                `"a\x1b[2Jb"`,
+		strings.Repeat("a", maxError+1): `"` + strings.Repeat("a", maxSaid) + `..."`,
+	} {
+		p, err := Begin(Options{Dir: dir, Name: program})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := feed(p.work, []byte("say "+text)); err != nil {
+			t.Fatal(err)
+		}
+		p.work.Close()
+		if err := await(p.ready); err == nil {
+			t.Fatal("it is ready")
+		}
+		if got := Said(dir); got != want {
+			t.Errorf("%.40q: %s, want %s", text, got, want)
+		}
+		if err := p.Abandon(); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 0 {
+			t.Errorf("left %v", left)
+		}
+	}
+	at := filepath.Join(dir, SaidFile)
+	if err := errors.Join(os.WriteFile(dir+"/other", []byte("a secret"), 0o600), os.Symlink("other", at)); err != nil {
+		t.Fatal(err)
+	}
+	if got := Said(dir); got != "" {
+		t.Errorf("by a link: %s", got)
+	}
+	if err := errors.Join(os.Remove(at), unix.Mkfifo(at, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := Said(dir); got != "" {
+		t.Errorf("of a pipe: %s", got)
 	}
 }
 

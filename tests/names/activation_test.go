@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/network/names/work"
 	"agentjail.dev/tests/engine"
 )
 
@@ -83,6 +84,65 @@ func TestActivation(t *testing.T) {
 		}
 		gone(t, fd)
 	})
+}
+
+// TestCannotBegin: of a helper that cannot begin when it is needed, inspect says why.
+func TestCannotBegin(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	use := func(j *jail) string {
+		fd := pidfd(t, j.helper(t).Pid)
+		if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
+			t.Errorf("a name is known: %q", got)
+		}
+		gone(t, fd)
+		out, _ := j.inspect(t)
+		return out
+	}
+	ended := func(said string) string { return fmt.Sprintf("has ended, and said %q: the jail reaches nothing", said) }
+	const tooFew = "not all of the work's descriptors could be had"
+	for what, c := range map[string]struct {
+		files int // how many descriptors it may have
+		do    func(j *jail) string
+		want  string
+	}{
+		"the helper":            {work.WorkFD + 1, use, ended(tooFew)},
+		"its activator":         {work.WorkFD, use, ended(fmt.Sprintf("handing on the work: errno %d", unix.EBADF))},
+		"the helper in inspect": {work.WorkFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("said %q", tooFew)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			j := start(t, n)
+			pid := j.helper(t).Pid
+			limitFiles(t, pid, c.files)
+			out := c.do(j)
+			if !strings.Contains(out, fmt.Sprintf("process %d ", pid)) || !strings.Contains(out, c.want) {
+				t.Errorf("inspect does not have %q:\n%s", c.want, out)
+			}
+			j.network(t, "restart")
+			if got, ok := j.in(t, "https", "api.example.test", "443"); !ok || got != "served api.example.test" {
+				t.Errorf("after restart: %q", got)
+			}
+			if out, code := j.inspect(t); code != 0 || strings.Contains(out, "and said") {
+				t.Errorf("after restart: inspect: %d\n%s", code, out)
+			}
+		})
+	}
+}
+
+// limitFiles bounds the descriptors of a process, as its own user: root may lack the capability.
+func limitFiles(t *testing.T, pid, files int) {
+	t.Helper()
+	var ids [2]uint32
+	for i, key := range []string{"Uid", "Gid"} {
+		if _, err := fmt.Sscan(statusOf(t, pid, key), &ids[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("prlimit", fmt.Sprintf("--pid=%d", pid), fmt.Sprintf("--nofile=%d:%[1]d", files))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ids[0], Gid: ids[1]}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // TestShortLived: a jail whose program ends before its start has heard from the activator is a start as any other.

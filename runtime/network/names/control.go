@@ -144,7 +144,7 @@ func applied(pid int, dir string, r network.Rules) string {
 	a, err := ask(dir, work.Request{Verb: work.State}, stateTime)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("process %d does not say by which rules it goes: %v (remedy: agentjail network restart --force)", pid, err)
+		return fmt.Sprintf("process %d does not say by which rules it goes: %v%s (remedy: agentjail network restart --force)", pid, err, said(dir))
 	case a.Digest != set.Digest():
 		return fmt.Sprintf("the rules on record are not applied: process %d goes by others (remedy: agentjail network reload)", pid)
 	}

@@ -247,7 +247,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	}
 	f := network.Finding{Name: "helper", Detail: "there is none: the jail reaches nothing"}
 	if r != nil {
-		f.Detail = fmt.Sprintf("process %d has ended: the jail reaches nothing (remedy: agentjail network restart)", r.Pid)
+		f.Detail = fmt.Sprintf("process %d has ended%s: the jail reaches nothing (remedy: agentjail network restart)", r.Pid, said(j.Dir))
 		if r.Alive() {
 			if f.Detail = confined(r.Pid); f.Detail == "" {
 				f.Detail = isOutside(r.Pid, j.Decision)

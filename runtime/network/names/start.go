@@ -191,7 +191,7 @@ func (s *starting) canFail() bool { return s.task.Publishes() || len(s.task.Cred
 
 // served waits for the helper's answer, and records that it serves.
 func (s *starting) served(got work.Arrival) error {
-	err := answered(s.conn)
+	err := answered(s.conn, s.jail.Dir)
 	if err != nil {
 		err = fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
 	}
@@ -365,14 +365,22 @@ func (s *starting) send(fds []int) error {
 	return s.conn.CloseWrite()
 }
 
+// said is what a jail's helper has said to nobody, as the end of a sentence.
+func said(dir string) string {
+	if text := helper.Said(dir); text != "" {
+		return ", and said " + text
+	}
+	return ""
+}
+
 // answered reads the helper's answer, and no end of file behind it: an activator leaves its work unread, so that its end resets the
 // connection.
-func answered(c *net.UnixConn) error {
+func answered(c *net.UnixConn, dir string) error {
 	var a work.Answer
 	err := json.NewDecoder(io.LimitReader(c, maxAnswer)).Decode(&a)
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("it has ended")
+		return errors.New("it has ended" + said(dir))
 	case err != nil:
 		return fmt.Errorf("the answer: %w", err)
 	case a.Error != "":

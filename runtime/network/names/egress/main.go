@@ -26,16 +26,25 @@ import (
 
 // Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
 func Main(speak ended.Speakers) int {
-	h, err := begin(speak)
-	e, err := h.assigned(err)
-	if err != nil {
-		return 1
-	}
-	if err := h.serve(e); err != nil {
-		e.tell(err)
+	if err := run(speak); err != nil {
+		// Of one that was activated nobody waits to hear it: it goes on record (helper.SaidFile).
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+func run(speak ended.Speakers) error {
+	h, err := begin(speak)
+	e, err := h.assigned(err)
+	if err != nil {
+		return err
+	}
+	err = h.serve(e)
+	if err != nil {
+		_ = e.tell(err) // whoever waits for it, if anybody does
+	}
+	return err
 }
 
 // helper is one that waits for its work.

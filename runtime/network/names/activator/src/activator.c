@@ -18,7 +18,7 @@ typedef unsigned int u32;
 typedef unsigned long ulong;
 
 // Descriptors, as in packages helper/child and names/work.
-enum { SETUP = 3, READY = 4, ROOT = 6, CONTROL = 7, PROGRAM = 10, WORK = 11 };
+enum { STDERR = 2, SETUP = 3, READY = 4, ROOT = 6, CONTROL = 7, PROGRAM = 10, WORK = 11 };
 
 // From the kernel's headers for user space, of which those that libcs replace are not included.
 enum {
@@ -124,6 +124,7 @@ static struct {
 
 static char control[4096]; // for 253 descriptors (SCM_MAX_FD of the kernel's)
 static struct pollfd watched[256];
+static int ready; // the starter waits no more: an error is for whoever inspects the jail
 
 __attribute__((noreturn)) static void quit(int status)
 {
@@ -131,7 +132,7 @@ __attribute__((noreturn)) static void quit(int status)
 		call(SYS_exit_group, status, 0, 0, 0, 0);
 }
 
-// fail tells the starter which step failed and with which errno, and ends.
+// fail tells which step failed and with which errno, and ends.
 static void fail(const char *step, long error)
 {
 	char text[64];
@@ -146,7 +147,7 @@ static void fail(const char *step, long error)
 		if (error >= unit || unit == 1)
 			text[n++] = '0' + error / unit % 10;
 	text[n++] = '\n';
-	call(SYS_write, READY, (long)text, n, 0, 0);
+	call(SYS_write, ready ? STDERR : READY, (long)text, n, 0, 0);
 	quit(1);
 }
 
@@ -164,8 +165,7 @@ static void poll(struct pollfd *fds, int n)
 	do {
 		got = call(SYS_ppoll, (long)fds, n, 0, 0, 0);
 	} while (got == -EINTR);
-	if (got < 0)
-		quit(1);
+	must("poll", got);
 }
 
 // fill reads a part of the set-up. The pipe does not block, as the starter's end of it does not.
@@ -312,6 +312,7 @@ __attribute__((noreturn, used)) void activate(long *stack)
 	if (call(SYS_write, READY, (long)"ready\n", 6, 0, 0) != 6)
 		quit(1);
 	call(SYS_close, READY, 0, 0, 0, 0);
+	ready = 1;
 
 	conn = await(uid, &n);
 	// The starter may have been killed: then the jail is not started, and needs no helper.
@@ -322,8 +323,7 @@ __attribute__((noreturn, used)) void activate(long *stack)
 	poll(watched, n);
 	if (watched[0].revents) // the jail has ended
 		quit(0);
-	if (call(SYS_dup3, conn, WORK, 0, 0, 0) < 0)
-		quit(1);
-	call(SYS_execveat, PROGRAM, (long)"", (long)helper, (long)envp, AT_EMPTY_PATH);
+	must("handing on the work", call(SYS_dup3, conn, WORK, 0, 0, 0));
+	must("executing the helper", call(SYS_execveat, PROGRAM, (long)"", (long)helper, (long)envp, AT_EMPTY_PATH));
 	quit(1);
 }
