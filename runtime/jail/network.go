@@ -133,7 +133,7 @@ func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 
 // rulesOf are the rules of a jail's policy.
 func (w *Runtime) rulesOf(key string) (network.Rules, error) {
-	j, err := w.Store.Load(key)
+	j, err := w.Store.Network(key)
 	if err != nil {
 		return network.Rules{}, err
 	}

@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/policy"
 )
 
 // Rules are those of a network by name that have changed since the jail was made.
@@ -34,20 +36,43 @@ func (s Store) SaveRules(key string, r Rules) error {
 	return atomicfile.Write(filepath.Join(s.Dir(key), rulesFile), data, 0o600)
 }
 
-// rules puts recorded rules into the policy. Those that cannot be read are an error: the policy's may allow more.
-func (s Store) rules(j *Jail, key string) error {
+// Network is the part of a jail's record by which its network goes.
+type Network struct {
+	Policy struct {
+		Network     policy.Network `json:"network"`
+		Credentials credential.Set `json:"credentials,omitempty"`
+	} `json:"policy"`
+	// Pinned is of Rules.
+	Pinned []string `json:"-"`
+}
+
+// Network reads what a jail's network goes by, with Rules in the policy's place. The whole record takes start some milliseconds: encoding/json
+// looks at the fields of all its types first, each time that the program is run.
+func (s Store) Network(key string) (*Network, error) {
+	n := new(Network)
+	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(record, n) }); err != nil {
+		return nil, err
+	}
+	var err error
+	n.Pinned, err = s.rules(&n.Policy.Network, key)
+	return n, err
+}
+
+// rules puts recorded rules into the policy, and returns the names that are pinned. Those that cannot be read are an error: the policy's may
+// allow more.
+func (s Store) rules(n *policy.Network, key string) (pinned []string, err error) {
 	path := filepath.Join(s.Dir(key), rulesFile)
 	data, err := atomicfile.Read(path, bundle.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	var r Rules
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
 	if err != nil {
-		return fmt.Errorf("reading the jail's rules: %w", err)
+		return nil, fmt.Errorf("reading the jail's rules: %w", err)
 	}
-	j.Policy.Network.Allow, j.Policy.Network.Deny, j.Pinned = r.Allow, r.Deny, r.Pinned
-	return nil
+	n.Allow, n.Deny = r.Allow, r.Deny
+	return r.Pinned, nil
 }

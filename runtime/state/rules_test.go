@@ -1,12 +1,15 @@
 package state
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
 	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/credential"
 )
 
 // TestRules: rules that have changed are in the policy's place, whatever the record says, and are never passed over.
@@ -16,7 +19,8 @@ func TestRules(t *testing.T) {
 	}
 	s := Store{Root: t.TempDir()}
 	j := record("rules")
-	j.Policy.Network.Allow = []string{"a.example.test", "b.example.test"}
+	j.Policy.Network.Allow, j.Policy.Network.Mode, j.Policy.Network.Servers = []string{"a.example.test", "b.example.test"}, "names", []string{"192.0.2.1"}
+	j.Policy.Credentials = credential.Set{"key": {Hosts: []string{"a.example.test"}}}
 	if err := s.Create(j); err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +40,13 @@ func TestRules(t *testing.T) {
 	if err != nil || !slices.Equal(got.Policy.Network.Allow, r.Allow) || !slices.Equal(got.Policy.Network.Deny, r.Deny) || !slices.Equal(got.Pinned, r.Pinned) {
 		t.Errorf("%+v, %q, %v", got.Policy.Network, got.Pinned, err)
 	}
+	part, err := s.Network(j.Key)
+	if err != nil || !reflect.DeepEqual(part.Policy.Network, got.Policy.Network) || !reflect.DeepEqual(part.Policy.Credentials, j.Policy.Credentials) || !slices.Equal(part.Pinned, r.Pinned) {
+		t.Errorf("alone: %+v, %v", part, err)
+	}
+	if _, err := s.Network("no-such-jail"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of no jail: %v", err)
+	}
 	if err := s.SaveRules(j.Key, Rules{Pinned: []string{string(make([]byte, bundle.MaxConfig))}}); err == nil {
 		t.Error("rules are recorded that are too long to be read")
 	}
@@ -45,6 +56,9 @@ func TestRules(t *testing.T) {
 		}
 		if got, err := s.Load(j.Key); err == nil {
 			t.Errorf("%q: the policy's rules are taken: %+v", text, got.Policy.Network)
+		}
+		if got, err := s.Network(j.Key); err == nil {
+			t.Errorf("%q: the policy's rules are taken alone: %+v", text, got.Policy.Network)
 		}
 	}
 }

@@ -346,7 +346,9 @@ func (s Store) Load(key string) (*Jail, error) {
 		return nil, err
 	}
 	s.since(&j.Brief, key)
-	return j, s.rules(j, key)
+	var err error
+	j.Pinned, err = s.rules(&j.Policy.Network, key)
+	return j, err
 }
 
 // Brief reads the part of a jail's record that every verb needs.
@@ -360,6 +362,16 @@ func (s Store) Brief(key string) (*Brief, error) {
 }
 
 func (s Store) read(key string, into any, brief *Brief) error {
+	return s.decode(key, func(data []byte) error {
+		if into == any(brief) {
+			data = beginning(data)
+		}
+		return errors.Join(json.Unmarshal(data, into), brief.complete(data))
+	})
+}
+
+// decode has a function make something of a jail's record.
+func (s Store) decode(key string, by func(record []byte) error) error {
 	path := filepath.Join(s.Dir(key), recordFile)
 	data, err := atomicfile.Read(path, bundle.MaxConfig)
 	if errors.Is(err, os.ErrNotExist) {
@@ -368,10 +380,7 @@ func (s Store) read(key string, into any, brief *Brief) error {
 	if err != nil {
 		return err
 	}
-	if into == any(brief) {
-		data = beginning(data)
-	}
-	if err := errors.Join(json.Unmarshal(data, into), brief.complete(data)); err != nil {
+	if err := by(data); err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	return nil
