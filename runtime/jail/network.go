@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,9 @@ func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, 
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := mode.Seal(w.networkOf(j))
+	n := w.networkOf(j)
+	n.Rules = sync.OnceValues(n.Rules) // nobody changes them meanwhile, and they are asked for three times
+	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
 		if rerr := w.reported(j, sealed.Changes); rerr != nil {
 			err = errors.Join(err, rerr)
