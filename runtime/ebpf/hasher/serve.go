@@ -40,6 +40,9 @@ func Run() error {
 	if err := unix.Setpriority(unix.PRIO_PGRP, 0, nice); err != nil {
 		return fmt.Errorf("the hasher's priority: %w", err)
 	}
+	if err := confine(); err != nil {
+		return err
+	}
 	s := server{look: (*Request).find, patience: patience}
 	return s.serve(os.Stdin, os.NewFile(fdAnswers, "answers"))
 }

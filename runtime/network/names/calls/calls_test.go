@@ -1,42 +1,19 @@
 package calls
 
 import (
-	"bytes"
-	"encoding/binary"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/callfilter"
+	"agentjail.dev/runtime/linux/callfilter/filtertest"
 	"agentjail.dev/runtime/network/names/work"
-	"agentjail.dev/seccomp/bpf"
 )
-
-// runner is a filter, as the kernel runs it.
-func runner(t *testing.T, filter []unix.SockFilter) func(arch, nr uint32, args ...uint64) uint32 {
-	t.Helper()
-	var raw bytes.Buffer
-	for _, i := range filter {
-		_ = binary.Write(&raw, binary.NativeEndian, i)
-	}
-	prog, err := bpf.Parse(raw.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(arch, nr uint32, args ...uint64) uint32 {
-		d := &bpf.Data{NR: nr, Arch: arch}
-		copy(d.Args[:], args)
-		v, err := bpf.Run(prog, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
 
 // TestFilter: what the helper needs passes, and what would be of use to who has taken it over does not.
 func TestFilter(t *testing.T) {
 	const pid = 4711
-	serving, activation := runner(t, Serving(pid)), runner(t, Activation())
+	serving, activation := filtertest.Runner(t, Serving(pid)), filtertest.Runner(t, Activation())
 	denied := func(e unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e) }
 	for _, c := range []struct {
 		what string
@@ -75,18 +52,18 @@ func TestFilter(t *testing.T) {
 		{"io_uring_setup", unix.SYS_IO_URING_SETUP, nil, denied(unix.EPERM), 0},
 		{"another ABI of the machine", unix.SYS_READ | 0x40000000, nil, denied(unix.EPERM), 0},
 	} {
-		if got := serving(auditArch, c.nr, c.args...); got != c.want {
+		if got := serving(callfilter.Arch, c.nr, c.args...); got != c.want {
 			t.Errorf("%s: %#x, want %#x", c.what, got, c.want)
 		}
 		if c.start == 0 {
 			c.start = c.want
 		}
-		if got := activation(auditArch, c.nr, c.args...); got != c.start {
+		if got := activation(callfilter.Arch, c.nr, c.args...); got != c.start {
 			t.Errorf("%s, of an activator: %#x, want %#x", c.what, got, c.start)
 		}
 	}
 	for _, run := range []func(uint32, uint32, ...uint64) uint32{serving, activation} {
-		if got := run(auditArch+1, unix.SYS_READ); got != unix.SECCOMP_RET_KILL_PROCESS {
+		if got := run(callfilter.Arch+1, unix.SYS_READ); got != unix.SECCOMP_RET_KILL_PROCESS {
 			t.Errorf("another machine: %#x", got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/callfilter"
 	"agentjail.dev/runtime/linux/landlock"
 	"agentjail.dev/runtime/network/names/calls"
 	"agentjail.dev/runtime/network/names/work"
@@ -46,7 +47,7 @@ func confine(s work.Setup) error {
 	if err := enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
-	return loadFilter(calls.Serving(os.Getpid()))
+	return callfilter.Load(calls.Serving(os.Getpid()))
 }
 
 func limits() error {
@@ -158,19 +159,6 @@ func closeOthers() error {
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			unix.Close(fd)
 		}
-	}
-	return nil
-}
-
-// loadFilter loads a filter for every thread (SECCOMP_FILTER_FLAG_TSYNC, seccomp(2)).
-func loadFilter(f []unix.SockFilter) error {
-	prog := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
-	got, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
-		return fmt.Errorf("loading the system call filter: %w", errno)
-	}
-	if got != 0 {
-		return fmt.Errorf("loading the system call filter: thread %d cannot take it", got)
 	}
 	return nil
 }
