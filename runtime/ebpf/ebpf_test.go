@@ -11,6 +11,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
 
 	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
@@ -200,4 +201,44 @@ func TestProbe(t *testing.T) {
 	if wall.Asks(wall.TrialProtocol) {
 		t.Error("the trial's program is still there")
 	}
+}
+
+// TestWithoutReading: each program that the kernel takes, it takes as well where none may read its memory (lockdown=confidentiality).
+func TestWithoutReading(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it loads programs into the kernel")
+	}
+	if can, err := Probe(); can == Absent {
+		t.Skipf("no programs on this kernel: %v", err)
+	}
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Set{maps: map[string]*ebpf.Map{}, links: map[string]link.Link{}}
+	defer s.Close()
+	l := loader{set: s, spec: spec, kernel: kernel}
+	defer l.close()
+	if err := l.makeMaps(false); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, p := range programs {
+		if p.fits(kernel) != nil || l.try(p.name, 1) != nil {
+			continue
+		}
+		n++
+		s.links[p.name].Close()
+		if err := l.try(p.name, 0); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+	if n == 0 {
+		t.Error("the kernel takes none of them")
+	}
+	t.Logf("%d programs", n)
 }

@@ -382,7 +382,8 @@ INLINE void describe_exec(struct exec_event *x, int done)
 #pragma unroll
 	for (i = 0; i < sizeof(x->parent); i++)
 		x->parent[i] = parent->comm[i];
-	x->argv_size = x->cwd_size = x->cwd_flags = x->pad = 0;
+	x->argv_size = x->cwd_size = x->pad = 0;
+	x->cwd_flags = CWD_CUT;
 	if (done)
 		arguments(x);
 	if (reads)
