@@ -53,7 +53,8 @@ const cniConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
 ]}
 `
 
-// kubeletConfig has what a node has in production, but for what this machine's disk and memory look like to it.
+// kubeletConfig has what a node has in production, but for what this machine's disk and memory look like to it, and how often it looks at
+// volumes' sizes: one to two minutes apart by default (volumeStatsAggPeriod, and as much at random), which a test of evictions would wait for.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
@@ -69,6 +70,7 @@ staticPodPath: /etc/kubernetes/manifests
 fileCheckFrequency: 1s
 syncFrequency: 10s
 nodeStatusUpdateFrequency: 5s
+volumeStatsAggPeriod: 10s
 resolvConf: /etc/resolv.conf
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
