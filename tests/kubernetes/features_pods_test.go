@@ -5,6 +5,7 @@ import (
 	"testing"
 )
 
+// execProbes: a probe that is late is one that failed, and a busy machine's may take longer than the second that they have by default.
 func execProbes(t *testing.T, h handler) string {
 	h.apply(t, `
 apiVersion: v1
@@ -17,9 +18,9 @@ spec:
   - name: main
     image: "$IMAGE"
     command: [sh, -c, "touch /tmp/started /tmp/ready /tmp/live; exec sleep 100000"]
-    startupProbe: {exec: {command: [test, -e, /tmp/started]}, periodSeconds: 1, failureThreshold: 60}
-    readinessProbe: {exec: {command: [test, -e, /tmp/ready]}, periodSeconds: 1}
-    livenessProbe: {exec: {command: [test, -e, /tmp/live]}, periodSeconds: 1, failureThreshold: 1}
+    startupProbe: {exec: {command: [test, -e, /tmp/started]}, timeoutSeconds: 30, periodSeconds: 1, failureThreshold: 60}
+    readinessProbe: {exec: {command: [test, -e, /tmp/ready]}, timeoutSeconds: 30, periodSeconds: 1}
+    livenessProbe: {exec: {command: [test, -e, /tmp/live]}, timeoutSeconds: 30, periodSeconds: 1, failureThreshold: 1}
 `)
 	h.ready(t, "pod/probes")
 	h.sh(t, "probes", "rm /tmp/ready")
