@@ -21,7 +21,7 @@ import (
 
 // raw is an event as the kernel writes it.
 func raw(hook uint32, result int32, program, text string) []byte {
-	b := make([]byte, SizeOf(Hook(hook)))
+	b := make([]byte, sizeOf(Hook(hook)))
 	le := binary.LittleEndian
 	le.PutUint64(b, 5)
 	le.PutUint64(b[8:], 0x78010000<<32)

@@ -62,23 +62,23 @@ const (
 // cwdCut says that the root was not reached.
 const cwdCut = 1
 
-// SizeOf is how many bytes an event of a hook has.
-func SizeOf(h Hook) int {
+// sizeOf is how many bytes an event of a hook has.
+func sizeOf(h Hook) int {
 	if h == Exec {
 		return ExecSize
 	}
 	return Size
 }
 
-// HookOf is the hook of an event that has at least the first bytes of one.
-func HookOf(b []byte) Hook { return Hook(binary.LittleEndian.Uint32(b[hookAt:])) }
+// hookOf is the hook of an event that has at least the first bytes of one.
+func hookOf(b []byte) Hook { return Hook(binary.LittleEndian.Uint32(b[hookAt:])) }
 
 // hookAt is where an event has its hook.
 const hookAt = 16
 
 // Parse reads an event. It trusts nothing in it: what it is read from is shared with processes that can fail.
 func Parse(b []byte) (e Event, err error) {
-	if len(b) < Size || len(b) != SizeOf(HookOf(b)) {
+	if len(b) < Size || len(b) != sizeOf(hookOf(b)) {
 		return e, fmt.Errorf("an event of %d bytes", len(b))
 	}
 	le := binary.LittleEndian

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -178,11 +177,11 @@ func (w *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*stat
 
 // usernsOf is the inode of a live jail's user namespace.
 func usernsOf(j *state.Brief) (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/user", j.InitPid), &st); err != nil {
+	ino, err := namespace.Inode(j.InitPid, "user")
+	if err != nil {
 		return 0, fmt.Errorf("jail %s: %w", j.ID, err)
 	}
-	return st.Ino, nil
+	return ino, nil
 }
 
 // ownerOf returns the inode of the user namespace that owns a namespace: of the
@@ -222,8 +221,7 @@ func (w *Runtime) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
 		if err != nil || j.DelegateRoot != w.Globals.Root || !j.InitAlive() {
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Stat("/proc/"+strconv.Itoa(j.InitPid)+"/ns/"+kind, &st) == nil && st.Ino == ino {
+		if has, err := namespace.Inode(j.InitPid, kind); err == nil && has == ino {
 			out = append(out, j)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/without"
+	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/netseal"
@@ -147,11 +148,11 @@ func (w *Runtime) rulesOf(key string) (network.Rules, error) {
 
 // serving are the rules of the jail that a joined network namespace was made for.
 func (w *Runtime) serving(j *state.Brief) (network.Rules, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", j.InitPid), &st); err != nil {
+	ino, err := namespace.Inode(j.InitPid, "net")
+	if err != nil {
 		return network.Rules{}, err
 	}
-	jails, err := w.jailsIn("net", st.Ino)
+	jails, err := w.jailsIn("net", ino)
 	if err != nil {
 		return network.Rules{}, err
 	}

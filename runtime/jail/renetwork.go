@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/policy"
@@ -171,11 +170,11 @@ func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
 
 // podCommon leaves of a pod's rules what all its containers' own allow, which are read again too.
 func (w *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", first.InitPid), &st); err != nil {
+	ino, err := namespace.Inode(first.InitPid, "net")
+	if err != nil {
 		return next, err
 	}
-	jails, err := w.jailsIn("net", st.Ino)
+	jails, err := w.jailsIn("net", ino)
 	if err != nil {
 		return next, err
 	}

@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/cgroups"
 	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
@@ -71,10 +72,9 @@ func (a *attempt) recordFirst() (pid int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("the jail's first process: %w", err)
 	}
-	// Without its number, what a process of the jail did is told from what another of the pod did by its parents.
-	var mounts unix.Stat_t
-	_ = unix.Stat(fmt.Sprintf("/proc/%d/ns/mnt", pid), &mounts)
-	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts.Ino)); err != nil {
+	// Without its number, the parents of a process say which of a pod's jails it is in.
+	mounts, _ := namespace.Inode(pid, "mnt")
+	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
 		return 0, fmt.Errorf("recording the jail's first process: %w", err)
 	}
 	return pid, nil

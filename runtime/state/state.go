@@ -406,7 +406,7 @@ const (
 	startedFile = "started"
 )
 
-// First records the jail's first process, with its mount namespace where that is told: 0 is one that is not known.
+// First records the jail's first process, with its mount namespace where that is known: 0 is one that is not known.
 func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)

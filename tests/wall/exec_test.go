@@ -1,14 +1,11 @@
 package wall
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/ebpf"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/tests/engine"
 )
@@ -16,17 +13,10 @@ import (
 // TestExec: of programs that a jail executes are reported the arguments, the working directory as the jail sees it, across its mounts, and the
 // parent, also of what has ended since, and within bounds.
 func TestExec(t *testing.T) {
-	can, err := ebpf.Probe()
-	if can == ebpf.Absent {
-		t.Skipf("no programs on this kernel: %v", err)
-	}
+	needsPrograms(t)
 	p := newPlace(t)
-	work := filepath.Join(p.base, "work")
-	if err := errors.Join(os.Mkdir(work, 0o777), os.Chown(work, 1000, 1000)); err != nil {
-		t.Fatal(err)
-	}
 	b := p.bundle(t)
-	b.Mount(work, "/work/mounted")
+	b.Mount(p.workspace(t), "/work/mounted")
 	long, deep := strings.Repeat("x", 600), strings.TrimSuffix(strings.Repeat("d/", 40), "/")
 	b.Spec.Process.Args = []string{"sh", "-c", `
 mkdir -p /tmp/a/b /tmp/` + deep + ` /tmp/gone

@@ -20,12 +20,8 @@ const (
 // an option adds, on connections where the kernel lets programs refuse, and otherwise on every system call. Under emulation the ratios are the
 // emulator's, not a processor's, and a machine with other work has others each time, so none of them fails the test.
 func TestCost(t *testing.T) {
-	can, err := ebpf.Probe()
 	option := "--connections"
-	switch can {
-	case ebpf.Absent:
-		t.Skipf("no programs on this kernel: %v", err)
-	case ebpf.Watches:
+	if can, err := needsPrograms(t); can == ebpf.Watches {
 		option = "--syscalls"
 		t.Logf("this kernel's programs do not block, so what that costs cannot be measured here: %v", err)
 	}

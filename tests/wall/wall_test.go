@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +47,26 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// needsPrograms skips a test where the kernel takes no programs. It returns what they can do, and why no more.
+func needsPrograms(t *testing.T) (ebpf.Ability, error) {
+	t.Helper()
+	can, err := ebpf.Probe()
+	if can == ebpf.Absent {
+		t.Skipf("no programs on this kernel: %v", err)
+	}
+	return can, err
+}
+
+// workspace is a directory of a user's, for a jail to be mounted in.
+func (p *place) workspace(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(p.base, "work")
+	if err := errors.Join(os.Mkdir(dir, 0o777), os.Chown(dir, 1000, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // runtime is agentjail, built with flags.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/internal/budget"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/state"
 )
@@ -92,23 +93,23 @@ func TestBrief(t *testing.T) {
 		return len(e.Argv) == 1
 	}
 	n := 0
-	for n < 10*wordsAtOnce/len(long) && kept(jail) {
+	for n < 10*int(words.Burst)/len(long) && kept(jail) {
 		n++
 	}
-	if n < wordsAtOnce/1100 || n >= 5*wordsAtOnce/len(long) {
+	if n < int(words.Burst)/1100 || n >= 5*int(words.Burst)/len(long) {
 		t.Errorf("%d events have theirs", n)
 	}
 	if !kept(other) {
 		t.Error("another jail has none")
 	}
-	var a allowance
+	var a budget.Bucket
 	now := time.Now()
 	for _, row := range []struct {
 		after time.Duration
 		n     int64
 		want  bool
-	}{{0, wordsAtOnce, true}, {0, 1, false}, {time.Second, wordsASecond, true}, {0, 1, false}, {time.Hour, wordsAtOnce, true}, {0, 1, false}} {
-		if now = now.Add(row.after); a.take(row.n, now) != row.want {
+	}{{0, words.Burst, true}, {0, 1, false}, {time.Second, words.Rate, true}, {0, 1, false}, {time.Hour, words.Burst, true}, {0, 1, false}} {
+		if now = now.Add(row.after); a.Take(words, row.n, now) != row.want {
 			t.Errorf("%+v", row)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"agentjail.dev/runtime/ebpf/hasher"
 	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
+	"agentjail.dev/runtime/internal/budget"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/state"
@@ -58,33 +59,15 @@ type known struct {
 	at     time.Time
 	briefs []*state.Brief
 	// words are what is left for arguments and directories of its programs.
-	words allowance
+	words budget.Bucket
 }
 
-// Arguments and working directories in a jail's journal: at once and a second, in bytes. What is over is left out of its event, so that a jail
-// whose programs have long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
-const (
-	wordsAtOnce   = 512 << 10
-	wordsASecond  = 16 << 10
-	wordsLeftFact = "arguments=left-out"
-)
+// words bounds arguments and working directories in a jail's journal. What is over is left out of its event, so that a jail whose programs have
+// long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
+var words = budget.Budget{Burst: 512 << 10, Rate: 16 << 10}
 
-// An allowance is of bytes, and grows with time.
-type allowance struct {
-	used int64
-	at   time.Time
-}
-
-// take takes n bytes, or says that there are none left.
-func (a *allowance) take(n int64, now time.Time) bool {
-	a.used -= int64(now.Sub(a.at).Seconds() * wordsASecond)
-	a.used, a.at = max(0, a.used), now
-	if a.used+n > wordsAtOnce {
-		return false
-	}
-	a.used += n
-	return true
-}
+// wordsLeftFact is of an event whose arguments and directory were left out.
+const wordsLeftFact = "arguments=left-out"
 
 // brief leaves arguments and directory out of an event of a jail that has had its share of them.
 func (w *writer) brief(jail uint64, e *journal.Event) {
@@ -97,7 +80,7 @@ func (w *writer) brief(jail uint64, e *journal.Event) {
 	}
 	w.mu.Lock()
 	k := w.jails[jail]
-	enough := k.words.take(n, time.Now())
+	enough := k.words.Take(words, n, time.Now())
 	w.jails[jail] = k
 	w.mu.Unlock()
 	if !enough {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"agentjail.dev/runtime/internal/budget"
 )
 
 // Bounds of what waits, is remembered and is read. A jail is one number of the eBPF programs: a pod's containers may share it.
@@ -16,29 +18,11 @@ const (
 	maxJails       = 4096
 )
 
-// A budget is how many bytes may be hashed: so many at once, and so many more a second.
-type budget struct{ burst, rate int64 }
-
+// How many bytes may be hashed, of a jail and in all.
 var (
-	jailBudget  = budget{512 << 20, 16 << 20}
-	wholeBudget = budget{1 << 30, 64 << 20}
+	jailBudget  = budget.Budget{Burst: 512 << 20, Rate: 16 << 20}
+	wholeBudget = budget.Budget{Burst: 1 << 30, Rate: 64 << 20}
 )
-
-// A bucket is what is left of a budget.
-type bucket struct {
-	left int64
-	at   time.Time
-}
-
-// fill adds what has come since.
-func (b *bucket) fill(o budget, now time.Time) {
-	if b.at.IsZero() {
-		b.left = o.burst
-	} else {
-		b.left = min(o.burst, b.left+int64(now.Sub(b.at).Seconds()*float64(o.rate)))
-	}
-	b.at = now
-}
 
 // A Client asks for hashes and remembers them.
 type Client struct {
@@ -50,7 +34,7 @@ type Client struct {
 	flights map[uint64]*flight // by number
 	jails   map[uint64]*jail
 	cached  int // in all jails
-	whole   bucket
+	whole   budget.Bucket
 	missing [whys]uint64
 	ended   bool
 }
@@ -59,7 +43,7 @@ type Client struct {
 type jail struct {
 	flights map[File]*flight
 	cache   map[File][32]byte
-	left    bucket
+	left    budget.Bucket
 }
 
 // A flight is a request that is not answered yet, or has been.
@@ -130,8 +114,8 @@ func (c *Client) of(number uint64) *jail {
 
 // refuse is why a file is not asked for, or None, and what it takes is taken from what the jail and all may have.
 func (c *Client) refuse(j *jail, f *File, now time.Time) Why {
-	j.left.fill(jailBudget, now)
-	c.whole.fill(wholeBudget, now)
+	j.left.Fill(jailBudget, now)
+	c.whole.Fill(wholeBudget, now)
 	size := int64(f.Size)
 	switch {
 	case c.ended:
@@ -142,11 +126,11 @@ func (c *Client) refuse(j *jail, f *File, now time.Time) Why {
 		return FileSystem
 	case len(c.flights) >= maxFlights || len(j.flights) >= maxJailFlights:
 		return Busy
-	case j.left.left < size || c.whole.left < size:
+	case j.left.Left < size || c.whole.Left < size:
 		return Budget
 	}
-	j.left.left -= size
-	c.whole.left -= size
+	j.left.Left -= size
+	c.whole.Left -= size
 	return None
 }
 
@@ -184,8 +168,8 @@ func (c *Client) take(a Answer) {
 	case None:
 		c.remember(j, f.file, a.Sum)
 	case Gone: // nothing was read
-		j.left.left += int64(f.file.Size)
-		c.whole.left += int64(f.file.Size)
+		j.left.Left += int64(f.file.Size)
+		c.whole.Left += int64(f.file.Size)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestFlood(t *testing.T) {
 		answered(c, &out, Answer{Why: Changed})
 		now = now.Add(time.Millisecond) // as many a second as are reported
 	}
-	if most := uint64(jailBudget.burst) + uint64(now.Sub(start).Seconds()*float64(jailBudget.rate)); read > most || read < uint64(jailBudget.burst) {
+	if most := uint64(jailBudget.Burst) + uint64(now.Sub(start).Seconds()*float64(jailBudget.Rate)); read > most || read < uint64(jailBudget.Burst) {
 		t.Errorf("%d bytes were read, and %d may be", read, most)
 	}
 	if n := c.Missing(); n[Budget] != files-read/MaxSize || len(c.Missing()) != 0 {

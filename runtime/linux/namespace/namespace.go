@@ -4,6 +4,7 @@ package namespace
 import (
 	"errors"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,4 +30,11 @@ func Open(path string) (*os.File, error) {
 		return nil, ErrNone
 	}
 	return f, nil
+}
+
+// Inode is the number of the namespace that a process is in, by its name in /proc/PID/ns.
+func Inode(pid int, kind string) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Stat("/proc/"+strconv.Itoa(pid)+"/ns/"+kind, &st)
+	return st.Ino, err
 }

@@ -42,7 +42,7 @@ func run(speak ended.Speakers) error {
 	}
 	err = h.serve(e)
 	if err != nil {
-		_ = e.tell(err) // whoever waits for it, if anybody does
+		_ = e.tell(err) // to the starter, if that waits
 	}
 	return err
 }

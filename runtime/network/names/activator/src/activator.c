@@ -124,7 +124,7 @@ static struct {
 
 static char control[4096]; // for 253 descriptors (SCM_MAX_FD of the kernel's)
 static struct pollfd watched[256];
-static int ready; // the starter waits no more: an error is for whoever inspects the jail
+static int ready; // the starter waits no more: an error is for `agentjail inspect`
 
 __attribute__((noreturn)) static void quit(int status)
 {
