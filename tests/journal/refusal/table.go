@@ -117,7 +117,7 @@ var Rows = []Row{
 	// Limits.
 	{Name: "all the layer's files", Sh: "mkdir /files; cd /files; i=0; while [ $i -lt 500 ] && : >f$i; do i=$((i+1)); done", Kind: "limit.inodes", Rule: "root.inodes", Remedy: "root.inodes"},
 	{Name: "all the layer", Sh: "dd if=/dev/zero of=/files/f1 bs=64k", Kind: "limit.layer", Rule: "root.size", Remedy: "root.size"},
-	{Name: "more memory than there is", Sh: "head -c 200m /dev/zero | tail", Kind: "limit.oom", Rule: "limits.memory", Remedy: "limits.memory"},
+	{Name: "more memory than there is", Sh: "dd if=/dev/zero of=/dev/null bs=200M count=1", Kind: "limit.oom", Rule: "limits.memory", Remedy: "limits.memory"},
 	{Name: "more processor time", Sh: "timeout 2 sh -c 'while :; do :; done'", Kind: "limit.cpu", Rule: "limits.cpus", Remedy: "limits.cpus"},
 
 	// Who uses the engine asks for more afterwards.
