@@ -126,7 +126,7 @@ func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
 		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
-		Rules:   func() (network.Rules, error) { return w.rulesOf(j.Key) },
+		Rules:   func() (network.Rules, error) { return w.rulesOf(j) },
 		Serving: func() (network.Rules, error) { return w.serving(j) },
 	}
 	if os.Geteuid() == 0 && !rootless.Inside() {
@@ -135,14 +135,33 @@ func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 	return n
 }
 
-// rulesOf are the rules of a jail's policy.
-func (w *Runtime) rulesOf(key string) (network.Rules, error) {
-	j, err := w.Store.Network(key)
+// maxBrief bounds the rules in the part of a jail's record that every verb reads, in bytes.
+const maxBrief = 4 << 10
+
+// briefRules are what a jail's network is made to go by, for the part of its record that start reads: reading the policy and parsing it again
+// takes longer. They are nil for many rules, for credentials, and where the network does not go by rules of the jail's own.
+func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
+	if !mode.Terms(j.Network).ByRules || len(j.Policy.Credentials) > 0 {
+		return nil, nil
+	}
+	r, err := j.Policy.Network.Helped()
+	if err != nil || r.Size() > maxBrief {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// rulesOf are the rules that a jail's network goes by.
+func (w *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
+	if j.Rules != nil && !w.Store.RulesChanged(j.Key) {
+		return *j.Rules, nil
+	}
+	n, err := w.Store.Network(j.Key)
 	if err != nil {
 		return network.Rules{}, err
 	}
-	r, err := j.Policy.Network.Helped()
-	r.Pinned, r.Credentials = j.Pinned, j.Policy.Credentials
+	r, err := n.Policy.Network.Helped()
+	r.Pinned, r.Credentials = n.Pinned, n.Policy.Credentials
 	return r, err
 }
 
@@ -158,7 +177,7 @@ func (w *Runtime) serving(j *state.Brief) (network.Rules, error) {
 	}
 	for _, o := range jails {
 		if o.Key != j.Key && o.Network.Mode == j.Network.Mode && o.Network.Namespace == network.Own {
-			return w.rulesOf(o.Key)
+			return w.rulesOf(o)
 		}
 	}
 	return network.Rules{}, errors.New("the jail that the network namespace was made for has ended, and its helper with it")

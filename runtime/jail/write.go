@@ -24,6 +24,9 @@ func (a *attempt) prepareNetwork() (err error) {
 	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
 		return err
 	}
+	if a.j.Rules, err = briefRules(a.mode, a.j); err != nil {
+		return err
+	}
 	if a.network, err = a.mode.Prepare(a.j.Network, a.spec); err != nil || a.network == nil {
 		return err
 	}

@@ -136,15 +136,27 @@ type Sealed struct {
 
 // Rules are policy's for a network by name, in their canonical text, without presets.
 type Rules struct {
-	Mode        string // of the policy
-	Allow, Deny []string
+	Mode  string   `json:"mode"` // of the policy
+	Allow []string `json:"allow,omitempty"`
+	Deny  []string `json:"deny,omitempty"`
 	// Pinned are the exact names of the jail's rules so far, in the order in which they were first there; nil where they have never changed.
-	Pinned []string
-	// Servers are the name servers to ask, as ADDRESS:PORT; none are the host's. Publish are the jail's ports that can be connected to
-	// from outside.
-	Servers, Publish []string
-	// Credentials have the jail's own placeholders.
-	Credentials credential.Set
+	Pinned []string `json:"pinned,omitempty"`
+	// Servers are the name servers to ask, as ADDRESS:PORT; none are the host's.
+	Servers []string `json:"servers,omitempty"`
+	// Publish are the jail's ports that can be connected to from outside.
+	Publish []string `json:"publish,omitempty"`
+	// Credentials have the jail's own placeholders. They are never written with the rest.
+	Credentials credential.Set `json:"-"`
+}
+
+// Size is how many bytes the texts of rules for names have.
+func (r Rules) Size() (n int) {
+	for _, list := range [][]string{r.Allow, r.Deny, r.Pinned} {
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	return n
 }
 
 // Changed is what other rules have done in a running jail.

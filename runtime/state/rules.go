@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/credential"
 	"agentjail.dev/runtime/linux/atomicfile"
@@ -56,6 +58,11 @@ func (s Store) Network(key string) (*Network, error) {
 	var err error
 	n.Pinned, err = s.rules(&n.Policy.Network, key)
 	return n, err
+}
+
+// RulesChanged says whether SaveRules was called for a jail, or that cannot be told.
+func (s Store) RulesChanged(key string) bool {
+	return !errors.Is(unix.Access(filepath.Join(s.Dir(key), rulesFile), unix.F_OK), os.ErrNotExist)
 }
 
 // rules puts recorded rules into the policy, and returns the names that are pinned. Those that cannot be read are an error: the policy's may

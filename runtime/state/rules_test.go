@@ -28,9 +28,15 @@ func TestRules(t *testing.T) {
 	if err != nil || len(before.Policy.Network.Allow) != 2 || before.Pinned != nil {
 		t.Fatalf("%+v, %v", before, err)
 	}
+	if s.RulesChanged(j.Key) {
+		t.Error("rules count as changed that are the policy's")
+	}
 	r := Rules{Allow: []string{"b.example.test"}, Deny: []string{"c.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}
 	if err := s.SaveRules(j.Key, r); err != nil {
 		t.Fatal(err)
+	}
+	if !s.RulesChanged(j.Key) {
+		t.Error("changed rules count as the policy's")
 	}
 	// Whoever saves what was read before does not undo it.
 	if err := s.Save(before); err != nil {

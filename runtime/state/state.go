@@ -112,6 +112,8 @@ type Brief struct {
 	PacketFilter string `json:"packetFilter,omitempty"`
 	// Network is what was decided of the jail's network.
 	Network network.Decision `json:"network"`
+	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be asked. They hold until SaveRules.
+	Rules *network.Rules `json:"rules,omitempty"`
 	// Journal is the path of the jail's journal, "" where it has none.
 	Journal string `json:"journal,omitempty"`
 	// JournalSize bounds it, in bytes.

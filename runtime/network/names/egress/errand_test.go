@@ -89,7 +89,7 @@ func TestErrand(t *testing.T) {
 			t.Errorf("%s with %d descriptors: %q", bad.text, len(bad.fds), said)
 		}
 	}
-	if after := open(t); after != before {
+	if after := open(t); after > before { // what other tests have left is closed meanwhile
 		t.Errorf("%d descriptors are open, and were %d before", after, before)
 	}
 	done := make(chan string)
