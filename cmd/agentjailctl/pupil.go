@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/learn/record"
 	"agentjail.dev/runtime/linux/atomicfile"
 	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/linux/procstatus"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/journal"
 	"agentjail.dev/runtime/network/names/work"
@@ -74,16 +75,9 @@ func (p *pupil) Made(j *state.Jail) error {
 
 // started says whether a jail's program runs already: its filters are all there.
 func started(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return true
-	}
-	for line := range strings.Lines(string(text)) {
-		if n, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
-			return strings.TrimSpace(n) != "0" && strings.TrimSpace(n) != "1"
-		}
-	}
-	return true
+	s, err := procstatus.Read(pid)
+	filters := s.Field("Seccomp_filters") // since Linux 5.9
+	return err != nil || filters != "0" && filters != "1"
 }
 
 // peaks are the counters of control groups that say how much was used at most (cgroups(7)).

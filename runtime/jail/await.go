@@ -1,16 +1,14 @@
 package jail
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/internal/without"
-	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/procstatus"
 )
 
 // awaitProgram waits until a jail's first process has become its program: for a
@@ -47,15 +45,10 @@ func awaitProgram(pid int, dir string) {
 
 // fate says whether a process has ended, and how many system call filters it has.
 func fate(pid int) (ended bool, filters int) {
-	text, err := atomicfile.Read(fmt.Sprintf("/proc/%d/status", pid), 64<<10)
+	s, err := procstatus.Read(pid)
 	if err != nil {
 		return true, 0
 	}
-	field := func(name string) string {
-		_, rest, _ := strings.Cut(string(text), "\n"+name+":\t")
-		value, _, _ := strings.Cut(rest, "\n")
-		return value
-	}
-	filters, _ = strconv.Atoi(field("Seccomp_filters"))
-	return strings.HasPrefix(field("State"), "Z") || strings.HasPrefix(field("State"), "X"), filters
+	filters, _ = strconv.Atoi(s.Field("Seccomp_filters"))
+	return s.Ended(), filters
 }

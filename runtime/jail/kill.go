@@ -1,10 +1,10 @@
 package jail
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/linux/procstatus"
 )
 
 // killOne takes --all out of a `kill` with SIGKILL: the first process of a
@@ -23,15 +23,7 @@ func killOne(args []string) []string {
 // ownsProcesses says whether a process is the first of its process namespace. In
 // a pod that shares processes, only that of the first container is.
 func ownsProcesses(pid int) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(status)) {
-		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			f := strings.Fields(ids)
-			return len(f) > 1 && f[len(f)-1] == "1"
-		}
-	}
-	return false
+	s, err := procstatus.Read(pid)
+	f := strings.Fields(s.Field("NSpid"))
+	return err == nil && len(f) > 1 && f[len(f)-1] == "1"
 }

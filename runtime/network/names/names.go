@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/linux/procstatus"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/names/pool"
@@ -311,19 +312,13 @@ func redirected(j network.Jail, got work.Arrival) network.Finding {
 
 // confined says what is wrong with a helper's confinement, as the kernel tells it; "" is nothing.
 func confined(pid int) string {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	s, err := procstatus.Read(pid)
 	if err != nil {
 		return err.Error()
 	}
-	have := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		if k, v, ok := strings.Cut(line, ":"); ok {
-			have[k] = strings.TrimSpace(v)
-		}
-	}
-	for _, want := range [][2]string{{"CapEff", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"NoNewPrivs", "1"}, {"Seccomp", "2"}} {
-		if have[want[0]] != want[1] {
-			return fmt.Sprintf("process %d has %s %s, not %s", pid, want[0], have[want[0]], want[1])
+	for _, want := range [...][2]string{{"CapEff", "0000000000000000"}, {"CapPrm", "0000000000000000"}, {"NoNewPrivs", "1"}, {"Seccomp", "2"}} {
+		if have := s.Field(want[0]); have != want[1] {
+			return fmt.Sprintf("process %d has %s %s, not %s", pid, want[0], have, want[1])
 		}
 	}
 	return ""
