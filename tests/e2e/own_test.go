@@ -38,7 +38,7 @@ func TestInspectHolds(t *testing.T) {
 		"directories": {"-v", directory(t, 1000) + ":/a", "-v", directory(t, 0) + ":/b:ro", "-v", "e2e-inspect:/c", "--tmpfs", "/d"},
 		"small":       {"-m", "64m", "--pids-limit", "30", "--cpus", "0.5"},
 		"init":        {"--init"},
-		"device":      {"--device", "/dev/fuse"},
+		"device":      {"--device", device(t, "/dev/fuse")},
 		"joined":      {"--network", "container:" + other},
 		"no network":  {"--network", "none"},
 		"shared shm":  {"--ipc", "shareable"},
@@ -46,9 +46,6 @@ func TestInspectHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := d(t)
-			if name == "device" && !exists("/dev/fuse") {
-				t.Skip("/dev/fuse is not on this machine")
-			}
 			t.Cleanup(func() { d.Engine.Docker(t.Context(), "volume", "rm", "-f", "e2e-inspect") })
 			id := sleeper(d, options...)
 			d.Must("exec", "-d", id, "sleep", "3600")
