@@ -100,12 +100,9 @@ func freshNetns() (f *os.File, err error) {
 }
 
 // askEngine has the engine put its network where the helper is. Where it has none for this container, the helper is started anew in the
-// network of whoever starts the jail, as without such an engine. A start that was killed may have asked.
+// network of whoever starts the jail, as without such an engine.
 func (s *starting) askEngine() error {
 	j := s.jail
-	if j.Decision.Hook == nil {
-		return nil
-	}
 	if err := runHook(j, s.helper.Pid); err != nil {
 		return err
 	}

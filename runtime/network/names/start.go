@@ -156,7 +156,11 @@ type starting struct {
 // done at once. From when it returns, what the jail asks arrives at the helper's sockets, and by serves the helper has answered that it has
 // begun: the caller waits for that when it pleases. Unless an error is returned, it calls serves, once.
 func (s *starting) serve(seal func() error) (got work.Arrival, serves func() error, err error) {
-	err = s.ready(seal)
+	err = thread.Together(seal, s.begin)
+	if err == nil {
+		j := s.jail
+		err = thread.Together(func() error { return s.arrive(j) }, s.prepare)
+	}
 	crash.Point("start.helping")
 	if err == nil {
 		got, err = s.hand()
@@ -173,33 +177,6 @@ func (s *starting) serve(seal func() error) (got work.Arrival, serves func() err
 		err = errors.Join(err, s.end())
 	}
 	return got, serves, err
-}
-
-// ready seals the network and makes sockets in it, and finds the helper and what to tell it.
-func (s *starting) ready(seal func() error) error {
-	j := s.jail // ours is completed meanwhile
-	arrive := func() error { return s.arrive(j) }
-	if j.Decision.Hook == nil && s.helper != nil && !s.helper.Told {
-		return thread.Together(inTurn(seal, arrive), inTurn(s.begin, s.tell, s.orders))
-	}
-	// A helper that was told has sockets in the network until begin ends it. And the engine can be asked for its own network only once of one
-	// namespace: when this one is sealed, and the helper is on record as told.
-	return inTurn(
-		func() error { return thread.Together(seal, s.begin) },
-		func() error { return thread.Together(arrive, inTurn(s.tell, s.askEngine, s.orders)) },
-	)()
-}
-
-// inTurn calls functions until one fails.
-func inTurn(steps ...func() error) func() error {
-	return func() error {
-		for _, f := range steps {
-			if err := f(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 // canFail says whether the helper's work can fail by what is outside, such as a port of the host's that another program has: then the jail
@@ -309,17 +286,25 @@ func (s *starting) arrive(j network.Jail) (err error) {
 	return err
 }
 
-// tell has it on record that the helper is told its work, before it is.
-func (s *starting) tell() error { return s.helper.Tell(s.jail.Dir) }
+// prepare finds out what to tell the helper, and connects to it. That it is told is on record before it is.
+func (s *starting) prepare() error {
+	tell := func() error { return s.helper.Tell(s.jail.Dir) }
+	if s.jail.Decision.Hook == nil {
+		return thread.Together(tell, s.orders)
+	}
+	// Before the engine is asked too, which can be only once of one namespace.
+	if err := tell(); err != nil {
+		return err
+	}
+	if err := s.askEngine(); err != nil {
+		return err
+	}
+	return s.orders()
+}
 
-// orders finds out what to tell the helper, and connects to it.
 func (s *starting) orders() (err error) {
 	if s.task, err = taskOf(s.jail); err != nil {
 		return err
-	}
-	if len(s.task.Credentials) == 0 {
-		// encoding/json looks at the types when it first encodes them: now, and not when the sockets are there, which takes longer.
-		_, _ = s.task.Encode()
 	}
 	if s.conn, err = dialControl(s.jail.Dir); err != nil {
 		return fmt.Errorf("connecting to the helper, process %d: %w", s.helper.Pid, err)

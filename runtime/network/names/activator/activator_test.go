@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/helper/child"
+	"agentjail.dev/runtime/linux/procstatus"
 	"agentjail.dev/runtime/network/names/calls"
 	"agentjail.dev/runtime/network/names/work"
 )
@@ -183,16 +184,11 @@ func (a *activated) ask(t *testing.T, data string, files ...*os.File) string {
 // status is a line of the activator's /proc/PID/status.
 func (a *activated) status(t *testing.T, key string) string {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	s, err := procstatus.Read(a.cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if v, is := strings.CutPrefix(line, key+":"); is {
-			return strings.Join(strings.Fields(v), " ")
-		}
-	}
-	return ""
+	return strings.Join(strings.Fields(s.Field(key)), " ")
 }
 
 // udp is a socket on lo, as a file, and its address.
