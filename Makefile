@@ -94,18 +94,18 @@ test-unit: ## tests without a container engine
 test-e2e: ## tests against a real Docker, and the runtime by itself
 	@mkdir -p $(OUT)
 	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
-		$(GO) test -v -count=1 -p 1 -timeout 40m $$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$') 2>&1 | tee $(OUT)/e2e.log
+		$(GO) test -v -count=1 -p 1 -timeout 40m $$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$') 2>&1 | tee $(OUT)/e2e.log || hack/failed.sh $(OUT)/e2e.log
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
 
 test-clients: ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
 	@mkdir -p $(OUT)
 	$(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
-		$(GO) test -v -count=1 -timeout 40m ./tests/clients 2>&1 | tee $(OUT)/clients.log
+		$(GO) test -v -count=1 -timeout 40m ./tests/clients 2>&1 | tee $(OUT)/clients.log || hack/failed.sh $(OUT)/clients.log
 
 test-kubernetes: ## a cluster of Kubernetes' own programs, and what pods have in it; builds them the first time, which takes minutes
 	@mkdir -p $(OUT)
 	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh \
-		$(GO) test -v -count=1 -timeout 30m ./tests/kubernetes 2>&1 | tee $(OUT)/kubernetes.log
+		$(GO) test -v -count=1 -timeout 30m ./tests/kubernetes 2>&1 | tee $(OUT)/kubernetes.log || hack/failed.sh $(OUT)/kubernetes.log
 
 test-delegates: ## what depends on the delegate, over the newest runc and over crun
 	@mkdir -p $(OUT)

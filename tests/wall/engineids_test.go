@@ -116,7 +116,7 @@ func TestEngineIDs(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _, _ = first.Call(t, caller, "delete", "--force", id) })
 
-	unloadAtEnd(t, ebpf.Pins)
+	p.unloadAtEnd(t, ebpf.Pins)
 	c := p.collect(t)
 	alarm := func(id string) func() bool {
 		return func() bool {
@@ -225,10 +225,10 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 		return
 	}
 	mountBPF(t)
-	unloadAtEnd(t, ebpf.Pins)
+	p.unloadAtEnd(t, ebpf.Pins)
 	c := p.collect(t)
 	refused("connect")
-	c.kill()
+	c.kill(t)
 	c = p.collect(t, "--connections")
 	byDefault()
 	for _, b := range []struct{ name, noted, kind, fails, said string }{
@@ -263,7 +263,7 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 		t.Fatalf("%v: %s%s", err, out, errOut)
 	}
 	t.Cleanup(func() { _, _, _ = b.Call(t, caller, "delete", "--force", id) })
-	c.kill()
+	c.kill(t)
 	if err := ebpf.Unload(ebpf.Pins); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestCost(t *testing.T) {
 		for i, args := range [][]string{{"--no-pins"}, {"--no-pins", option}} {
 			c := p.collect(t, args...)
 			measure(1 + i)
-			c.kill()
+			c.kill(t)
 		}
 	}
 	for where, calls := range times {

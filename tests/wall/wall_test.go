@@ -10,12 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	cilium "github.com/cilium/ebpf"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -31,6 +33,8 @@ const patience = 90 * time.Second
 // A place has the programs under test.
 type place struct {
 	base, bin string
+	// loaded are the eBPF programs that its collectors held.
+	loaded []cilium.ProgramID
 }
 
 func newPlace(t *testing.T) *place {
@@ -117,6 +121,8 @@ type collector struct {
 	cmd *exec.Cmd
 	// reader is its child.
 	reader int
+	// ending are the eBPF programs that end with it: none where they are pinned.
+	ending []cilium.ProgramID
 
 	mu     sync.Mutex
 	events []journal.Event
@@ -141,7 +147,7 @@ func (p *place) collect(t *testing.T, args ...string) *collector {
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.kill() })
+	t.Cleanup(func() { c.kill(t) })
 	var both sync.WaitGroup
 	both.Add(2)
 	go func() { defer both.Done(); c.read(stdout) }()
@@ -156,6 +162,11 @@ func (p *place) collect(t *testing.T, args ...string) *collector {
 	go func() { both.Wait(); close(c.done); c.tell() }()
 	c.await(t, "the programs act", func() bool { return strings.Contains(c.said.String(), "programs act on: ") })
 	c.reader = child(t, c.cmd.Process.Pid)
+	held := programs(t, c.cmd.Process.Pid, c.reader)
+	p.loaded = append(p.loaded, held...)
+	if slices.Contains(args, "--no-pins") {
+		c.ending = held
+	}
 	return c
 }
 
@@ -205,26 +216,23 @@ func (c *collector) await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// kill ends the collector as a crash would. Its reader, which holds the other end of what it says, ends with it.
-func (c *collector) kill() {
+// kill ends the collector as a crash would. Its reader, which holds the other end of what it says, ends with it, and so do programs that are
+// not pinned.
+func (c *collector) kill(t *testing.T) {
+	t.Helper()
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 	<-c.done
+	awaitDetached(t, c.ending)
 }
 
-// unloadAtEnd unloads the programs once the collectors that are started after it have been killed, and waits until they have ended: the kernel
-// closes the links of a process that is killed after its parent has been told.
-func unloadAtEnd(t *testing.T, pins string) {
+// unloadAtEnd unloads the programs once the collectors that are started after it have been killed, and waits until they have ended.
+func (p *place) unloadAtEnd(t *testing.T, pins string) {
 	t.Cleanup(func() {
 		if err := ebpf.Unload(pins); err != nil {
 			t.Error(err)
 		}
-		for deadline := time.Now().Add(patience); wall.Acting(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Error("programs still act after they were unloaded")
-				return
-			}
-		}
+		awaitDetached(t, p.loaded)
 	})
 }
 
@@ -323,7 +331,7 @@ func TestWall(t *testing.T) {
 		hostUntouched(t, when)
 	}
 	through("without the programs")
-	unloadAtEnd(t, pins)
+	p.unloadAtEnd(t, pins)
 	c := p.collect(t, "--pins", pins)
 	refused("with the programs")
 	for _, hook := range []string{"io_uring", "socket", "key"} {
@@ -333,13 +341,14 @@ func TestWall(t *testing.T) {
 			}) != nil
 		})
 	}
-	c.kill()
+	c.kill(t)
 	refused("with the collector killed")
-	p.collect(t, "--pins", pins).kill()
+	p.collect(t, "--pins", pins).kill(t)
 	refused("with the collector killed once more")
 	if out, err := exec.Command(filepath.Join(p.bin, "agentjail-journal"), "unload", "--pins", pins).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	awaitDetached(t, p.loaded)
 	through("after unload")
 }
 
