@@ -51,7 +51,7 @@ func TestSameIDAgain(t *testing.T) {
 // waitStopped waits for the end of a jail's first process.
 func waitStopped(t *testing.T, id string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if out, err := command(nil, "state", id).Output(); err == nil && strings.Contains(string(out), `"stopped"`) {
 			return
 		}

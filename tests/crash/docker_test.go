@@ -148,12 +148,12 @@ func TestDockerdKilled(t *testing.T) {
 
 // served says whether an HTTP server answers.
 func served(at string) error {
-	c, err := net.DialTimeout("tcp", at, 2*time.Second)
+	c, err := net.DialTimeout("tcp", at, engine.AnswerWait)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(engine.AnswerWait)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {

@@ -321,7 +321,7 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for helperOf(id) == 0 && time.Now().Before(deadline) {
 		time.Sleep(100 * time.Microsecond) // between two looks
 	}
@@ -397,7 +397,7 @@ func TestRestartKilled(t *testing.T) {
 		_ = cmd.Wait()
 		// The killed one's helper may serve, or be about to end because nobody gives it work.
 		served, said := false, ""
-		for deadline := time.Now().Add(10 * time.Second); !served && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(patience); !served && time.Now().Before(deadline); {
 			if code, text := agentjail(t, nil, append(opts, "network", "restart", id)...); code != 0 && !strings.Contains(text, "has not ended") {
 				t.Fatalf("after kill %d: network restart: status %d\n%s", i, code, text)
 			}

@@ -25,7 +25,7 @@ func TestPluggedBetweenCreateAndStart(t *testing.T) {
 	pid := initPid(t, id)
 	plug(t, pid, "eth0", "10.213.7")
 	// A pair of interfaces takes a moment to come up.
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		out := pings(t, pid)
 		if strings.Contains(out, " 0% packet loss") {
 			break

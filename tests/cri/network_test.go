@@ -10,6 +10,8 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"agentjail.dev/tests/engine"
 )
 
 // dial connects to a pod from the node's side of the bridge, as the kubelet's probes do, and returns what the other side says.
@@ -19,12 +21,12 @@ func (n *node) dial(address string) (string, error) { return n.tell(address, "")
 func (n *node) tell(address, say string) (string, error) {
 	var text []byte
 	err := n.InNetns(func() error {
-		conn, err := net.DialTimeout("tcp", address, 2*time.Second)
+		conn, err := net.DialTimeout("tcp", address, engine.AnswerWait)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(engine.AnswerWait))
 		if _, err := io.WriteString(conn, say); err != nil {
 			return err
 		}

@@ -14,12 +14,12 @@ import (
 func ask(d *engine.T, address string) (string, error) {
 	var answer []byte
 	err := d.InNetns(func() error {
-		c, err := net.DialTimeout("tcp", address, time.Second)
+		c, err := net.DialTimeout("tcp", address, engine.AnswerWait)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(engine.AnswerWait))
 		if _, err := c.Write([]byte("ping\n")); err != nil {
 			return err
 		}

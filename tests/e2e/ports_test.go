@@ -38,11 +38,11 @@ func helperOf(t testing.TB, id string) int {
 // echoed connects from the engine's network, and says whether an answer comes back: Docker's proxy accepts for every container.
 func echoed(d *engine.T, address string) (err error) {
 	var c net.Conn
-	if err := d.InNetns(func() (err error) { c, err = net.DialTimeout("tcp", address, 2*time.Second); return err }); err != nil {
+	if err := d.InNetns(func() (err error) { c, err = net.DialTimeout("tcp", address, engine.AnswerWait); return err }); err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(engine.AnswerWait)); err != nil {
 		return err
 	}
 	if _, err := c.Write([]byte("ping")); err != nil {

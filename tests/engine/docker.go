@@ -16,6 +16,9 @@ import (
 // CommandWait bounds one docker command in a test.
 const CommandWait = 3 * time.Minute
 
+// AnswerWait bounds a connection to a server in a container, whose helper may have to start first. Only a server that hangs takes that long.
+const AnswerWait = 30 * time.Second
+
 // A Result is what a docker, podman or ctr command left behind.
 type Result struct {
 	Program        string

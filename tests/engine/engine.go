@@ -29,9 +29,9 @@ const (
 	// dirPrefix starts the name of every engine's directory and cgroup.
 	dirPrefix = "agentjail-test-"
 	// readyWait bounds how long a daemon may take until it answers.
-	readyWait = 60 * time.Second
+	readyWait = 3 * time.Minute
 	// stopWait bounds how long a daemon may take to stop.
-	stopWait = 30 * time.Second
+	stopWait = 90 * time.Second
 )
 
 // baseDir is where engines have their directories. Not the temporary directory: that is often a tmpfs, and layers of a

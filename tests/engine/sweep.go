@@ -20,7 +20,7 @@ import (
 )
 
 // sweepWait bounds how long a sweep waits for killed processes to be gone.
-const sweepWait = 20 * time.Second
+const sweepWait = 60 * time.Second
 
 // janitorEnv names the directory a re-executed copy of this program has to sweep.
 const janitorEnv = "AGENTJAIL_TEST_JANITOR"

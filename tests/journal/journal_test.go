@@ -260,7 +260,7 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 	}
 	seen := map[string]bool{}
 	told = func(kind string) bool {
-		limit := time.After(30 * time.Second)
+		limit := time.After(time.Minute)
 		for !seen[kind] {
 			select {
 			case k, more := <-kinds:

@@ -140,7 +140,7 @@ func TestParallel(t *testing.T) {
 // running waits for a process to be the program it is to become.
 func running(t *testing.T, pid int, program string) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(settle); time.Now().Before(deadline); {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
 			t.Fatal(err)

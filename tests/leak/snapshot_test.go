@@ -14,7 +14,7 @@ import (
 
 // settle bounds how long the kernel may take to let go of what is gone: cgroups and namespaces are freed behind the back
 // of whoever waits.
-const settle = 30 * time.Second
+const settle = 90 * time.Second
 
 // A snapshot is what there is on the host that a jail could leave, one line each.
 type snapshot map[string]bool

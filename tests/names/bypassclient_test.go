@@ -38,7 +38,7 @@ const (
 )
 
 // attemptTime bounds an attempt. What is refused is refused at once; this is for a busy machine.
-const attemptTime = 10 * time.Second
+const attemptTime = 60 * time.Second
 
 // part are the rows of a part of the table.
 func part(name string) []attempt {

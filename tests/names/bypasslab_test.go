@@ -217,7 +217,7 @@ func (w *wire) arrived(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	late := time.NewTimer(20 * time.Second)
+	late := time.NewTimer(attemptTime)
 	defer late.Stop()
 	for again := time.NewTicker(500 * time.Millisecond); ; {
 		_, _ = c.Write([]byte(word))

@@ -105,7 +105,7 @@ func (o *open) line(t *testing.T) string {
 	select {
 	case s := <-got:
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(engine.AnswerWait):
 		t.Fatal("the client says nothing")
 		return ""
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // leftWait bounds how long an engine may take to be done with a container after it has said so.
-const leftWait = 30 * time.Second
+const leftWait = 90 * time.Second
 
 func apart(s *Subject) error {
 	a, err := s.Execed()

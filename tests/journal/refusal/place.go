@@ -60,7 +60,7 @@ func (p *Place) Try(t *testing.T, rows []Row) {
 }
 
 // patience is how long it may take until all is in the journal.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // Check holds what is shown against the rows: each exactly once in a journal, with rule and remedy. The matrix gets the driver's column.
 func (p *Place) Check(t *testing.T, d Driver, rows []Row, m *Matrix) {
