@@ -28,7 +28,7 @@ const (
 	wrongOnes  = 20000  // names without a rule
 	streams    = 10000  // connections one after the other
 	maxWaiting = 200    // ports of the host in TIME_WAIT, more than before
-	floodTime  = 60 * time.Second
+	floodTime  = 3 * time.Minute
 )
 
 // floods are what the attacker does at the name of a part. Their errors are of what should have worked.
