@@ -24,7 +24,7 @@ func TestLintian(t *testing.T) {
 		// The unit's service is a choice, for hosts with systemd. An override would not do: the next release's lintian calls it alien.
 		suppressed += ",package-supports-alternative-init-but-no-init.d-script"
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "lintian", "--allow-root", "--no-cfg", "--display-info", "--tag-display-limit", "0", "--suppress-tags", suppressed,
 		"--fail-on", "error,warning,info", deb(first))
