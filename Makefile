@@ -20,6 +20,9 @@ OUT := dist
 # What needs root (a Docker of the tests' own, namespaces, mounts) gets it from sudo when make has it not.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$(PATH)" "GOFLAGS=$(GOFLAGS)" "GOPROXY=$(shell $(GO) env GOPROXY)")
 
+# $(call logged,NAME) keeps the output of go test -v, shows it all, and once more, at its end, what failed.
+logged = 2>&1 | tee $(OUT)/$(1).log || { echo; echo "what failed in $(OUT)/$(1).log:"; awk -f hack/brief.awk $(OUT)/$(1).log; exit 1; }
+
 # How long a fuzz target runs, how many cycles the leak test makes, how many rounds a benchmark has.
 FUZZTIME ?= 30s
 LEAK_CYCLES ?= 400
@@ -94,18 +97,18 @@ test-unit: ## tests without a container engine
 test-e2e: ## tests against a real Docker, and the runtime by itself
 	@mkdir -p $(OUT)
 	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
-		$(GO) test -v -count=1 -p 1 -timeout 40m $$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$') 2>&1 | tee $(OUT)/e2e.log || hack/failed.sh $(OUT)/e2e.log
+		$(GO) test -v -count=1 -p 1 -timeout 40m $$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$') $(call logged,e2e)
 	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
 
 test-clients: ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
 	@mkdir -p $(OUT)
 	$(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
-		$(GO) test -v -count=1 -timeout 40m ./tests/clients 2>&1 | tee $(OUT)/clients.log || hack/failed.sh $(OUT)/clients.log
+		$(GO) test -v -count=1 -timeout 40m ./tests/clients $(call logged,clients)
 
 test-kubernetes: ## a cluster of Kubernetes' own programs, and what pods have in it; builds them the first time, which takes minutes
 	@mkdir -p $(OUT)
 	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh \
-		$(GO) test -v -count=1 -timeout 30m ./tests/kubernetes 2>&1 | tee $(OUT)/kubernetes.log || hack/failed.sh $(OUT)/kubernetes.log
+		$(GO) test -v -count=1 -timeout 30m ./tests/kubernetes $(call logged,kubernetes)
 
 test-delegates: ## what depends on the delegate, over the newest runc and over crun
 	@mkdir -p $(OUT)
