@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/engine"
 )
 
 // TestSameIDAgain makes and removes jails of the same few names, several at once:
@@ -51,7 +53,7 @@ func TestSameIDAgain(t *testing.T) {
 // waitStopped waits for the end of a jail's first process.
 func waitStopped(t *testing.T, id string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(engine.Patience); time.Now().Before(deadline); {
 		if out, err := command(nil, "state", id).Output(); err == nil && strings.Contains(string(out), `"stopped"`) {
 			return
 		}

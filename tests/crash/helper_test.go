@@ -15,6 +15,7 @@ import (
 	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/state"
+	"agentjail.dev/tests/engine"
 )
 
 // named are the global options of calls for a jail whose network is by name, so that it has a helper process.
@@ -321,7 +322,7 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(engine.Patience)
 	for helperOf(id) == 0 && time.Now().Before(deadline) {
 		time.Sleep(100 * time.Microsecond) // between two looks
 	}
@@ -397,7 +398,7 @@ func TestRestartKilled(t *testing.T) {
 		_ = cmd.Wait()
 		// The killed one's helper may serve, or be about to end because nobody gives it work.
 		served, said := false, ""
-		for deadline := time.Now().Add(patience); !served && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(engine.Patience); !served && time.Now().Before(deadline); {
 			if code, text := agentjail(t, nil, append(opts, "network", "restart", id)...); code != 0 && !strings.Contains(text, "has not ended") {
 				t.Fatalf("after kill %d: network restart: status %d\n%s", i, code, text)
 			}

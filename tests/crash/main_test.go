@@ -245,13 +245,10 @@ func processes(id string) []string {
 	return out
 }
 
-// patience is for what takes milliseconds, and longer on a busy machine.
-const patience = 90 * time.Second
-
 // waitGone polls, as killed processes take a moment to end.
 func waitGone(t *testing.T, id string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(engine.Patience)
 	for {
 		l := left(id)
 		if len(l) == 0 {

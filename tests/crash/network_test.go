@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentjail.dev/tests/engine"
 )
 
 // TestPluggedBetweenCreateAndStart does what Docker does since version 28:
@@ -25,7 +27,7 @@ func TestPluggedBetweenCreateAndStart(t *testing.T) {
 	pid := initPid(t, id)
 	plug(t, pid, "eth0", "10.213.7")
 	// A pair of interfaces takes a moment to come up.
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(engine.Patience); ; {
 		out := pings(t, pid)
 		if strings.Contains(out, " 0% packet loss") {
 			break

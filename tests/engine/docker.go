@@ -16,6 +16,9 @@ import (
 // CommandWait bounds one docker command in a test.
 const CommandWait = 3 * time.Minute
 
+// Patience bounds what takes milliseconds, and longer on a busy or an emulated machine.
+const Patience = 90 * time.Second
+
 // AnswerWait bounds a connection to a server in a container, whose helper may have to start first. Only a server that hangs takes that long.
 const AnswerWait = 30 * time.Second
 

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
 )
 
 // Further addresses of the host and of the lab's servers.
@@ -217,7 +219,7 @@ func (w *wire) arrived(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	late := time.NewTimer(attemptTime)
+	late := time.NewTimer(engine.AnswerWait)
 	defer late.Stop()
 	for again := time.NewTicker(500 * time.Millisecond); ; {
 		_, _ = c.Write([]byte(word))

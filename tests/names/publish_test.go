@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
 )
 
 func init() { programs["serve"] = serve }
@@ -55,7 +57,7 @@ publish = ["18000-18009", "0.0.0.0:18010"`)
 // greeted tries a server of a jail's until it answers: it may be on its way.
 func greeted(t *testing.T, by func() (string, error)) {
 	t.Helper()
-	for deadline := time.Now().Add(attemptTime); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(engine.AnswerWait); ; time.Sleep(10 * time.Millisecond) {
 		got, err := by()
 		if err == nil && got == "hello said" {
 			return

@@ -139,7 +139,7 @@ func removeGroups(name string) error {
 
 // removeGroup removes a control group whose processes were killed, and may not all be gone.
 func removeGroup(dir string) error {
-	for deadline := time.Now().Add(engine.CommandWait); ; {
+	for deadline := time.Now().Add(engine.Patience); ; {
 		err := unix.Rmdir(dir)
 		if errors.Is(err, unix.ENOENT) {
 			return nil

@@ -118,7 +118,7 @@ func hashers(t *testing.T, c *collector) {
 		return status, n == 1 && !slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(status, s) })
 	}
 	status, ok := confined()
-	for end := time.Now().Add(patience); !ok && time.Now().Before(end); status, ok = confined() {
+	for end := time.Now().Add(engine.Patience); !ok && time.Now().Before(end); status, ok = confined() {
 		time.Sleep(10 * time.Millisecond) // a pause between questions: it becomes so after it was started
 	}
 	if !ok || strings.Contains(status, "\nUid:\t0") {

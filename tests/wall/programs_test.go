@@ -5,16 +5,21 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	cilium "github.com/cilium/ebpf"
+
+	"agentjail.dev/tests/engine"
 )
 
-// programs are the eBPF programs that processes hold a descriptor of, or of their links (proc_pid_fdinfo(5): prog_id).
+// programID is what the kernel says of a descriptor of an eBPF program or of its link (/proc/PID/fdinfo).
+var programID = regexp.MustCompile(`(?m)^prog_id:\s*(\d+)$`)
+
+// programs are the eBPF programs that processes hold a descriptor of, or of their links.
 func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
 	t.Helper()
 	for _, pid := range pids {
@@ -30,17 +35,15 @@ func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for line := range strings.Lines(string(text)) {
-				number, found := strings.CutPrefix(line, "prog_id:")
-				if !found {
-					continue
-				}
-				id, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
-				if err != nil {
-					t.Fatalf("%s: %v", info, err)
-				}
-				all = append(all, cilium.ProgramID(id))
+			found := programID.FindSubmatch(text)
+			if found == nil {
+				continue
 			}
+			id, err := strconv.ParseUint(string(found[1]), 10, 32)
+			if err != nil {
+				t.Fatalf("%s: %v", info, err)
+			}
+			all = append(all, cilium.ProgramID(id))
 		}
 	}
 	slices.Sort(all)
@@ -51,10 +54,10 @@ func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
 }
 
 // awaitDetached waits until programs have ended whose links are closed, or are about to be. The kernel closes the descriptors of a process that
-// is killed after its parent has been told, and detaches programs later still; until then they act. The id of a program goes last.
+// is killed after wait(2) has returned in its parent, and detaches programs later still; until then they act. The id of a program goes last.
 func awaitDetached(t *testing.T, ids []cilium.ProgramID) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(engine.Patience)
 	for _, id := range ids {
 		for ; ; time.Sleep(10 * time.Millisecond) {
 			p, err := cilium.NewProgramFromID(id)
@@ -67,7 +70,7 @@ func awaitDetached(t *testing.T, ids []cilium.ProgramID) {
 			}
 			p.Close()
 			if time.Now().After(deadline) {
-				t.Errorf("eBPF program %d is still loaded %v after it lost its links", id, patience)
+				t.Errorf("eBPF program %d is still loaded %v after it lost its links", id, engine.Patience)
 				return
 			}
 		}

@@ -27,9 +27,6 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// patience is for what takes milliseconds, and under emulation seconds.
-const patience = 90 * time.Second
-
 // A place has the programs under test.
 type place struct {
 	base, bin string
@@ -192,7 +189,7 @@ func (c *collector) tell() {
 // await waits until something holds of what the collector has reported.
 func (c *collector) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	end := time.After(patience)
+	end := time.After(engine.Patience)
 	for {
 		c.mu.Lock()
 		ok, said := holds(), c.said.String()
@@ -203,7 +200,7 @@ func (c *collector) await(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-c.more:
 		case <-end:
-			t.Fatalf("not within %v: %s; %d events; it said:\n%s", patience, what, len(c.events), said)
+			t.Fatalf("not within %v: %s; %d events; it said:\n%s", engine.Patience, what, len(c.events), said)
 		}
 		select {
 		case <-c.done:
@@ -233,6 +230,9 @@ func (p *place) unloadAtEnd(t *testing.T, pins string) {
 			t.Error(err)
 		}
 		awaitDetached(t, p.loaded)
+		if wall.Acting() {
+			t.Error("programs still act after they were unloaded")
+		}
 	})
 }
 

@@ -59,9 +59,6 @@ func (p *Place) Try(t *testing.T, rows []Row) {
 	}
 }
 
-// patience is how long it may take until all is in the journal.
-const patience = 90 * time.Second
-
 // Check holds what is shown against the rows: each exactly once in a journal, with rule and remedy. The matrix gets the driver's column.
 func (p *Place) Check(t *testing.T, d Driver, rows []Row, m *Matrix) {
 	t.Helper()
@@ -96,7 +93,7 @@ func (p *Place) Check(t *testing.T, d Driver, rows []Row, m *Matrix) {
 
 // await asks until every row is there, for a while.
 func (p *Place) await(rows []Row) [][]Denial {
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(engine.Patience); ; time.Sleep(100 * time.Millisecond) {
 		journals, missing := p.Denied(), 0
 		for i := range rows {
 			if len(rows[i].most(journals)) == 0 {
