@@ -83,6 +83,16 @@ func tree(w io.Writer, files []file) error {
 	return tw.Close()
 }
 
+// GoFile is the file, in a container, for which AfterGo waits.
+const GoFile = "/tmp/go"
+
+// AfterGo is a shell script that runs command, the rest of a script, once GoFile exists. It is for what must not happen
+// before an engine listens: shims of containerd before 2.2 ask for out-of-memory events only after the start
+// (containerd#12405), which a busy machine delays past the event.
+func AfterGo(command string) string {
+	return "until [ -e " + GoFile + " ]; do sleep 0.1; done; " + command
+}
+
 // BusyboxTree writes the file system of the busybox image as a tar archive. extra files come last.
 func BusyboxTree(w io.Writer) error { return busyboxTree(w) }
 

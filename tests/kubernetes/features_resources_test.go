@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentjail.dev/tests/engine"
 )
 
 func limits(t *testing.T, h handler) string {
@@ -37,11 +39,12 @@ spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: main, image: "$IMAGE", command: [dd, if=/dev/zero, of=/dev/null, bs=128M, count=1], resources: {limits: {memory: 32Mi}}}
+  - {name: main, image: "$IMAGE", command: [sh, -c, "`+engine.AfterGo("exec dd if=/dev/zero of=/dev/null bs=128M count=1")+`"], resources: {limits: {memory: 32Mi}}}
 `)
-	h.ready(t, "pod/limited", "pod/burstable")
+	h.ready(t, "pod/limited", "pod/burstable", "pod/killed")
 	expect(t, "classes", h.in(t, "get", "pod", "limited", "burstable", "-o", "jsonpath={.items[*].status.qosClass}"), "Guaranteed Burstable")
 	expect(t, "memory", h.memory(t, "limited"), "67108864")
+	h.sh(t, "killed", "touch "+engine.GoFile)
 	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/killed")
 	return ""
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
 )
 
 // group is a container's control group on the machine.
@@ -170,10 +172,14 @@ func TestGroupFromInside(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {
-		id := docker(t, "run", "-d", runtime, "-m", "32m", image, "probe", "memory", "400")
+		id := docker(t, "run", "-d", runtime, "-m", "32m", image, "sh", "-c", engine.AfterGo("exec probe memory 400"))
 		t.Cleanup(func() { docker(t, "rm", "-f", id) })
+		docker(t, "exec", id, "touch", engine.GoFile)
 		eq(t, "exit code", docker(t, "wait", id), "137")
-		eq(t, "OOMKilled", docker(t, "inspect", "-f", "{{.State.OOMKilled}}", id), "true")
+		// The event may come after the end.
+		(&engine.T{TB: t}).Eventually("OOMKilled", func() bool {
+			return docker(t, "inspect", "-f", "{{.State.OOMKilled}}", id) == "true"
+		})
 	})
 }
 
