@@ -97,11 +97,14 @@ func TestForkBomb(t *testing.T) {
 func TestMemoryBomb(t *testing.T) {
 	d := docker.For(t)
 	n := newNeighbour(d)
-	id := start(d, "-m", "64m", engine.Busybox, "sh", "-c", engine.AfterGo("exec probe memory 1000"))
+	id := start(d, "-m", "64m", engine.Busybox, "sh", "-c", engine.RunsOut(1000))
 	d.Must("exec", id, "touch", engine.GoFile)
-	eq(t, "exit code", d.Must("wait", id), "137")
-	// The event may come after the end.
-	d.Eventually("OOMKilled", func() bool { return inspect(d, id, "{{.State.OOMKilled}}") == "true" })
+	d.Eventually("a process out of memory is killed", func() bool { return d.Must("logs", id) == "137" })
+	d.Eventually("Docker hears of it", func() bool {
+		return d.Must("events", "--since", "0", "--until", "0s", "--filter", "container="+id, "--filter", "event=oom") != ""
+	})
+	d.Must("kill", id)
+	eq(t, "OOMKilled", inspect(d, id, "{{.State.OOMKilled}}"), "true")
 	n.unharmed()
 	// Files in the jail's own file systems are memory too, and count.
 	fill := d.Docker("run", "--rm", jail, "-m", "64m", engine.Busybox, "probe", "fill", "/dev/shm", "200")

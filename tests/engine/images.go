@@ -87,10 +87,16 @@ func tree(w io.Writer, files []file) error {
 const GoFile = "/tmp/go"
 
 // AfterGo is a shell script that runs command, the rest of a script, once GoFile exists. It is for what must not happen
-// before an engine listens: shims of containerd before 2.2 ask for out-of-memory events only after the start
-// (containerd#12405), which a busy machine delays past the event.
+// before an engine listens or has heard.
 func AfterGo(command string) string {
 	return "until [ -e " + GoFile + " ]; do sleep 0.1; done; " + command
+}
+
+// RunsOut is a shell script that runs a probe out of memory, which takes more than the given mebibytes, and prints its
+// exit status. Shims of containerd before 2.2 miss what happens before they listen, which is after the start, or while
+// the last process of a control group ends (containerd#12405, #12714): the probe waits for GoFile, and the shell lives on.
+func RunsOut(mib int) string {
+	return AfterGo(fmt.Sprintf("probe memory %d; echo $?; exec sleep 1000", mib))
 }
 
 // BusyboxTree writes the file system of the busybox image as a tar archive. extra files come last.

@@ -39,12 +39,18 @@ spec:
   restartPolicy: Never
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: main, image: "$IMAGE", command: [sh, -c, "`+engine.AfterGo("exec dd if=/dev/zero of=/dev/null bs=128M count=1")+`"], resources: {limits: {memory: 32Mi}}}
+  - {name: main, image: "$IMAGE", command: [sh, -c, "dd if=/dev/zero of=/dev/null bs=128M count=1; echo $?; `+engine.AfterGo("exit 137")+`"], resources: {limits: {memory: 32Mi}}}
 `)
-	h.ready(t, "pod/limited", "pod/burstable", "pod/killed")
+	h.ready(t, "pod/limited", "pod/burstable")
 	expect(t, "classes", h.in(t, "get", "pod", "limited", "burstable", "-o", "jsonpath={.items[*].status.qosClass}"), "Guaranteed Burstable")
 	expect(t, "memory", h.memory(t, "limited"), "67108864")
-	h.sh(t, "killed", "touch "+engine.GoFile)
+	// Its first process ends later: what tells of memory and what tells of an end do not wait for each other.
+	h.ready(t, "pod/killed")
+	eventually(t, "the killed process", func() (string, bool) {
+		out := h.in(t, "logs", "killed")
+		return out, strings.HasSuffix(strings.TrimSpace(out), "137")
+	})
+	_, _ = h.try(t, "exec", "killed", "--", "touch", engine.GoFile) // which may end with the container
 	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/killed")
 	return ""
 }

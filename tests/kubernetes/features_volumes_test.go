@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"agentjail.dev/tests/engine"
 )
 
 func emptyDirs(t *testing.T, h handler) string {
@@ -183,16 +181,12 @@ spec:
   terminationGracePeriodSeconds: 0
   restartPolicy: Never
   containers:
-  - {name: main, image: "$IMAGE", command: [sh, -c, "` + engine.AfterGo("dd if=/dev/zero of="+file+" bs=1M count=32 && exec sleep 100000") + `"], volumeMounts: [{name: v, mountPath: /v}], resources: {limits: {` + more + `}}}
+  - {name: main, image: "$IMAGE", command: [sh, -c, "dd if=/dev/zero of=` + file + ` bs=1M count=32 && exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}], resources: {limits: {` + more + `}}}
   volumes: [{name: v, emptyDir: {}}]
 `
 	}
 	h.apply(t, pod("storage-volume", "/v/big", "ephemeral-storage: 8Mi")+"---"+pod("storage-root", "/big", "ephemeral-storage: 8Mi")+
 		"---"+pod("storage-memory", "/big", "ephemeral-storage: 8Mi, memory: 24Mi"))
-	h.ready(t, "pod/storage-volume", "pod/storage-root", "pod/storage-memory")
-	for _, name := range []string{"storage-volume", "storage-root", "storage-memory"} {
-		h.sh(t, name, "touch "+engine.GoFile)
-	}
 	h.waits(t, "jsonpath={.status.reason}=Evicted", "pod/storage-volume")
 	if !h.jail() {
 		h.waits(t, "jsonpath={.status.reason}=Evicted", "pod/storage-root")

@@ -172,12 +172,12 @@ func TestGroupFromInside(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	need(t, "apparmor")
 	each(t, func(t *testing.T, runtime string) {
-		id := docker(t, "run", "-d", runtime, "-m", "32m", image, "sh", "-c", engine.AfterGo("exec probe memory 400"))
+		id := docker(t, "run", "-d", runtime, "-m", "32m", image, "sh", "-c", engine.RunsOut(400))
 		t.Cleanup(func() { docker(t, "rm", "-f", id) })
 		docker(t, "exec", id, "touch", engine.GoFile)
-		eq(t, "exit code", docker(t, "wait", id), "137")
-		// The event may come after the end.
-		(&engine.T{TB: t}).Eventually("OOMKilled", func() bool {
+		e := &engine.T{TB: t}
+		e.Eventually("a process out of memory is killed", func() bool { return docker(t, "logs", id) == "137" })
+		e.Eventually("OOMKilled", func() bool {
 			return docker(t, "inspect", "-f", "{{.State.OOMKilled}}", id) == "true"
 		})
 	})
