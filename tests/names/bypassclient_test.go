@@ -65,7 +65,7 @@ var allowances = []attempt{
 	{what: "SOCKS5", do: "socks", say: socksName("api.example.test", 443)},
 	{what: "SOCKS5 to an address that is granted", do: "socks", say: "\x05\x01\x00\x01\x05\x05\x05\x0a\x00\x16"},
 	{what: "a look-up", do: "look", at: "API.Example.Test."},
-	{what: "a question", do: "ask", say: question("api.example.test.", 1, 1)},
+	{what: "a question", do: "ask and wait", say: question("api.example.test.", 1, 1)},
 	{what: "a question over TCP", do: "ask over TCP", say: framed(question("api.example.test.", 1, 1))},
 }
 
@@ -134,7 +134,7 @@ var kinds map[string]func(attempt) (string, error)
 
 func init() {
 	kinds = map[string]func(attempt) (string, error){
-		"look": look, "ask": ask1, "ask over TCP": askTCP, "udp": sendUDP, "call": func(a attempt) (string, error) { return "", systemCalls[a.at]() },
+		"look": look, "ask": ask1, "ask and wait": askAndWait, "ask over TCP": askTCP, "udp": sendUDP, "call": func(a attempt) (string, error) { return "", systemCalls[a.at]() },
 		"socks":     func(a attempt) (string, error) { return socksRaw("\x05\x01\x00" + a.say) },
 		"socks raw": func(a attempt) (string, error) { return socksRaw(a.say) },
 		"connect": func(a attempt) (string, error) {
@@ -210,6 +210,25 @@ func ask1(a attempt) (string, error) {
 		first = append([]byte{}, buf[:n]...)
 	}
 	return answered(first)
+}
+
+// askAndWait asks over UDP what must be answered.
+func askAndWait(a attempt) (string, error) {
+	c, err := net.Dial("udp4", "127.0.0.1:53")
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(attemptTime))
+	if _, err := c.Write([]byte(a.say)); err != nil {
+		return "", err
+	}
+	buf := make([]byte, 4096)
+	n, err := c.Read(buf)
+	if err != nil {
+		return "", err
+	}
+	return answered(buf[:n])
 }
 
 // askTCP asks over TCP. It is the last answer that counts.

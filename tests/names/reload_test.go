@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -295,6 +296,26 @@ func TestReloadKilled(t *testing.T) {
 	}
 }
 
+// stopped waits until a signal has stopped every thread of a process: it is one thread's to take, and the others go on until then.
+func stopped(t *testing.T, pid int) {
+	t.Helper()
+	var last string
+	for end := time.Now().Add(engine.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) { // between two looks
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("threads of process %d: %v, %v", pid, threads, err)
+		}
+		if !slices.ContainsFunc(threads, func(path string) bool {
+			text, err := os.ReadFile(path)
+			last = string(text)
+			return err == nil && !strings.Contains(last, ") T ")
+		}) {
+			return
+		}
+	}
+	t.Fatalf("process %d is not stopped: %s", pid, last)
+}
+
 // TestStoppedHelper: a helper that is stopped takes no part in a reload. Once it goes on it does not follow the request that it has missed,
 // and inspect says what is wrong all the time; a restart by force ends it.
 func TestStoppedHelper(t *testing.T) {
@@ -320,6 +341,7 @@ func TestStoppedHelper(t *testing.T) {
 		}
 	}
 	signal(unix.SIGSTOP)
+	stopped(t, j.helper(t).Pid)
 	j.policy(t, allowing("a.wild.example.test:443", "api.example.test:443"))
 	if out, code := j.ctl(t, ctl, nil, "network", "reload", j.id); code == 0 || !strings.Contains(out, "restart --force") {
 		t.Errorf("reload of a stopped helper: %d: %s", code, out)

@@ -26,8 +26,8 @@ func attack([]string) (any, error) {
 		}
 		if f, err := os.OpenFile(p+"/mem", os.O_RDWR, 0); err == nil {
 			f.Close()
-			// The jail's other processes are the agent's own.
-			if ns := linkText(p + "/ns/user"); ns != linkText("/proc/self/ns/user") {
+			// The jail's other processes are the agent's own. One that has ended since has no namespace.
+			if ns, err := os.Readlink(p + "/ns/user"); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) && ns != linkText("/proc/self/ns/user") {
 				broke[fmt.Sprintf("open %s/mem", p)] = linkText(p+"/exe") + " in " + ns
 			}
 		}

@@ -57,13 +57,17 @@ func (s *Subject) gone(j *Jail, end func() error) error {
 	if err := end(); err != nil {
 		return err
 	}
-	var left []string
+	return eventually(func() error { return none("left", s.left(j)) })
+}
+
+// eventually looks until an engine is done, and returns what was wrong last.
+func eventually(look func() error) (err error) {
 	for deadline := time.Now().Add(leftWait); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) { // between two looks
-		if left = s.left(j); len(left) == 0 {
+		if err = look(); err == nil {
 			return nil
 		}
 	}
-	return none("left", left)
+	return err
 }
 
 // runs says whether a process has not ended. One that has, and that its parent has not asked for yet, is a zombie (proc(5), stat).

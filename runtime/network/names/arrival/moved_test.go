@@ -133,12 +133,12 @@ func handed(t *testing.T, made *Sockets) *Sockets {
 
 // heard is what is said at an address, which a UDP socket that is connected hears only from there.
 func heard(network, address string) (string, error) {
-	c, err := net.DialTimeout(network, address, 5*time.Second)
+	c, err := net.DialTimeout(network, address, 30*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	if network == "udp4" {
 		if _, err := io.WriteString(c, "question"); err != nil {
 			return "", err

@@ -66,7 +66,7 @@ func taken(t *testing.T, w way) error {
 			t.Errorf("%s: the jail's own server: at %q, %v", w.name, at, err)
 		}
 		for _, to := range []string{"127.63.255.254:25", "127.128.0.1:25"} {
-			if c, err := net.DialTimeout("tcp4", to, time.Second); !errors.Is(err, unix.ECONNREFUSED) {
+			if c, err := net.DialTimeout("tcp4", to, 30*time.Second); !errors.Is(err, unix.ECONNREFUSED) {
 				t.Errorf("%s: %s: %v, %v", w.name, to, c, err)
 			}
 		}
@@ -96,7 +96,7 @@ func unanswered(to string) error {
 		return err
 	}
 	defer u.Close()
-	_ = u.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = u.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := u.Write([]byte("x")); err != nil {
 		return err
 	}
@@ -106,12 +106,12 @@ func unanswered(to string) error {
 
 // arrives connects and says what address the listener sees.
 func arrives(to string, l *net.TCPListener, destination func(*net.TCPConn) (netip.AddrPort, error)) (string, error) {
-	c, err := net.DialTimeout("tcp4", to, 5*time.Second)
+	c, err := net.DialTimeout("tcp4", to, 30*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = l.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = l.SetDeadline(time.Now().Add(30 * time.Second))
 	in, err := l.AcceptTCP()
 	if err != nil {
 		return "", err

@@ -58,7 +58,7 @@ func TestFromEngine(t *testing.T) {
 		}
 		try := func(at string) (got publish.Entry, err error) {
 			var c net.Conn
-			if err = within(t, ns, func() (err error) { c, err = net.DialTimeout("tcp", at, time.Second); return err }); err != nil {
+			if err = within(t, ns, func() (err error) { c, err = net.DialTimeout("tcp", at, 30*time.Second); return err }); err != nil {
 				return got, err
 			}
 			defer c.Close()
