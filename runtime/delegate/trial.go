@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -82,7 +84,7 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 		return nil
 	}
 	// What the delegate has killed may not have ended yet.
-	for end := time.Now().Add(sweepWait); sweepTrials() && time.Now().Before(end); {
+	for end := time.Now().Add(sweepWait); removeGroups(trialGroups(id)) && time.Now().Before(end); {
 		time.Sleep(sweepWait / 200)
 	}
 	if err != nil {
@@ -96,13 +98,29 @@ func (r *Runtime) tryAt(dir string, program []byte) error {
 // sweepWait bounds how long the processes of a failed trial may take to end.
 const sweepWait = time.Second
 
-// sweepTrials removes control groups without processes that trials have left, and says whether there are others.
-func sweepTrials() (busy bool) {
-	for _, pattern := range []string{cgroups.Root + "/" + trialGroup + "*", cgroups.Root + "/*/" + trialGroup + "*"} {
-		left, _ := filepath.Glob(pattern)
-		for _, dir := range left {
-			busy = unix.Rmdir(dir) == unix.EBUSY || busy
-		}
+// trialGroups are the control groups, of all hierarchies, of trials whose name matches a pattern.
+func trialGroups(pattern string) (dirs []string) {
+	for _, under := range []string{"", "/*"} {
+		found, _ := filepath.Glob(cgroups.Root + under + "/" + pattern)
+		dirs = append(dirs, found...)
+	}
+	return dirs
+}
+
+// sweepTrials removes control groups that trials of processes that have ended have left. Those of another process that
+// tries a delegate now may be empty for a moment.
+func sweepTrials() {
+	removeGroups(slices.DeleteFunc(trialGroups(trialGroup+"*"), func(dir string) bool {
+		maker, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), trialGroup), ".") // atomicfile.Unique
+		pid, err := strconv.Atoi(maker)
+		return err == nil && pid > 0 && unix.Kill(pid, 0) != unix.ESRCH
+	}))
+}
+
+// removeGroups removes control groups without processes, and says whether there are others.
+func removeGroups(dirs []string) (busy bool) {
+	for _, dir := range dirs {
+		busy = unix.Rmdir(dir) == unix.EBUSY || busy
 	}
 	return busy
 }
