@@ -108,7 +108,7 @@ func TestEngineIDs(t *testing.T) {
 	if err := engine.Build("./tests/probe", filepath.Join(p.bin, "probe")); err != nil {
 		t.Fatal(err)
 	}
-	caller := engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}, Env: []string{"AGENTJAIL_TEST_WITHOUT=0"}}
+	caller := p.caller(path, "0")
 	first := p.remapped(t, "rings", "nf_tables")
 	id := first.ID()
 	if out, errOut, err := first.Call(t, caller, "create", "--bundle", first.Dir, id); err != nil {
@@ -118,24 +118,23 @@ func TestEngineIDs(t *testing.T) {
 
 	p.unloadAtEnd(t, ebpf.Pins)
 	c := p.collect(t)
-	alarm := func(id string) func() bool {
-		return func() bool {
-			return c.find(func(e *journal.Event) bool { return e.Kind == "ring0.passed" && e.Target == "socket" && e.Jail == id }) != nil
-		}
-	}
 	c.await(t, "the jail that was there is registered", func() bool { c.tell(); return len(entries(t)) == 1 })
 	if out, errOut, err := first.Call(t, caller, "start", id); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errOut)
 	}
-	c.await(t, "an alarm of the jail that was there", alarm(id))
+	c.await(t, "an alarm of the jail that was there", func() bool {
+		return c.find(func(e *journal.Event) bool { return e.Kind == "ring0.passed" && e.Target == "socket" && e.Jail == id }) != nil
+	})
 
-	second := p.remapped(t, "rings", "nf_tables", "io_uring")
-	other := second.ID()
-	out, errOut, err := second.Call(t, caller, "run", "--bundle", second.Dir, other)
-	if err != nil || strings.Count(out, "EPERM") != 2 {
-		t.Errorf("a jail with an engine's ids: %v: %s%s", err, out, errOut)
+	end := stays(t, p.remapped(t), caller, "probe rings nf_tables io_uring")
+	c.await(t, "an alarm of the next one", func() bool {
+		return c.find(func(e *journal.Event) bool {
+			return e.Kind == "ring0.passed" && e.Target == "socket" && e.Jail != "" && e.Jail != id
+		}) != nil
+	})
+	if out, err := end(); err != nil || strings.Count(out, "EPERM") != 2 {
+		t.Errorf("a jail with an engine's ids: %v: %s", err, out)
 	}
-	c.await(t, "an alarm of the next one", alarm(other))
 
 	if !p.plain(t, func(int) {}) {
 		t.Error("a container with the same ids is taken for a jail")
@@ -193,34 +192,33 @@ try built /work/busybox true
 try bind sh -c '! probe address bind | grep -q EPERM'
 try connect sh -c '! probe address connect | grep -q EPERM'
 try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!; exit $s'`
-	caller := engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}}
+	caller := p.caller(path, "")
 	made := func(block string) *engine.Bundle {
 		b := p.bundle(t)
-		b.Spec.Process.Args = []string{"sh", "-c", script}
 		b.Mount(work, "/work")
 		if block != "" {
 			b.Spec.Annotations = map[string]string{"dev.agentjail.ebpf.block": block}
 		}
 		return b
 	}
-	jail := func(block string) (string, error) { return made(block).Run(t, caller) }
+	jail := func(block string) (end func() (string, error)) { return stays(t, made(block), caller, script) }
 	refused := func(block string) {
 		t.Helper()
-		if _, err := jail(block); err == nil || !strings.Contains(err.Error(), "none act on it") {
+		if _, err := jail(block)(); err == nil || !strings.Contains(err.Error(), "none act on it") {
 			t.Errorf("without programs a jail is made that is to be blocked %s by them: %v", block, err)
 		}
 	}
 	refused("exec")
 	const all = "image passes\nwritten passes\nbuilt passes\nbind passes\nconnect passes\ntrace passes\n"
-	byDefault := func() {
+	byDefault := func(end func() (string, error)) {
 		t.Helper()
-		if out, err := jail(""); err != nil || out != all {
+		if out, err := end(); err != nil || out != all {
 			t.Errorf("by default: %v: %s", err, out)
 		}
 	}
 	can, err := ebpf.Probe()
 	if can != ebpf.Blocks {
-		byDefault()
+		byDefault(jail(""))
 		t.Logf("this kernel's programs do not block but %s, so that is all: %v", can, err)
 		return
 	}
@@ -230,31 +228,36 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 	refused("connect")
 	c.kill(t)
 	c = p.collect(t, "--connections")
-	byDefault()
-	for _, b := range []struct{ name, noted, kind, fails, said string }{
+	blocks := []struct{ name, noted, kind, fails, said string }{
 		{"exec", "process.written", "exec.blocked", "written", "Operation not permitted"}, {"trace", "process.traced", "trace.blocked", "trace", "Permission denied"},
 		{"bind", "bind.tried", "bind.blocked", "bind", ""}, {"connect", "connect.tried", "connect.blocked", "connect", ""},
-	} {
-		name, noted, kind := b.name, b.noted, b.kind
-		t.Run(name, func(t *testing.T) {
-			c.await(t, noted, func() bool { return c.find(func(e *journal.Event) bool { return e.Kind == noted }) != nil })
+	}
+	end := jail("")
+	for _, b := range blocks {
+		c.await(t, b.noted, func() bool { return c.find(func(e *journal.Event) bool { return e.Kind == b.noted }) != nil })
+	}
+	byDefault(end)
+	for _, b := range blocks {
+		t.Run(b.name, func(t *testing.T) {
 			want := strings.Replace(all, b.fails+" passes", b.fails+" fails: "+b.said, 1)
-			out, err := jail(name)
-			if err != nil || out != want {
-				t.Fatalf("with %s blocked: %v:\n%s", name, err, out)
-			}
-			c.await(t, kind, func() bool {
+			end := jail(b.name)
+			c.await(t, b.kind, func() bool {
 				return c.find(func(e *journal.Event) bool {
-					return e.Kind == kind && e.Errno == "EPERM" && e.Decided() == "ebpf.block" && e.Remedy != "" && e.Jail != ""
+					return e.Kind == b.kind && e.Errno == "EPERM" && e.Decided() == "ebpf.block" && e.Remedy != "" && e.Jail != ""
 				}) != nil
 			})
+			if b.name == "connect" {
+				c.await(t, "the address", func() bool {
+					return c.find(func(e *journal.Event) bool {
+						return e.Kind == b.kind && e.Address == "127.0.0.1" && e.Port == 9
+					}) != nil
+				})
+			}
+			if out, err := end(); err != nil || out != want {
+				t.Fatalf("with %s blocked: %v:\n%s", b.name, err, out)
+			}
 		})
 	}
-	c.await(t, "the address", func() bool {
-		return c.find(func(e *journal.Event) bool {
-			return e.Kind == "connect.blocked" && e.Address == "127.0.0.1" && e.Port == 9
-		}) != nil
-	})
 
 	// Loaded anew for a jail that relies on them, nobody has to ask for them again.
 	b := made("connect")
@@ -281,13 +284,13 @@ func TestOOM(t *testing.T) {
 	b.Spec.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}}
 	// One program that allocates, and nobody beside it who does: the kernel may ask for memory again before that of a killed process is
 	// given back, and would then kill the asker's neighbor as well.
-	b.Spec.Process.Args = []string{"sh", "-c", "dd if=/dev/zero of=/dev/null bs=100M count=1; true"}
-	if out, err := b.Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}}); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	end := stays(t, b, p.caller(path, ""), "dd if=/dev/zero of=/dev/null bs=100M count=1; true")
 	c.await(t, "an OOM kill", func() bool {
 		return c.find(func(e *journal.Event) bool {
 			return e.Kind == "limit.oom" && e.Source == journal.SourceEBPF && e.Program == "dd" && e.Pid > 0 && e.UID != nil && *e.UID > 65535 && e.Jail != ""
 		}) != nil
 	})
+	if out, err := end(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
 }

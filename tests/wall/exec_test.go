@@ -1,13 +1,11 @@
 package wall
 
 import (
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"agentjail.dev/runtime/journal"
-	"agentjail.dev/tests/engine"
 )
 
 // TestExec: of programs that a jail executes are reported the arguments, the working directory as the jail sees it, across its mounts, and the
@@ -18,22 +16,19 @@ func TestExec(t *testing.T) {
 	b := p.bundle(t)
 	b.Mount(p.workspace(t), "/work/mounted")
 	long, deep := strings.Repeat("x", 600), strings.TrimSuffix(strings.Repeat("d/", 40), "/")
-	b.Spec.Process.Args = []string{"sh", "-c", `
-mkdir -p /tmp/a/b /tmp/` + deep + ` /tmp/gone
+	c := p.collect(t, "--no-pins")
+	end := stays(t, b, p.caller(p.runtime(t), ""), `
+mkdir -p /tmp/a/b /tmp/`+deep+` /tmp/gone
 cd /tmp/a/b; /bin/busybox echo plain "two words" ""
 cd /work/mounted; /bin/busybox echo mounted
 cd /; /bin/busybox echo root
 cd /dev && /bin/busybox echo another-mount
-cd /tmp/` + deep + `; /bin/busybox echo deep
+cd /tmp/`+deep+`; /bin/busybox echo deep
 cd /tmp/gone; rmdir /tmp/gone; /bin/busybox echo removed
-cd /; /bin/busybox echo long ` + long + `
+cd /; /bin/busybox echo long `+long+`
 /bin/busybox sh -c '/bin/busybox echo child; exit 0'
-exec /bin/busybox echo "$(printf 'forged\n\033[2Jline')"
-`}
-	c := p.collect(t, "--no-pins")
-	if out, err := b.Run(t, engine.Caller{Path: p.runtime(t), Args: []string{"--root", filepath.Join(p.base, "state")}}); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+/bin/busybox echo "$(printf 'forged\n\033[2Jline')"
+`)
 	for _, row := range []struct {
 		name string
 		argv []string // those behind the program's name and "echo"
@@ -64,6 +59,9 @@ exec /bin/busybox echo "$(printf 'forged\n\033[2Jline')"
 				t.Errorf("parent %q, process %d, of process %d", e.Parent, e.PPid, e.Pid)
 			}
 		})
+	}
+	if out, err := end(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 	child := c.find(func(e *journal.Event) bool { return len(e.Argv) > 2 && e.Argv[2] == "child" })
 	shell := c.find(func(e *journal.Event) bool {

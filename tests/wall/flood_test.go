@@ -22,18 +22,9 @@ func TestFlood(t *testing.T) {
 	if err := engine.Build("./tests/probe", probe); err != nil {
 		t.Fatal(err)
 	}
-	run := func() (inside, outside map[string]int64) {
-		return p.costs(t, path), outsideCosts(t, probe)
-	}
-	inBefore, outBefore := run()
+	inBefore, outBefore := p.costs(t, path)(), outsideCosts(t, probe)
 	c := p.collect(t, "--syscalls", "--no-pins")
-	in, out := run()
-	for name := range in {
-		t.Logf("%s in a jail: %d ns, and %d without the programs (%.2f)", name, in[name], inBefore[name], ratio(in[name], inBefore[name]))
-	}
-	for name := range out {
-		t.Logf("%s outside: %d ns, and %d without the programs (%.2f)", name, out[name], outBefore[name], ratio(out[name], outBefore[name]))
-	}
+	end := p.costs(t, path)
 	var reported, dropped uint64
 	c.await(t, "every call reported or counted", func() bool {
 		reported, dropped = 0, 0
@@ -47,11 +38,18 @@ func TestFlood(t *testing.T) {
 		}
 		return reported+dropped >= flood
 	})
+	in, out := end(), outsideCosts(t, probe)
+	for name := range in {
+		t.Logf("%s in a jail: %d ns, and %d without the programs (%.2f)", name, in[name], inBefore[name], ratio(in[name], inBefore[name]))
+	}
+	for name := range out {
+		t.Logf("%s outside: %d ns, and %d without the programs (%.2f)", name, out[name], outBefore[name], ratio(out[name], outBefore[name]))
+	}
 	t.Logf("%d calls: %d reported, %d counted as left out", flood, reported, dropped)
 	if dropped == 0 || reported+dropped > flood+5000 {
 		t.Errorf("%d calls: %d reported and %d left out", flood, reported, dropped)
 	}
-	p.jail(t, path, "", "attempts", "keyctl")
+	p.jail(t, path, "", "attempts", "keyctl") // stays until the end of the test
 	c.await(t, "another jail's refusal", func() bool {
 		return c.find(func(e *journal.Event) bool { return e.Syscall == "keyctl" && e.Program == "probe" }) != nil
 	})
@@ -59,14 +57,18 @@ func TestFlood(t *testing.T) {
 
 func ratio(a, b int64) float64 { return float64(a) / float64(max(1, b)) }
 
-// costs are a call's nanoseconds in a jail.
-func (p *place) costs(t *testing.T, path string) map[string]int64 {
+// costs are a call's nanoseconds in a jail, to who lets it end.
+func (p *place) costs(t *testing.T, path string) (end func() map[string]int64) {
 	t.Helper()
-	out, err := p.bundle(t, "refused-calls", itoa(flood)).Run(t, engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}})
-	if err != nil {
-		t.Fatal(err)
+	last := stays(t, p.bundle(t), p.caller(path, ""), "probe refused-calls "+itoa(flood))
+	return func() map[string]int64 {
+		t.Helper()
+		out, err := last()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return numbers(t, out)
 	}
-	return numbers(t, out)
 }
 
 // outsideCosts are a call's nanoseconds in a process that is in no jail.

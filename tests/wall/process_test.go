@@ -3,6 +3,7 @@ package wall
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,14 +11,19 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// child is a process's first child.
-func child(t *testing.T, pid int) int {
+// child is a process's only child whose first argument is verb.
+func child(t *testing.T, pid int, verb string) int {
 	t.Helper()
-	all := children(t, pid)
-	if len(all) == 0 {
-		t.Fatalf("process %d has no child", pid)
+	var found []int
+	for _, c := range children(t, pid) {
+		if line, _ := os.ReadFile("/proc/" + itoa(c) + "/cmdline"); slices.Index(strings.Split(string(line), "\x00"), verb) == 1 {
+			found = append(found, c)
+		}
 	}
-	return all[0]
+	if len(found) != 1 {
+		t.Fatalf("process %d has the children %v with the verb %s, and not one", pid, found, verb)
+	}
+	return found[0]
 }
 
 // children are a process's.

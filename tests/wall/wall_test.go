@@ -5,8 +5,10 @@ package wall
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
+	ebpfcollector "agentjail.dev/runtime/ebpf/collector"
 	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/tests/engine"
@@ -92,20 +95,63 @@ func (p *place) bundle(t *testing.T, args ...string) *engine.Bundle {
 	return b
 }
 
-// jail runs the probe in a jail without the rings that are named, and returns what became of each try.
-func (p *place) jail(t *testing.T, path, without string, args ...string) map[string]outcome {
+// caller runs a runtime without the rings that are named.
+func (p *place) caller(path, without string) engine.Caller {
+	return engine.Caller{Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}, Env: []string{"AGENTJAIL_TEST_WITHOUT=" + without}}
+}
+
+// jail runs the probe in a jail without the rings that are named, and returns what became of each try, to who lets the jail end.
+func (p *place) jail(t *testing.T, path, without string, args ...string) (end func() map[string]outcome) {
 	t.Helper()
-	out, err := p.bundle(t, args...).Run(t, engine.Caller{
-		Path: path, Args: []string{"--root", filepath.Join(p.base, "state")}, Env: []string{"AGENTJAIL_TEST_WITHOUT=" + without},
-	})
+	last := stays(t, p.bundle(t), p.caller(path, without), "probe "+shellWords(args))
+	return func() map[string]outcome {
+		t.Helper()
+		out, err := last()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]outcome{}
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return got
+	}
+}
+
+func shellWords(args []string) string { return "'" + strings.Join(args, "' '") + "'" }
+
+// stays runs a shell's script in a jail that stays until the returned function is called, which returns what the jail said, and with an error
+// what the runtime said. The collector finds a jail by its record: events that it reads when that is gone are nobody's.
+func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end func() (string, error)) {
+	t.Helper()
+	b.Spec.Process.Args = []string{"sh", "-c", script + "\nstatus=$?; read -r end; exit $status"}
+	b.Write(t)
+	id := b.ID()
+	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	cmd := b.Command(ctx, c, "run", "--bundle", b.Dir, id)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	in, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
 	if err != nil {
+		cancel()
 		t.Fatal(err)
 	}
-	got := map[string]outcome{}
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return got
+	end = sync.OnceValues(func() (string, error) {
+		defer cancel()
+		_, _ = in.Write([]byte("\n")) // fails where the jail has failed, which Wait tells
+		in.Close()
+		err := cmd.Wait()
+		_, _, _ = b.Call(t, c, "delete", "--force", id) // what a failed run left
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, &errOut)
+		}
+		return out.String(), err
+	})
+	t.Cleanup(func() { _, _ = end() })
+	return end
 }
 
 type outcome struct {
@@ -158,7 +204,7 @@ func (p *place) collect(t *testing.T, args ...string) *collector {
 	}()
 	go func() { both.Wait(); close(c.done); c.tell() }()
 	c.await(t, "the programs act", func() bool { return strings.Contains(c.said.String(), "programs act on: ") })
-	c.reader = child(t, c.cmd.Process.Pid)
+	c.reader = child(t, c.cmd.Process.Pid, ebpfcollector.ReaderVerb)
 	held := programs(t, c.cmd.Process.Pid, c.reader)
 	p.loaded = append(p.loaded, held...)
 	if slices.Contains(args, "--no-pins") {
@@ -251,11 +297,10 @@ func TestRefusedCalls(t *testing.T) {
 	p := newPlace(t)
 	path := p.runtime(t)
 	c := p.collect(t, "--syscalls", "--no-pins")
-	got := p.jail(t, path, "", "attempts", "io_uring_setup", "keyctl", "userfaultfd")
-	for name, errno := range map[string]string{"io_uring_setup": "ENOSYS", "keyctl": "ENOSYS", "userfaultfd": "ENOSYS"} {
-		if got[name].Errno != errno {
-			t.Errorf("%s: %+v, not %s", name, got[name], errno)
-		}
+	calls := []string{"io_uring_setup", "keyctl", "userfaultfd"}
+	const errno = "ENOSYS"
+	end := p.jail(t, path, "", append([]string{"attempts"}, calls...)...)
+	for _, name := range calls {
 		c.await(t, name, func() bool {
 			return c.find(func(e *journal.Event) bool {
 				return e.Kind == "syscall.refused" && e.Syscall == name && e.Errno == errno && e.Program == "probe" && e.Number != nil && len(e.Arguments) == 6 && e.Jail != ""
@@ -265,6 +310,12 @@ func TestRefusedCalls(t *testing.T) {
 	c.await(t, "the first argument", func() bool {
 		return c.find(func(e *journal.Event) bool { return e.Syscall == "io_uring_setup" && e.Arguments[0] == "0x4" }) != nil
 	})
+	got := end()
+	for _, name := range calls {
+		if got[name].Errno != errno {
+			t.Errorf("%s: %+v, not %s", name, got[name], errno)
+		}
+	}
 	// The reader has an id of its own and two capabilities, the writer none.
 	for _, pid := range []int{c.cmd.Process.Pid, c.reader} {
 		status, err := os.ReadFile("/proc/" + itoa(pid) + "/status")
@@ -302,12 +353,12 @@ func TestWall(t *testing.T) {
 	mountBPF(t)
 	pins := filepath.Join("/sys/fs/bpf", filepath.Base(p.base))
 	path := p.runtime(t, "-tags=withouttest")
-	try := func() map[string]outcome {
+	try := func() (end func() map[string]outcome) {
 		return p.jail(t, path, "0", append([]string{"rings"}, walled...)...)
 	}
 	through := func(when string) {
 		t.Helper()
-		got := try()
+		got := try()()
 		for _, name := range offered {
 			if got[name].Errno != "" {
 				t.Errorf("%s, %s is refused: %+v: this test shows nothing", when, name, got[name])
@@ -317,9 +368,8 @@ func TestWall(t *testing.T) {
 			t.Errorf("%s, programs act", when)
 		}
 	}
-	refused := func(when string) {
+	refused := func(when string, got map[string]outcome) {
 		t.Helper()
-		got := try()
 		for _, name := range walled {
 			if got[name].Errno == "" {
 				t.Errorf("%s, %s gets through", when, name)
@@ -333,7 +383,7 @@ func TestWall(t *testing.T) {
 	through("without the programs")
 	p.unloadAtEnd(t, pins)
 	c := p.collect(t, "--pins", pins)
-	refused("with the programs")
+	end := try()
 	for _, hook := range []string{"io_uring", "socket", "key"} {
 		c.await(t, "an alarm about "+hook, func() bool {
 			return c.find(func(e *journal.Event) bool {
@@ -341,10 +391,11 @@ func TestWall(t *testing.T) {
 			}) != nil
 		})
 	}
+	refused("with the programs", end())
 	c.kill(t)
-	refused("with the collector killed")
+	refused("with the collector killed", try()())
 	p.collect(t, "--pins", pins).kill(t)
-	refused("with the collector killed once more")
+	refused("with the collector killed once more", try()())
 	if out, err := exec.Command(filepath.Join(p.bin, "agentjail-journal"), "unload", "--pins", pins).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
