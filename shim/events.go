@@ -84,7 +84,7 @@ func (p *publisher) forget(of process) {
 // How long a daemon that does not take events is waited for: by a deletion, which
 // such a daemon may itself be waiting for while it starts (for 5 seconds in all),
 // and by the end of the process.
-const (
+var (
 	deletePatience = 500 * time.Millisecond
 	endPatience    = 5 * time.Second
 )

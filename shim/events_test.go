@@ -79,6 +79,8 @@ func (d *deleting) Delete(context.Context, *taskAPI.DeleteRequest) (*taskAPI.Del
 
 // What has ended is deleted once its end was told; what has not ended at once.
 func TestDeleteWaits(t *testing.T) {
+	defer func(d time.Duration) { deletePatience = d }(deletePatience)
+	deletePatience = time.Minute
 	ctx := context.Background()
 	for _, exec := range []string{"", "e"} {
 		d := &deleting{status: taskTypes.Status_STOPPED, called: make(chan struct{})}

@@ -254,13 +254,9 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 		}
 		close(kinds)
 	}()
-	// It has begun once it follows: a journal's directory is what it makes for that.
-	if !eventually(func() bool { _, err := os.Stat(h.dir); return err == nil }) {
-		h.t.Fatal("watch does not begin")
-	}
 	seen := map[string]bool{}
-	told = func(kind string) bool {
-		limit := time.After(time.Minute)
+	within := func(kind string, d time.Duration) bool {
+		limit := time.After(d)
 		for !seen[kind] {
 			select {
 			case k, more := <-kinds:
@@ -274,7 +270,12 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 		}
 		return true
 	}
-	return told, func() error {
+	// It tells all of jails that come once it follows.
+	if !eventually(func() bool { h.create(engine.NewBundle(h.t, h.base)); return within("jail.create", time.Second) }) {
+		h.t.Fatal("watch does not begin")
+	}
+	clear(seen)
+	return func(kind string) bool { return within(kind, time.Minute) }, func() error {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			return err
 		}

@@ -95,8 +95,8 @@ func changes(w string) []question {
 			after: `seccomp.only = "DIR/list.json"`, list: `{"extends": "strict", "allow": [{"names": ["mknodat", "mknod"], "why": "fifos"}]}`, not: `python3 -c 'import socket; socket.socket()'`},
 		{name: "kill", before: `seccomp.on_violation = "kill"`, do: python(unix.SYS_KEYCTL, "0,0") + "; test $? = 1", ask: "Bad system call (core dumped)", says: `seccomp.on_violation = "errno"`, after: `seccomp.on_violation = "errno"`, not: python(unix.SYS_KEYCTL, "0,0")},
 		{name: "memory", before: `limits.memory = "64MiB"`, do: `python3 -c 'b=bytearray(150<<20); print(len(b))'`, ask: "Killed", says: "limits.memory", after: `limits.memory = "512MiB"`, not: `python3 -c 'b=bytearray(600<<20)'`},
-		{name: "processes", before: "limits.pids = 16", do: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(.2,)) for i in range(40)]; [x.start() for x in t]'`, says: "limits.pids", after: "limits.pids = 100",
-			not: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(.5,)) for i in range(200)]; [x.start() for x in t]'`},
+		{name: "processes", before: "limits.pids = 16", do: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]'`, says: "limits.pids", after: "limits.pids = 100",
+			not: `python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(200)]; [x.start() for x in t]'`},
 		{name: "tmpfs", before: `tmpfs.size = "1MiB"`, do: "head -c 3000000 /dev/zero > /tmp/f", says: "tmpfs.size", after: `tmpfs.size = "8MiB"`, not: "head -c 20000000 /dev/zero > /tmp/f"},
 		{name: "files of a tmpfs", before: "tmpfs.inodes = 64", do: "cd /tmp; for i in $(seq 200); do : > f$i || exit 1; done", says: "tmpfs.inodes", after: "tmpfs.inodes = 1000", not: "cd /tmp; for i in $(seq 2000); do : > f$i || exit 1; done"},
 		{name: "open files", before: "limits.nofile = 32", do: `python3 -c 'f=[open("/dev/null") for i in range(60)]'`, says: "limits.nofile", after: "limits.nofile = 128", not: `python3 -c 'f=[open("/dev/null") for i in range(200)]'`},
@@ -209,7 +209,7 @@ func TestOfAJail(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(bin, "--config", config, "sandbox", "--workspace", w, "--", "sh", "-c",
-		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(.2,)) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
+		`head -c 400000000 /dev/zero > /tmp/f 2>/dev/null; python3 -c 'import threading,time; t=[threading.Thread(target=time.sleep,args=(1000,),daemon=True) for i in range(40)]; [x.start() for x in t]' 2>/dev/null; echo ready; read x`)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
