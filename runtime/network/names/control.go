@@ -20,9 +20,12 @@ import (
 	"agentjail.dev/runtime/report"
 )
 
-// controlTime is how long a helper may take to follow a request, and to say by which rules it goes. On a busy machine it
-// may have to start first.
-const controlTime = 10 * time.Second
+// How long a helper may take to follow a request, and to say by which rules it goes: it may have to start first. Whoever
+// inspects a jail asks a few times before it is called broken.
+const (
+	controlTime = 10 * time.Second
+	stateTime   = 3 * time.Second
+)
 
 // backlog is of the control socket's: requests are served one after the other.
 const backlog = 4
@@ -139,7 +142,7 @@ func applied(pid int, dir string, r network.Rules) string {
 	if err != nil {
 		return fmt.Sprintf("the rules on record: %v", err)
 	}
-	a, err := ask(dir, work.Request{Verb: work.State}, controlTime)
+	a, err := ask(dir, work.Request{Verb: work.State}, stateTime)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("process %d does not say by which rules it goes: %v%s (remedy: agentjail network restart --force)", pid, err, said(dir))
