@@ -150,7 +150,11 @@ func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end 
 		}
 		return out.String(), err
 	})
-	t.Cleanup(func() { _, _ = end() })
+	t.Cleanup(func() {
+		if out, err := end(); err != nil && t.Failed() {
+			t.Logf("the jail %s: %v: %s", id, err, out)
+		}
+	})
 	return end
 }
 
