@@ -38,14 +38,14 @@ var inImage = []Work{
 		Name: "git over http", Needs: []string{"git", "python3"}, OnlyImage: true,
 		Script: `set -eu; export GIT_AUTHOR_DATE='2001-01-01T00:00:00Z' GIT_COMMITTER_DATE='2001-01-01T00:00:00Z'; git config --global user.email a@example.org; git config --global user.name A
 			git init -q -b main r; cd r; seq 1000 > f; git add f; git commit -qm one; git gc -q; git update-server-info; cd ..; python3 -m http.server --bind 127.0.0.1 8124 > /dev/null 2>&1 & p=$!
-			for i in $(seq 50); do git ls-remote http://127.0.0.1:8124/r/.git 2>/dev/null && break; sleep 0.2; done; git clone -q http://127.0.0.1:8124/r/.git c; git -C c log --format='%H %s'; kill $p
+			for i in $(seq 400); do git ls-remote http://127.0.0.1:8124/r/.git 2>/dev/null && break; sleep 0.1; done; git clone -q http://127.0.0.1:8124/r/.git c; git -C c log --format='%H %s'; kill $p
 			git config --global core.fsmonitor false; git -C c maintenance run --quiet; git -C c submodule status; git -C c archive HEAD | tar t; git -C c bisect start -q 2>/dev/null; git -C c rev-list --count HEAD`,
 	},
 	{
 		Name: "tls", Needs: []string{"openssl", "python3", "curl"}, OnlyImage: true,
 		Script: `set -e; openssl req -x509 -newkey rsa:2048 -nodes -keyout k -out c -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost 2>/dev/null; openssl x509 -in c -noout -subject
 			printf 'import ssl, http.server\nclass H(http.server.BaseHTTPRequestHandler):\n    def do_GET(s): s.send_response(200); s.end_headers(); s.wfile.write(b"secret\\n")\n    def log_message(*a): pass\nh = http.server.HTTPServer(("127.0.0.1", 8443), H)\nx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); x.load_cert_chain("c", "k"); h.socket = x.wrap_socket(h.socket, server_side=True)\nh.serve_forever()\n' > s.py
-			python3 s.py & p=$!; for i in $(seq 50); do curl -s --cacert c https://localhost:8443/ && break; sleep 0.2; done; curl -s https://localhost:8443/ || echo "untrusted $?"; kill $p; echo text | openssl enc -aes-256-cbc -pbkdf2 -pass pass:x | openssl enc -d -aes-256-cbc -pbkdf2 -pass pass:x; openssl dgst -sha512 c > /dev/null && echo digest`,
+			python3 s.py & p=$!; for i in $(seq 400); do curl -s --cacert c https://localhost:8443/ && break; sleep 0.1; done; curl -s https://localhost:8443/ || echo "untrusted $?"; kill $p; echo text | openssl enc -aes-256-cbc -pbkdf2 -pass pass:x | openssl enc -d -aes-256-cbc -pbkdf2 -pass pass:x; openssl dgst -sha512 c > /dev/null && echo digest`,
 	},
 	{
 		Name: "pip without a network", Needs: []string{"python3"}, Packages: []string{"python3-setuptools", "python3-wheel"}, OnlyImage: true,
@@ -78,9 +78,9 @@ var inImage = []Work{
 	},
 	{
 		Name: "network tools", Needs: []string{"nc", "socat", "ip", "ss"}, Packages: []string{"netcat-openbsd", "socat", "iputils-ping"}, OnlyImage: true,
-		Script: `(echo by nc | nc -l -N 127.0.0.1 7101 > got) & for i in $(seq 50); do nc -d -w 5 127.0.0.1 7101 2>/dev/null | grep . && break; sleep 0.1; done
-			socat TCP-LISTEN:7102,bind=127.0.0.1,reuseaddr,fork EXEC:cat & p=$!; for i in $(seq 50); do echo by socat | socat -t 2 - TCP:127.0.0.1:7102 2>/dev/null && break; sleep 0.1; done; nc -z 127.0.0.1 7102 && echo open; nc -z 127.0.0.1 7103 || echo closed; kill $p
-			socat UNIX-LISTEN:/tmp/u,fork EXEC:cat & p=$!; until [ -e u ]; do sleep 0.05; done; echo by unix | socat -t 2 - UNIX:/tmp/u; echo udp | socat -t 1 - UDP:127.0.0.1:7105 2>/dev/null; echo "status $?"; kill $p
+		Script: `(echo by nc | nc -l -N 127.0.0.1 7101 > got) & for i in $(seq 400); do nc -d -w 60 127.0.0.1 7101 2>/dev/null | grep . && break; sleep 0.1; done
+			socat -t 60 TCP-LISTEN:7102,bind=127.0.0.1,reuseaddr,fork EXEC:cat & p=$!; for i in $(seq 400); do echo by socat | socat -t 60 - TCP:127.0.0.1:7102 2>/dev/null | grep . && break; sleep 0.1; done; nc -z 127.0.0.1 7102 && echo open; nc -z 127.0.0.1 7103 || echo closed; kill $p
+			socat -t 60 UNIX-LISTEN:/tmp/u,fork EXEC:cat & p=$!; for i in $(seq 400); do echo by unix | socat -t 60 - UNIX:/tmp/u 2>/dev/null | grep . && break; sleep 0.1; done; echo udp | socat -t 1 - UDP:127.0.0.1:7105 2>/dev/null; echo "status $?"; kill $p
 			ip -o addr show lo | awk '{print $2, $3, $4}'; ip route | wc -l; ip link set lo down 2>&1 | tail -n 1; ss -ltn | wc -l; getent ahosts localhost | awk '{print $1}' | sort -u | head -n 1; ping -c 1 -W 1 127.0.0.1 > /dev/null 2>&1 && echo pong || echo no ping`,
 		Differs: []Difference{
 			{"", "lo inet6 ::1/128", "Docker turns IPv6 off in its own namespaces by kernel settings that a jail's network does not take"},
@@ -110,7 +110,7 @@ var inImage = []Work{
 	},
 	{
 		Name: "nginx without sendfile", Needs: []string{"nginx", "curl"}, Packages: []string{"nginx-light"}, User: 1000, OnlyImage: true,
-		Script: `mkdir n; printf 'worker_processes 2; pid /tmp/n/p; error_log /tmp/n/log; events {} http { access_log off; gzip on; gzip_types *; client_body_temp_path /tmp/n/b; proxy_temp_path /tmp/n/x; fastcgi_temp_path /tmp/n/f; uwsgi_temp_path /tmp/n/u; scgi_temp_path /tmp/n/s; server { listen 127.0.0.1:7002; root /tmp/n; location /p { proxy_pass http://127.0.0.1:7002/i; } } }' > n/c; echo nginx > n/i; head -c 300000 /dev/zero > n/z; nginx -c /tmp/n/c 2>/dev/null; for i in $(seq 50); do curl -s http://127.0.0.1:7002/i && break; sleep 0.2; done; curl -s http://127.0.0.1:7002/z | wc -c; curl -s --compressed http://127.0.0.1:7002/z | wc -c; curl -s http://127.0.0.1:7002/p; nginx -c /tmp/n/c -s stop 2>/dev/null; echo "stop $?"`,
+		Script: `mkdir n; printf 'worker_processes 2; pid /tmp/n/p; error_log /tmp/n/log; events {} http { access_log off; gzip on; gzip_types *; client_body_temp_path /tmp/n/b; proxy_temp_path /tmp/n/x; fastcgi_temp_path /tmp/n/f; uwsgi_temp_path /tmp/n/u; scgi_temp_path /tmp/n/s; server { listen 127.0.0.1:7002; root /tmp/n; location /p { proxy_pass http://127.0.0.1:7002/i; } } }' > n/c; echo nginx > n/i; head -c 300000 /dev/zero > n/z; nginx -c /tmp/n/c 2>/dev/null; for i in $(seq 400); do curl -s http://127.0.0.1:7002/i && break; sleep 0.1; done; curl -s http://127.0.0.1:7002/z | wc -c; curl -s --compressed http://127.0.0.1:7002/z | wc -c; curl -s http://127.0.0.1:7002/p; nginx -c /tmp/n/c -s stop 2>/dev/null; echo "stop $?"`,
 	},
 	{
 		Name: "sanitizers", Needs: []string{"gcc"}, User: 1000, OnlyImage: true,

@@ -35,7 +35,7 @@ var anywhere = []Work{
 			git init -q r; cd r; echo one > f; git add f; git commit -qm one; git branch side; echo two >> f; git commit -qam two; git checkout -q side; echo three > g; git add g; git commit -qm three
 			git merge -q --no-edit main; git log --oneline | cat; git diff HEAD~1 --stat | cat; git rebase -q main 2>&1; git gc -q; git fsck 2>&1; git stash list; cd ..; git clone -q r c; cd c; git log --format=%H | head -1
 			echo x > f; git stash -q; git stash pop -q; git status --short; git worktree add -q ../w; git grep -n two HEAD; git bundle create -q ../b HEAD; git daemon --base-path=/tmp --export-all --reuseaddr --listen=127.0.0.1 --port=9419 >/dev/null 2>&1 & p=$!
-			for i in 1 2 3 4 5 6 7 8 9 10; do git ls-remote git://127.0.0.1:9419/r 2>/dev/null && break; sleep 0.2; done; kill $p`,
+			for i in $(seq 400); do git ls-remote git://127.0.0.1:9419/r 2>/dev/null && break; sleep 0.1; done; kill $p`,
 	},
 	{
 		Name: "archives", Needs: []string{"tar", "gzip", "xz", "bzip2"}, Tools: true, Packages: []string{"bzip2", "xz-utils"},
@@ -153,7 +153,7 @@ var anywhere = []Work{
 	},
 	{
 		Name: "curl and python's http.server", Needs: []string{"curl", "python3"},
-		Script: `set -eu; mkdir s; echo served > s/f; python3 -m http.server --bind 127.0.0.1 -d s 8123 > /dev/null 2>&1 & p=$!; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -s http://127.0.0.1:8123/f && break; sleep 0.3; done
+		Script: `set -eu; mkdir s; echo served > s/f; python3 -m http.server --bind 127.0.0.1 -d s 8123 > /dev/null 2>&1 & p=$!; for i in $(seq 400); do curl -s http://127.0.0.1:8123/f && break; sleep 0.1; done
 			curl -s http://localhost:8123/f; curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8123/none; curl -s file:///tmp/s/f; curl -s --max-time 2 http://192.0.2.1/ || echo "curl $?"; kill $p`,
 	},
 	{
@@ -186,11 +186,11 @@ var anywhere = []Work{
 	},
 	{
 		Name: "redis", Needs: []string{"redis-server", "redis-cli"}, Packages: []string{"redis-server"},
-		Script: `redis-server --port 7001 --daemonize yes --dir /tmp > /dev/null; for i in 1 2 3 4 5 6 7 8 9; do redis-cli -p 7001 ping 2>/dev/null | grep -q PONG && break; sleep 0.2; done; redis-cli -p 7001 set a 1; redis-cli -p 7001 get a; redis-cli -p 7001 save; redis-cli -p 7001 shutdown`,
+		Script: `redis-server --port 7001 --daemonize yes --dir /tmp > /dev/null; for i in $(seq 400); do redis-cli -p 7001 ping 2>/dev/null | grep -q PONG && break; sleep 0.1; done; redis-cli -p 7001 set a 1; redis-cli -p 7001 get a; redis-cli -p 7001 save; redis-cli -p 7001 shutdown`,
 	},
 	{
 		Name: "nginx", Needs: []string{"nginx", "curl"}, Server: true, Packages: []string{"nginx-light"}, User: 1000,
-		Script: `mkdir n; printf 'user root root; worker_processes 2; pid /tmp/n/p; error_log stderr; events {} http { access_log off; sendfile on; client_body_temp_path /tmp/n/b; proxy_temp_path /tmp/n/x; fastcgi_temp_path /tmp/n/f; uwsgi_temp_path /tmp/n/u; scgi_temp_path /tmp/n/s; server { listen 127.0.0.1:7002; root /tmp/n; } }' > n/c; echo nginx > n/i; head -c 300000 /dev/zero > n/z; nginx -c /tmp/n/c 2>/dev/null; for i in 1 2 3 4 5 6 7 8 9; do curl -s http://127.0.0.1:7002/i && break; sleep 0.2; done; curl -s http://127.0.0.1:7002/z | wc -c; nginx -c /tmp/n/c -s stop 2>/dev/null`,
+		Script: `mkdir n; printf 'user root root; worker_processes 2; pid /tmp/n/p; error_log stderr; events {} http { access_log off; sendfile on; client_body_temp_path /tmp/n/b; proxy_temp_path /tmp/n/x; fastcgi_temp_path /tmp/n/f; uwsgi_temp_path /tmp/n/u; scgi_temp_path /tmp/n/s; server { listen 127.0.0.1:7002; root /tmp/n; } }' > n/c; echo nginx > n/i; head -c 300000 /dev/zero > n/z; nginx -c /tmp/n/c 2>/dev/null; for i in $(seq 400); do curl -s http://127.0.0.1:7002/i && break; sleep 0.1; done; curl -s http://127.0.0.1:7002/z | wc -c; nginx -c /tmp/n/c -s stop 2>/dev/null`,
 	},
 	{
 		Name: "postgres", Needs: []string{"initdb", "pg_ctl", "psql"}, Server: true, Packages: []string{"postgresql-15"}, User: 1000,
