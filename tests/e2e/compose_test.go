@@ -64,13 +64,14 @@ func TestCompose(t *testing.T) {
 	down := func() { compose("down", "-v", "-t", "0") }
 	t.Cleanup(down)
 	compose("up", "-d")
-	d.Eventually("what the agent writes", func() bool {
-		return strings.TrimSpace(content(t, filepath.Join(dir, "work", "said"))) == "agent is here" && strings.Contains(compose("logs", "--no-color"), "agent is up")
+	d.Eventually("what both write", func() bool {
+		said, _ := os.ReadFile(filepath.Join(dir, "work", "said")) // not there at first
+		logs := compose("logs", "--no-color")
+		return string(said) == "agent is here\n" && strings.Contains(logs, "agent is up") && strings.Contains(logs, "helper is up")
 	})
 	who, _ := owner(t, filepath.Join(dir, "work", "said"))
 	eq(t, "owner of what the agent makes", who, "1000:1000")
 	eq(t, "the volume in the other service", compose("exec", "-T", "helper", "cat", "/kept/file"), "kept")
-	has(t, "logs", compose("logs", "--no-color"), "helper is up")
 	for _, service := range []string{"agent", "helper"} {
 		jailed(t, service, decode[engine.Who](d, compose("exec", "-T", service, "probe", "identity")))
 		id := compose("ps", "-q", service)

@@ -57,6 +57,7 @@ func TestLoadedFilters(t *testing.T) {
 			d := d(t)
 			id := sleeper(d, c.options...)
 			d.Must("exec", "-d", id, "sleep", "3600")
+			awaitSleeps(d, id, 2)
 			out, code := agentjail(t, "seccomp", "prove", "--json", "--jail", id)
 			if code != 0 {
 				t.Fatalf("exit code %d: %s", code, out)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -69,6 +70,23 @@ func sleeper(d *engine.T, args ...string) string {
 func sh(d *engine.T, id, script string) string {
 	d.Helper()
 	return d.Must("exec", id, "sh", "-c", script)
+}
+
+// shEnds runs a shell command that ends the container it runs in. Its exit code says nothing: the container's end may kill
+// the command first, and the engine forget it before the client asks. What the test waits for next shows that it arrived.
+func shEnds(d *engine.T, id, script string) {
+	d.Helper()
+	d.Docker("exec", id, "sh", "-c", script)
+}
+
+// awaitSleeps waits until n processes of a container have executed sleep. An engine says that a process is started while
+// that still is the init step, which has the program's arguments after its own name, or docker-init, which loses signals
+// before it has a child.
+func awaitSleeps(d *engine.T, id string, n int) {
+	d.Helper()
+	d.Eventually("the programs", func() bool {
+		return sh(d, id, "grep -l ^sleep /proc/[0-9]*/cmdline 2>/dev/null | wc -l") == strconv.Itoa(n)
+	})
 }
 
 // probe runs the probe in a new jail and decodes its answer. options come before the image.

@@ -32,7 +32,7 @@ func TestOpenFiles(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)
 	d.Must("exec", "-d", id, "sleep", "1800")
-	d.Eventually("the exec", func() bool { return strings.Contains(sh(d, id, "cat /proc/[0-9]*/cmdline"), "1800") })
+	awaitSleeps(d, id, 2)
 	// busybox's sleep opens nothing itself.
 	list := sh(d, id, `for p in /proc/[0-9]*; do case $(tr '\0' ' ' < $p/cmdline) in sleep*) echo $(ls $p/fd);; esac; done`)
 	eq(t, "descriptors of both processes", list, "0 1 2\n0 1 2")

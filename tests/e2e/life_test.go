@@ -12,9 +12,16 @@ import (
 func TestLogsFollow(t *testing.T) {
 	d := d(t)
 	id := start(d, engine.Busybox, "sh", "-c", "for i in $(seq 1 2000); do echo line $i; done; echo last >&2; exit 3")
-	r := d.Docker("logs", "-f", id) // ends with the container
+	d.Eventually("the first line", func() bool { return d.Must("logs", id) != "" })
+	followed := d.Docker("logs", "-f", id) // ends with the container
+	r := d.Docker("logs", id)
 	eq(t, "lines", strings.Count(r.Stdout, "\n"), 2000)
 	eq(t, "stderr", r.Stderr, "last\n")
+	// Docker 20.10 ends now and then before the last lines: it takes the log's end and news of a line in any order
+	// (followLogs of its loggerutils).
+	if followed.Code != 0 || followed.Stdout == "" || !strings.HasPrefix(r.Stdout, followed.Stdout) {
+		t.Errorf("not the log's beginning: %s", followed)
+	}
 	tail := d.Docker("logs", "--tail", "1", id) // of both streams together
 	eq(t, "lines of the tail", strings.Count(tail.Stdout+tail.Stderr, "\n"), 1)
 }
@@ -45,16 +52,26 @@ func TestTop(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	d := d(t)
-	id := start(d, engine.Busybox, "sh", "-c", "while :; do echo tick; sleep 0.01; done")
+	dir := directory(t, 1000)
+	// A file and not the log, whose last lines may still be on their way through the engine.
+	size := func() int64 {
+		st, err := os.Stat(dir + "/ticks")
+		if err != nil {
+			return 0
+		}
+		return st.Size()
+	}
+	id := start(d, "-v", dir+":/w", engine.Busybox, "sh", "-c", "while :; do echo tick >> /w/ticks; sleep 0.01; done")
+	d.Eventually("the first tick", func() bool { return size() > 0 })
 	d.Must("pause", id)
 	eq(t, "state", inspect(d, id, "{{.State.Status}} {{.State.Paused}}"), "paused true")
-	before := d.Must("logs", id)
+	before := size()
 	if r := d.Docker("exec", id, "true"); r.Code == 0 {
 		t.Errorf("exec into a paused container works: %s", r)
 	}
-	eq(t, "log while paused", d.Must("logs", id), before)
+	eq(t, "ticks while paused", size(), before)
 	d.Must("unpause", id)
-	d.Eventually("the container goes on", func() bool { return len(d.Must("logs", id)) > len(before) })
+	d.Eventually("the container goes on", func() bool { return size() > before })
 	eq(t, "state", inspect(d, id, "{{.State.Status}}"), "running")
 }
 
@@ -182,7 +199,7 @@ func TestLiveRestore(t *testing.T) {
 		eq(t, "pid after "+c.name, inspect(d, id, "{{.State.Pid}}"), pid)
 		eq(t, "exec after "+c.name, sh(d, id, "id -u"), "0")
 	}
-	sh(d, ends, "touch /tmp/end")
+	shEnds(d, ends, "touch /tmp/end")
 	eq(t, "exit code", d.Must("wait", ends), "6")
 	d.Must("stop", "-t", "1", id)
 	d.Must("start", id)

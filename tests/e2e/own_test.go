@@ -49,6 +49,7 @@ func TestInspectHolds(t *testing.T) {
 			t.Cleanup(func() { d.Engine.Docker(t.Context(), "volume", "rm", "-f", "e2e-inspect") })
 			id := sleeper(d, options...)
 			d.Must("exec", "-d", id, "sleep", "3600")
+			awaitSleeps(d, id, 2)
 			out, code := agentjail(t, "inspect", id)
 			if code != 0 || strings.Contains(out, "BROKEN") {
 				t.Errorf("exit code %d: %s", code, out)
