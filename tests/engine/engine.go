@@ -142,11 +142,15 @@ func (e *Engine) makeDir() error {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}
-	if e.lock, err = os.OpenFile(e.path("lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+	// Another program's sweepStale takes a free lock for a stale engine: it gets its name once it is held.
+	if e.lock, err = os.OpenFile(e.path("lock.new"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return err
 	}
 	if err := unix.Flock(int(e.lock.Fd()), unix.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", dir, err)
+	}
+	if err := os.Rename(e.path("lock.new"), e.path("lock")); err != nil {
+		return err
 	}
 	if e.janitor, err = startJanitor(dir); err != nil {
 		return err
