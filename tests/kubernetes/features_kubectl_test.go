@@ -49,7 +49,10 @@ func runs(t *testing.T, h handler) string {
 
 func execs(t *testing.T, h handler) string {
 	h.sleeper(t, "exec")
-	expect(t, "logs", h.in(t, "logs", "exec"), "hello")
+	eventually(t, "logs", func() (string, bool) {
+		out := h.in(t, "logs", "exec")
+		return out, out == "hello"
+	})
 	if out, err := h.try(t, "exec", "exec", "--", "sh", "-c", "exit 7"); err == nil || !strings.Contains(out, "exit code 7") {
 		t.Errorf("exit code: %v, %s", err, out)
 	}
@@ -160,8 +163,8 @@ spec:
   containers:
   - name: main
     image: "$IMAGE"
-    command: [sh, -c, "mkdir /tmp/www; echo served >/tmp/www/index.html; touch /tmp/up; exec httpd -f -p 8080 -h /tmp/www"]
-    startupProbe: {exec: {command: [test, -e, /tmp/up]}, periodSeconds: 1, failureThreshold: 60}
+    command: [sh, -c, "mkdir /tmp/www; echo served >/tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www"]
+    startupProbe: {exec: {command: [wget, -q, -O, /dev/null, "http://127.0.0.1:8080/"]}, timeoutSeconds: 30, periodSeconds: 1, failureThreshold: 60}
 `+more)
 	if more == "" {
 		h.ready(t, "pod/"+name)

@@ -42,7 +42,7 @@ func netProbes(t *testing.T, h handler) string {
 		}
 		eventually(t, "the probe", func() (string, bool) {
 			out := h.in(t, "get", "events", "--field-selector=reason=Unhealthy,involvedObject.name="+name, "-o", "jsonpath={.items[*].message}")
-			return out, strings.Contains(out, "connection refused")
+			return out, strings.Contains(out, "connect: connection refused")
 		})
 	}
 	if !h.network() {
@@ -69,9 +69,8 @@ spec:
   - name: side
     image: "$IMAGE"
     restartPolicy: Always
-    command: [sh, -c, "mkdir /tmp/www; echo sidecar >/tmp/www/index.html; touch /v/side; exec httpd -f -p 9000 -h /tmp/www"]
-    startupProbe: {exec: {command: [test, -e, /v/side]}, periodSeconds: 1, failureThreshold: 60}
-    volumeMounts: [{name: v, mountPath: /v}]
+    command: [sh, -c, "mkdir /tmp/www; echo sidecar >/tmp/www/index.html; exec httpd -f -p 9000 -h /tmp/www"]
+    startupProbe: {exec: {command: [wget, -q, -O, /dev/null, "http://127.0.0.1:9000/"]}, timeoutSeconds: 30, periodSeconds: 1, failureThreshold: 60}
   containers:
   - {name: main, image: "$IMAGE", command: [sh, -c, "cat /v/file; printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 20 127.0.0.1 9000 | tail -n 1"], volumeMounts: [{name: v, mountPath: /v}]}
   volumes: [{name: v, emptyDir: {}}]

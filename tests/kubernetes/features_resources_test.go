@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -44,15 +45,27 @@ spec:
 	h.ready(t, "pod/limited", "pod/burstable")
 	expect(t, "classes", h.in(t, "get", "pod", "limited", "burstable", "-o", "jsonpath={.items[*].status.qosClass}"), "Guaranteed Burstable")
 	expect(t, "memory", h.memory(t, "limited"), "67108864")
-	// Its first process ends later: what tells of memory and what tells of an end do not wait for each other.
-	h.ready(t, "pod/killed")
-	eventually(t, "the killed process", func() (string, bool) {
-		out := h.in(t, "logs", "killed")
-		return out, strings.HasSuffix(strings.TrimSpace(out), "137")
-	})
-	_, _ = h.try(t, "exec", "killed", "--", "touch", engine.GoFile) // which may end with the container
-	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/killed")
+	h.endsKilled(t, "killed")
 	return ""
+}
+
+// endsKilled waits until a pod has printed the exit status of a process that ran out of memory, has the pod end, and waits until the kubelet
+// says why. Its first process ends later: what tells of memory and what tells of an end do not wait for each other.
+func (h handler) endsKilled(t *testing.T, pod string) {
+	t.Helper()
+	h.ready(t, "pod/"+pod)
+	eventually(t, "the killed process", func() (string, bool) {
+		out := h.in(t, "logs", pod)
+		return out, slices.Contains(strings.Fields(out), "137") // before or after what the shell says on standard error
+	})
+	h.goes(t, pod)
+	h.waits(t, "jsonpath={.status.containerStatuses[0].state.terminated.reason}=OOMKilled", "pod/"+pod)
+}
+
+// goes makes the file for which a pod's engine.AfterGo waits.
+func (h handler) goes(t *testing.T, pod string) {
+	t.Helper()
+	_, _ = h.try(t, "exec", pod, "--", "touch", engine.GoFile) // which may end with the container
 }
 
 // memory is the limit of a pod's container, as the kernel has it; a jail must see it, too.

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
 )
 
 // TestPressure: a node that runs out of memory, or of disk, evicts the pods that take it, and says truly what they take. Memory is that of the
@@ -25,7 +27,6 @@ func TestPressure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconfigure(t, config, pressed)
 	defer func() {
 		reconfigure(t, config, string(before))
 		for _, kind := range []string{"MemoryPressure", "DiskPressure"} {
@@ -36,7 +37,8 @@ func TestPressure(t *testing.T) {
 			return out, out == ""
 		})
 	}()
-	// All at once: each of them alone is too much, so that each is evicted.
+	// Each of them alone is too much, so that each is evicted. They have it before the kubelet looks: it reads what the pods use and what their
+	// control group uses one after the other, and would tell of a pod that still takes more.
 	for _, h := range handlers {
 		script, what := "dd if=/dev/zero bs=220M count=1 | sleep 100000", "memory of a process"
 		if h.name == "agentjail" {
@@ -46,16 +48,31 @@ func TestPressure(t *testing.T) {
 		h.hog(t, "memory", script)
 	}
 	for _, h := range handlers {
+		h.ready(t, "pod/memory")
+		eventually(t, "the memory of "+h.name, func() (string, bool) {
+			held := h.workingSet(t, "memory")
+			return fmt.Sprint(held), held >= hogMemory
+		})
+	}
+	reconfigure(t, config, pressed)
+	for _, h := range handlers {
 		message := h.evicted(t, "memory")
 		contains(t, h.name, message, "low on resource: memory")
 		used := usage(message)
-		if used < 220<<10 || used > 240<<10 {
+		if used < hogMemory>>10 || used > (hogMemory+20<<20)>>10 {
 			t.Errorf("%s has 220 MiB, and the kubelet says %d KiB: %s", h.name, used, message)
 		}
 		record("eviction by the node's memory", h.name, "ok")
 	}
+	// All are there before the first takes its part: a kubelet that is short of disk takes no pod, and none that it finds at its own start.
 	for _, h := range handlers {
-		h.hog(t, "disk", fmt.Sprintf("fallocate -l %d /v/big && exec sleep 100000", 2*diskMargin))
+		h.hog(t, "disk", engine.AfterGo(fmt.Sprintf("fallocate -l %d /v/big && exec sleep 100000", 2*diskMargin)))
+	}
+	for _, h := range handlers {
+		h.ready(t, "pod/disk")
+	}
+	for _, h := range handlers {
+		h.goes(t, "disk") // or it is evicted already
 	}
 	for _, h := range handlers {
 		contains(t, h.name, h.evicted(t, "disk"), "low on resource: ephemeral-storage")
@@ -64,6 +81,8 @@ func TestPressure(t *testing.T) {
 }
 
 const (
+	// hogMemory is what each of the pods takes.
+	hogMemory = 220 << 20
 	// podsMemory is what the pods' control group may have, and freeMemory what shall be free of it.
 	podsMemory, freeMemory = 900 << 20, 700 << 20
 	// diskMargin is how much of what is free now may be used.
