@@ -33,7 +33,7 @@ func TestDaemonRestart(t *testing.T) {
 			// Releases since 1.7 remove at their start what has no process any more.
 			removes := !strings.HasPrefix(c.Version(), "1.6.")
 			c.Eventually("the ended jail is known as such", func() bool { s := status(c, ends); return s == "STOPPED" || removes && s == "" })
-			if r := in(c, stays, "probe", "identity"); r.Code != 0 {
+			if r := ask(c, stays, "probe", "identity"); r.Code != 0 {
 				t.Error(r)
 			} else {
 				hardened(t, r.Stdout)

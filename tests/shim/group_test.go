@@ -41,7 +41,7 @@ func TestGroup(t *testing.T) {
 		}
 		// The one whose directory the shim is in goes first.
 		remove(t, c, a)
-		if r := in(c, b, "probe", "identity"); r.Code != 0 {
+		if r := ask(c, b, "probe", "identity"); r.Code != 0 {
 			t.Error(r)
 		} else {
 			hardened(t, r.Stdout)
@@ -102,7 +102,7 @@ func TestUpdate(t *testing.T) {
 		if _, err := task.Update(ctx, &taskAPI.UpdateTaskRequest{ID: id, Resources: jsonAny(`{"memory": {"limit": 67108864}, "pids": {"limit": 1000000}}`)}); err != nil {
 			t.Fatal(err)
 		}
-		if r := in(c, id, "grep", "MemTotal", "/proc/meminfo"); !strings.Contains(r.Stdout, " 65536 kB") {
+		if r := ask(c, id, "grep", "MemTotal", "/proc/meminfo"); !strings.Contains(r.Stdout, " 65536 kB") {
 			t.Error(r)
 		}
 		var bounds []string

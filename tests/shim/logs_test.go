@@ -66,16 +66,15 @@ func TestLogURI(t *testing.T) {
 			t.Errorf("a file of the host's is written: %q, %v", text, err)
 		}
 		file := policyFile(t, fmt.Sprintf("shim.loggers = [%q]\nshim.logs = [%q]\n", program, filepath.Dir(victim)))
-		for _, uri := range []string{"binary://" + program, "file://" + victim} {
+		for uri, f := range map[string]string{"binary://" + program: ran, "file://" + victim: victim} {
 			id := newID()
 			if r := c.Ctr(runArgs(id, append([]string{"-d", "--runtime-config-path", file, "--log-uri", uri}, say...)...)...); r.Code != 0 {
 				t.Errorf("%s: %s", uri, r)
 			}
 			c.Eventually("the task ends", func() bool { return status(c, id) != "RUNNING" })
-			remove(t, c, id)
-		}
-		for _, f := range []string{ran, victim} {
+			// A logger ends with its task's removal, and what it has not read then is lost.
 			c.Eventually(f+" has what was said", func() bool { text, _ := os.ReadFile(f); return strings.Contains(string(text), "said\n") })
+			remove(t, c, id)
 		}
 		gone(t, c)
 	})
