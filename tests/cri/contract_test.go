@@ -45,7 +45,11 @@ func promised(n *node, handler string) *promise.Engine {
 			c := n.alone(t, handler, privileged, command)
 			defer c.remove(c.pod.id)
 			r := engine.Result{Program: "run", Args: command, Code: int(c.wait())}
-			r.Stdout, r.Stderr = c.said()
+			// The last of the log may be written after the container's end is known. What succeeds prints something.
+			eventually(c.t, "what it says", func() bool {
+				r.Stdout, r.Stderr = c.said()
+				return r.Code != 0 || r.Stdout != ""
+			})
 			return r
 		},
 		Ask:    promise.Ask,

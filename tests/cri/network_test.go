@@ -38,7 +38,7 @@ func (n *node) tell(address, say string) (string, error) {
 
 // serve is a script that answers every connection to a port with a word.
 func serve(port int, word string) string {
-	return fmt.Sprintf("while :; do nc -l -p %d -e echo %s; done", port, word)
+	return fmt.Sprintf("nc -ll -p %d -e echo %s", port, word)
 }
 
 // The handler decides on the network. With agentjail-net a pod can be reached from its node and from other pods, on low ports too, and
@@ -56,7 +56,7 @@ func TestPodNetwork(t *testing.T) {
 			out, err := n.dial(address)
 			return err == nil && out == "hello-pod"
 		})
-		if out, code := client.exec("nc -w 5 " + open.ip() + " 80 </dev/null"); code != 0 || out != "hello-pod" {
+		if out, code := client.exec("nc -w 60 " + open.ip() + " 80 </dev/null"); code != 0 || out != "hello-pod" {
 			t.Errorf("from another pod: %q, exit code %d", out, code)
 		}
 		if uid := strings.Fields(proc(t, server.pid(), "uid_map")); uid[1] == "0" {

@@ -259,6 +259,12 @@ func (c *container) log() string {
 	return string(text)
 }
 
+// logged waits until the container's log has a text: the last of it may be written after the container's end is known.
+func (c *container) logged(text string) {
+	c.t.Helper()
+	eventually(c.t, fmt.Sprintf("%q in the log of %s", text, c.name), func() bool { return strings.Contains(c.log(), text) })
+}
+
 // eventually polls until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -144,7 +144,7 @@ func TestRootlessNames(t *testing.T) {
 			if out.Code != 0 || !strings.Contains(out.Stdout, "("+work.Redirect+")") || strings.Contains(out.Stdout, " in /run/user/") != (c.network != "none") {
 				t.Errorf("inspect: %s", out)
 			}
-			p.Must("rm", "-f", "-t", "0", id)
+			p.Remove("rm", "-f", "-t", "0", "--ignore", id)
 			if _, err := os.Stat(files[0]); !os.IsNotExist(err) {
 				t.Errorf("what is left: %v", err)
 			}

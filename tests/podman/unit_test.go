@@ -18,6 +18,7 @@ func TestUnitCommand(t *testing.T) {
 	dir := shared(t, p, 1000)
 	cid := filepath.Join(p.Dir, "systemd-agent.cid")
 	for range 2 {
+		p.Remove("rm", "-f", "-t", "0", "--ignore", "systemd-agent") // as the unit's stop does
 		// Where there is no systemd, there is no group of the unit's to split.
 		p.Must("run", "--name=systemd-agent", "--cidfile="+cid, "--replace", "--rm", "--cgroups=enabled", "--stop-timeout=0", "--network=none", "--sdnotify=conmon", "-d",
 			"--label", "PODMAN_SYSTEMD_UNIT=agent.service", "--log-driver=k8s-file", "-v", dir+":/work", engine.Busybox, "sleep", "3600")

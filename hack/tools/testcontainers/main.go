@@ -86,7 +86,7 @@ func with(ctx context.Context, opts []testcontainers.ContainerCustomizer, f func
 // sleeper is a container that runs until it is terminated.
 func sleeper(opts ...testcontainers.ContainerCustomizer) []testcontainers.ContainerCustomizer {
 	return append([]testcontainers.ContainerCustomizer{
-		testcontainers.WithCmd("sh", "-c", "echo ready; echo warning >&2; trap 'exit 0' TERM; while :; do sleep 0.1; done"),
+		testcontainers.WithCmd("sh", "-c", "trap 'exit 0' TERM; echo ready; echo warning >&2; while :; do sleep 0.1; done"),
 		testcontainers.WithWaitStrategyAndDeadline(startup, wait.ForLog("ready")),
 	}, opts...)
 }

@@ -10,8 +10,8 @@ step "exec" exec_in app sh -c 'id -u; pwd; hostname; cat /proc/sys/kernel/domain
 step "exec as another user" exec_in -u 1000 app id -u
 step "exec that fails" exec_in app sh -c 'echo on standard error >&2; exit 3'
 step "a secret" exec_in app cat /run/secrets/token
-step "the directory" await sh -c '[ -e work/made ] && cat work/made && stat -c "%u owns %n" work/made'
-step "the volume, from the other service" exec_in other cat /data/kept
+step "the directory" await sh -c '[ -s work/made ] && cat work/made && stat -c "%u owns %n" work/made'
+step "the volume, from the other service" await exec_in other sh -c '[ -s /data/kept ] && cat /data/kept'
 step "read-only in the other service" exec_in other sh -c 'echo x > /data/x'
 step "the temporary directory" exec_in app sh -c 'echo x > /scratch/x && cat /scratch/x'
 step "the health check" await sh -c 'docker inspect -f "{{.State.Health.Status}}" $(docker ps -q --filter label=com.docker.compose.service=app) | grep -x healthy'
