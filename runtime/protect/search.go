@@ -50,11 +50,14 @@ type Limits struct {
 	Entries int // names that are looked at
 	Depth   int // directories below each other
 	Paths   int // paths that are protected
-	Time    time.Duration
+	// Time bounds what is looked at after the first Sure names: those are looked at however long it takes, so that other
+	// work on the machine, another jail's for one, does not decide what is protected.
+	Time time.Duration
+	Sure int
 }
 
 // DefaultLimits are those of every search: about 50 ms on a local disk.
-var DefaultLimits = Limits{Entries: 100_000, Depth: 24, Paths: 1200, Time: time.Second}
+var DefaultLimits = Limits{Entries: 100_000, Depth: 24, Paths: 1200, Time: time.Second, Sure: 5000}
 
 // Options are for one directory.
 type Options struct {
@@ -192,7 +195,7 @@ func (s *search) next() error {
 		lists[i] = s.list(batch[i], &s.room, s.buf(worker), s.wanted)
 	})
 	for i, rel := range batch {
-		if time.Now().After(s.until) {
+		if s.found.Searched >= s.o.Limits.Sure && time.Now().After(s.until) {
 			s.giveUp("after %v", s.o.Limits.Time)
 		}
 		if s.found.GaveUp != "" {

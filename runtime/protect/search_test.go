@@ -213,6 +213,8 @@ func TestBounds(t *testing.T) {
 		{"settings", settings, Limits{Entries: 1000, Depth: 8, Paths: 10, Time: DefaultLimits.Time}, "after 10 protected paths"},
 		{"links in a circle", []string{"a/b -> ..", "a/c -> ../a", "x -> x"}, Limits{Entries: 10, Depth: 8, Paths: 10, Time: DefaultLimits.Time}, ""},
 		{"time", []string{"a/b"}, Limits{Entries: 10, Depth: 8, Paths: 10}, "after 0s"},
+		{"time after so many names", settings, Limits{Entries: 1000, Depth: 8, Paths: 100, Sure: 20}, "after 0s"},
+		{"names that are sure", settings, Limits{Entries: 1000, Depth: 8, Paths: 100, Sure: 500}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)
