@@ -52,9 +52,12 @@ func (e *env) program(name string) string {
 	return ""
 }
 
+// versionWait is how long a program may take to tell its version.
+var versionWait = time.Second
+
 // versionLine is the first line of a program's --version.
 func versionLine(path string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), versionWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.WaitDelay = time.Second

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // withPrograms makes a host with programs that print these lines.
@@ -23,6 +24,8 @@ func withPrograms(t *testing.T, lines map[string]string) *env {
 }
 
 func TestEngineFixes(t *testing.T) {
+	defer func(d time.Duration) { versionWait = d }(versionWait)
+	versionWait = time.Minute
 	for _, c := range []struct {
 		name  string
 		lines map[string]string

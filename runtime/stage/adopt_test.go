@@ -123,7 +123,7 @@ func TestAdoptHostile(t *testing.T) {
 		defer unix.Close(dir)
 		var stop atomic.Bool
 		renamed := 0
-		done := make(chan struct{})
+		began, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
 			runtime.LockOSThread()
@@ -132,12 +132,15 @@ func TestAdoptHostile(t *testing.T) {
 				for _, name := range []string{"in", "in/dir", "in/file"} {
 					for range 2 { // there and back
 						if unix.Renameat2(dir, name, dir, "link", unix.RENAME_EXCHANGE) == nil {
-							renamed++
+							if renamed++; renamed == 1 {
+								close(began)
+							}
 						}
 					}
 				}
 			}
 		}()
+		<-began
 		for range 2000 {
 			for _, f := range put {
 				must(t, f.Chown(0, 0))

@@ -18,7 +18,7 @@ class T(unittest.TestCase):
     def test_subprocess(self):
         self.assertEqual(subprocess.check_output(["sh", "-c", "echo out; exit 0"]), b"out\n")
         self.assertEqual(subprocess.run(["sh", "-c", "exit 3"]).returncode, 3)
-        with self.assertRaises(subprocess.TimeoutExpired): subprocess.run(["sleep", "5"], timeout=0.2)
+        with self.assertRaises(subprocess.TimeoutExpired): subprocess.run(["sleep", "1000"], timeout=0.2)
         p = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE); self.assertEqual(p.communicate(b"x" * 200000)[0], b"x" * 200000)
     def test_threads(self):
         q = queue.Queue(); ts = [threading.Thread(target=q.put, args=(i,)) for i in range(20)]
@@ -167,7 +167,7 @@ func main() {
 	fmt.Println(string(out), err)
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	fmt.Println(exec.CommandContext(ctx, "sleep", "5").Run())
+	fmt.Println(exec.CommandContext(ctx, "sleep", "1000").Run())
 	ch := make(chan os.Signal, 1)
 	signal.Notify(ch, syscall.SIGUSR1)
 	syscall.Kill(os.Getpid(), syscall.SIGUSR1)

@@ -19,7 +19,7 @@ var anywhere = []Work{
 	{
 		Name: "coreutils", Needs: []string{"bash", "timeout", "mkfifo", "split"}, Tools: true,
 		Script: `set -eu; head -c 300000 /dev/zero > z; cp --reflink=auto z y; cp -a z x; cmp x y; split -b 100000 z p.; ls p.*; cat p.* | sha256sum
-			mkfifo f; (echo through > f &); cat f; timeout 0.2 sleep 5 || echo "timeout $?"; nice -n 3 nice; touch -d '2001-02-03 04:05:06 UTC' z; stat -c %Y z
+			mkfifo f; (echo through > f &); cat f; timeout 0.2 sleep 1000 || echo "timeout $?"; nice -n 3 nice; touch -d '2001-02-03 04:05:06 UTC' z; stat -c %Y z
 			truncate -s 5 z; stat -c %s z; dd if=x of=w bs=1k count=7 conv=fsync 2>&1 | head -2; ln x h; stat -c %h x; install -m 755 x i; stat -c %a i
 			du -b x | cut -f1; df . > /dev/null && echo df; env -i A=1 env; seq 3 | xargs -P3 -I{} sh -c 'exit 0'; find . -name 'p.*' -newer h | wc -l
 			date -d @0 -u +%F; sleep 0.01; nproc > /dev/null; sync x || true; shuf -i 1-9 | sort | tr -d '\n'; echo; ls -l i | cut -c1-10; mktemp -d | cut -c1-9; yes | head -2; tail -n1 i | wc -c`,
@@ -154,7 +154,7 @@ var anywhere = []Work{
 	{
 		Name: "curl and python's http.server", Needs: []string{"curl", "python3"},
 		Script: `set -eu; mkdir s; echo served > s/f; python3 -m http.server --bind 127.0.0.1 -d s 8123 > /dev/null 2>&1 & p=$!; for i in $(seq 400); do curl -s http://127.0.0.1:8123/f && break; sleep 0.1; done
-			curl -s http://localhost:8123/f; curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8123/none; curl -s file:///tmp/s/f; curl -s --max-time 2 http://192.0.2.1/ || echo "curl $?"; kill $p`,
+			curl -s http://localhost:8123/f; curl -s -o /dev/null -w '%{http_code}\n' http://127.0.0.1:8123/none; curl -s file:///tmp/s/f; curl -s --max-time 60 http://192.0.2.1/ || echo "curl $?"; kill $p`,
 	},
 	{
 		Name: "terminals", Needs: []string{"script", "bash"}, Tools: true, Packages: []string{"bsdutils"},

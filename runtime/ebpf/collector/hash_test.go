@@ -30,7 +30,8 @@ func executed(inode uint64, changed time.Time) ebpf.Event {
 func TestWaits(t *testing.T) {
 	var requests bytes.Buffer
 	answers, toAnswers := io.Pipe()
-	client := hasher.NewClient(&requests)
+	began := time.Now()
+	client := hasher.NewClientAt(&requests, func() time.Time { return began }) // no answer is late
 	ended := make(chan struct{})
 	go func() { _ = client.Listen(answers); close(ended) }()
 	var printed []journal.Event

@@ -62,8 +62,11 @@ type Ticket struct {
 }
 
 // NewClient has requests written to a hasher. Nobody waits for it: what it may have to read fits into a pipe.
-func NewClient(to io.Writer) *Client {
-	return &Client{to: to, now: time.Now, flights: map[uint64]*flight{}, jails: map[uint64]*jail{}}
+func NewClient(to io.Writer) *Client { return NewClientAt(to, time.Now) }
+
+// NewClientAt is NewClient with another clock.
+func NewClientAt(to io.Writer, now func() time.Time) *Client {
+	return &Client{to: to, now: now, flights: map[uint64]*flight{}, jails: map[uint64]*jail{}}
 }
 
 // Ask asks for the hash of a file that a jail executed. Where fills in where it may be (Pid, Roots, Path), if somebody has to look.

@@ -18,9 +18,8 @@ func serving(t *testing.T, s *server) *Client {
 	t.Helper()
 	requests, toRequests := io.Pipe()
 	answers, toAnswers := io.Pipe()
-	c := NewClient(toRequests)
 	began := time.Now()
-	c.now = func() time.Time { return began } // no answer is late
+	c := NewClientAt(toRequests, func() time.Time { return began }) // no answer is late
 	go func() { _ = c.Listen(answers) }()
 	ended := make(chan error)
 	go func() { ended <- s.serve(requests, toAnswers) }()

@@ -3,6 +3,7 @@ package fork
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,9 +120,14 @@ func newTime(t *testing.T) {
 	if err != nil || status != 0 {
 		t.Fatal(status, err)
 	}
+	var after unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &after); err != nil {
+		t.Fatal(err)
+	}
+	var up float64
 	b, _ := os.ReadFile(out.Name())
-	if i := bytes.IndexByte(b, '.'); i != 1 {
-		t.Fatalf("uptime in the new time namespace is %q, not some seconds", b)
+	if _, err := fmt.Sscan(string(b), &up); err != nil || up > float64(after.Sec-now.Sec+1) {
+		t.Fatalf("uptime in the new time namespace is %q, and it is %d s old: %v", b, after.Sec-now.Sec, err)
 	}
 }
 
