@@ -160,10 +160,13 @@ func (c client) overDocker(t *testing.T, bin, runtime string) string {
 	return out
 }
 
+// scriptWait bounds a whole script, of dozens of commands. Only what hangs reaches it.
+const scriptWait = 15 * time.Minute
+
 // script runs the client's script in a copy of its directory, on the engine's network.
 func (c client) script(t *testing.T, e *engine.Engine, bin string, env []string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	ctx, cancel := context.WithTimeout(context.Background(), scriptWait)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "run.sh")
 	// The group: what the script started goes with it.
@@ -174,7 +177,7 @@ func (c client) script(t *testing.T, e *engine.Engine, bin string, env []string)
 	cmd.Env = append(cmd.Env, c.env...)
 	out, code := output(t, e, cmd)
 	if ctx.Err() != nil {
-		t.Errorf("hangs after %v", engine.CommandWait)
+		t.Errorf("hangs after %v", scriptWait)
 	}
 	return out + fmt.Sprintf("exit code %d\n", code)
 }
