@@ -46,7 +46,7 @@ BEGAN ?= $(shell date +%s)
 BEGAN := $(BEGAN)
 export BUDGET BEGAN
 
-.PHONY: help build demo test test-beside test-here preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-beside test-here modules preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
 # In this order: what measures time is alone on the machine.
-test: preflight deps test-beside ## everything that must pass, here and in virtual machines
+test: modules preflight deps test-beside ## everything that must pass, here and in virtual machines
 
 # Beside the tests on this machine, with what they leave of the processors: what is slow to build is built before it is needed, then the
 # virtual machines run, which go on alone when those tests are through (hack/beside.sh).
@@ -76,6 +76,12 @@ test-beside:
 test-here: lint test-quick test-unit prove test-e2e
 	hack/within.sh test-kubernetes $(MAKE) test-kubernetes
 	hack/within.sh test-delegates $(MAKE) test-delegates
+
+modules: ## fetch the modules that the build, the tests and lint need, trying again where a download fails
+	@for try in 1 2 3; do \
+		$(GO) list -deps -test ./... >/dev/null && CGO_ENABLED=0 $(GO) run $(STATICCHECK) -version >/dev/null && exit 0; \
+		echo "modules: not all could be fetched" >&2; \
+	done; exit 1
 
 preflight: ## report a kernel on which tests would hang, left so by an earlier run; silent where all is well
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight

@@ -7,7 +7,7 @@ set -eu
 top=$(cd "$(dirname "$0")/.." && pwd -P)
 here=$(pwd -P)
 dir=$(mktemp -d -p "$AGENTJAIL_AS_USER")
-trap 'rm -rf "$dir"' EXIT
+trap 'rm -rf "$dir" || true' EXIT
 chmod 755 "$dir"
 program=$dir/$(basename "$1")
 install -m 755 "$1" "$program"

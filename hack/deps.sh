@@ -130,11 +130,11 @@ install() {
 	say "installing: $missing"
 	# shellcheck disable=SC2086 # the list is meant to be split
 	$sudo env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends \
-		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold install $missing
+		-o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold install $missing
 }
 if ! install; then
 	say "refreshing the package lists and trying again"
-	$sudo apt-get -q update
+	$sudo apt-get -q update || true # one list of several may be out of reach
 	find_missing # fresh lists can tell which package has the docker command
 	install
 fi

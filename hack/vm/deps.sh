@@ -32,7 +32,7 @@ say "missing: $missing $qemu"
 command -v apt-get >/dev/null 2>&1 || { say "this is no Debian: install QEMU 10 or newer, debootstrap and e2fsprogs by hand"; exit 1; }
 
 apt() {
-	nice -n 10 env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o Dpkg::Use-Pty=0 \
+	nice -n 10 env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=600 \
 		-o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold "$@"
 }
 
