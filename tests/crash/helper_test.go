@@ -2,6 +2,7 @@ package crash
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -225,7 +226,7 @@ func killHelper(t *testing.T, pid int) {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := pidfd.Wait(fd, 10*time.Second); err != nil {
+	if err := pidfd.Wait(fd, engine.Patience); err != nil {
 		t.Fatal("the helper: ", err)
 	}
 }
@@ -332,10 +333,22 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 		_ = cmd.Wait()
 		t.Fatal("create makes no helper")
 	}
-	_ = unix.Kill(pid, unix.SIGKILL)
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		t.Fatal(err)
+	}
+	if err == nil {
+		defer unix.Close(fd)
+		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	}
 	if cmd.Wait() != nil {
 		waitGone(t, id)
 		return true
+	}
+	if err == nil { // start must not meet one that has not ended yet
+		if err := pidfd.Wait(fd, engine.Patience); err != nil {
+			t.Fatal("the helper: ", err)
+		}
 	}
 	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
 		t.Errorf("start: status %d\n%s", code, text)

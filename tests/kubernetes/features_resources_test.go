@@ -157,12 +157,12 @@ spec:
   hostUsers: false
   terminationGracePeriodSeconds: 0
   containers:
-  - {name: main, image: "$IMAGE", command: [sh, -c, "echo mine >/v/file; exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}]}
+  - {name: main, image: "$IMAGE", command: [sh, -c, "echo mine >/v/new; mv /v/new /v/file; exec sleep 100000"], volumeMounts: [{name: v, mountPath: /v}]}
   volumes: [{name: v, emptyDir: {}}]
 `)
 	h.ready(t, "pod/users")
 	contains(t, "the kubelet's ids", h.sh(t, "users", "cat /proc/self/uid_map"), " 10")
-	f := strings.Fields(h.sh(t, "users", "cat /proc/self/uid_map; stat -c %u /v/file"))
+	f := strings.Fields(h.sh(t, "users", "cat /proc/self/uid_map; until [ -e /v/file ]; do sleep 0.1; done; stat -c %u /v/file"))
 	if len(f) != 4 || f[0] != "0" || f[2] != "65536" || f[3] != "0" {
 		t.Errorf("ids: %v", f)
 	}

@@ -29,7 +29,10 @@ spec:
   - {name: main, image: "$IMAGE", command: [sh, -c, "echo says this; exec sleep 100000"], resources: {limits: {memory: 64Mi, cpu: 200m}}}
 `)
 			h.ready(t, "pod/smoke")
-			expect(t, "log", h.in(t, "logs", "smoke"), "says this")
+			eventually(t, "log", func() (string, bool) {
+				out := h.in(t, "logs", "smoke")
+				return out, out == "says this"
+			})
 			contains(t, "exec", h.sh(t, "smoke", "cat /proc/self/status"), "Seccomp:\t2")
 			groups := h.groups(t, "smoke") // asked for once: under emulation each kubectl takes ten seconds
 			expect(t, "memory", groupFile(t, groups, "memory.limit_in_bytes", "memory.max"), "67108864")

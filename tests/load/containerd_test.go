@@ -107,7 +107,14 @@ func (d *containerdDoor) start(ctx context.Context) (string, error) {
 }
 
 func (d *containerdDoor) exec(ctx context.Context, id string, args ...string) (string, error) {
-	return d.call(ctx, append([]string{"tasks", "exec", "--exec-id", d.id("exec"), id}, args...)...)
+	out, err := "", error(nil)
+	for range 5 { // ctr loses output now and then (client.process.Delete)
+		out, err = d.call(ctx, append([]string{"tasks", "exec", "--exec-id", d.id("exec"), id}, args...)...)
+		if err != nil || out != "" {
+			break
+		}
+	}
+	return out, err
 }
 
 // remove: a task that is being removed already, or was, is fine; the container has to go.

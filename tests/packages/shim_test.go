@@ -54,6 +54,18 @@ func (j *shimJail) parent() string {
 	return j.must("ps", "-o", "ppid=", "-p", j.pid)
 }
 
+// filters is how many system call filters a process has that ctr starts. It is asked again while there is no answer: ctr since 1.7 closes its
+// end when it has deleted a process, whether it has read what is there or not (client.process.Delete).
+func (j *shimJail) filters(start ...string) (out string) {
+	j.Helper()
+	for range 5 {
+		if out = j.ctr(append(start, "grep", "Seccomp_filters", "/proc/self/status")...); out != "" {
+			break
+		}
+	}
+	return out
+}
+
 // served: after an upgrade the shim of the former package goes on with its jail, to the jail's end. A new jail gets a new one.
 func (j *shimJail) served() {
 	j.Helper()
@@ -63,11 +75,11 @@ func (j *shimJail) served() {
 	if exe := j.must("readlink", "/proc/"+j.shim+"/exe"); !strings.HasSuffix(exe, " (deleted)") {
 		j.Errorf("the shim runs %s, which the upgrade replaced", exe)
 	}
-	if out := j.ctr("task", "exec", "--exec-id", "after", shimID, "grep", "Seccomp_filters", "/proc/self/status"); !strings.HasSuffix(out, "2") {
+	if out := j.filters("task", "exec", "--exec-id", "after", shimID); !strings.HasSuffix(out, "2") {
 		j.Errorf("a process that joins it by the former shim has %s", out)
 	}
 	j.must("agentjail", "inspect", shimID)
-	if out := j.ctr("run", "--rm", "--runtime", "io.containerd.agentjail.v2", shimImage, "new", "grep", "Seccomp_filters", "/proc/self/status"); !strings.HasSuffix(out, "2") {
+	if out := j.filters("run", "--rm", "--runtime", "io.containerd.agentjail.v2", shimImage, "new"); !strings.HasSuffix(out, "2") {
 		j.Errorf("a new jail has %s", out)
 	}
 	j.ctr("task", "kill", "--signal", "KILL", shimID)

@@ -61,7 +61,7 @@ func in(c *engine.CT, id string, command ...string) engine.Result {
 	return c.Ctr(slices.Concat([]string{"tasks", "exec", "--exec-id", newID(), id}, command)...)
 }
 
-// heard repeats a command that changes nothing while its output is lost, a few times: ctr since 2.0 closes its end when it has deleted a
+// heard repeats a command that changes nothing while its output is lost, a few times: ctr since 1.7 closes its end when it has deleted a
 // process, whether it has read what is there or not (client.process.Delete).
 func heard(lost func(engine.Result) bool, run func() engine.Result) engine.Result {
 	for range 4 {
