@@ -20,8 +20,8 @@ import (
 	"agentjail.dev/runtime/report"
 )
 
-// How long a helper may take to follow a request, and to say by which rules it goes: it may have to start first. Whoever
-// inspects a jail asks a few times before it is called broken.
+// How long a helper may take to follow a request, and to say by which rules it goes: it may have to start first. inspect
+// asks four times before it reports a jail as broken.
 const (
 	controlTime = 10 * time.Second
 	stateTime   = 3 * time.Second
