@@ -223,7 +223,13 @@ func killHelper(t *testing.T, pid int) {
 	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.HasPrefix(string(args), "agentjail-egress") {
 		t.Fatalf("process %d is %q: %v", pid, args, err)
 	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+	killByFD(t, fd)
+}
+
+// killByFD kills a helper, and returns when it has ended.
+func killByFD(t *testing.T, fd int) {
+	t.Helper()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		t.Fatal(err)
 	}
 	if err := pidfd.Wait(fd, engine.Patience); err != nil {
@@ -333,22 +339,16 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 		_ = cmd.Wait()
 		t.Fatal("create makes no helper")
 	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil && !errors.Is(err, unix.ESRCH) {
-		t.Fatal(err)
-	}
-	if err == nil {
+	switch fd, err := unix.PidfdOpen(pid, 0); {
+	case err == nil:
 		defer unix.Close(fd)
-		_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		killByFD(t, fd) // start must not meet one that has not ended yet
+	case !errors.Is(err, unix.ESRCH):
+		t.Fatal(err)
 	}
 	if cmd.Wait() != nil {
 		waitGone(t, id)
 		return true
-	}
-	if err == nil { // start must not meet one that has not ended yet
-		if err := pidfd.Wait(fd, engine.Patience); err != nil {
-			t.Fatal("the helper: ", err)
-		}
 	}
 	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 {
 		t.Errorf("start: status %d\n%s", code, text)

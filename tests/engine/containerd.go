@@ -318,3 +318,17 @@ func jsonOf(v any) []byte {
 	}
 	return text
 }
+
+// Heard repeats a command that changes nothing while its output is lost, a few times: ctr since 1.7 closes its end when it
+// has deleted a process, whether it has read what is there or not (Delete of containerd's client).
+func Heard[R any](lost func(R) bool, run func() R) (r R) {
+	for range 5 {
+		if r = run(); !lost(r) {
+			break
+		}
+	}
+	return r
+}
+
+// Silent says whether a command that prints something succeeded and printed nothing (Heard).
+func Silent(r Result) bool { return r.Code == 0 && r.Stdout == "" }

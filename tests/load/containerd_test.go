@@ -88,7 +88,11 @@ type containerdDoor struct {
 }
 
 func (d *containerdDoor) call(ctx context.Context, args ...string) (string, error) {
-	r := d.Ctr(ctx, args...)
+	return answerOf(d.Ctr(ctx, args...), args)
+}
+
+// answerOf is what a command of ctr printed.
+func answerOf(r engine.Result, args []string) (string, error) {
 	if r.Code != 0 {
 		return "", fmt.Errorf("ctr %s: exit code %d: %s", strings.Join(args, " "), r.Code, strings.TrimSpace(r.Stderr))
 	}
@@ -107,14 +111,9 @@ func (d *containerdDoor) start(ctx context.Context) (string, error) {
 }
 
 func (d *containerdDoor) exec(ctx context.Context, id string, args ...string) (string, error) {
-	out, err := "", error(nil)
-	for range 5 { // ctr loses output now and then (client.process.Delete)
-		out, err = d.call(ctx, append([]string{"tasks", "exec", "--exec-id", d.id("exec"), id}, args...)...)
-		if err != nil || out != "" {
-			break
-		}
-	}
-	return out, err
+	return answerOf(engine.Heard(engine.Silent, func() engine.Result {
+		return d.Ctr(ctx, append([]string{"tasks", "exec", "--exec-id", d.id("exec"), id}, args...)...)
+	}), args)
 }
 
 // remove: a task that is being removed already, or was, is fine; the container has to go.

@@ -214,21 +214,11 @@ func ask1(a attempt) (string, error) {
 
 // askAndWait asks over UDP what must be answered.
 func askAndWait(a attempt) (string, error) {
-	c, err := net.Dial("udp4", "127.0.0.1:53")
+	out, err := exchangeUDP("127.0.0.1:53", a.say, attemptTime)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(attemptTime))
-	if _, err := c.Write([]byte(a.say)); err != nil {
-		return "", err
-	}
-	buf := make([]byte, 4096)
-	n, err := c.Read(buf)
-	if err != nil {
-		return "", err
-	}
-	return answered(buf[:n])
+	return answered(out)
 }
 
 // askTCP asks over TCP. It is the last answer that counts.
@@ -250,19 +240,25 @@ func askTCP(a attempt) (string, error) {
 }
 
 func sendUDP(a attempt) (string, error) {
-	c, err := net.Dial("udp", a.at)
+	// Nobody answers, or says that there is nobody: what arrives outside is what counts.
+	out, err := exchangeUDP(a.at, a.say, 200*time.Millisecond)
+	return string(out), err
+}
+
+// exchangeUDP says something over UDP and returns what is answered within a time.
+func exchangeUDP(at, say string, patience time.Duration) ([]byte, error) {
+	c, err := net.Dial("udp", at)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(attemptTime))
-	if _, err := c.Write([]byte(a.say)); err != nil {
-		return "", err
+	if _, err := c.Write([]byte(say)); err != nil {
+		return nil, err
 	}
-	buf := make([]byte, 1500)
-	_ = c.SetDeadline(time.Now().Add(200 * time.Millisecond)) // nobody answers, or says that there is nobody: what arrives outside is what counts
+	_ = c.SetDeadline(time.Now().Add(patience))
+	buf := make([]byte, 4096)
 	n, err := c.Read(buf)
-	return string(buf[:n]), err
+	return buf[:n], err
 }
 
 func socksRaw(say string) (string, error) {

@@ -346,7 +346,8 @@ func TestCredentialsTLS(t *testing.T) {
 	if got, _ := j.in(t, "rawtls", host, "443", request(host, "/", "", "")); !strings.Contains(got, own+"200") {
 		t.Errorf("by a new helper: %q", got)
 	}
-	if sent := n.got([]string{uses[0] + "-2"}); !slices.Equal(sent, []string{uses[0] + "-2"}) {
+	second := []string{uses[0] + "-2"}
+	if sent := n.got(second); !slices.Equal(sent, second) {
 		t.Errorf("by a new helper: servers got %q", sent)
 	}
 	if text, err := os.ReadFile(j.b.Rootfs + debianBundle); err != nil || !bytes.Equal(text, n.ca) {

@@ -54,16 +54,12 @@ func (j *shimJail) parent() string {
 	return j.must("ps", "-o", "ppid=", "-p", j.pid)
 }
 
-// filters is how many system call filters a process has that ctr starts. It is asked again while there is no answer: ctr since 1.7 closes its
-// end when it has deleted a process, whether it has read what is there or not (client.process.Delete).
-func (j *shimJail) filters(start ...string) (out string) {
+// filters is how many system call filters a process has that ctr starts.
+func (j *shimJail) filters(start ...string) string {
 	j.Helper()
-	for range 5 {
-		if out = j.ctr(append(start, "grep", "Seccomp_filters", "/proc/self/status")...); out != "" {
-			break
-		}
-	}
-	return out
+	return engine.Heard(func(out string) bool { return out == "" }, func() string {
+		return j.ctr(append(start, "grep", "Seccomp_filters", "/proc/self/status")...)
+	})
 }
 
 // served: after an upgrade the shim of the former package goes on with its jail, to the jail's end. A new jail gets a new one.

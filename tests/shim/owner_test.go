@@ -32,7 +32,7 @@ func TestOwnerAnnotation(t *testing.T) {
 			t.Errorf("the file belongs to %d:%d on the host", s.Uid, s.Gid)
 		}
 		lost := func(r engine.Result) bool { return r.Code != 0 && strings.TrimSpace(r.Stderr) == "" }
-		r := heard(lost, func() engine.Result { return in(c, id, "touch", "/w/roots") })
+		r := engine.Heard(lost, func() engine.Result { return in(c, id, "touch", "/w/roots") })
 		if r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
 			t.Errorf("the first process's user: %s", r)
 		}

@@ -23,7 +23,7 @@ func hardened(t *testing.T, said string) {
 func TestRun(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		lost := func(r engine.Result) bool { return r.Code == 0 && (r.Stdout == "" || r.Stderr == "") }
-		r := heard(lost, func() engine.Result {
+		r := engine.Heard(lost, func() engine.Result {
 			return c.Ctr(runArgs(newID(), "--rm", "--", "sh", "-c", "probe identity; echo said >&2")...)
 		})
 		if r.Code != 0 || !strings.HasSuffix(r.Stderr, "said\n") {
@@ -35,8 +35,7 @@ func TestRun(t *testing.T) {
 			t.Error(r)
 		}
 		exited(t, id, `"status": 7`)
-		lost = func(r engine.Result) bool { return r.Code == 0 && r.Stdout == "" }
-		r = heard(lost, func() engine.Result {
+		r = engine.Heard(engine.Silent, func() engine.Result {
 			return c.Ctr(runArgs(newID(), "--rm", "--privileged", "--", "probe", "identity")...)
 		})
 		if r.Code != 0 {
@@ -125,7 +124,7 @@ func TestExec(t *testing.T) {
 				t.Error(s)
 			}
 		}
-		// ctr loses what some say (heard), and not of all.
+		// ctr loses what some say (engine.Heard), and not of all.
 		if lost == all {
 			t.Errorf("the output of all %d is lost", all)
 		}
@@ -148,7 +147,7 @@ func TestTerminal(t *testing.T) {
 		term.ExpectAtSize(40, 100, "40 100")
 		term.Type("hello\n")
 		term.Expect("got hello")
-		term.Type("\n") // it waits: ctr may lose what is said just before the end (heard)
+		term.Type("\n") // it waits: ctr may lose what is said just before the end (engine.Heard)
 		if code := term.Wait(); code != 5 {
 			t.Errorf("exit status %d: %s", code, term.Said())
 		}

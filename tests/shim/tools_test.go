@@ -61,21 +61,9 @@ func in(c *engine.CT, id string, command ...string) engine.Result {
 	return c.Ctr(slices.Concat([]string{"tasks", "exec", "--exec-id", newID(), id}, command)...)
 }
 
-// heard repeats a command that changes nothing while its output is lost, a few times: ctr since 1.7 closes its end when it has deleted a
-// process, whether it has read what is there or not (client.process.Delete).
-func heard(lost func(engine.Result) bool, run func() engine.Result) engine.Result {
-	for range 4 {
-		if r := run(); !lost(r) {
-			return r
-		}
-	}
-	return run()
-}
-
 // ask is in for a command that changes nothing and prints something.
 func ask(c *engine.CT, id string, command ...string) engine.Result {
-	lost := func(r engine.Result) bool { return r.Code == 0 && r.Stdout == "" }
-	return heard(lost, func() engine.Result { return in(c, id, command...) })
+	return engine.Heard(engine.Silent, func() engine.Result { return in(c, id, command...) })
 }
 
 // status is a task's, as RUNNING, or "" when there is none.

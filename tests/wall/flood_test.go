@@ -1,8 +1,6 @@
 package wall
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -60,15 +58,7 @@ func ratio(a, b int64) float64 { return float64(a) / float64(max(1, b)) }
 // costs are a call's nanoseconds in a jail, to who lets it end.
 func (p *place) costs(t *testing.T, path string) (end func() map[string]int64) {
 	t.Helper()
-	last := stays(t, p.bundle(t), p.caller(path, ""), "probe refused-calls "+itoa(flood))
-	return func() map[string]int64 {
-		t.Helper()
-		out, err := last()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return numbers(t, out)
-	}
+	return probes[int64](t, p.bundle(t), p.caller(path, ""), "refused-calls", itoa(flood))
 }
 
 // outsideCosts are a call's nanoseconds in a process that is in no jail.
@@ -78,17 +68,5 @@ func outsideCosts(t *testing.T, probe string) map[string]int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return numbers(t, out)
-}
-
-func numbers(t *testing.T, text string) map[string]int64 {
-	t.Helper()
-	got := map[string]int64{}
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	if len(got) == 0 {
-		t.Fatal(os.ErrInvalid)
-	}
-	return got
+	return found[int64](t, out)
 }

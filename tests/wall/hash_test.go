@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
+	"agentjail.dev/runtime/ebpf/hasher"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/tests/engine"
 )
@@ -111,15 +112,12 @@ func hashers(t *testing.T, c *collector) {
 	t.Helper()
 	want := []string{"CapEff:\t0000000000080004", "NoNewPrivs:\t1", "Seccomp:\t2"}
 	confined := func() (status string, ok bool) {
-		n := 0
-		for _, pid := range children(t, c.cmd.Process.Pid) {
-			if line, _ := os.ReadFile("/proc/" + itoa(pid) + "/cmdline"); strings.HasSuffix(string(line), "\x00hasher\x00") {
-				text, _ := os.ReadFile("/proc/" + itoa(pid) + "/status")
-				status = string(text)
-				n++
-			}
+		found := childrenOf(t, c.cmd.Process.Pid, hasher.Verb)
+		for _, pid := range found {
+			text, _ := os.ReadFile("/proc/" + itoa(pid) + "/status")
+			status = string(text)
 		}
-		return status, n == 1 && !slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(status, s) })
+		return status, len(found) == 1 && !slices.ContainsFunc(want, func(s string) bool { return !strings.Contains(status, s) })
 	}
 	status, ok := confined()
 	for end := time.Now().Add(engine.Patience); !ok && time.Now().Before(end); status, ok = confined() {

@@ -1,7 +1,6 @@
 package wall
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -43,11 +42,7 @@ func TestCost(t *testing.T) {
 			t.Fatal(err)
 		}
 		for where, text := range map[string]string{"outside": outside, "in a jail": inside} {
-			var got map[string]int64
-			if err := json.Unmarshal([]byte(text), &got); err != nil {
-				t.Fatalf("%v: %s", err, text)
-			}
-			for call, ns := range got {
+			for call, ns := range found[int64](t, text) {
 				all := times[where][call]
 				all[with] = append(all[with], ns)
 				times[where][call] = all

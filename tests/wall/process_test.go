@@ -14,16 +14,20 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // child is a process's only child whose first argument is verb.
 func child(t *testing.T, pid int, verb string) int {
 	t.Helper()
-	var found []int
-	for _, c := range children(t, pid) {
-		if line, _ := os.ReadFile("/proc/" + itoa(c) + "/cmdline"); slices.Index(strings.Split(string(line), "\x00"), verb) == 1 {
-			found = append(found, c)
-		}
-	}
+	found := childrenOf(t, pid, verb)
 	if len(found) != 1 {
 		t.Fatalf("process %d has the children %v with the verb %s, and not one", pid, found, verb)
 	}
 	return found[0]
+}
+
+// childrenOf are a process's children whose first argument is verb.
+func childrenOf(t *testing.T, pid int, verb string) []int {
+	t.Helper()
+	return slices.DeleteFunc(children(t, pid), func(c int) bool {
+		line, _ := os.ReadFile("/proc/" + itoa(c) + "/cmdline")
+		return slices.Index(strings.Split(string(line), "\x00"), verb) != 1
+	})
 }
 
 // children are a process's.

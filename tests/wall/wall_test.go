@@ -103,22 +103,32 @@ func (p *place) caller(path, without string) engine.Caller {
 // jail runs the probe in a jail without the rings that are named, and returns what became of each try, to who lets the jail end.
 func (p *place) jail(t *testing.T, path, without string, args ...string) (end func() map[string]outcome) {
 	t.Helper()
-	last := stays(t, p.bundle(t), p.caller(path, without), "probe "+shellWords(args))
-	return func() map[string]outcome {
+	return probes[outcome](t, p.bundle(t), p.caller(path, without), args...)
+}
+
+// probes runs the probe in a bundle's jail, and returns what it found, to who lets the jail end.
+func probes[V any](t *testing.T, b *engine.Bundle, c engine.Caller, args ...string) (end func() map[string]V) {
+	t.Helper()
+	last := stays(t, b, c, "probe '"+strings.Join(args, "' '")+"'")
+	return func() map[string]V {
 		t.Helper()
 		out, err := last()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := map[string]outcome{}
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return got
+		return found[V](t, out)
 	}
 }
 
-func shellWords(args []string) string { return "'" + strings.Join(args, "' '") + "'" }
+// found is what the probe printed.
+func found[V any](t *testing.T, text string) map[string]V {
+	t.Helper()
+	got := map[string]V{}
+	if err := json.Unmarshal([]byte(text), &got); err != nil || len(got) == 0 {
+		t.Fatalf("the probe found %q: %v", text, err)
+	}
+	return got
+}
 
 // stays runs a shell's script in a jail that stays until the returned function is called, which returns what the jail said, and with an error
 // what the runtime said. The collector finds a jail by its record: events that it reads when that is gone are nobody's.
