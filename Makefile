@@ -20,8 +20,10 @@ OUT := dist
 # What needs root (a Docker of the tests' own, namespaces, mounts) gets it from sudo when make has it not.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo env "PATH=$(PATH)" "GOFLAGS=$(GOFLAGS)" "GOPROXY=$(shell $(GO) env GOPROXY)")
 
-# $(call logged,NAME) keeps the output of go test -v, shows it all, and once more, at its end, what failed.
-logged = 2>&1 | tee $(OUT)/$(1).log || { echo; echo "what failed in $(OUT)/$(1).log:"; awk -f hack/brief.awk $(OUT)/$(1).log; exit 1; }
+# $(call lane,NAME) is a part of make test: whatever becomes of the task NAME, the next part runs. Past the BUDGET it is left out.
+lane = $(OUT)/testlane lane $(1) $(MAKE) $(1)
+# $(call tests,PART,TASK) before go test, whose flags come last: shows what fails, runs that once more, keeps all output in dist/PART.log.
+tests = $(OUT)/testlane tests -part $(1) -lane $(2) -log $(OUT)/$(1).log
 
 # How long a fuzz target runs, how many cycles the leak test makes, how many rounds a benchmark has.
 FUZZTIME ?= 30s
@@ -46,7 +48,7 @@ BEGAN ?= $(shell date +%s)
 BEGAN := $(BEGAN)
 export BUDGET BEGAN
 
-.PHONY: help build demo test test-beside test-here modules preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-beside test-here testlane modules preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,20 +64,30 @@ deps: ## install what tests and demo need (Debian packages)
 	hack/deps.sh
 
 # In this order: what measures time is alone on the machine.
-test: modules preflight deps test-beside ## everything that must pass, here and in virtual machines
+test: modules preflight deps testlane ## everything that must pass, here and in virtual machines
+	@rm -rf $(OUT)/lanes $(OUT)/left-out
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/ahead ./hack/ahead
+	$(OUT)/testlane lane test-vm $(MAKE) test-beside
+	$(call lane,bench-smoke)
+	[ -e $(OUT)/left-out ] || $(call lane,table)
+	@$(ROOT) env BEGAN=$(BEGAN) $(OUT)/testlane report -commit '$(COMMIT)'
 
 # Beside the tests on this machine, with what they leave of the processors: what is slow to build is built before it is needed, then the
 # virtual machines run, which go on alone when those tests are through (hack/beside.sh).
 test-beside:
-	@mkdir -p $(OUT) && rm -f $(OUT)/left-out
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/ahead ./hack/ahead
 	hack/beside.sh $(OUT)/vm '$(OUT)/ahead >$(OUT)/ahead.log 2>&1; $(MAKE) test-vm BESIDE=$(OUT)/vm.running' $(MAKE) test-here
-	hack/within.sh bench-smoke $(MAKE) bench-smoke
-	@[ -e $(OUT)/left-out ] && cat $(OUT)/left-out || $(MAKE) table
 
-test-here: lint test-quick test-unit prove test-e2e
-	hack/within.sh test-kubernetes $(MAKE) test-kubernetes
-	hack/within.sh test-delegates $(MAKE) test-delegates
+test-here:
+	$(call lane,lint)
+	$(call lane,test-quick)
+	$(call lane,test-unit)
+	$(call lane,prove)
+	$(call lane,test-e2e)
+	$(call lane,test-kubernetes)
+	$(call lane,test-delegates)
+
+testlane: # what runs tests (hack/testlane)
+	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/testlane ./hack/testlane
 
 modules: ## fetch the modules that the build, the tests and lint need, trying again where a download fails
 	@for try in 1 2 3; do \
@@ -87,41 +99,36 @@ preflight: ## report a kernel on which tests would hang, left so by an earlier r
 	@CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/preflight ./hack/preflight
 	@$(ROOT) $(OUT)/preflight
 
-test-quick: ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
+test-quick: testlane ## gofmt, go vet and unit tests, as an ordinary user in about two minutes
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not gofmt'ed:"; echo "$$bad"; exit 1; }
 	CGO_ENABLED=0 $(GO) vet ./...
-	@mkdir -p $(OUT)
-	@echo "unit tests as an ordinary user; all that they say is in $(OUT)/quick.log"
-	@$(if $(filter 0,$(shell id -u)),GO=$(GO) hack/quick.sh,CGO_ENABLED=0 $(GO) test) -v ./... 2>&1 | tee $(OUT)/quick.log | awk -f hack/brief.awk
+	@$(call tests,quick,test-quick) -packages ./... $(if $(filter 0,$(shell id -u)),env GO=$(GO) hack/quick.sh,env CGO_ENABLED=0 $(GO) test) -v
 
-test-unit: ## tests without a container engine
-	@mkdir -p $(OUT)
-	@echo "unit tests; all that they say is in $(OUT)/unit.log"
-	@{ $(ROOT) env CGO_ENABLED=0 $(GO) test -v $$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$'); \
-		$(ROOT) env CGO_ENABLED=1 $(GO) test -v $(CGO_PACKAGES); } 2>&1 | tee $(OUT)/unit.log | awk -f hack/brief.awk
+test-unit: testlane ## tests without a container engine
+	@status=0; \
+	$(call tests,unit,test-unit) -packages "$$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$')" \
+		$(ROOT) env CGO_ENABLED=0 $(GO) test -v || status=$$?; \
+	$(call tests,unit-cgo,test-unit) -packages "$(CGO_PACKAGES)" $(ROOT) env CGO_ENABLED=1 $(GO) test -v || status=$$?; \
+	exit $$status
 
-test-e2e: ## tests against a real Docker, and the runtime by itself
-	@mkdir -p $(OUT)
-	$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
-		$(GO) test -v -count=1 -p 1 -timeout 40m $$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$') $(call logged,e2e)
-	@echo; echo "skipped:"; awk '/^ *--- SKIP/ { print; getline; print; n = 1 } END { if (!n) print "  nothing" }' $(OUT)/e2e.log
+test-e2e: testlane ## tests against a real Docker, and the runtime by itself
+	$(call tests,e2e,test-e2e) -skipped -packages "$$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$')" \
+		$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CLIENTS=$(CLIENTS) CGO_ENABLED=0 \
+		hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -p 1 -timeout 40m
 
-test-clients: ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
-	@mkdir -p $(OUT)
-	$(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) \
-		$(GO) test -v -count=1 -timeout 40m ./tests/clients $(call logged,clients)
+test-clients: testlane ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
+	$(call tests,clients,test-clients) -packages ./tests/clients $(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 \
+		hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -timeout 40m
 
-test-kubernetes: ## a cluster of Kubernetes' own programs, and what pods have in it; builds them the first time, which takes minutes
-	@mkdir -p $(OUT)
-	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh \
-		$(GO) test -v -count=1 -timeout 30m ./tests/kubernetes $(call logged,kubernetes)
+test-kubernetes: testlane ## a cluster of Kubernetes' own programs, and what pods have in it; builds them the first time, which takes minutes
+	$(call tests,kubernetes,test-kubernetes) -packages ./tests/kubernetes $(ROOT) env CGO_ENABLED=0 \
+		hack/with-cgroups.sh $(GO) test -v -count=1 -timeout 30m
 
-test-delegates: ## what depends on the delegate, over the newest runc and over crun
-	@mkdir -p $(OUT)
-	@for d in runc-new crun; do echo "delegate: $$d"; \
-		$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $$d \
-			$(GO) test -v -count=1 -timeout 20m ./tests/e2e -per-delegate 2>&1 | tee $(OUT)/delegate-$$d.log | awk -f hack/brief.awk; \
-	done
+test-delegates: testlane ## what depends on the delegate, over the newest runc and over crun
+	@status=0; for d in runc-new crun; do \
+		$(call tests,delegate-$$d,test-delegates) -packages ./tests/e2e -args -per-delegate $(ROOT) env CGO_ENABLED=0 \
+			hack/with-cgroups.sh hack/with-delegate.sh $$d $(GO) test -v -count=1 -timeout 20m || status=$$?; \
+	done; exit $$status
 
 conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
@@ -139,7 +146,7 @@ load: ## many jails at once, with jails, shims and daemons killed at random
 	$(ROOT) env AGENTJAIL_NAMES_JAILS=$(NAMES_JAILS) CGO_ENABLED=0 hack/with-cgroups.sh $(GO) test -v -count=1 -timeout 1h -run 'TestMany$$' ./tests/names
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
-	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
+	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/unit-cgo.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux
 
 prove: ## prove every profile from the filter that libseccomp compiles, on both architectures
 	hack/deps.sh

@@ -5,10 +5,10 @@
 #   hack/beside.sh NAME OTHER COMMAND [ARGUMENT...]
 #
 # OTHER is a shell's command line. What it says is in NAME.log, and is shown when the command has ended. While the command runs, there is a
-# file NAME.running. When the command fails, the other is stopped (not with make -k); when it succeeds, the other goes on. The exit status
-# is the command's, or else the other's.
+# file NAME.running. When the command fails, the other is stopped; when it succeeds, the other goes on, and the exit status
+# is its.
 #
-# With BUDGET (hack/within.sh) the other is stopped when those minutes are over, which is said, and listed in dist/left-out. It has failed then
+# With BUDGET (hack/testlane) the other is stopped when those minutes are over, which is said, and listed in dist/left-out. It has failed then
 # if a line of its log says so ("ends with status 1").
 set -eu
 
@@ -40,17 +40,9 @@ status=0
 "$@" || status=$?
 if [ "$status" != 0 ]; then
 	echo "beside: failed, with status $status: $*" >&2
-	flags=${MAKEFLAGS-} # the first word has make's flags of one letter
-	case ${flags%% *} in
-	-* | *=* | '') keep= ;;
-	*k*) keep=yes ;;
-	*) keep= ;;
-	esac
-	if [ -z "$keep" ]; then
-		stop
-		echo "beside: stopped, having said what is in $name.log: $other" >&2
-		exit "$status"
-	fi
+	stop
+	echo "beside: stopped, having said what is in $name.log: $other" >&2
+	exit "$status"
 fi
 rm -f "$name.running"
 echo "beside: what follows is in $name.log: $other"
@@ -70,5 +62,4 @@ fi
 also=0
 wait "$beside" || also=$?
 [ "$also" = 0 ] || echo "beside: failed, with status $also, having said what is in $name.log: $other" >&2
-[ "$status" != 0 ] || status=$also
-exit "$status"
+exit "$also"

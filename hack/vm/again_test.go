@@ -67,7 +67,7 @@ func TestMachineGoesDown(t *testing.T) {
 	}
 	for i, test := range []string{"TestA", "TestB"} {
 		r := results[i]
-		if r.status != 0 || len(r.tests) != 1 || r.tests[0].test != test || r.tests[0].word != "PASS" {
+		if r.status != 0 || len(r.tests) != 1 || r.tests[0].Name != test || r.tests[0].Word != "PASS" {
 			t.Errorf("step %s: %+v", r.step.name, r)
 		}
 	}

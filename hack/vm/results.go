@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"agentjail.dev/hack/testlane/outcome"
 )
 
 // A result is what became of a step.
@@ -21,16 +23,9 @@ type result struct {
 	status int // the exit status; 124 after its time was up, -1 when the step was not reached
 	took   time.Duration
 	output string
-	tests  []verdict
+	tests  []*outcome.Test
 	// repeated says that the machine's own kernel went down in this step, and that this is the second try.
 	repeated bool
-}
-
-// A verdict is what `go test -v` says of one test.
-type verdict struct {
-	test   string
-	word   string // PASS, FAIL or SKIP
-	reason string // of a skip: the last line that the test said
 }
 
 // results unpacks the results disk into out and reads it. The disk is written when the machine is done; of one that did not come to its end,
@@ -103,41 +98,77 @@ func untar(disk, dir string) error {
 	}
 }
 
-var (
-	verdictLine = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
-	runLine     = regexp.MustCompile(`^=== (?:RUN|CONT|NAME)\s+(\S+)`)
-	reasonLine  = regexp.MustCompile(`^\s+\S+_test\.go:\d+: (.*)`)
-)
-
-// verdicts reads the output of `go test -v`.
-func verdicts(output string) []verdict {
-	var all []verdict
-	// What a test says comes after a line that names it; its verdict may come much later, under its parent's.
-	said, current := map[string]string{}, ""
-	for _, line := range strings.Split(output, "\n") {
-		if m := runLine.FindStringSubmatch(line); m != nil {
-			current = m[1]
-		} else if m := reasonLine.FindStringSubmatch(line); m != nil {
-			said[current] = m[1]
-		} else if m := verdictLine.FindStringSubmatch(line); m != nil {
-			v := verdict{test: m[2], word: m[1]}
-			if v.word == "SKIP" {
-				v.reason = said[v.test]
-			}
-			all = append(all, v)
-		}
+// verdicts reads the output of `go test -v`. Of a test that ran twice, the second verdict counts.
+func verdicts(output string) []*outcome.Test {
+	var r outcome.Reader
+	for line := range strings.Lines(output) {
+		r.Line(strings.TrimSuffix(line, "\n"))
 	}
-	return all
+	return slices.DeleteFunc(r.Rest.Tests, func(t *outcome.Test) bool { return t.Word == "" })
 }
 
-func count(tests []verdict, word string) int {
+func count(tests []*outcome.Test, word string) int {
 	n := 0
 	for _, t := range tests {
-		if t.word == word {
+		if t.Word == word {
 			n++
 		}
 	}
 	return n
+}
+
+// unsteadyLine is what hack/testlane reports, in the machine, of a test that failed and then passed.
+var unsteadyLine = regexp.MustCompile(`(?m)^testlane: unsteady: \S+(?: (\S+))?$`)
+
+// lane is what became of the steps, as make test keeps it.
+func lane(kind, out string, results []result, err error) outcome.Lane {
+	l := outcome.Lane{Name: "test-vm", Part: kind}
+	if err != nil {
+		l.Trouble = strings.SplitN(err.Error(), "\n", 2)[0]
+	}
+	for _, r := range results {
+		file := filepath.Join(out, r.step.name+".out")
+		unsteady := map[string]bool{}
+		for _, m := range unsteadyLine.FindAllStringSubmatch(r.output, -1) {
+			unsteady[m[1]] = true
+			l.Unsteady = append(l.Unsteady, outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Test: m[1], Note: file})
+		}
+		failed := false
+		for _, t := range r.tests {
+			e := outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Test: t.Name, Note: file}
+			switch {
+			case !t.Top() || unsteady[t.Name]:
+			case t.Word == outcome.Fail:
+				l.Failed, failed = append(l.Failed, e), true
+			case t.Word == outcome.Pass:
+				l.Passed = append(l.Passed, outcome.Entry{Package: e.Package, Test: e.Test})
+			}
+		}
+		if v := r.verdict(); v != "ok" && !failed {
+			l.Failed = append(l.Failed, outcome.Entry{Package: "agentjail.dev/" + r.step.pkg, Note: "step " + r.step.name + ": " + v + ": " + file})
+		}
+	}
+	return l
+}
+
+// verdict is what became of a step, in words.
+func (r result) verdict() string {
+	switch {
+	case r.status == -1 && r.output != "":
+		return "the machine went down in it"
+	case r.status == -1:
+		return "not reached"
+	case r.status == 124:
+		return "took too long"
+	case r.status != 0:
+		return fmt.Sprintf("failed (exit status %d)", r.status)
+	case r.step.pkg != "" && len(r.tests) == 0:
+		// A binary that runs nothing is no success.
+		return "ran no test"
+	case len(r.missing()) > 0:
+		return "did not run " + strings.Join(r.missing(), ", ")
+	}
+	return "ok"
 }
 
 // report prints the failed steps' output and a table, and returns how many steps failed.
@@ -152,26 +183,11 @@ func report(w io.Writer, o options, results []result) (failed int) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "in the machine (%s)\tpassed\tfailed\tskipped\ttime\tverdict\n", o.kind)
 	for _, r := range results {
-		verdict := "ok"
-		switch {
-		case r.status == -1 && r.output != "":
-			verdict = "the machine went down in it"
-		case r.status == -1:
-			verdict = "not reached"
-		case r.status == 124:
-			verdict = "took too long"
-		case r.status != 0:
-			verdict = fmt.Sprintf("failed (exit status %d)", r.status)
-		case r.step.pkg != "" && len(r.tests) == 0:
-			// A binary that runs nothing is no success.
-			verdict = "ran no test"
-		case len(r.missing()) > 0:
-			verdict = "did not run " + strings.Join(r.missing(), ", ")
-		}
+		verdict := r.verdict()
 		if verdict != "ok" {
 			failed++
 		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%v\t%s\n", r.step.name, count(r.tests, "PASS"), count(r.tests, "FAIL"), count(r.tests, "SKIP"),
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%v\t%s\n", r.step.name, count(r.tests, outcome.Pass), count(r.tests, outcome.Fail), count(r.tests, outcome.Skip),
 			r.took.Round(time.Second), verdict)
 	}
 	t.Flush()
@@ -189,7 +205,7 @@ func report(w io.Writer, o options, results []result) (failed int) {
 // missing are the tests that were asked for by name and did not run: renamed, perhaps.
 func (r result) missing() []string {
 	return slices.DeleteFunc(slices.Clone(r.step.only), func(name string) bool {
-		return slices.ContainsFunc(r.tests, func(v verdict) bool { return v.test == name && v.word != "SKIP" })
+		return slices.ContainsFunc(r.tests, func(t *outcome.Test) bool { return t.Name == name && t.Word != outcome.Skip })
 	})
 }
 

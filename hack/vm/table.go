@@ -11,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"agentjail.dev/hack/testlane/outcome"
 )
 
 // A place is somewhere tests were run: the machine itself, or a virtual machine.
 type place struct {
 	name  string
-	tests map[string]verdict // by package and test
+	tests map[string]*outcome.Test // by package and test
 }
 
 // printTable tells where the tests ran that were skipped somewhere. args are PLACE=PATH, where PATH is the output of `go
@@ -60,7 +62,7 @@ func readPlaces(args []string) ([]place, error) {
 		i := slices.IndexFunc(places, func(p place) bool { return p.name == name })
 		if i < 0 {
 			i = len(places)
-			places = append(places, place{name: name, tests: map[string]verdict{}})
+			places = append(places, place{name: name, tests: map[string]*outcome.Test{}})
 		}
 		info, err := os.Stat(path)
 		if err != nil {
@@ -83,7 +85,7 @@ func skipped(places []place) []string {
 	names := map[string]bool{}
 	for _, p := range places {
 		for n, v := range p.tests {
-			if v.word == "SKIP" {
+			if v.Word == outcome.Skip {
 				names[n] = true
 			}
 		}
@@ -99,15 +101,15 @@ func printRow(w io.Writer, name string, places []place) (ran bool, reason string
 		switch {
 		case !ok:
 			fmt.Fprint(w, "\t-")
-		case v.word == "SKIP":
+		case v.Word == outcome.Skip:
 			fmt.Fprint(w, "\tskipped")
-			reason = v.reason
+			reason = v.Reason
 		default:
 			ran = true
-			fmt.Fprintf(w, "\t%s", strings.ToLower(v.word))
+			fmt.Fprintf(w, "\t%s", strings.ToLower(v.Word))
 		}
 	}
-	if twin := twinOf(name); !ran && twin != "" && slices.ContainsFunc(places, func(p place) bool { return p.tests[twin].word == "PASS" }) {
+	if twin := twinOf(name); !ran && twin != "" && slices.ContainsFunc(places, func(p place) bool { t := p.tests[twin]; return t != nil && t.Word == outcome.Pass }) {
 		ran = true
 		fmt.Fprintf(w, "\tpass as %s", twin)
 	}
@@ -136,7 +138,7 @@ func twinOf(n string) string {
 var packageLine = regexp.MustCompile(`^(?:ok|FAIL|\?)\s+agentjail\.dev/(\S+)`)
 
 // addLog reads the output of `go test -v` over several packages.
-func addLog(tests map[string]verdict, path string) error {
+func addLog(tests map[string]*outcome.Test, path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -159,7 +161,7 @@ func addLog(tests map[string]verdict, path string) error {
 }
 
 // addDir reads a machine's results.
-func addDir(tests map[string]verdict, dir string) error {
+func addDir(tests map[string]*outcome.Test, dir string) error {
 	found := false
 	for _, s := range suites {
 		for _, st := range s.steps {
@@ -181,11 +183,11 @@ func addDir(tests map[string]verdict, dir string) error {
 }
 
 // addVerdicts reads a package's part and returns how many tests it tells of.
-func addVerdicts(tests map[string]verdict, pkg, output string) int {
+func addVerdicts(tests map[string]*outcome.Test, pkg, output string) int {
 	all := verdicts(output)
 	for _, v := range all {
-		name := pkg + " " + v.test
-		if old, ok := tests[name]; ok && v.word == "SKIP" && old.word != "SKIP" {
+		name := pkg + " " + v.Name
+		if old, ok := tests[name]; ok && v.Word == outcome.Skip && old.Word != outcome.Skip {
 			continue // it ran there all the same, under other conditions
 		}
 		tests[name] = v

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -88,6 +89,31 @@ func TestTwins(t *testing.T) {
 		if err := printTable(&out, []string{"bare=" + log}); (err != nil) != fails {
 			t.Errorf("the twin's verdict is %s: %v\n%s", word, err, &out)
 		}
+	}
+}
+
+// TestLane: make test hears of a machine's failed and unsteady tests by name, and of a step that failed without one.
+func TestLane(t *testing.T) {
+	const twice = "=== RUN   TestA\n--- FAIL: TestA (0.00s)\nFAIL\ntestlane: once more: a TestA\n=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\ntestlane: unsteady: a TestA\n"
+	var results []result
+	for name, output := range map[string]string{"a": twice, "b": "=== RUN   TestB\n--- FAIL: TestB (0.00s)\nFAIL\n", "c": ""} {
+		r := result{step: step{name: name, pkg: name}, output: output, tests: verdicts(output)}
+		if name != "a" {
+			r.status = 1
+		}
+		results = append(results, r)
+	}
+	l := lane("engines", "dist/vm/engines", results, nil)
+	var failed []string
+	for _, e := range l.Failed {
+		failed = append(failed, e.String())
+	}
+	slices.Sort(failed)
+	if strings.Join(failed, ", ") != "b TestB (dist/vm/engines/b.out), c (step c: failed (exit status 1): dist/vm/engines/c.out)" {
+		t.Errorf("failed: %q", failed)
+	}
+	if len(l.Unsteady) != 1 || l.Unsteady[0].String() != "a TestA (dist/vm/engines/a.out)" || len(l.Passed) != 0 {
+		t.Errorf("unsteady: %v; passed: %v", l.Unsteady, l.Passed)
 	}
 }
 

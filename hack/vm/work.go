@@ -50,6 +50,9 @@ func makeShared(ctx context.Context, root, dir string, steps []step) error {
 			return err
 		}
 	}
+	if err := goTool(ctx, root, "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "bin", "testlane"), "./hack/testlane"); err != nil {
+		return err
+	}
 	if err := copyTree(root, filepath.Join(dir, "src")); err != nil {
 		return fmt.Errorf("copy the module's tree: %w", err)
 	}
@@ -151,7 +154,8 @@ func makeWork(shared, dir string, k kind, steps []step) error {
 		if s.pkg != "" {
 			// A minute less than the step: Go then says where everything hangs, which the step's end would not.
 			limit := s.limit - s.limit/8
-			script = fmt.Sprintf("cd /work/src/%s && exec %s /work/%s -test.v -test.timeout=%v %s", s.pkg, s.under, s.binary(), limit, quote(s.args))
+			script = fmt.Sprintf("cd /work/src/%s && exec testlane tests -program -packages %[1]s %s /work/%s -test.v -test.timeout=%v %s",
+				s.pkg, s.under, s.binary(), limit, quote(s.args))
 			if len(s.tools) > 0 {
 				script = "export AGENTJAIL_BUILT_TOOLS=/work/tools; " + script
 			}
@@ -226,11 +230,11 @@ func makePackages(ctx context.Context, root, dir string) error {
 	return nil
 }
 
-// writeOrder says which steps the machine runs, with each one's limit in seconds.
+// writeOrder says which steps the machine runs, with each one's limit in seconds: twice its own, since what fails runs once more.
 func writeOrder(dir string, steps []step) error {
 	var order strings.Builder
 	for _, s := range steps {
-		fmt.Fprintf(&order, "%s %d\n", s.name, int(s.limit.Seconds()))
+		fmt.Fprintf(&order, "%s %d\n", s.name, 2*int(s.limit.Seconds()))
 	}
 	return os.WriteFile(filepath.Join(dir, "steps.order"), []byte(order.String()), 0o644)
 }

@@ -37,12 +37,12 @@ func TestMakeWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "cd /work/src/tests/a && exec under-runc /work/tests/tests-a.test -test.v -test.timeout=7m0s '-test.run=^(A|B)$'\n"
+	const want = "cd /work/src/tests/a && exec testlane tests -program -packages tests/a under-runc /work/tests/tests-a.test -test.v -test.timeout=7m0s '-test.run=^(A|B)$'\n"
 	if string(script) != want {
 		t.Errorf("the step is %q and not %q", script, want)
 	}
 	order, err := os.ReadFile(filepath.Join(dir, "steps.order"))
-	if err != nil || string(order) != "one 480\nagain 480\n" {
+	if err != nil || string(order) != "one 960\nagain 960\n" {
 		t.Errorf("the order is %q, %v", order, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "steps.order"), nil, 0o644); err != nil {

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentjail.dev/hack/testlane/outcome"
+)
+
+// runReport reports what became of all lanes of a run. What was left out comes first, and last.
+func runReport(w io.Writer, args []string) error {
+	flags := flag.NewFlagSet("report", flag.ExitOnError)
+	file := flags.String("memory", "/var/cache/agentjail-tests/unsteady.json", "`file` that remembers what was unsteady in earlier runs")
+	commit := flags.String("commit", "", "the `commit` that was tested")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	lanes, err := outcome.ReadAll(filepath.Join(out, "lanes"))
+	leftOut, lerr := os.ReadFile(filepath.Join(out, "left-out"))
+	if lerr != nil && !errors.Is(lerr, os.ErrNotExist) {
+		err = errors.Join(err, lerr)
+	}
+	var again []remembered
+	err = errors.Join(err, update(*file, func(m *memory) {
+		again = m.learn(lanes, run{Began: os.Getenv("BEGAN"), Commit: *commit}, cameBefore(*commit))
+	}))
+	fmt.Fprintf(w, "\n%s", leftOut)
+	red := report(w, lanes, again)
+	fmt.Fprintf(w, "%s", leftOut)
+	if err == nil && red {
+		err = errors.New("not all tests passed")
+	}
+	return err
+}
+
+// report lists what failed and what is unsteady, and returns whether something failed.
+func report(w io.Writer, lanes []outcome.Lane, again []remembered) (red bool) {
+	var failed, unsteady []string
+	for _, l := range lanes {
+		name := strings.TrimSuffix(l.Name+" "+l.Part, " ")
+		for _, e := range l.Failed {
+			failed = append(failed, fmt.Sprintf("%s: %s", name, e))
+		}
+		for _, e := range l.Unsteady {
+			line := fmt.Sprintf("%s: %s", name, e)
+			unsteady = append(unsteady, line)
+			if i := slices.IndexFunc(again, func(r remembered) bool { return r.Same(e) }); i >= 0 {
+				failed = append(failed, line+": unsteady in an earlier run, too: "+describe(again[i].Runs))
+			}
+		}
+		if l.Trouble != "" {
+			failed = append(failed, fmt.Sprintf("%s: %s", name, l.Trouble))
+		}
+	}
+	list(w, "unsteady, which failed and then passed by itself:", unsteady)
+	list(w, "failed:", failed)
+	if len(failed) == 0 {
+		fmt.Fprintln(w, "all lanes passed")
+	}
+	return len(failed) > 0
+}
+
+func list(w io.Writer, title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "%s\n  %s\n", title, strings.Join(lines, "\n  "))
+	}
+}
+
+func describe(runs []run) string {
+	var all []string
+	for _, r := range runs {
+		all = append(all, fmt.Sprintf("%s at %.12s", r.Lane, r.Commit))
+	}
+	return strings.Join(all, ", ")
+}
+
+// cameBefore reports of a commit whether it is the tested one, or one that the tested one came from. Of one that git does not know here
+// nothing can be concluded.
+func cameBefore(tested string) func(string) bool {
+	return func(commit string) bool {
+		// The clone may belong to another user than root.
+		return commit == tested || exec.Command("git", "-c", "safe.directory=*", "merge-base", "--is-ancestor", commit, tested).Run() == nil
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/hack/testlane/outcome"
+)
+
+// TestRemembered: a test that is unsteady in two runs is known, one of code that is not this code's past is not, and what passes in ten
+// whole runs is forgotten.
+func TestRemembered(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "new", "unsteady.json")
+	entry := outcome.Entry{Package: "p", Test: "TestX", Note: "where it is"}
+	unsteady := []outcome.Lane{{Name: "test-e2e", Unsteady: []outcome.Entry{entry}}}
+	passed := []outcome.Lane{{Name: "test-e2e", Passed: []outcome.Entry{{Package: "p", Test: "TestX"}}}}
+	n := 0
+	learn := func(lanes []outcome.Lane, commit string) int {
+		t.Helper()
+		n++
+		var again []remembered
+		if err := update(file, func(m *memory) {
+			again = m.learn(lanes, run{Began: fmt.Sprint(n), Commit: commit}, func(c string) bool { return c <= commit })
+			again = append(again, m.learn(lanes, run{Began: fmt.Sprint(n), Commit: commit}, func(string) bool { return false })...) // the same run
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return len(again)
+	}
+	if learn(unsteady, "b") != 0 || learn(unsteady, "a") != 0 {
+		t.Error("what runs for the first time, or on other code, is known")
+	}
+	if learn(nil, "c") != 0 || learn(unsteady, "c") != 1 {
+		t.Error("the second run does not know it")
+	}
+	for range steady {
+		learn(passed, "d")
+	}
+	if learn(unsteady, "e") != 0 {
+		t.Error("it is not forgotten")
+	}
+	if err := os.WriteFile(file, []byte("}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := update(file, func(*memory) {}); err == nil || !strings.Contains(err.Error(), "remedy") {
+		t.Errorf("a file that is none: %v", err)
+	}
+}
+
+// TestReport: the end names what failed, by lane, package and test; what was left out comes first and last; and a test that is unsteady
+// for the second time has failed.
+func TestReport(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("BUDGET", "")
+	t.Setenv("BEGAN", "1")
+	ctx := context.Background()
+	lanes := filepath.Join(out, "lanes")
+	file := filepath.Join(t.TempDir(), "unsteady.json")
+	check := func(red bool, want ...string) {
+		t.Helper()
+		var shown bytes.Buffer
+		err := runReport(&shown, []string{"-memory", file, "-commit", "x"})
+		if (err != nil) != red {
+			t.Errorf("red is %v: %v", !red, err)
+		}
+		text := shown.String()
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("no %q in\n%s", w, text)
+			}
+			_, text, _ = strings.Cut(text, w)
+		}
+	}
+	write := func(l outcome.Lane) {
+		t.Helper()
+		if err := l.Write(lanes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := runLane(ctx, []string{"lint", "true"}); err != nil {
+		t.Fatal(err)
+	}
+	check(false, "all lanes passed")
+
+	write(outcome.Lane{Name: "test-e2e", Part: "e2e", Unsteady: []outcome.Entry{{Package: "agentjail.dev/tests/e2e", Test: "TestX", Note: "x.out"}}})
+	check(false, "unsteady", "test-e2e e2e: tests/e2e TestX (x.out)", "all lanes passed")
+	t.Setenv("BEGAN", "2")
+	check(true, "failed:", "test-e2e e2e: tests/e2e TestX (x.out): unsteady in an earlier run, too: test-e2e at x")
+
+	write(outcome.Lane{Name: "test-vm", Part: "engines", Failed: []outcome.Entry{{Package: "agentjail.dev/tests/cri", Test: "TestY"}}})
+	for _, name := range []string{"lint", "test-vm"} {
+		if err := runLane(ctx, []string{name, "false"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("BUDGET", "1")
+	if err := runLane(ctx, []string{"bench-smoke", "false"}); err != nil {
+		t.Fatal(err)
+	}
+	check(true, "LEFT OUT, since nine tenths of 1 minutes are over: bench-smoke", "failed:\n  lint command: exit status 1", "test-vm engines: tests/cri TestY", "LEFT OUT")
+	if _, err := os.Stat(filepath.Join(lanes, "test-vm.command.json")); err == nil {
+		t.Error("a task whose part reports what failed is reported itself")
+	}
+}
