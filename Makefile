@@ -70,7 +70,8 @@ test: modules preflight deps testlane ## everything that must pass, here and in 
 	$(OUT)/testlane lane test-vm $(MAKE) test-beside
 	$(call lane,bench-smoke)
 	[ -e $(OUT)/left-out ] || $(call lane,table)
-	@$(ROOT) env BEGAN=$(BEGAN) $(OUT)/testlane report -commit '$(COMMIT)'
+	@git rev-list HEAD >$(OUT)/commits 2>/dev/null || true
+	@$(ROOT) env BEGAN=$(BEGAN) $(OUT)/testlane report -commits $(OUT)/commits
 
 # Beside the tests on this machine, with what they leave of the processors: what is slow to build is built before it is needed, then the
 # virtual machines run, which go on alone when those tests are through (hack/beside.sh).

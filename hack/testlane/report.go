@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,8 +17,12 @@ import (
 func runReport(w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("report", flag.ExitOnError)
 	file := flags.String("memory", "/var/cache/agentjail-tests/unsteady.json", "`file` that remembers what was unsteady in earlier runs")
-	commit := flags.String("commit", "", "the `commit` that was tested")
+	commits := flags.String("commits", "", "`file` with the commit that was tested, and all before it")
 	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	commit, before, err := past(*commits)
+	if err != nil {
 		return err
 	}
 	lanes, err := outcome.ReadAll(filepath.Join(out, "lanes"))
@@ -29,7 +32,7 @@ func runReport(w io.Writer, args []string) error {
 	}
 	var again []remembered
 	err = errors.Join(err, update(*file, func(m *memory) {
-		again = m.learn(lanes, run{Began: os.Getenv("BEGAN"), Commit: *commit}, cameBefore(*commit))
+		again = m.learn(lanes, run{Began: os.Getenv("BEGAN"), Commit: commit}, before)
 	}))
 	fmt.Fprintf(w, "\n%s", leftOut)
 	red := report(w, lanes, again)
@@ -81,11 +84,12 @@ func describe(runs []run) string {
 	return strings.Join(all, ", ")
 }
 
-// cameBefore reports of a commit whether it is the tested one, or one that the tested one came from. Of one that git does not know here
-// nothing can be concluded.
-func cameBefore(tested string) func(string) bool {
-	return func(commit string) bool {
-		// The clone may belong to another user than root.
-		return commit == tested || exec.Command("git", "-c", "safe.directory=*", "merge-base", "--is-ancestor", commit, tested).Run() == nil
+// past reads the commit that was tested, and with it those that it came from, as git rev-list lists them. Where there is no git, both are empty.
+func past(file string) (commit string, before func(string) bool, err error) {
+	text, err := os.ReadFile(file)
+	commits := strings.Fields(string(text))
+	if len(commits) == 0 {
+		return "", func(string) bool { return false }, err
 	}
+	return commits[0], func(commit string) bool { return slices.Contains(commits, commit) }, err
 }

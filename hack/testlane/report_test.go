@@ -58,13 +58,16 @@ func TestReport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("BUDGET", "")
 	t.Setenv("BEGAN", "1")
+	if err := os.WriteFile("commits", []byte("x\ny\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	ctx := context.Background()
 	lanes := filepath.Join(out, "lanes")
 	file := filepath.Join(t.TempDir(), "unsteady.json")
 	check := func(red bool, want ...string) {
 		t.Helper()
 		var shown bytes.Buffer
-		err := runReport(&shown, []string{"-memory", file, "-commit", "x"})
+		err := runReport(&shown, []string{"-memory", file, "-commits", "commits"})
 		if (err != nil) != red {
 			t.Errorf("red is %v: %v", !red, err)
 		}
