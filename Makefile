@@ -108,32 +108,32 @@ test-quick: testlane ## gofmt, go vet and unit tests, as an ordinary user in abo
 test-unit: testlane ## tests without a container engine
 	@status=0; \
 	$(call tests,unit,test-unit) -packages "$$($(GO) list ./... | grep -v -e '^agentjail.dev/tests/' -e '^$(CGO_PACKAGES)$$')" \
-		$(ROOT) env CGO_ENABLED=0 $(GO) test -v || status=$$?; \
+		$(ROOT) env CGO_ENABLED=0 hack/alone.sh $(GO) test -v || status=$$?; \
 	$(call tests,unit-cgo,test-unit) -packages "$(CGO_PACKAGES)" $(ROOT) env CGO_ENABLED=1 $(GO) test -v || status=$$?; \
 	exit $$status
 
 test-e2e: testlane ## tests against a real Docker, and the runtime by itself
 	$(call tests,e2e,test-e2e) -skipped -packages "$$($(GO) list ./tests/... | grep -v '/tests/kubernetes$$')" \
 		$(ROOT) env AGENTJAIL_LEAK_CYCLES=$(LEAK_CYCLES) WORKLOADS=$(WORKLOADS) CLIENTS=$(CLIENTS) CGO_ENABLED=0 \
-		hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -p 1 -timeout 40m
+		hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -p 1 -timeout 40m
 
 test-clients: testlane ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
 	$(call tests,clients,test-clients) -packages ./tests/clients $(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 \
-		hack/with-cgroups.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -timeout 40m
+		hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -timeout 40m
 
 test-kubernetes: testlane ## a cluster of Kubernetes' own programs, and what pods have in it; builds them the first time, which takes minutes
 	$(call tests,kubernetes,test-kubernetes) -packages ./tests/kubernetes $(ROOT) env CGO_ENABLED=0 \
-		hack/with-cgroups.sh $(GO) test -v -count=1 -timeout 30m
+		hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 30m
 
 test-delegates: testlane ## what depends on the delegate, over the newest runc and over crun
 	@status=0; for d in runc-new crun; do \
 		$(call tests,delegate-$$d,test-delegates) -packages ./tests/e2e -args -per-delegate $(ROOT) env CGO_ENABLED=0 \
-			hack/with-cgroups.sh hack/with-delegate.sh $$d $(GO) test -v -count=1 -timeout 20m || status=$$?; \
+			hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $$d $(GO) test -v -count=1 -timeout 20m || status=$$?; \
 	done; exit $$status
 
 conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-tools, shimtest or all, CONFORMANCE_DELEGATE=PATH
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/conformance.bin ./hack/conformance
-	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/with-delegate.sh $(CONFORMANCE_DELEGATE) unshare --mount --propagation private \
+	$(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $(CONFORMANCE_DELEGATE) unshare --mount --propagation private \
 		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance
 
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
@@ -142,9 +142,9 @@ test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, 
 	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm $(addprefix -beside ,$(BESIDE))
 
 load: ## many jails at once, with jails, shims and daemons killed at random
-	$(ROOT) env AGENTJAIL_LOAD_JAILS=$(LOAD_JAILS) AGENTJAIL_LOAD_PARALLEL=20 AGENTJAIL_LOAD_TIME=$(LOAD_TIME) CGO_ENABLED=0 hack/with-cgroups.sh \
+	$(ROOT) env AGENTJAIL_LOAD_JAILS=$(LOAD_JAILS) AGENTJAIL_LOAD_PARALLEL=20 AGENTJAIL_LOAD_TIME=$(LOAD_TIME) CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh \
 		$(GO) test -v -count=1 -timeout 2h ./tests/load
-	$(ROOT) env AGENTJAIL_NAMES_JAILS=$(NAMES_JAILS) CGO_ENABLED=0 hack/with-cgroups.sh $(GO) test -v -count=1 -timeout 1h -run 'TestMany$$' ./tests/names
+	$(ROOT) env AGENTJAIL_NAMES_JAILS=$(NAMES_JAILS) CGO_ENABLED=0 hack/with-cgroups.sh hack/alone.sh $(GO) test -v -count=1 -timeout 1h -run 'TestMany$$' ./tests/names
 
 table: ## after the tests: which of them ran where; fails if one ran nowhere
 	@CGO_ENABLED=0 $(GO) run ./hack/vm -table bare=$(OUT)/unit.log bare=$(OUT)/unit-cgo.log bare=$(OUT)/e2e.log $(addprefix bare=,$(wildcard $(OUT)/kubernetes.log)) vm=$(OUT)/vm/apparmor vm=$(OUT)/vm/engines vm-selinux=$(OUT)/vm/selinux

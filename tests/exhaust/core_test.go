@@ -16,6 +16,9 @@ const corePattern = "/proc/sys/kernel/core_pattern"
 // the host's own again after the test.
 func handler(t *testing.T) (count func() int) {
 	t.Helper()
+	if os.Getenv("AGENTJAIL_VM") == "" {
+		t.Skip("sets the handler of crashes for all of the host: only in the virtual machine")
+	}
 	old, err := os.ReadFile(corePattern)
 	if err != nil {
 		t.Fatal(err)
