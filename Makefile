@@ -37,6 +37,8 @@ NAMES_JAILS ?= 1000
 
 # Which delegate test-e2e runs over (hack/with-delegate.sh).
 DELEGATE ?= auto
+# Which suites test-neighbors runs.
+NEIGHBORS ?= ./tests/sandbox ./tests/crash
 # Which suite make conformance runs, over which delegate, and where those are cloned that are no Go modules.
 SUITE ?= all
 CONFORMANCE_DELEGATE ?= $(shell PATH=$$PATH:/usr/sbin command -v runc)
@@ -48,7 +50,7 @@ BEGAN ?= $(shell date +%s)
 BEGAN := $(BEGAN)
 export BUDGET BEGAN
 
-.PHONY: help build demo test test-beside test-here testlane modules preflight test-quick test-unit test-e2e test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
+.PHONY: help build demo test test-beside test-here testlane modules preflight test-quick test-unit test-e2e test-neighbors test-kubernetes test-clients test-delegates test-vm conformance load table prove bench bench-smoke fuzz lint bpf activator release deps clean
 
 help: ## list the tasks
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +86,7 @@ test-here:
 	$(call lane,test-unit)
 	$(call lane,prove)
 	$(call lane,test-e2e)
+	$(call lane,test-neighbors)
 	$(call lane,test-kubernetes)
 	$(call lane,test-delegates)
 
@@ -120,6 +123,11 @@ test-e2e: testlane ## tests against a real Docker, and the runtime by itself
 test-clients: testlane ## other people's container clients over runc and jails; CLIENTS=all also runs those that take minutes to build
 	$(call tests,clients,test-clients) -packages ./tests/clients $(ROOT) env CLIENTS=$(CLIENTS) CGO_ENABLED=0 \
 		hack/with-cgroups.sh hack/alone.sh hack/with-delegate.sh $(DELEGATE) $(GO) test -v -count=1 -timeout 40m
+
+test-neighbors: testlane ## NEIGHBORS, some suites of test-e2e, while other jails, Docker's containers and Podman's come and go
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/neighbors ./hack/neighbors
+	$(call tests,neighbors,test-neighbors) -packages "$(NEIGHBORS)" $(ROOT) env CGO_ENABLED=0 hack/with-cgroups.sh $(OUT)/neighbors -pause 300ms \
+		hack/alone.sh $(GO) test -v -count=1 -p 1 -timeout 40m
 
 test-kubernetes: testlane ## a cluster of Kubernetes' own programs, and what pods have in it; builds them the first time, which takes minutes
 	$(call tests,kubernetes,test-kubernetes) -packages ./tests/kubernetes $(ROOT) env CGO_ENABLED=0 \

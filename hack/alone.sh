@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a command whose agentjail is alone on the machine: with records, ledgers, settings, journals, named network namespaces and pinned
-# programs of its own. What other jails leave, sweep or reclaim meanwhile is not the command's, and what the command's jails do is not theirs.
+# Runs a command whose agentjail is alone on the machine: with records, ledgers, settings, journals, named network namespaces,
+# pinned programs and host ids of its own. What other jails leave, sweep or reclaim meanwhile is not the command's, and what the command's jails do is not theirs.
 #
 #   hack/alone.sh COMMAND [ARGUMENT...]
 #
@@ -8,6 +8,8 @@
 set -eu
 
 [ "$(id -u)" = 0 ] || exec "$@"
+# The run of ids before agentjail's default pool, which systemd's list has as unused, too (UIDS-GIDS.md).
+export AGENTJAIL_POOL=1879048192:134217728
 # Where mounts are shared (systemd makes them so), those of the command are, too, but with no one else.
 shared=
 ! grep -q '^[^ ]* [^ ]* [^ ]* / / .* shared:' /proc/self/mountinfo || shared=yes

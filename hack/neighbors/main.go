@@ -3,7 +3,7 @@
 //	neighbors [-pause DURATION] COMMAND [ARGUMENT...]
 //
 // Its jails are those of a default install: with agentjail's own directories. One of each kind lives all the time. The exit status is the
-// command's; it is 1 where something that a neighbour does fails, or a neighbour is not as it was when the command has ended.
+// command's; it is 3 where something that a neighbour does fails, or a neighbour is not as it was when the command has ended.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "neighbors:", err)
-		status = max(status, 1)
+		status = 3
 	}
 	os.Exit(status)
 }

@@ -20,6 +20,9 @@ import (
 // most is how many failed tests of a lane run once more: more of them are no accident.
 const most = 10
 
+// goFails is the highest exit status of go test. A higher one is of a program that called it.
+const goFails = 2
+
 // A suite is go test with some packages, or the compiled tests of one.
 type suite struct {
 	lane, part string
@@ -51,7 +54,8 @@ func (s *suite) run(ctx context.Context) (outcome.Lane, error) {
 			tests += len(p.With(outcome.Fail, ""))
 		}
 	}
-	if len(failed) > 0 {
+	var exit *exec.ExitError
+	if len(failed) > 0 && (!errors.As(err, &exit) || exit.ExitCode() <= goFails) {
 		lane.Trouble = "" // which the packages account for
 	}
 	switch {

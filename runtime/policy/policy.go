@@ -290,6 +290,19 @@ func entries(text string) (out []string) {
 // has agentjail depend on one, and for tests.
 var defaultDelegate = "auto"
 
+// defaultPool can be set by the build, too, as FIRST:COUNT: two installs on one
+// host must not have the same ids (tests, beside a host's own jails).
+var defaultPool string
+
+// pool is the default one. One that the build has wrong is empty, which Check refuses.
+func pool() (p idmap.Pool) {
+	if defaultPool == "" {
+		return idmap.DefaultPool()
+	}
+	_ = p.UnmarshalText([]byte(defaultPool))
+	return p
+}
+
 // Default is the policy of a host without a config file.
 func Default() Policy {
 	return Policy{
@@ -297,7 +310,7 @@ func Default() Policy {
 		OnLoosen: LoosenStrip,
 		// systemd's documentation calls 1879048192..2147483647 unused; this
 		// stays below its foreign range (0x7ffe0000).
-		Userns: Userns{Map: MapRange, Pool: idmap.DefaultPool()},
+		Userns: Userns{Map: MapRange, Pool: pool()},
 		Root:   Root{Size: 1 << 30, Inodes: 1 << 18, EngineLinks: true},
 		Tmpfs:  Tmpfs{Size: 256 << 20, Inodes: 1 << 14},
 		Limits: Limits{

@@ -455,6 +455,17 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestBuiltPool: a build can have another default pool, and one that it has wrong is no pool.
+func TestBuiltPool(t *testing.T) {
+	for text, want := range map[string]idmap.Pool{"": idmap.DefaultPool(), "1879048192:134217728": {First: 1879048192, Count: 134217728}, "x": {}} {
+		defaultPool = text
+		if got := Default().Userns.Pool; got != want || (got.Check() == nil) != (text != "x") {
+			t.Errorf("%q: %+v, %v", text, got, got.Check())
+		}
+	}
+	defaultPool = ""
+}
+
 func TestPool(t *testing.T) {
 	var p idmap.Pool
 	if err := p.UnmarshalText([]byte("2013265920:134086656")); err != nil || p != Default().Userns.Pool || p.Blocks() != 2046 {

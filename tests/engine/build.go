@@ -51,6 +51,10 @@ func Build(pkg, out string, flags ...string) error {
 // theirs names one: an absolute path. Unset, it chooses for itself.
 const DelegateEnv = "AGENTJAIL_DELEGATE"
 
+// PoolEnv names the environment variable with the default pool of host ids of the programs that tests build, FIRST:COUNT: another one than that of
+// the host's own jails (hack/alone.sh). Unset, they have agentjail's.
+const PoolEnv = "AGENTJAIL_POOL"
+
 // BuildAgentjail compiles agentjail to out, and what belongs beside it.
 func BuildAgentjail(out string, flags ...string) error {
 	if err := Build("./cmd/agentjail-enter", filepath.Join(filepath.Dir(out), "agentjail-enter")); err != nil {
@@ -61,16 +65,16 @@ func BuildAgentjail(out string, flags ...string) error {
 			return err
 		}
 	}
-	flags = append(flags, delegateFlags()...)
+	flags = append(flags, buildFlags()...)
 	if err := Build("./cmd/agentjailctl", filepath.Join(filepath.Dir(out), "agentjailctl"), flags...); err != nil {
 		return err
 	}
 	return Build("./cmd/agentjail", out, flags...)
 }
 
-// delegateFlags are the build flags for DelegateEnv.
-func delegateFlags() []string {
-	if os.Getenv(DelegateEnv) == "" {
+// buildFlags are the build flags for DelegateEnv and PoolEnv.
+func buildFlags() []string {
+	if os.Getenv(DelegateEnv) == "" && os.Getenv(PoolEnv) == "" {
 		return nil
 	}
 	return []string{LinkerFlags()}
@@ -80,6 +84,9 @@ func delegateFlags() []string {
 func LinkerFlags(variables ...string) string {
 	if d := os.Getenv(DelegateEnv); d != "" {
 		variables = append(variables, "agentjail.dev/runtime/policy.defaultDelegate="+d)
+	}
+	if p := os.Getenv(PoolEnv); p != "" {
+		variables = append(variables, "agentjail.dev/runtime/policy.defaultPool="+p)
 	}
 	flags := "-ldflags=-s -w"
 	for _, v := range variables {
@@ -104,7 +111,7 @@ var shim = sync.OnceValues(func() (string, error) {
 	if err := BuildAgentjail(filepath.Join(dir, "agentjail")); err != nil {
 		return "", err
 	}
-	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName), delegateFlags()...)
+	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName), buildFlags()...)
 })
 
 // builtToolsEnv names a directory with what Tool would build: a directory for each, by name. For a machine without a Go tool.
