@@ -67,7 +67,7 @@ deps: ## install what tests and demo need (Debian packages)
 
 # In this order: what measures time is alone on the machine.
 test: modules preflight deps testlane ## everything that must pass, here and in virtual machines
-	@rm -rf $(OUT)/lanes $(OUT)/left-out
+	@rm -rf $(OUT)/lanes $(OUT)/left-out && mkdir -p $(OUT)/lanes
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/ahead ./hack/ahead
 	$(OUT)/testlane lane test-vm $(MAKE) test-beside
 	$(call lane,bench-smoke)
@@ -145,6 +145,7 @@ conformance: ## other projects' suites through agentjail: SUITE=runc, runtime-to
 		$(OUT)/conformance.bin -suite $(SUITE) -delegate $(CONFORMANCE_DELEGATE) -from $(CONFORMANCE_DIR) -out $(OUT)/conformance
 
 test-vm: ## the suites that need AppArmor, SELinux, cgroup v2 or newer engines, in virtual machines
+	@mkdir -p $(OUT)/lanes
 	$(ROOT) hack/vm/deps.sh
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(OUT)/vm-lane ./hack/vm
 	$(ROOT) $(OUT)/vm-lane -out $(OUT)/vm $(addprefix -beside ,$(BESIDE))
