@@ -3,6 +3,7 @@ package names
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,7 +29,7 @@ const (
 	unread       = 300            // downloads at once that are not read
 	ended        = 1000           // connections that the jail ends first
 	boundRange   = "40000\t40999" // the host's ports meanwhile
-	chunksEach   = 24 << 20       // bytes of chunks of one byte each
+	floodFor     = 3 * time.Second
 	chunkConns   = 4
 )
 
@@ -98,7 +99,7 @@ func beEnding() (string, error) {
 	return strconv.Itoa(served), nil
 }
 
-// beChunks sends bodies in chunks of one byte.
+// beChunks sends bodies in chunks of one byte, for a while.
 func beChunks() (string, error) {
 	at, err := addressOf("api.example.test")
 	if err != nil {
@@ -116,15 +117,14 @@ func beChunks() (string, error) {
 			}
 			defer c.Close()
 			_, err = io.WriteString(c, "POST /sink HTTP/1.1\r\nHost: api.example.test\r\nTransfer-Encoding: chunked\r\n\r\n")
-			for n := 0; err == nil && n < chunksEach/chunkConns; n += len(block) {
+			_ = c.SetWriteDeadline(time.Now().Add(floodFor))
+			for err == nil {
 				_, err = c.Write(block)
 			}
-			if err == nil {
-				_, err = io.WriteString(c, "0\r\n\r\n")
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = nil
 			}
-			if err == nil {
-				_, err = c.Read(make([]byte, 1))
-			}
+			_ = c.(*net.TCPConn).SetLinger(0)
 			errs <- err
 		})
 	}
@@ -137,7 +137,7 @@ func beChunks() (string, error) {
 	return "sent", nil
 }
 
-// beAsking asks for a name without waiting for answers.
+// beAsking asks for a name without waiting for answers, for a while.
 func beAsking() (string, error) {
 	c, err := net.Dial("udp4", "127.0.0.1:53")
 	if err != nil {
@@ -145,7 +145,7 @@ func beAsking() (string, error) {
 	}
 	defer c.Close()
 	q := []byte(question("api.example.test.", 1, 1))
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(floodFor); time.Now().Before(end); {
 		for range 100 {
 			_, _ = c.Write(q)
 		}

@@ -81,6 +81,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := privileges.Keep(); err != nil {
 		return err
 	}
+	if err := confineWriter(); err != nil {
+		return err
+	}
 	w.registered = r.jails
 	stop := context.AfterFunc(ctx, r.end)
 	defer stop()
