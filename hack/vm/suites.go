@@ -122,7 +122,7 @@ var suites = []suite{
 		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
 		steps: []step{tests("runtime/ebpf", 3*time.Minute), tests("runtime/ebpf/registry", 3*time.Minute), {
-			name: "tests-wall", pkg: "tests/wall", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost"},
+			name: "tests-wall", pkg: "tests/wall", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
 			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
 		}},
 	},

@@ -3,6 +3,7 @@ package wall
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,9 +19,14 @@ func TestCollectorFilter(t *testing.T) {
 	needsPrograms(t)
 	p := newPlace(t)
 	b := p.bundle(t)
+	caller, conf := p.caller(p.runtime(t), ""), filepath.Join(p.base, "rotate.toml")
+	if err := os.WriteFile(conf, []byte("journal.size = \"128K\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	caller.Args = append(caller.Args, "--config", conf)
 	c := p.collect(t, "--no-pins")
 	// Each event has 500 bytes of arguments: more of them than a journal's first file has room for.
-	end := stays(t, b, p.caller(p.runtime(t), "journal.size = \"128K\"\n"), `
+	end := stays(t, b, caller, `
 i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/busybox true event $i `+strings.Repeat("x", 480)+`; done; /bin/busybox true last`)
 	var jail string
 	c.await(t, "the last event", func() bool {
@@ -33,8 +39,8 @@ i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/busybox true event $i `+strings.R
 	if said := c.said.String(); strings.Contains(said, "not permitted") {
 		t.Errorf("the collector misses a call:\n%s", said)
 	}
-	if jail == "" {
-		t.Error("no jail has the last event")
+	if files, err := filepath.Glob(journal.DefaultDir + "/*" + jail + "@*"); jail == "" || err != nil || len(files) < 2 {
+		t.Errorf("the journal of jail %q was not rotated: %v, %v", jail, files, err)
 	}
 	if out, err := end(); err != nil {
 		t.Errorf("%v: %s", err, out)
