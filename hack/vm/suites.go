@@ -106,7 +106,7 @@ var suites = []suite{
 		on: []string{"engines"},
 		steps: []step{{
 			name: "tests-names", pkg: "tests/names", limit: 12 * time.Minute,
-			only: []string{"TestKilledHelper", "TestNothingLeft", "TestPublish", "TestReload", "TestRestart", "TestCredentials", "TestHeldConnection", "TestUnread", "TestQuota", "TestProcesses"},
+			only: []string{"TestKilledHelper", "TestNothingLeft", "TestPublish", "TestReload", "TestRestart", "TestCredentials", "TestHeldConnection", "TestUnread", "TestQuota", "TestWorkers"},
 			left: "they depend on neither kernel nor engine version, or build programs of their own, and run on the machine itself (make test-e2e)",
 		}},
 	},

@@ -85,8 +85,8 @@ func beEnding() (string, error) {
 	served := 0
 	for range ended {
 		c, err := net.Dial("tcp4", at+":22")
-		if err != nil {
-			return "", err
+		if err != nil { // one without a port outside is reset
+			continue
 		}
 		_ = c.SetDeadline(time.Now().Add(floodTime))
 		if c.(*net.TCPConn).CloseWrite() == nil {
