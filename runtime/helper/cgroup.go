@@ -56,9 +56,11 @@ func dirs(all []place) (out []string) {
 // A bound is what a file of a control group is to say.
 type bound struct{ file, value string }
 
-// own are the bounds that every helper has.
+// own are the bounds that every helper has. On version 2 buffers of sockets are memory. They grow while there is any: from memory.high on they
+// do not, and the helper itself has what is left up to memory.max. Otherwise its jail could have it killed by what the jail does not read.
 var own = []bound{
-	{"memory.max", strconv.Itoa(MemoryMax)}, {"memory.swap.max", "0"}, {"memory.limit_in_bytes", strconv.Itoa(MemoryMax)}, {"pids.max", strconv.Itoa(PidsMax)},
+	{"memory.high", strconv.Itoa(MemoryMax)}, {"memory.max", strconv.Itoa(MemoryMax + SocketsMax)}, {"memory.swap.max", "0"},
+	{"memory.limit_in_bytes", strconv.Itoa(MemoryMax)}, {"pids.max", strconv.Itoa(PidsMax)},
 }
 
 const (
@@ -89,7 +91,7 @@ func follow(all []place) (out []bound, err error) {
 			}
 			value := strings.TrimSpace(text)
 			if n, err := strconv.ParseInt(value, 10, 64); file == socketsFile && err == nil && n >= unlimited {
-				value = strconv.Itoa(MemoryMax)
+				value = strconv.Itoa(SocketsMax)
 			}
 			if file == "cpu.cfs_period_us" { // a period that the former quota does not fit is refused
 				out = append(out, bound{quotaFile, "-1"})

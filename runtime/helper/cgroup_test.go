@@ -115,7 +115,7 @@ func follows(t *testing.T, born bool) {
 	if err := Follow(dir, init.Pid); err != nil {
 		t.Fatal(err)
 	}
-	check("after a change", "1000", "10000", strconv.Itoa(MemoryMax))
+	check("after a change", "1000", "10000", strconv.Itoa(SocketsMax))
 }
 
 // TestFollowNone: without a helper, or after its end, there is nothing to follow.

@@ -45,6 +45,8 @@ const SaidFile = "helper.stderr"
 const (
 	MemoryMax = 96 << 20 // bytes
 	PidsMax   = 64       // threads
+	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the jail has no limit on its own.
+	SocketsMax = 64 << 20 // bytes
 )
 
 const (

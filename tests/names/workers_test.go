@@ -136,7 +136,7 @@ func (w worker) limits(t *testing.T, to workers.Worker) {
 	for _, row := range []struct {
 		what, got, want string
 	}{
-		{"memory", value(w.pid, "memory", "memory.limit_in_bytes", "memory.max"), strconv.Itoa(helper.MemoryMax)},
+		{"memory", value(w.pid, "memory", "memory.limit_in_bytes", "memory.high"), strconv.Itoa(helper.MemoryMax)},
 		{"threads", value(w.pid, "pids", "pids.max"), strconv.Itoa(helper.PidsMax)},
 		{"quota", value(w.pid, "cpu", quota...), value(w.jail, "cpu", quota...)},
 		{"weight", value(w.pid, "cpu", weight...), value(w.jail, "cpu", weight...)},

@@ -54,11 +54,11 @@ func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part
 // Bounds that several have.
 const (
 	likeJail = "the jail's quota and weight again, also after an update"
-	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 64 have small buffers. Ports: a share of the host's"
+	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 16 have small buffers. Ports: a share of the host's"
 	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` says so"
 )
 
-var ownMemory = fmt.Sprintf("%d MiB, %d threads", helper.MemoryMax>>20, helper.PidsMax)
+var ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
 
 // Parts of programs.
 const (

@@ -231,20 +231,21 @@ func (r *Reader) connection(q *Request, h *Head) error {
 	return nil
 }
 
-// Forward writes a request's head, and then its body as it comes from the client.
+// Forward writes a request's head, which the server has also where the body is refused, and then its body as it comes from the client.
 func (r *Reader) Forward(w io.Writer, q *Request) error {
+	if _, err := w.Write(q.head()); err != nil {
+		return fmt.Errorf("sending a request's head: %w", err)
+	}
 	m := &merger{w: w}
-	err := r.forward(m, q)
+	err := r.body(m, q)
 	if ferr := m.flush(); err == nil && ferr != nil {
-		err = fmt.Errorf("sending a request: %w", ferr)
+		err = fmt.Errorf("sending a request's body: %w", ferr)
 	}
 	return err
 }
 
-func (r *Reader) forward(m *merger, q *Request) error {
-	if _, err := m.Write(q.head()); err != nil {
-		return fmt.Errorf("sending a request's head: %w", err)
-	}
+// body writes a request's body.
+func (r *Reader) body(m *merger, q *Request) error {
 	if q.chunked {
 		return r.chunks(m)
 	}
@@ -459,7 +460,10 @@ func (r *Reader) requests(m *merger, judged func(*Request) error, switched func(
 				return err
 			}
 		}
-		if err := r.forward(m, q); err != nil {
+		if _, err := m.Write(q.head()); err != nil {
+			return fmt.Errorf("sending a request's head: %w", err)
+		}
+		if err := r.body(m, q); err != nil {
 			return err
 		}
 		if !q.Upgrade {
