@@ -16,7 +16,6 @@ import (
 
 	"agentjail.dev/runtime/ebpf"
 	"agentjail.dev/runtime/ebpf/collector"
-	"agentjail.dev/runtime/ebpf/hasher"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/policy"
@@ -27,9 +26,6 @@ func main() {
 	unix.Umask(0o022)
 	if len(os.Args) == 3 && os.Args[1] == collector.ReaderVerb {
 		end(collector.Read(os.Args[2]))
-	}
-	if len(os.Args) == 2 && os.Args[1] == hasher.Verb {
-		end(hasher.Run())
 	}
 	end(app().Run(os.Args))
 }
@@ -55,11 +51,10 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 		&cli.StringFlag{Name: "policy", Value: policy.DefaultPath, Usage: "the policy, which says which host ids jails have"},
 		&cli.BoolFlag{Name: "syscalls", Usage: "report refused system calls also where that costs every process of the machine some 80 ns a call"},
 		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them where containers ask for it; policy's ebpf.block does the same"},
-		&cli.BoolFlag{Name: "hash", EnvVars: []string{"AGENTJAIL_JOURNAL_HASH"}, Usage: "report the SHA-256 of the programs that jails execute, found by one more process, with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"},
 		&cli.BoolFlag{Name: "print", Usage: "write every event to standard output too, as a line of JSON"},
 		&cli.BoolFlag{Name: "no-pins", Usage: "have the programs end with this one"},
 		&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay: a directory of a bpf file system"},
-		&cli.StringFlag{Name: "user", Value: "agentjail-journal", Usage: "who reads the kernel's events, with CAP_BPF and CAP_PERFMON and nothing else, and who hashes"},
+		&cli.StringFlag{Name: "user", Value: "agentjail-journal", Usage: "who reads the kernel's events, with CAP_BPF and CAP_PERFMON and nothing else"},
 	}
 	a.Action = collect
 	a.Commands = []*cli.Command{
@@ -102,7 +97,7 @@ func collect(c *cli.Context) error {
 		show = func(e journal.Event) { _ = out.Encode(e) }
 	}
 	return collector.Run(ctx, collector.Options{
-		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), Hash: c.Bool("hash"), User: c.String("user"), Pins: pins,
+		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,
 		Say: func(format string, args ...any) {
 			fmt.Fprintln(os.Stderr, "agentjail-journal: "+printable.Line(fmt.Sprintf(format, args...), 4096))
 		},

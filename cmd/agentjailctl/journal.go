@@ -170,10 +170,8 @@ type denial struct {
 	Remedy string `json:"remedy,omitempty"`
 	// Program is the last one that was refused.
 	Program string `json:"program,omitempty"`
-	// Contents is the hash of the file of a program that was not executed, the last one's.
-	Contents string `json:"contents,omitempty"`
-	Source   string `json:"source"`
-	Meaning  string `json:"meaning"`
+	Source  string `json:"source"`
+	Meaning string `json:"meaning"`
 }
 
 func deniedCommand() *cli.Command {
@@ -233,9 +231,6 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 		if e.Program != "" {
 			d.Program = e.Program
 		}
-		if hash := e.Contents(); hash != "" {
-			d.Contents = hash
-		}
 	}
 	slices.SortStableFunc(all, func(a, b denial) int { return b.Ring - a.Ring })
 	return all, unseen
@@ -254,7 +249,7 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 			b.WriteString(rings[d.Ring] + "\n")
 		}
 		line := fmt.Sprintf("%6dx %s %s", d.Count, d.Kind, d.What)
-		for _, part := range [][2]string{{"value", d.Value}, {"limit", d.Limit}, {"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}, {"contents", d.Contents}} {
+		for _, part := range [][2]string{{"value", d.Value}, {"limit", d.Limit}, {"by", d.Rule}, {"because", d.Reason}, {"program", d.Program}} {
 			if part[1] != "" {
 				line += " " + part[0] + " " + part[1]
 			}

@@ -38,7 +38,6 @@ var rules = []rule{
 	{"runtime/bundle", []string{"runtime/", "cmd/", "shim", "hack/", "tests/"}, "a filter or a profile knows nothing of bundles"},
 	{"runtime/harden", []string{"runtime/harden", "runtime/jail", "cmd/agentjailctl", "hack/", "tests/"}, "who mounts, seals or looks reads runtime/plan, and does not decide"},
 	{"runtime/ebpf/collector", []string{"runtime/ebpf/collector", "cmd/agentjail-journal"}, "the collector is a program of its own"},
-	{"runtime/ebpf/hasher", []string{"runtime/ebpf/hasher", "runtime/ebpf/collector", "cmd/agentjail-journal"}, "the collector is a program of its own"},
 	{"runtime/credential/issue", []string{"cmd/agentjail-egress-keys"}, "agentjail does not link certificates"},
 	{"runtime/network/none", []string{"runtime/network/modes", "runtime/network/names"}, "a network mode is asked by its name"},
 	{"runtime/network/names", []string{"runtime/network/modes", "runtime/network/names", "runtime/policy", "runtime/credential", "runtime/check", "runtime/why", "runtime/journal/sources", "cmd/agentjail-egress", "cmd/agentjail-egress-keys", "cmd/agentjailctl", "tests/"}, "a network mode is asked by its name"},

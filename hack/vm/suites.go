@@ -106,7 +106,7 @@ var suites = []suite{
 		on: []string{"engines"},
 		steps: []step{{
 			name: "tests-names", pkg: "tests/names", limit: 12 * time.Minute,
-			only: []string{"TestKilledHelper", "TestNothingLeft", "TestPublish", "TestReload", "TestRestart", "TestCredentials", "TestHeldConnection"},
+			only: []string{"TestKilledHelper", "TestNothingLeft", "TestPublish", "TestReload", "TestRestart", "TestCredentials", "TestHeldConnection", "TestUnread", "TestQuota", "TestWorkers"},
 			left: "they depend on neither kernel nor engine version, or build programs of their own, and run on the machine itself (make test-e2e)",
 		}},
 	},
@@ -121,8 +121,8 @@ var suites = []suite{
 	{
 		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
-		steps: []step{tests("runtime/ebpf", 3*time.Minute), tests("runtime/ebpf/registry", 3*time.Minute), tests("runtime/ebpf/hasher", 3*time.Minute), {
-			name: "tests-wall", pkg: "tests/wall", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestHash", "TestCost"},
+		steps: []step{tests("runtime/ebpf", 3*time.Minute), tests("runtime/ebpf/registry", 3*time.Minute), {
+			name: "tests-wall", pkg: "tests/wall", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
 			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
 		}},
 	},

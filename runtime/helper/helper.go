@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +45,8 @@ const SaidFile = "helper.stderr"
 const (
 	MemoryMax = 96 << 20 // bytes
 	PidsMax   = 64       // threads
+	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the jail has no limit on its own.
+	SocketsMax = 64 << 20 // bytes
 )
 
 const (
@@ -182,12 +185,18 @@ func Begin(o Options) (*Pending, error) {
 	}
 	defer ready2.Close()
 	p := &Pending{o: o, work: work2, ready: ready, moved: func() error { return nil }}
-	if p.record, err = record(o); err != nil {
+	all := placesOf(o)
+	of, err := follow(all)
+	if err == nil {
+		of = slices.Concat(own, of)
+		p.record, err = record(o, all)
+	}
+	if err != nil {
 		p.close()
 		return nil, err
 	}
 	var left []string
-	if p.pid, left, err = fork(path, o, p.record.Cgroups, work, ready2); err != nil {
+	if p.pid, left, err = fork(path, o, p.record.Cgroups, of, work, ready2); err != nil {
 		p.close()
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", o.Name, err), End(o.Dir))
 	}
@@ -197,14 +206,14 @@ func Begin(o Options) (*Pending, error) {
 	// Meanwhile: a move can wait for a grace period of the kernel.
 	done := make(chan error, 1)
 	p.moved = sync.OnceValue(func() error { return <-done })
-	go func() { done <- p.record.move(left) }()
+	go func() { done <- p.record.move(left, of) }()
 	return p, nil
 }
 
 // move moves the helper to control groups that it was not born in.
-func (r *Record) move(dirs []string) error {
+func (r *Record) move(dirs []string, of []bound) error {
 	for _, dir := range dirs {
-		err := enter(dir, r.Pid)
+		err := enter(dir, of, r.Pid)
 		if rootless.Inside() && errors.Is(err, os.ErrPermission) {
 			r.Refused = true // the group that both are below is not the user's (cgroups(7))
 			continue
@@ -222,8 +231,13 @@ func Place(dir string, beside int) error {
 	if err != nil || r == nil || len(r.Cgroups) > 0 {
 		return err
 	}
-	if r.Cgroups = groups(beside, r.Group); len(r.Cgroups) == 0 {
+	all := places(beside, r.Group)
+	if r.Cgroups = dirs(all); len(r.Cgroups) == 0 {
 		return nil
+	}
+	of, err := follow(all)
+	if err != nil {
+		return fmt.Errorf("the limits of the jail, for %s: %w", r.Name, err)
 	}
 	if err := r.save(dir); err != nil { // before they are made, so that End finds them
 		return err
@@ -237,7 +251,7 @@ func Place(dir string, beside int) error {
 		return fmt.Errorf("%s, process %d, has ended", r.Name, r.Pid)
 	}
 	defer unix.Close(fd)
-	if err := r.move(r.Cgroups); err != nil {
+	if err := r.move(r.Cgroups, slices.Concat(own, of)); err != nil {
 		return err
 	}
 	if r.Refused {
@@ -289,7 +303,7 @@ func (p *Pending) close() {
 
 // fork starts the program in a session of its own, with nothing of ours but its files. It returns those of the control groups that it is
 // not in yet.
-func fork(path string, o Options, groups []string, work, ready *os.File) (pid int, left []string, err error) {
+func fork(path string, o Options, groups []string, of []bound, work, ready *os.File) (pid int, left []string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return 0, nil, err
@@ -318,7 +332,7 @@ func fork(path string, o Options, groups []string, work, ready *os.File) (pid in
 			}
 		}
 		var second *os.File
-		if second, left = birth(groups); second != nil {
+		if second, left = birth(groups, of); second != nil {
 			defer second.Close()
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(second.Fd())
 			if pid, err = syscall.ForkExec(path, []string{o.Name}, attr); err == nil {
@@ -333,12 +347,17 @@ func fork(path string, o Options, groups []string, work, ready *os.File) (pid in
 	return pid, left, err
 }
 
-// record begins the record of who helps the jail, with the control groups that are about to be made for it.
-func record(o Options) (*Record, error) {
-	r := &Record{Name: o.Name, BootID: state.BootID(), Group: o.Group}
-	if o.Beside > 0 {
-		r.Cgroups = groups(o.Beside, o.Group)
+// placesOf are the places of a helper that is started beside a process.
+func placesOf(o Options) []place {
+	if o.Beside <= 0 {
+		return nil
 	}
+	return places(o.Beside, o.Group)
+}
+
+// record begins the record of who helps the jail, with the control groups that are about to be made for it.
+func record(o Options, all []place) (*Record, error) {
+	r := &Record{Name: o.Name, BootID: state.BootID(), Group: o.Group, Cgroups: dirs(all)}
 	if len(r.Cgroups) == 0 {
 		return r, nil // nothing is made that End would have to find
 	}

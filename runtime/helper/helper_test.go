@@ -39,11 +39,12 @@ func TestMain(m *testing.M) {
 		path, _ := Path(program)
 		beside, _ := strconv.Atoi(os.Args[2])
 		o := Options{Dir: dir, Name: program, Beside: beside, Group: "agentjail-test-killed"}
-		r, err := record(o)
+		all := placesOf(o)
+		r, err := record(o, all)
 		if err != nil {
 			os.Exit(2)
 		}
-		pid, _, err := fork(path, o, r.Cgroups, work, ready2)
+		pid, _, err := fork(path, o, r.Cgroups, own, work, ready2)
 		if err != nil {
 			os.Exit(3)
 		}
@@ -235,7 +236,7 @@ func life(t *testing.T, born bool) {
 	if r, err = Load(dir); err != nil || r == nil || !r.Waits() {
 		t.Fatalf("recorded once it is ready: %+v, %v", r, err)
 	}
-	if len(groups(init.Pid, o.Group)) != len(r.Cgroups) || r.Bounded() != (len(r.Cgroups) > 0) {
+	if len(places(init.Pid, o.Group)) != len(r.Cgroups) || r.Bounded() != (len(r.Cgroups) > 0) {
 		t.Errorf("its groups are %v; bounded: %v", r.Cgroups, r.Bounded())
 	}
 	if err := r.Tell(dir); err != nil {
@@ -295,7 +296,7 @@ func TestPlaceEnded(t *testing.T) {
 	if err := r.kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := Place(dir, init.Pid); err == nil && len(groups(init.Pid, "agentjail-test-ended")) > 0 {
+	if err := Place(dir, init.Pid); err == nil && len(places(init.Pid, "agentjail-test-ended")) > 0 {
 		t.Error("a helper that has ended is placed")
 	}
 	if r, err = Load(dir); err != nil {

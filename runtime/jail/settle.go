@@ -32,6 +32,10 @@ func (a *attempt) settle() error {
 	if err != nil {
 		return err
 	}
+	if err := boundSockets(pid, a.j); err != nil {
+		return err
+	}
+	// After all limits of the jail's own are there, which are the helper's too.
 	if err := helper.Place(a.w.Store.Dir(a.j.Key), pid); err != nil {
 		return err
 	}
@@ -46,9 +50,6 @@ func (a *attempt) settle() error {
 		return err
 	}
 	if err := diesFirst(pid, a.j.Process); err != nil {
-		return err
-	}
-	if err := boundSockets(pid, a.j); err != nil {
 		return err
 	}
 	if a.o.PidFile != "" {

@@ -15,6 +15,7 @@ import (
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/journal"
@@ -108,6 +109,9 @@ func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 		return err
 	}
 	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: "limits.update", Value: string(data)})...)
+	if err := helper.Follow(w.Store.Dir(j.Key), j.InitPid); err != nil {
+		return err
+	}
 	return w.resize(j, r)
 }
 

@@ -212,22 +212,3 @@ func TestInjection(t *testing.T) {
 	}
 	whole(t, l)
 }
-
-// TestProgramHash: a program's hash is in its event's line, said apart from what its file held later.
-func TestProgramHash(t *testing.T) {
-	for _, row := range []struct {
-		e    Event
-		want string
-	}{
-		{Event{Kind: "process.exec", Path: "/bin/git", Hash: "sha256:aa"}, "/bin/git hash sha256:aa"},
-		{Event{Kind: "exec.blocked", Path: "/x", Facts: []string{"contents=sha256:bb"}}, "/x contents sha256:bb"},
-		{Event{Kind: "process.exec", Path: "/x", Facts: []string{"unhashed=gone"}}, "process.exec /x"},
-	} {
-		if err := row.e.Complete(); err != nil {
-			t.Fatal(err)
-		}
-		if got := row.e.String(); !strings.Contains(got, row.want) {
-			t.Errorf("%q, without %q", got, row.want)
-		}
-	}
-}

@@ -19,7 +19,7 @@ func (e *Event) String() string {
 	}
 	for _, part := range [][2]string{
 		{"by", e.Rule}, {"with", e.Credential}, {"errno", e.Errno}, {"in", e.Cwd}, {"program", e.Program}, {"parent", e.Parent}, {"status", e.Status}, {"value", e.Value},
-		{"limit", e.Limit}, {"because", e.Reason}, {"hash", e.programHash()}, {"contents", e.Contents()},
+		{"limit", e.Limit}, {"because", e.Reason},
 	} {
 		if part[1] != "" {
 			b.WriteString(" " + part[0] + " " + part[1])
@@ -60,23 +60,4 @@ func (e *Event) What() string {
 		return e.Path
 	}
 	return e.Target
-}
-
-// programHash is Hash where that is of a program.
-func (e *Event) programHash() string {
-	if strings.HasPrefix(e.Kind, "process.") {
-		return e.Hash
-	}
-	return ""
-}
-
-// Contents is the fact of that name: the hash of what a program's file held when it was read, of a file that the jail may have changed since it
-// was executed.
-func (e *Event) Contents() string {
-	for _, f := range e.Facts {
-		if hash, ok := strings.CutPrefix(f, "contents="); ok {
-			return hash
-		}
-	}
-	return ""
 }

@@ -391,13 +391,10 @@ func story(e *journal.Event) string {
 	if e.Count > 1 {
 		text += " x" + strconv.FormatUint(e.Count, 10)
 	}
-	for _, more := range []struct{ word, what string }{{"by", e.Rule}, {"status", e.Status}, {"because", e.Reason}, {"contents", e.Contents()}} {
+	for _, more := range []struct{ word, what string }{{"by", e.Rule}, {"status", e.Status}, {"because", e.Reason}} {
 		if more.what != "" {
 			text += " " + more.word + " " + more.what
 		}
-	}
-	if e.Hash != "" && strings.HasPrefix(e.Kind, "process.") {
-		text += " " + e.Hash
 	}
 	if k, ok := journal.Lookup(e.Kind); ok && strings.TrimSpace(text) == "" {
 		return k.Meaning

@@ -164,19 +164,3 @@ func TestInspected(t *testing.T) {
 		t.Errorf("%+v", r.Rings[1])
 	}
 }
-
-// TestProgramHash: the timeline has the hashes of programs.
-func TestProgramHash(t *testing.T) {
-	for _, row := range []struct {
-		e    journal.Event
-		want string
-	}{
-		{journal.Event{Kind: "process.exec", Path: "/bin/git", Hash: "sha256:aa"}, "/bin/git sha256:aa"},
-		{journal.Event{Kind: "process.written", Path: "/x", Facts: []string{"contents=sha256:bb"}}, "/x contents sha256:bb"},
-		{journal.Event{Kind: "jail.create", Argv: []string{"sh"}, Hash: "sha256:cc"}, "sh"},
-	} {
-		if got := story(&row.e); got != row.want {
-			t.Errorf("%q, not %q", got, row.want)
-		}
-	}
-}

@@ -37,6 +37,14 @@ func (n *internet) handle(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("X-Echo", "you said "+v)
 		}
 	}
+	switch r.URL.Path {
+	case "/pour":
+		pour(w)
+		return
+	case "/sink":
+		_, _ = io.Copy(io.Discard, r.Body)
+		return
+	}
 	body, _ := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "served %s%s", r.Host, body)
 }

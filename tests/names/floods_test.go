@@ -21,13 +21,13 @@ import (
 
 // How much a jail sends.
 const (
-	crowd      = 2500   // connections at once
-	heavy      = 1600   // connections with a large head that does not end
-	slow       = 200    // connections with a byte now and then
-	wildNames  = 120000 // names of a wildcard
-	wrongOnes  = 20000  // names without a rule
-	streams    = 10000  // connections one after the other
-	maxWaiting = 200    // ports of the host in TIME_WAIT, more than before
+	crowd      = 2500  // connections at once
+	heavy      = 1600  // connections with a large head that does not end
+	slow       = 200   // connections with a byte now and then
+	wildNames  = 40000 // names of a wildcard
+	wrongOnes  = 20000 // names without a rule
+	streams    = 10000 // connections one after the other
+	maxWaiting = 200   // ports of the host in TIME_WAIT, more than before
 	floodTime  = 3 * time.Minute
 )
 

@@ -34,9 +34,7 @@ type Options struct {
 	Syscalls bool
 	// Connections has connect and bind reported, and blocked where policy or a container's annotation asks for it. Policy alone is enough.
 	Connections bool
-	// Hash has the programs that jails execute hashed, by a further process.
-	Hash bool
-	// User is whom the reader and the hasher become.
+	// User is whom the reader becomes.
 	User string
 	// Pins is where the programs stay; "" has them end with the collector.
 	Pins string
@@ -76,16 +74,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer r.end()
 	w := newWriter(place, o)
-	if o.Hash {
-		if w.hashes, err = startHasher(uid, gid, o.Say); err != nil {
-			return err
-		}
-	}
 	if err := os.MkdirAll(filepath.Dir(wall.StatusFile), 0o755); err != nil {
 		return err
 	}
-	// The others have been started: nothing else here takes a capability. Root's files are root's to write without any.
+	// The reader has been started: nothing else here takes a capability. Root's files are root's to write without any.
 	if err := privileges.Keep(); err != nil {
+		return err
+	}
+	if err := confineWriter(); err != nil {
 		return err
 	}
 	w.registered = r.jails
@@ -93,8 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	defer stop()
 	go w.flushAlways(ctx)
 	err = readFrames(r.frames, w)
-	w.flush(true)
-	w.sayMissing()
+	w.flush()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -152,7 +147,12 @@ func startReader(load ebpf.Options, o Options, uid, gid uint32) (*reader, error)
 		return nil, err
 	}
 	defer to.Close()
-	cmd := half(uid, gid, []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}, ReaderVerb, string(text))
+	cmd := exec.Command("/proc/self/exe", ReaderVerb, string(text))
+	cmd.Env = []string{"GOTRACEBACK=none", "GODEBUG=madvdontneed=1"}
+	cmd.Stderr, cmd.Dir = os.Stderr, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: uid, Gid: gid}, AmbientCaps: []uintptr{unix.CAP_BPF, unix.CAP_PERFMON},
+	}
 	jails, toJails, err := os.Pipe()
 	if err != nil {
 		from.Close()
@@ -169,17 +169,7 @@ func startReader(load ebpf.Options, o Options, uid, gid uint32) (*reader, error)
 	return &reader{cmd: cmd, frames: from, jails: toJails}, nil
 }
 
-// half is a further process of this program, with an id of its own and these capabilities.
-func half(uid, gid uint32, capabilities []uintptr, args ...string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Env = []string{"GOTRACEBACK=none", "GODEBUG=madvdontneed=1"}
-	cmd.Stderr = os.Stderr
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}, AmbientCaps: capabilities}
-	return cmd
-}
-
-// ids are the reader's own, and the hasher's.
+// ids are the reader's own.
 func ids(name string, say func(string, ...any)) (uid, gid uint32, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {

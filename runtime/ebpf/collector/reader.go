@@ -36,6 +36,7 @@ const (
 )
 
 // Read is the reader: it loads what its only argument says, and passes on what the programs report, until it is killed or the writer is gone.
+// What it can do shrinks with what is left to do: two capabilities, and then a few calls.
 func Read(options string) error {
 	if err := privileges.Keep(needed...); err != nil {
 		return fmt.Errorf("%w (remedy: CAP_BPF and CAP_PERFMON, or root)", err)
@@ -92,6 +93,9 @@ func (l *locked) follow(set *ebpf.Set) error {
 		return fmt.Errorf("reading the programs' events: %w", err)
 	}
 	defer ring.Close()
+	if err := confineReader(); err != nil {
+		return err
+	}
 	var rec ringbuf.Record
 	for {
 		ring.SetDeadline(time.Now().Add(flushEvery))

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/ebpf"
-	"agentjail.dev/runtime/ebpf/hasher"
 	"agentjail.dev/runtime/ebpf/registry"
 	"agentjail.dev/runtime/ebpf/wall"
 	"agentjail.dev/runtime/internal/budget"
@@ -41,8 +40,6 @@ type writer struct {
 
 	// registered takes the jails that the reader is to register; nil is nobody.
 	registered io.WriteCloser
-	// hashes are of programs; nil is nobody who hashes.
-	hashes *hasher.Client
 
 	mu sync.Mutex
 	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
@@ -95,8 +92,6 @@ const lookEvery = time.Second
 type counted struct {
 	ebpf.Event
 	count uint64
-	// sum is the program's hash, which the event waits for; nil is none.
-	sum *hasher.Ticket
 }
 
 func newWriter(place journal.Place, o Options) *writer {
@@ -158,12 +153,11 @@ func (w *writer) bad(err error) {
 
 func (w *writer) event(e ebpf.Event) {
 	w.mu.Lock()
-	briefs := w.look(e.Jail)
 	full := false
 	defer func() {
 		w.mu.Unlock()
 		if full {
-			w.flush(true)
+			w.flush()
 		}
 	}()
 	list := w.pending[e.Jail]
@@ -173,7 +167,7 @@ func (w *writer) event(e ebpf.Event) {
 			return
 		}
 	}
-	w.pending[e.Jail] = append(list, counted{e, 1, w.ask(&e, briefs)})
+	w.pending[e.Jail] = append(list, counted{e, 1})
 	w.n++
 	full = w.n >= maxPending
 }
@@ -210,50 +204,29 @@ func (w *writer) counts(c ebpf.Counts) {
 func (w *writer) flushAlways(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
-	say := time.NewTicker(sayEvery)
-	defer say.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			w.flush(false)
-		case <-say.C:
-			w.sayMissing()
+			w.flush()
 		}
 	}
 }
 
-// flush writes the events that wait for nothing, or all.
-func (w *writer) flush(all bool) {
+// flush writes the events that wait.
+func (w *writer) flush() {
 	boot := booted()
-	for jail, list := range w.due(all) {
+	w.mu.Lock()
+	pending := w.pending
+	w.pending, w.n = map[uint64][]counted{}, 0
+	w.mu.Unlock()
+	for jail, list := range pending {
 		briefs := w.of(jail)
 		for _, b := range briefs {
 			w.to(b, briefs, list, boot)
 		}
 	}
-}
-
-// due takes the events that wait for nothing, or all.
-func (w *writer) due(all bool) map[uint64][]counted {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	pending := w.pending
-	w.pending, w.n = map[uint64][]counted{}, 0
-	for jail, list := range pending {
-		now := list[:0:0]
-		for _, c := range list {
-			if all || c.sum == nil || c.sum.Settled() {
-				now = append(now, c)
-				continue
-			}
-			w.pending[jail] = append(w.pending[jail], c)
-			w.n++
-		}
-		pending[jail] = now
-	}
-	return pending
 }
 
 // to writes a jail's share of events. Several jails can have the same ids, as those of a pod do.
@@ -265,9 +238,6 @@ func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot tim
 		}
 		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
 		w.brief(list[i].Jail, &e)
-		if list[i].sum != nil {
-			hashed(&e, file(&list[i].Event), list[i].sum, oldest(all))
-		}
 		out = append(out, e)
 	}
 	w.append(b, out...)

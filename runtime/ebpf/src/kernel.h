@@ -147,14 +147,11 @@ struct task_struct {
 };
 
 struct super_block {
-	unsigned long s_magic;
 	u32 s_dev;
 };
 
 struct inode {
 	struct super_block *i_sb;
-	unsigned long i_ino;
-	s64 i_size;
 };
 
 /* The time of an inode's last change has moved: before 6.6, to 6.10, since 6.11. */

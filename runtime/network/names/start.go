@@ -405,6 +405,9 @@ func taskOf(j network.Jail) (*work.Work, error) {
 	if w.Host, err = hosts(j.Decision); err != nil {
 		return nil, err
 	}
+	if w.Ports, err = ports(j); err != nil {
+		return nil, err
+	}
 	if w.Credentials, err = fetch(r); err != nil {
 		return nil, err
 	}

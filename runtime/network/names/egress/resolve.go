@@ -32,7 +32,8 @@ const (
 type resolver struct {
 	ask    func(context.Context, string) ([]netip.Addr, error)
 	kind   func(netip.Addr) (byte, error) // the type of the route to an address
-	hosts  []netip.Addr                   // the host's own addresses, where the helper's network namespace has others
+	ways   *ways
+	hosts  []netip.Addr // the host's own addresses, where the helper's network namespace has others
 	dialer net.Dialer
 	asking chan struct{}
 	mu     sync.Mutex
@@ -45,17 +46,17 @@ type answer struct {
 }
 
 // newResolver asks the work's servers. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
-func newResolver(w *work.Work, rt *routes) *resolver {
+func newResolver(w *work.Work, rt *routes, out *ways) *resolver {
 	servers := w.Servers
 	var next atomic.Uint32
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		if len(servers) == 0 {
 			return nil, errors.New("the host has no name server")
 		}
-		d := net.Dialer{Timeout: dialTime}
+		d := net.Dialer{Timeout: dialTime, Control: out.control}
 		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 	}}
-	return &resolver{cache: map[string]answer{}, kind: rt.kind, hosts: w.Host, asking: make(chan struct{}, maxAsking), ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
+	return &resolver{cache: map[string]answer{}, ways: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host, asking: make(chan struct{}, maxAsking), ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return r.LookupNetIP(ctx, "ip", name+".")
 	}}
 }
@@ -112,7 +113,7 @@ func (r *resolver) dial(set *rules.Set, addrs []netip.Addr, port uint16, rule *r
 		if err == nil {
 			return c.(*net.TCPConn), a, nil
 		}
-		errs = append(errs, err)
+		errs = append(errs, r.ways.used(err))
 	}
 	return nil, netip.Addr{}, errors.Join(errs...)
 }

@@ -18,6 +18,8 @@ const (
 	maxConns      = 2048
 	connBurst     = 1024 // new connections at once
 	connPerSecond = 200  // and then: the rest waits in the accept queue
+	dnsBurst      = 1 << 14
+	dnsPerSecond  = 2000 // the rest waits in the socket's queue, and what has no room there is lost
 	maxDNSConns   = 16
 	dnsTime       = 5 * time.Second
 	maxQuery      = 4096 // bytes
@@ -32,6 +34,7 @@ type server struct {
 	resolver *resolver
 	events   *events
 	rate     *bucket
+	asks     *bucket       // of questions for names
 	slots    chan struct{} // of connections
 	heads    *heads
 	// credentials are those that the jail can use.
@@ -43,9 +46,11 @@ func newServer(w *work.Work, c *credentials, e *events, rt *routes) (*server, er
 	if err != nil {
 		return nil, err
 	}
+	slots := make(chan struct{}, maxConns)
+	out := &ways{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	return &server{
-		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt), events: e,
-		rate: newBucket(connBurst, connPerSecond), slots: make(chan struct{}, maxConns), heads: newHeads(), credentials: c,
+		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
+		rate: newBucket(connBurst, out.perSecond()), asks: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
 	}, nil
 }
 
@@ -72,6 +77,7 @@ func (s *server) name(name string) (netip.Addr, bool) {
 func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) error) {
 	buf := make([]byte, maxQuery)
 	for {
+		time.Sleep(s.asks.take())
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			if fatal(err) {
@@ -90,6 +96,7 @@ func (s *server) answerTCP(l *net.TCPListener) {
 	slots := make(chan struct{}, maxDNSConns)
 	for {
 		slots <- struct{}{}
+		time.Sleep(s.asks.take())
 		c, err := l.AcceptTCP()
 		if err != nil {
 			<-slots
@@ -118,6 +125,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 		if n > maxQuery {
 			return
 		}
+		time.Sleep(s.asks.take())
 		query := make([]byte, n)
 		if _, err := io.ReadFull(c, query); err != nil {
 			return
@@ -144,6 +152,9 @@ func (s *server) accept(l *net.TCPListener, serve func(*net.TCPConn)) {
 				return
 			}
 			continue
+		}
+		if s.resolver.ways.crowded() {
+			smallInside(c)
 		}
 		go func() {
 			defer func() { <-s.slots }()

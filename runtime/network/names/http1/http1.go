@@ -13,7 +13,8 @@
 // judged and no others. Fields of the connection alone (Connection, Keep-Alive, TE, Trailer, Proxy-*, RFC 9110 7.6.1) are
 // written anew or dropped; what "Connection" names besides is kept, so that a jail cannot have Host taken away on the way.
 //
-// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, and a head while it is judged. Deadlines are the caller's.
+// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, as much while a body comes, and a head while it is judged.
+// Deadlines are the caller's.
 package http1
 
 import (
@@ -230,15 +231,25 @@ func (r *Reader) connection(q *Request, h *Head) error {
 	return nil
 }
 
-// Forward writes a request's head, and then its body as it comes from the client.
+// Forward writes a request's head, which the server has also where the body is refused, and then its body as it comes from the client.
 func (r *Reader) Forward(w io.Writer, q *Request) error {
 	if _, err := w.Write(q.head()); err != nil {
 		return fmt.Errorf("sending a request's head: %w", err)
 	}
-	if q.chunked {
-		return r.chunks(w)
+	m := &merger{w: w}
+	err := r.body(m, q)
+	if ferr := m.flush(); err == nil && ferr != nil {
+		err = fmt.Errorf("sending a request's body: %w", ferr)
 	}
-	return r.copy(w, q.length)
+	return err
+}
+
+// body writes a request's body.
+func (r *Reader) body(m *merger, q *Request) error {
+	if q.chunked {
+		return r.chunks(m)
+	}
+	return r.copy(m, q.length)
 }
 
 // head is what the server is sent.
@@ -264,8 +275,11 @@ func (q *Request) head() []byte {
 }
 
 // copy copies n bytes of a body, by the reader's own buffer: a connection has no other while it waits.
-func (r *Reader) copy(w io.Writer, n int64) error {
+func (r *Reader) copy(w *merger, n int64) error {
 	for n > 0 {
+		if err := w.count(r.r, 1); err != nil {
+			return fmt.Errorf("copying a request's body: %w", err)
+		}
 		if _, err := r.r.Peek(1); err != nil {
 			return inBody(err)
 		}
@@ -280,33 +294,23 @@ func (r *Reader) copy(w io.Writer, n int64) error {
 }
 
 // chunks copies a chunked body (RFC 9112 7.1), each chunk's head written anew.
-func (r *Reader) chunks(w io.Writer) error {
+func (r *Reader) chunks(w *merger) error {
 	for {
-		budget := 64 // the line of a size
-		text, err := line(r.r, &budget)
+		n, err := r.chunk(w)
 		if err != nil {
-			return inBody(err)
-		}
-		if text == "" || len(text) > 12 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
-			return malformed("a chunk whose size is no number")
-		}
-		n, err := strconv.ParseInt(text, 16, 64)
-		if err != nil {
-			return malformed("a chunk whose size is no number")
+			return err
 		}
 		if n == 0 {
-			budget = maxHead
-			if _, err := fields(r.r, &budget); err != nil {
-				return inBody(err)
-			}
-			_, err = io.WriteString(w, "0\r\n\r\n")
-			return err
+			return r.trailers(w)
 		}
 		if _, err := fmt.Fprintf(w, "%x\r\n", n); err != nil {
 			return fmt.Errorf("copying a request's body: %w", err)
 		}
 		if err := r.copy(w, n); err != nil {
 			return err
+		}
+		if err := w.count(r.r, 2); err != nil {
+			return fmt.Errorf("copying a request's body: %w", err)
 		}
 		var end [2]byte
 		if _, err := io.ReadFull(r.r, end[:]); err != nil {
@@ -319,6 +323,41 @@ func (r *Reader) chunks(w io.Writer) error {
 			return fmt.Errorf("copying a request's body: %w", err)
 		}
 	}
+}
+
+// chunk reads a chunk's size.
+func (r *Reader) chunk(w *merger) (int64, error) {
+	if err := w.until(r.r, "\n"); err != nil {
+		return 0, fmt.Errorf("copying a request's body: %w", err)
+	}
+	budget := 64 // the line of a size
+	text, err := line(r.r, &budget)
+	if err != nil {
+		return 0, inBody(err)
+	}
+	if text == "" || len(text) > 12 || strings.Trim(text, "0123456789abcdefABCDEF") != "" {
+		return 0, malformed("a chunk whose size is no number")
+	}
+	n, err := strconv.ParseInt(text, 16, 64)
+	if err != nil {
+		return 0, malformed("a chunk whose size is no number")
+	}
+	return n, nil
+}
+
+// trailers reads the fields after a body, and ends it without any.
+func (r *Reader) trailers(w *merger) error {
+	if none, _ := r.r.Peek(min(2, r.r.Buffered())); string(none) != "\r\n" {
+		if err := w.until(r.r, "\r\n\r\n"); err != nil {
+			return fmt.Errorf("copying a request's body: %w", err)
+		}
+	}
+	budget := maxHead
+	if _, err := fields(r.r, &budget); err != nil {
+		return inBody(err)
+	}
+	_, err := io.WriteString(w, "0\r\n\r\n")
+	return err
 }
 
 // inBody is an error where a body does not end.
@@ -395,8 +434,20 @@ func printable(r rune) rune {
 // server answered 101 (Status): then all that follows is copied as it is, otherwise Copy ends as if the client had closed.
 // An *Error is a request that was refused: nothing of it but what stands before the fault was sent.
 func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error, switched func() (bool, error)) error {
-	r := NewReader(client, name, port)
+	r, m := NewReader(client, name, port), &merger{w: server}
+	err := r.requests(m, judged, switched)
+	if ferr := m.flush(); ferr != nil {
+		return fmt.Errorf("sending requests: %w", ferr)
+	}
+	return err
+}
+
+// requests are Copy's.
+func (r *Reader) requests(m *merger, judged func(*Request) error, switched func() (bool, error)) error {
 	for {
+		if err := m.until(r.r, "\r\n\r\n"); err != nil {
+			return fmt.Errorf("sending requests: %w", err)
+		}
 		q, err := r.Next()
 		if err == io.EOF {
 			return nil
@@ -409,17 +460,23 @@ func Copy(server io.Writer, client io.Reader, name string, port uint16, judged f
 				return err
 			}
 		}
-		if err := r.Forward(server, q); err != nil {
+		if _, err := m.Write(q.head()); err != nil {
+			return fmt.Errorf("sending a request's head: %w", err)
+		}
+		if err := r.body(m, q); err != nil {
 			return err
 		}
 		if !q.Upgrade {
 			continue
 		}
+		if err := m.flush(); err != nil {
+			return fmt.Errorf("sending a request's head: %w", err)
+		}
 		ok, err := switched()
 		if err != nil || !ok {
 			return err
 		}
-		if _, err := r.r.WriteTo(server); err != nil { // by its own buffer too
+		if _, err := r.r.WriteTo(m.w); err != nil { // by its own buffer too
 			return fmt.Errorf("copying after an upgrade: %w", err)
 		}
 		return nil

@@ -123,7 +123,8 @@ func (p *Response) Forward(w io.Writer, r *bufio.Reader) error {
 	if p.Last && p.Final() {
 		b = append(b, "connection: close\r\n"...)
 	}
-	if _, err := w.Write(append(b, "\r\n"...)); err != nil {
+	m := &merger{w: w}
+	if _, err := m.Write(append(b, "\r\n"...)); err != nil {
 		return fmt.Errorf("sending a response's head: %w", err)
 	}
 	body := &Reader{r: r}
@@ -131,11 +132,16 @@ func (p *Response) Forward(w io.Writer, r *bufio.Reader) error {
 	switch {
 	case p.none:
 	case p.chunked:
-		err = body.chunks(w)
+		err = body.chunks(m)
 	case p.length >= 0:
-		err = body.copy(w, p.length)
+		err = body.copy(m, p.length)
 	default:
-		_, err = io.Copy(w, r)
+		if err = m.flush(); err == nil {
+			_, err = io.Copy(w, r)
+		}
+	}
+	if ferr := m.flush(); err == nil {
+		err = ferr
 	}
 	if err != nil {
 		return unreadable(err)

@@ -120,6 +120,8 @@ type Work struct {
 	Servers []string `json:"servers"`
 	// Host are the host's own addresses, where the helper is in another network namespace than the host's.
 	Host []netip.Addr `json:"host,omitempty"`
+	// Ports are those that the helper connects from.
+	Ports Ports `json:"ports"`
 	// Publish are the jail's ports that can be connected to from outside.
 	Publish []publish.Entry `json:"publish,omitempty"`
 	// Engine are the ports of the network that the engine has made for the jail, which lead to the same ports of the jail.
@@ -136,6 +138,12 @@ type Work struct {
 	Authority secret.Value `json:"-"`
 	// HostKey is the key by which the jail knows the helper as the server of ssh, as PEM. It is handed on as values are.
 	HostKey secret.Value `json:"-"`
+}
+
+// Ports are those from First to Last.
+type Ports struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
 }
 
 // Sockets says which descriptors of sockets in the jail come with a Work (package arrival).

@@ -1,0 +1,84 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// Bounds of one connection's buffers where there are many. A few have what the kernel gives, which a fast and far server takes: a window that is
+// set does not grow. The kernel doubles what is asked for (socket(7)).
+const (
+	fewConns    = 16
+	smallBuffer = 32 << 10
+)
+
+// connPerSecondAny is the rate of new connections where the kernel cannot hold them to a share of ports (before Linux 6.3): each keeps a port of
+// the host's for a minute.
+const connPerSecondAny = 50
+
+// ways are how sockets outside are made.
+type ways struct {
+	ports   work.Ports
+	crowded func() bool
+}
+
+// perSecond is the rate of new connections.
+func (w *ways) perSecond() int {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return connPerSecondAny
+	}
+	defer unix.Close(fd)
+	if w.share(fd) != nil {
+		return connPerSecondAny
+	}
+	return connPerSecond
+}
+
+// share holds a socket to the jail's ports. It is of both families (ip(7), Linux 6.3).
+func (w *ways) share(fd int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_LOCAL_PORT_RANGE, int(int32(uint32(w.ports.Last)<<16|uint32(w.ports.First))))
+}
+
+// control makes a socket ready to be connected. One of UDP has no port after its end, and its port is to be guessed by no one.
+func (w *ways) control(network, _ string, c syscall.RawConn) error {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil
+	}
+	var err error
+	cerr := c.Control(func(fd uintptr) {
+		if err = w.share(int(fd)); errors.Is(err, unix.ENOPROTOOPT) {
+			err = nil // the rate bounds them
+		}
+		if err == nil && w.crowded() { // before it is connected: the window is offered then
+			err = small(int(fd))
+		}
+	})
+	return errors.Join(cerr, err)
+}
+
+// small gives a socket small buffers.
+func small(fd int) error {
+	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, smallBuffer))
+}
+
+// smallInside is small for a connection of the jail's.
+func smallInside(c *net.TCPConn) {
+	_ = c.SetReadBuffer(smallBuffer)
+	_ = c.SetWriteBuffer(smallBuffer)
+}
+
+// used says of an error of connecting that all ports are in use.
+func (w *ways) used(err error) error {
+	if !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return fmt.Errorf("all %d ports that this jail has connections from are in use, or were within the last minute: %w", int(w.ports.Last)-int(w.ports.First)+1, err)
+}

@@ -1,0 +1,75 @@
+package names
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/network/names/work"
+)
+
+// localPorts has the ports that programs of a network namespace connect from (ip(7)), of the reading thread's.
+const localPorts = "/proc/sys/net/ipv4/ip_local_port_range"
+
+// minShare is the least that a jail's share has: as many ports as there can be connections at once.
+const minShare = 2048
+
+// ports are a jail's share of the ports that its helper connects from.
+func ports(j network.Jail) (p work.Ports, err error) {
+	from, err := outside(j)
+	if err != nil {
+		return p, err
+	}
+	var text []byte
+	read := func() (err error) {
+		text, err = os.ReadFile(localPorts)
+		return err
+	}
+	if from == nil {
+		err = read()
+	} else {
+		defer from.Close()
+		err = thread.Own(func() error {
+			if err := unix.Setns(int(from.Fd()), unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			return read()
+		})
+	}
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &p.First, &p.Last)
+	}
+	if err != nil {
+		return p, fmt.Errorf("the ports that the helper connects from: %s: %w", localPorts, err)
+	}
+	return share(p, number(j)), nil
+}
+
+// number is a jail's among others: jails whose ids follow each other have numbers that do.
+func number(j network.Jail) uint32 {
+	const ids = 16 // bits of a jail's range of ids
+	if j.HelperID != 0 {
+		return j.HelperID >> ids
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(j.Key))
+	return h.Sum32()
+}
+
+// share is the share of a jail with a number. An ended connection keeps its port for a minute (TIME_WAIT, RFC 9293 3.6.1), for its server
+// alone. All jails' shares together are the upper half, so that what they use up is never the host's own; the half is shared by as many as
+// have enough.
+func share(all work.Ports, number uint32) work.Ports {
+	half := (int(all.Last) - int(all.First) + 1) / 2
+	if half < 1 {
+		return all
+	}
+	shares := max(1, half/minShare)
+	size := half / shares
+	first := int(all.Last) + 1 - half + int(number)%shares*size
+	return work.Ports{First: uint16(first), Last: uint16(first + size - 1)}
+}

@@ -1,0 +1,418 @@
+package names
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/linux/cgroups"
+)
+
+// What the jails of these tests may have, and how much they do.
+const (
+	boundCPUs    = 0.2
+	boundSockets = 16 << 20
+	unread       = 300            // downloads at once that are not read
+	ended        = 1000           // connections that the jail ends first
+	boundRange   = "40000\t40999" // the host's ports meanwhile
+	floodFor     = 3 * time.Second
+	chunkConns   = 4
+)
+
+// poured is what servers have been able to send of downloads without an end.
+var poured atomic.Int64
+
+// pour is a download without an end.
+func pour(w http.ResponseWriter) {
+	block := make([]byte, 64<<10)
+	for {
+		n, err := w.Write(block)
+		if err != nil {
+			return
+		}
+		poured.Add(int64(n))
+	}
+}
+
+func init() {
+	programs["unread"] = beUnread
+	programs["ends"] = beEnding
+	programs["chunks"] = beChunks
+	programs["asks"] = beAsking
+}
+
+// beUnread begins downloads, reads nothing of them, and holds them until standard input ends.
+func beUnread() (string, error) {
+	at, err := addressOf("api.example.test")
+	if err != nil {
+		return "", err
+	}
+	for range unread {
+		c, err := net.Dial("tcp4", at+":80")
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /pour HTTP/1.1\r\nHost: api.example.test\r\n\r\n"); err != nil {
+			return "", err
+		}
+	}
+	fmt.Println("held")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return "", err
+}
+
+// beEnding makes connections, each of which it ends before the server does, and says how many were served.
+func beEnding() (string, error) {
+	at, err := addressOf("api.example.test")
+	if err != nil {
+		return "", err
+	}
+	served := 0
+	for range ended {
+		c, err := net.Dial("tcp4", at+":22")
+		if err != nil { // one without a port outside is reset
+			continue
+		}
+		_ = c.SetDeadline(time.Now().Add(floodTime))
+		if c.(*net.TCPConn).CloseWrite() == nil {
+			if said, err := io.ReadAll(c); err == nil && len(said) > 0 {
+				served++
+			}
+		}
+		c.Close()
+	}
+	return strconv.Itoa(served), nil
+}
+
+// beChunks sends bodies in chunks of one byte, for a while.
+func beChunks() (string, error) {
+	at, err := addressOf("api.example.test")
+	if err != nil {
+		return "", err
+	}
+	block := []byte(strings.Repeat("1\r\nx\r\n", 10000))
+	errs := make(chan error, chunkConns)
+	var wg sync.WaitGroup
+	for range chunkConns {
+		wg.Go(func() {
+			c, err := net.Dial("tcp4", at+":80")
+			if err != nil {
+				errs <- err
+				return
+			}
+			defer c.Close()
+			_, err = io.WriteString(c, "POST /sink HTTP/1.1\r\nHost: api.example.test\r\nTransfer-Encoding: chunked\r\n\r\n")
+			_ = c.SetWriteDeadline(time.Now().Add(floodFor))
+			for err == nil {
+				_, err = c.Write(block)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = nil
+			}
+			_ = c.(*net.TCPConn).SetLinger(0)
+			errs <- err
+		})
+	}
+	wg.Wait()
+	for range chunkConns {
+		if err := <-errs; err != nil {
+			return "", err
+		}
+	}
+	return "sent", nil
+}
+
+// beAsking asks for a name without waiting for answers, for a while.
+func beAsking() (string, error) {
+	c, err := net.Dial("udp4", "127.0.0.1:53")
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	q := []byte(question("api.example.test.", 1, 1))
+	for end := time.Now().Add(floodFor); time.Now().Before(end); {
+		for range 100 {
+			_, _ = c.Write(q)
+		}
+	}
+	return "asked", nil
+}
+
+// bounded is a jail of these tests, which runs.
+func bounded(t *testing.T, n *internet) *jail {
+	t.Helper()
+	j := made(t, n)
+	conf := filepath.Join(j.b.Dir, "bounds.toml")
+	text := policyText + fmt.Sprintf("[limits]\ncpus = %g\nsockets = %d\n", boundCPUs, boundSockets)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j.conf, j.c.Args[1] = conf, conf
+	if said, err := j.begin(t); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	return j
+}
+
+// value is what a file says that one of a helper's groups has; "" where none has it.
+func (r record) value(file string) string {
+	for _, dir := range r.Cgroups {
+		if text, err := cgroups.Read(dir, file); err == nil {
+			return strings.TrimSpace(text)
+		}
+	}
+	return ""
+}
+
+// tcpMemory is what all of the host's TCP sockets hold, in bytes: one budget for all network namespaces (proc_pid_net(5), sockstat).
+func tcpMemory(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, rest, ok := strings.Cut(line, " mem "); ok && strings.HasPrefix(line, "TCP:") {
+			pages, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pages * int64(os.Getpagesize())
+		}
+	}
+	t.Fatalf("%s", text)
+	return 0
+}
+
+// TestUnread: what a helper's sockets hold of downloads that its jail does not read is bounded, and meanwhile another jail and the host have
+// their connections.
+func TestUnread(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j, other := bounded(t, n), start(t, n)
+	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
+		t.Fatal(got)
+	}
+	h := j.helper(t)
+	before := tcpMemory(t)
+	ctx, cancel := context.WithTimeout(context.Background(), floodTime)
+	defer cancel()
+	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "unread")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { in.Close(); _ = cmd.Wait() }()
+	if s := bufio.NewScanner(out); !s.Scan() || s.Text() != "held" {
+		t.Fatalf("the downloads: %q, %v", s.Text(), s.Err())
+	}
+	for same, last := 0, int64(-1); same < 10; { // until no more can be sent
+		time.Sleep(100 * time.Millisecond)
+		if now := poured.Load(); now != last {
+			same, last = 0, now
+		} else {
+			same++
+		}
+		if ctx.Err() != nil {
+			t.Fatal("downloads that are not read go on")
+		}
+	}
+	held := tcpMemory(t) - before
+	t.Logf("%d downloads: %d MiB of TCP in all; the helper's group: %s of sockets at most, memory %s%s", unread, held>>20,
+		h.value("memory.kmem.tcp.max_usage_in_bytes"), h.value("memory.max_usage_in_bytes"), h.value("memory.peak"))
+	// The jail's and the server's are in it: without a bound it was ten times as much.
+	if most := int64(16 * boundSockets); held > most {
+		t.Errorf("the downloads hold %d MiB, more than %d", held>>20, most>>20)
+	}
+	if max := h.value("memory.kmem.tcp.limit_in_bytes"); max != "" {
+		// Each socket may have its first buffers whatever the limit says.
+		peak, err := strconv.ParseInt(h.value("memory.kmem.tcp.max_usage_in_bytes"), 10, 64)
+		if err != nil || max != strconv.Itoa(boundSockets) || peak > 2*boundSockets {
+			t.Errorf("the helper's sockets held %d bytes, %v, of the limit %s; its jail's is %d", peak, err, max, boundSockets)
+		}
+	} else if n, err := strconv.ParseInt(h.value("memory.current"), 10, 64); err != nil || n > helper.MemoryMax+helper.SocketsMax {
+		t.Errorf("the helper's group holds %d bytes, %v", n, err)
+	}
+	if got, ok := other.in(t, "https", "api.example.test", "443"); !ok {
+		t.Errorf("another jail: %s", got)
+	}
+	if got, err := ask([]string{"http", "api.example.test", "80"}); err != nil {
+		t.Errorf("the host: %s, %v", got, err)
+	}
+	if !alive(h.Pid) {
+		t.Error("the helper has ended")
+	}
+}
+
+func alive(pid int) bool { return peakMemory(pid) > 0 }
+
+// TestQuota: a jail has its helper spend no more processor time than the jail itself may have, and what the jail may have later is what the
+// helper may.
+func TestQuota(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	j := bounded(t, n)
+	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
+		t.Fatal(got)
+	}
+	h := j.helper(t)
+	for _, what := range []string{"chunks", "asks"} {
+		t.Run(what, func(t *testing.T) {
+			begun, before := time.Now(), spent(t, h.Pid)
+			got, ok := j.in(t, what)
+			used, took := spent(t, h.Pid)-before, time.Since(begun)
+			t.Logf("the helper spent %v in %v; %s", used.Round(time.Millisecond), took.Round(time.Millisecond), strings.ReplaceAll(h.value("cpu.stat"), "\n", ", "))
+			if !ok {
+				t.Errorf("%s", got)
+			}
+			// One period more, in which it began, and what a processor had left of its slice.
+			if most := time.Duration(boundCPUs*1.2*float64(took)) + 100*time.Millisecond; used > most {
+				t.Errorf("the helper spent %v of %v: more than its jail may, %g", used, took, boundCPUs)
+			}
+		})
+	}
+	quota := func() string { return h.value("cpu.cfs_quota_us") + h.value("cpu.max") }
+	jails := func() string {
+		var r record
+		for _, dir := range groupsOf(t, j.pid(t)) {
+			r.Cgroups = append(r.Cgroups, dir)
+		}
+		return r.value("cpu.cfs_quota_us") + r.value("cpu.max")
+	}
+	before := quota()
+	if before == "" || before != jails() {
+		t.Errorf("the helper's quota is %q, its jail's %q", before, jails())
+	}
+	if out, errs, err := j.b.Call(t, j.c, "update", "--cpu-period", "100000", "--cpu-quota", "10000", j.id); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	if now := quota(); now == before || now != jails() {
+		t.Errorf("after an update the helper's quota is %q, its jail's %q; it was %q", now, jails(), before)
+	}
+}
+
+// spent is the processor time of a process.
+func spent(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all time.Duration
+	for _, task := range tasks {
+		var n int64
+		if text, err := os.ReadFile(task); err == nil {
+			if _, err := fmt.Sscan(string(text), &n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all += time.Duration(n)
+	}
+	return all
+}
+
+// groupsOf are the directories of a process's control groups.
+func groupsOf(t *testing.T, pid int) (dirs []string) {
+	t.Helper()
+	of, err := cgroups.Of(strconv.Itoa(pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range of {
+		for _, root := range g.Mounts(cgroups.Root) {
+			dirs = append(dirs, filepath.Join(root, g.Path))
+		}
+	}
+	return dirs
+}
+
+// TestHostPorts: connections that a jail ends first, each of which keeps a port for a minute, leave the host half of its ports to that server.
+func TestHostPorts(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	const file = "/proc/sys/net/ipv4/ip_local_port_range" // of this test's network namespace
+	was, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, []byte(boundRange), 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(file, was, 0) })
+	j := bounded(t, n)
+	got, ok := j.in(t, "ends")
+	if served, err := strconv.Atoi(got); !ok || err != nil || served < 100 {
+		t.Fatalf("the jail's connections: %s", got)
+	}
+	ports := localPorts(t, serverAddr+":22")
+	t.Logf("%s are served, of %d; %d ports are kept", got, ended, len(ports))
+	if len(ports) < 100 || slices.Min(ports) < 40500 {
+		t.Errorf("%d ports are in use, from %d", len(ports), slices.Min(ports))
+	}
+	for i := range 300 {
+		c, err := net.Dial("tcp4", serverAddr+":22")
+		if err != nil {
+			t.Fatalf("connection %d of the host's: %v", i, err)
+		}
+		defer c.Close()
+	}
+	// The jail learns why.
+	text, err := os.ReadFile(filepath.Join(j.dir(t), "network.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "all 500 ports that this jail has connections from are in use") {
+		t.Errorf("the log does not say why connections are refused: %.2000s", text)
+	}
+}
+
+// localPorts are those of this network namespace with a connection to an address, in whatever state.
+func localPorts(t *testing.T, to string) (out []int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/thread-self/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := strconv.Atoi(port)
+	a := net.ParseIP(host).To4()
+	want := fmt.Sprintf("%02X%02X%02X%02X:%04X", a[3], a[2], a[1], a[0], n)
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[2] != want {
+			continue
+		}
+		_, local, _ := strings.Cut(f[1], ":")
+		p, err := strconv.ParseInt(local, 16, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, int(p))
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package names
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/helper/workers"
+	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/tests/engine"
+)
+
+// A worker is a process of a jail's, as it runs.
+type worker struct {
+	pid, jail int
+	name      string // of what it executes
+	callers   []int  // processes in whose groups it is, where those are its caller's
+}
+
+// TestWorkers: each process that works for a jail is in the control groups that the list says, and has the bounds that it says.
+func TestWorkers(t *testing.T) {
+	n := newInternet(t)
+	resolveBy(t, dnsAddr)
+	onHost = n.ca
+	trust(t, n)
+	walked := map[string]bool{}
+	walk := func(name string, w worker) {
+		walked[name] = true
+		w.walk(t, name)
+	}
+	j := bounded(t, n)
+	walk("agentjail-egress "+workers.Activator, worker{pid: j.helper(t).Pid, jail: j.pid(t), name: "memfd:agentjail-egress"})
+	if got, ok := j.in(t, "https", "api.example.test", "443"); !ok {
+		t.Fatal(got)
+	}
+	walk("agentjail-egress", worker{pid: j.helper(t).Pid, jail: j.pid(t), name: "agentjail-egress"})
+	keys := lent(t, n, "end")
+	walk("agentjail-egress-keys", worker{pid: keys.helper(t).Pid, jail: keys.pid(t), name: "agentjail-egress-keys"})
+	waiting := made(t, n)
+	waiting.b.Spec.Process.Args = []string{"true"}
+	if out, errs, err := waiting.b.Call(t, waiting.c, "create", "--bundle", waiting.b.Dir, waiting.id); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	walk("agentjail-enter", worker{pid: waiting.pid(t), jail: waiting.pid(t)})
+	walk("agentjail "+workers.Verb, calling(t, j))
+	for _, w := range workers.All {
+		if others[w.String()] == "" && !walked[w.String()] {
+			t.Errorf("%s is not walked", w)
+		}
+	}
+}
+
+// others are those of the list that other tests walk, and which.
+var others = map[string]string{
+	"agentjailctl " + workers.Sandbox:     "a process of its caller's, as agentjail is",
+	"containerd-shim-agentjail-v2":        "containerd's, in whose groups it starts shims",
+	"agentjail-journal " + workers.Reader: "tests/wall TestCollectorFilter; its service's bounds runtime/helper/workers TestService",
+	"agentjail-journal " + workers.Writer: "tests/wall TestCollectorFilter; its service's bounds runtime/helper/workers TestService",
+}
+
+// calling is agentjail while it has a call to do for a jail: an exec that runs.
+func calling(t *testing.T, j *jail) worker {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), engine.CommandWait)
+	cmd := j.b.Command(ctx, j.c, "exec", j.id, client, "hold")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
+	if _, err := out.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+	return worker{pid: cmd.Process.Pid, jail: j.pid(t), callers: []int{os.Getpid()}}
+}
+
+// walk holds a process to its place in the list.
+func (w worker) walk(t *testing.T, name string) {
+	t.Helper()
+	i := slices.IndexFunc(workers.All, func(w workers.Worker) bool { return w.String() == name })
+	if i < 0 {
+		t.Fatalf("%s is in no list", name)
+	}
+	t.Run(name, func(t *testing.T) { w.hold(t, workers.All[i]) })
+}
+
+// hold is walk's, of one place.
+func (w worker) hold(t *testing.T, to workers.Worker) {
+	if got := executes(t, "/proc", w.pid); w.name != "" && !strings.HasPrefix(got, w.name) {
+		t.Errorf("process %d executes %s, not %s", w.pid, got, w.name)
+	}
+	for _, controller := range []string{"memory", "pids", "cpu"} {
+		own, jails := groupOf(t, w.pid, controller), groupOf(t, w.jail, controller)
+		switch to.Group {
+		case workers.Own:
+			if own == jails || filepath.Dir(own) != filepath.Dir(jails) || !strings.HasPrefix(filepath.Base(own), "agentjail-egress-") {
+				t.Errorf("its group of %s is %s, the jail's is %s", controller, own, jails)
+			}
+		case workers.Jails:
+			if own != jails {
+				t.Errorf("its group of %s is %s, not the jail's, %s", controller, own, jails)
+			}
+		case workers.Callers:
+			if want := groupOf(t, w.callers[0], controller); own != want || own == jails {
+				t.Errorf("its group of %s is %s, not its caller's, %s", controller, own, want)
+			}
+		}
+	}
+	if to.Group == workers.Own {
+		w.limits(t, to)
+	}
+}
+
+// limits holds a helper to its limits.
+func (w worker) limits(t *testing.T, to workers.Worker) {
+	value := func(pid int, controller string, files ...string) string {
+		for _, f := range files {
+			if text, err := cgroups.Read(groupOf(t, pid, controller), f); err == nil {
+				return strings.TrimSpace(text)
+			}
+		}
+		t.Errorf("process %d has none of %v", pid, files)
+		return ""
+	}
+	quota, weight := []string{"cpu.cfs_quota_us", "cpu.max"}, []string{"cpu.shares", "cpu.weight"}
+	for _, row := range []struct {
+		what, got, want string
+	}{
+		{"memory", value(w.pid, "memory", "memory.limit_in_bytes", "memory.high"), strconv.Itoa(helper.MemoryMax)},
+		{"threads", value(w.pid, "pids", "pids.max"), strconv.Itoa(helper.PidsMax)},
+		{"quota", value(w.pid, "cpu", quota...), value(w.jail, "cpu", quota...)},
+		{"weight", value(w.pid, "cpu", weight...), value(w.jail, "cpu", weight...)},
+		{"capabilities", statusOf(t, w.pid, "CapEff"), "0000000000000000"},
+		{"a filter", statusOf(t, w.pid, "Seccomp"), "2"},
+	} {
+		if row.got != row.want {
+			t.Errorf("%s: %s, not %s", row.what, row.got, row.want)
+		}
+	}
+	const tcp = "memory.kmem.tcp.limit_in_bytes"
+	if mine, err := cgroups.Read(groupOf(t, w.pid, "memory"), tcp); err == nil {
+		if jails, _ := cgroups.Read(groupOf(t, w.jail, "memory"), tcp); mine != jails {
+			t.Errorf("its sockets may hold %s, its jail's %s", mine, jails)
+		}
+	}
+	if to.Files == fmt.Sprint(workers.NoFile) {
+		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", w.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(limits)) {
+			if f := strings.Fields(line); strings.HasPrefix(line, "Max open files") && (f[3] != to.Files || f[4] != to.Files) {
+				t.Errorf("it may have %s and %s files open, not %s", f[3], f[4], to.Files)
+			}
+		}
+	}
+}
+
+// groupOf is the directory of a process's control group that has a controller.
+func groupOf(t *testing.T, pid int, controller string) string {
+	t.Helper()
+	of, err := cgroups.Of(strconv.Itoa(pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{controller, ""} {
+		for _, g := range of {
+			if !slices.Contains(g.List(), version) {
+				continue
+			}
+			for _, root := range g.Mounts(cgroups.Root) {
+				return filepath.Join(root, g.Path)
+			}
+		}
+	}
+	t.Fatalf("process %d is in no group of %s", pid, controller)
+	return ""
+}
