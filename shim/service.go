@@ -27,6 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/state"
 )
 
 // register makes the task service known to the server, in the place of
@@ -143,9 +144,12 @@ func (s *service) Checkpoint(context.Context, *taskAPI.CheckpointTaskRequest) (*
 	return nil, errgrpc.ToGRPCf(errdefs.ErrNotImplemented, "checkpoint: refused: a jail's memory must not be written to the host's disk")
 }
 
-// checkID refuses ids that could not be a file's name: files are named after
-// them.
+// checkID refuses ids that could not be a file's name, since files are named after
+// them, as the command line does.
 func checkID(id string) error {
+	if err := state.CheckID(id); err != nil {
+		return errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "%v", err)
+	}
 	if err := identifiers.Validate(id); err != nil {
 		return errgrpc.ToGRPC(err)
 	}

@@ -93,8 +93,11 @@ func collect(c *cli.Context) error {
 	}
 	var show func(journal.Event)
 	if c.Bool("print") {
-		out := json.NewEncoder(os.Stdout)
-		show = func(e journal.Event) { _ = out.Encode(e) }
+		show = func(e journal.Event) {
+			if line, err := json.Marshal(e); err == nil {
+				_, _ = os.Stdout.Write(append(printable.JSON(line), '\n'))
+			}
+		}
 	}
 	return collector.Run(ctx, collector.Options{
 		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"agentjail.dev/runtime/check"
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/verbs"
 )
@@ -44,11 +46,17 @@ func checkCommand() *cli.Command {
 // jsonFlag is of every command that people and programs read.
 var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 
+// printJSON prints a value for people and programs. Names in it may be a jail's choice.
 func printJSON(c *cli.Context, v any) error {
-	enc := json.NewEncoder(c.App.Writer)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := c.App.Writer.Write(printable.JSON(b.Bytes()))
+	return err
 }
 
 func noArguments(c *cli.Context) error {

@@ -159,7 +159,7 @@ func printEvent(c *cli.Context, e work.Event) error {
 	if c.Bool("json") {
 		out, err := json.Marshal(e)
 		if err == nil {
-			_, err = fmt.Fprintf(c.App.Writer, "%s\n", out)
+			_, err = fmt.Fprintf(c.App.Writer, "%s\n", printable.JSON(out))
 		}
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/journal/otlp"
 	"agentjail.dev/runtime/journal/sources"
+	"agentjail.dev/runtime/linux/printable"
 )
 
 func watchCommand() *cli.Command {
@@ -113,6 +114,7 @@ func writeEvent(w io.Writer, e *journal.Event, asJSON bool) error {
 		if line, err = json.Marshal(e); err != nil {
 			return err
 		}
+		line = printable.JSON(line)
 	}
 	_, err := w.Write(append(line, '\n'))
 	return err

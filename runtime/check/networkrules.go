@@ -7,6 +7,7 @@ import (
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/network/names/rules/zones"
+	"agentjail.dev/runtime/policy"
 )
 
 // maxWarned bounds the warnings that are shown.
@@ -20,6 +21,12 @@ func networkRules(e *env) answer {
 		return fail("network.mode in the policy", "%v", err)
 	}
 	if !mode.Terms(network.Decision{Mode: n.Mode, Namespace: network.Own}).ByRules {
+		if e.policy.NamesNothing() {
+			return warn("network.allow in the policy", "no jail has a network: %s", policy.NothingNamed)
+		}
+		if net, err := policy.Load(e.opts.PolicyPath, "net"); err == nil && net.NamesNothing() {
+			return ok("no jail has a network by name (network.mode = %q), nor has one of agentjail-net: %s", n.Mode, policy.NothingNamed)
+		}
 		return ok("no jail has a network by name (network.mode = %q)", n.Mode)
 	}
 	set, err := n.Rules()

@@ -52,5 +52,6 @@ var probes = slices.Concat([]probe{
 	{"seccomp", ringKernel, "system call filter", always, seccompFilter},
 	{"seccomp-profile", ringKernel, "filter's profile", always, seccompProfile},
 	{"filter-space", ringKernel, "space for filters", never, filterSpace},
+	{"kernel-fixes", ringKernel, "kernel's fixes", never, kernelFixes},
 	{"ebpf", ringKernel, "eBPF programs", never, ebpfPrograms},
 })

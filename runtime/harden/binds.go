@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -53,6 +54,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		setID(p, m, f)
 	}
 	b.ReadOnly = readOnly
+	handOver(p, m, f, &b)
 	bindOptions(p, m, f, &b)
 	p.plan.Binds = append(p.plan.Binds, b)
 }
@@ -175,8 +177,9 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.O
 		// The pod's containers share its ids; who may do what with the volume's
 		// files is as in any pod.
 		o = plan.OwnerSame
-	case f.EnginesVolume() && f.UID == p.spec.Process.User.UID && !f.Roots():
-		o = plan.OwnerSame
+	case f.EnginesVolume():
+		// Images fill it with their own ids, and containers share it.
+		o = volumeOwner(p)
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
 		// Read-only or by policy: what only root may read, or write, stays root's.
 		if !readOnly {
@@ -193,6 +196,39 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.O
 		return plan.OwnerNone
 	}
 	return o
+}
+
+// volumeOwner is how the ids of an engine's volume are mapped: each is itself, as
+// without a jail. On the disk they are the container's, or the host's where the
+// engine brought a mapping (Docker's userns-remap, Podman's --userns).
+func volumeOwner(p *pass) plan.Owner {
+	if p.f.IDs.Given {
+		return plan.OwnerHost
+	}
+	return plan.OwnerSame
+}
+
+// handOver decides whether the top of an engine's volume becomes the first process's
+// user's. A new one belongs to container root, so that another user could not write
+// to it; nothing is in it that could be anybody else's. Podman does the same with
+// each new volume (podman-run(1), "Chowning Volume Mounts").
+func handOver(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
+	user := p.spec.Process.User
+	if b.ReadOnly || user.UID == 0 || !f.New || !f.EnginesVolume() || b.Owner != plan.OwnerSame && b.Owner != plan.OwnerHost || source.Allowed(*f, p.pol.Binds) {
+		return
+	}
+	uid, gid := uint32(0), uint32(0) // container root's on the disk
+	if b.Owner == plan.OwnerHost {
+		uid, _ = p.f.IDs.HostUID(0)
+		gid, _ = p.f.IDs.HostGID(0)
+	}
+	_, ok1 := p.f.IDs.HostUID(user.UID)
+	_, ok2 := p.f.IDs.HostGID(user.GID)
+	if !ok1 || !ok2 || f.UID != uid || f.GID != gid {
+		return
+	}
+	b.HandOver = true
+	p.change(report.Access, report.Set, mountField(m), "root's", fmt.Sprintf("owned by uid %d, gid %d", user.UID, user.GID), "a new volume, in which nothing is yet: the first process could not write to it")
 }
 
 // ofNetwork names the engine's files about the network, of which a jail can get

@@ -81,6 +81,9 @@ func namespaces(p *pass) {
 		if n.kind == specs.NetworkNamespace && p.network.Gives != "" {
 			p.change(report.Resources, report.Set, "network", "", p.network.Gives, p.network.Why)
 		}
+		if n.kind == specs.NetworkNamespace && p.pol.NamesNothing() {
+			p.change(report.Resources, report.Set, "network", "", "none", policy.NothingNamed)
+		}
 		if n.kind == specs.NetworkNamespace && p.network.ByRules {
 			networkRules(p)
 		}

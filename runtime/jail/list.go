@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/state"
 )
 
@@ -54,7 +55,11 @@ func (w *Runtime) List(format string, quiet bool) error {
 		}
 		return nil
 	case format == "json":
-		return json.NewEncoder(w.out()).Encode(items)
+		text, err := json.Marshal(items)
+		if err == nil {
+			_, err = w.out().Write(append(printable.JSON(text), '\n'))
+		}
+		return err
 	}
 	t := tabwriter.NewWriter(w.out(), 12, 1, 3, ' ', 0)
 	fmt.Fprint(t, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER\n")
@@ -63,7 +68,7 @@ func (w *Runtime) List(format string, quiet bool) error {
 		if c, err := time.Parse(time.RFC3339Nano, created); err == nil {
 			created = c.Format(time.RFC3339Nano)
 		}
-		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"), it.text("bundle"), created, it.text("owner"))
+		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"), printable.Line(it.text("bundle"), 0), created, it.text("owner"))
 	}
 	return t.Flush()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/linux/printable"
 )
 
 // State prints the delegate's answer with the engine's own bundle and root in
@@ -32,7 +33,7 @@ func (w *Runtime) State(id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.out().Write(append(text, '\n'))
+	_, err = w.out().Write(append(printable.JSON(text), '\n'))
 	return err
 }
 

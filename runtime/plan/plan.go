@@ -64,6 +64,9 @@ type Bind struct {
 	Copy   bool   `json:"copy,omitempty"`
 	Owner  Owner  `json:"owner"`
 	Source string `json:"source"`
+	// HandOver makes the source's top the first process's user's, if it still is as
+	// an engine makes it for a new volume.
+	HandOver bool `json:"handOver,omitempty"`
 	// Storage says where what the jail writes goes.
 	Storage Storage `json:"storage"`
 	// Protect has what the host runs of the directory kept from the jail, Absent
@@ -90,6 +93,9 @@ const (
 	// OwnerSame maps each id to the same number in the jail: an engine's
 	// volume, which images fill with their own ids.
 	OwnerSame Owner = "same"
+	// OwnerHost maps nothing, since the ids on the disk are the jail's on the host: a
+	// volume of an engine that gives its containers their mapping.
+	OwnerHost Owner = "host"
 	// OwnerNone maps nobody: files are there to be read by mode.
 	OwnerNone Owner = "none"
 )

@@ -330,24 +330,40 @@ func Default() Policy {
 // builtins are the profiles that need no [profiles.NAME]; one in the file goes
 // on top. A profile is chosen by what root has installed or configured.
 var builtins = map[string]func(*Policy){
-	"net":   func(p *Policy) { p.Network.Mode = networkListed },
-	"debug": func(p *Policy) { p.Seccomp.Profile = "debug" },
+	netProfile: func(*Policy) {}, // Network.listed
+	"debug":    func(p *Policy) { p.Seccomp.Profile = "debug" },
 }
 
-// networkListed is the mode of the profile net until the whole file has been read: NetworkNames where it lists names, else NetworkEngine.
-// No file can say it.
-const networkListed = ""
+// netProfile is the built-in profile for what network.allow lists.
+const netProfile = "net"
 
-// settle puts a mode in networkListed's place.
-func (n *Network) settle() {
+// listed sets the mode of netProfile where the profile does not say one: a network by
+// name, where anything is listed. An empty list opens nothing: the engine's network is
+// what the file says for every jail, or what the profile says.
+func (n *Network) listed() {
 	switch {
-	case n.Mode != networkListed:
-	case len(n.Allow) > 0:
+	case len(n.Allow)+len(n.Publish) > 0:
 		n.Mode = NetworkNames
-	default:
-		n.Mode = NetworkEngine
+	case n.Mode == NetworkNames:
+		n.Mode = NetworkNone
 	}
 }
+
+// saysMode says whether a profile of the file has a network.mode of its own.
+func saysMode(profile map[string]any) bool {
+	network, _ := profile["network"].(map[string]any)
+	_, ok := network["mode"]
+	return ok
+}
+
+// NamesNothing says whether a policy is of the built-in profile "net" and gives no
+// network, which who chose that profile may not expect.
+func (p Policy) NamesNothing() bool {
+	return p.Origin != nil && p.Origin.Profile == netProfile && p.Network.Mode == NetworkNone
+}
+
+// NothingNamed is what such a policy is reported with.
+const NothingNamed = `the profile net gives what network.allow lists, and nothing is listed; for the engine's network: network.mode = "engine" in [profiles.net]`
 
 // NeedsLandlock says whether a jail without a Landlock domain must not start.
 // Where programs may trace each other, it is what keeps one from a process that is
@@ -372,7 +388,6 @@ func load(path, profile string) (Policy, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		if builtin, ok := builtins[profile]; ok {
 			builtin(&p)
-			p.Network.settle()
 			return p, nil
 		}
 		if profile != "" {
@@ -427,8 +442,8 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 		if err := dec.Decode(&p); err != nil {
 			return p, fmt.Errorf("reading [profiles.%s] of %s: %w", profile, path, tomlError(err))
 		}
-		if profile == "net" {
-			p.Network.settle()
+		if profile == netProfile && !saysMode(over) {
+			p.Network.listed()
 		}
 	}
 	if err := p.Validate(); err != nil {

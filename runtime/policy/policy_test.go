@@ -519,14 +519,14 @@ func TestBuiltinProfile(t *testing.T) {
 	}
 	p, err := Load("/agentjail-test-no-policy.toml", "net")
 	want := Default()
-	want.Network.Mode, want.Origin = NetworkEngine, p.Origin
-	if err != nil || !reflect.DeepEqual(p, want) {
+	want.Origin = p.Origin
+	if err != nil || !reflect.DeepEqual(p, want) || !p.NamesNothing() || Default().NamesNothing() {
 		t.Errorf("without a file: %+v, %v", p, err)
 	}
-	if p := load("limits.pids = 7", "net"); p.Network.Mode != NetworkEngine || p.Limits.Pids != 7 {
+	if p := load("limits.pids = 7", "net"); p.Network.Mode != NetworkNone || p.Limits.Pids != 7 {
 		t.Errorf("with a file that does not name it: %+v", p)
 	}
-	if p := load("[profiles.net]\nlimits.pids = 7", "net"); p.Network.Mode != NetworkEngine || p.Limits.Pids != 7 {
+	if p := load("[profiles.net]\nlimits.pids = 7", "net"); p.Network.Mode != NetworkNone || p.Limits.Pids != 7 {
 		t.Errorf("with further keys: %+v", p)
 	}
 	if p := load("[profiles.net.network]\nmode = \"none\"", "net"); p.Network.Mode != NetworkNone {
@@ -538,13 +538,17 @@ func TestBuiltinProfile(t *testing.T) {
 	for text, want := range map[string]string{
 		"network.allow = [\"example.org\"]":                                                            NetworkNames,
 		"network.mode = \"none\"\nnetwork.allow = [\"example.org\"]":                                   NetworkNames,
-		"network.deny = [\"example.org\"]":                                                             NetworkEngine,
-		"network.allow = []":                                                                           NetworkEngine,
-		"network.mode = \"names\"":                                                                     NetworkEngine,
+		"network.deny = [\"example.org\"]":                                                             NetworkNone,
+		"network.allow = []":                                                                           NetworkNone,
+		"network.mode = \"names\"":                                                                     NetworkNone,
+		"network.mode = \"engine\"":                                                                    NetworkEngine,
+		"[profiles.net]\nnetwork.mode = \"engine\"":                                                    NetworkEngine,
+		"network.publish = [\"8080\"]":                                                                 NetworkNames,
+		"[profiles.net.network]\nmode = \"engine\"":                                                    NetworkEngine,
 		"[profiles.net.network]\nallow = [\"example.org\"]":                                            NetworkNames,
 		"[profiles.net.network]\nmode = \"engine\"\nallow = [\"example.org\"]":                         NetworkEngine,
 		"network.allow = [\"example.org\"]\n[profiles.net.network]\nmode = \"engine\"":                 NetworkEngine,
-		"network.allow = [\"example.org\"]\n[profiles.net.network]\nallow = []":                        NetworkEngine,
+		"network.allow = [\"example.org\"]\n[profiles.net.network]\nallow = []":                        NetworkNone,
 		"network.allow = [\"example.org\"]\n[profiles.net.network]\nmode = \"names\"\nallow = []":      NetworkNames,
 		"network.allow = [\"example.org\"]\n[profiles.net.limits]\npids = 7":                           NetworkNames,
 		"network.mode = \"names\"\nnetwork.allow = [\"example.org\"]\n[profiles.net.limits]\npids = 7": NetworkNames,

@@ -274,10 +274,10 @@ func isVolume(parts []string) bool {
 	if len(parts) > 0 && parts[0] == "storage" {
 		parts = parts[1:]
 	}
-	return len(parts) > 2 && parts[0] == "volumes" && parts[2] == "_data"
+	return len(parts) > 2 && parts[0] == "volumes" && parts[2] == volumeData
 }
 
 // isNerdctlVolume recognises ADDRESS/volumes/NAMESPACE/NAME/_data, and what lies below.
 func isNerdctlVolume(parts []string) bool {
-	return len(parts) > 4 && parts[1] == "volumes" && parts[4] == "_data"
+	return len(parts) > 4 && parts[1] == "volumes" && parts[4] == volumeData
 }

@@ -6,6 +6,7 @@ package source
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -74,6 +75,9 @@ type Fact struct {
 	// why it does not get one that is of the kind.
 	Public   Public `json:"public,omitempty"`
 	Withheld string `json:"withheld,omitempty"`
+	// New says that it is the top of an engine's volume in which nothing is yet, with
+	// the mode that engines make it with (NewVolume).
+	New bool `json:"new,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -154,6 +158,7 @@ func (s *Source) look(e Engine) error {
 	s.System = system(s.Path)
 	s.Rootless = e.Rootless
 	s.HostPath = e.CRI && s.Role == Plain
+	s.New = s.Role == Volume && s.Kind == Dir && path.Base(s.Path) == volumeData && NewVolume(fd, &st)
 	if err := s.lookAtMounts(e); err != nil {
 		return err
 	}

@@ -286,6 +286,11 @@ func (s *stager) cloneBinds() error {
 		if err := s.relabel(s.Sources[b.Index]); err != nil {
 			return fmt.Errorf("SELinux label %s of %s: %w", s.Plan.Label, b.Source, err)
 		}
+		if b.HandOver {
+			if err := s.handOver(b.Owner, s.Sources[b.Index]); err != nil {
+				s.notes = append(s.notes, fmt.Sprintf("the new volume %s stays root's: %v", b.Source, err))
+			}
+		}
 		f, err := s.clone(b, s.Sources[b.Index])
 		if err != nil {
 			return fmt.Errorf("%s at %s: %w", b.Source, s.Spec.Mounts[b.Index].Destination, err)

@@ -194,18 +194,20 @@ type Owner struct {
 // Store is the directory of all jails' state.
 type Store struct{ Root string }
 
-// idChars are what ids consist of (runc's ^[\w+-\.]+$).
+// idChars are what ids consist of (runc's validateID).
 const idChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-"
 
-// CheckID refuses ids that could not be a file's name, with runc's message.
+// CheckID refuses ids that could not be a file's name, with runc's messages
+// (libcontainer, validateID), and those that a delegate would take for an option:
+// runc has them behind "--".
 func CheckID(id string) error {
 	if id == "" {
 		return errors.New("container id cannot be empty")
 	}
 	if len(id) > 1024 {
-		return fmt.Errorf("invalid container ID: %d characters, and 1024 are allowed", len(id))
+		return fmt.Errorf("invalid container ID format: %d characters, and 1024 are allowed", len(id))
 	}
-	if id == "." || id == ".." || strings.Trim(id, idChars) != "" {
+	if id == "." || id == ".." || id[0] == '-' || strings.Trim(id, idChars) != "" {
 		return fmt.Errorf("invalid container ID format: %q", id)
 	}
 	return nil

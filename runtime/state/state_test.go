@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -284,10 +285,15 @@ func TestSweepEndsWithItsContext(t *testing.T) {
 
 func TestCheckID(t *testing.T) {
 	for id, ok := range map[string]bool{
-		"a": true, "A-b_c.d+e": true, "": false, ".": false, "..": false, "a/b": false, "a b": false, "a\x00": false, "ä": false,
+		"a": true, "A-b_c.d+e": true, "": false, ".": false, "..": false, "a/b": false, "a b": false, "a\x00": false, "ä": false, "a,b": false,
+		"-": false, "-x": false, "--help": false, "a-": true, "_": true, "...": true, "a\u202eb": false, strings.Repeat("a", 1024): true, strings.Repeat("a", 1025): false,
 	} {
-		if err := CheckID(id); (err == nil) != ok {
+		err := CheckID(id)
+		if (err == nil) != ok {
 			t.Errorf("CheckID(%q) = %v", id, err)
+		}
+		if err != nil && id != "" && !strings.HasPrefix(err.Error(), "invalid container ID format") {
+			t.Errorf("CheckID(%q) says %v", id, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
@@ -114,23 +115,10 @@ func (c *Caller) Fail(err error) {
 	fmt.Fprintln(out, Program+": "+msg)
 }
 
-// OneLine keeps an error on one line: engines read the log by lines, and parts
-// of a message may come from a bundle.
+// OneLine keeps an error on one line of printable text: engines read the log by
+// lines, and parts of a message may come from a bundle.
 func OneLine(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' {
-			return ' '
-		}
-		if r < ' ' || r == 0x7f {
-			return -1
-		}
-		return r
-	}, s)
-	const max = 4096
-	if len(s) > max {
-		s = s[:max] + "..."
-	}
-	return s
+	return printable.Line(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s), 4096)
 }
 
 // Runtime gathers what every verb shares, with the policy.

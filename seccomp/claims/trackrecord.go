@@ -17,6 +17,8 @@ type Record struct {
 	About   string        `json:"about"`
 	Entries []RecordEntry `json:"entries"`
 	CVEs    []CVE         `json:"cves"`
+	// Beside are vulnerabilities that the list does not have.
+	Beside []CVE `json:"beside"`
 }
 
 // RecordEntry is an entry point. One of Layer, Open and Inside says what comes

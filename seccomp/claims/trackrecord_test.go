@@ -51,6 +51,16 @@ func TestTrackRecord(t *testing.T) {
 	if counts["open"] != 6 || counts["inside"] != 2 || counts["out of reach"] != 102 {
 		t.Errorf("the default profile: %v", counts)
 	}
+	for _, c := range r.Beside {
+		if _, ok := entries[c.Entry]; !ok {
+			t.Errorf("%s %s: no entry %q", c.ID, c.What, c.Entry)
+		}
+		for _, listed := range r.CVEs {
+			if listed.ID == c.ID {
+				t.Errorf("%s is in the list", c.ID)
+			}
+		}
+	}
 	page := trackRecordText(r, entries, open)
 	if *update {
 		if err := os.WriteFile(trackRecordPage, []byte(page), 0o644); err != nil {
@@ -128,7 +138,7 @@ func trackRecordText(r *Record, entries map[string]RecordEntry, open map[string]
 	b.WriteString("\n## Entry points\n\n| entry point | vulnerabilities | denied by | open in |\n|---|---|---|---|\n")
 	for _, e := range r.Entries {
 		n := 0
-		for _, c := range r.CVEs {
+		for _, c := range slices.Concat(r.CVEs, r.Beside) {
 			if c.Entry == e.Name {
 				n++
 			}
@@ -147,12 +157,19 @@ func trackRecordText(r *Record, entries map[string]RecordEntry, open map[string]
 		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", e.What, n, by, openProfiles(e, open))
 	}
 	b.WriteString("\n## Each vulnerability\n\n| date | number | what | entry point | default profile |\n|---|---|---|---|---|\n")
-	for _, c := range r.CVEs {
+	row := func(c CVE) {
 		id := c.ID
 		if id == "" {
 			id = "none"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Date, id, c.What, entries[c.Entry].What, verdictOf(entries[c.Entry], open["default"]))
+	}
+	for _, c := range r.CVEs {
+		row(c)
+	}
+	b.WriteString("\n## Beside the list\n\nThe first table counts the list alone.\n\n| date | number | what | entry point | default profile |\n|---|---|---|---|---|\n")
+	for _, c := range r.Beside {
+		row(c)
 	}
 	return b.String()
 }

@@ -26,6 +26,11 @@ import (
 
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
+	// The profile net, by which pods of the handler agentjail-net have what CNI gives them.
+	if err := engine.OwnPolicy("[profiles.net.network]\nmode = \"engine\"\n"); err != nil {
+		fmt.Fprintln(os.Stderr, "cri: a policy of its own:", err)
+		os.Exit(1)
+	}
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -34,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(130)
 	}()
 	code := m.Run()
-	if err := closeNodes(); err != nil {
+	if err := errors.Join(closeNodes(), engine.DropPolicy()); err != nil {
 		fmt.Fprintln(os.Stderr, "cri: clean up:", err)
 		code = 1
 	}

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"agentjail.dev/tests/engine"
@@ -115,8 +117,87 @@ func TestVolumeAsUser(t *testing.T) {
 	eq(t, "output", mustRun(d, "-v", vol+":/home/app", engine.NonRoot, "sh", "-c", "echo x > new && cat new"), "entry runs as 1000:1000 in /home/app\nx")
 }
 
+// newVolume makes a volume and returns its directory on the host.
+func newVolume(d *engine.T, name string, options ...string) string {
+	d.Helper()
+	d.Must(append(append([]string{"volume", "create"}, options...), name)...)
+	d.Cleanup(func() { d.Docker("volume", "rm", "-f", name) })
+	return d.Must("volume", "inspect", "-f", "{{.Mountpoint}}", name)
+}
+
+// TestVolumeIDs: in an engine's volume each id is itself, whoever owns its top: a jail's user sees, reads and writes what
+// it does under runc without capabilities, and the disk is the same afterwards.
+func TestVolumeIDs(t *testing.T) {
+	for name, u := range engine.VolumeUsers {
+		t.Run(name, func(t *testing.T) {
+			d := d(t)
+			in := func(runtime string, more ...string) string {
+				args := append([]string{"run", "--rm", "--network=none", "--runtime=" + runtime}, append(u.Options, more...)...)
+				var dirs []string
+				for i, top := range engine.VolumeTops {
+					vol := fmt.Sprintf("e2e-ids-%d-%s-%s", i, strings.ReplaceAll(name, " ", "-"), runtime)
+					dirs = append(dirs, newVolume(d, vol))
+					engine.FillVolume(t, dirs[i], engine.VolumeEntries(top.UID, top.GID, top.Mode))
+					args = append(args, "-v", fmt.Sprintf("%s:/v/%d%s", vol, i, u.Suffix))
+				}
+				r := d.Docker(append(args, engine.Busybox, "sh", "-c", engine.VolumeProbe)...)
+				for _, dir := range dirs {
+					r.Stdout += "on the disk:\n" + engine.ListVolume(t, dir)
+				}
+				return r.Stdout + r.Stderr
+			}
+			eq(t, "what it sees and leaves", in(engine.Name), in("runc", u.Control...))
+		})
+	}
+}
+
+// TestNewVolume: a new volume that only root could write to is the first process's user's, on the disk and for good; what
+// that user and container root write later stays theirs.
+func TestNewVolume(t *testing.T) {
+	d := d(t)
+	dir := newVolume(d, "e2e-new")
+	in := func(runtime, user, script string) string {
+		d.Helper()
+		return d.Must("run", "--rm", "--network=none", "--runtime="+runtime, "-u", user, "-v", "e2e-new:/v", "-w", "/v", engine.Busybox, "sh", "-c", script)
+	}
+	eq(t, "read-only", mustRun(d, "-u", "999:998", "-v", "e2e-new:/v:ro", engine.Busybox, "stat", "-c", "%u:%g", "/v"), "0:0")
+	rooted := sleeper(d, "-v", "e2e-new:/v")
+	eq(t, "owner", in(engine.Name, "999:998", "stat -c '%u:%g' .; mkdir -m 700 db; echo one >db/f; cat db/f"), "999:998\none")
+	on, _ := owner(t, dir)
+	eq(t, "owner of the top on the disk", on, "999:998")
+	eq(t, "a later jail", in(engine.Name, "999:998", "echo two >>db/f; cat db/f"), "one\ntwo")
+	eq(t, "runc", in("runc", "999:998", "cat db/f"), "one\ntwo")
+	sh(d, rooted, "echo root >/v/roots; chmod 600 /v/roots; cat /v/db/f 2>/dev/null; true")
+	on, _ = owner(t, filepath.Join(dir, "roots"))
+	eq(t, "owner of root's file on the disk", on, "0:0")
+	eq(t, "root's file", in(engine.Name, "999:998", "cat roots 2>/dev/null || echo denied"), "denied")
+	eq(t, "a third user", in(engine.Name, "1000:1000", "ls; cat db/f 2>/dev/null || touch x 2>/dev/null || echo denied"), "db\nroots\ndenied")
+	eq(t, "chmod, as initdb does", in(engine.Name, "999:998", "chmod 700 . && stat -c %a ."), "700")
+}
+
+// TestVolumeOfDirectory: a volume that the local driver makes of a person's directory is that directory.
+func TestVolumeOfDirectory(t *testing.T) {
+	d := d(t)
+	dir := directory(t, 1000)
+	newVolume(d, "e2e-disguise", "-o", "type=none", "-o", "o=bind", "-o", "device="+dir)
+	eq(t, "output", mustRun(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "sh", "-c", "cat /v/hello; echo x >/v/new; stat -c %u:%g /v/new"), "hello from the host\n4321:4321")
+	on, _ := owner(t, filepath.Join(dir, "new"))
+	eq(t, "owner on the host", on, "1000:1000")
+	chown(t, dir, 0)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(d, "-u", "4321:4321", "-v", "e2e-disguise:/v", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "it belongs to the host's root") {
+		t.Errorf("root's directory: %s", r)
+	}
+	on, _ = owner(t, dir)
+	eq(t, "owner of root's directory", on, "0:0")
+}
+
 func TestAnonymousVolume(t *testing.T) {
-	eq(t, "output", mustRun(d(t), "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
+	d := d(t)
+	eq(t, "output", mustRun(d, "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
+	eq(t, "of an image with a user", mustRun(d, "-v", "/srv/data", engine.NonRoot, "sh", "-c", "echo x > /srv/data/f; stat -c %u:%g /srv/data/f"), "entry runs as 1000:1000 in /home/app\n1000:1000")
 }
 
 func TestNestedMounts(t *testing.T) {

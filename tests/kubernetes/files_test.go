@@ -123,7 +123,10 @@ func kubeletIDs() error {
 
 // policy is the node's. Ids of another pool than the default's, so that no limit that the kernel counts by user is shared with jails of
 // the machine itself.
-const policy = "[userns]\npool = \"1946157056:67108864\"\n"
+const (
+	pool   = "[userns]\npool = \"1946157056:67108864\"\n"
+	policy = pool + "[profiles.net.network]\nmode = \"engine\"\n"
+)
 
 // images gives containerd the images.
 func (c *nodeCluster) images() error {

@@ -119,6 +119,8 @@ func TestJudge(t *testing.T) {
 		{"Debian 12 with a later one", "runc version 1.1.5+ds1", deb("1.1.5+ds1-1+deb12u2", "CVE-2025-31133", "CVE-2025-52565", "CVE-2025-52881", "CVE-2024-45310", "CVE-2026-41579"), true, []string{"the distribution fixed CVE-2024-21626"}, nil},
 		{"another distribution's", "runc version 1.2.5-0ubuntu1", nil, false, []string{"ask your distribution"}, nil},
 		{"crun", "crun version 1.8.1", nil, true, []string{"crun 1.8.1: no known flaw"}, nil},
+		{"crun with an open /dev", "crun version 1.29.1", nil, true, []string{"no known flaw; held by other means: CVE-2026-88264 (no jail starts without a tmpfs at /dev), CVE-2026-88265"}, nil},
+		{"crun without", "crun version 1.30", nil, true, []string{"crun 1.30: no known flaw"}, []string{"CVE"}},
 		{"old crun", "crun version 0.10.4", nil, false, []string{"CVE-2019-18837"}, nil},
 		{"other runtime", "youki version 0.5.0", nil, false, []string{"nothing is known"}, nil},
 		{"nonsense", "hello", nil, false, []string{"not understood"}, nil},

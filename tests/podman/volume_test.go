@@ -1,0 +1,81 @@
+package podman
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"agentjail.dev/tests/engine"
+)
+
+// newVolume makes a volume and returns its directory as this process sees it.
+func newVolume(p *engine.PodmanT, name string) string {
+	p.Helper()
+	p.Must("volume", "create", name)
+	p.Cleanup(func() { p.Must("volume", "rm", "-f", name) })
+	return filepath.Join(p.Root(), p.Must("volume", "inspect", "-f", "{{.Mountpoint}}", name))
+}
+
+// TestVolumeIDs: in a volume of Podman's each id is itself, whoever owns its top, and where Podman maps the container's
+// ids, too: a jail's user sees, reads and writes what it does under runc without capabilities, and the disk is the same
+// afterwards.
+func TestVolumeIDs(t *testing.T) {
+	p := root(t)
+	for name, u := range engine.VolumeUsers {
+		for _, base := range []int{0, 300000} {
+			if base > 0 && u.Control == nil && !strings.Contains(name, "with group") {
+				continue // the users differ in what the kernel does with their ids, not in how they are mapped
+			}
+			in := func(runtime string, more ...string) string {
+				args := append([]string{"--runtime", runtime, "run", "--rm", "--network=none"}, append(u.Options, more...)...)
+				if base > 0 {
+					args = append(args, fmt.Sprintf("--uidmap=0:%d:65536", base), fmt.Sprintf("--gidmap=0:%d:65536", base))
+				}
+				var dirs []string
+				for i := range engine.VolumeTops {
+					vol := fmt.Sprintf("ids-%d-%d-%s-%s", base, i, strings.ReplaceAll(name, " ", "-"), filepath.Base(runtime))
+					dirs = append(dirs, newVolume(p, vol))
+					args = append(args, "-v", fmt.Sprintf("%s:/v/%d%s", vol, i, u.Suffix))
+				}
+				args = append(args, engine.Busybox, "sh", "-c")
+				// Podman gives a volume to the first container that has it.
+				p.Must(append(args, "true")...)
+				for i, top := range engine.VolumeTops {
+					entries := engine.VolumeEntries(top.UID, top.GID, top.Mode)
+					for j := range entries {
+						entries[j].UID, entries[j].GID = entries[j].UID+base, entries[j].GID+base
+					}
+					engine.FillVolume(t, dirs[i], entries)
+				}
+				r := p.Podman(append(args, engine.VolumeProbe)...)
+				for _, dir := range dirs {
+					r.Stdout += "on the disk:\n" + engine.ListVolume(t, dir)
+				}
+				return r.Stdout + r.Stderr
+			}
+			eq(t, fmt.Sprintf("what %s sees and leaves, with ids from %d", name, base), in(engine.Name), in("runc", u.Control...))
+		}
+	}
+}
+
+// TestNewVolume: a new volume is the first process's user's, with every mapping, and another user's files in it stay that
+// user's.
+func TestNewVolume(t *testing.T) {
+	p := root(t)
+	for _, base := range []int{0, 300000} {
+		vol := fmt.Sprint("new-", base)
+		dir := newVolume(p, vol)
+		in := func(user, script string) string {
+			args := []string{"-u", user, "-v", vol + ":/v", "-w", "/v"}
+			if base > 0 {
+				args = append(args, fmt.Sprintf("--uidmap=0:%d:65536", base), fmt.Sprintf("--gidmap=0:%d:65536", base))
+			}
+			return mustRun(p, append(args, engine.Busybox, "sh", "-c", script)...)
+		}
+		eq(t, "owner", in("999:998", "echo one >f; chmod 600 f; stat -c '%u:%g' . f"), "999:998\n999:998")
+		eq(t, "owner on the disk", owner(t, filepath.Join(dir, "f")), fmt.Sprintf("%d:%d", base+999, base+998))
+		eq(t, "a later jail", in("999:998", "cat f"), "one")
+		eq(t, "another user", in("1000:1000", "cat f 2>/dev/null || echo denied"), "denied")
+	}
+}
