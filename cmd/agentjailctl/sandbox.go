@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/sandbox"
@@ -49,6 +48,7 @@ connected to at port 8080 of 127.0.0.1.
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
 			&cli.StringSliceFlag{Name: "allow", Usage: "let `NAME[:PORT,...]` be connected to, in place of what policy gives"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "let the jail's port be connected to, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
+			&cli.BoolFlag{Name: "no-init", Usage: "have the command be process 1, which is sent no signal that it does not handle"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
 		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
@@ -94,25 +94,13 @@ func runSandbox(c *cli.Context, watch jail.Watcher) error {
 	if err != nil {
 		return err
 	}
-	// Below the state directory, so that a crash leaves it where gc looks.
-	base, err := w.Store.Private("sandbox")
+	caller.Quiet()
+	keeper, err := keep(o.ID, c.String("config"))
 	if err != nil {
-		return fmt.Errorf("making the sandbox's bundle: %w", err)
-	}
-	dir := filepath.Join(base, o.ID)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("making the sandbox's bundle: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	b := &bundle.Bundle{Dir: dir, Spec: spec}
-	if err := b.Save(); err != nil {
 		return err
 	}
-	if w.Globals.Root == "" {
-		w.Globals.Root = filepath.Join(base, "delegate")
-	}
-	caller.Quiet()
-	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Bundle: dir, Run: true, PlainRoot: true, Watch: watch})
+	defer keeper.end()
+	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Spec: spec, Init: !c.Bool("no-init"), Run: true, PlainRoot: true, Watch: watch})
 }
 
 func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
