@@ -77,7 +77,10 @@ func (k *kept) start() error {
 func (k *kept) watch() {
 	defer close(k.done)
 	for {
-		_ = k.cmd.Wait()
+		k.mu.Lock()
+		cmd := k.cmd
+		k.mu.Unlock()
+		_ = cmd.Wait()
 		k.mu.Lock()
 		over := k.over
 		k.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/containerd/console"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
@@ -51,7 +52,8 @@ connected to at port 8080 of 127.0.0.1.
 			&cli.BoolFlag{Name: "no-init", Usage: "have the command be process 1, which is sent no signal that it does not handle"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
-		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
+		Action:       func(c *cli.Context) error { return runSandbox(c, nil) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return jail.OwnFailure(err) },
 	}
 }
 
@@ -65,42 +67,69 @@ func tightenKeys() string {
 
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch jail.Watcher) error {
-	if os.Geteuid() != 0 {
-		return errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
+	signals := jail.TakeSignals(true)
+	spec, o, err := sandboxSpec(c)
+	if err != nil {
+		return err
 	}
+	w, err := sandboxRuntime(c)
+	if err != nil {
+		return jail.OwnFailure(err)
+	}
+	caller.Quiet()
+	keeper, err := keep(o.ID, c.String("config"))
+	if err != nil {
+		return jail.OwnFailure(err)
+	}
+	defer keeper.end()
+	err = w.Create(c.Context, jail.CreateOptions{
+		ID: o.ID, Spec: spec, Init: !c.Bool("no-init"), Run: true, PlainRoot: true, Watch: watch, Signals: signals,
+	})
+	var ended *jail.ExitError
+	if errors.As(err, &ended) {
+		return err
+	}
+	return jail.OwnFailure(err)
+}
+
+// sandboxSpec is the incoming spec of the command line's jail. An ExitError is that of a command that cannot be run.
+func sandboxSpec(c *cli.Context) (*specs.Spec, sandbox.Options, error) {
 	o, err := sandboxOptions(c)
+	var ended *jail.ExitError
+	if errors.As(err, &ended) {
+		return nil, o, err
+	}
 	if err != nil {
-		return err
-	}
-	w, err := newRuntime(c)
-	if err != nil {
-		return err
-	}
-	if names := c.StringSlice("allow"); len(names) > 0 {
-		// The caller is root: it is the owner's own word.
-		if err := w.Policy.OwnersNames(names); err != nil {
-			return fmt.Errorf("--allow: %w", err)
-		}
-	}
-	if ports := c.StringSlice("publish"); len(ports) > 0 {
-		if err := w.Policy.Network.PublishPorts(ports); err != nil {
-			return fmt.Errorf("--publish: %w", err)
-		}
+		return nil, o, jail.OwnFailure(err)
 	}
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)
 		return err == nil && fi.IsDir()
 	})
-	if err != nil {
-		return err
+	return spec, o, jail.OwnFailure(err)
+}
+
+// sandboxRuntime is the way of the command line's jail.
+func sandboxRuntime(c *cli.Context) (*jail.Runtime, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
-	caller.Quiet()
-	keeper, err := keep(o.ID, c.String("config"))
+	w, err := newRuntime(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer keeper.end()
-	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Spec: spec, Init: !c.Bool("no-init"), Run: true, PlainRoot: true, Watch: watch})
+	if names := c.StringSlice("allow"); len(names) > 0 {
+		// The caller is root: it is the owner's own word.
+		if err := w.Policy.OwnersNames(names); err != nil {
+			return nil, fmt.Errorf("--allow: %w", err)
+		}
+	}
+	if ports := c.StringSlice("publish"); len(ports) > 0 {
+		if err := w.Policy.Network.PublishPorts(ports); err != nil {
+			return nil, fmt.Errorf("--publish: %w", err)
+		}
+	}
+	return w, nil
 }
 
 func sandboxOptions(c *cli.Context) (sandbox.Options, error) {

@@ -29,6 +29,8 @@ type CreateOptions struct {
 	Bundle string
 	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with it.
 	Spec *specs.Spec
+	// Signals, if not nil, were taken before Create, with which they are given back.
+	Signals *Signals
 	// Init says that the init step stays as the first process: it passes signals on to the program,
 	// waits for what that leaves behind, and ends the jail when this process ends.
 	Init bool
@@ -109,7 +111,7 @@ type attempt struct {
 	bundle  *bundle.Bundle // write: the delegate's
 	tty     *terminal      // connect; nil where it is not ours to pass on
 	made    bool           // delegate: there is a container
-	signals *signals       // begin; nil where they are not ours to pass on
+	signals *Signals       // begin; nil where they are not ours to pass on
 
 	undo []undo
 }
@@ -153,7 +155,9 @@ func (w *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) 
 	}
 	a := &attempt{w: w, ctx: ctx, o: o, d: d, caps: caps, j: j}
 	if o.Run && !o.Detach {
-		a.signals = takeSignals(o.Spec != nil)
+		if a.signals = o.Signals; a.signals == nil {
+			a.signals = TakeSignals(false)
+		}
 		a.always(a.signals.stop)
 	}
 	if err := w.claim(j); err != nil {
@@ -172,6 +176,9 @@ func (a *attempt) make() error {
 	a.end(failed)
 	if failed {
 		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, "jail.refused", err); return nil })
+		if a.o.Spec != nil {
+			err = OwnFailure(err)
+		}
 	}
 	return err
 }

@@ -113,6 +113,22 @@ func (e *StatusError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *StatusError) Unwrap() error { return e.Err }
 
+// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any other is the program's.
+const ExitOwn = 125
+
+// OwnFailure gives ExitOwn to an error that has no status yet, or the delegate's.
+func OwnFailure(err error) error {
+	var exit *ExitError
+	var status *StatusError
+	switch {
+	case err == nil, errors.As(err, &status):
+		return err
+	case errors.As(err, &exit):
+		return &ExitError{ExitOwn}
+	}
+	return &StatusError{Code: ExitOwn, Err: err}
+}
+
 // Status is the exit status by which a call ends that returned err.
 func Status(err error) int {
 	var exit *ExitError

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signals are those that this process gets while it runs a jail: once the jail's program runs they are that
+// Signals are those that this process gets while it runs a jail: once the jail's program runs they are that
 // program's, and before they end its making.
-type signals struct {
+type Signals struct {
 	ch       chan os.Signal
 	terminal bool // the jail is to end with this process's controlling terminal
 
@@ -27,9 +27,9 @@ type signals struct {
 // service managers send for it.
 var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// takeSignals begins to take signals. What is ignored stays so (nohup(1)). own says that the jail is this process's own.
-func takeSignals(own bool) *signals {
-	s := &signals{ch: make(chan os.Signal, 64), terminal: own && hasTerminal()}
+// TakeSignals begins to take signals. What is ignored stays so (nohup(1)). own says that the jail is this process's own.
+func TakeSignals(own bool) *Signals {
+	s := &Signals{ch: make(chan os.Signal, 64), terminal: own && hasTerminal()}
 	for _, sig := range append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}, ending...) {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.ch, sig)
@@ -44,7 +44,7 @@ func takeSignals(own bool) *signals {
 }
 
 // take passes a signal on, or keeps it for who makes the jail.
-func (s *signals) take(sig unix.Signal) {
+func (s *Signals) take(sig unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -76,7 +76,7 @@ func hasTerminal() bool {
 }
 
 // interrupted is the error by which the making of a jail ends after a signal.
-func (s *signals) interrupted() error {
+func (s *Signals) interrupted() error {
 	if s == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (s *signals) interrupted() error {
 }
 
 // passTo passes on to the jail's first process what comes from now on. An error where one came before.
-func (s *signals) passTo(pid int, tty *terminal) error {
+func (s *Signals) passTo(pid int, tty *terminal) error {
 	s.mu.Lock()
 	s.pid, s.tty = pid, tty
 	s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *signals) passTo(pid int, tty *terminal) error {
 }
 
 // stop gives the signals back.
-func (s *signals) stop() {
+func (s *Signals) stop() {
 	if s != nil {
 		signal.Stop(s.ch)
 		close(s.ch)

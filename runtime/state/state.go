@@ -88,9 +88,9 @@ type Brief struct {
 	CreatorPid   int    `json:"creatorPid"`
 	CreatorStart uint64 `json:"creatorStart"`
 	// Bound says that the jail ends with the process that made it.
-	Bound     bool   `json:"bound,omitempty"`
+	Bound bool `json:"bound,omitempty"`
 	// Stays says that the init step stays as the first process, with the jail's program as a child.
-	Stays bool `json:"stays,omitempty"`
+	Stays     bool   `json:"stays,omitempty"`
 	InitPid   int    `json:"initPid,omitempty"`
 	InitStart uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
 	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one that is not known.
