@@ -1,8 +1,19 @@
 // Agentjail-enter is the init step into a jail. agentjail hands it to its
 // delegate, which starts it inside in the place of the jail's program; it is of
-// no use by itself.
+// no use by itself. Beside `agentjail sandbox` the same program waits for that
+// one's end.
 package main
 
-import "agentjail.dev/runtime/enter/inside"
+import (
+	"os"
 
-func main() { inside.Main() }
+	"agentjail.dev/runtime/enter/inside"
+	"agentjail.dev/runtime/enter/keeper"
+)
+
+func main() {
+	if os.Args[0] == keeper.Name {
+		keeper.Main()
+	}
+	inside.Main()
+}

@@ -53,7 +53,9 @@ func newApp() *cli.App {
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	for _, c := range app.Commands {
-		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return err }
+		if c.OnUsageError == nil {
+			c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return err }
+		}
 	}
 	return app
 }

@@ -16,8 +16,8 @@ func ownCommands() []*cli.Command {
 
 func gcCommand() *cli.Command {
 	return &cli.Command{
-		Name: "gc", Usage: "reclaim what a crash left",
-		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails. Of the journals of jails that were deleted, the newest stay (policy:\njournal.keep).",
+		Name: "gc", Usage: "reclaim what a crash left", ArgsUsage: "[CONTAINER...]",
+		Description: "Removes the state, host ids, mounts and control groups of jails whose\nprocesses are gone and which no engine will delete. Every create does the same\nfor a few jails. Of the journals of jails that were deleted, the newest stay (policy:\njournal.keep). With ids, only those jails are looked at.",
 		Action: func(c *cli.Context) error {
 			if err := rootless.MustJoin(); err != nil {
 				return err
@@ -26,7 +26,11 @@ func gcCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			reaped, err := w.GC(c.Context, -1)
+			reclaim := func() ([]string, error) { return w.GC(c.Context, -1) }
+			if ids := c.Args().Slice(); len(ids) > 0 {
+				reclaim = func() ([]string, error) { return w.GCOf(ids) }
+			}
+			reaped, err := reclaim()
 			for _, k := range reaped {
 				fmt.Fprintf(c.App.Writer, "reclaimed %s\n", k)
 			}

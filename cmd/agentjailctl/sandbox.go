@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/containerd/console"
+	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/sandbox"
@@ -49,9 +49,11 @@ connected to at port 8080 of 127.0.0.1.
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
 			&cli.StringSliceFlag{Name: "allow", Usage: "let `NAME[:PORT,...]` be connected to, in place of what policy gives"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "let the jail's port be connected to, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
+			&cli.BoolFlag{Name: "no-init", Usage: "have the command be process 1, which is sent no signal that it does not handle"},
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
-		Action: func(c *cli.Context) error { return runSandbox(c, nil) },
+		Action:       func(c *cli.Context) error { return runSandbox(c, nil) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return jail.OwnFailure(err) },
 	}
 }
 
@@ -65,54 +67,69 @@ func tightenKeys() string {
 
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch jail.Watcher) error {
-	if os.Geteuid() != 0 {
-		return errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
+	signals := jail.TakeSignals(true)
+	spec, o, err := sandboxSpec(c)
+	if err != nil {
+		return err
 	}
+	w, err := sandboxRuntime(c)
+	if err != nil {
+		return jail.OwnFailure(err)
+	}
+	caller.Quiet()
+	keeper, err := keep(o.ID, c.String("config"))
+	if err != nil {
+		return jail.OwnFailure(err)
+	}
+	defer keeper.end()
+	err = w.Create(c.Context, jail.CreateOptions{
+		ID: o.ID, Spec: spec, Init: !c.Bool("no-init"), Run: true, PlainRoot: true, Watch: watch, Signals: signals,
+	})
+	var ended *jail.ExitError
+	if errors.As(err, &ended) {
+		return err
+	}
+	return jail.OwnFailure(err)
+}
+
+// sandboxSpec is the incoming spec of the command line's jail. An ExitError is that of a command that cannot be run.
+func sandboxSpec(c *cli.Context) (*specs.Spec, sandbox.Options, error) {
 	o, err := sandboxOptions(c)
+	var ended *jail.ExitError
+	if errors.As(err, &ended) {
+		return nil, o, err
+	}
 	if err != nil {
-		return err
-	}
-	w, err := newRuntime(c)
-	if err != nil {
-		return err
-	}
-	if names := c.StringSlice("allow"); len(names) > 0 {
-		// The caller is root: it is the owner's own word.
-		if err := w.Policy.OwnersNames(names); err != nil {
-			return fmt.Errorf("--allow: %w", err)
-		}
-	}
-	if ports := c.StringSlice("publish"); len(ports) > 0 {
-		if err := w.Policy.Network.PublishPorts(ports); err != nil {
-			return fmt.Errorf("--publish: %w", err)
-		}
+		return nil, o, jail.OwnFailure(err)
 	}
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)
 		return err == nil && fi.IsDir()
 	})
+	return spec, o, jail.OwnFailure(err)
+}
+
+// sandboxRuntime is the way of the command line's jail.
+func sandboxRuntime(c *cli.Context) (*jail.Runtime, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
+	}
+	w, err := newRuntime(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// Below the state directory, so that a crash leaves it where gc looks.
-	base, err := w.Store.Private("sandbox")
-	if err != nil {
-		return fmt.Errorf("making the sandbox's bundle: %w", err)
+	if names := c.StringSlice("allow"); len(names) > 0 {
+		// The caller is root: it is the owner's own word.
+		if err := w.Policy.OwnersNames(names); err != nil {
+			return nil, fmt.Errorf("--allow: %w", err)
+		}
 	}
-	dir := filepath.Join(base, o.ID)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("making the sandbox's bundle: %w", err)
+	if ports := c.StringSlice("publish"); len(ports) > 0 {
+		if err := w.Policy.Network.PublishPorts(ports); err != nil {
+			return nil, fmt.Errorf("--publish: %w", err)
+		}
 	}
-	defer os.RemoveAll(dir)
-	b := &bundle.Bundle{Dir: dir, Spec: spec}
-	if err := b.Save(); err != nil {
-		return err
-	}
-	if w.Globals.Root == "" {
-		w.Globals.Root = filepath.Join(base, "delegate")
-	}
-	caller.Quiet()
-	return w.Create(c.Context, jail.CreateOptions{ID: o.ID, Bundle: dir, Run: true, PlainRoot: true, Watch: watch})
+	return w, nil
 }
 
 func sandboxOptions(c *cli.Context) (sandbox.Options, error) {

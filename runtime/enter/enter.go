@@ -15,8 +15,9 @@ import "errors"
 const (
 	ProgramFD = 3
 	OrdersFD  = 4
-	// PreserveFDs is how many files that are.
-	PreserveFDs = 2
+	// LifeFD, where the step stays as the first process, is its end of a pair of sockets: it writes
+	// a byte there once the program runs, and an end of file there is the jail's end.
+	LifeFD = 5
 )
 
 // Program is what a delegate is to start instead of the first argument, which
@@ -69,6 +70,9 @@ type Orders struct {
 	// LeaveFilters, if not 0, is about how many instructions the program's own
 	// filters may have: padding takes the rest.
 	LeaveFilters uint32
+	// Init has the step stay as the first process: it runs the program as a child, passes signals
+	// on to it, waits for every process that is left behind, and ends as the program does.
+	Init bool
 	// OwnEnv are variables that the step was given for itself and does not hand on.
 	OwnEnv []string
 	// Without names checks that a test has taken the subject of away.
@@ -118,7 +122,7 @@ const NoFilterSpace = "errno 524: the host has no space left for compiled filter
 
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 4\n"
+const magic = "agentjail-enter 5\n"
 
 // ErrForm says that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -170,6 +174,7 @@ func (o *Orders) fields(c codec) {
 	c.text(&filter)
 	o.Filter = []byte(filter)
 	c.u32(&o.LeaveFilters)
+	c.flag(&o.Init)
 	list(c, &o.OwnEnv, c.text)
 	list(c, &o.Without, c.text)
 }

@@ -59,10 +59,8 @@ const (
 
 // A Record tells which process helps a jail.
 type Record struct {
-	Name   string `json:"name"` // the program's
-	Pid    int    `json:"pid"`
-	Start  uint64 `json:"start"`  // clock ticks since boot (proc_pid_stat(5), field 22)
-	BootID string `json:"bootID"` // of the boot that Start counts from
+	Name string `json:"name"` // the program's
+	state.Process
 	// Told says that it was given its work, or was about to be: it is nobody else's to give it any.
 	Told bool `json:"told,omitempty"`
 	// Answer says how it serves, once it does.
@@ -104,37 +102,6 @@ func Load(dir string) (*Record, error) {
 		return nil, fmt.Errorf("reading the record of the jail's helper: %w", err)
 	}
 	return r, nil
-}
-
-// pidfd opens the recorded process, or returns -1 where it has ended: the number may be another's by now.
-func (r *Record) pidfd() (int, error) {
-	if r.Pid <= 1 || r.BootID != state.BootID() {
-		return -1, nil
-	}
-	fd, err := unix.PidfdOpen(r.Pid, 0)
-	if err == unix.ESRCH || err == unix.EINVAL { // EINVAL: a thread of somebody's has the number
-		return -1, nil
-	}
-	if err != nil {
-		return -1, fmt.Errorf("opening process %d: %w", r.Pid, err)
-	}
-	// After it was opened: the descriptor stays with the process that is looked at, or that process has ended.
-	start, letter, err := state.StartTime(r.Pid)
-	if err != nil || start != r.Start || letter == 'Z' || letter == 'X' {
-		unix.Close(fd)
-		return -1, nil
-	}
-	return fd, nil
-}
-
-// Alive says whether the helper runs.
-func (r *Record) Alive() bool {
-	fd, err := r.pidfd()
-	if err != nil || fd < 0 {
-		return false
-	}
-	unix.Close(fd)
-	return true
 }
 
 // Waits says whether the helper runs and has not been told its work.
@@ -243,7 +210,7 @@ func Place(dir string, beside int) error {
 		return err
 	}
 	crash.Point("create.placing")
-	fd, err := r.pidfd()
+	fd, err := r.Open()
 	if err != nil {
 		return err
 	}
@@ -357,7 +324,7 @@ func placesOf(o Options) []place {
 
 // record begins the record of who helps the jail, with the control groups that are about to be made for it.
 func record(o Options, all []place) (*Record, error) {
-	r := &Record{Name: o.Name, BootID: state.BootID(), Group: o.Group, Cgroups: dirs(all)}
+	r := &Record{Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group, Cgroups: dirs(all)}
 	if len(r.Cgroups) == 0 {
 		return r, nil // nothing is made that End would have to find
 	}
@@ -366,8 +333,7 @@ func record(o Options, all []place) (*Record, error) {
 
 // begun records the helper's process.
 func (r *Record) begun(dir string, pid int) (err error) {
-	r.Pid = pid
-	if r.Start, _, err = state.StartTime(pid); err != nil {
+	if r.Process, err = state.Recorded(pid); err != nil {
 		return err
 	}
 	return r.save(dir)
@@ -447,7 +413,8 @@ func End(dir string) error {
 	if err != nil || r == nil {
 		return err
 	}
-	if err := r.kill(); err != nil {
+	// Of another PID namespace, its control groups are what ends it, or stay where they hold it.
+	if err := r.kill(); err != nil && !(errors.Is(err, state.ErrElsewhere) && len(r.Cgroups) > 0) {
 		return fmt.Errorf("ending the jail's helper: %w", err)
 	}
 	if r.BootID == state.BootID() {
@@ -467,7 +434,7 @@ func End(dir string) error {
 
 // kill kills the process and waits for its end.
 func (r *Record) kill() error {
-	fd, err := r.pidfd()
+	fd, err := r.Open()
 	if err != nil {
 		return err
 	}

@@ -452,9 +452,9 @@ func TestAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []Record{
-		{Pid: other.Process.Pid, Start: start - 1, BootID: state.BootID()},
-		{Pid: other.Process.Pid, Start: start, BootID: "another"},
-		{Pid: 1, Start: start, BootID: state.BootID()},
+		{Process: state.Process{Pid: other.Process.Pid, Start: start - 1, BootID: state.BootID()}},
+		{Process: state.Process{Pid: other.Process.Pid, Start: start, BootID: "another"}},
+		{Process: state.Process{Pid: 1, Start: start, BootID: state.BootID()}},
 	} {
 		data, err := json.Marshal(r)
 		if err != nil {
@@ -473,7 +473,7 @@ func TestAnother(t *testing.T) {
 	if err := other.Process.Signal(unix.Signal(0)); err != nil {
 		t.Fatalf("the other process: %v", err)
 	}
-	if r := (Record{Pid: other.Process.Pid, Start: start, BootID: state.BootID()}); !r.Alive() {
+	if r := (Record{Process: state.Process{Pid: other.Process.Pid, Start: start, BootID: state.BootID()}}); !r.Alive() {
 		t.Error("the process itself is not found alive")
 	}
 }

@@ -142,6 +142,8 @@ func Jail(s state.Store, j *state.Jail) (*Result, error) {
 // running says why a jail cannot be looked at.
 func running(s state.Store, j *state.Jail) error {
 	switch {
+	case j.Elsewhere():
+		return fmt.Errorf("%s: %w", j.ID, state.ErrElsewhere)
 	case j.InitPid == 0 && j.CreatorAlive():
 		return fmt.Errorf("%s: %w: it is being made", j.ID, ErrNotStarted)
 	case !j.InitAlive():

@@ -27,6 +27,13 @@ import (
 type CreateOptions struct {
 	ID     string
 	Bundle string
+	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with it.
+	Spec *specs.Spec
+	// Signals, if not nil, were taken before Create, with which they are given back.
+	Signals *Signals
+	// Init says that the init step stays as the first process: it passes signals on to the program,
+	// waits for what that leaves behind, and ends the jail when this process ends.
+	Init bool
 	// Run starts the jail at once and, unless Detach, waits for its end.
 	Run, Detach   bool
 	PidFile       string
@@ -104,6 +111,7 @@ type attempt struct {
 	bundle  *bundle.Bundle // write: the delegate's
 	tty     *terminal      // connect; nil where it is not ours to pass on
 	made    bool           // delegate: there is a container
+	signals *Signals       // begin; nil where they are not ours to pass on
 
 	undo []undo
 }
@@ -125,6 +133,12 @@ var creation = []struct {
 
 // begin chooses the delegate and claims the id.
 func (w *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) {
+	if o.Spec != nil && w.Globals.Root == "" {
+		if _, err := w.Store.Private(filepath.Dir(ownDelegate)); err != nil {
+			return nil, err
+		}
+		w.Globals.Root = ownRoot(w.Store)
+	}
 	done := w.step("delegate")
 	d, err := w.delegateFor(nil)
 	if err != nil {
@@ -140,7 +154,14 @@ func (w *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) 
 		return nil, err
 	}
 	a := &attempt{w: w, ctx: ctx, o: o, d: d, caps: caps, j: j}
+	if o.Run && !o.Detach {
+		if a.signals = o.Signals; a.signals == nil {
+			a.signals = TakeSignals(false)
+		}
+		a.always(a.signals.stop)
+	}
 	if err := w.claim(j); err != nil {
+		a.signals.stop()
 		return nil, err
 	}
 	a.onFailure(a.unclaim)
@@ -155,6 +176,9 @@ func (a *attempt) make() error {
 	a.end(failed)
 	if failed {
 		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, "jail.refused", err); return nil })
+		if a.o.Spec != nil {
+			err = OwnFailure(err)
+		}
 	}
 	return err
 }
@@ -163,7 +187,7 @@ func (a *attempt) steps() error {
 	for _, s := range creation {
 		done := a.w.step(s.name)
 		for _, run := range s.run {
-			if err := run(a); err != nil {
+			if err := errors.Join(run(a), a.signals.interrupted()); err != nil {
 				return err
 			}
 		}
@@ -207,18 +231,22 @@ func (a *attempt) end(failed bool) {
 
 // newRecord begins the jail's record.
 func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
-	abs, err := filepath.Abs(o.Bundle)
+	key := state.Key(w.Globals.Root, o.ID)
+	bundle, err := filepath.Abs(o.Bundle)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %q: %w", o.Bundle, err)
 	}
-	start, _, err := state.StartTime(os.Getpid())
+	if o.Spec != nil {
+		bundle = w.Store.Dir(key)
+	}
+	self, err := state.Recorded(os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("reading this process's start time: %w", err)
 	}
 	j := &state.Jail{
 		Brief: state.Brief{
-			ID: o.ID, Key: state.Key(w.Globals.Root, o.ID), DelegateRoot: w.Globals.Root, Delegate: d.Path,
-			Bundle: abs, BootID: state.BootID(), CreatorPid: os.Getpid(), CreatorStart: start,
+			ID: o.ID, Key: key, DelegateRoot: w.Globals.Root, Delegate: d.Path,
+			Bundle: bundle, BootID: self.BootID, PIDNS: self.PIDNS, CreatorPid: self.Pid, CreatorStart: self.Start, Bound: o.Spec != nil, Stays: o.Init,
 			SystemdCgroup: w.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: w.Policy.Userns,
 			PacketFilter: w.Policy.Network.Filter,
 		},

@@ -48,7 +48,7 @@ func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	if err == nil && !known {
 		return otherwise()
 	}
-	if err == nil {
+	if err == nil && !j.Stays {
 		// A signal that comes before the program can take it is lost: the kernel
 		// keeps from a first process what it has no handler for (kill(2), Notes).
 		// Whoever called start may send one at once.
@@ -85,7 +85,9 @@ func startDirectly(j *state.Brief, root string) (known bool, err error) {
 
 // ended says that a direct jail was made completely, and its processes have
 // ended.
-func ended(j *state.Brief) bool { return j.Direct && j.InitPid != 0 && !j.InitAlive() }
+func ended(j *state.Brief) bool {
+	return j.Direct && j.InitPid != 0 && (j.Ended || j.Init().Gone())
+}
 
 // frozen says whether one of the control groups is (freezer of cgroups(7)).
 func frozen(dirs []string) bool {

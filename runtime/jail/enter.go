@@ -58,10 +58,13 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, fi
 		o.Rlimits = append(o.Rlimits, enter.Rlimit{Resource: uint32(host.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard})
 	}
 	// With one processor, Go starts fewer threads for the step: a tenth of its time.
-	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
-		o.OwnEnv = []string{one + "1"}
-		p.Env = slices.Concat(o.OwnEnv, p.Env)
+	if o.Init = linux != nil && j.Stays; o.Init {
+		o.OwnEnv = []string{"GOGC=off"} // what it holds does not grow
 	}
+	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
+		o.OwnEnv = append(o.OwnEnv, one+"1")
+	}
+	p.Env = slices.Concat(o.OwnEnv, p.Env)
 	without.Orders(o)
 	files, err := outside.Prepare(w.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {

@@ -212,14 +212,14 @@ func (e *execution) run() error {
 	o := e.o
 	args := delegate.StartArgs{
 		ID: o.ID, Process: e.file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
-		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files),
+		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files.Given),
 	}
 	if err := leaveLSM(e.d, e.process); err != nil {
 		return err
 	}
 	// crun takes no score from the process that it is given, and runc takes the
 	// container's.
-	code, err := e.d.RunExpendable(oomScore(e.process), e.files[:], append(e.w.Globals.Args(), args.Exec()...), e.time, !o.Detach)
+	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.w.Globals.Args(), args.Exec()...), e.time, !o.Detach)
 	if code == delegateFailed {
 		return e.w.explained(exitError(code, err))
 	}

@@ -56,10 +56,11 @@ func (a *attempt) delegate() error {
 	beside := w.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
-		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files),
+		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
 	}
-	code, err := spared.RunInto(a.files[:], append(w.Globals.Args(), args.Create()...), a.timeNS, false)
+	code, err := spared.RunInto(a.files.Given, append(w.Globals.Args(), args.Create()...), a.timeNS, false)
 	giveBack()
+	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)
 	if err := w.explained(exitError(code, err)); err != nil {
 		return err

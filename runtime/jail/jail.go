@@ -17,6 +17,7 @@ import (
 
 	"agentjail.dev/runtime/delegate"
 	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/linux/pidfd"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
@@ -112,6 +113,22 @@ func (e *StatusError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *StatusError) Unwrap() error { return e.Err }
 
+// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any other is the program's.
+const ExitOwn = 125
+
+// OwnFailure gives ExitOwn to an error that has no status yet, or the delegate's.
+func OwnFailure(err error) error {
+	var exit *ExitError
+	var status *StatusError
+	switch {
+	case err == nil, errors.As(err, &status):
+		return err
+	case errors.As(err, &exit):
+		return &ExitError{ExitOwn}
+	}
+	return &StatusError{Code: ExitOwn, Err: err}
+}
+
 // Status is the exit status by which a call ends that returned err.
 func Status(err error) int {
 	var exit *ExitError
@@ -143,12 +160,45 @@ func (w *Runtime) step(name string) func() {
 	return func() { w.Trace(name, time.Since(start)) }
 }
 
+// ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec), below the store's.
+const ownDelegate = "sandbox/delegate"
+
+func ownRoot(s state.Store) string { return filepath.Join(s.Root, ownDelegate) }
+
+// key names the jail with this id. Where the caller names no root of the delegate's, and the delegate's default one has no such jail,
+// it is the one that has, if there is only one: from then on the caller's root is that.
+func (w *Runtime) key(id string) (string, error) {
+	if err := state.CheckID(id); err != nil {
+		return "", err
+	}
+	key := state.Key(w.Globals.Root, id)
+	if w.Globals.Root != "" || w.Store.Exists(key) {
+		return key, nil
+	}
+	found, err := w.Store.WithID(id)
+	if err != nil || len(found) != 1 {
+		return key, err
+	}
+	w.Globals.Root = found[0].DelegateRoot
+	return found[0].Key, nil
+}
+
 // find loads the jail's record, or nil for a container that is not ours.
 func (w *Runtime) find(id string) (*state.Brief, error) {
-	if err := state.CheckID(id); err != nil {
+	j, err := w.findAny(id)
+	if err == nil && j != nil && j.Elsewhere() {
+		return nil, elsewhere(id)
+	}
+	return j, err
+}
+
+// findAny is find, also of a jail of another PID namespace.
+func (w *Runtime) findAny(id string) (*state.Brief, error) {
+	key, err := w.key(id)
+	if err != nil {
 		return nil, err
 	}
-	j, err := w.Store.Brief(state.Key(w.Globals.Root, id))
+	j, err := w.Store.Brief(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
@@ -158,17 +208,24 @@ func (w *Runtime) find(id string) (*state.Brief, error) {
 	return w.complete(j), nil
 }
 
+// elsewhere refuses what needs to know a jail's processes.
+func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
+
 // findAll is find with the whole record.
 func (w *Runtime) findAll(id string) (*state.Jail, error) {
-	if err := state.CheckID(id); err != nil {
+	key, err := w.key(id)
+	if err != nil {
 		return nil, err
 	}
-	j, err := w.Store.Load(state.Key(w.Globals.Root, id))
+	j, err := w.Store.Load(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
+	}
+	if j.Elsewhere() {
+		return nil, elsewhere(id)
 	}
 	w.complete(&j.Brief)
 	return j, nil
@@ -177,7 +234,7 @@ func (w *Runtime) findAll(id string) (*state.Jail, error) {
 // complete adds what a crash kept from being recorded: the first process, from
 // the delegate's pid file.
 func (w *Runtime) complete(j *state.Brief) *state.Brief {
-	if j.InitPid == 0 {
+	if j.InitPid == 0 && !j.Elsewhere() {
 		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
 			if start, _, err := state.StartTime(pid); err == nil {
 				j.InitPid, j.InitStart = pid, start
@@ -333,41 +390,84 @@ func (w *Runtime) detach(j *state.Brief) error {
 // the others are reclaimed all the same.
 func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }
 
+// GCOf is GC of the jails with these ids, whatever the delegate's root.
+func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
+	var errs []error
+	for _, id := range ids {
+		found, err := w.Store.WithID(id)
+		errs = append(errs, err)
+		for _, j := range found {
+			got, err := w.Store.Reclaim(j.Key, w.reap)
+			if got {
+				reaped = append(reaped, j.Key)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return reaped, errors.Join(errs...)
+}
+
 // gc is GC of all jails but one.
 func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
 	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
 		w.Log.Warnf("removing placeholders: %v", err)
 	}
-	reaped, err := w.Store.Sweep(ctx, max, but, func(j *state.Brief) error {
-		w.complete(j)
-		if !j.Dead() {
-			return nil
-		}
-		if j.BootID == state.BootID() {
-			// The delegate may still know it.
-			w.noteEnd(j, nil)
-			if ended(j) {
-				if err := forget(j); err != nil {
-					return err
-				}
-			} else if _, err := os.Lstat(j.DelegateState()); err == nil {
-				if d, err := w.delegateFor(j); err == nil {
-					g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
-					if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
-						return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
-					}
-				}
-			}
-		} else {
-			j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
-		}
-		return w.release(j)
-	})
+	reaped, err := w.Store.Sweep(ctx, max, but, w.reap)
 	if max < 0 {
 		err = errors.Join(err, w.registry().Sweep())
 	}
 	return reaped, err
+}
+
+// reap undoes all that was made for a jail that is dead.
+func (w *Runtime) reap(j *state.Brief) error {
+	w.complete(j)
+	if !j.Dead() {
+		return nil
+	}
+	if j.BootID != state.BootID() {
+		j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
+		return w.release(j)
+	}
+	if err := endInit(j); err != nil {
+		return err
+	}
+	// The delegate may still know it.
+	w.noteEnd(j, nil)
+	if ended(j) {
+		if err := forget(j); err != nil {
+			return err
+		}
+	} else if _, err := os.Lstat(j.DelegateState()); err == nil {
+		if d, err := w.delegateFor(j); err == nil {
+			g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
+			if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
+				return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
+			}
+		}
+	}
+	return w.release(j)
+}
+
+// endPatience is how long a killed first process may take to end.
+const endPatience = 10 * time.Second
+
+// endInit kills the jail's first process, which takes all others of the jail with it, and waits for its end. Of another PID namespace
+// it is not known: then the jail's control groups cannot be removed while anything of it runs.
+func endInit(j *state.Brief) error {
+	if j.Elsewhere() {
+		return nil
+	}
+	fd, err := j.Init().Open()
+	if err != nil || fd < 0 {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := pidfd.Kill(fd, endPatience); err != nil {
+		return fmt.Errorf("the jail's first process %d: %w", j.InitPid, err)
+	}
+	return nil
 }
 
 // readPid reads a delegate's pid file.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"text/tabwriter"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// List prints the containers of the delegate's root in runc's forms. A delegate
+// List prints the containers of the delegate's root in runc's forms, and where the
+// caller names none those of `agentjail sandbox` too. A delegate
 // that does not know of time namespaces takes live jails for stopped when it
 // looks from outside: those are asked one by one, from inside.
 func (w *Runtime) List(format string, quiet bool) error {
@@ -23,30 +25,18 @@ func (w *Runtime) List(format string, quiet bool) error {
 	if err != nil {
 		return err
 	}
-	out, code, err := capture(d, append(w.Globals.Args(), "list", "--format", "json"), delegate.Time{})
+	items, err := w.listed(d)
 	if err != nil {
 		return err
 	}
-	if code != 0 {
-		return &ExitError{code}
-	}
-	var items []*object
-	if err := json.Unmarshal(out, &items); err != nil {
-		return fmt.Errorf("reading the delegate's list: %w", err)
-	}
-	for _, it := range items {
-		j, err := w.find(it.text("id"))
-		if err != nil || j == nil {
-			continue
+	if own := ownRoot(w.Store); w.Globals.Root == "" && isDir(own) {
+		more := *w
+		more.Globals.Root = own
+		owned, err := more.listed(d)
+		if err != nil {
+			return err
 		}
-		it.set("bundle", j.Bundle)
-		if !j.OwnTime || !j.InitAlive() {
-			continue
-		}
-		if s, err := w.askState(d, j); err == nil {
-			it.put("status", s.values["status"])
-			it.put("pid", s.values["pid"])
-		}
+		items = append(items, owned...)
 	}
 	switch {
 	case quiet:
@@ -71,6 +61,41 @@ func (w *Runtime) List(format string, quiet bool) error {
 		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"), printable.Line(it.text("bundle"), 0), created, it.text("owner"))
 	}
 	return t.Flush()
+}
+
+// listed are the containers below the delegate's root.
+func (w *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
+	out, code, err := capture(d, append(w.Globals.Args(), "list", "--format", "json"), delegate.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, &ExitError{code}
+	}
+	var items []*object
+	if err := json.Unmarshal(out, &items); err != nil {
+		return nil, fmt.Errorf("reading the delegate's list: %w", err)
+	}
+	for _, it := range items {
+		j, err := w.Store.Brief(state.Key(w.Globals.Root, it.text("id"))) // of this root, and no other
+		if err != nil {
+			continue
+		}
+		it.set("bundle", j.Bundle)
+		if !w.complete(j).OwnTime || !j.InitAlive() {
+			continue
+		}
+		if s, err := w.askState(d, j); err == nil {
+			it.put("status", s.values["status"])
+			it.put("pid", s.values["pid"])
+		}
+	}
+	return items, nil
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
 }
 
 // askState is the delegate's state of a jail.

@@ -45,9 +45,11 @@ func (p *prepared) close() {
 // load reads the bundle and gathers what hardening needs to know. What can be told
 // of the call's options is told here, before anything is made.
 func (a *attempt) load() error {
-	b, err := bundle.Load(a.j.Bundle)
-	if err != nil {
-		return err
+	b, err := &bundle.Bundle{Dir: a.j.Bundle, Spec: a.o.Spec}, error(nil)
+	if a.o.Spec == nil {
+		if b, err = bundle.Load(a.j.Bundle); err != nil {
+			return err
+		}
 	}
 	if a.o.ConsoleSocket != "" && b.Spec.Process != nil && !b.Spec.Process.Terminal {
 		// runc says so itself; crun waits for a terminal that nobody sends it.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
 
@@ -27,8 +26,6 @@ func (a *attempt) finishRun() error {
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	stop := func() {}
-	defer func() { stop() }()
 	err = release(func() error {
 		if err := w.Store.Start(&j.Brief); err != nil {
 			return err
@@ -36,9 +33,6 @@ func (a *attempt) finishRun() error {
 		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
 		if err := o.made(j); err != nil {
 			return err
-		}
-		if !o.Detach {
-			stop = forwardSignals(j.InitPid, a.tty)
 		}
 		return w.startInit(&j.Brief, func() error {
 			t, err := w.inTime(&j.Brief)
@@ -48,6 +42,10 @@ func (a *attempt) finishRun() error {
 			return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
 		})
 	})
+	if err == nil && !o.Detach {
+		awaitInit(a.files.Life)
+		err = a.signals.passTo(j.InitPid, a.tty)
+	}
 	if err != nil {
 		j.Started = false // what was made is undone
 		return err
@@ -110,22 +108,6 @@ func becomeReaper() error {
 		return fmt.Errorf("becoming a child subreaper: %w", err)
 	}
 	return nil
-}
-
-// forwardSignals passes on what is meant for the jail.
-func forwardSignals(pid int, tty *terminal) (stop func()) {
-	ch := make(chan os.Signal, 64)
-	signal.Notify(ch, unix.SIGTERM, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH)
-	go func() {
-		for s := range ch {
-			if s == unix.SIGWINCH {
-				tty.resize()
-			} else if sig, ok := s.(unix.Signal); ok {
-				_ = unix.Kill(pid, sig)
-			}
-		}
-	}()
-	return func() { signal.Stop(ch); close(ch) }
 }
 
 // terminal connects a jail's terminal with ours.

@@ -180,25 +180,31 @@ func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 }
 
 // Delete removes a container and all that was made for it, and with force kills
-// its processes first. With force a missing one is no error, as with runc.
+// its processes first. With force a missing one is no error, as with runc. Of a jail
+// of another PID namespace only the control groups are known: with force they must
+// be empty.
 //
 // An ExitError is the delegate's exit status, which told its error itself: the
 // container runs still, or is none. After any error what is left of the jail stays
 // recorded, and another Delete, or GC once its processes have ended, goes on.
 func (w *Runtime) Delete(id string, force bool) error {
-	if err := state.CheckID(id); err != nil {
+	key, err := w.key(id)
+	if err != nil {
 		return err
 	}
-	unlock, err := w.Store.Lock(state.Key(w.Globals.Root, id))
+	unlock, err := w.Store.Lock(key)
 	switch {
 	case err == nil:
 		defer unlock()
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	j, err := w.find(id)
+	j, err := w.findAny(id)
 	if err != nil {
 		return err
+	}
+	if j != nil && j.Elsewhere() && !force {
+		return elsewhere(id)
 	}
 	if j != nil && ended(j) {
 		return w.deleteDirectly(j, force)
@@ -241,6 +247,9 @@ func (w *Runtime) Delete(id string, force bool) error {
 	}
 	if j.InitAlive() && !force {
 		return exitError(code, nil)
+	}
+	if err := endInit(j); err != nil { // one that the delegate does not know any more
+		return err
 	}
 	if runs {
 		w.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})

@@ -51,6 +51,9 @@ func (a *attempt) write() (err error) {
 		return err
 	}
 	a.always(a.files.Close)
+	if a.files.Life != nil {
+		a.always(func() { a.files.Life.Close() })
+	}
 	a.bundle = &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec}
 	return a.bundle.Save()
 }

@@ -16,12 +16,20 @@ import (
 
 // Dead says that nothing will ever delete this jail: it is of an earlier boot,
 // or its maker and its first process are gone and neither the delegate nor the
-// engine knows it any more.
+// engine knows it any more. A jail that ends with its maker is dead without it,
+// also where its first process runs. Of a jail of another PID namespace nothing
+// is known: it is not dead.
 func (j *Brief) Dead() bool {
 	if j.BootID != BootID() {
 		return true
 	}
-	if j.CreatorAlive() || j.InitAlive() {
+	if !j.Creator().Gone() {
+		return false
+	}
+	if j.Bound {
+		return true
+	}
+	if !j.Ended && !j.Init().Gone() {
 		return false
 	}
 	if _, err := os.Lstat(j.DelegateState()); err == nil {
@@ -84,7 +92,12 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 // same number and start: that one is for who looks at all jails.
 func (s Store) runs(key string) bool {
 	pid, start, _, ok := s.first(key)
-	return ok && alive(pid, start)
+	return ok && (Process{Pid: pid, Start: start, BootID: BootID()}).Alive()
+}
+
+// Reclaim is Sweep of one jail.
+func (s Store) Reclaim(key string, reap func(*Brief) error) (reaped bool, err error) {
+	return s.sweepOne(key, reap)
 }
 
 // sweepOne looks at one jail. What somebody else is removing is theirs.
@@ -143,17 +156,22 @@ func (s Store) sweepIDs() error {
 	return errors.Join(errs...)
 }
 
-// makerAlive says whether a directory is just being made, by the pid in its name.
+// makerAlive says whether a directory is perhaps just being made, by the PID namespace and the pid in its name.
 func makerAlive(key string) bool {
 	rest, ok := strings.CutPrefix(key, newPrefix)
 	if !ok {
 		return false
 	}
+	ns, rest, _ := strings.Cut(rest, ".")
 	pid, _, _ := strings.Cut(rest, ".") // atomicfile.Unique
-	n, err := strconv.Atoi(pid)
-	if err != nil {
+	space, err := strconv.ParseUint(ns, 10, 64)
+	n, perr := strconv.Atoi(pid)
+	if errors.Join(err, perr) != nil {
 		return false
 	}
+	if space != PIDNS() {
+		return true // nothing is known of it
+	}
 	_, st, err := StartTime(n)
-	return err == nil && st != 'Z'
+	return err == nil && !over(st)
 }

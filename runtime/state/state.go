@@ -83,10 +83,16 @@ type Brief struct {
 	Bundle       string `json:"bundle"`                 // the engine's
 	BootID       string `json:"bootID"`
 
+	// PIDNS is the inode number of the PID namespace that the numbers of processes here are of.
+	PIDNS        uint64 `json:"pidNS,omitempty"`
 	CreatorPid   int    `json:"creatorPid"`
 	CreatorStart uint64 `json:"creatorStart"`
-	InitPid      int    `json:"initPid,omitempty"`
-	InitStart    uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
+	// Bound says that the jail ends with the process that made it.
+	Bound bool `json:"bound,omitempty"`
+	// Stays says that the init step stays as the first process, with the jail's program as a child.
+	Stays     bool   `json:"stays,omitempty"`
+	InitPid   int    `json:"initPid,omitempty"`
+	InitStart uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
 	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one that is not known.
 	MountNS uint32 `json:"mountNS,omitempty"`
 
@@ -276,7 +282,7 @@ const recordFile = "state.json"
 var directories = [...]string{"bundle", "root", "layer"}
 
 // newPrefix begins the name of a jail's directory until its record is written; the
-// maker's pid follows.
+// maker's PID namespace and pid follow.
 const newPrefix = ".new-"
 
 // Create makes the jail's directory with its first record, in one step: a directory
@@ -286,7 +292,7 @@ func (s Store) Create(j *Jail) error {
 	if err := s.init(); err != nil {
 		return err
 	}
-	tmp := s.Dir(atomicfile.Unique(newPrefix) + "-" + j.Key)
+	tmp := s.Dir(atomicfile.Unique(fmt.Sprintf("%s%d.", newPrefix, PIDNS())) + "-" + j.Key)
 	if err := os.Mkdir(tmp, 0o711); err != nil {
 		return fmt.Errorf("making the jail's state: %w", err)
 	}
@@ -419,6 +425,10 @@ func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 // since adds what happened since the record was written.
 func (s Store) since(j *Brief, key string) {
 	j.Started = s.started(key)
+	if j.Elsewhere() {
+		j.InitPid, j.InitStart = 0, 0 // here that is another process
+		return
+	}
 	if j.InitPid != 0 {
 		return
 	}
@@ -499,6 +509,24 @@ func (s Store) Find(id string) ([]*Jail, error) {
 	return prefix, nil
 }
 
+// WithID returns the jails with exactly this id, in any delegate root.
+func (s Store) WithID(id string) ([]*Brief, error) {
+	keys, err := s.Keys()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Brief
+	for _, k := range keys {
+		if _, name, _ := strings.Cut(Key("", id), "-"); strings.HasPrefix(k, newPrefix) || !strings.HasSuffix(k, "-"+name) {
+			continue
+		}
+		if j, err := s.Brief(k); err == nil && j.ID == id {
+			out = append(out, j)
+		}
+	}
+	return out, nil
+}
+
 // Remove takes the jail's directory away. What was mounted inside it existed only
 // in a mount namespace that has ended.
 func (s Store) Remove(key string) error {
@@ -556,19 +584,25 @@ func StartTime(pid int) (ticks uint64, state byte, err error) {
 	return ticks, f[0][0], err
 }
 
-func alive(pid int, start uint64) bool {
-	if pid <= 0 {
-		return false
-	}
-	t, st, err := StartTime(pid)
-	return err == nil && t == start && st != 'Z' && st != 'X'
+// process is one of those that the record has.
+func (j *Brief) process(pid int, start uint64) Process {
+	return Process{Pid: pid, Start: start, PIDNS: j.PIDNS, BootID: j.BootID}
 }
 
+// Init is the jail's first process, of number 0 while there is none.
+func (j *Brief) Init() Process { return j.process(j.InitPid, j.InitStart) }
+
+// Creator is the process that makes or made the jail.
+func (j *Brief) Creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
+
+// Elsewhere says that the jail was made in another PID namespace: none of its processes is known here.
+func (j *Brief) Elsewhere() bool { return j.Creator().Elsewhere() }
+
 // InitAlive says whether the jail's first process runs.
-func (j *Brief) InitAlive() bool { return !j.Ended && alive(j.InitPid, j.InitStart) }
+func (j *Brief) InitAlive() bool { return !j.Ended && j.Init().Alive() }
 
 // CreatorAlive says whether the process that is making the jail still runs.
-func (j *Brief) CreatorAlive() bool { return alive(j.CreatorPid, j.CreatorStart) }
+func (j *Brief) CreatorAlive() bool { return j.Creator().Alive() }
 
 // bootID is what BootID has read.
 var bootID atomic.Pointer[string]

@@ -23,7 +23,8 @@ type final struct {
 	filter     unix.SockFprog // of length 0: none
 	path       *byte
 	argv, envv []*byte
-	name       string // the program's path, for a message
+	name       string // the program's path
+	args, env  []string
 	text       []byte // room for a message
 }
 
@@ -32,7 +33,7 @@ const messageRoom = 512
 
 // newFinal prepares all that run takes. argv has at least one entry.
 func newFinal(o *enter.Orders, path string, argv, envv []string) (*final, error) {
-	f := &final{name: path, text: make([]byte, 0, len(path)+messageRoom)}
+	f := &final{name: path, args: argv, env: envv, text: make([]byte, 0, len(path)+messageRoom)}
 	var err error
 	if f.limits, err = limitsOf(o.Rlimits); err != nil {
 		return nil, &broken{resources, err.Error()}
@@ -74,13 +75,24 @@ const (
 )
 
 // run makes the system calls, of which none tells Go's scheduler: it would hand
-// the processor to another thread. It returns what failed; for a limit, also
-// which, and 0 where the limit is another than was set.
+// the processor to another thread. It returns what failed.
+//
+//go:nosplit
+func (f *final) run() (at stage, i int, errno syscall.Errno) {
+	if at, i, errno = f.restrict(); errno != 0 || at != atExec {
+		return at, i, errno
+	}
+	_, _, errno = unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(f.path)), uintptr(unsafe.Pointer(&f.argv[0])), uintptr(unsafe.Pointer(&f.envv[0])))
+	return atExec, 0, errno
+}
+
+// restrict sets the limits and loads the filter. It returns atExec where nothing is between this and the
+// program; else what failed, for a limit also which, and 0 where the limit is another than was set.
 //
 // The limits come before the filter, which may refuse to set one.
 //
 //go:nosplit
-func (f *final) run() (at stage, i int, errno syscall.Errno) {
+func (f *final) restrict() (at stage, i int, errno syscall.Errno) {
 	for i := range f.limits {
 		l := &f.limits[i]
 		if _, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, l.resource, uintptr(unsafe.Pointer(&l.want)), 0, 0, 0); errno != 0 {
@@ -96,8 +108,7 @@ func (f *final) run() (at stage, i int, errno syscall.Errno) {
 			return atFilter, 0, errno
 		}
 	}
-	_, _, errno = unix.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(f.path)), uintptr(unsafe.Pointer(&f.argv[0])), uintptr(unsafe.Pointer(&f.envv[0])))
-	return atExec, 0, errno
+	return atExec, 0, 0
 }
 
 // secondFilter begins what is said of the filter that comes last.

@@ -59,6 +59,9 @@ func Main() {
 	if err != nil {
 		fail(enter.ExitRefused, "agentjail: refusing to start: "+err.Error())
 	}
+	if o.Init {
+		last.stay()
+	}
 	last.become()
 }
 
@@ -78,7 +81,7 @@ func fail(status int, why string) {
 	os.Exit(status)
 }
 
-// orders reads what the host's side wrote, and closes both files.
+// orders reads what the host's side wrote, and closes both files. A third stays this program's.
 func orders() (*enter.Orders, error) {
 	data, err := read(enter.OrdersFD, 1<<20)
 	if err != nil {
@@ -92,6 +95,9 @@ func orders() (*enter.Orders, error) {
 		if err := unix.Close(fd); err != nil {
 			return nil, err
 		}
+	}
+	if o.Init {
+		unix.CloseOnExec(enter.LifeFD)
 	}
 	return o, nil
 }

@@ -17,20 +17,23 @@ import (
 // Name is the step's file name. It lies in agentjail's own directory.
 const Name = "agentjail-enter"
 
-// Files are the two files for a delegate's process: the step and its orders, as
-// descriptors enter.ProgramFD and enter.OrdersFD.
-type Files [enter.PreserveFDs]*os.File
-
-// Close closes both.
-func (f *Files) Close() {
-	for _, x := range f {
-		if x != nil {
-			x.Close()
-		}
-	}
+// Files are those for a delegate's process, as descriptors from enter.ProgramFD on: the step, its orders and,
+// where the step stays, its end of the pair of sockets at enter.LifeFD.
+type Files struct {
+	Given []*os.File
+	// Life is our end of that pair: the jail ends when it is closed. It is nil where the step does not stay, and the caller's to close.
+	Life *os.File
 }
 
-// Prepare makes the files. dir is agentjail's directory of state, where a copy of
+// Close closes what was made to be given.
+func (f *Files) Close() {
+	for _, x := range f.Given {
+		x.Close()
+	}
+	f.Given = nil
+}
+
+// Prepare makes the files; after an error there are none. dir is agentjail's directory of state, where a copy of
 // the program is kept: no jail ever holds a file of the host's that is a program
 // (CVE-2019-5736). The copy can be run and not read, so that the kernel keeps the
 // process that runs it from being traced or looked into (would_dump in exec.c,
@@ -43,12 +46,27 @@ func Prepare(dir, label string, o *enter.Orders) (_ *Files, err error) {
 			f.Close()
 		}
 	}()
-	if f[0], err = program(dir, label); err != nil {
+	give := func(x *os.File, err error) error {
+		if err == nil {
+			f.Given = append(f.Given, x)
+		}
+		return err
+	}
+	if err = give(program(dir, label)); err != nil {
 		return nil, err
 	}
-	if f[1], err = pipe(o.Encode()); err != nil {
+	if err = give(pipe(o.Encode())); err != nil {
 		return nil, fmt.Errorf("writing the orders of %s: %w", Name, err)
 	}
+	if !o.Init {
+		return &f, nil
+	}
+	var pair [2]int
+	if pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("making a pair of sockets: %w", err)
+	}
+	f.Life = os.NewFile(uintptr(pair[0]), "life")
+	_ = give(os.NewFile(uintptr(pair[1]), "life"), nil)
 	return &f, nil
 }
 

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/enter/keeper"
+	"agentjail.dev/runtime/enter/outside"
+)
+
+// A kept process has a keeper beside it, which reclaims its jail at its end. Where the keeper is ended before,
+// another takes its place.
+type kept struct {
+	id, config string
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	over bool
+	done chan struct{}
+}
+
+// keep starts a keeper for the jail that this process is about to make.
+func keep(id, config string) (*kept, error) {
+	k := &kept{id: id, config: config, done: make(chan struct{})}
+	if err := k.start(); err != nil {
+		return nil, fmt.Errorf("starting what ends the jail when this process is killed: %w", err)
+	}
+	go k.watch()
+	return k, nil
+}
+
+// start starts a keeper, with nothing of this process's that its end would wait for: its files, its session, its
+// directory.
+func (k *kept) start() error {
+	path, err := outside.Path()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return fmt.Errorf("opening this process: %w", err)
+	}
+	of := os.NewFile(uintptr(fd), "this process")
+	defer of.Close()
+	cmd := exec.Command(path)
+	cmd.Args = []string{keeper.Name, self}
+	if k.config != "" {
+		cmd.Args = append(cmd.Args, "--config", k.config)
+	}
+	cmd.Args = append(cmd.Args, "gc", k.id)
+	cmd.Stdin, cmd.Dir, cmd.Env = of, "/", []string{"GOMAXPROCS=1"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.over {
+		return nil
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	k.cmd = cmd
+	return nil
+}
+
+// watch starts another keeper for each that ends before its time. Where that fails, the jail ends as by a
+// signal: it would outlive this process.
+func (k *kept) watch() {
+	defer close(k.done)
+	for {
+		k.mu.Lock()
+		cmd := k.cmd
+		k.mu.Unlock()
+		_ = cmd.Wait()
+		k.mu.Lock()
+		over := k.over
+		k.mu.Unlock()
+		if over {
+			return
+		}
+		if err := k.start(); err != nil {
+			caller.Fail(fmt.Errorf("what ends the jail with this process was killed, and cannot be started again: %w", err))
+			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
+			return
+		}
+	}
+}
+
+// end ends the keeper: what it would reclaim is gone.
+func (k *kept) end() {
+	k.mu.Lock()
+	k.over = true
+	if err := k.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		caller.Fail(err)
+	}
+	k.mu.Unlock()
+	<-k.done
+}

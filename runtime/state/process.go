@@ -1,0 +1,89 @@
+package state
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Process is one that was recorded, to be recognised later: by another process, whose PID namespace
+// may be another one, or after another boot. A process id alone is neither: it is used again, and it
+// means something else in each PID namespace (pid_namespaces(7)).
+type Process struct {
+	Pid   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
+	// PIDNS is the inode number of the PID namespace that Pid is of; 0 is that of the reader, as
+	// earlier releases had it.
+	PIDNS  uint64 `json:"pidNS,omitempty"`
+	BootID string `json:"bootID"` // of the boot that Start counts from
+}
+
+// ErrElsewhere says of a recorded process that it is of another PID namespace: nothing is known of it here.
+var ErrElsewhere = errors.New("it is of another PID namespace than this process (remedy: call agentjail there)")
+
+// Recorded records a process of this PID namespace.
+func Recorded(pid int) (Process, error) {
+	start, _, err := StartTime(pid)
+	return Process{Pid: pid, Start: start, PIDNS: PIDNS(), BootID: BootID()}, err
+}
+
+// Elsewhere says that the process is of this boot and of another PID namespace, so that what /proc has
+// below its number is another process.
+func (p Process) Elsewhere() bool {
+	return p.BootID == BootID() && p.PIDNS != 0 && p.PIDNS != PIDNS()
+}
+
+// Alive says that the process runs. Of another PID namespace that is not known, and false.
+func (p Process) Alive() bool {
+	if p.Pid <= 0 || p.BootID != BootID() || p.Elsewhere() {
+		return false
+	}
+	t, st, err := StartTime(p.Pid)
+	return err == nil && t == p.Start && !over(st)
+}
+
+// Gone says that the process has ended, or never was. Of another PID namespace that is not known, and false.
+func (p Process) Gone() bool { return !p.Elsewhere() && !p.Alive() }
+
+// Open opens the process (pidfd_open(2)), or returns -1 where it has ended. ErrElsewhere where that is not known.
+func (p Process) Open() (fd int, err error) {
+	if p.Elsewhere() {
+		return -1, ErrElsewhere
+	}
+	if p.Pid <= 1 || p.BootID != BootID() {
+		return -1, nil
+	}
+	fd, err = unix.PidfdOpen(p.Pid, 0)
+	if err == unix.ESRCH || err == unix.EINVAL { // EINVAL: the number is now a thread's
+		return -1, nil
+	}
+	if err != nil {
+		return -1, err
+	}
+	// After it was opened: the descriptor stays with the process that is looked at, or that process has ended.
+	if !p.Alive() {
+		unix.Close(fd)
+		return -1, nil
+	}
+	return fd, nil
+}
+
+// over says of a process's state letter that it has ended (proc_pid_stat(5), field 3).
+func over(letter byte) bool { return letter == 'Z' || letter == 'X' }
+
+// pidNS is what PIDNS has read.
+var pidNS atomic.Uint64
+
+// PIDNS is the inode number of this process's PID namespace; 0 where it cannot be read.
+func PIDNS() uint64 {
+	if known := pidNS.Load(); known != 0 {
+		return known
+	}
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	pidNS.Store(st.Ino)
+	return st.Ino
+}
