@@ -51,6 +51,8 @@ type Entry struct {
 	Absent Absent
 	// Text is what the file in its place holds instead of nothing.
 	Text string
+	// Beside has it kept absent only where one of these is there, too, in the directory.
+	Beside []string
 	// Copy says that the jail gets a copy of its own of the file, to change.
 	Copy bool
 	// Why says who runs it.
@@ -152,6 +154,16 @@ var byName = sync.OnceValue(func() map[string][]*Entry {
 	return out
 })
 
+// firsts are the first parts of the entries outside git directories, each once.
+var firsts = sync.OnceValue(func() []string {
+	var out []string
+	for name := range byName() {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+})
+
 // repositories are the entries within git directories, without ".git/".
 var repositories = sync.OnceValue(func() []*Entry {
 	var out []*Entry
@@ -163,11 +175,25 @@ var repositories = sync.OnceValue(func() []*Entry {
 	return out
 })
 
+// inGit are the folded names of files that a search recognises in a git directory.
+var inGit = sync.OnceValue(func() map[string]bool {
+	out := map[string]bool{"modules": true, "worktrees": true}
+	for _, e := range repositories() {
+		first, _, _ := strings.Cut(strings.TrimPrefix(e.Path, ".git/"), "/")
+		out[first] = true
+	}
+	return out
+})
+
 // notables are the folded names by which a search recognises anything but a directory.
 var notables = sync.OnceValue(func() map[string]bool {
-	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true}
+	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true, ignoreFile: true}
 	for i := range Table {
-		out[path.Base(Table[i].Path)] = true
+		first, _, _ := strings.Cut(Table[i].Path, "/")
+		out[path.Base(Table[i].Path)], out[first] = true, true
+		for _, name := range Table[i].Beside {
+			out[name] = true
+		}
 	}
 	for _, m := range homeMarks {
 		out[m] = true
