@@ -23,11 +23,18 @@ func plant(t testing.TB, names ...string) (string, *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir, plantIn(t, dir, names...)
+}
+
+// plantIn makes them below a directory that is there.
+func plantIn(t testing.TB, dir string, names ...string) *os.File {
+	t.Helper()
 	for _, n := range names {
 		name, target, link := strings.Cut(n, " -> ")
 		name, text, _ := strings.Cut(name, "=")
 		at := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		err := os.MkdirAll(filepath.Dir(at), 0o755)
+		if err != nil {
 			t.Fatal(err)
 		}
 		switch {
@@ -47,7 +54,7 @@ func plant(t testing.TB, names ...string) (string, *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	return dir, f
+	return f
 }
 
 // repository is what git init makes, as far as it matters.
@@ -172,6 +179,10 @@ func TestAbsent(t *testing.T) {
 			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .zlogin .zprofile .zshenv .zshrc"},
 		{name: "a home by its name", tree: []string{"x"}, o: Options{Home: true, Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
 			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .profile .zlogin .zprofile .zshenv .zshrc"},
+		{name: "a link in place of a shared directory", tree: []string{".claude -> ai", "ai/agents/"}, o: nestedOnly,
+			want: "ai/commands ai/hooks ai/settings.json ai/settings.local.json"},
+		{name: "the same, in a repository", tree: []string{"a/.git/HEAD", "a/.claude -> ../ai", "ai/agents/"}, o: nestedOnly,
+			want: topAgent + " ai/commands ai/hooks ai/settings.json ai/settings.local.json"},
 		{name: "a nested repository", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".git/info"}},
 			want: ".mcp.json a/.git/commondir a/.git/config a/.git/config.worktree a/.git/hooks a/.mcp.json"},
 		{name: "a nested repository's shared directory", tree: []string{"a/.git/HEAD"}, o: nestedOnly,
