@@ -278,15 +278,18 @@ func (s *search) named() error {
 // reading is what a repository's settings are read with.
 type reading struct {
 	*search
-	g    *gitDir
-	seen map[string]bool // files
+	g     *gitDir
+	seen  map[string]bool // files
+	words int             // that were looked up
 }
 
-// maxIncludes is git's own limit of files that include each other (MAX_INCLUDE_DEPTH in its config.c), and maxSettingFiles
-// bounds how many there may be of a repository.
+// maxIncludes is git's own limit of files that include each other (MAX_INCLUDE_DEPTH in its config.c). maxSettingFiles and
+// maxLookedUp bound how many files a repository's settings may be in, and how many words of them are looked up in its work
+// trees.
 const (
 	maxIncludes     = 10
 	maxSettingFiles = 500
+	maxLookedUp     = 50_000
 )
 
 // file reads a file of settings of the tree, and what it includes.
@@ -302,20 +305,27 @@ func (r *reading) file(rel string, depth int) error {
 	if err != nil || !t.there || t.typ != unix.DT_REG || r.seen[t.end] {
 		return err
 	}
+	if path.IsAbs(rel) || strings.HasPrefix(rel, "../") {
+		rel = t.end
+	}
 	r.seen[t.end] = true
 	text, _, err := r.read(t.end, maxCopy)
 	switch {
 	case errors.Is(err, errLong) || len(r.seen) > maxSettingFiles:
-		e := &Entry{Path: ".git/config", Why: "it is too long to be read for what it has git run"}
-		if r.left(e, t.end) {
-			return nil
-		}
-		return refusal.New(refusal.BindSearch, "%s has more than %d bytes, or includes more than %d files: what it has git run cannot be protected", r.onHost(t.end), maxCopy, maxSettingFiles).
-			WithRemedy("shorten it, or policy: binds.unprotect = [%q]", r.onHost(t.end))
+		return r.tooLong(t.end)
 	case err != nil && !gone(err):
 		return err
 	}
 	return r.settings(text, rel, depth)
+}
+
+// tooLong refuses settings that are not read to their end.
+func (r *reading) tooLong(rel string) error {
+	if r.left(&Entry{Path: ".git/config"}, rel) {
+		return nil
+	}
+	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, includes more than %d files or names more than %d paths: what it has git run cannot be protected",
+		r.onHost(rel), maxCopy, maxSettingFiles, maxLookedUp).WithRemedy("shorten it, or policy: binds.unprotect = [%q]", r.onHost(rel))
 }
 
 // settings protects what the settings of a text name. rel is the file's name.
@@ -347,7 +357,10 @@ func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
 		value = set.Sub
 	}
 	for _, from := range r.from(n.what, file) {
-		for _, w := range r.words(n, value) {
+		for _, w := range r.wordsOf(n, value) {
+			if r.words++; r.words > maxLookedUp {
+				return r.tooLong(file)
+			}
 			if err := r.holdNamed(from, w, n, e); err != nil {
 				return err
 			}

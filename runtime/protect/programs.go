@@ -122,8 +122,8 @@ type word struct {
 	sure, make bool
 }
 
-// words lists what a value names.
-func (r *reading) words(n naming, value string) []word {
+// wordsOf lists what a value names.
+func (r *reading) wordsOf(n naming, value string) []word {
 	switch n.what {
 	case shellAlias:
 		line, ok := strings.CutPrefix(strings.TrimSpace(value), "!")
@@ -191,18 +191,18 @@ const maxWords = 2000
 func commandWords(line string) []word {
 	var out []word
 	var w strings.Builder
-	first, prev := true, ""
+	first, assigned, prev := true, false, ""
 	end := func(c byte) {
 		if p := w.String(); p != "" {
 			option := strings.HasPrefix(prev, "-")
 			dotted := strings.HasPrefix(p, "./") || strings.HasPrefix(p, "../")
-			runs := first || slices.Contains(interpreters, path.Base(prev))
+			runs := first && !assigned && c != '=' || slices.Contains(interpreters, path.Base(prev))
 			script := slices.Contains(scripts, path.Ext(p))
 			out = append(out, word{
 				path: p, sure: runs || option || dotted || script,
 				make: strings.Contains(p, "/") && (runs || dotted) || runs && !first && script,
 			})
-			prev, first = p, first && c == '=' // an assignment comes before the program
+			prev, first, assigned = p, first && (assigned || c == '='), first && c == '=' // X=1 comes before the program
 			w.Reset()
 		}
 		if strings.IndexByte(";&|({\n`", c) >= 0 {
@@ -231,7 +231,7 @@ func quotedWords(line string) []word {
 		parts := strings.Split(line, q)
 		for i := 1; i < len(parts) && len(out) < maxWords; i += 2 {
 			if p := parts[i]; strings.Contains(p, " ") && len(p) < unix.PathMax {
-				out = append(out, word{p, true, strings.HasPrefix(p, "./") || strings.HasPrefix(p, "../")})
+				out = append(out, word{path: p, sure: true})
 			}
 		}
 	}

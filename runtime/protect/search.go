@@ -631,6 +631,8 @@ func (s *search) finish() {
 		return false
 	})
 	slices.SortFunc(f.Paths, func(a, b Path) int { return strings.Compare(a.Rel, b.Rel) })
+	slices.SortFunc(f.Outside, func(a, b Demand) int { return strings.Compare(a.Path+"\x00"+a.From, b.Path+"\x00"+b.From) })
+	f.Outside = slices.Compact(f.Outside)
 	for _, list := range []*[]string{&f.Linked, &f.Unheld} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
