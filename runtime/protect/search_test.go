@@ -134,6 +134,9 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// furtherAgents are directories of agents and editors that are all treated alike.
+var furtherAgents = []string{".zed", ".cursor", ".gemini", ".qwen", ".opencode", ".kiro", ".windsurf", ".continue", ".kilocode", ".roo"}
+
 // nestedOnly leaves of the absent paths those of one agent.
 var nestedOnly = Options{Unprotect: []string{".git", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}}
 
@@ -194,7 +197,7 @@ func TestAbsent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)
-			c.o.Source, c.o.Protect, c.o.Absent = dir, true, true
+			c.o.Source, c.o.Protect, c.o.Absent, c.o.Unprotect = dir, true, true, append(slices.Clone(c.o.Unprotect), furtherAgents...)
 			f, err := Search(root, c.o)
 			if err != nil {
 				t.Fatal(err)
@@ -256,6 +259,25 @@ func TestBounds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBeside: what is read with something else is kept absent beside that.
+func TestBeside(t *testing.T) {
+	for tree, want := range map[string]string{"lefthook.toml": ".lefthook-local.yml lefthook-local.yml", "lefthook-local.yml .lefthook.yml": ".lefthook-local.yml", ".hg/requires": ".hg/hgrc", "hg": ""} {
+		dir, root := plant(t, strings.Fields(tree)...)
+		f, err := Search(root, Options{Source: dir, Protect: true, Absent: true, Unprotect: append([]string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}, furtherAgents...)})
+		if err != nil || f.text(Placeholder) != want {
+			t.Errorf("%s: %q, want %q, %v", tree, f.text(Placeholder), want, err)
+		}
+	}
+	// Each of them, as all of the project's.
+	dir, root := plant(t, "main.go")
+	f, err := Search(root, Options{Source: dir, Protect: true, Absent: true})
+	for _, name := range furtherAgents {
+		if err != nil || !f.Keeps(name) {
+			t.Errorf("%s is not kept absent: %v", name, err)
+		}
 	}
 }
 
@@ -363,7 +385,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s is not in the form in which names are compared", e.Path)
 		case e.Scope != Repository && strings.Count(e.Path, "/") > 1:
 			t.Errorf("%s: names of more than two parts are not looked for", e.Path)
-		case e.Scope != Repository && e.Absent == EmptyFile:
+		case e.Scope != Repository && e.Absent == EmptyFile && len(e.Beside) == 0:
 			t.Errorf("%s: git would show the file", e.Path)
 		}
 		if base := filepath.Base(e.Path); e.Scope != Repository && (!notable([]byte(base)) || !notable([]byte(strings.ToUpper(base)))) {
