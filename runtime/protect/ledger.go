@@ -629,3 +629,47 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 	}
 	return errors.Join(errs...)
 }
+
+// maxVanished bounds what is listed of vanished placeholders.
+const maxVanished = 64
+
+// Vanished lists a jail's placeholders that are not where they were made any more,
+// while the directory that they lay in is.
+func (l Ledger) Vanished(key string) (out []string) {
+	a, err := l.read(key)
+	if err != nil {
+		return nil
+	}
+	for i := range a.Made {
+		m := &a.Made[i]
+		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() || !m.sameDirectory() {
+			continue
+		}
+		if out = append(out, m.Path); len(out) == maxVanished {
+			break
+		}
+	}
+	return out
+}
+
+// there says that the placeholder is where it was made.
+func (m *Made) there() bool {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
+		return false
+	}
+	at := Made{}
+	at.note(&st)
+	return at.identity() == m.identity()
+}
+
+// sameDirectory says that the path still leads to the directory that the
+// placeholder was made in.
+func (m *Made) sameDirectory() bool {
+	fd, err := unix.Open(path.Dir(m.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return m.Up == handleOf(fd)
+}

@@ -236,7 +236,10 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 	}
 	tree, err := -1, error(nil)
 	switch {
-	case p.Treatment == protect.Private:
+	case p.Treatment == protect.Private, p.Treatment == protect.Placeholder && p.Copy:
+		if p.Copy {
+			p.Mode, p.UID, p.GID = st.Mode&0o777, st.Uid, st.Gid
+		}
 		if g.copied += len(p.Text); g.copied > maxCopies {
 			p.Treatment = protect.ReadOnly
 			tree, err = readOnlyTree(at, "")
