@@ -123,7 +123,7 @@ const every = time.Second
 
 // All reports what any jail of a store loses, until ctx ends.
 func All(ctx context.Context, s state.Store, say func(error)) {
-	known := map[string]int{} // jails, by the first process that was seen
+	known := map[string]uint64{} // keys, and the number of the record's directory: another jail's is another
 	var list []*watched
 	defer func() {
 		for _, w := range list {
@@ -151,7 +151,7 @@ func All(ctx context.Context, s state.Store, say func(error)) {
 }
 
 // arrived begins to watch the jails that are not known yet.
-func arrived(s state.Store, known map[string]int, say func(error)) (out []*watched) {
+func arrived(s state.Store, known map[string]uint64, say func(error)) (out []*watched) {
 	keys, err := s.Keys()
 	if err != nil {
 		return nil // before the first jail there are none
@@ -159,14 +159,15 @@ func arrived(s state.Store, known map[string]int, say func(error)) (out []*watch
 	there := make(map[string]bool, len(keys))
 	for _, key := range keys {
 		there[key] = true
-		if _, ok := known[key]; ok {
+		var st unix.Stat_t
+		if unix.Lstat(s.Dir(key), &st) != nil || known[key] == st.Ino {
 			continue
 		}
 		j, err := s.Load(key)
 		if err != nil || j.InitPid == 0 {
 			continue // it is being made, or gone again
 		}
-		known[key] = j.InitPid
+		known[key] = st.Ino
 		w, err := watch(j)
 		if err != nil {
 			say(err)
