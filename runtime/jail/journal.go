@@ -157,6 +157,7 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	}
 	w.note(j, events...)
 	w.noteVanished(j)
+	w.noteStale(j)
 }
 
 // noteGone keeps what is read later of the jail's directory, which is about to be removed, and ends the journal.

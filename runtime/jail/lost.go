@@ -2,8 +2,11 @@ package jail
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
+	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/protect/lost"
 	"agentjail.dev/runtime/refusal"
@@ -69,4 +72,40 @@ func (w *Runtime) noteVanished(j *state.Brief) {
 	if err := lost.Note(j, fresh, false); err != nil {
 		w.unwritten(err)
 	}
+}
+
+// maxRepositories bounds those that are looked at when a jail is removed.
+const maxRepositories = 64
+
+// noteStale reports tracked protected files that git could not replace in the jail.
+func (w *Runtime) noteStale(j *state.Brief) {
+	if j.Journal == "" || j.BootID != state.BootID() {
+		return
+	}
+	defer w.step("stale")()
+	var events []journal.Event
+	for _, m := range j.Mounted {
+		list := w.ledger().WorkTrees(j.Key, m.Source)
+		if len(list) == 0 || m.Unseen != "" {
+			continue
+		}
+		root, err := openMounted(m)
+		if err != nil {
+			continue // it was moved: the look at it says so
+		}
+		for _, r := range list[:min(len(list), maxRepositories)] {
+			stale, err := r.Stale(root, time.Unix(0, j.MountedSince))
+			if err != nil || len(stale.Files) == 0 && !stale.Committed {
+				continue
+			}
+			e := journal.Event{Kind: "git.stale", Path: filepath.Join(m.At, r.Work)}
+			for _, name := range stale.Files[:min(len(stale.Files), maxListed)] {
+				e.Facts = append(e.Facts, "name="+name)
+			}
+			e.Facts = append(e.Facts, "files="+strconv.Itoa(len(stale.Files)), "committed="+strconv.FormatBool(stale.Committed))
+			events = append(events, e)
+		}
+		root.Close()
+	}
+	w.note(j, events...)
 }

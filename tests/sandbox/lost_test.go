@@ -160,6 +160,42 @@ func TestReceiptWithoutPlaceholders(t *testing.T) {
 	}
 }
 
+// TestStaleBranch: what git could not replace when it changed branches, and a commit after that, is in the journal.
+func TestStaleBranch(t *testing.T) {
+	for _, c := range []struct{ script, has string }{
+		{"git switch -q main2; git status --porcelain", ""},
+		{"git switch -q up", "name=.claude/settings.json"},
+		{"git switch -q up; echo 9 >>file; git commit -qam work", "committed=true"},
+	} {
+		dir := filepath.Join(project(t), "repo")
+		// Before the jail is made, by git's clock of whole seconds.
+		asOwner(t, dir, `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x GIT_COMMITTER_DATE='2020-01-01 00:00:00'
+			mkdir .claude; echo old >.claude/settings.json; git add .claude; git commit -qm settings; git branch main2
+			git checkout -q -b up; echo newer >.claude/settings.json; git commit -qam upstream; git checkout -q main`)
+		policy, journal := journaled(t, "")
+		engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", dir, "--", "sh", "-c", c.script)
+		text := journal()
+		_, event, found := strings.Cut(text, `"git.stale"`)
+		if found != (c.has != "") || !strings.Contains(event, c.has) {
+			t.Errorf("%s: want %q in\n%s", c.script, c.has, text)
+		}
+	}
+}
+
+// TestSharedRepository: git works in a repository that a group shares, in which it makes directories with a set-gid bit.
+func TestSharedRepository(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	asOwner(t, dir, "git config core.sharedRepository group; chmod -R g+w .git; find .git -type d -exec chmod g+s {} +")
+	code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-ec",
+		"echo b >b; git add b; git -c user.name=a -c user.email=a@x commit -qm b; git log --oneline | wc -l; git config core.editor vi; git config core.editor")
+	if code != 0 || out != "3\nvi\n" {
+		t.Errorf("status %d: %s%s", code, out, errs)
+	}
+	if got := asOwner(t, dir, "git config core.sharedRepository; git fsck 2>&1 | grep -c error || :; find .git/objects -type d ! -perm -2000 | wc -l"); got != "group\n0\n0\n" {
+		t.Errorf("the host has %q", got)
+	}
+}
+
 // TestLostProtection: what takes a placeholder away is an alert while the jail runs, once for each path.
 func TestLostProtection(t *testing.T) {
 	dir := filepath.Join(project(t), "repo")
