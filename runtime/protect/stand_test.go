@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -220,4 +221,28 @@ func TestHostsPrograms(t *testing.T) {
 			t.Errorf("%s: %d of %d are gone", c.script, gone, len(f.Paths))
 		}
 	}
+}
+
+// TestVanished: what was taken away is listed, and neither what is there, nor what went with its directory.
+func TestVanished(t *testing.T) {
+	l := newLedger(t)
+	dir, root := plant(t, ".git/HEAD", "sub/.git/HEAD", "sub/.git/objects/", "sub/.git/refs/", "main.go")
+	prepare(t, l, "jail", dir, root)
+	if got := l.Vanished("jail"); len(got) > 0 {
+		t.Errorf("at first: %q", got)
+	}
+	for _, name := range []string{".vscode", ".git/commondir", "sub", ".idea/" + marker} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, at := range l.Vanished("jail") {
+		got = append(got, strings.TrimPrefix(at, dir+"/"))
+	}
+	slices.Sort(got)
+	if strings.Join(got, " ") != ".git/commondir .vscode" {
+		t.Errorf("vanished: %q", got)
+	}
+	remove(t, l, "jail")
 }
