@@ -15,7 +15,6 @@ var rawCallers = []struct{ below, why string }{
 	{"runtime/network/names/egress", "every thread of it gives up its privileges"},
 	{"runtime/check/seccomp.go", "seccomp(2), SECCOMP_GET_ACTION_AVAIL"},
 	{"runtime/source/statmount.go", "statmount(2) of Linux 6.8"},
-	{"runtime/stage/nested.go", "setfsuid(2) of a single thread, and its answer"},
 	{"seccomp/loaded", "ptrace(2), PTRACE_SECCOMP_GET_FILTER"},
 	{"shim/memory.go", "madvise(2) by address"},
 }

@@ -189,3 +189,13 @@ func BenchmarkSince(b *testing.B) {
 		Since(f, time.Now(), plenty())
 	}
 }
+
+// Moment is the time that the kernel would give to a file that is changed now: it is behind time.Now by up to one tick of the kernel's clock
+// (CLOCK_REALTIME_COARSE, clock_gettime(2)).
+func Moment() time.Time {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
+		return time.Now().Add(-time.Second)
+	}
+	return time.Unix(t.Unix())
+}

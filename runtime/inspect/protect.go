@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"fmt"
-	"path"
+	"agentjail.dev/runtime/linux/mountinfo"
+	"agentjail.dev/runtime/protect/lost"
 )
 
 // protectedPaths: what the host runs of a mounted directory is a read-only mount
@@ -11,18 +11,13 @@ import (
 // another mount namespace): then this breaks.
 func protectedPaths(d *demands, s *seen) outcome {
 	const want = "each a read-only mount"
-	top := map[string]*mount{}
+	mounts := make([]mountinfo.Mount, len(s.mounts))
 	for i := range s.mounts {
-		top[path.Clean(s.mounts[i].Point)] = &s.mounts[i] // the last one shows
+		mounts[i] = s.mounts[i].Mount
 	}
 	var bad []string
-	for _, p := range d.jail.Protected {
-		switch m := top[path.Clean(p)]; {
-		case m == nil:
-			bad = append(bad, fmt.Sprintf("%s is not mounted any more", p))
-		case !m.ReadOnly():
-			bad = append(bad, fmt.Sprintf("%s can be written to", p))
-		}
+	for _, l := range lost.In(d.jail.Protected, mounts) {
+		bad = append(bad, l.String())
 	}
 	switch {
 	case len(bad) > 0:

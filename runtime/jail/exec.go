@@ -62,6 +62,10 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	}
 	e := &execution{w: w, o: o, j: j}
 	defer e.close()
+	if err := w.checkLost(j); err != nil {
+		w.noteRefused(&j.Brief, "exec.refused", err)
+		return err
+	}
 	done := w.step("harden")
 	if err := e.harden(); err != nil {
 		w.noteRefused(&j.Brief, "exec.refused", err)

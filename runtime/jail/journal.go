@@ -156,6 +156,8 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 		events = append(events, e)
 	}
 	w.note(j, events...)
+	w.noteVanished(j)
+	w.noteStale(j)
 }
 
 // noteGone keeps what is read later of the jail's directory, which is about to be removed, and ends the journal.

@@ -53,6 +53,7 @@ func (a *attempt) finishRun() error {
 	if o.Detach {
 		return nil
 	}
+	go w.watchLost(j)
 	var ws syscall.WaitStatus
 	for {
 		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); err != syscall.EINTR {

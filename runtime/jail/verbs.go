@@ -62,6 +62,9 @@ func (w *Runtime) Start(id string) error {
 			}
 		}
 		w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
+		if w.Stay {
+			go w.watchStarted(j.Key)
+		}
 		return w.startInit(j, func() error { return w.Pass(id, []string{"start", id}) })
 	})
 }

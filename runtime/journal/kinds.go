@@ -95,6 +95,8 @@ var Kinds = []Kind{
 	{"jail.mounted", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was changed in a mounted directory since the jail was made, by whoever", own, ""},
 	{"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, ""},
 	{"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be"},
+	{"protection.lost", Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\""},
+	{"git.stale", Access, VerdictNoted, ocsfFinding, findingCreate, isDetected, medium, "git could not replace tracked protected files in the jail: a commit from it undoes, or can undo, what another branch has of them", own, "compare the protected files of the jail's commits before they are merged; `git restore` on the host"},
 	{"limits.update", Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, ""},
 	{"limits.refused", Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were asked for than policy allows", own, "policy: limits"},
 

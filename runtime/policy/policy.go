@@ -140,9 +140,19 @@ type Binds struct {
 	// Unprotect names what of it a jail may change: a path of the table, or an
 	// absolute one with all below it.
 	Unprotect []string `toml:"unprotect" json:"unprotect,omitempty"`
+	// Lost says what becomes of a jail when a program of the host's takes away what
+	// keeps a protected path from it: LostReport or LostPause.
+	Lost string `toml:"lost" json:"lost"`
 	// Hide are patterns of names that are covered in mounted directories.
 	Hide []string `toml:"hide" json:"hide,omitempty"`
 }
+
+// What becomes of a jail that has lost a protected path, beside the alert in its
+// journal.
+const (
+	LostReport = "report"
+	LostPause  = "pause"
+)
 
 // What becomes of set-id programs in a mounted directory.
 const (
@@ -318,7 +328,7 @@ func Default() Policy {
 			IORead: 400 << 20, IOWrite: 200 << 20,
 			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
 		},
-		Binds:    Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true},
+		Binds:    Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true, Lost: LostReport},
 		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
 		AppArmor: AppArmor{Profile: "agentjail-default"},
 		Process:  Process{Environment: true},
@@ -519,6 +529,7 @@ func (p Policy) Validate() error {
 		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),
 		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
 		oneOf("binds.setid", p.Binds.SetID, SetIDReport, SetIDRefuse),
+		oneOf("binds.lost", p.Binds.Lost, LostReport, LostPause),
 		oneOf("binds.root", p.Binds.Root, RootRefuse, RootNobody, RootAllow),
 		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
 		oneOf("network.mode", p.Network.Mode, NetworkModes...),

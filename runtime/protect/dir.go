@@ -84,6 +84,16 @@ func (t tree) stat(rel string) (st unix.Stat_t, err error) {
 
 var errLong = errors.New("is longer")
 
+// statx is stat with what tells a file from others: its birth.
+func (t tree) statx(rel string) (st unix.Statx_t, err error) {
+	fd, err := t.open(rel, unix.O_PATH)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+}
+
 // read returns a regular file's text, up to max bytes of it; more is an error.
 func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 	var st unix.Stat_t

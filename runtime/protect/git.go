@@ -87,7 +87,7 @@ func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error)
 	case t.outside != "":
 		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: e.Absent != EmptyFile})
 	case t.end != "" && !t.there && (absent || t.dangling) && !s.left(e, t.end):
-		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Why: e.Why})
+		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
 	return t, nil
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/linux/thread"
 )
 
 // Ledger is the account of placeholders: mount points that were made in mounted
@@ -41,7 +42,18 @@ type Made struct {
 	Dev  uint64 `json:"dev,omitempty"`
 	Ino  uint64 `json:"ino,omitempty"`
 	Born int64  `json:"born,omitempty"`
+	// Up is the handle of the directory that it lies in (name_to_handle_at(2)), by
+	// which it is found where its path leads to something else by now.
+	Up string `json:"up,omitempty"`
 }
+
+// An identity is the same by whatever path a placeholder is reached.
+type identity struct {
+	dev, ino uint64
+	born     int64
+}
+
+func (m *Made) identity() identity { return identity{m.Dev, m.Ino, m.Born} }
 
 // account is a jail's file in the ledger.
 type account struct {
@@ -132,9 +144,9 @@ func (l Ledger) torn() ([]string, error) {
 // made by nobody who could be in the jail.
 func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []Made, err error) {
 	t := tree{root: root, mounts: true}
-	want := missing(t, source, paths)
-	shared, err := l.shared(source, paths)
-	if err != nil || len(want) == 0 && len(shared) == 0 {
+	want, bare := missing(t, source, paths), t.bare(paths)
+	keys, err := l.keys()
+	if err != nil || len(want) == 0 && len(bare) == 0 && len(keys) == 0 {
 		return nil, err
 	}
 	unlock, err := l.lock()
@@ -149,21 +161,24 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 	if a == nil {
 		a = &account{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
 	}
-	// Asked again behind the lock: the jail that made them may have ended.
-	if shared, err = l.shared(source, paths); err != nil {
+	known, err := l.known()
+	if err != nil {
 		return nil, err
 	}
-	mine, wanted := byPath(a.Made), byPath(want)
-	for _, m := range shared {
-		if !mine[m.Path] && !wanted[m.Path] {
-			mine[m.Path] = true
-			a.Made = append(a.Made, m)
-		}
+	a.Made = append(a.Made, shared(t, source, paths, known, a.Made)...)
+	stakes, foreign := l.stand(t, source, bare, known)
+	a.Made = append(a.Made, foreign...)
+	want = append(want, stakes...)
+	if len(want) == 0 && len(a.Made) == 0 {
+		return nil, nil
 	}
 	begin := len(a.Made)
 	a.Made = append(a.Made, want...)
 	if err := l.write(key, a); err != nil {
 		return nil, err
+	}
+	if len(want) == 0 {
+		return nil, nil
 	}
 	made, denied, err := l.makeAll(t, source, a.Made[begin:])
 	if err != nil {
@@ -171,15 +186,6 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 	}
 	a.Made = append(a.Made[:begin:begin], made...)
 	return denied, l.write(key, a)
-}
-
-// byPath is the set of the placeholders' paths.
-func byPath(list []Made) map[string]bool {
-	out := make(map[string]bool, len(list))
-	for _, m := range list {
-		out[m.Path] = true
-	}
-	return out
 }
 
 // comparePaths orders paths so that what lies in a directory follows it at once.
@@ -236,9 +242,15 @@ func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []M
 			denied = append(denied, m)
 			continue
 		}
+		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d Made) bool { return d.Path == path.Dir(m.Path) }) {
+			continue // the directory is another's
+		}
 		ok, err := m.make(t, source)
 		if errors.Is(err, unix.EPERM) || l.User && errors.Is(err, unix.EACCES) {
 			denied = append(denied, m) // an immutable directory (chattr(1)), or another's
+			continue
+		}
+		if err != nil && m.optional() {
 			continue
 		}
 		if err != nil {
@@ -252,29 +264,42 @@ func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []M
 }
 
 // missing lists what has to be made for the placeholders among paths: the
-// directories on the way, then itself.
+// directories on the way, then itself, and the marker in a directory.
 func missing(t tree, source string, paths []Path) (out []Made) {
-	known := map[string]bool{} // directories that are there, or are to be made
+	absent := map[string]bool{} // directories, by whether they are to be made
 	for _, p := range paths {
 		if p.Treatment != Placeholder {
 			continue
 		}
-		begin := len(out)
-		out = append(out, Made{Path: path.Join(source, p.Rel), Dir: p.Dir, Text: p.Text})
-		for dir := path.Dir(p.Rel); dir != "." && !known[dir]; dir = path.Dir(dir) {
-			known[dir] = true
-			if _, err := t.stat(dir); !errors.Is(err, unix.ENOENT) {
+		begin, at := len(out), path.Join(source, p.Rel)
+		if p.Dir {
+			out = append(out, Made{Path: path.Join(at, marker), Text: markerMade})
+		}
+		out = append(out, Made{Path: at, Dir: p.Dir, Text: p.Text})
+		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
+			if _, known := absent[dir]; known {
+				break
+			}
+			_, err := t.stat(dir)
+			if absent[dir] = errors.Is(err, unix.ENOENT); !absent[dir] {
 				break
 			}
 			out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+		}
+		if p.Dir && absent[path.Dir(p.Rel)] {
+			out[begin].Text = markerBoth
 		}
 		slices.Reverse(out[begin:])
 	}
 	return out
 }
 
-// make makes a placeholder, its directory's owner's, and notes what it is. ok is
-// false where something of that name is there.
+// afterMkdir is for tests: what another user of the directory does between two
+// steps.
+var afterMkdir = func(name string) {}
+
+// make makes a placeholder as the user whom its directory belongs to, and notes
+// what it is. ok is false where something of that name is there.
 func (m *Made) make(t tree, source string) (ok bool, err error) {
 	rel := strings.TrimPrefix(m.Path, source+"/")
 	dir, err := t.open(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
@@ -282,19 +307,37 @@ func (m *Made) make(t tree, source string) (ok bool, err error) {
 		return false, err
 	}
 	defer unix.Close(dir)
-	name := path.Base(rel)
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
 		return false, err
 	}
-	uid, gid := int(st.Uid), int(st.Gid)
+	m.Up = handleOf(dir)
+	err = thread.AsOwner(st.Uid, st.Gid, func() error {
+		ok, err = m.makeIn(dir, path.Base(rel), st.Uid)
+		return err
+	})
+	return ok, err
+}
+
+// makeIn makes a placeholder in an open directory of uid's, with the thread's ids.
+func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 	fd := -1
-	if m.Dir {
-		if err = unix.Mkdirat(dir, name, 0o755); err == nil {
-			fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	create := func() (err error) {
+		if m.Dir {
+			return unix.Mkdirat(dir, name, 0o755)
 		}
-	} else {
 		fd, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+		return err
+	}
+	if err = create(); err == unix.EACCES {
+		err = thread.AnyMode(create) // the owner can change the mode, and so can the jail
+	}
+	if err == nil && m.Dir {
+		afterMkdir(m.Path)
+		fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP || err == unix.EACCES {
+			return false, nil // something else is there by now
+		}
 	}
 	switch {
 	case err == unix.EEXIST:
@@ -308,32 +351,29 @@ func (m *Made) make(t tree, source string) (ok bool, err error) {
 			return false, err
 		}
 	}
-	// Another user of the directory may have put something in its place.
-	if err := unix.Fstat(fd, &st); err != nil {
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
 		return false, err
 	}
-	m.Dev, m.Ino = st.Dev, st.Ino
-	var stx unix.Statx_t
-	if unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &stx) == nil {
-		m.Born = born(&stx)
+	if st.Uid != uid && st.Uid != thread.Owner() {
+		return false, nil // exchanged meanwhile: another user's
 	}
-	if int(st.Uid) == uid && int(st.Gid) == gid || int(st.Uid) != os.Geteuid() {
-		return true, nil
-	}
-	return true, unix.Fchown(fd, uid, gid)
+	m.note(&st)
+	return true, nil
 }
 
-// shared lists placeholders of other jails that are to serve this one too.
-func (l Ledger) shared(source string, paths []Path) ([]Made, error) {
+// note notes what a placeholder is.
+func (m *Made) note(st *unix.Statx_t) {
+	m.Dev, m.Ino, m.Born = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, born(st)
+}
+
+// known are the placeholders of all accounts.
+func (l Ledger) known() (map[identity]Made, error) {
 	keys, err := l.keys()
 	if err != nil {
 		return nil, err
 	}
-	var out []Made
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	seen, served := map[Made]bool{}, withParents(paths)
+	out := map[identity]Made{}
 	for _, k := range keys {
 		a, err := l.read(k)
 		if errors.Is(err, os.ErrNotExist) {
@@ -343,20 +383,48 @@ func (l Ledger) shared(source string, paths []Path) ([]Made, error) {
 			return nil, err
 		}
 		for _, m := range a.Made {
-			rel, ok := strings.CutPrefix(m.Path, source+"/")
-			if ok && served[rel] && !seen[m] {
-				seen[m] = true
-				out = append(out, m)
+			if m.Ino != 0 {
+				out[m.identity()] = m
 			}
 		}
 	}
 	return out, nil
 }
 
-// withParents is the set of paths and of the directories that they lie in.
+// shared lists placeholders of other jails that are to serve this one too, by
+// whatever path those have the directory. mine are this jail's already.
+func shared(t tree, source string, paths []Path, known map[identity]Made, mine []Made) (out []Made) {
+	if len(known) == 0 {
+		return nil
+	}
+	seen := map[identity]bool{}
+	for _, m := range mine {
+		seen[m.identity()] = true
+	}
+	for rel := range withParents(paths) {
+		st, err := t.statx(rel)
+		if err != nil {
+			continue
+		}
+		m := Made{}
+		m.note(&st)
+		if k, ok := known[m.identity()]; ok && !seen[m.identity()] {
+			seen[m.identity()] = true
+			k.Path = path.Join(source, rel)
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// withParents is the set of paths, of the directories that they lie in, and of
+// the markers that may be in them.
 func withParents(paths []Path) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range paths {
+		if p.Dir {
+			out[path.Join(p.Rel, marker)] = true
+		}
 		for rel := p.Rel; rel != "." && !out[rel]; rel = path.Dir(rel) {
 			out[rel] = true
 		}
@@ -390,7 +458,7 @@ func (l Ledger) remove(key string) error {
 	if err != nil {
 		return err
 	}
-	used := map[string]bool{}
+	used, at := map[identity]bool{}, map[string]bool{}
 	for _, k := range keys {
 		if k == key {
 			continue
@@ -400,10 +468,12 @@ func (l Ledger) remove(key string) error {
 			return err
 		}
 		for _, m := range other.Made {
-			used[m.Path] = true
+			used[m.identity()] = m.Ino != 0
+			at[m.Path] = true
 		}
 	}
-	if err := unmakeAll(slices.DeleteFunc(a.Made, func(m Made) bool { return used[m.Path] }), a.Since); err != nil {
+	inUse := func(m Made) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
+	if err := unmakeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
 		return err
 	}
 	if err := os.Remove(l.file(key)); err != nil {
@@ -429,41 +499,63 @@ func unmakeAll(list []Made, since int64) error {
 	return errors.Join(errs...)
 }
 
-// unmake removes a placeholder that is still one. Nothing that anybody else has
-// made, filled or moved is touched.
+// unmake removes a placeholder that is still one, where it was made or where the
+// directory that it lies in is now. Nothing that anybody else has made, filled or
+// moved is touched.
 func (m *Made) unmake(since int64) error {
 	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
-	if err != nil {
-		return nil //nolint:nilerr // moved, or gone: so is what was in it
+	if err == nil {
+		found, err := m.unmakeIn(dir, since)
+		unix.Close(dir)
+		if found || err != nil {
+			return err
+		}
+	}
+	if dir = m.openUp(); dir < 0 {
+		return nil // gone, and with it what was in it
 	}
 	defer unix.Close(dir)
+	_, err = m.unmakeIn(dir, since)
+	return err
+}
+
+// unmakeIn removes a placeholder from an open directory, as the directory's owner.
+// found says that it is there.
+func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
 	name := path.Base(m.Path)
 	var st unix.Statx_t
-	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
-		return nil
+	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil || !m.is(&st, since) {
+		return false, nil
 	}
-	if !m.is(&st, since) {
-		return nil
-	}
-	if m.Dir {
-		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) // only when empty
-		if err == unix.ENOTEMPTY || err == unix.EEXIST {
-			return nil
-		}
-	} else {
+	if !m.Dir {
 		// After a crash between making it and noting what it is, it may have a part of its text, or none.
 		text, ok := readAt(dir, name, len(m.Text)+1)
 		if !ok || text != m.Text && (m.Ino != 0 || !strings.HasPrefix(m.Text, text)) {
-			return nil
+			return true, nil
 		}
-		err = unix.Unlinkat(dir, name, 0)
 	}
-	if err != nil && err != unix.ENOENT && err != unix.EROFS {
-		return fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
+	var up unix.Stat_t
+	if err := unix.Fstat(dir, &up); err != nil {
+		return true, err
 	}
-	return nil
+	flags := 0
+	if m.Dir {
+		flags = unix.AT_REMOVEDIR // only when empty
+	}
+	err = thread.AsOwner(up.Uid, up.Gid, func() error {
+		unlink := func() error { return unix.Unlinkat(dir, name, flags) }
+		if err := unlink(); err != unix.EACCES {
+			return err
+		}
+		return thread.AnyMode(unlink)
+	})
+	switch err {
+	case nil, unix.ENOENT, unix.EROFS, unix.ENOTEMPTY, unix.EEXIST:
+		return true, nil
+	}
+	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
 }
 
 // is tells a placeholder from anything else of its name.
@@ -536,4 +628,48 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// maxVanished bounds what is listed of vanished placeholders.
+const maxVanished = 64
+
+// Vanished lists a jail's placeholders that are not where they were made any more,
+// while the directory that they lay in is.
+func (l Ledger) Vanished(key string) (out []string) {
+	a, err := l.read(key)
+	if err != nil {
+		return nil
+	}
+	for i := range a.Made {
+		m := &a.Made[i]
+		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() || !m.sameDirectory() {
+			continue
+		}
+		if out = append(out, m.Path); len(out) == maxVanished {
+			break
+		}
+	}
+	return out
+}
+
+// there says that the placeholder is where it was made.
+func (m *Made) there() bool {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
+		return false
+	}
+	at := Made{}
+	at.note(&st)
+	return at.identity() == m.identity()
+}
+
+// sameDirectory says that the path still leads to the directory that the
+// placeholder was made in.
+func (m *Made) sameDirectory() bool {
+	fd, err := unix.Open(path.Dir(m.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return m.Up == handleOf(fd)
 }

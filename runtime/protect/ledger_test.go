@@ -84,11 +84,11 @@ func TestPlaceholdersThatAreSomethingElse(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, err := range []error{
 		os.WriteFile(at(".vscode/settings.json"), nil, 0o644),
-		os.Remove(at(".idea")), os.Mkdir(at(".idea.new"), 0o755), os.Rename(at(".idea.new"), at(".idea")),
-		os.Remove(at(".husky")), os.Symlink("main.go", at(".husky")),
+		os.RemoveAll(at(".idea")), os.Mkdir(at(".idea.new"), 0o755), os.Rename(at(".idea.new"), at(".idea")),
+		os.RemoveAll(at(".husky")), os.Symlink("main.go", at(".husky")),
 		os.WriteFile(at(".git/config"), []byte("[core]\n"), 0o644),
 		os.Rename(at(".codex"), at("moved")),
-		os.Remove(at(".mcp.json")), os.WriteFile(at(".mcp.json"), nil, 0o644),
+		os.RemoveAll(at(".mcp.json")), os.WriteFile(at(".mcp.json"), nil, 0o644),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -146,17 +146,17 @@ func TestSweptPlaceholders(t *testing.T) {
 		{"all made", func(Ledger, *account, string) error { return nil }, "main.go"},
 		{"made, not noted", func(l Ledger, a *account, _ string) error {
 			for i := range a.Made {
-				a.Made[i].Dev, a.Made[i].Ino = 0, 0
+				a.Made[i].Dev, a.Made[i].Ino, a.Made[i].Up = 0, 0, ""
 			}
 			return l.write("jail", a)
 		}, "main.go"},
-		{"noted, not made", func(_ Ledger, a *account, _ string) error { return os.Remove(a.Made[0].Path) }, "main.go"},
+		{"noted, not made", func(_ Ledger, a *account, _ string) error { return os.RemoveAll(a.Made[0].Path) }, "main.go"},
 		{"there before, not noted", func(l Ledger, a *account, _ string) error {
 			a.Made = a.Made[:1]
 			a.Made[0].Ino, a.Since = 0, a.Since+int64(1e12)
 			return l.write("jail", a)
-		}, ".agents main.go"},
-		{"an account without text", func(l Ledger, _ *account, _ string) error { return os.Truncate(l.file("jail"), 0) }, ".agents main.go"},
+		}, ".agents .agents/.gitignore main.go"},
+		{"an account without text", func(l Ledger, _ *account, _ string) error { return os.Truncate(l.file("jail"), 0) }, ".agents .agents/.gitignore main.go"},
 		{"half an account", func(l Ledger, _ *account, _ string) error {
 			return os.WriteFile(l.file("jail")+".1.1.tmp", []byte("{"), 0o600)
 		}, "main.go"},
@@ -169,7 +169,7 @@ func TestSweptPlaceholders(t *testing.T) {
 				t.Fatal(err)
 			}
 			a, err := l.read("jail")
-			if err != nil || len(a.Made) != 1 {
+			if err != nil || len(a.Made) != 2 {
 				t.Fatal(a, err)
 			}
 			if err := c.crash(l, a, dir); err != nil {

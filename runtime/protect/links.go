@@ -239,7 +239,7 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	case t.there:
 		return s.keep(t.end, t.typ, e)
 	case absent && e.Absent != Leave, t.dangling:
-		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Why: e.Why})
+		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ type Path struct {
 	// Dir says that it is a directory, and Link that it is a symbolic link; for a
 	// placeholder, what it is to be.
 	Dir, Link bool
+	// Copy says of a placeholder that the jail gets an empty copy of its own over it.
+	Copy bool
 	// Text is what a placeholder holds, or the text of a private copy.
 	Text string
 	// Mode, UID and GID are the file's of which a private copy is made.
@@ -589,7 +591,7 @@ func (s *search) absentsOf(w workplace, scope Scope) error {
 // absent adds a placeholder for what is not there, nor the directory that it would be in.
 func (s *search) absent(rel string, e *Entry) {
 	if !s.left(e, rel) {
-		s.add(Path{Rel: rel, Treatment: Placeholder, Dir: e.Absent == EmptyDir, Text: e.Text, Why: e.Why})
+		s.add(Path{Rel: rel, Treatment: Placeholder, Dir: e.Absent == EmptyDir, Text: e.Text, Copy: e.Copy, Why: e.Why})
 	}
 }
 

@@ -110,9 +110,9 @@ func (m *maker) add(e *journal.Event) {
 		if ring := m.ring(e.Ring); ring != nil && len(ring.Start.Missing) < maxNoted {
 			ring.Start.Missing = append(ring.Start.Missing, joined(e.Target, e.Reason))
 		}
-	case "protection.broken":
+	case "protection.broken", "protection.lost":
 		if ring := m.ring(e.Ring); ring != nil && len(ring.End.Broken) < maxNoted {
-			ring.End.Broken = append(ring.End.Broken, joined(e.Target, e.Reason))
+			ring.End.Broken = append(ring.End.Broken, joined(cmp.Or(e.Target, e.Path), e.Reason))
 		}
 	case "privilege.denied":
 		if ring := m.ring(e.Ring); ring != nil {

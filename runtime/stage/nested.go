@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/thread"
 	"agentjail.dev/runtime/refusal"
 	"agentjail.dev/runtime/source"
 )
@@ -348,13 +349,14 @@ func (s *stager) tmpfsData(m specs.Mount) (string, error) {
 }
 
 // makePoint makes rel below a source's directory, unless it is there, as the
-// directory's owner would: with that user's ids on files (setfsuid(2)), so that
-// nothing has to be given away afterwards that somebody could have exchanged
-// meanwhile. No symbolic
-// link is followed. What stands in the way is left to whoever mounts.
+// directory's owner would (thread.AsOwner). No symbolic link is followed. What stands in the way is left to whoever mounts.
 func makePoint(src *source.Source, rel string, file bool) error {
-	defer asOwner(src.UID, src.GID)()
-	dir, err := unix.FcntlInt(src.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, file) })
+}
+
+// makeBelow makes rel below a directory with the thread's own rights.
+func makeBelow(top *os.File, rel string, file bool) error {
+	dir, err := unix.FcntlInt(top.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
@@ -396,20 +398,4 @@ func makeFile(dir int, name string) error {
 		return nil
 	}
 	return &os.PathError{Op: "create", Path: name, Err: err}
-}
-
-// asOwner gives this thread a user's ids on files, and with them that user's
-// rights: the kernel takes CAP_DAC_OVERRIDE and its like from a thread with an
-// fsuid other than 0 (capabilities(7)). The function that is returned takes
-// them back.
-func asOwner(uid, gid uint32) func() {
-	set := func(u, g uintptr) (uintptr, uintptr) {
-		// Both return the ids before; they fail where the user namespace lacks an id,
-		// and the thread then keeps its own.
-		hadGID, _, _ := unix.RawSyscall(unix.SYS_SETFSGID, g, 0, 0)
-		hadUID, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, u, 0, 0)
-		return hadUID, hadGID
-	}
-	hadUID, hadGID := set(uintptr(uid), uintptr(gid))
-	return func() { set(hadUID, hadGID) }
 }

@@ -325,7 +325,10 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 	}
 	tree, err := -1, error(nil)
 	switch {
-	case p.Treatment == protect.Private:
+	case p.Treatment == protect.Private, p.Treatment == protect.Placeholder && p.Copy:
+		if p.Copy {
+			p.Mode, p.UID, p.GID = st.Mode&0o777, st.Uid, st.Gid
+		}
 		if g.copied += len(p.Text); g.copied > maxCopies {
 			p.Treatment = protect.ReadOnly
 			tree, err = readOnlyTree(at, "")
@@ -386,7 +389,7 @@ func (g *guard) privateCopy(p *protect.Path) (int, error) {
 	if err := mkdir(g.own, dir, 0o755); err != nil {
 		return -1, err
 	}
-	if err := write(g.own, file, p.Text, p.Mode); err != nil {
+	if err := write(g.own, file, ownConfig(p.Text), p.Mode); err != nil {
 		return -1, err
 	}
 	for _, name := range []string{dir, file} {
@@ -399,6 +402,17 @@ func (g *guard) privateCopy(p *protect.Path) (int, error) {
 		return -1, &os.PathError{Op: "symlink", Path: link, Err: err}
 	}
 	return g.ownTree(link)
+}
+
+// ownConfig is the text of a jail's copy of git's settings. With core.sharedRepository git
+// sets the set-gid bit of directories, which no filter can tell from that of a program
+// (chmod(2) by path), so that it is refused. In a directory that has the bit, the kernel
+// gives it to new ones (inode(7)); what git adds otherwise is the group's right to write.
+func ownConfig(text string) string {
+	if !strings.Contains(strings.ToLower(text), "sharedrepository") {
+		return text
+	}
+	return strings.TrimRight(text, "\n") + "\n[core]\n\tsharedRepository = umask\n"
 }
 
 // pin keeps directories where they are. What is a mount point somewhere in a

@@ -24,6 +24,7 @@ import (
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/linux/privileges"
 	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/protect/lost"
 )
 
 // Options of the collector.
@@ -88,6 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	stop := context.AfterFunc(ctx, r.end)
 	defer stop()
 	go w.flushAlways(ctx)
+	go lost.All(ctx, place.Store, func(err error) { o.Say("%v", err) })
 	err = readFrames(r.frames, w)
 	w.flush()
 	if ctx.Err() != nil {

@@ -1,0 +1,290 @@
+package sandbox
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"agentjail.dev/tests/engine"
+)
+
+// journaled is a policy with a journal of its own, and returns what reads the one jail's journal.
+func journaled(t *testing.T, more string) (policy string, journal func() string) {
+	t.Helper()
+	dir := engine.TempDir(t, "/tmp", "agentjail-lost-")
+	at := filepath.Join(dir, "journal")
+	policy = filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(policy, []byte(fmt.Sprintf("journal.dir = %q\n%s\n", at, more)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return policy, func() string {
+		files, _ := filepath.Glob(filepath.Join(at, "*"))
+		var all strings.Builder
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err == nil {
+				all.Write(text)
+			}
+		}
+		return all.String()
+	}
+}
+
+// alerts are the lines of a journal about lost protections.
+func alerts(journal string) (out []string) {
+	for line := range strings.Lines(journal) {
+		if strings.Contains(line, `"protection.lost"`) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// until waits for what has to come.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// A held jail runs a shell's commands one by one, as the test has them.
+type held struct {
+	cmd *exec.Cmd
+	in  interface{ Write([]byte) (int, error) }
+	out *bufio.Reader
+	end func() error
+}
+
+func hold(t *testing.T, policy, dir string) *held {
+	t.Helper()
+	cmd := exec.Command(bin, "--config", policy, "sandbox", "--workspace", dir, "--", "sh")
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	h := &held{cmd: cmd, in: in, out: bufio.NewReader(out)}
+	h.end = func() error { in.Close(); return cmd.Wait() }
+	t.Cleanup(func() { _ = h.end() })
+	h.do(t, "true")
+	return h
+}
+
+// do runs a command in the jail, and returns its status and output.
+func (h *held) do(t *testing.T, script string) string {
+	t.Helper()
+	fmt.Fprintf(h.in, "(%s) 2>&1; echo \"=$?\"\n", script)
+	var out strings.Builder
+	for {
+		line, err := h.out.ReadString('\n')
+		out.WriteString(line)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out.String())
+		}
+		if strings.HasPrefix(line, "=") {
+			return out.String()
+		}
+	}
+}
+
+// TestHostsGit: what people do with git on the host while a jail runs leaves the jail's protection, and git inside works.
+func TestHostsGit(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	policy, journal := journaled(t, "")
+	h := hold(t, policy, dir)
+	asOwner(t, dir, `
+		test -z "$(git status --porcelain)"
+		echo n >untracked; git stash -q -u; git stash pop -q; git clean -fdq; git clean -ffdq
+		find . -path ./.git -prune -o -type d -empty -print | grep -v '^./lib' | xargs -r rmdir
+		test -z "$(git status --porcelain)"`)
+	const writes = "mkdir -p .husky .vscode .claude; echo x >.husky/pre-commit; echo x >.vscode/tasks.json; echo x >.claude/settings.json; echo x >.git/commondir"
+	h.do(t, writes)
+	for _, name := range []string{".husky/pre-commit", ".vscode/tasks.json"} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("the jail wrote %s", name)
+		}
+	}
+	for _, c := range []struct{ script, says string }{
+		{"echo 2 >>file; echo n >unt; git stash -u", "=0"},
+		{"git stash pop && cat unt", "=0"},
+		{"git clean -fdq && test ! -e unt", "=0"},
+		{"git checkout -q file; git status --porcelain", "=0"},
+		{"git sparse-checkout set --no-cone '/*' && git sparse-checkout disable", "=0"},
+		{"git config --worktree core.editor ed && git config core.editor", "ed\n=0"},
+		{"git status --porcelain", "=0"},
+	} {
+		if got := strings.TrimSpace(h.do(t, c.script)); !strings.HasSuffix(got, c.says) || strings.Contains(got, "warning") {
+			t.Errorf("%s: %s", c.script, got)
+		}
+	}
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+	if got := alerts(journal()); len(got) > 0 {
+		t.Errorf("alerts: %s", got)
+	}
+	if got := asOwner(t, dir, "git status --porcelain; ls -A | tr '\\n' ' '; ls .git/config.worktree 2>/dev/null || :"); got != ".git .gitmodules file lib " {
+		t.Errorf("the host has %q", got)
+	}
+}
+
+// TestReceiptWithoutPlaceholders: what was made for the jail is none of what was changed since.
+func TestReceiptWithoutPlaceholders(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	policy, journal := journaled(t, "")
+	for range 3 { // by the kernel's clock for files, most starts fall into the tick of the last placeholder
+		if r := engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", dir, "--", "sh", "-c", "echo >one"); r.Code != 0 {
+			t.Fatalf("status %d: %s", r.Code, r.Stderr)
+		}
+	}
+	text := journal()
+	if !strings.Contains(text, "name=/one") {
+		t.Errorf("the jail's own file is missing:\n%s", text)
+	}
+	for _, name := range []string{"/.vscode", "/.git/commondir", "/.claude"} {
+		if strings.Contains(text, "name="+name) {
+			t.Errorf("%s is listed:\n%s", name, text)
+		}
+	}
+}
+
+// TestStaleBranch: what git could not replace when it changed branches, and a commit after that, is in the journal.
+func TestStaleBranch(t *testing.T) {
+	for _, c := range []struct{ script, has string }{
+		{"git switch -q main2; git status --porcelain", ""},
+		{"git switch -q up", "name=.claude/settings.json"},
+		{"git switch -q up; echo 9 >>file; git commit -qam work", "committed=true"},
+	} {
+		dir := filepath.Join(project(t), "repo")
+		// Before the jail is made, by git's clock of whole seconds.
+		asOwner(t, dir, `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x GIT_COMMITTER_DATE='2020-01-01 00:00:00'
+			mkdir .claude; echo old >.claude/settings.json; git add .claude; git commit -qm settings; git branch main2
+			git checkout -q -b up; echo newer >.claude/settings.json; git commit -qam upstream; git checkout -q main`)
+		policy, journal := journaled(t, "")
+		engine.Run(t, bin, "--config", policy, "sandbox", "--workspace", dir, "--", "sh", "-c", c.script)
+		text := journal()
+		_, event, found := strings.Cut(text, `"git.stale"`)
+		if found != (c.has != "") || !strings.Contains(event, c.has) {
+			t.Errorf("%s: want %q in\n%s", c.script, c.has, text)
+		}
+	}
+}
+
+// TestSharedRepository: git works in a repository that a group shares, in which it makes directories with a set-gid bit.
+func TestSharedRepository(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	asOwner(t, dir, "git config core.sharedRepository group; chmod -R g+w .git; find .git -type d -exec chmod g+s {} +")
+	code, out, errs := sandbox(t, "--workspace", dir, "--", "sh", "-ec",
+		"echo b >b; git add b; git -c user.name=a -c user.email=a@x commit -qm b; git log --oneline | wc -l; git config core.editor vi; git config core.editor")
+	if code != 0 || out != "3\nvi\n" {
+		t.Errorf("status %d: %s%s", code, out, errs)
+	}
+	if got := asOwner(t, dir, "git config core.sharedRepository; git fsck 2>&1 | grep -c error || :; find .git/objects -type d ! -perm -2000 | wc -l"); got != "group\n0\n0\n" {
+		t.Errorf("the host has %q", got)
+	}
+}
+
+// TestLostProtection: what takes a placeholder away is an alert while the jail runs, once for each path.
+func TestLostProtection(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	policy, journal := journaled(t, "")
+	h := hold(t, policy, dir)
+	asOwner(t, dir, "git clean -ffdxq -e .idea")
+	until(t, "alerts of .vscode and .husky", func() bool {
+		text := strings.Join(alerts(journal()), "")
+		return strings.Contains(text, "/.vscode") && strings.Contains(text, "/.husky")
+	})
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+	text := journal()
+	if n := strings.Count(strings.Join(alerts(text), ""), "/.vscode\""); n != 1 {
+		t.Errorf(".vscode has %d alerts:\n%s", n, text)
+	}
+	if strings.Contains(strings.Join(alerts(text), ""), "/.idea") {
+		t.Errorf(".idea is there:\n%s", text)
+	}
+}
+
+// TestLostProtectionPauses: with binds.lost = "pause" the jail does nothing further.
+func TestLostProtectionPauses(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	policy, journal := journaled(t, `binds.lost = "pause"`)
+	h := hold(t, policy, dir)
+	asOwner(t, dir, "rm -r .vscode")
+	until(t, "an alert", func() bool { return len(alerts(journal())) > 0 })
+	if text := journal(); !strings.Contains(text, "was paused") {
+		t.Errorf("no pause:\n%s", text)
+	}
+	id := h.id(t, journal())
+	fmt.Fprintf(h.in, "echo late >late\n")
+	state := engine.Run(t, bin, "--config", policy, "--root", "/run/agentjail/sandbox/delegate", "state", id)
+	if !strings.Contains(state.Stdout, "paused") {
+		t.Errorf("the jail is not paused: %s%s", state.Stdout, state.Stderr)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "late")); err == nil {
+		t.Error("the paused jail wrote")
+	}
+	exec := engine.Run(t, bin, "--config", policy, "--root", "/run/agentjail/sandbox/delegate", "exec", id, "true")
+	if exec.Code == 0 || !strings.Contains(exec.Stderr, "binds.lost") {
+		t.Errorf("exec: status %d, %s", exec.Code, exec.Stderr)
+	}
+	if r := engine.Run(t, bin, "--config", policy, "--root", "/run/agentjail/sandbox/delegate", "resume", id); r.Code != 0 {
+		t.Errorf("resume: %s", r.Stderr)
+	}
+	if err := h.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// id is the jail's, from its journal.
+func (h *held) id(t *testing.T, journal string) string {
+	t.Helper()
+	_, rest, _ := strings.Cut(journal, `"jail":"`)
+	id, _, ok := strings.Cut(rest, `"`)
+	if !ok {
+		t.Fatalf("no id in\n%s", journal)
+	}
+	return id
+}
+
+// TestLostToAnotherJail: two jails over one directory, by two paths: the end of one leaves the other's protection.
+func TestLostToAnotherJail(t *testing.T) {
+	dir := filepath.Join(project(t), "repo")
+	alias := engine.TempDir(t, "/tmp", "agentjail-alias-")
+	if out, err := exec.Command("mount", "--bind", dir, alias).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", alias).Run() })
+	policy, journal := journaled(t, "")
+	a, b := hold(t, policy, dir), hold(t, policy, alias)
+	if err := a.end(); err != nil {
+		t.Error(err)
+	}
+	for _, script := range []string{"mkdir .husky; echo x >.husky/pre-commit", "echo ../x >.git/commondir", "mkdir .claude; echo {} >.claude/settings.json"} {
+		if got := b.do(t, script); strings.HasSuffix(got, "=0\n") {
+			t.Errorf("%s: %s", script, got)
+		}
+	}
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	if got := alerts(journal()); len(got) > 0 {
+		t.Errorf("alerts: %s", got)
+	}
+	if got := asOwner(t, dir, "ls -A | tr '\\n' ' '"); got != ".git .gitmodules file lib " {
+		t.Errorf("left: %q", got)
+	}
+}
