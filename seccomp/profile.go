@@ -173,23 +173,15 @@ func archOf(goarch string) (specs.Arch, error) {
 // with success although nothing was done (seccomp(2), SECCOMP_RET_ERRNO of 0).
 const Done = "success, nothing done"
 
-// errnoOf maps the errno names that profiles use.
+// errnoOf returns the number of an errno that a profile names.
 func errnoOf(name string) (uint, error) {
-	switch name {
-	case Done:
+	if name == Done {
 		return 0, nil
-	case "EPERM":
-		return ePERM, nil
-	case "EINVAL":
-		return eINVAL, nil
-	case "ENOSYS":
-		return eNOSYS, nil
-	case "EAFNOSUPPORT":
-		return eAFNOSUPPORT, nil
-	case "EOPNOTSUPP", "ENOTSUP":
-		return eOPNOTSUPP, nil
 	}
-	return 0, fmt.Errorf("errno %q is not known here", name)
+	if n, ok := errnos()[name]; ok {
+		return n, nil
+	}
+	return 0, fmt.Errorf("%q is no errno (errno(3))", name)
 }
 
 // OCI renders an embedded profile as an OCI seccomp section. Everything that

@@ -13,15 +13,11 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// auditArch is the native ABI's number in a filter's input
-// (include/uapi/linux/audit.h).
-var auditArch = map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}
-
 // seccompFilter puts a filter on a thread that then ends: it answers one call
 // with an errno of its own and kills what is not of the native ABI.
 func seccompFilter(*env) answer {
-	arch, known := auditArch[runtime.GOARCH]
-	if !known {
+	arch := bpf.AuditArch(runtime.GOARCH)
+	if arch == 0 {
 		return fail("use an amd64 or arm64 machine", "no filter for %s", runtime.GOARCH)
 	}
 	for _, a := range []struct {

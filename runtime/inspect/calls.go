@@ -38,7 +38,7 @@ func callsOf(path string) *Calls {
 // countCalls explores a filter with all arguments unknown.
 func countCalls(prog []bpf.Insn, arch string) (*Calls, error) {
 	var c Calls
-	audit := map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}[arch]
+	audit := bpf.AuditArch(arch)
 	for _, name := range abi.Names(arch) {
 		nr, _ := abi.Number(name, arch)
 		answers, err := bpf.Verdicts(prog, bpf.Call(audit, nr))

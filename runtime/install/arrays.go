@@ -11,6 +11,16 @@ import (
 
 // Editing an array of strings at the top of a TOML text in place, as tables.go does it with tables.
 
+// span is a part of the text, [start, end).
+type span struct{ start, end int }
+
+func (s span) of(text []byte) []byte { return text[s.start:s.end] }
+
+// splice returns the text with a part of it replaced.
+func splice(text []byte, s span, with string) []byte {
+	return slices.Concat(text[:s.start], []byte(with), text[s.end:])
+}
+
 // addedLine is a line that agentjail adds for an array that is not there. The removal knows it by its remark.
 func addedLine(key, value string) string {
 	return key + " = [" + strconv.Quote(value) + "] # added by agentjail\n"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tailscale/hujson"
 )
 
 // entry is what Docker accepts as a runtime. Only an entry with nothing but the path is what agentjail writes.
@@ -26,10 +28,10 @@ func (e entry) String() string {
 	return e.Path
 }
 
-func entryAt(text []byte, m member) (entry, error) {
+func entryAt(name string, v *hujson.Value) (entry, error) {
 	var e entry
-	if err := json.Unmarshal(m.val.of(text), &e); err != nil {
-		return e, fmt.Errorf("runtime %s: %w", m.name, err)
+	if err := json.Unmarshal(text(v), &e); err != nil {
+		return e, fmt.Errorf("runtime %s: %w", name, err)
 	}
 	return e, nil
 }
@@ -39,75 +41,49 @@ const (
 	keyDefault  = "default-runtime"
 )
 
-// runtimesOf finds the object of the runtimes. null is as good as none (Docker 20.10 crashes on it).
-func runtimesOf(text []byte, top object) (object, bool, error) {
-	m, ok := top.find(keyRuntimes)
-	if !ok || string(m.val.of(text)) == "null" {
+// runtimes finds the object of the runtimes. null is as good as none (Docker 20.10 crashes on it).
+func (d *document) runtimes() (object, bool, error) {
+	top := d.top()
+	v := top.find(keyRuntimes)
+	if v == nil || string(text(v)) == "null" {
 		return object{}, false, nil
 	}
-	if text[m.val.start] != '{' {
+	o, ok := v.Value.(*hujson.Object)
+	if !ok {
 		return object{}, false, fmt.Errorf("%q is not an object", keyRuntimes)
 	}
-	o, err := objectAt(text, m.val.start)
-	return o, true, err
+	i := slices.IndexFunc(top.Members, func(m hujson.ObjectMember) bool { return nameOf(m) == keyRuntimes })
+	return object{o, top.memberIndent(i)}, true, unique(o)
 }
 
-func defaultOf(text []byte, top object) (string, error) {
-	m, ok := top.find(keyDefault)
-	if !ok {
+func (d *document) defaultRuntime() (string, error) {
+	v := d.top().find(keyDefault)
+	if v == nil {
 		return "", nil
 	}
 	var name string
-	if err := json.Unmarshal(m.val.of(text), &name); err != nil {
+	if err := json.Unmarshal(text(v), &name); err != nil {
 		return "", fmt.Errorf("%q: %w", keyDefault, err)
 	}
 	return name, nil
 }
 
 // register returns the text with the entries added.
-func register(text []byte, o Options) ([]byte, error) {
-	before := text
-	text, top, err := parse(text)
+func register(before []byte, o Options) ([]byte, error) {
+	d, err := parse(before)
 	if err != nil {
 		return nil, err
 	}
-	l := layoutOf(text, top)
 	changed := false
 	for _, r := range o.Runtimes {
-		runtimes, ok, err := runtimesOf(text, top)
+		did, err := d.addRuntime(r, o.Force)
 		if err != nil {
 			return nil, err
 		}
-		path, _ := json.Marshal(r.Path)
-		renderEntry := func(l layout, indent string) string { return l.wrap(indent, `"path"`+l.colon+string(path)) }
-		if !ok {
-			name, _ := json.Marshal(r.Name)
-			text = put(text, top, l, keyRuntimes, func(l layout, indent string) string {
-				return l.wrap(indent, string(name)+l.colon+renderEntry(l, indent+l.unit))
-			})
-			changed = true
-		} else {
-			if m, ok := runtimes.find(r.Name); ok {
-				e, err := entryAt(text, m)
-				if err == nil && e.is(r) {
-					continue
-				}
-				if !o.Force {
-					if err != nil {
-						return nil, err
-					}
-					return nil, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, ErrConflict)
-				}
-			}
-			text = put(text, runtimes, l, r.Name, renderEntry)
-			changed = true
-		}
-		if text, top, err = parse(text); err != nil {
-			return nil, fmt.Errorf("after the edit: %w", err)
-		}
+		changed = changed || did
 	}
 	if o.Default != "" {
-		have, err := defaultOf(text, top)
+		have, err := d.defaultRuntime()
 		if err != nil {
 			return nil, err
 		}
@@ -115,57 +91,81 @@ func register(text []byte, o Options) ([]byte, error) {
 			if have != "" && have != "runc" && !o.Force {
 				return nil, fmt.Errorf("the default runtime is %s: %w", have, ErrConflict)
 			}
-			name, _ := json.Marshal(o.Default)
-			text = put(text, top, l, keyDefault, func(layout, string) string { return string(name) })
+			put(d.top(), d.layout, keyDefault, func(layout, string) hujson.ValueTrimmed { return hujson.String(o.Default) })
 			changed = true
 		}
 	}
 	if !changed {
 		return before, nil
 	}
-	_, _, err = parse(text)
-	return text, err
+	return d.checked()
 }
 
-// wrap writes an object with one member, on several lines if the document is.
-func (l layout) wrap(indent, content string) string {
-	if l.newline == "" {
-		return "{" + content + "}"
+// checked is the text after an edit, which must be one that parse takes.
+func (d *document) checked() ([]byte, error) {
+	out := d.bytes()
+	if _, err := parse(out); err != nil {
+		return nil, fmt.Errorf("after the edit: %w", err)
 	}
-	return "{" + l.newline + indent + l.unit + content + l.newline + indent + "}"
+	return out, nil
 }
 
-// unregister returns the text without the entries. interim is the same, but says so in a way that a running daemon takes to heart:
-// Docker keeps what it knew of a key that is gone, until it is restarted; it forgets when the key is there and empty.
-func unregister(text []byte, o Options) (after, interim []byte, err error) {
-	before := text
-	text, top, err := parse(text)
+// addRuntime adds an entry, and reports whether it was not there.
+func (d *document) addRuntime(r Runtime, force bool) (bool, error) {
+	runtimes, ok, err := d.runtimes()
+	if err != nil {
+		return false, err
+	}
+	render := func(l layout, indent string) hujson.ValueTrimmed {
+		return l.wrap(indent, l.member("path", hujson.String(r.Path)))
+	}
+	if !ok {
+		put(d.top(), d.layout, keyRuntimes, func(l layout, indent string) hujson.ValueTrimmed {
+			return l.wrap(indent, l.member(r.Name, render(l, indent+l.unit)))
+		})
+		return true, nil
+	}
+	if v := runtimes.find(r.Name); v != nil {
+		e, err := entryAt(r.Name, v)
+		switch {
+		case err == nil && e.is(r):
+			return false, nil
+		case force:
+		case err != nil:
+			return false, err
+		default:
+			return false, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, ErrConflict)
+		}
+	}
+	put(runtimes, d.layout, r.Name, render)
+	return true, nil
+}
+
+// unregister returns the text without the entries. interim is the same, but in a form that a running daemon follows: Docker keeps what it
+// knew of a key that is gone, until it is restarted; it forgets when the key is there and empty.
+func unregister(before []byte, o Options) (after, interim []byte, err error) {
+	d, err := parse(before)
+	if err != nil {
+		return nil, nil, err
+	}
+	runtimes, ok, err := d.runtimes()
 	if err != nil {
 		return nil, nil, err
 	}
 	changed := false
 	for _, r := range o.Runtimes {
-		runtimes, ok, err := runtimesOf(text, top)
-		if err != nil {
-			return nil, nil, err
-		}
-		m, there := runtimes.find(r.Name)
-		if !ok || !there {
+		if !ok || runtimes.find(r.Name) == nil {
 			continue
 		}
-		if e, err := entryAt(text, m); !o.Force && (err != nil || !e.is(r)) {
-			if err != nil {
-				return nil, nil, err
-			}
+		if e, err := entryAt(r.Name, runtimes.find(r.Name)); !o.Force && err != nil {
+			return nil, nil, err
+		} else if !o.Force && !e.is(r) {
 			return nil, nil, fmt.Errorf("runtime %s leads to %s, not to %s: %w", r.Name, e, r.Path, ErrConflict)
 		}
-		text = remove(text, runtimes, r.Name)
+		remove(runtimes, r.Name)
 		changed = true
-		if text, top, err = parse(text); err != nil {
-			return nil, nil, fmt.Errorf("after the edit: %w", err)
-		}
 	}
-	name, err := defaultOf(text, top)
+	name, err := d.defaultRuntime()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,20 +173,18 @@ func unregister(text []byte, o Options) (after, interim []byte, err error) {
 	if !changed && !isDefault {
 		return before, before, nil
 	}
-	interim = text
 	if isDefault { // Docker would not start with a default runtime that it does not know
-		l := layoutOf(text, top)
-		interim = put(text, top, l, keyDefault, func(layout, string) string { return `"runc"` })
-		text = remove(text, top, keyDefault)
-		if text, top, err = parse(text); err != nil {
-			return nil, nil, fmt.Errorf("after the edit: %w", err)
-		}
+		put(d.top(), d.layout, keyDefault, func(layout, string) hujson.ValueTrimmed { return hujson.String("runc") })
 	}
-	if m, ok := top.find(keyRuntimes); ok && changed && string(m.val.of(text)) == "{}" {
-		text = remove(text, top, keyRuntimes)
-		if text, _, err = parse(text); err != nil {
-			return nil, nil, fmt.Errorf("after the edit: %w", err)
-		}
+	if interim, err = d.checked(); err != nil {
+		return nil, nil, err
 	}
-	return text, interim, nil
+	if isDefault {
+		remove(d.top(), keyDefault)
+	}
+	if changed && len(runtimes.Members) == 0 {
+		remove(d.top(), keyRuntimes)
+	}
+	after, err = d.checked()
+	return after, interim, err
 }

@@ -7,63 +7,61 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
 )
 
-// Editing JSON in place: the text around the edited members stays byte for byte as it was, with the user's order, indentation, numbers
-// and keys that nobody here knows. The text is checked to be valid JSON first, so the scanner below need not be careful.
-
-// span is a part of the text, [start, end).
-type span struct{ start, end int }
-
-func (s span) of(text []byte) []byte { return text[s.start:s.end] }
-
-// member is one key and value of an object.
-type member struct {
-	name string
-	key  span // with quotes
-	val  span
-}
-
-// object is a JSON object within a text.
-type object struct {
-	braces  span // from { to after }
-	members []member
-}
+// Editing JSON in place: all text outside of the edited members stays byte for byte as it was. hujson keeps it; this file decides how
+// what is added is laid out.
 
 var utf8BOM = []byte("\xef\xbb\xbf")
 
 // maxConfig is far beyond any real daemon.json, in bytes.
 const maxConfig = 1 << 20
 
-// parse checks the text and finds its top-level object. An empty text (or only white space) is an empty object, as later Docker
-// versions have it: the result is then the text to go on with.
-func parse(text []byte) ([]byte, object, error) {
+// document is a JSON text whose top level is an object.
+type document struct {
+	bom    []byte
+	root   hujson.Value
+	layout layout
+}
+
+// parse reads a text. An empty text (or only white space) is an empty object, as later Docker versions have it. hujson also accepts
+// comments and trailing commas, which Docker does not, so that the text has to be JSON first.
+func parse(text []byte) (*document, error) {
 	if len(text) > maxConfig {
-		return nil, object{}, fmt.Errorf("longer than %d bytes", maxConfig)
+		return nil, fmt.Errorf("longer than %d bytes", maxConfig)
 	}
-	body := bytes.TrimPrefix(text, utf8BOM)
+	body, bom := bytes.CutPrefix(text, utf8BOM)
+	d := &document{}
+	if bom {
+		d.bom = utf8BOM
+	}
 	if len(bytes.TrimSpace(body)) == 0 {
-		text = []byte("{}\n")
-		body = text
+		d.bom, body = nil, []byte("{}\n")
 	}
 	if !utf8.Valid(body) {
-		return nil, object{}, errors.New("not UTF-8 text")
+		return nil, errors.New("not UTF-8 text")
 	}
 	var probe json.RawMessage
 	if err := json.Unmarshal(body, &probe); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			line, column := position(body, int(syntax.Offset))
-			return nil, object{}, fmt.Errorf("not valid JSON: line %d, column %d: %w", line, column, err)
+			return nil, fmt.Errorf("not valid JSON: line %d, column %d: %w", line, column, err)
 		}
-		return nil, object{}, fmt.Errorf("not valid JSON: %w", err)
+		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
-	start := len(text) - len(bytes.TrimLeft(body, " \t\r\n"))
-	if text[start] != '{' {
-		return nil, object{}, errors.New("the top level is not a JSON object")
+	var err error
+	if d.root, err = hujson.Parse(body); err != nil {
+		return nil, fmt.Errorf("not valid JSON: %w", err)
 	}
-	top, err := objectAt(text, start)
-	return text, top, err
+	top, ok := d.root.Value.(*hujson.Object)
+	if !ok {
+		return nil, errors.New("the top level is not a JSON object")
+	}
+	d.layout = layoutOf(body, top)
+	return d, unique(top)
 }
 
 func position(text []byte, offset int) (line, column int) {
@@ -72,176 +70,158 @@ func position(text []byte, offset int) (line, column int) {
 	return line, len(before) - bytes.LastIndexByte(before, '\n') - 1
 }
 
-// objectAt reads the members of the object that begins at start. A key that is there twice is refused: programs differ in which one
-// they take.
-func objectAt(text []byte, start int) (object, error) {
-	o := object{braces: span{start, skipValue(text, start)}}
+// top is the object at the top level, and its indentation.
+func (d *document) top() object {
+	return object{d.root.Value.(*hujson.Object), lastLine(d.root.BeforeExtra)}
+}
+
+// bytes is the text.
+func (d *document) bytes() []byte { return append(bytes.Clone(d.bom), d.root.Pack()...) }
+
+// unique refuses a key that is there twice: programs differ in which one they take.
+func unique(o *hujson.Object) error {
 	seen := map[string]bool{}
-	for i := skipSpace(text, start+1); text[i] == '"'; {
-		var m member
-		m.key = span{i, skipValue(text, i)}
-		if err := json.Unmarshal(m.key.of(text), &m.name); err != nil {
-			return o, err
+	for _, m := range o.Members {
+		name := nameOf(m)
+		if seen[name] {
+			return fmt.Errorf("key %q is there twice", name)
 		}
-		if seen[m.name] {
-			return o, fmt.Errorf("key %q is there twice", m.name)
-		}
-		seen[m.name] = true
-		i = skipSpace(text, m.key.end) + 1 // the colon
-		i = skipSpace(text, i)
-		m.val = span{i, skipValue(text, i)}
-		o.members = append(o.members, m)
-		i = skipSpace(text, m.val.end)
-		if text[i] == ',' {
-			i = skipSpace(text, i+1)
-		}
+		seen[name] = true
 	}
-	return o, nil
+	return nil
 }
 
-func skipSpace(text []byte, i int) int {
-	for text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r' {
-		i++
-	}
-	return i
+func nameOf(m hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
+
+// object is an object of a document, and the white space at the beginning of the line that it begins on.
+type object struct {
+	*hujson.Object
+	indent string
 }
 
-// skipValue returns the position after the value that begins at i.
-func skipValue(text []byte, i int) int {
-	depth := 0
-	for ; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-			if depth == 0 {
-				return i + 1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-			if depth == 0 {
-				return i + 1
-			}
-			if depth < 0 { // the end of what surrounds a number or word
-				return i
-			}
-		case ',', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return i
-			}
+// find returns the value of a member, nil where there is none.
+func (o object) find(name string) *hujson.Value {
+	for i := range o.Members {
+		if nameOf(o.Members[i]) == name {
+			return &o.Members[i].Value
 		}
 	}
-	return i
+	return nil
 }
 
-func (o object) find(name string) (member, bool) {
-	for _, m := range o.members {
-		if m.name == name {
-			return m, true
-		}
+// memberIndent is the white space at the beginning of the line of a member.
+func (o object) memberIndent(i int) string {
+	if extra := o.Members[i].Name.BeforeExtra; bytes.ContainsRune(extra, '\n') {
+		return lastLine(extra)
 	}
-	return member{}, false
+	return o.indent
+}
+
+// text is a value's own text, without the white space around it.
+func text(v *hujson.Value) []byte { return hujson.Value{Value: v.Value}.Pack() }
+
+func lastLine(extra hujson.Extra) string {
+	return string(extra[bytes.LastIndexByte(extra, '\n')+1:])
 }
 
 // layout is how a document is written.
 type layout struct {
 	newline string // "\n", "\r\n", or "" for a document on one line
 	unit    string // one step of indentation
-	colon   string // between key and value
+	// before and after the colon between key and value
+	before, after string
 }
 
 // layoutOf learns the layout from the top-level object.
-func layoutOf(text []byte, top object) layout {
-	l := layout{newline: "\n", unit: "  ", colon: ": "}
-	if bytes.Contains(text, []byte("\r\n")) {
+func layoutOf(body []byte, top *hujson.Object) layout {
+	l := layout{newline: "\n", unit: "  ", after: " "}
+	if bytes.Contains(body, []byte("\r\n")) {
 		l.newline = "\r\n"
 	}
-	if len(top.members) == 0 {
+	if len(top.Members) == 0 {
 		return l
 	}
-	first := top.members[0]
-	l.colon = string(text[first.key.end:first.val.start])
-	gap := string(text[top.braces.start+1 : first.key.start])
+	first := top.Members[0]
+	l.before, l.after = string(first.Name.AfterExtra), string(first.Value.BeforeExtra)
+	gap := string(first.Name.BeforeExtra)
 	nl := strings.LastIndexByte(gap, '\n')
 	if nl < 0 {
-		return layout{colon: l.colon}
+		l.newline, l.unit = "", ""
+		return l
 	}
 	if unit := gap[nl+1:]; unit != "" {
-		l.unit = strings.TrimPrefix(unit, indentAt(text, top.braces.start))
+		start := bytes.IndexByte(body, '{')
+		line := body[bytes.LastIndexByte(body[:start], '\n')+1 : start]
+		l.unit = strings.TrimPrefix(unit, string(line))
 	}
 	return l
 }
 
-// indentAt is the white space at the beginning of the line that holds position i.
-func indentAt(text []byte, i int) string {
-	begin := bytes.LastIndexByte(text[:i], '\n') + 1
-	end := begin
-	for end < i && (text[end] == ' ' || text[end] == '\t') {
-		end++
+// member is a key and a value in this layout.
+func (l layout) member(name string, value hujson.ValueTrimmed) hujson.ObjectMember {
+	return hujson.ObjectMember{
+		Name:  hujson.Value{Value: hujson.String(name), AfterExtra: hujson.Extra(l.before)},
+		Value: hujson.Value{BeforeExtra: hujson.Extra(l.after), Value: value},
 	}
-	return string(text[begin:end])
+}
+
+// wrap is an object with one member, on several lines if the document is.
+func (l layout) wrap(indent string, m hujson.ObjectMember) *hujson.Object {
+	o := &hujson.Object{Members: []hujson.ObjectMember{m}}
+	if l.newline != "" {
+		o.Members[0].Name.BeforeExtra = hujson.Extra(l.newline + indent + l.unit)
+		o.AfterExtra = hujson.Extra(l.newline + indent)
+	}
+	return o
 }
 
 // put sets a member of the object: replaced in its place, or added at the end. Its value is what render returns for the layout and the
 // indentation of the line that the member is on.
-func put(text []byte, o object, l layout, name string, render func(l layout, indent string) string) []byte {
-	if len(o.members) > 0 && !bytes.Contains(o.braces.of(text), []byte("\n")) {
+func put(o object, l layout, name string, render func(l layout, indent string) hujson.ValueTrimmed) {
+	n := len(o.Members)
+	if n > 0 && !bytes.Contains(hujson.Value{Value: o.Object}.Pack(), []byte("\n")) {
 		l.newline, l.unit = "", "" // an object on one line stays there
 	}
-	if m, ok := o.find(name); ok {
-		return splice(text, m.val, render(l, indentAt(text, m.key.start)))
-	}
-	key, _ := json.Marshal(name) // a string: cannot fail
-	outer := indentAt(text, o.braces.start)
-	inner := outer + l.unit
-	if len(o.members) > 0 {
-		last := o.members[len(o.members)-1]
-		between := string(text[o.braces.start+1 : o.members[0].key.start])
-		if nl := strings.LastIndexByte(between, '\n'); nl >= 0 {
-			inner = between[nl+1:]
-			between = l.newline + inner
-		} else if len(o.members) > 1 {
-			// On one line: as between the last two, without the comma.
-			before := o.members[len(o.members)-2]
-			between = strings.Replace(string(text[before.val.end:last.key.start]), ",", "", 1)
-		} else {
-			between = " "
+	for i := range o.Members {
+		if nameOf(o.Members[i]) == name {
+			o.Members[i].Value.Value = render(l, o.memberIndent(i))
+			return
 		}
-		return splice(text, span{last.val.end, last.val.end}, ","+between+string(key)+l.colon+render(l, inner))
 	}
-	body := "{" + string(key) + l.colon + render(l, inner) + "}"
-	if l.newline != "" {
-		body = "{" + l.newline + inner + string(key) + l.colon + render(l, inner) + l.newline + outer + "}"
+	if n == 0 {
+		*o.Object = *l.wrap(o.indent, l.member(name, render(l, o.indent+l.unit)))
+		return
 	}
-	return splice(text, o.braces, body)
+	between, inner := o.Members[0].Name.BeforeExtra, o.indent+l.unit
+	switch {
+	case bytes.ContainsRune(between, '\n'):
+		inner = lastLine(between)
+		between = hujson.Extra(l.newline + inner)
+	case n > 1: // on one line: as between the last two
+		between = o.Members[n-1].Name.BeforeExtra
+	default:
+		between = hujson.Extra(" ")
+	}
+	m := l.member(name, render(l, inner))
+	m.Name.BeforeExtra = between
+	// What stood between the last value and the brace stays in front of the brace.
+	o.AfterExtra, o.Members[n-1].Value.AfterExtra = append(o.Members[n-1].Value.AfterExtra, o.AfterExtra...), nil
+	o.Members = append(o.Members, m)
 }
 
-// remove takes a member out of the object, with its comma and the white space before it. An object that becomes empty is written "{}".
-func remove(text []byte, o object, name string) []byte {
-	for i, m := range o.members {
-		if m.name != name {
+// remove takes a member out of the object. An object that becomes empty is written "{}".
+func remove(o object, name string) {
+	for i := range o.Members {
+		if nameOf(o.Members[i]) != name {
 			continue
 		}
-		switch {
-		case len(o.members) == 1:
-			return splice(text, o.braces, "{}")
-		case i == 0:
-			return splice(text, span{m.key.start, o.members[1].key.start}, "")
-		default:
-			return splice(text, span{o.members[i-1].val.end, m.val.end}, "")
+		if i == 0 && len(o.Members) > 1 {
+			o.Members[1].Name.BeforeExtra = o.Members[0].Name.BeforeExtra
 		}
+		o.Members = append(o.Members[:i], o.Members[i+1:]...)
+		if len(o.Members) == 0 {
+			o.AfterExtra = nil
+		}
+		return
 	}
-	return text
-}
-
-func splice(text []byte, s span, with string) []byte {
-	out := make([]byte, 0, len(text)+len(with))
-	out = append(out, text[:s.start]...)
-	out = append(out, with...)
-	return append(out, text[s.end:]...)
 }

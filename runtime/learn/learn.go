@@ -193,15 +193,12 @@ func (r *Result) add(o Options, run Run, used map[string]*use, refused map[strin
 	return nil
 }
 
-// audit maps a GOARCH to AUDIT_ARCH_*.
-var audit = map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}
-
 // refusal counts a failed call that the filter refused: the kernel's own failures are not of interest.
 func (r *Result) refusal(o Options, run Run, s record.Seen, name string, refused map[string]*Call) error {
 	if run.Filter == nil {
 		return nil
 	}
-	v, err := bpf.Run(run.Filter, &bpf.Data{NR: s.Number, Arch: audit[o.Arch], Args: s.Args})
+	v, err := bpf.Run(run.Filter, &bpf.Data{NR: s.Number, Arch: bpf.AuditArch(o.Arch), Args: s.Args})
 	if err != nil {
 		return err
 	}
@@ -210,7 +207,7 @@ func (r *Result) refusal(o Options, run Run, s record.Seen, name string, refused
 	}
 	c := refused[name]
 	if c == nil {
-		c = &Call{Name: name, Errno: errno(s.Errno)}
+		c = &Call{Name: name, Errno: seccomp.ErrnoName(s.Errno)}
 		refused[name] = c
 	}
 	c.Count += s.Count
@@ -295,16 +292,6 @@ func limits(have policy.Limits, used Used) Used {
 		out.Pids = p
 	}
 	return out
-}
-
-// errno is an errno's name, of those that filters answer.
-func errno(n uint32) string {
-	for name, v := range map[string]uint32{"EPERM": 1, "EIO": 5, "ENOMEM": 12, "EINVAL": 22, "ENOTTY": 25, "ENOSYS": 38, "ENOPROTOOPT": 92, "EPROTONOSUPPORT": 93, "EOPNOTSUPP": 95, "EAFNOSUPPORT": 97} {
-		if v == n {
-			return name
-		}
-	}
-	return fmt.Sprintf("errno %d", n)
 }
 
 // words joins names, of which at most most are printed.

@@ -113,7 +113,7 @@ func TestListCannotWiden(t *testing.T) {
 			was, is := compiled(t, seccomp.Options{Profile: profile, Arch: arch}), compiled(t, seccomp.Options{Profile: profile, Arch: arch, Only: list})
 			for _, name := range abi.Names(arch) {
 				nr, _ := abi.Number(name, arch)
-				at := bpf.Call(audit[arch], nr)
+				at := bpf.Call(bpf.AuditArch(arch), nr)
 				before, _ := bpf.Passes(was, at)
 				if after, _ := bpf.Passes(is, at); after && !before {
 					t.Errorf("%s %s: %s passes", arch, profile, name)
@@ -130,7 +130,7 @@ func TestListCannotWiden(t *testing.T) {
 
 func at(arch, name string) bpf.Partial {
 	nr, _ := abi.Number(name, arch)
-	return bpf.Call(audit[arch], nr)
+	return bpf.Call(bpf.AuditArch(arch), nr)
 }
 
 // TestParseList: what is no list is an error.

@@ -37,6 +37,13 @@ var valued = []string{"root", "log", "log-format", "log-level", "criu", "rootles
 // ownValued are agentjail's.
 var ownValued = []string{"config", "trace"}
 
+// TakesValue reports whether an option before the verb has a value, as [Read] splits a command line. own is true for agentjail's own
+// options, which the delegate does not get. A test of package verbs holds that its options are known here.
+func TakesValue(name string) (value, own bool) {
+	own = slices.Contains(ownValued, name)
+	return own || slices.Contains(valued, name), own
+}
+
 // Read splits a command line without the program's name. What it does not know
 // it leaves to the delegate.
 func Read(args []string) Call {
@@ -56,9 +63,9 @@ func Read(args []string) Call {
 			break
 		}
 		name, value, given := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
-		own := slices.Contains(ownValued, name)
+		takes, own := TakesValue(name)
 		words := 1
-		if !given && (own || slices.Contains(valued, name)) && i+1 < len(args) {
+		if !given && takes && i+1 < len(args) {
 			value, words = args[i+1], 2
 		}
 		switch name {

@@ -57,11 +57,8 @@ type verdict struct {
 	worst        uint32 // the strictest refusal
 }
 
-// audit maps a GOARCH to AUDIT_ARCH_*.
-var audit = map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}
-
 func (c *Call) partial(arch string) bpf.Partial {
-	p := bpf.Call(audit[arch], c.Number)
+	p := bpf.Call(bpf.AuditArch(arch), c.Number)
 	for i := range c.Args {
 		if c.Known[i] {
 			p = p.With(i, ^uint64(0), c.Args[i])
@@ -94,7 +91,7 @@ func saysOf(v uint32) string {
 		if v&bpf.RetData == 0 {
 			return seccomp.Done
 		}
-		return errnoName(v & bpf.RetData)
+		return seccomp.ErrnoName(v & bpf.RetData)
 	case bpf.RetTrap:
 		return "SIGSYS"
 	}
@@ -371,11 +368,11 @@ var differences sync.Map
 
 // more says whether another profile's rule for a call lets more through than this jail's: without arguments a question is about all.
 func (f *Filters) more(prog []bpf.Insn, c *Call) bool {
-	v, err := judge(f.Inner, bpf.Call(audit[f.Arch], c.Number))
+	v, err := judge(f.Inner, bpf.Call(bpf.AuditArch(f.Arch), c.Number))
 	if err != nil || v.pass {
 		return false // for some arguments it passes already: the question says which
 	}
-	w, err := judge(prog, bpf.Call(audit[f.Arch], c.Number))
+	w, err := judge(prog, bpf.Call(bpf.AuditArch(f.Arch), c.Number))
 	return err == nil && w.pass
 }
 

@@ -1,7 +1,5 @@
 package why
 
-import "strconv"
-
 // constants are names that people write for arguments; the numbers are the same on amd64 and arm64 (linux/*.h).
 var constants = map[string]uint64{
 	"NULL":      0,
@@ -29,17 +27,4 @@ var constants = map[string]uint64{
 	"SOL_SOCKET":                       1, "SOL_TCP": 6, "SOL_TLS": 282, "SO_RCVBUF": 8, "SO_SNDBUF": 7, "SO_REUSEADDR": 2, "SO_ATTACH_FILTER": 26, "SO_ATTACH_BPF": 50,
 	"TCP_ULP": 31, "TCP_NODELAY": 1, "RLIMIT_CORE": 4, "RLIMIT_NOFILE": 7,
 	"SCHED_FIFO": 1, "SCHED_RR": 2, "ADDR_NO_RANDOMIZE": 0x40000,
-}
-
-// errnos are the names of the errnos that filters answer and people meet (errno(3)), the same on amd64 and arm64.
-var errnos = map[uint32]string{
-	1: "EPERM", 2: "ENOENT", 5: "EIO", 11: "EAGAIN", 12: "ENOMEM", 13: "EACCES", 16: "EBUSY", 18: "EXDEV", 22: "EINVAL", 24: "EMFILE", 25: "ENOTTY",
-	28: "ENOSPC", 30: "EROFS", 38: "ENOSYS", 92: "ENOPROTOOPT", 93: "EPROTONOSUPPORT", 95: "EOPNOTSUPP", 97: "EAFNOSUPPORT", 101: "ENETUNREACH",
-}
-
-func errnoName(n uint32) string {
-	if name, ok := errnos[n]; ok {
-		return name
-	}
-	return "errno " + strconv.FormatUint(uint64(n), 10)
 }

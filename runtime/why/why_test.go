@@ -47,7 +47,7 @@ func TestSaysWhatTheFilterSays(t *testing.T) {
 					t.Fatal(err)
 				}
 				nr, _ := abi.Number(name, arch)
-				all, err := bpf.Verdicts(f.Inner, bpf.Call(audit[arch], nr))
+				all, err := bpf.Verdicts(f.Inner, bpf.Call(bpf.AuditArch(arch), nr))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +91,7 @@ func checkRefusal(t *testing.T, f *Filters, a *Answer, name, arch string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := bpf.Passes(prog, bpf.Call(audit[arch], nr)); err != nil || !ok {
+		if ok, err := bpf.Passes(prog, bpf.Call(bpf.AuditArch(arch), nr)); err != nil || !ok {
 			t.Errorf("%s %s: profile %s does not let it pass", f.Profile, name, m[1])
 		}
 	}
@@ -112,8 +112,8 @@ func TestSingleOpensNothingElse(t *testing.T) {
 			}
 			for _, name := range abi.Names(arch) {
 				nr, _ := abi.Number(name, arch)
-				was, _ := bpf.Passes(before.Inner, bpf.Call(audit[arch], nr))
-				is, _ := bpf.Passes(after.Inner, bpf.Call(audit[arch], nr))
+				was, _ := bpf.Passes(before.Inner, bpf.Call(bpf.AuditArch(arch), nr))
+				is, _ := bpf.Passes(after.Inner, bpf.Call(bpf.AuditArch(arch), nr))
 				if is != (was || name == call) {
 					t.Errorf("%s, %s with a list of default and %s: %s passes %v, before %v", arch, profile, call, name, is, was)
 				}
@@ -142,7 +142,7 @@ func TestEveryCallHasAReason(t *testing.T) {
 			nr, _ := abi.Number(name, arch)
 			some := false
 			for _, f := range all {
-				ok, err := bpf.Passes(f.Inner, bpf.Call(audit[arch], nr))
+				ok, err := bpf.Passes(f.Inner, bpf.Call(bpf.AuditArch(arch), nr))
 				if err != nil {
 					t.Fatal(err)
 				}

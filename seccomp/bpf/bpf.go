@@ -34,6 +34,17 @@ const (
 	X32Bit      = 0x40000000
 )
 
+// AuditArch returns the AUDIT_ARCH_* value of a GOARCH, and 0, which is no architecture's, for those that have no filter here.
+func AuditArch(goarch string) uint32 {
+	switch goarch {
+	case "amd64":
+		return ArchX86_64
+	case "arm64":
+		return ArchAARCH64
+	}
+	return 0
+}
+
 // SECCOMP_RET_* actions of linux/seccomp.h: the upper half of a verdict.
 const (
 	RetKillProcess = 0x80000000

@@ -137,8 +137,8 @@ type stack struct {
 }
 
 func newStack(progs [][]bpf.Insn, arch string) (*stack, error) {
-	audit, ok := map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}[arch]
-	if !ok {
+	audit := bpf.AuditArch(arch)
+	if audit == 0 {
 		return nil, fmt.Errorf("architecture %q is not one of amd64 and arm64", arch)
 	}
 	return &stack{progs, arch, audit}, nil

@@ -112,7 +112,7 @@ func (s *Side) look(name string, section *specs.LinuxSeccomp, arch string) error
 			s.OtherABIs = append(s.OtherABIs, a)
 		}
 	}
-	audit := map[string]uint32{"amd64": bpf.ArchX86_64, "arm64": bpf.ArchAARCH64}[arch]
+	audit := bpf.AuditArch(arch)
 	for _, n := range abi.Names(arch) {
 		nr, _ := abi.Number(n, arch)
 		v, err := bpf.Verdicts(prog, bpf.Call(audit, nr))
