@@ -382,7 +382,7 @@ func fcntlRule() argRule {
 func prctlRule(filters bool) argRule {
 	r := argRule{
 		text:   "names, death signal, dumpable, keepcaps, no_new_privs, subreaper, timer slack, THP, MDWE",
-		why:    "memory maps, securebits, tracers; filters of its own: see seccomp-filters.md",
+		why:    "memory maps, securebits, tracers; filters of its own: see below",
 		refuse: softly(eINVAL),
 	}
 	if filters {

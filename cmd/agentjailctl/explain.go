@@ -50,7 +50,7 @@ func explainCommand() *cli.Command {
 // explanation is what programs get.
 type explanation struct {
 	Refused string `json:"refused,omitempty"` // why no jail would start
-	// Refusals are its parts, with codes and remedies (docs/refusals.md).
+	// Refusals are its parts, with codes and remedies (docs/why.md).
 	Refusals []*refusal.Error `json:"refusals,omitempty"`
 	Report   *report.Report   `json:"report,omitempty"`
 	Spec     json.RawMessage  `json:"spec,omitempty"` // the hardened config.json

@@ -75,15 +75,3 @@ func (l *line) measured() string {
 	}
 	return text
 }
-
-// verdict tells whether the target is met.
-func (l *line) verdict() string {
-	switch {
-	case l.met == l.all:
-		return "met"
-	case l.all == 1:
-		return "**missed**"
-	default:
-		return fmt.Sprintf("**missed** in %d of %d", l.all-l.met, l.all)
-	}
-}

@@ -31,7 +31,7 @@ const compiledBytes = 10
 func filterSpace(e *env) answer {
 	err := thread.Own(bpf.Room)
 	if errors.Is(err, bpf.ErrNoRoom) {
-		return fail("`sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; see docs/seccomp-filters.md", "%v: the host has no space left for compiled filters", err)
+		return fail("`sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; see docs/seccomp.md", "%v: the host has no space left for compiled filters", err)
 	}
 	var limit uint64
 	if n, err := e.numbers("net.core.bpf_jit_limit"); err == nil && len(n) == 1 {
@@ -49,7 +49,7 @@ func filterSpaceOf(p policy.Policy, release string, limit uint64) answer {
 	if !seccomp.LoadsFilters(p.Seccomp.Profile) {
 		return ok("%s; the programs of profile %s load none of their own", has, p.Seccomp.Profile)
 	}
-	remedy := fmt.Sprintf("keep profile %s to trusted programs that need a sandbox of their own; see docs/seccomp-filters.md", p.Seccomp.Profile)
+	remedy := fmt.Sprintf("keep profile %s to trusted programs that need a sandbox of their own; see docs/seccomp.md", p.Seccomp.Profile)
 	if atLeast(release, freesMajor, freesMinor) {
 		return warn(remedy, "the programs of profile %s load filters of their own, and Linux %d.%d and later can stop when thousands are freed at once"+
 			" (without the change of March 2026, \"mm/vmalloc: Use dedicated unbound workqueues for vmap drain\")", p.Seccomp.Profile, freesMajor, freesMinor)

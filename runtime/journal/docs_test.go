@@ -16,7 +16,7 @@ const page = "../../docs/journal.md"
 // kindTable is the page's table of kinds.
 func kindTable() string {
 	var b strings.Builder
-	b.WriteString("| kind | ring | verdict | OCSF class/activity/disposition | what happened | seen by | what would let it through |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| kind | ring | verdict | OCSF | what happened | source |\n|---|---|---|---|---|---|\n")
 	for _, k := range Kinds {
 		ring := fmt.Sprint(k.Ring)
 		switch k.Ring {
@@ -25,8 +25,8 @@ func kindTable() string {
 		case Varies:
 			ring = "its own"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d/%d/%d | %s | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
-			strings.Join(k.Sources, ", "), k.Remedy)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d/%d/%d | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
+			strings.Join(k.Sources, ", "))
 	}
 	return b.String()
 }

@@ -82,7 +82,7 @@ var (
 var Kinds = []Kind{
 	// The life of a jail.
 	{"jail.create", None, VerdictAllowed, ocsfLifecycle, lifeInstall, isAllowed, informational, "the jail was made; its first process waits", own, ""},
-	{"jail.refused", None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/refusals.md has every code"},
+	{"jail.refused", None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/why.md has every code"},
 	{"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle asked for a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one"},
 	{"protection.missing", Varies, VerdictNoted, ocsfFinding, findingCreate, isLogged, low, "a protection that this host cannot give", own, "`agentjail check` says what the host lacks"},
 	{"jail.start", None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was released", own, ""},

@@ -6,7 +6,7 @@
 //	mount of /etc at /w: refused: the host's settings are in it (remedy: policy: binds.allow)
 //
 // and stands in an engine's log and on `docker run`'s standard error. With --log-format json, and with --json where a
-// command has it, the parts are fields of their own. The codes are listed in Codes and in docs/refusals.md.
+// command has it, the parts are fields of their own. The codes are listed in Codes and in docs/why.md.
 package refusal
 
 import (

@@ -72,7 +72,7 @@ func Global() []Flag {
 		{Name: "root", Usage: "`DIRECTORY` of the delegate's container state (default: the delegate's own, as /run/runc)"},
 		{Name: "debug", Kind: Switch, Usage: "log debug messages, the delegate's too"},
 		{Name: "log", Usage: "write the log to `FILE` (default: standard error)"},
-		{Name: "log-format", Usage: "`FORMAT` of the log: text or json; json has the parts of a refusal (docs/refusals.md) (default: text)"},
+		{Name: "log-format", Usage: "`FORMAT` of the log: text or json; json has the parts of a refusal (docs/why.md) (default: text)"},
 		{Name: "systemd-cgroup", Kind: Switch, Usage: "have systemd create the control groups, as scopes; cgroupsPath is then SLICE:PREFIX:NAME"},
 		{Name: "rootless", Usage: "true, false or auto", Hidden: true},
 		{Name: "criu", Usage: "ignored: jails are not checkpointed", Hidden: true},

@@ -1,7 +1,6 @@
 package why
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -234,26 +233,16 @@ func Signs() []string {
 	return out
 }
 
-// Table lists the messages with their causes, for the page that people read.
+// Table lists the messages, each with its likeliest cause and the remedy, for the page that people read.
 func Table() [][3]string {
 	var out [][3]string
 	for _, m := range messages() {
-		for i, c := range m.Causes {
-			says := ""
-			if i == 0 {
-				says = m.Says[0]
-			}
-			remedy := "none, on purpose"
-			if len(c.Remedies) > 0 {
-				remedy = c.Remedies[0].Write
-			} else if !c.Purpose {
-				remedy = ""
-			}
-			if c.Instead != "" {
-				remedy = strings.TrimPrefix(fmt.Sprintf("%s; instead: %s", remedy, c.Instead), "; instead: ")
-			}
-			out = append(out, [3]string{says, c.What, remedy})
+		c := m.Causes[0]
+		remedy := c.Instead
+		if len(c.Remedies) > 0 {
+			remedy = c.Remedies[0].Write
 		}
+		out = append(out, [3]string{m.Says[0], c.What, remedy})
 	}
 	return out
 }

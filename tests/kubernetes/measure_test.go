@@ -13,7 +13,7 @@ import (
 // startedPods is how many pods TestStarts starts at once.
 const startedPods = 15
 
-// TestStarts measures what docs/scale.md counts with: pods started at once, and the memory of what serves each of them. It fails only when
+// TestStarts measures what docs/performance.md counts with: pods started at once, and the memory of what serves each of them. It fails only when
 // they do not start.
 func TestStarts(t *testing.T) {
 	installed(t)
