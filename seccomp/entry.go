@@ -8,13 +8,13 @@ import (
 )
 
 // entryCalls is what the init step inside a jail needs between the moment when
-// the delegate loads the first filter and the moment when that step loads the
+// the delegate loads the outer filter and the moment when that step loads the
 // second (package exact) and becomes the jail's program. It is a static Go
 // program: what its runtime calls is here too, since an engine's own profile
 // may not have it. Sorted by name within a reason.
 var entryCalls = [...]group{
 	{names: []string{"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"}, why: "puts the jail's Landlock domain on itself"},
-	{names: []string{"prctl"}, rule: "prctl-entry", why: "loads the second filter, which says what of prctl the jail has"},
+	{names: []string{"prctl"}, rule: "prctl-entry", why: "loads the inner filter, which says what of prctl the jail has"},
 	{names: []string{"prlimit64"}, why: "checks the limits, and sets those that no Go program could start under"},
 	{names: []string{"sched_setaffinity"}, why: "sets the processors the program may use"},
 	{names: []string{"close", "faccessat", "fstat", "getcwd", "getdents64", "newfstatat", "pread64", "read", "readlinkat", "statx", "uname", "write"}, why: "reads its orders and checks where it is"},
@@ -31,7 +31,7 @@ var entryCalls = [...]group{
 }
 
 // EntryCalls lists what the init step inside a jail needs before it loads the
-// second filter, with reasons, sorted by name. Errors: an unknown architecture.
+// inner filter, with reasons, sorted by name. Errors: an unknown architecture.
 func EntryCalls(arch string) ([]Entry, error) {
 	if _, err := archOf(arch); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func EntryCalls(arch string) ([]Entry, error) {
 // WithEntry returns a section that lets pass what the given one does and the
 // entry calls, and the names of those that had to be added, sorted. The given
 // section is the jail's filter; what is returned goes into the spec for the
-// delegate, and exact.Compile of the given one makes the second filter, which
+// delegate, and exact.Compile of the given one makes the inner filter, which
 // takes the added calls away again before the jail's program runs: the two
 // together are the given section. Nothing is added that makes a namespace, mounts,
 // or reaches another process.

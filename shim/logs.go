@@ -84,7 +84,7 @@ func (p placed) check(uri string) error {
 	if p.enginePipe(uri) || p.ownPipe(uri) {
 		return nil
 	}
-	pol, err := policy.Load(p.policyPath(), p.name.profile)
+	pol, err := policy.Load(p.configPath(), p.name.policy)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (p placed) check(uri string) error {
 	return refusal.New(refusal.Log, "%q: logs of the scheme %q are not known", uri, u.Scheme)
 }
 
-func (p placed) policyPath() string {
-	if p.name.policy != "" {
-		return p.name.policy
+func (p placed) configPath() string {
+	if p.name.config != "" {
+		return p.name.config
 	}
 	return policy.DefaultPath
 }

@@ -55,7 +55,7 @@ func TestCheckStdio(t *testing.T) {
 	if err := os.Symlink(other, filepath.Join(logs, "dir")); err != nil {
 		t.Fatal(err)
 	}
-	at := placed{name{policy: policy}, bundle}
+	at := placed{name{config: policy}, bundle}
 	for _, c := range []struct{ uri, refused string }{
 		{"", ""},
 		{state + "/pipe", ""},

@@ -59,11 +59,11 @@ func (monitor) Wait(_ *exec.Cmd, ended chan runc.Exit) (int, error) {
 func perform(args []string, stdio [3]*os.File) int {
 	n := parseName(args[0])
 	rest := args[1:]
-	if n.policy != "" {
-		rest = append([]string{"--config", n.policy}, rest...)
+	if n.config != "" {
+		rest = append([]string{"--config", n.config}, rest...)
 	}
 	return guarded(strings.Join(args, " "), stdio[2], func() int {
-		c := &verbs.Caller{Profile: n.profile, Stdio: stdio}
+		c := &verbs.Caller{PolicyName: n.policy, Stdio: stdio}
 		return c.Do(context.Background(), rest)
 	})
 }

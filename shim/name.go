@@ -11,54 +11,54 @@ import (
 
 // A name is what the task service knows the runtime by. It keeps it in the
 // bundle, also for the clean-up after a shim that was killed, and it is how each
-// container of a group has its own profile: agentjail, agentjail-PROFILE, and
-// with another policy file agentjail:FILE or agentjail-PROFILE:FILE.
-type name struct{ profile, policy string }
+// container of a group has its own policy: agentjail, agentjail-NAME, and
+// with another file agentjail:FILE or agentjail-NAME:FILE.
+type name struct{ policy, config string }
 
 func (n name) String() string {
 	s := verbs.Program
-	if n.profile != "" {
-		s += "-" + n.profile
-	}
 	if n.policy != "" {
-		s += ":" + n.policy
+		s += "-" + n.policy
+	}
+	if n.config != "" {
+		s += ":" + n.config
 	}
 	return s
 }
 
-// ownProfile is the profile of a shim that is installed by another file name,
-// containerd-shim-agentjail-PROFILE-v2: the runtime io.containerd.agentjail-PROFILE.v2
+// ownPolicy is the named policy of a shim that is installed by another file name,
+// containerd-shim-agentjail-NAME-v2: the runtime io.containerd.agentjail-NAME.v2
 // has it without any option. A symbolic link is not enough, as the serving
 // process is started by the file.
-var ownProfile = sync.OnceValue(func() string {
+var ownPolicy = sync.OnceValue(func() string {
 	path, err := os.Executable()
 	if err != nil {
 		return ""
 	}
-	return profileOf(filepath.Base(path))
+	return policyOf(filepath.Base(path))
 })
 
-func profileOf(program string) string {
+func policyOf(program string) string {
 	rest, ok := strings.CutPrefix(program, "containerd-shim-"+verbs.Program+"-")
 	if !ok {
 		return ""
 	}
-	profile, ok := strings.CutSuffix(rest, "-v2")
-	if !ok || !profileName.MatchString(profile) {
+	policy, ok := strings.CutSuffix(rest, "-v2")
+	if !ok || !policyName.MatchString(policy) {
 		return ""
 	}
-	return profile
+	return policy
 }
 
-// parseName reads a name. That of anything else is the default profile's.
+// parseName reads a name. That of anything else is the default policy's.
 func parseName(s string) name {
 	prog, file, _ := strings.Cut(s, ":")
 	if !strings.HasPrefix(prog, verbs.Program) {
 		return name{}
 	}
-	n := name{profile: verbs.Profile(prog)}
+	n := name{policy: verbs.PolicyName(prog)}
 	if filepath.IsAbs(file) {
-		n.policy = file
+		n.config = file
 	}
 	return n
 }

@@ -2,8 +2,8 @@ package shim
 
 import "testing"
 
-// TestOwnProfile: a shim by a profile's name has the profile.
-func TestOwnProfile(t *testing.T) {
+// TestOwnPolicy: a shim by the name of a policy has that policy.
+func TestOwnPolicy(t *testing.T) {
 	for program, want := range map[string]string{
 		"containerd-shim-agentjail-v2":        "",
 		"containerd-shim-agentjail-strict-v2": "strict",
@@ -13,7 +13,7 @@ func TestOwnProfile(t *testing.T) {
 		"containerd-shim-runc-v2":             "",
 		"agentjail-strict":                    "",
 	} {
-		if got := profileOf(program); got != want {
+		if got := policyOf(program); got != want {
 			t.Errorf("%s: %q, want %q", program, got, want)
 		}
 	}

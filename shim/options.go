@@ -43,7 +43,7 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 	case len(value) == 0 && kind == "":
 	case kind == "containerd.runc.v1.Options":
 		if err = proto.Unmarshal(value, o); err == nil {
-			n.profile = verbs.Profile(o.BinaryName)
+			n.policy = verbs.PolicyName(o.BinaryName)
 		}
 	case kind == "runtimeoptions.v1.Options":
 		n, err = fromRuntimeOptions(value, o)
@@ -53,7 +53,7 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 		err = errors.New("unknown kind")
 	}
 	if n == (name{}) {
-		n.profile = ownProfile()
+		n.policy = ownPolicy()
 	}
 	if err == nil {
 		err = n.check()
@@ -67,22 +67,22 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 	return o, nil
 }
 
-// profileName is what [profiles.NAME] of a policy may be called here.
-var profileName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+// policyName is what [policies.NAME] of a policy may be called here.
+var policyName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 func (n name) check() error {
-	if n.profile != "" && (len(n.profile) > 64 || !profileName.MatchString(n.profile)) {
-		return fmt.Errorf("profile %q: not the name of one", n.profile)
+	if n.policy != "" && (len(n.policy) > 64 || !policyName.MatchString(n.policy)) {
+		return fmt.Errorf("policy %q: not the name of one (a file is the option config)", n.policy)
 	}
-	if n.policy != "" && (!filepath.IsAbs(n.policy) || filepath.Clean(n.policy) != n.policy || strings.ContainsAny(n.policy, ":\x00\n")) {
-		return fmt.Errorf("policy file %q: must be a clean absolute path without a colon", n.policy)
+	if n.config != "" && (!filepath.IsAbs(n.config) || filepath.Clean(n.config) != n.config || strings.ContainsAny(n.config, ":\x00\n")) {
+		return fmt.Errorf("policy file %q: must be a clean absolute path without a colon", n.config)
 	}
 	return nil
 }
 
 // fromRuntimeOptions reads what the CRI plugin and dockerd make of the options
-// in their configuration. ConfigPath is a policy file, or the name of a profile
-// of the host's own policy; without it, the configuration's table comes as TOML.
+// in their configuration. ConfigPath is a policy file, or the name of a policy
+// in the host's own file; without it, the configuration's table comes as TOML.
 func fromRuntimeOptions(value []byte, o *options.Options) (name, error) {
 	var r runtimeoptions.Options
 	if err := proto.Unmarshal(value, &r); err != nil {
@@ -109,13 +109,15 @@ func fromRuntimeOptions(value []byte, o *options.Options) (name, error) {
 				n = fromPath(s)
 			}
 		case "profile":
-			err = into(v, &n.profile)
+			err = errors.New("is the option policy")
 		case "policy":
 			err = into(v, &n.policy)
+		case "config":
+			err = into(v, &n.config)
 		case "binaryname":
 			var s string
-			if err = into(v, &s); err == nil && verbs.Profile(s) != "" {
-				n.profile = verbs.Profile(s)
+			if err = into(v, &s); err == nil && verbs.PolicyName(s) != "" {
+				n.policy = verbs.PolicyName(s)
 			}
 		case "root":
 			err = into(v, &o.Root)
@@ -133,15 +135,15 @@ func fromRuntimeOptions(value []byte, o *options.Options) (name, error) {
 	return n, nil
 }
 
-// fromPath is a policy file or a profile's name.
+// fromPath is a policy file or a policy's name.
 func fromPath(s string) name {
 	switch {
 	case s == policy.DefaultPath, s == "":
 		return name{}
 	case filepath.IsAbs(s):
-		return name{policy: s}
+		return name{config: s}
 	}
-	return name{profile: s}
+	return name{policy: s}
 }
 
 func into[T any](v any, to *T) error {

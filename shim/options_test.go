@@ -62,13 +62,15 @@ func TestNormalise(t *testing.T) {
 		{"profile with a path", path("../../etc/passwd"), nil},
 		{"policy with a colon", path("/a:b"), nil},
 		{"policy with a way back", path("/a/../b"), nil},
-		{"table", body("TypeUrl = 'x'\nprofile = 'strict'\nSystemdCgroup = true\nroot = '/r'\nBinaryName = 'runc'\nNoPivotRoot = true\nIoUid = 5"),
+		{"table", body("TypeUrl = 'x'\npolicy = 'strict'\nSystemdCgroup = true\nroot = '/r'\nBinaryName = 'runc'\nNoPivotRoot = true\nIoUid = 5"),
 			&options.Options{SystemdCgroup: true, Root: "/r", BinaryName: "agentjail-strict"}},
-		{"table, other names", body("systemd_cgroup = true\nbinary_name = 'agentjail-x'\npolicy = '/p'\nshim_cgroup = '/s'"),
+		{"table, other names", body("systemd_cgroup = true\nbinary_name = 'agentjail-x'\nconfig = '/p'\nshim_cgroup = '/s'"),
 			&options.Options{SystemdCgroup: true, ShimCgroup: "/s", BinaryName: "agentjail-x:/p"}},
 		{"table with a path", body("ConfigPath = 'server'"), &options.Options{BinaryName: "agentjail-server"}},
-		{"misspelt table", body("profil = 'strict'"), nil},
-		{"wrong type", body("profile = 1"), nil},
+		{"misspelt table", body("polic = 'strict'"), nil},
+		{"what policy was called", body("profile = 'strict'"), nil},
+		{"a file where a name is due", body("policy = '/etc/agentjail/other.toml'"), nil},
+		{"wrong type", body("policy = 1"), nil},
 		{"no table", body("]]"), nil},
 		{"unknown kind", &anypb.Any{TypeUrl: "a.b", Value: []byte{1}}, nil},
 		{"no kind", &anypb.Any{Value: []byte{1}}, nil},
@@ -89,7 +91,7 @@ func TestNormalise(t *testing.T) {
 
 // A name comes back as it went, and none that is not ours says anything.
 func TestNames(t *testing.T) {
-	for _, n := range []name{{}, {profile: "strict"}, {policy: "/a/b"}, {"x.y-z", "/a/b"}} {
+	for _, n := range []name{{}, {policy: "strict"}, {config: "/a/b"}, {"x.y-z", "/a/b"}} {
 		if got := parseName(n.String()); got != n {
 			t.Errorf("%q: %+v, not %+v", n.String(), got, n)
 		}

@@ -48,7 +48,7 @@ the filters refuse in every profile is refused once more, and an event of it say
 The programs stay when this program ends, until "agentjail-journal unload". "agentjail check" says what this host's kernel can do.`)
 	a.HideHelpCommand = true
 	a.Flags = []cli.Flag{
-		&cli.StringFlag{Name: "policy", Value: policy.DefaultPath, Usage: "the policy, which says which host ids jails have"},
+		&cli.StringFlag{Name: "config", Value: policy.DefaultPath, Usage: "policy `FILE`, which has the host ids of jails"},
 		&cli.BoolFlag{Name: "syscalls", Usage: "report refused system calls also where that costs every process of the machine some 80 ns a call"},
 		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them where containers ask for it; policy's ebpf.block does the same"},
 		&cli.BoolFlag{Name: "print", Usage: "write every event to standard output too, as a line of JSON"},
@@ -100,7 +100,7 @@ func collect(c *cli.Context) error {
 		}
 	}
 	return collector.Run(ctx, collector.Options{
-		Print: show, Policy: c.String("policy"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,
+		Print: show, Policy: c.String("config"), Syscalls: c.Bool("syscalls"), Connections: c.Bool("connections"), User: c.String("user"), Pins: pins,
 		Say: func(format string, args ...any) {
 			fmt.Fprintln(os.Stderr, "agentjail-journal: "+printable.Line(fmt.Sprintf(format, args...), 4096))
 		},

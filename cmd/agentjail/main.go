@@ -28,7 +28,7 @@ import (
 )
 
 // caller is this process's.
-var caller = &verbs.Caller{Profile: verbs.Profile(os.Args[0])}
+var caller = &verbs.Caller{PolicyName: verbs.PolicyName(os.Args[0])}
 
 func main() {
 	os.Exit(caller.Status(run(os.Args)))
@@ -37,7 +37,7 @@ func main() {
 func run(argv []string) error {
 	thread.CalmMonitor()
 	// Before anything is changed in this process.
-	if err := passthrough.Exec(argv, caller.Profile, forPeople); err != nil {
+	if err := passthrough.Exec(argv, caller.PolicyName, forPeople); err != nil {
 		return err
 	}
 	global, v, call, err := verbs.Parse(argv[1:])

@@ -22,10 +22,10 @@ It rewrites every bundle into a jail of three rings (resources, access, kernel
 surface) and hands it to the host's runc or crun. Nothing in a bundle can widen
 the jail; the host's owner can, in ` + policy.DefaultPath + `.
 
-Called by another name, agentjail-NAME, it uses [profiles.NAME] of that file.`
+Called by another name, agentjail-NAME, it uses [policies.NAME] of that file.`
 
 // caller is this process's.
-var caller = &verbs.Caller{Profile: verbs.Profile(os.Args[0])}
+var caller = &verbs.Caller{PolicyName: verbs.PolicyName(os.Args[0])}
 
 func newApp() *cli.App {
 	cli.VersionPrinter = func(c *cli.Context) { version.Print(c.App.Writer) }

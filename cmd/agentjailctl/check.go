@@ -28,7 +28,7 @@ func checkCommand() *cli.Command {
 			if _, err := rootless.Join(); err != nil {
 				return err
 			}
-			r := check.Run(check.Options{PolicyPath: c.String("config"), Profile: verbs.Profile(os.Args[0])})
+			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: verbs.PolicyName(os.Args[0])})
 			var err error
 			if c.Bool("json") {
 				err = printJSON(c, r)

@@ -36,8 +36,8 @@ func inspectCommand() *cli.Command {
 			}
 			j, err := inspect.Find(store, id)
 			if err != nil {
-				if p, perr := policy.Load(c.String("config"), verbs.Profile(os.Args[0])); perr == nil && p.Passthrough {
-					return fmt.Errorf("passthrough: nothing is hardened by this profile, and what it makes is no jail: %w", err)
+				if p, perr := policy.Load(c.String("config"), verbs.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
+					return fmt.Errorf("passthrough: nothing is hardened by this policy, and what it makes is no jail: %w", err)
 				}
 				return err
 			}

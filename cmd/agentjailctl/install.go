@@ -126,7 +126,7 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 		}
 		out = append(out,
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
-			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be given several times; agentjail-X uses [profiles.X] of the policy", Value: cli.NewStringSlice(names...)},
+			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be given several times; agentjail-X uses [policies.X] of the policy", Value: cli.NewStringSlice(names...)},
 			&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM`, absolute; agentjail-X and the shim are looked for beside it (default: the one beside this program)"})
 	}
 	text("daemon-config", title+"'s configuration `FILE`", d.Config)
@@ -288,10 +288,10 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	var out []install.Runtime
 	for _, n := range c.StringSlice("name") {
 		path := self
-		if verbs.Profile(n) != "" {
+		if verbs.PolicyName(n) != "" {
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
-				return nil, fmt.Errorf("%s does not exist: the policy profile is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
+				return nil, fmt.Errorf("%s does not exist: the named policy is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)
 			}
 		}
 		out = append(out, install.Runtime{Name: n, Path: path})

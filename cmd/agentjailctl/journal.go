@@ -23,7 +23,7 @@ func place(c *cli.Context) (journal.Place, error) {
 	if err := rootless.MustJoin(); err != nil {
 		return journal.Place{}, err
 	}
-	return journal.Here(c.String("config"), verbs.Profile(os.Args[0]))
+	return journal.Here(c.String("config"), verbs.PolicyName(os.Args[0]))
 }
 
 // openJournal is the jail of a call's sole argument.
@@ -268,12 +268,12 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 
 // pruneJournals is what gc does with journals.
 func pruneJournals(c *cli.Context) error {
-	path, profile := c.String("config"), verbs.Profile(os.Args[0])
-	pol, err := policy.Load(path, profile)
+	path, name := c.String("config"), verbs.PolicyName(os.Args[0])
+	pol, err := policy.Load(path, name)
 	if err != nil {
 		return nil // the caller has told it
 	}
-	p, err := journal.Here(path, profile)
+	p, err := journal.Here(path, name)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ What is learned lets through less than the runs' own profile, never more.
    agentjail learn --name agent --from ID --from ID --write /etc/agentjail/seccomp`,
 		Flags: append([]cli.Flag{
 			&cli.StringSliceFlag{Name: "from", Usage: "watch the jail `ID` in place of running a command"},
-			&cli.StringFlag{Name: "name", Value: "learned", Usage: "the `NAME` of the new profile"},
+			&cli.StringFlag{Name: "name", Value: "learned", Usage: "the `NAME` of the new policy"},
 			&cli.StringFlag{Name: "write", Usage: "write NAME.json and NAME.toml to `DIR`"},
 			jsonFlag,
 		}, sandboxCommand().Flags...),
@@ -47,8 +47,8 @@ What is learned lets through less than the runs' own profile, never more.
 	}
 }
 
-// profileName is what a profile may be called: it becomes part of a file's name.
-func profileName(name string) error {
+// checkName refuses what a policy may not be called: the name becomes part of a file's.
+func checkName(name string) error {
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`).MatchString(name) {
 		return fmt.Errorf("--name %q: small letters, digits, - and _", name)
 	}
@@ -66,7 +66,7 @@ func runLearn(c *cli.Context) error {
 	case len(from) == 0 && c.NArg() == 0:
 		return errors.New("learn needs a command, or --from and a jail (see `agentjail learn --help`)")
 	}
-	if err := profileName(c.String("name")); err != nil {
+	if err := checkName(c.String("name")); err != nil {
 		return err
 	}
 	if len(from) > 0 {

@@ -43,7 +43,7 @@ func proveCommand(profiles string) *cli.Command {
 	return &cli.Command{
 		Name: "prove", Usage: "prove from compiled filters what cannot pass", ArgsUsage: "[PROFILE]",
 		Description: profiles + " Explores compiled filters with the arguments unknown and\nchecks, for every number and argument, that only listed calls pass; that io_uring,\nnamespace flags, other ABIs, set-id bits and the like do not; that no high bits of an\nargument make a difference; and how many public kernelCTF exploits find their entry\npoint open. Exit status 1 when a claim fails.\n\n" +
-			"For a profile: the second filter, which the init step of every start loads on top\nof the delegate's; what passes both must pass it. " + delegateNote + "\n\n" +
+			"For a profile: the inner filter, which the init step of every start loads on top\nof the delegate's; what passes both must pass it. " + delegateNote + "\n\n" +
 			"With --jail CONTAINER: the filters that the kernel holds for each process of a\nrunning jail, whoever compiled them. Each process is stopped for the moment of\nreading, as by a debugger. Takes root on the host, and CONFIG_CHECKPOINT_RESTORE.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "every profile on every architecture"},
@@ -107,7 +107,7 @@ func proofsFor(c *cli.Context) ([]proof, error) {
 	return out, nil
 }
 
-// proveProfile proves the second filter of a profile, for both answers to
+// proveProfile proves the inner filter of a profile, for both answers to
 // violations, and the delegate's where this program has libseccomp.
 func proveProfile(profile, arch string) ([]proof, error) {
 	var res []claims.Result
@@ -123,7 +123,7 @@ func proveProfile(profile, arch string) ([]proof, error) {
 		}
 		res, sizes = claims.Merge(res, r), append(sizes, fmt.Sprint(len(prog)))
 	}
-	of := "the second filter, as the init step loads it (" + sizes[0] + " instructions; " + sizes[1] + " with on_violation = \"kill\")"
+	of := "the inner filter, as the init step loads it (" + sizes[0] + " instructions; " + sizes[1] + " with on_violation = \"kill\")"
 	out := []proof{newProof(profile, arch, of, res)}
 	more, err := proveDelegate(profile, arch)
 	return append(out, more...), err

@@ -57,7 +57,7 @@ CONTAINER also that it follows from the journal.`,
 			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
-			place, err := journal.Here(c.String("config"), verbs.Profile(os.Args[0]))
+			place, err := journal.Here(c.String("config"), verbs.PolicyName(os.Args[0]))
 			if err != nil {
 				return err
 			}

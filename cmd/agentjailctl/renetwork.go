@@ -17,7 +17,7 @@ func networkReloadCommand() *cli.Command {
 	return &cli.Command{
 		Name: "reload", Usage: "read the policy again, and put its rules for the network in force in running jails", ArgsUsage: "[CONTAINER]",
 		Description: `Reads the policy's network.allow and network.deny again, as for a new jail like this
-one: of the same file and profile, with the container's annotation, or with the
+one: of the same file and policy, with the container's annotation, or with the
 list of sandbox --allow. Names that are no longer allowed are not answered any
 more, and connections whose rule went are ended; others go on. Other settings that
 have changed in the policy are told, and are for new jails alone.`,

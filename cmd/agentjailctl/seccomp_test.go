@@ -87,7 +87,7 @@ func TestSeccompProve(t *testing.T) {
 	text, err := call(t, "seccomp", "prove", "--arch", "amd64", "strict")
 	budget := seccomp.Budget("strict")
 	count := fmt.Sprintf("  holds  at most %d system calls pass: %d pass\n", budget, budget)
-	if err != nil || !strings.Contains(text, "the second filter") || !strings.Contains(text, count) ||
+	if err != nil || !strings.Contains(text, "the inner filter") || !strings.Contains(text, count) ||
 		strings.Contains(text, "FAILS") || !strings.HasSuffix(text, "claims hold\n") {
 		t.Errorf("%v\n%s", err, text)
 	}

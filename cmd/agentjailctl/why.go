@@ -12,6 +12,7 @@ import (
 	"agentjail.dev/runtime/inspect"
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/journal/sources"
+	"agentjail.dev/runtime/linux/printable"
 	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/rootless"
@@ -32,14 +33,16 @@ rule, the change that lets it through, and what that opens beside it.
    agentjail why ID pypi.org:443
    agentjail why ID "fork: Resource temporarily unavailable"
 
-With --profile or --policy, and no CONTAINER, the answer is for a jail that the
-policy would make: --profile NAME is one of [profiles.NAME] or a system call
-profile, --policy FILE another policy file.
+With --policy, --seccomp-profile or --config, and no CONTAINER, the answer is for
+a jail that a policy would make: --policy NAME is one of [policies.NAME],
+--seccomp-profile NAME a profile of system calls, --config FILE another file.
 
 Exit status 0 where it passes, 1 where it is refused or depends, 2 where nothing is known of it.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "profile", Usage: "a `NAME` of a profile, in place of a jail"},
-			&cli.StringFlag{Name: "policy", Usage: "a policy `FILE`, in place of a jail"},
+			&cli.StringFlag{Name: "policy", Usage: "`NAME` of a policy, in place of a jail"},
+			&cli.StringFlag{Name: "seccomp-profile", Usage: "`NAME` of a profile of system calls, in place of a jail"},
+			&cli.StringFlag{Name: "config", Usage: "policy `FILE`, in place of a jail"},
+			&cli.StringFlag{Name: "profile", Hidden: true},
 			&cli.StringFlag{Name: "arch", Value: runtime.GOARCH, Usage: "amd64 or arm64, of a policy's system calls"},
 			jsonFlag,
 		},
@@ -49,12 +52,15 @@ Exit status 0 where it passes, 1 where it is refused or depends, 2 where nothing
 
 func askWhy(c *cli.Context) error {
 	args := c.Args().Slice()
-	noJail := c.IsSet("profile") || c.IsSet("policy")
+	if err := renamedOptions(c); err != nil {
+		return err
+	}
+	noJail := c.IsSet("policy") || c.IsSet("seccomp-profile") || c.IsSet("config")
 	switch {
 	case noJail && len(args) != 1:
-		return errors.New("why needs one question with --profile or --policy (see `agentjail why --help`)")
+		return errors.New("why needs one question with --policy, --seccomp-profile or --config (see `agentjail why --help`)")
 	case !noJail && len(args) != 2:
-		return errors.New("why needs a container and one question, or --profile NAME and a question (see `agentjail why --help`)")
+		return errors.New("why needs a container and one question, or --policy NAME and a question (see `agentjail why --help`)")
 	}
 	arch := runtime.GOARCH
 	if noJail {
@@ -120,29 +126,35 @@ func factsOfJail(id string, q why.Question, arch string) (*why.Facts, error) {
 	return inspect.Why(store, j, q, arch)
 }
 
-// factsOfPolicy is a policy's, for a profile of the file or of the system call filter.
+// renamedOptions refuses the options that earlier texts have, and a file in the place of a name.
+func renamedOptions(c *cli.Context) error {
+	if c.IsSet("profile") {
+		return errors.New("--profile is --policy NAME for a policy, and --seccomp-profile NAME for a profile of system calls")
+	}
+	if name := c.String("policy"); strings.ContainsAny(name, "/.") {
+		return fmt.Errorf("--policy takes the name of a policy, and %s is a file: --config %s", printable.Line(name, 256), printable.Line(name, 256))
+	}
+	return nil
+}
+
+// factsOfPolicy is a named policy's, or a profile's of system calls.
 func factsOfPolicy(c *cli.Context, arch string) (*why.Facts, error) {
-	path, name := c.String("policy"), c.String("profile")
+	path, name := c.String("config"), c.String("policy")
 	if path == "" {
-		path = c.String("config")
+		path = c.Lineage()[1].String("config")
 	}
 	if name == "" {
-		name = verbs.Profile(os.Args[0])
+		name = verbs.PolicyName(os.Args[0])
 	}
 	p, err := policy.Load(path, name)
-	if err != nil && name != "" {
-		// Not one of the file's: one of the filter's.
-		plain, perr := policy.Load(path, "")
-		if perr != nil || !strings.Contains(err.Error(), "profile") {
-			return nil, err
-		}
-		plain.Seccomp.Profile = name
-		if verr := plain.Validate(); verr != nil {
-			return nil, fmt.Errorf("--profile %s: neither a profile of %s nor one of the system call filter: %w", name, path, verr)
-		}
-		p = plain
-	} else if err != nil {
+	if err != nil {
 		return nil, err
+	}
+	if profile := c.String("seccomp-profile"); profile != "" {
+		p.Seccomp.Profile = profile
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("--seccomp-profile: %w", err)
+		}
 	}
 	return inspect.PolicyWhy(&p, network.Decision{}, arch)
 }

@@ -132,7 +132,7 @@ func subjects(delegate string) (map[string]string, error) {
 	if err := os.Symlink("agentjail", link); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	text := fmt.Sprintf("delegate = %q\n[profiles.passthrough]\npassthrough = true\n", delegate)
+	text := fmt.Sprintf("delegate = %q\n[policies.passthrough]\npassthrough = true\n", delegate)
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func profileForShims(delegate string) error {
 		return fmt.Errorf("mounting over %s: %w", dir, err)
 	}
 	// The suite has its pipes in directories of its own, as no engine has.
-	text := fmt.Sprintf("delegate = %q\nshim.logs = [%q]\n[profiles.passthrough]\npassthrough = true\n", delegate, filepath.Clean(os.TempDir()))
+	text := fmt.Sprintf("delegate = %q\nshim.logs = [%q]\n[policies.passthrough]\npassthrough = true\n", delegate, filepath.Clean(os.TempDir()))
 	return os.WriteFile(policy.DefaultPath, []byte(text), 0o644)
 }
 

@@ -96,7 +96,7 @@ const namePrivileges = "privileges"
 // Options says which policy and state directory the check is for.
 type Options struct {
 	PolicyPath string // policy.DefaultPath if empty
-	Profile    string // [profiles.NAME] of it, or ""
+	PolicyName string // [policies.NAME] of it, or ""
 	StateRoot  string // state.DefaultRoot if empty
 	Programs   string // agentjail's directory; where the running program is, if empty
 }
@@ -138,7 +138,7 @@ func newEnv(o Options) *env {
 		usr: "/usr", bins: []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"},
 		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: host.Read(),
 	}
-	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.Profile); e.policyErr != nil {
+	if e.policy, e.policyErr = policy.Load(o.PolicyPath, o.PolicyName); e.policyErr != nil {
 		e.policy = policy.Default()
 	}
 	e.delegate = sync.OnceValues(func() (*delegate.Runtime, error) { return delegate.Choose(e.policy.Delegate, "") })

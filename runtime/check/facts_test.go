@@ -128,7 +128,7 @@ func TestPolicyFile(t *testing.T) {
 		{Options{PolicyPath: good}, true, "is valid"},
 		{Options{PolicyPath: bad}, false, "limits.pidz"},
 		{Options{PolicyPath: filepath.Join(dir, "none")}, true, "built-in"},
-		{Options{PolicyPath: good, Profile: "x"}, false, "profiles.x"},
+		{Options{PolicyPath: good, PolicyName: "x"}, false, "policies.x"},
 	} {
 		a := policyFile(newEnv(c.o))
 		if a.ok != c.ok || !strings.Contains(a.detail, c.has) {

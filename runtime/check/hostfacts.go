@@ -21,19 +21,19 @@ func policyFile(e *env) answer {
 	if _, err := os.Lstat(e.opts.PolicyPath); errors.Is(err, os.ErrNotExist) {
 		return ok("there is no %s: the built-in policy is in force", e.opts.PolicyPath)
 	}
-	if e.opts.Profile != "" {
-		return ok("%s, profile %s, is valid", e.opts.PolicyPath, e.opts.Profile)
+	if e.opts.PolicyName != "" {
+		return ok("[policies.%[2]s] of %[1]s is valid", e.opts.PolicyPath, e.opts.PolicyName)
 	}
 	return ok("%s is valid", e.opts.PolicyPath)
 }
 
-// passthrough names the profiles that make no jails.
+// passthrough names the policies that make no jails.
 func passthrough(e *env) answer {
 	if e.policy.Passthrough {
-		return warn("for conformance tests only: take the profile out of the policy file elsewhere", "passthrough: nothing is hardened by profile %s, what it makes are no jails", e.opts.Profile)
+		return warn("for conformance tests only: take the policy out of the policy file elsewhere", "passthrough: nothing is hardened by policy %s, what it makes are no jails", e.opts.PolicyName)
 	}
 	if names := policy.PassingThrough(e.opts.PolicyPath); len(names) > 0 {
-		return warn("for conformance tests only: take them out of the policy file elsewhere", "passthrough: nothing is hardened by profile %s, reached by a link named agentjail-%s", strings.Join(names, ", "), names[0])
+		return warn("for conformance tests only: take them out of the policy file elsewhere", "passthrough: nothing is hardened by policy %s, reached by a link named agentjail-%s", strings.Join(names, ", "), names[0])
 	}
 	return ok("all harden")
 }

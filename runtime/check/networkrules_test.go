@@ -34,22 +34,22 @@ func TestNetworkRules(t *testing.T) {
 
 // TestNothingNamed: who chose the profile net, or may choose it, is told that it gives no network.
 func TestNothingNamed(t *testing.T) {
-	const engines = `network.mode = "engine" in [profiles.net]`
+	const engines = `network.mode = "engine" in [policies.net]`
 	for _, w := range []struct {
 		text, profile string
 		ok, says      bool
 	}{
 		{"", "net", false, true},
 		{"network.deny = [\"a.test\"]", "net", false, true},
-		{"[profiles.net.network]\nmode = \"engine\"", "net", true, false},
+		{"[policies.net.network]\nmode = \"engine\"", "net", true, false},
 		{"", "", true, true},
-		{"[profiles.net.network]\nallow = [\"a.test\"]", "", true, false},
+		{"[policies.net.network]\nallow = [\"a.test\"]", "", true, false},
 	} {
 		path := filepath.Join(t.TempDir(), "config.toml")
 		if err := os.WriteFile(path, []byte(w.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		got := networkRules(newEnv(Options{PolicyPath: path, Profile: w.profile}))
+		got := networkRules(newEnv(Options{PolicyPath: path, PolicyName: w.profile}))
 		if got.ok != w.ok || strings.Contains(got.detail, engines) != w.says {
 			t.Errorf("%q of %q: %+v", w.profile, w.text, got)
 		}

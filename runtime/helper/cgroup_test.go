@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/state"
 )
 
 // TestFollow: a helper has its jail's limit on processor time and on buffers of sockets, and the new one once that has changed. What the jail
@@ -124,7 +125,7 @@ func TestFollowNone(t *testing.T) {
 	if err := Follow(dir, os.Getpid()); err != nil {
 		t.Error(err)
 	}
-	if err := (&Record{Name: program, Pid: 1 << 30, Cgroups: []string{dir}}).save(dir); err != nil {
+	if err := (&Record{Name: program, Process: state.Process{Pid: 1 << 30}, Cgroups: []string{dir}}).save(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := Follow(dir, os.Getpid()); err != nil {

@@ -19,7 +19,7 @@ func seccompFilter(d *demands, s *seen) outcome {
 		case p.filters == 0:
 			bad = append(bad, p.who()+" has no filter")
 		case p.filters == 1 && !p.entering:
-			bad = append(bad, p.who()+" lacks the second filter")
+			bad = append(bad, p.who()+" lacks the inner filter")
 		}
 		if fewest < 0 || p.filters < fewest {
 			fewest = p.filters

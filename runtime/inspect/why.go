@@ -103,8 +103,8 @@ func policyPlace(p *policy.Policy) string {
 	if p.Origin == nil || p.Origin.Path == "" {
 		return ""
 	}
-	if p.Origin.Profile != "" {
-		return fmt.Sprintf("[profiles.%s] of %s, for jails that are made from then on", p.Origin.Profile, p.Origin.Path)
+	if p.Origin.Name != "" {
+		return fmt.Sprintf("[policies.%s] of %s, for jails that are made from then on", p.Origin.Name, p.Origin.Path)
 	}
 	return p.Origin.Path + ", for jails that are made from then on"
 }

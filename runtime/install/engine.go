@@ -41,7 +41,7 @@ func Engines() []Engine { return []Engine{Docker, Containerd, Node, Podman, CRIO
 // Runtime is one name under which an engine shall know a program.
 type Runtime struct {
 	Name string // as in `docker run --runtime=Name`, or a RuntimeClass's handler
-	// Path of the program, absolute. It is registered as given: the name by which agentjail is called picks its profile.
+	// Path of the program, absolute. It is registered as given: the name by which agentjail is called picks its policy.
 	Path string
 }
 
@@ -127,7 +127,7 @@ func registrable(e Engine, runtimes []Runtime, def string) error {
 
 func plainPath(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }
 
-// runtimeName is what engines can take as an option's value and agentjail as a profile's name.
+// runtimeName is what engines can take as an option's value and agentjail as a policy's name.
 var runtimeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) })
 
 // ErrConflict is wrapped when a file already says something else about a name; Options.Force overrides it.

@@ -64,7 +64,7 @@ type Machine struct {
 	// From is the directory of the programs, Names are their names in it.
 	From  string
 	Names []string
-	// Links are further names of the first program, which pick profiles.
+	// Links are further names of the first program, which pick named policies.
 	Links []string
 	// Root is where the machine's file tree is mounted, To the directory on it, as seen there.
 	Root, To string

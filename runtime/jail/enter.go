@@ -78,14 +78,14 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f host.Facts, fi
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
 
-// secondFilter keeps the filter that the init step loads: what the jail's filter
+// innerFilter keeps the filter that the init step loads: what the jail's filter
 // says, exactly. The delegate's lets pass what the step itself needs, too.
-func secondFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error) {
+func innerFilter(dir string, l *specs.Linux, made *kept.Filter) ([]byte, error) {
 	if without.Ring(0) {
 		return nil, nil
 	}
 	if made == nil || made.Delegates != l.Seccomp {
-		return nil, errors.New("the second filter is not that of the spec")
+		return nil, errors.New("the inner filter is not that of the spec")
 	}
 	return made.Program, atomicfile.WriteNew(filepath.Join(dir, state.FilterFile), made.Program, 0o600)
 }

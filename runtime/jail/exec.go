@@ -172,7 +172,7 @@ func (e *execution) write() error {
 	dir := e.w.Store.Dir(e.j.Key)
 	second, err := atomicfile.Read(filepath.Join(dir, state.FilterFile), maxFilter)
 	if err != nil {
-		return fmt.Errorf("the jail's second filter: %w", err)
+		return fmt.Errorf("the jail's inner filter: %w", err)
 	}
 	if e.files, err = e.w.throughEnter(e.j, e.process, e.host, second, nil, nil, false); err != nil {
 		return err

@@ -43,7 +43,7 @@ func (a *attempt) identity() []string {
 	add("root", a.p.rootfs.Name())
 	add("bundle", j.Bundle)
 	if j.Policy.Origin != nil {
-		add("profile", j.Policy.Origin.Profile)
+		add("policy.name", j.Policy.Origin.Name)
 	}
 	add("seccomp", j.Policy.Seccomp.Profile)
 	add("network", j.Network.Mode)

@@ -14,7 +14,7 @@ import (
 
 // writeFilter keeps the filter that the init step loads.
 func (a *attempt) writeFilter() (err error) {
-	a.second, err = secondFilter(a.w.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
+	a.second, err = innerFilter(a.w.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
 	return err
 }
 

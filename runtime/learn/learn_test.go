@@ -155,7 +155,7 @@ func TestPolicyText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"[profiles.work]", `seccomp.only = "/x.json"`, `limits.memory = "192MiB"`, "limits.pids = 40", `network.allow = ["pypi.org:443"]`} {
+	for _, want := range []string{"[policies.work]", `seccomp.only = "/x.json"`, `limits.memory = "192MiB"`, "limits.pids = 40", `network.allow = ["pypi.org:443"]`} {
 		if text := r.PolicyText("/x.json"); !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -172,8 +172,8 @@ func TestPolicyText(t *testing.T) {
 		t.Errorf("%v: limits above policy's: %+v", err, r.Limits)
 	}
 	var b bytes.Buffer
-	r.Work = "x\x1b[31m\n[profiles.evil]"
-	if err := r.Text(&b, "/x.json"); err != nil || strings.Contains(b.String(), "\x1b") || strings.Contains(b.String(), "\n[profiles.evil]") {
+	r.Work = "x\x1b[31m\n[policies.evil]"
+	if err := r.Text(&b, "/x.json"); err != nil || strings.Contains(b.String(), "\x1b") || strings.Contains(b.String(), "\n[policies.evil]") {
 		t.Errorf("%v %s", err, b.String())
 	}
 }

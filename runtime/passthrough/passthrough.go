@@ -1,5 +1,5 @@
 // Package passthrough hands a call to the delegate as it came, for callers whose
-// profile of the host's policy says so (policy.Policy.Passthrough). Nothing is
+// policy named so says so (policy.Policy.Passthrough). Nothing is
 // hardened, and what is made is no jail: there is no record of it, so that no
 // jail ever joins it and no verb of a jail touches it.
 package passthrough
@@ -95,20 +95,20 @@ func (c Call) Warning() string {
 	return fmt.Sprintf("agentjail: passthrough: nothing is hardened, this container is no jail (%s %s)", c.Verb, c.ID)
 }
 
-// Exec becomes the delegate if the profile of that name passes through, with
+// Exec becomes the delegate if the policy of that name passes through, with
 // argv's arguments, environment and open files as they are. It returns nil when
-// the call is agentjail's own to answer: because the profile hardens, because
+// the call is agentjail's own to answer: because the policy hardens, because
 // its policy cannot be read (the one who reads it next says why), or because the
 // verb is agentjail's alone.
-func Exec(argv []string, profile string, own func(verb string) bool) error {
-	if profile == "" {
-		return nil // only a [profiles.NAME] can pass through
+func Exec(argv []string, policyName string, own func(verb string) bool) error {
+	if policyName == "" {
+		return nil // only a [policies.NAME] can pass through
 	}
 	c := Read(argv[1:])
 	if own(c.Verb) {
 		return nil
 	}
-	d, err := c.delegate(profile)
+	d, err := c.delegate(policyName)
 	if err == nil {
 		if d == nil {
 			return nil
@@ -121,9 +121,9 @@ func Exec(argv []string, profile string, own func(verb string) bool) error {
 // Run is Exec for a process that goes on: it runs the delegate with these
 // standard files to its end, and returns its exit status. done is false where
 // Exec returns nil.
-func Run(args []string, profile string, stdio [3]*os.File) (status int, done bool, err error) {
+func Run(args []string, policyName string, stdio [3]*os.File) (status int, done bool, err error) {
 	c := Read(args)
-	d, err := c.delegate(profile)
+	d, err := c.delegate(policyName)
 	if err != nil {
 		return 1, true, fmt.Errorf("passing %s on: %w", c.Verb, err)
 	}
@@ -139,11 +139,11 @@ func Run(args []string, profile string, stdio [3]*os.File) (status int, done boo
 
 // delegate is who gets the call, or nil where nobody does. That it gets one is
 // told here.
-func (c Call) delegate(profile string) (*delegate.Runtime, error) {
-	if profile == "" {
-		return nil, nil // only a [profiles.NAME] can pass through
+func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
+	if policyName == "" {
+		return nil, nil // only a [policies.NAME] can pass through
 	}
-	p, err := policy.Load(c.Config, profile)
+	p, err := policy.Load(c.Config, policyName)
 	if err != nil || !p.Passthrough {
 		return nil, nil //nolint:nilerr // as said
 	}

@@ -126,7 +126,7 @@ func start(t *testing.T, path string, args ...string) (stdout, stderr string, co
 // TestAsItCame: the delegate is started by agentjail as it would be without, but
 // for agentjail's own options.
 func TestAsItCame(t *testing.T) {
-	link, conf := build(t, "[profiles.bare]\npassthrough = true\ndelegate = \"DIR/runc\"\n")
+	link, conf := build(t, "[policies.bare]\npassthrough = true\ndelegate = \"DIR/runc\"\n")
 	dir := filepath.Dir(link)
 	log := filepath.Join(dir, "log")
 	for _, args := range [][]string{
@@ -152,7 +152,7 @@ func TestAsItCame(t *testing.T) {
 // TestOnlyByProfile: by any other name, and with any other file, agentjail
 // answers itself.
 func TestOnlyByProfile(t *testing.T) {
-	link, conf := build(t, "delegate = \"DIR/runc\"\n[profiles.bare]\npassthrough = true\n[profiles.other]\n")
+	link, conf := build(t, "delegate = \"DIR/runc\"\n[policies.bare]\npassthrough = true\n[policies.other]\n")
 	dir := filepath.Dir(link)
 	refused := func(what, path string, args ...string) {
 		t.Helper()
@@ -199,7 +199,7 @@ func TestOnlyByProfile(t *testing.T) {
 
 // TestRun: the same in a process that goes on.
 func TestRun(t *testing.T) {
-	link, conf := build(t, "delegate = \"DIR/runc\"\n[profiles.bare]\npassthrough = true\n[profiles.other]\n")
+	link, conf := build(t, "delegate = \"DIR/runc\"\n[policies.bare]\npassthrough = true\n[policies.other]\n")
 	out, err := os.Create(filepath.Join(filepath.Dir(link), "out"))
 	if err != nil {
 		t.Fatal(err)

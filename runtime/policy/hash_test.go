@@ -13,7 +13,7 @@ func TestHash(t *testing.T) {
 	if !strings.HasPrefix(first, "sha256:") || len(first) != len("sha256:")+64 {
 		t.Fatalf("%q is no hash", first)
 	}
-	p.Origin = &Origin{Path: "/elsewhere", Profile: "net"}
+	p.Origin = &Origin{Path: "/elsewhere", Name: "net"}
 	if got := p.Hash(); got != first {
 		t.Errorf("the place of a policy changes its hash: %s, %s", first, got)
 	}

@@ -10,9 +10,9 @@ import (
 
 // Origin is where a policy came from, so that its rules can be read again for a jail that runs.
 type Origin struct {
-	// Path and Profile are those that Load was called with.
-	Path    string `json:"path"`
-	Profile string `json:"profile,omitempty"`
+	// Path and Name are those that Load was called with.
+	Path string `json:"path"`
+	Name string `json:"name,omitempty"`
 	// Allow is the owner's own list in place of the file's (AllowNames).
 	Allow []string `json:"allow,omitempty"`
 	// Annotations are the container's that were followed.
@@ -25,7 +25,7 @@ const networkAllow = AnnotationPrefix + "network.allow"
 // Again reads a policy again as it was read for a jail. What the file no longer covers of the container's own list is left out: the list
 // only ever narrows, so that it cannot be passed over as at create, where the jail would then get all of the file's.
 func (o Origin) Again() (Policy, error) {
-	p, err := Load(o.Path, o.Profile)
+	p, err := Load(o.Path, o.Name)
 	if err != nil {
 		return p, err
 	}

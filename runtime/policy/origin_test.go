@@ -27,7 +27,7 @@ func TestAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const file = "[profiles.p.network]\nmode = \"names\"\nallow = [\"a.example.test\", \"b.example.test:443\"]\n"
+	const file = "[policies.p.network]\nmode = \"names\"\nallow = [\"a.example.test\", \"b.example.test:443\"]\n"
 	write(file)
 	p, err := Load(path, "p")
 	if err != nil {
@@ -53,9 +53,9 @@ func TestAgain(t *testing.T) {
 		other []string
 	}{
 		{file, []string{"a.example.test:443", "b.example.test:443"}, nil},
-		{"[profiles.p]\nlimits.cpus = 1\nlimits.pids = 8\n[profiles.p.network]\nmode = \"names\"\nallow = [\"a.example.test:80\", \"*.example.test:443\"]\ndeny = [\"b.example.test\"]\n",
+		{"[policies.p]\nlimits.cpus = 1\nlimits.pids = 8\n[policies.p.network]\nmode = \"names\"\nallow = [\"a.example.test:80\", \"*.example.test:443\"]\ndeny = [\"b.example.test\"]\n",
 			[]string{"a.example.test:443"}, []string{"limits.pids", "limits.cpus"}},
-		{"[profiles.p]\nnetwork.mode = \"none\"\nnetwork.allow = [\"a.example.test\"]\n", nil, []string{"network.mode"}},
+		{"[policies.p]\nnetwork.mode = \"none\"\nnetwork.allow = [\"a.example.test\"]\n", nil, []string{"network.mode"}},
 	} {
 		write(w.text)
 		got, err := narrowed.Origin.Again()
@@ -84,7 +84,7 @@ func TestAgain(t *testing.T) {
 			t.Errorf("the owner's own list: %+v, %v", got.Network, err)
 		}
 	}
-	write("network.allow = [\"*\"]\n[profiles.p]\n")
+	write("network.allow = [\"*\"]\n[policies.p]\n")
 	if _, err := narrowed.Origin.Again(); err == nil {
 		t.Error("a policy that cannot be read is taken")
 	}

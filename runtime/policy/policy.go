@@ -337,19 +337,19 @@ func Default() Policy {
 	}
 }
 
-// builtins are the profiles that need no [profiles.NAME]; one in the file goes
-// on top. A profile is chosen by what root has installed or configured.
+// builtins are the named policies that need no [policies.NAME]; one in the file goes
+// on top. A named policy is chosen by what root has installed or configured.
 var builtins = map[string]func(*Policy){
-	netProfile: func(*Policy) {}, // Network.listed
-	"debug":    func(p *Policy) { p.Seccomp.Profile = "debug" },
+	netPolicy: func(*Policy) {}, // Network.listed
+	"debug":   func(p *Policy) { p.Seccomp.Profile = "debug" },
 }
 
-// netProfile is the built-in profile for what network.allow lists.
-const netProfile = "net"
+// netPolicy is the built-in policy for what network.allow lists.
+const netPolicy = "net"
 
-// listed sets the mode of netProfile where the profile does not say one: a network by
+// listed sets the mode of netPolicy where that policy has none of its own: a network by
 // name, where anything is listed. An empty list opens nothing: the engine's network is
-// what the file says for every jail, or what the profile says.
+// what the file sets for every jail, or what the named policy sets.
 func (n *Network) listed() {
 	switch {
 	case len(n.Allow)+len(n.Publish) > 0:
@@ -359,21 +359,21 @@ func (n *Network) listed() {
 	}
 }
 
-// saysMode says whether a profile of the file has a network.mode of its own.
-func saysMode(profile map[string]any) bool {
-	network, _ := profile["network"].(map[string]any)
+// setsMode reports whether a named policy of the file has a network.mode of its own.
+func setsMode(named map[string]any) bool {
+	network, _ := named["network"].(map[string]any)
 	_, ok := network["mode"]
 	return ok
 }
 
-// NamesNothing says whether a policy is of the built-in profile "net" and gives no
-// network, which who chose that profile may not expect.
+// NamesNothing reports whether a policy is the built-in "net" and has no network, which
+// the person who chose that policy may not expect.
 func (p Policy) NamesNothing() bool {
-	return p.Origin != nil && p.Origin.Profile == netProfile && p.Network.Mode == NetworkNone
+	return p.Origin != nil && p.Origin.Name == netPolicy && p.Network.Mode == NetworkNone
 }
 
 // NothingNamed is what such a policy is reported with.
-const NothingNamed = `the profile net gives what network.allow lists, and nothing is listed; for the engine's network: network.mode = "engine" in [profiles.net]`
+const NothingNamed = `the policy net gives what network.allow lists, and nothing is listed; for the engine's network: network.mode = "engine" in [policies.net]`
 
 // NeedsLandlock says whether a jail without a Landlock domain must not start.
 // Where programs may trace each other, it is what keeps one from a process that is
@@ -382,33 +382,36 @@ func (p Policy) NeedsLandlock() bool {
 	return p.Landlock.Required || seccomp.Traces(p.Seccomp.Profile)
 }
 
-// Load reads the policy at path for the profile of that name ("" for none). A
+// ErrNoPolicy is wrapped where no policy has the name that is looked for.
+var ErrNoPolicy = errors.New("no such policy")
+
+// Load reads the policy at path, with the named policy of that name ("" for none). A
 // missing file gives Default; a file that others than root could have written
 // is an error, as is a key that this version does not know: a misspelt
 // protection must not be silently absent.
-func Load(path, profile string) (Policy, error) {
-	p, err := load(path, profile)
-	p.Origin = &Origin{Path: path, Profile: profile}
+func Load(path, name string) (Policy, error) {
+	p, err := load(path, name)
+	p.Origin = &Origin{Path: path, Name: name}
 	return p, err
 }
 
-func load(path, profile string) (Policy, error) {
+func load(path, name string) (Policy, error) {
 	p := Default()
 	data, err := readTrusted(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if builtin, ok := builtins[profile]; ok {
+		if builtin, ok := builtins[name]; ok {
 			builtin(&p)
 			return p, nil
 		}
-		if profile != "" {
-			return p, fmt.Errorf("policy profile %q is not defined: %s does not exist", profile, path)
+		if name != "" {
+			return p, fmt.Errorf("%w: [policies.%s] is not defined: %s does not exist", ErrNoPolicy, name, path)
 		}
 		return p, nil
 	}
 	if err != nil {
 		return p, err
 	}
-	if p, err = Parse(data, path, profile); err != nil {
+	if p, err = Parse(data, path, name); err != nil {
 		return p, err
 	}
 	if err := p.Seccomp.load(); err != nil {
@@ -418,11 +421,12 @@ func load(path, profile string) (Policy, error) {
 }
 
 // Parse is Load for text already in memory, without the list of seccomp.only; path serves messages only.
-func Parse(data []byte, path, profile string) (Policy, error) {
+func Parse(data []byte, path, name string) (Policy, error) {
 	p := Default()
 	var file struct {
 		Policy
-		Profiles map[string]map[string]any `toml:"profiles"`
+		Policies map[string]map[string]any `toml:"policies"`
+		Profiles any                       `toml:"profiles"` // what Policies was called
 	}
 	file.Policy = p
 	dec := toml.NewDecoder(bytes.NewReader(data))
@@ -430,29 +434,32 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 	if err := dec.Decode(&file); err != nil {
 		return p, fmt.Errorf("reading policy %s: %w", path, tomlError(err))
 	}
+	if file.Profiles != nil {
+		return p, fmt.Errorf("reading policy %s: [profiles.NAME] is [policies.NAME]: a profile is one of system calls, or AppArmor's", path)
+	}
 	p = file.Policy
 	if p.Passthrough {
-		return p, fmt.Errorf("policy %s: passthrough = true: only in a [profiles.NAME], so that agentjail by its own name always makes jails", path)
+		return p, fmt.Errorf("policy %s: passthrough = true: only in a [policies.NAME], so that agentjail by its own name always makes jails", path)
 	}
-	if profile != "" {
-		builtin, known := builtins[profile]
+	if name != "" {
+		builtin, known := builtins[name]
 		if known {
 			builtin(&p)
 		}
-		over, ok := file.Profiles[profile]
+		over, ok := file.Policies[name]
 		if !ok && !known {
-			return p, fmt.Errorf("policy %s has no [profiles.%s]", path, profile)
+			return p, fmt.Errorf("%w: %s has no [policies.%s]", ErrNoPolicy, path, name)
 		}
 		text, err := toml.Marshal(over)
 		if err != nil {
-			return p, fmt.Errorf("reading [profiles.%s] of %s: %w", profile, path, err)
+			return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, err)
 		}
 		dec := toml.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&p); err != nil {
-			return p, fmt.Errorf("reading [profiles.%s] of %s: %w", profile, path, tomlError(err))
+			return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, tomlError(err))
 		}
-		if profile == netProfile && !saysMode(over) {
+		if name == netPolicy && !setsMode(over) {
 			p.Network.listed()
 		}
 	}
@@ -465,7 +472,7 @@ func Parse(data []byte, path, profile string) (Policy, error) {
 	return p, nil
 }
 
-// PassingThrough lists the profiles of the file at path that harden nothing. A
+// PassingThrough lists the named policies of the file at path that harden nothing. A
 // file that cannot be read has none.
 func PassingThrough(path string) []string {
 	data, err := readTrusted(path)
@@ -473,15 +480,15 @@ func PassingThrough(path string) []string {
 		return nil
 	}
 	var file struct {
-		Profiles map[string]struct {
+		Policies map[string]struct {
 			Passthrough bool `toml:"passthrough"`
-		} `toml:"profiles"`
+		} `toml:"policies"`
 	}
 	if toml.Unmarshal(data, &file) != nil {
 		return nil
 	}
 	var out []string
-	for name, p := range file.Profiles {
+	for name, p := range file.Policies {
 		if p.Passthrough {
 			out = append(out, name)
 		}
@@ -617,14 +624,14 @@ func paths(key, below string, list []string) error {
 	return nil
 }
 
-// Pools lists the pools of host ids of the file at path: its own and those of its profiles. A file that cannot be read has the built-in one.
+// Pools lists the pools of host ids of the file at path: its own and those of its named policies. A file that cannot be read has the built-in one.
 func Pools(path string) []idmap.Pool {
 	own, err := Load(path, "")
 	if err != nil {
 		own = Default()
 	}
 	out := []idmap.Pool{own.Userns.Pool}
-	for _, p := range profiles(path) {
+	for _, p := range namedPolicies(path) {
 		if p.Userns.Pool != nil && !slices.Contains(out, *p.Userns.Pool) {
 			out = append(out, *p.Userns.Pool)
 		}
@@ -632,21 +639,21 @@ func Pools(path string) []idmap.Pool {
 	return out
 }
 
-// Blocked lists what the file at path has eBPF programs refuse (EBPF.Block), with its profiles. A file that cannot be read has nothing.
+// Blocked lists what the file at path has eBPF programs refuse (EBPF.Block), with its named policies. A file that cannot be read has nothing.
 func Blocked(path string) []string {
 	own, err := Load(path, "")
 	if err != nil {
 		own = Default()
 	}
 	out := slices.Clone(own.EBPF.Block)
-	for _, p := range profiles(path) {
+	for _, p := range namedPolicies(path) {
 		out = append(out, p.EBPF.Block...)
 	}
 	return out
 }
 
-// profile is what programs for all jails of a host ask of a profile.
-type profile struct {
+// namedPolicy is what programs for all jails of a host need of a named policy.
+type namedPolicy struct {
 	Userns struct {
 		Pool *idmap.Pool `toml:"pool"`
 	} `toml:"userns"`
@@ -655,17 +662,17 @@ type profile struct {
 	} `toml:"ebpf"`
 }
 
-// profiles are those of the file at path; none where it cannot be read.
-func profiles(path string) map[string]profile {
+// namedPolicies are those of the file at path; none where it cannot be read.
+func namedPolicies(path string) map[string]namedPolicy {
 	data, err := readTrusted(path)
 	if err != nil {
 		return nil
 	}
 	var file struct {
-		Profiles map[string]profile `toml:"profiles"`
+		Policies map[string]namedPolicy `toml:"policies"`
 	}
 	if toml.Unmarshal(data, &file) != nil {
 		return nil
 	}
-	return file.Profiles
+	return file.Policies
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -123,7 +124,7 @@ func TestEveryKey(t *testing.T) {
 		}
 		for name, text := range map[string]string{
 			"file":    key + " = " + o.text,
-			"profile": "profiles.p." + key + " = " + o.text,
+			"profile": "policies.p." + key + " = " + o.text,
 		} {
 			profile := ""
 			if name == "profile" {
@@ -146,7 +147,7 @@ func TestEveryKey(t *testing.T) {
 			}
 		}
 		// A profile that is not picked has no effect.
-		if p, err := Parse([]byte("profiles.p."+key+" = "+o.text), "f", ""); err != nil || !reflect.DeepEqual(p, Default()) {
+		if p, err := Parse([]byte("policies.p."+key+" = "+o.text), "f", ""); err != nil || !reflect.DeepEqual(p, Default()) {
 			t.Errorf("%s in another profile: %+v, %v", key, p, err)
 		}
 	}
@@ -156,9 +157,9 @@ func TestBadValues(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{`delegat = "runc"`, `line 1: unknown key "delegat"`},
 		{"[limits]\npid = 5", `line 2: unknown key "limits.pid"`},
-		{"[profiles.p.limits]\npid = 5", `unknown key "limits.pid"`},
-		{"[profiles.p.profiles.q]\nx = 5", `unknown key`},
-		{"[profiles.q]", "no [profiles.p]"},
+		{"[policies.p.limits]\npid = 5", `unknown key "limits.pid"`},
+		{"[policies.p.profiles.q]\nx = 5", `unknown key`},
+		{"[policies.q]", "no [policies.p]"},
 		{`delegate = "docker"`, "must be auto, runc, crun or an absolute path"},
 		{`delegate = "./runc"`, "must be auto, runc, crun or an absolute path"},
 		{`on_loosen = "allow"`, "on_loosen"},
@@ -241,7 +242,7 @@ func TestBadValues(t *testing.T) {
 		{"\xff", "line 1"},
 	} {
 		text, profile := c.text, ""
-		if strings.Contains(text, "profiles.") {
+		if strings.Contains(text, "policies.") {
 			profile = "p"
 		}
 		_, err := Parse([]byte(text), "/etc/f", profile)
@@ -260,7 +261,7 @@ func TestBadValues(t *testing.T) {
 			continue
 		}
 		// The same in a profile.
-		if _, err := Parse([]byte("profiles.p."+c.text), "/etc/f", "p"); err == nil {
+		if _, err := Parse([]byte("policies.p."+c.text), "/etc/f", "p"); err == nil {
 			t.Errorf("%s: passes in a profile", c.text)
 		}
 	}
@@ -268,11 +269,11 @@ func TestBadValues(t *testing.T) {
 
 // A profile's list takes the place of the file's: it can be shorter.
 func TestProfileLists(t *testing.T) {
-	p, err := Parse([]byte("binds.allow = [\"/a\", \"/b\"]\nlimits.pids = 5\n[profiles.p.binds]\nallow = [\"/c\"]\n[profiles.q.binds]\nallow = []\n"), "f", "p")
+	p, err := Parse([]byte("binds.allow = [\"/a\", \"/b\"]\nlimits.pids = 5\n[policies.p.binds]\nallow = [\"/c\"]\n[policies.q.binds]\nallow = []\n"), "f", "p")
 	if err != nil || !reflect.DeepEqual(p.Binds.Allow, []string{"/c"}) || p.Limits.Pids != 5 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	p, err = Parse([]byte("binds.allow = [\"/a\", \"/b\"]\n[profiles.q.binds]\nallow = []\n"), "f", "q")
+	p, err = Parse([]byte("binds.allow = [\"/a\", \"/b\"]\n[policies.q.binds]\nallow = []\n"), "f", "q")
 	if err != nil || len(p.Binds.Allow) != 0 {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -286,8 +287,8 @@ func TestLoadMissing(t *testing.T) {
 	if p.Origin = nil; err != nil || !reflect.DeepEqual(p, Default()) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := Load("/nonexistent/agentjail/config.toml", "strict"); err == nil || !strings.Contains(err.Error(), `"strict" is not defined`) {
-		t.Errorf("a profile without a file: %v", err)
+	if _, err := Load("/nonexistent/agentjail/config.toml", "strict"); err == nil || !strings.Contains(err.Error(), `[policies.strict] is not defined`) {
+		t.Errorf("a named policy without a file: %v", err)
 	}
 	if _, err := Load("config.toml", ""); err == nil || !strings.Contains(err.Error(), "must be absolute") {
 		t.Errorf("a relative path: %v", err)
@@ -300,7 +301,7 @@ func TestHostWide(t *testing.T) {
 		t.Skip("needs root: a policy is root's")
 	}
 	file := filepath.Join(t.TempDir(), "config.toml")
-	const text = "ebpf.block = [\"exec\"]\n[profiles.p]\nebpf.block = [\"connect\"]\nuserns.pool = \"1073741824:655360\"\n"
+	const text = "ebpf.block = [\"exec\"]\n[policies.p]\nebpf.block = [\"connect\"]\nuserns.pool = \"1073741824:655360\"\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -485,12 +486,12 @@ func TestPool(t *testing.T) {
 // so, and is listed.
 func TestPassthroughOnlyInProfile(t *testing.T) {
 	for _, profile := range []string{"", "p"} {
-		p, err := Parse([]byte("passthrough = true\n[profiles.p]\n"), "f", profile)
-		if err == nil || !strings.Contains(err.Error(), "only in a [profiles.NAME]") {
+		p, err := Parse([]byte("passthrough = true\n[policies.p]\n"), "f", profile)
+		if err == nil || !strings.Contains(err.Error(), "only in a [policies.NAME]") {
 			t.Errorf("for all callers, profile %q: %+v, %v", profile, p, err)
 		}
 	}
-	p, err := Parse([]byte("[profiles.p]\nroot.inodes = 5\n[profiles.q]\npassthrough = true\n"), "f", "p")
+	p, err := Parse([]byte("[policies.p]\nroot.inodes = 5\n[policies.q]\npassthrough = true\n"), "f", "p")
 	if err != nil || p.Passthrough {
 		t.Errorf("another profile's: %+v, %v", p, err)
 	}
@@ -501,7 +502,7 @@ func TestPassthroughOnlyInProfile(t *testing.T) {
 		t.Skip("needs root: the file must be root's")
 	}
 	file := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(file, []byte("[profiles.b]\npassthrough = true\n[profiles.a]\npassthrough = true\n[profiles.c]\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("[policies.b]\npassthrough = true\n[policies.a]\npassthrough = true\n[policies.c]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := PassingThrough(file); !reflect.DeepEqual(got, []string{"a", "b"}) {
@@ -528,10 +529,10 @@ func TestBuiltinProfile(t *testing.T) {
 	if p := load("limits.pids = 7", "net"); p.Network.Mode != NetworkNone || p.Limits.Pids != 7 {
 		t.Errorf("with a file that does not name it: %+v", p)
 	}
-	if p := load("[profiles.net]\nlimits.pids = 7", "net"); p.Network.Mode != NetworkNone || p.Limits.Pids != 7 {
+	if p := load("[policies.net]\nlimits.pids = 7", "net"); p.Network.Mode != NetworkNone || p.Limits.Pids != 7 {
 		t.Errorf("with further keys: %+v", p)
 	}
-	if p := load("[profiles.net.network]\nmode = \"none\"", "net"); p.Network.Mode != NetworkNone {
+	if p := load("[policies.net.network]\nmode = \"none\"", "net"); p.Network.Mode != NetworkNone {
 		t.Errorf("taken back: %+v", p)
 	}
 	if p := load("limits.pids = 7", ""); p.Network.Mode != NetworkNone {
@@ -544,16 +545,16 @@ func TestBuiltinProfile(t *testing.T) {
 		"network.allow = []":                                                                           NetworkNone,
 		"network.mode = \"names\"":                                                                     NetworkNone,
 		"network.mode = \"engine\"":                                                                    NetworkEngine,
-		"[profiles.net]\nnetwork.mode = \"engine\"":                                                    NetworkEngine,
+		"[policies.net]\nnetwork.mode = \"engine\"":                                                    NetworkEngine,
 		"network.publish = [\"8080\"]":                                                                 NetworkNames,
-		"[profiles.net.network]\nmode = \"engine\"":                                                    NetworkEngine,
-		"[profiles.net.network]\nallow = [\"example.org\"]":                                            NetworkNames,
-		"[profiles.net.network]\nmode = \"engine\"\nallow = [\"example.org\"]":                         NetworkEngine,
-		"network.allow = [\"example.org\"]\n[profiles.net.network]\nmode = \"engine\"":                 NetworkEngine,
-		"network.allow = [\"example.org\"]\n[profiles.net.network]\nallow = []":                        NetworkNone,
-		"network.allow = [\"example.org\"]\n[profiles.net.network]\nmode = \"names\"\nallow = []":      NetworkNames,
-		"network.allow = [\"example.org\"]\n[profiles.net.limits]\npids = 7":                           NetworkNames,
-		"network.mode = \"names\"\nnetwork.allow = [\"example.org\"]\n[profiles.net.limits]\npids = 7": NetworkNames,
+		"[policies.net.network]\nmode = \"engine\"":                                                    NetworkEngine,
+		"[policies.net.network]\nallow = [\"example.org\"]":                                            NetworkNames,
+		"[policies.net.network]\nmode = \"engine\"\nallow = [\"example.org\"]":                         NetworkEngine,
+		"network.allow = [\"example.org\"]\n[policies.net.network]\nmode = \"engine\"":                 NetworkEngine,
+		"network.allow = [\"example.org\"]\n[policies.net.network]\nallow = []":                        NetworkNone,
+		"network.allow = [\"example.org\"]\n[policies.net.network]\nmode = \"names\"\nallow = []":      NetworkNames,
+		"network.allow = [\"example.org\"]\n[policies.net.limits]\npids = 7":                           NetworkNames,
+		"network.mode = \"names\"\nnetwork.allow = [\"example.org\"]\n[policies.net.limits]\npids = 7": NetworkNames,
 	} {
 		if p := load(text, "net"); p.Network.Mode != want {
 			t.Errorf("net, of %q: %q, want %q", text, p.Network.Mode, want)
@@ -623,5 +624,17 @@ func TestNetworkAllow(t *testing.T) {
 	d := Default()
 	if got, ignored := d.Tighten(map[string]string{AnnotationPrefix + "network.allow": "pkg.example.net"}); len(ignored) != 1 || got.Network.Mode != NetworkNone {
 		t.Errorf("in mode none: %v, %+v", ignored, got.Network)
+	}
+}
+
+// TestFormerNames: the table that named policies stood in is an error that names the new one.
+func TestFormerNames(t *testing.T) {
+	for _, text := range []string{"[profiles.x]\nlimits.pids = 5\n", "profiles = 1\n"} {
+		if _, err := Parse([]byte(text), "c.toml", ""); err == nil || !strings.Contains(err.Error(), "[policies.NAME]") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := Parse(nil, "c.toml", "none"); !errors.Is(err, ErrNoPolicy) {
+		t.Errorf("a name without a policy: %v", err)
 	}
 }

@@ -257,7 +257,7 @@ func (r *Receipt) identity() []entry {
 	add("run", i.Run)
 	add("image root", i.Root)
 	add("bundle", i.Bundle)
-	add("profile", i.Profile)
+	add("policy", i.PolicyName)
 	add("system calls", i.Filter)
 	add("delegate", i.Delegate)
 	add("working directory", i.Dir)

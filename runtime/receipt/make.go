@@ -156,7 +156,7 @@ func (m *maker) created(e *journal.Event) {
 	r.Began = e.When()
 	i.ID, i.Policy, i.Command, i.Dir, i.Config = e.Jail, e.Policy, e.Argv, e.Cwd, e.Hash
 	for name, to := range map[string]*string{
-		"name": &i.Name, "engine": &i.Engine, "root": &i.Root, "bundle": &i.Bundle, "profile": &i.Profile, "seccomp": &i.Filter,
+		"name": &i.Name, "engine": &i.Engine, "root": &i.Root, "bundle": &i.Bundle, "policy.name": &i.PolicyName, "seccomp": &i.Filter,
 		"delegate": &i.Delegate, "user": &i.User, "version": &i.Version,
 	} {
 		*to = fact(e, name)

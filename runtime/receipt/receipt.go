@@ -46,13 +46,14 @@ type Receipt struct {
 
 // Identity says which jail it was.
 type Identity struct {
-	ID      string `json:"id"`
-	Name    string `json:"name,omitempty"`   // the engine's, where it tells one
-	Engine  string `json:"engine,omitempty"` // by the bundle's place
-	Run     string `json:"run,omitempty"`    // tells runs with the same id apart
-	Root    string `json:"root,omitempty"`   // the image's root file system
-	Bundle  string `json:"bundle,omitempty"`
-	Profile string `json:"profile,omitempty"`
+	ID     string `json:"id"`
+	Name   string `json:"name,omitempty"`   // the engine's, where it tells one
+	Engine string `json:"engine,omitempty"` // by the bundle's place
+	Run    string `json:"run,omitempty"`    // tells runs with the same id apart
+	Root   string `json:"root,omitempty"`   // the image's root file system
+	Bundle string `json:"bundle,omitempty"`
+	// PolicyName is the named policy's, "" for none.
+	PolicyName string `json:"policyName,omitempty"`
 	// Filter is the profile of system calls.
 	Filter   string   `json:"seccomp,omitempty"`
 	Delegate string   `json:"delegate,omitempty"`

@@ -29,8 +29,8 @@ const (
 
 // A Caller is what all calls have of the one that makes them.
 type Caller struct {
-	// Profile names the policy's, "" for none; see Profile.
-	Profile string
+	// PolicyName is the named policy's, "" for none; see [PolicyName].
+	PolicyName string
 	// Stdio are the standard files.
 	Stdio [3]*os.File
 	// Stay keeps this process: see jail.Runtime.
@@ -176,7 +176,7 @@ func (c *Caller) existing() (*jail.Runtime, error) {
 }
 
 func (c *Caller) policy() (policy.Policy, error) {
-	p, err := policy.Load(c.global.String("config"), c.Profile)
+	p, err := policy.Load(c.global.String("config"), c.PolicyName)
 	if err == nil && p.Userns.Map == "" {
 		err = errors.New("policy has no id mapping")
 	}
@@ -209,8 +209,8 @@ func tracer(out io.Writer, verb string) func(string, time.Duration) {
 	}
 }
 
-// Profile is NAME of agentjail-NAME.
-func Profile(argv0 string) string {
+// PolicyName is NAME of agentjail-NAME, the named policy that a program called so follows, "" for none.
+func PolicyName(argv0 string) string {
 	name, ok := strings.CutPrefix(filepath.Base(argv0), Program+"-")
 	if !ok {
 		return ""

@@ -129,7 +129,7 @@ func (c *Caller) Do(ctx context.Context, args []string) int {
 }
 
 func (c *Caller) do(ctx context.Context, args []string) error {
-	if status, done, err := passthrough.Run(args, c.Profile, c.Stdio); err != nil {
+	if status, done, err := passthrough.Run(args, c.PolicyName, c.Stdio); err != nil {
 		return err
 	} else if done {
 		return jail.Ended(status)

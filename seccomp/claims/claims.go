@@ -75,8 +75,8 @@ func General(progs [][]bpf.Insn, arch string) ([]Result, error) {
 	return p.all()
 }
 
-// First checks what must hold of the first filter by itself, while the init step
-// runs under it: what General does, but for what the second filter alone looks
+// First checks what must hold of the outer filter by itself, while the init step
+// runs under it: what General does, but for what the inner filter alone looks
 // at. That is the limits that the step sets, and the arguments of calls of every
 // moment. Errors as for Profile.
 func First(progs [][]bpf.Insn, arch string) ([]Result, error) {

@@ -76,7 +76,7 @@ func TestEntryTakenAway(t *testing.T) {
 					if v := run(t, first, d); v == bpf.RetAllow && got != v {
 						taken++
 						if !slices.Contains(added, call) {
-							t.Fatalf("%s: %s%#x passes the first filter and was not added", name, call, d.Args)
+							t.Fatalf("%s: %s%#x passes the outer filter and was not added", name, call, d.Args)
 						}
 					}
 				}
@@ -89,7 +89,7 @@ func TestEntryTakenAway(t *testing.T) {
 }
 
 // Every profile has all that the init step needs but loading its filter,
-// setting all limits, and pinning. Calls of every moment are looked at by the second filter alone: in
+// setting all limits, and pinning. Calls of every moment are looked at by the inner filter alone: in
 // the first they are answered from the kernel's bitmap.
 func TestEntryAdds(t *testing.T) {
 	for profile, want := range map[string][]string{

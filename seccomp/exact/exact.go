@@ -1,4 +1,4 @@
-// Package exact compiles seccomp sections to BPF in pure Go: the second filter
+// Package exact compiles seccomp sections to BPF in pure Go: the inner filter
 // of a jail, which the init step inside it loads just before it becomes the
 // jail's program. The kernel asks all filters of a process and takes the
 // strictest answer, so the second one says what the first, which the delegate

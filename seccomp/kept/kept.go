@@ -41,7 +41,7 @@ func Make(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, error) {
 	section, notes := seccomp.Intersect(ours, incoming)
 	program, err := exact.Compile(section)
 	if err != nil {
-		return nil, fmt.Errorf("compiling the second filter: %w", err)
+		return nil, fmt.Errorf("compiling the inner filter: %w", err)
 	}
 	f := &Filter{Notes: notes, Program: bpf.Encode(program)}
 	f.Delegates, _ = seccomp.WithEntry(section)

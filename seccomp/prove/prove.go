@@ -27,7 +27,7 @@ var goarch = map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64:
 // libseccomp, in both shapes that delegates give the filter (runc 1.1's chain,
 // later runc's binary tree) and for both answers to violations, and checks what
 // must hold of it: by itself, with what the init step needs added (of which
-// claims.First is said), and of that together with the second filter, as
+// claims.First is said), and of that together with the inner filter, as
 // a jail's program has them.
 //
 // Errors: an unknown profile or architecture, or a filter that libseccomp does
@@ -68,7 +68,7 @@ func Prove(profile, arch string) ([]claims.Result, error) {
 		}
 	}
 	for i := range wide {
-		wide[i].Claim = "before the second filter is loaded: " + wide[i].Claim
+		wide[i].Claim = "before the inner filter is loaded: " + wide[i].Claim
 	}
 	for i := range both {
 		both[i].Claim = "both filters together: " + both[i].Claim

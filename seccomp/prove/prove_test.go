@@ -95,7 +95,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// stacked holds the first filter, as a delegate's libseccomp compiles it with
+// stacked holds the outer filter, as a delegate's libseccomp compiles it with
 // what the init step needs added, together with the second against what the
 // second says: the first may only let more pass.
 func stacked(t *testing.T, g gen, filter *specs.LinuxSeccomp, names []string, rounds int) {

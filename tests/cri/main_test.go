@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	engine.IfJanitor()
 	// The profile net, by which pods of the handler agentjail-net have what CNI gives them.
-	if err := engine.OwnPolicy("[profiles.net.network]\nmode = \"engine\"\n"); err != nil {
+	if err := engine.OwnPolicy("[policies.net.network]\nmode = \"engine\"\n"); err != nil {
 		fmt.Fprintln(os.Stderr, "cri: a policy of its own:", err)
 		os.Exit(1)
 	}
@@ -136,10 +136,10 @@ func startNode(binary string) (*node, error) {
 	if err := os.WriteFile(refuse, []byte("on_loosen = \"refuse\"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	// containerd 1.6 takes a policy file alone, and no profile with it. The nodes share the directory.
+	// containerd 1.6 takes a policy file alone, and no name of a policy with it. The nodes share the directory.
 	names, namesText, namesKey := filepath.Join(dir, "names.toml"), namesPolicy+"mode = \"names\"\n", "ConfigPath"
 	if binary != "" {
-		names, namesText, namesKey = filepath.Join(dir, "names-net.toml"), namesPolicy, "profile = \"net\"\npolicy"
+		names, namesText, namesKey = filepath.Join(dir, "names-net.toml"), namesPolicy, "policy = \"net\"\nconfig"
 	}
 	if err := os.WriteFile(names, []byte(namesText), 0o644); err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ const Passthrough = "agentjail-passthrough"
 
 func passthrough(under string) (Runtime, error) {
 	file, link := filepath.Join(binDir(), Passthrough+".toml"), filepath.Join(binDir(), Passthrough)
-	if err := os.WriteFile(file, []byte("[profiles.passthrough]\npassthrough = true\n"), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte("[policies.passthrough]\npassthrough = true\n"), 0o644); err != nil {
 		return Runtime{}, err
 	}
 	if err := os.Symlink(under, link); err != nil && !errors.Is(err, os.ErrExist) {

@@ -125,7 +125,7 @@ func kubeletIDs() error {
 // the machine itself.
 const (
 	pool   = "[userns]\npool = \"1946157056:67108864\"\n"
-	policy = pool + "[profiles.net.network]\nmode = \"engine\"\n"
+	policy = pool + "[policies.net.network]\nmode = \"engine\"\n"
 )
 
 // images gives containerd the images.

@@ -62,7 +62,7 @@ func TestRefusals(t *testing.T) {
 
 // refusalPolicy is the run's, in which the profile that pods have here is by name: a table of the profile's own takes the place of the network's.
 func refusalPolicy() string {
-	return strings.ReplaceAll(refusal.Policy, "network.", "profiles.net.network.") + policy
+	return strings.ReplaceAll(refusal.Policy, "network.", "policies.net.network.") + policy
 }
 
 // asking is a pod that asks for everything.

@@ -110,7 +110,7 @@ func TestPodManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	const config = "/etc/agentjail/config.toml"
-	names := pool + "[profiles.net.network]\nmode = \"names\"\nallow = [\"@anthropic\", \"@github\"]\npublish = [\"0.0.0.0:8000-8999\"]\nservers = [\"10.96.0.10\"]\n"
+	names := pool + "[policies.net.network]\nmode = \"names\"\nallow = [\"@anthropic\", \"@github\"]\npublish = [\"0.0.0.0:8000-8999\"]\nservers = [\"10.96.0.10\"]\n"
 	if err := os.WriteFile(config, []byte(names), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 // Options of every kind are understood, and name the policy that the jail is made by; none names the delegate.
 func TestOptions(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
-		file := policyFile(t, "[limits]\npids = 100\n[profiles.tiny.limits]\npids = 50\n")
+		file := policyFile(t, "[limits]\npids = 100\n[policies.tiny.limits]\npids = 50\n")
 		host := start(t, c) // for its shim
 		ctx, task := direct(t, c, host)
 		for _, try := range []struct {
@@ -28,7 +28,7 @@ func TestOptions(t *testing.T) {
 			{"none", "", nil, 1024},
 			{"another delegate", "containerd.runc.v1.Options", &options.Options{BinaryName: "/bin/false", NoPivotRoot: true, NoNewKeyring: true}, 1024},
 			{"a policy file", "runtimeoptions.v1.Options", &runtimeoptions.Options{TypeUrl: "agentjail", ConfigPath: file}, 100},
-			{"a table", "runtimeoptions.v1.Options", &runtimeoptions.Options{ConfigBody: fmt.Appendf(nil, "policy = %q\nprofile = 'tiny'\nBinaryName = '/bin/false'\n", file)}, 50},
+			{"a table", "runtimeoptions.v1.Options", &runtimeoptions.Options{ConfigBody: fmt.Appendf(nil, "config = %q\npolicy = 'tiny'\nBinaryName = '/bin/false'\n", file)}, 50},
 			{"old ones", "containerd.linux.runc.CreateOptions", &options.Options{}, 1024},
 		} {
 			bundle := engine.NewBundle(t, c.Dir)

@@ -132,7 +132,7 @@ func TestQuestions(t *testing.T) {
 			if ask == "" {
 				ask = said
 			}
-			code, out, errs := run(t, "why", "--policy", before, ask)
+			code, out, errs := run(t, "why", "--config", before, ask)
 			if code != 1 || !strings.Contains(out, q.says) {
 				t.Fatalf("asked %q, status %d: %s%s\nwant %q", ask, code, out, errs, q.says)
 			}
@@ -193,7 +193,7 @@ func TestOnPurpose(t *testing.T) {
 			_, rest, _ := strings.Cut(lines[i], " ")
 			_, ask, _ = strings.Cut(rest, " ")
 		}
-		code, out, errs := run(t, "why", "--profile", "default", ask)
+		code, out, errs := run(t, "why", "--seccomp-profile", "default", ask)
 		if code != 1 || !strings.Contains(out, "none, on purpose") || !strings.Contains(out, "instead ") {
 			t.Errorf("%s: asked %q, status %d: %s%s", p.name, ask, code, out, errs)
 		}

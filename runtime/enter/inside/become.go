@@ -40,7 +40,7 @@ func newFinal(o *enter.Orders, path string, argv, envv []string) (*final, error)
 	}
 	if len(o.Filter) > 0 {
 		if f.filter, err = program(o.Filter); err != nil {
-			return nil, &broken{kernel, secondFilter + err.Error()}
+			return nil, &broken{kernel, innerFilter + err.Error()}
 		}
 	}
 	if f.path, err = unix.BytePtrFromString(path); err != nil {
@@ -111,8 +111,8 @@ func (f *final) restrict() (at stage, i int, errno syscall.Errno) {
 	return atExec, 0, 0
 }
 
-// secondFilter begins what is said of the filter that comes last.
-const secondFilter = "the second filter: "
+// innerFilter begins what is said of the filter that comes last.
+const innerFilter = "the inner filter: "
 
 // fail ends the process with a message, within the memory that there is.
 func (f *final) fail(at stage, i int, errno syscall.Errno) {
@@ -123,7 +123,7 @@ func (f *final) fail(at stage, i int, errno syscall.Errno) {
 		b = append(b, resources+": "...)
 		b = f.limits[i].appendWhy(b, errno)
 	case atFilter:
-		b = append(b, kernel+": "+secondFilter...)
+		b = append(b, kernel+": "+innerFilter...)
 		b = append(b, filterError(errno)...)
 	case atExec:
 		status = enter.ExitNotExecutable

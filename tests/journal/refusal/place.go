@@ -130,7 +130,7 @@ func Collect(t testing.TB, policy string, command func(args ...string) *exec.Cmd
 	if err := engine.Build("./cmd/agentjail-journal", path); err != nil {
 		t.Fatal(err)
 	}
-	Start(t, command(path, "--policy", policy, "--syscalls", "--no-pins"))
+	Start(t, command(path, "--config", policy, "--syscalls", "--no-pins"))
 }
 
 // Start starts a collector by a command, and waits until it acts.
