@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,7 +22,7 @@ func (d demo) acts() error {
 		return err
 	}
 	fmt.Println("  " + d.Versions())
-	for _, act := range []func() error{d.check, d.useful, d.hostile, d.limits, d.report} {
+	for _, act := range []func() error{d.check, d.refusal, d.useful, d.hostile, d.limits, d.report} {
 		if err := act(); err != nil {
 			return err
 		}
@@ -72,9 +73,38 @@ func (d demo) check() error {
 	return nil
 }
 
+// refusal: what a program sees that is refused something, and what explains it. The README shows these lines.
+func (d demo) refusal() error {
+	say("2. A refusal, and its explanation.")
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		return err
+	}
+	mount := []string{"run", "--rm", "--privileged", jail, engine.Busybox, "mount", "-t", "tmpfs", "none", "/mnt"}
+	r := d.run(mount...)
+	indent(r.Stdout + r.Stderr)
+	if r.Code == 0 {
+		return fmt.Errorf("a jail mounted: %s", r)
+	}
+	why := []string{"why", "--seccomp-profile", "default", "mount"}
+	prompt("agentjail " + strings.Join(why, " "))
+	out, err := exec.Command(d.runtime, why...).Output()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 { // 1 is "refused"
+		return fmt.Errorf("agentjail why: %w", err)
+	}
+	indent(string(out))
+	shown := "$ docker " + strings.Join(mount, " ") + "\n" + r.Stderr + "$ agentjail " + strings.Join(why, " ") + "\n"
+	// The last line, on what an operator does besides, is left out there.
+	lines := strings.SplitAfter(string(out), "\n")
+	if shown += strings.Join(lines[:6], ""); !strings.Contains(string(readme), shown) {
+		return fmt.Errorf("the README shows something else than:\n%s", shown)
+	}
+	return nil
+}
+
 // useful: work on a directory of the developer's.
 func (d demo) useful() error {
-	say("2. Useful work. The project belongs to uid 1000; what the jail's root makes there belongs to 1000 too.")
+	say("3. Useful work. The project belongs to uid 1000; what the jail's root makes there belongs to 1000 too.")
 	dir := filepath.Join(d.Dir, "project")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -131,7 +161,7 @@ var generous = []string{"--cap-add", "SYS_ADMIN", "--cap-add", "DAC_READ_SEARCH"
 
 // hostile: the same attempts, with the same generous options, under runc and in a jail.
 func (d demo) hostile() error {
-	say("3. Hostile work, with options that give a container nearly everything. Under runc they do; a jail starts without.")
+	say("4. Hostile work, with options that give a container nearly everything. Under runc they do; a jail starts without.")
 	args := append(append([]string{"run", "--rm"}, generous...), "--runtime=RUNTIME", engine.Busybox, "probe", "attempts")
 	for _, t := range tries {
 		args = append(args, t.name)
@@ -189,7 +219,7 @@ func (d demo) hostile() error {
 
 // limits: what the agent can use up.
 func (d demo) limits() error {
-	say("4. Greedy work: processes, memory and disk end where policy says; rm -rf / costs the jail only its own files.")
+	say("5. Greedy work: processes, memory and disk end where policy says; rm -rf / costs the jail only its own files.")
 	for _, c := range []struct {
 		args []string
 		ends string // what the jail's answer has in it
@@ -214,7 +244,7 @@ func (d demo) limits() error {
 
 // report: a running jail, looked at from outside.
 func (d demo) report() error {
-	say("5. --privileged gives a plain jail, and the report says what was denied. The jail as the kernel sees it, ring by ring:")
+	say("6. --privileged gives a plain jail, and the report says what was denied. The jail as the kernel sees it, ring by ring:")
 	r := d.run("run", "-d", "--privileged", "--pid=host", "--network=host", jail, engine.Busybox, "sleep", "3600")
 	id := strings.TrimSpace(r.Stdout)
 	if r.Code != 0 {
