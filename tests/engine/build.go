@@ -28,7 +28,7 @@ func ModuleRoot() (string, error) {
 	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
 }
 
-// Build compiles a package of this module into a static binary at out, as make build does. Go's own cache makes a second call quick.
+// Build compiles a package of this module into a static binary at out, as make build does, with what DelegateEnv and PoolEnv say. Go's own cache makes a second call quick.
 func Build(pkg, out string, flags ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -37,7 +37,7 @@ func Build(pkg, out string, flags ...string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-ldflags=-s -w", "-o", out}, flags...)
+	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-o", out, LinkerFlags()}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -65,19 +65,10 @@ func BuildAgentjail(out string, flags ...string) error {
 			return err
 		}
 	}
-	flags = append(flags, buildFlags()...)
 	if err := Build("./cmd/agentjailctl", filepath.Join(filepath.Dir(out), "agentjailctl"), flags...); err != nil {
 		return err
 	}
 	return Build("./cmd/agentjail", out, flags...)
-}
-
-// buildFlags are the build flags for DelegateEnv and PoolEnv.
-func buildFlags() []string {
-	if os.Getenv(DelegateEnv) == "" && os.Getenv(PoolEnv) == "" {
-		return nil
-	}
-	return []string{LinkerFlags()}
 }
 
 // LinkerFlags is the build flag of a program that is linked as the one under test, with more variables set (PACKAGE.NAME=TEXT).
@@ -111,7 +102,7 @@ var shim = sync.OnceValues(func() (string, error) {
 	if err := BuildAgentjail(filepath.Join(dir, "agentjail")); err != nil {
 		return "", err
 	}
-	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName), buildFlags()...)
+	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName))
 })
 
 // builtToolsEnv names a directory with what Tool would build: a directory for each, by name. For a machine without a Go tool.
