@@ -1,9 +1,11 @@
-// Command neighbors runs a command while jails, Docker's containers and Podman's come and go on the same machine, as on one that has other work.
+// Command neighbors runs a command while jails, Docker's containers and Podman's come and go on the
+// same machine, as on one that has other work.
 //
 //	neighbors [-pause DURATION] COMMAND [ARGUMENT...]
 //
-// Its jails are those of a default install: with agentjail's own directories. One of each kind lives all the time. The exit status is the
-// command's; it is 3 where something that a neighbour does fails, or a neighbour is not as it was when the command has ended.
+// Its jails are those of a default install: with agentjail's own directories. One of each kind
+// lives all the time. The exit status is the command's; it is 3 where something that a neighbour
+// does fails, or a neighbour is not as it was when the command has ended.
 package main
 
 import (

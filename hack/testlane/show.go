@@ -38,7 +38,8 @@ func (s *suite) read(from io.Reader, reader *outcome.Reader) []*outcome.Package 
 // slow is how long a test takes that is shown although it passes.
 const slow = 10 * time.Second
 
-// brief shows a line if it matters: what failed, with its output, packages, and what takes long. The output of a test program is shown as it is.
+// brief shows a line if it matters: what failed, with its output, packages, and what takes long.
+// The output of a test program is shown as it is.
 func (s *suite) brief(line string, test *outcome.Test, pkg *outcome.Package) {
 	switch {
 	case s.program:
@@ -87,7 +88,8 @@ func (s *suite) summary(lane outcome.Lane, all []*outcome.Package) {
 	}
 }
 
-// keep writes the output of a failed test, and of its second run, to a file of its own, and returns the test's entry.
+// keep writes the output of a failed test, and of its second run, to a file of its own, and returns
+// the test's entry.
 func (s *suite) keep(p *outcome.Package, t *outcome.Test, second *outcome.Package, note string) outcome.Entry {
 	e := outcome.Entry{Package: p.Name, Test: t.Name, Note: note}
 	if s.program { // whose whole output is kept

@@ -83,7 +83,8 @@ func (s *suite) giveUp(lane *outcome.Lane, failed []*outcome.Package, why string
 	}
 }
 
-// culprits are the tests by which a package failed. One without a name stands for a package that failed outside of its tests.
+// culprits are the tests by which a package failed. One without a name stands for a package that
+// failed outside of its tests.
 func (s *suite) culprits(p *outcome.Package) []*outcome.Test {
 	if tests := p.With(outcome.Fail, ""); len(tests) > 0 {
 		return tests
@@ -91,8 +92,8 @@ func (s *suite) culprits(p *outcome.Package) []*outcome.Test {
 	return []*outcome.Test{{Output: p.Other}}
 }
 
-// again runs what failed in a package once more. Each test does so by itself; where the test program died, all that had not passed run
-// together, since some had not begun.
+// again runs what failed in a package once more. Each test does so by itself; where the test
+// program died, all that had not passed run together, since some had not begun.
 func (s *suite) again(ctx context.Context, lane *outcome.Lane, p *outcome.Package) {
 	culprits := s.culprits(p)
 	outside := culprits[0].Name == ""
@@ -145,7 +146,8 @@ func (s *suite) enter(lane *outcome.Lane, ok bool, e outcome.Entry) {
 	}
 }
 
-// once runs a package's tests with some more flags, and returns what became of them; nil when nothing did.
+// once runs a package's tests with some more flags, and returns what became of them; nil when
+// nothing did.
 func (s *suite) once(ctx context.Context, pkg, what string, flags []string) *outcome.Package {
 	line := fmt.Sprintf("testlane: once more: %s %s", pkg, what)
 	fmt.Fprintln(s.show, line)
@@ -181,7 +183,8 @@ func (s *suite) below() string {
 	return part
 }
 
-// try runs the tests, shows what matters of their output, and returns what became of them. An error is that of the command.
+// try runs the tests, shows what matters of their output, and returns what became of them. An error
+// is that of the command.
 func (s *suite) try(ctx context.Context, packages []string, flags ...string) ([]*outcome.Package, error) {
 	words := append(append([]string{}, s.command...), flags...)
 	if !s.program {

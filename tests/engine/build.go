@@ -28,7 +28,8 @@ func ModuleRoot() (string, error) {
 	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
 }
 
-// Build compiles a package of this module into a static binary at out, as make build does, with what DelegateEnv and PoolEnv say. Go's own cache makes a second call quick.
+// Build compiles a package of this module into a static binary at out, as make build does, with
+// what DelegateEnv and PoolEnv say. Go's own cache makes a second call quick.
 func Build(pkg, out string, flags ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -51,8 +52,9 @@ func Build(pkg, out string, flags ...string) error {
 // theirs names one: an absolute path. Unset, it chooses for itself.
 const DelegateEnv = "AGENTJAIL_DELEGATE"
 
-// PoolEnv names the environment variable with the default pool of host ids of the programs that tests build, FIRST:COUNT: another one than that of
-// the host's own jails (hack/alone.sh). Unset, they have agentjail's.
+// PoolEnv names the environment variable with the default pool of host ids of the programs that
+// tests build, FIRST:COUNT: another one than that of the host's own jails (hack/alone.sh). Unset,
+// they have agentjail's.
 const PoolEnv = "AGENTJAIL_POOL"
 
 // BuildAgentjail compiles agentjail to out, and what belongs beside it.
