@@ -1,9 +1,11 @@
-// Command neighbors runs a command while jails, Docker's containers and Podman's come and go on the same machine, as on one that has other work.
+// Command neighbors runs a command while jails, Docker's containers and Podman's come and go on the
+// same machine, as on one that has other work.
 //
 //	neighbors [-pause DURATION] COMMAND [ARGUMENT...]
 //
-// Its jails are those of a default install: with agentjail's own directories. One of each kind lives all the time. The exit status is the
-// command's; it is 3 where something that a neighbour does fails, or a neighbour is not as it was when the command has ended.
+// Its jails are those of a default install: with agentjail's own directories. One of each kind
+// lives all the time. The exit status is the command's; it is 3 where something that a neighbour
+// does fails, or a neighbour is not as it was when the command has ended.
 package main
 
 import (
@@ -123,8 +125,8 @@ func loop(ctx context.Context, n neighbour, pause time.Duration) (made int, err 
 	return made, nil
 }
 
-// says runs a command that has to print a text and nothing else.
-func says(cmd *exec.Cmd, want string) error {
+// prints runs a command that has to print a text and nothing else.
+func prints(cmd *exec.Cmd, want string) error {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -163,7 +165,7 @@ func newJails(under string) (neighbour, error) {
 }
 
 func (j *jails) once(ctx context.Context) error {
-	if err := says(exec.CommandContext(ctx, j.bin, "sandbox", "--", "echo", "hello"), "hello"); err != nil {
+	if err := prints(exec.CommandContext(ctx, j.bin, "sandbox", "--", "echo", "hello"), "hello"); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(j.in, "alive\n"); err != nil {
@@ -214,10 +216,10 @@ func (c *containers) state(ctx context.Context) (string, error) {
 }
 
 func (c *containers) once(ctx context.Context) error {
-	if err := says(c.run(ctx, append(append([]string{"run", "--rm"}, c.flags...), engine.Busybox, "echo", "hello")...), "hello"); err != nil {
+	if err := prints(c.run(ctx, append(append([]string{"run", "--rm"}, c.flags...), engine.Busybox, "echo", "hello")...), "hello"); err != nil {
 		return err
 	}
-	return says(c.run(ctx, "exec", c.lives, "echo", "alive"), "alive")
+	return prints(c.run(ctx, "exec", c.lives, "echo", "alive"), "alive")
 }
 
 func (c *containers) Close() error {

@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// A budget is how long all tests may take: a run that is killed from outside reports nothing of what it has found.
+// A budget is how long all tests may take: a run that is killed from outside reports nothing of
+// what it has found.
 type budget struct {
 	minutes int // 0 for as long as they need
 	began   time.Time
 }
 
-// budgetFromEnv reads BUDGET, in minutes, and BEGAN, in seconds since 1970. No budget is set where either is missing.
+// budgetFromEnv reads BUDGET, in minutes, and BEGAN, in seconds since 1970. No budget is set where
+// either is missing.
 func budgetFromEnv() budget {
 	minutes, err := strconv.Atoi(os.Getenv("BUDGET"))
 	began, err2 := strconv.ParseInt(os.Getenv("BEGAN"), 10, 64)

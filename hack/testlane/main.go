@@ -1,11 +1,12 @@
-// Command testlane runs the tests, so that one failure hides no other and the end reports by name what failed.
+// Command testlane runs the tests, so that one failure hides no other and the end reports by name
+// what failed.
 //
 //	testlane lane NAME COMMAND...      one part of make test: keeps what becomes of it, and succeeds whatever that is
 //	testlane tests [flags] COMMAND...  go test, whose flags end the command, or a compiled test program: shows failures, runs them once more
 //	testlane report                    what failed in all lanes, what is unsteady, what was left out; fails if something failed
 //
-// A test that fails runs once more by itself. If it passes then, it is unsteady: that is reported, and its lane passes. One that was
-// unsteady in an earlier run, too, has failed (unsteady.go).
+// A test that fails runs once more by itself. If it passes then, it is unsteady: that is reported,
+// and its lane passes. One that was unsteady in an earlier run, too, has failed (unsteady.go).
 //
 // It works in the module's directory and keeps what it found in dist/lanes.
 package main

@@ -84,7 +84,8 @@ func describe(runs []run) string {
 	return strings.Join(all, ", ")
 }
 
-// past reads the commit that was tested, and with it those that it came from, as git rev-list lists them. Where there is no git, both are empty.
+// past reads the commit that was tested, and with it those that it came from, as git rev-list lists
+// them. Where there is no git, both are empty.
 func past(file string) (commit string, before func(string) bool, err error) {
 	text, err := os.ReadFile(file)
 	commits := strings.Fields(string(text))

@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/hack/testlane/outcome"
 )
 
-// TestRemembered: a test that is unsteady in two runs is known, one of code that is not this code's past is not, and what passes in ten
-// whole runs is forgotten.
+// TestRemembered: a test that is unsteady in two runs is known, one of code that is not this code's
+// past is not, and what passes in ten whole runs is forgotten.
 func TestRemembered(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "unsteady.json")
 	entry := outcome.Entry{Package: "p", Test: "TestX", Note: "where it is"}
@@ -52,8 +52,8 @@ func TestRemembered(t *testing.T) {
 	}
 }
 
-// TestReport: the end names what failed, by lane, package and test; what was left out comes first and last; and a test that is unsteady
-// for the second time has failed.
+// TestReport: the end names what failed, by lane, package and test; what was left out comes first
+// and last; and a test that is unsteady for the second time has failed.
 func TestReport(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("BUDGET", "")

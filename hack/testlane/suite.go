@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -51,7 +49,9 @@ func (s *suite) run(ctx context.Context) (outcome.Lane, error) {
 		}
 		if p.Failed {
 			failed = append(failed, p)
-			tests += len(p.With(outcome.Fail, ""))
+			if p.Ended { // one that died may have cut short many
+				tests += len(p.With(outcome.Fail))
+			}
 		}
 	}
 	var exit *exec.ExitError
@@ -83,7 +83,8 @@ func (s *suite) giveUp(lane *outcome.Lane, failed []*outcome.Package, why string
 	}
 }
 
-// culprits are the tests by which a package failed. One without a name stands for a package that failed outside of its tests.
+// culprits are the tests by which a package failed. One without a name stands for a package that
+// failed outside of its tests.
 func (s *suite) culprits(p *outcome.Package) []*outcome.Test {
 	if tests := p.With(outcome.Fail, ""); len(tests) > 0 {
 		return tests
@@ -91,8 +92,8 @@ func (s *suite) culprits(p *outcome.Package) []*outcome.Test {
 	return []*outcome.Test{{Output: p.Other}}
 }
 
-// again runs what failed in a package once more. Each test does so by itself; where the test program died, all that had not passed run
-// together, since some had not begun.
+// again runs what failed in a package once more. Each test does so by itself; where the test
+// program died, all that had not passed run together, since some had not begun.
 func (s *suite) again(ctx context.Context, lane *outcome.Lane, p *outcome.Package) {
 	culprits := s.culprits(p)
 	outside := culprits[0].Name == ""
@@ -145,7 +146,8 @@ func (s *suite) enter(lane *outcome.Lane, ok bool, e outcome.Entry) {
 	}
 }
 
-// once runs a package's tests with some more flags, and returns what became of them; nil when nothing did.
+// once runs a package's tests with some more flags, and returns what became of them; nil when
+// nothing did.
 func (s *suite) once(ctx context.Context, pkg, what string, flags []string) *outcome.Package {
 	line := fmt.Sprintf("testlane: once more: %s %s", pkg, what)
 	fmt.Fprintln(s.show, line)
@@ -181,7 +183,8 @@ func (s *suite) below() string {
 	return part
 }
 
-// try runs the tests, shows what matters of their output, and returns what became of them. An error is that of the command.
+// try runs the tests, shows what matters of their output, and returns what became of them. An error
+// is that of the command.
 func (s *suite) try(ctx context.Context, packages []string, flags ...string) ([]*outcome.Package, error) {
 	words := append(append([]string{}, s.command...), flags...)
 	if !s.program {
@@ -226,115 +229,6 @@ func (s *suite) try(ctx context.Context, packages []string, flags ...string) ([]
 		s.showLines(rest.Other)
 	}
 	return all, werr
-}
-
-// read reads the output to its end.
-func (s *suite) read(from io.Reader, reader *outcome.Reader) []*outcome.Package {
-	var all []*outcome.Package
-	in := bufio.NewReader(from)
-	for {
-		line, err := in.ReadString('\n')
-		if line != "" {
-			if s.log != nil {
-				_, _ = io.WriteString(s.log, line)
-			}
-			line = strings.TrimSuffix(line, "\n")
-			test, pkg := reader.Line(line)
-			s.brief(line, test, pkg)
-			if pkg != nil {
-				all = append(all, pkg)
-			}
-		}
-		if err != nil {
-			return all
-		}
-	}
-}
-
-// slow is how long a test takes that is shown although it passes.
-const slow = 10 * time.Second
-
-// brief shows a line if it matters: what failed, with its output, packages, and what takes long. The output of a test program is shown as it is.
-func (s *suite) brief(line string, test *outcome.Test, pkg *outcome.Package) {
-	switch {
-	case s.program:
-		fmt.Fprintln(s.show, line)
-	case test != nil && test.Word == outcome.Fail && test.Top():
-		s.showLines(test.Lines())
-	case test != nil && (test.Word == outcome.Fail || test.Top() && test.Took >= slow):
-		fmt.Fprintln(s.show, line)
-	case pkg != nil && pkg.Failed:
-		for _, t := range pkg.With("") {
-			s.showLines(t.Lines())
-		}
-		s.showLines(pkg.Other)
-		fmt.Fprintln(s.show, line)
-	case pkg != nil && !strings.HasPrefix(line, "?"):
-		fmt.Fprintln(s.show, line)
-	}
-}
-
-func (s *suite) showLines(lines []string) {
-	for _, line := range lines {
-		fmt.Fprintln(s.show, line)
-	}
-}
-
-// summary shows, last, what was skipped, what failed and what is unsteady.
-func (s *suite) summary(lane outcome.Lane, all []*outcome.Package) {
-	if s.skipped {
-		fmt.Fprintln(s.show, "\nskipped:")
-		for _, p := range all {
-			for _, t := range p.Tests {
-				if t.Word == outcome.Skip {
-					fmt.Fprintf(s.show, "  %s: %s\n", outcome.Entry{Package: p.Name, Test: t.Name}, t.Reason)
-				}
-			}
-		}
-	}
-	if lane.Trouble != "" {
-		fmt.Fprintf(s.show, "testlane: failed: %s\n", lane.Trouble)
-	}
-	for _, e := range lane.Failed {
-		fmt.Fprintf(s.show, "testlane: failed: %s\n", e)
-	}
-	for _, e := range lane.Unsteady {
-		fmt.Fprintf(s.show, "testlane: unsteady: %s\n", e)
-	}
-}
-
-// keep writes the output of a failed test, and of its second run, to a file of its own, and returns the test's entry.
-func (s *suite) keep(p *outcome.Package, t *outcome.Test, second *outcome.Package, note string) outcome.Entry {
-	e := outcome.Entry{Package: p.Name, Test: t.Name, Note: note}
-	if s.program { // whose whole output is kept
-		return e
-	}
-	text := t.Output
-	if !p.Ended {
-		text = append(append(text[:len(text):len(text)], "outside of tests:"), p.Other...)
-	}
-	if second != nil {
-		text = append(text[:len(text):len(text)], "once more:")
-		for _, again := range second.Tests {
-			text = append(text, again.Output...)
-		}
-		text = append(text, second.Other...)
-	}
-	name := strings.NewReplacer("/", "-").Replace(strings.TrimPrefix(p.Name, "agentjail.dev/"))
-	file := filepath.Join(s.out, "lanes", strings.TrimSuffix(s.lane+"."+s.part, "."), strings.TrimSuffix(name+"."+t.Name, ".")+".out")
-	err := os.MkdirAll(filepath.Dir(file), 0o755)
-	if err == nil {
-		err = os.WriteFile(file, []byte(strings.Join(text, "\n")+"\n"), 0o644)
-	}
-	switch {
-	case err != nil:
-		e.Note = err.Error()
-	case note == "":
-		e.Note = file
-	default:
-		e.Note += ": " + file
-	}
-	return e
 }
 
 func names(tests []*outcome.Test) []string {

@@ -12,7 +12,8 @@ import (
 	"agentjail.dev/hack/testlane/outcome"
 )
 
-// toys are the packages of a module, each with tests that fail in a way of their own. first reports whether a test runs for the first time.
+// toys are the packages of a module, each with tests that fail in a way of their own. first reports
+// whether a test runs for the first time.
 var toys = map[string]string{
 	"flaky": `
 func TestFine(t *testing.T) {}
@@ -104,7 +105,8 @@ func brief(l outcome.Lane) string {
 	return strings.Join(words, ", ")
 }
 
-// TestToys: what fails once is unsteady, what fails twice has failed, and what surrounds it is known by name.
+// TestToys: what fails once is unsteady, what fails twice has failed, and what surrounds it is
+// known by name.
 func TestToys(t *testing.T) {
 	toyModule(t)
 	for name, want := range map[string][]string{

@@ -14,10 +14,12 @@ import (
 	"agentjail.dev/hack/testlane/outcome"
 )
 
-// steady is in how many whole runs a test passes at once before it is no longer remembered as unsteady.
+// steady is in how many whole runs a test passes at once before it is no longer remembered as
+// unsteady.
 const steady = 10
 
-// A memory is what a machine knows of unsteady tests: those of earlier runs of make test. It is a file outside of any clone.
+// A memory is what a machine knows of unsteady tests: those of earlier runs of make test. It is a
+// file outside of any clone.
 type memory struct {
 	Tests []remembered
 }
@@ -36,8 +38,9 @@ type run struct {
 	Lane   string
 }
 
-// learn adds what became of the tests in a run, and returns those that were unsteady in an earlier run too. before reports whether
-// the code of a commit came before what was tested: only its runs count.
+// learn adds what became of the tests in a run, and returns those that were unsteady in an earlier
+// run too. before reports whether the code of a commit came before what was tested: only its runs
+// count.
 func (m *memory) learn(lanes []outcome.Lane, now run, before func(commit string) bool) (again []remembered) {
 	bad := map[outcome.Entry]bool{}
 	for _, l := range lanes {

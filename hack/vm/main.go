@@ -150,7 +150,7 @@ func runAll(ctx context.Context, o options) error {
 		if r.err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", r.o.kind, r.err))
 		}
-		errs = append(errs, lane(r.o.kind, r.o.out, r.results, r.err).Write(filepath.Join(filepath.Dir(o.out), "lanes")))
+		errs = append(errs, lane(r.o.kind, r.o.out, r.results, r.err, ctx.Err() != nil).Write(filepath.Join(filepath.Dir(o.out), "lanes")))
 	}
 	say("%v in all; what every step said is in %s", time.Since(start).Round(time.Second), o.out)
 	return errors.Join(errs...)

@@ -120,9 +120,12 @@ func count(tests []*outcome.Test, word string) int {
 // unsteadyLine is what hack/testlane reports, in the machine, of a test that failed and then passed.
 var unsteadyLine = regexp.MustCompile(`(?m)^testlane: unsteady: \S+(?: (\S+))?$`)
 
-// lane is what became of the steps, as make test keeps it.
-func lane(kind, out string, results []result, err error) outcome.Lane {
+// lane is what became of the steps, as make test keeps it. Of a machine that was stopped from outside, the steps count that had ended.
+func lane(kind, out string, results []result, err error, stopped bool) outcome.Lane {
 	l := outcome.Lane{Name: "test-vm", Part: kind}
+	if stopped {
+		err, results = nil, slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.status == -1 })
+	}
 	if err != nil {
 		l.Trouble = strings.SplitN(err.Error(), "\n", 2)[0]
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +104,14 @@ func TestLane(t *testing.T) {
 		}
 		results = append(results, r)
 	}
-	l := lane("engines", "dist/vm/engines", results, nil)
+	results = append(results, result{step: step{name: "d", pkg: "d"}, status: -1})
+	l := lane("engines", "dist/vm/engines", results, errors.New("stopped"), true)
+	if l.Trouble != "" || len(l.Failed) != 2 {
+		t.Errorf("of a machine that was stopped: %+v", l)
+	}
+	if down := lane("engines", "dist/vm/engines", results, errors.New("it went down\nmore"), false); down.Trouble != "it went down" || len(down.Failed) != 3 {
+		t.Errorf("of a machine that went down: %+v", down)
+	}
 	var failed []string
 	for _, e := range l.Failed {
 		failed = append(failed, e.String())

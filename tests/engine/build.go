@@ -28,7 +28,8 @@ func ModuleRoot() (string, error) {
 	return "", fmt.Errorf("%s is not inside agentjail's module", dir)
 }
 
-// Build compiles a package of this module into a static binary at out, as make build does. Go's own cache makes a second call quick.
+// Build compiles a package of this module into a static binary at out, as make build does, with
+// what DelegateEnv and PoolEnv say. Go's own cache makes a second call quick.
 func Build(pkg, out string, flags ...string) error {
 	root, err := ModuleRoot()
 	if err != nil {
@@ -37,7 +38,7 @@ func Build(pkg, out string, flags ...string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-ldflags=-s -w", "-o", out}, flags...)
+	args := append([]string{"build", "-trimpath", "-tags=urfave_cli_no_docs", "-o", out, LinkerFlags()}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -51,8 +52,9 @@ func Build(pkg, out string, flags ...string) error {
 // theirs names one: an absolute path. Unset, it chooses for itself.
 const DelegateEnv = "AGENTJAIL_DELEGATE"
 
-// PoolEnv names the environment variable with the default pool of host ids of the programs that tests build, FIRST:COUNT: another one than that of
-// the host's own jails (hack/alone.sh). Unset, they have agentjail's.
+// PoolEnv names the environment variable with the default pool of host ids of the programs that
+// tests build, FIRST:COUNT: another one than that of the host's own jails (hack/alone.sh). Unset,
+// they have agentjail's.
 const PoolEnv = "AGENTJAIL_POOL"
 
 // BuildAgentjail compiles agentjail to out, and what belongs beside it.
@@ -65,19 +67,10 @@ func BuildAgentjail(out string, flags ...string) error {
 			return err
 		}
 	}
-	flags = append(flags, buildFlags()...)
 	if err := Build("./cmd/agentjailctl", filepath.Join(filepath.Dir(out), "agentjailctl"), flags...); err != nil {
 		return err
 	}
 	return Build("./cmd/agentjail", out, flags...)
-}
-
-// buildFlags are the build flags for DelegateEnv and PoolEnv.
-func buildFlags() []string {
-	if os.Getenv(DelegateEnv) == "" && os.Getenv(PoolEnv) == "" {
-		return nil
-	}
-	return []string{LinkerFlags()}
 }
 
 // LinkerFlags is the build flag of a program that is linked as the one under test, with more variables set (PACKAGE.NAME=TEXT).
@@ -111,7 +104,7 @@ var shim = sync.OnceValues(func() (string, error) {
 	if err := BuildAgentjail(filepath.Join(dir, "agentjail")); err != nil {
 		return "", err
 	}
-	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName), buildFlags()...)
+	return dir, Build("./cmd/"+ShimName, filepath.Join(dir, ShimName))
 })
 
 // builtToolsEnv names a directory with what Tool would build: a directory for each, by name. For a machine without a Go tool.

@@ -42,7 +42,7 @@ mount -t tmpfs -o mode=755 machine "$dir"
 mkdir "$dir/upper" "$dir/work" "$dir/root"
 mount -t overlay -o lowerdir=/,upperdir="$dir/upper",workdir="$dir/work" machine "$dir/root"
 cd "$dir/root"
-rm -rf etc/agentjail
+rm -rf etc/agentjail var/lib/agentjail var/log/agentjail
 for d in $2; do
 	mkdir -p $d
 	mount -t tmpfs -o mode=755 tmpfs $d

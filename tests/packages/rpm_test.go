@@ -56,7 +56,7 @@ func TestRPM(t *testing.T) {
 	if m.exists("/etc/docker/daemon.json") {
 		t.Errorf("Docker's configuration is\n%s", m.must("cat", "/etc/docker/daemon.json"))
 	}
-	more, less := m.written("/var/lib/rpm", "/root/.rpmdb", "/etc/agentjail")
+	more, less := m.written("/var/lib/rpm", "/root/.rpmdb", "/etc/agentjail", "/var/lib/agentjail", "/var/log/agentjail")
 	if len(more)+len(less) > 0 {
 		t.Errorf("left after the removal: %.2000q; gone: %.2000q", more, less)
 	}

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// A Lane is what became of a part of the tests: of one call of go test, of a virtual machine, or of a command.
+// A Lane is what became of a part of the tests: of one call of go test, of a virtual machine, or of
+// a command.
 type Lane struct {
 	Name string // the task of make
 	Part string // what it is of the task, "" for the whole

@@ -44,7 +44,8 @@ type Package struct {
 	Failed bool
 	// Built is false where the tests could not be compiled.
 	Built bool
-	// Ended reports that the test program came to its end by itself: it did not panic, exit, or take too long.
+	// Ended reports that the test program came to its end by itself: it did not panic, exit, or
+	// take too long.
 	Ended bool
 }
 
@@ -79,13 +80,15 @@ var (
 	packageLine = regexp.MustCompile(`^(ok|FAIL|\?)\s*\t(\S+)(.*)`)
 )
 
-// A Reader reads the output of go test -v line by line. What is not yet ascribed to a package is in Rest.
+// A Reader reads the output of go test -v line by line. What is not yet ascribed to a package is in
+// Rest.
 type Reader struct {
 	Rest    Package
 	current string // the test whose output it is, "" outside of tests
 }
 
-// Line takes the next line. It returns the test that the line gives a verdict on, and the package that the line ends; nil for none.
+// Line takes the next line. It returns the test that the line gives a verdict on, and the package
+// that the line ends; nil for none.
 func (r *Reader) Line(line string) (*Test, *Package) {
 	p := &r.Rest
 	if m := runLine.FindStringSubmatch(line); m != nil {
