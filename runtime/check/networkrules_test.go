@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/policy"
 )
 
@@ -27,5 +29,15 @@ func TestNetworkRules(t *testing.T) {
 		if got.ok != w.ok || !strings.Contains(got.detail, w.want) || !got.ok && got.remedy == "" {
 			t.Errorf("%s, %q: %+v, want %q", w.mode, w.allow, got, w.want)
 		}
+	}
+}
+
+// TestNetworkPorts: a kernel that cannot hold sockets to ports is a warning, with the remedy.
+func TestNetworkPorts(t *testing.T) {
+	if a := networkPorts(nil); !a.ok {
+		t.Errorf("%+v", a)
+	}
+	if a := networkPorts(unix.ENOPROTOOPT); a.ok || !a.warn || !strings.Contains(a.detail, "one server") || a.remedy != "Linux 6.3 or later" {
+		t.Errorf("%+v", a)
 	}
 }
