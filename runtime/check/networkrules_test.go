@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"agentjail.dev/runtime/policy"
 )
 
@@ -53,5 +55,15 @@ func TestNothingNamed(t *testing.T) {
 		if got.ok != w.ok || strings.Contains(got.detail, engines) != w.says {
 			t.Errorf("%q of %q: %+v", w.profile, w.text, got)
 		}
+	}
+}
+
+// TestNetworkPorts: a kernel that cannot hold sockets to ports is a warning, with the remedy.
+func TestNetworkPorts(t *testing.T) {
+	if a := networkPorts(nil); !a.ok {
+		t.Errorf("%+v", a)
+	}
+	if a := networkPorts(unix.ENOPROTOOPT); a.ok || !a.warn || !strings.Contains(a.detail, "one server") || a.remedy != "Linux 6.3 or later" {
+		t.Errorf("%+v", a)
 	}
 }

@@ -3,6 +3,7 @@ package check
 import (
 	"slices"
 
+	"agentjail.dev/runtime/linux/localports"
 	"agentjail.dev/runtime/policy"
 )
 
@@ -30,6 +31,7 @@ var probes = slices.Concat([]probe{
 	{"overlay-idmapped", ringResources, "layer over mapped image", never, idmappedOverlay},
 }, networkProbes(), []probe{
 	{"network-rules", ringResources, "rules of the network", never, networkRules},
+	{"network-ports", ringResources, "shares of ports", never, func(*env) answer { return networkPorts(localports.Can()) }},
 	{"cgroup", ringResources, "control groups", never, hierarchy},
 	{"cgroup-named", ringResources, "named hierarchies", always, namedHierarchies},
 	{"cgroup-pids", ringResources, "limit on processes", never, limitOn("pids")},

@@ -64,6 +64,7 @@ var own = []bound{
 }
 
 const (
+	idleFile    = "cpu.idle"
 	quotaFile   = "cpu.cfs_quota_us"
 	socketsFile = "memory.kmem.tcp.limit_in_bytes"
 	// unlimited is what version 1 has for no limit, or more: the largest number of whole pages.
@@ -73,13 +74,17 @@ const (
 // followed are the files by which a helper has the bounds of its jail: as much processor time (cpu.max; cfs_period_us, cfs_quota_us), the same
 // share where processors are short, and on version 1 as much memory in buffers of sockets. There memory.limit_in_bytes does not count those
 // (Documentation/admin-guide/cgroup-v1/memory.rst, 2.7); on version 2 memory.max does.
-var followed = []string{"cpu.max", "cpu.weight", "cpu.shares", "cpu.cfs_period_us", quotaFile, socketsFile}
+var followed = []string{idleFile, "cpu.max", "cpu.weight", "cpu.shares", "cpu.cfs_period_us", quotaFile, socketsFile}
 
 // follow are the bounds that a helper has of its jail, whose groups it stands beside. They are for all of its groups: each file is in one.
 func follow(all []place) (out []bound, err error) {
 	for _, p := range all {
+		idle := false
 		for _, file := range followed {
-			if !cgroups.CanHave(p.beside, file) {
+			if !cgroups.CanHave(p.beside, file) || len(cgroups.Counting(p.beside)) == 0 {
+				continue
+			}
+			if idle && (file == "cpu.weight" || file == "cpu.shares") { // an idle group has none, and takes none
 				continue
 			}
 			text, err := cgroups.Read(p.beside, file)
@@ -90,6 +95,7 @@ func follow(all []place) (out []bound, err error) {
 				return nil, err
 			}
 			value := strings.TrimSpace(text)
+			idle = idle || file == idleFile && value == "1"
 			if n, err := strconv.ParseInt(value, 10, 64); file == socketsFile && err == nil && n >= unlimited {
 				value = strconv.Itoa(SocketsMax)
 			}
@@ -111,6 +117,9 @@ func limit(dir string, of []bound) error {
 }
 
 func write(dir string, of []bound) error {
+	if len(cgroups.Counting(dir)) == 0 {
+		return nil
+	}
 	for _, b := range of {
 		if !cgroups.CanHave(dir, b.file) {
 			continue

@@ -117,6 +117,17 @@ func follows(t *testing.T, born bool) {
 		t.Fatal(err)
 	}
 	check("after a change", "1000", "10000", strconv.Itoa(SocketsMax))
+	// One that has processor time that no other wants has no weight.
+	for _, idle := range []string{"1", "0"} {
+		if !set("cpu.idle", idle) {
+			t.Log("this kernel has no idle groups")
+			break
+		}
+		if err := Follow(dir, init.Pid); err != nil {
+			t.Fatal(err)
+		}
+		has("cpu.idle", idle)
+	}
 }
 
 // TestFollowNone: without a helper, or after its end, there is nothing to follow.

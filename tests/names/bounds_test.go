@@ -295,10 +295,7 @@ func TestQuota(t *testing.T) {
 	}
 	quota := func() string { return h.value("cpu.cfs_quota_us") + h.value("cpu.max") }
 	jails := func() string {
-		var r record
-		for _, dir := range groupsOf(t, j.pid(t)) {
-			r.Cgroups = append(r.Cgroups, dir)
-		}
+		r := record{Cgroups: groupsOf(t, j.pid(t))}
 		return r.value("cpu.cfs_quota_us") + r.value("cpu.max")
 	}
 	before := quota()

@@ -49,6 +49,12 @@ func TestWorkers(t *testing.T) {
 	}
 	walk("agentjail-enter", worker{pid: waiting.pid(t), jail: waiting.pid(t)})
 	walk("agentjail "+workers.Verb, calling(t, j))
+	a := begin(t, sandboxed(t, newLab(t, n)))
+	if a == nil {
+		t.FailNow()
+	}
+	walk("agentjailctl "+workers.Sandbox, worker{pid: a.cmd.Process.Pid, jail: j.pid(t), name: "agentjailctl", callers: []int{os.Getpid()}})
+	a.end(t)
 	for _, w := range workers.All {
 		if others[w.String()] == "" && !walked[w.String()] {
 			t.Errorf("%s is not walked", w)
@@ -58,7 +64,6 @@ func TestWorkers(t *testing.T) {
 
 // others are those of the list that other tests walk, and which.
 var others = map[string]string{
-	"agentjailctl " + workers.Sandbox:     "a process of its caller's, as agentjail is",
 	"containerd-shim-agentjail-v2":        "containerd's, in whose groups it starts shims",
 	"agentjail-journal " + workers.Reader: "tests/wall TestCollectorFilter; its service's bounds runtime/helper/workers TestService",
 	"agentjail-journal " + workers.Writer: "tests/wall TestCollectorFilter; its service's bounds runtime/helper/workers TestService",

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/linux/localports"
 	"agentjail.dev/runtime/network/names/work"
 )
 
@@ -30,21 +31,11 @@ type ways struct {
 }
 
 // perSecond is the rate of new connections.
-func (w *ways) perSecond() int {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return connPerSecondAny
-	}
-	defer unix.Close(fd)
-	if w.share(fd) != nil {
+func perSecond() int {
+	if localports.Can() != nil {
 		return connPerSecondAny
 	}
 	return connPerSecond
-}
-
-// share holds a socket to the jail's ports. It is of both families (ip(7), Linux 6.3).
-func (w *ways) share(fd int) error {
-	return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_LOCAL_PORT_RANGE, int(int32(uint32(w.ports.Last)<<16|uint32(w.ports.First))))
 }
 
 // control makes a socket ready to be connected. One of UDP has no port after its end, and its port is to be guessed by no one.
@@ -54,7 +45,7 @@ func (w *ways) control(network, _ string, c syscall.RawConn) error {
 	}
 	var err error
 	cerr := c.Control(func(fd uintptr) {
-		if err = w.share(int(fd)); errors.Is(err, unix.ENOPROTOOPT) {
+		if err = localports.Hold(int(fd), w.ports.First, w.ports.Last); errors.Is(err, unix.ENOPROTOOPT) {
 			err = nil // the rate bounds them
 		}
 		if err == nil && w.crowded() { // before it is connected: the window is offered then

@@ -50,7 +50,7 @@ func newServer(w *work.Work, c *credentials, e *events, rt *routes) (*server, er
 	out := &ways{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	return &server{
 		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
-		rate: newBucket(connBurst, out.perSecond()), asks: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
+		rate: newBucket(connBurst, perSecond()), asks: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
 	}, nil
 }
 
