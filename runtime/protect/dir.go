@@ -38,8 +38,9 @@ func (t tree) open(rel string, flags uint64) (int, error) {
 	return t.openAt(int(t.root.Fd()), rel, flags)
 }
 
-// A file of which another process holds a write lease (fcntl(2), F_SETLEASE) cannot be opened without waiting; servers of
-// files let go of theirs at once. What is not let go of stops the start.
+// A file of which another process holds a write lease (fcntl(2), F_SETLEASE) cannot be opened
+// without waiting; servers of files let go of theirs at once. What is not let go of stops the
+// start.
 const (
 	leaseTries = 50
 	leaseWait  = 20 * time.Millisecond

@@ -382,8 +382,8 @@ func (s *search) wanted(name []byte, typ byte, protect bool) bool {
 // A sub is a directory that is to be looked through.
 type sub struct {
 	name string
-	// shut says that the host runs nothing of it but what is protected already: it is looked through for what policy
-	// hides.
+	// shut says that the host runs nothing of it but what is protected already: it is looked
+	// through for what policy hides.
 	shut bool
 }
 

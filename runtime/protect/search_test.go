@@ -281,7 +281,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestIgnoredIsSearched: what a .gitignore names, which a jail can write, is protected all the same.
+// TestIgnoredIsSearched: what a .gitignore names, which a jail can write, is protected all the
+// same.
 func TestIgnoredIsSearched(t *testing.T) {
 	dir, root := plant(t, append(repository("build/x/.git"), ".gitignore=build\n", "build/.mcp.json", "build/.env")...)
 	f, err := Search(root, Options{Source: dir, Protect: true, Hide: []string{".env"}, Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}})
@@ -290,8 +291,8 @@ func TestIgnoredIsSearched(t *testing.T) {
 	}
 }
 
-// TestNothingHides: no place that a jail can make, or move a directory to, keeps from the search what policy hides there,
-// nor what is protected below it.
+// TestNothingHides: no place that a jail can make, or move a directory to, keeps from the search
+// what policy hides there, nor what is protected below it.
 func TestNothingHides(t *testing.T) {
 	for _, at := range []string{"node_modules", "venv", ".vscode", ".git/objects/ab", ".git/x", ".git/hooks", "bare"} {
 		dir, root := plant(t, append(slices.Concat(repository(".git"), repository("bare")), at+"/app/.env")...)
