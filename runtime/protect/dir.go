@@ -3,7 +3,6 @@ package protect
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,8 +81,6 @@ func (t tree) stat(rel string) (st unix.Stat_t, err error) {
 	defer unix.Close(fd)
 	return st, unix.Fstat(fd, &st)
 }
-
-var errLong = errors.New("is longer")
 
 // read returns a regular file's text, up to max bytes of it; more is an error.
 func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {

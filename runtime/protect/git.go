@@ -377,6 +377,9 @@ func Settings(dir string, homes map[string]string) []string {
 	return slices.Compact(out)
 }
 
+// errLong is read's error for a file that is longer than was to be read.
+var errLong = errors.New("is longer")
+
 // tooLong refuses settings that are not read to their end.
 func (r *reading) tooLong(rel string) error {
 	if r.left(&Entry{Path: ".git/config"}, rel) {
