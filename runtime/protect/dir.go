@@ -95,11 +95,11 @@ func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 		return "", st, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", st, fmt.Errorf("%s is not a regular file", rel)
+		return "", st, fmt.Errorf("%s %w", rel, errIrregular)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, max+1))
 	if err == nil && int64(len(text)) > max {
-		err = fmt.Errorf("%s: %w than %d bytes", rel, errLong, max)
+		err = fmt.Errorf("%s %w than %d bytes", rel, errLong, max)
 	}
 	return string(text), st, err
 }

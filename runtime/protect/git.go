@@ -54,13 +54,10 @@ func (s *search) gitAt(work, name string) error {
 			return err
 		}
 	}
-	text, _, err := s.read(t.end, unix.PathMax+16)
-	if err != nil {
-		return nil //nolint:nilerr // no file that git would follow
-	}
-	to, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), "gitdir: ")
-	if !ok {
-		return nil
+	text, err := s.pointer(t.end)
+	to, ok := strings.CutPrefix(text, "gitdir: ")
+	if err != nil || !ok {
+		return err
 	}
 	t, err = s.lead(work, to, gitFile, true)
 	if err != nil || t.typ != unix.DT_DIR {
@@ -170,8 +167,18 @@ func (s *search) listed(rel string, wanted func(name []byte, typ byte) bool) ([]
 	return l.names, nil
 }
 
-// maxPointer bounds a file that holds a path.
-const maxPointer = unix.PathMax + 16
+// pointer is the path in a file by which git finds a directory, without the line ends after it;
+// "" where there is no such file. git takes any number of line ends.
+func (s *search) pointer(rel string) (string, error) {
+	text, _, err := s.read(rel, maxCopy)
+	switch {
+	case err == nil:
+		return strings.TrimRight(text, "\r\n"), nil
+	case gone(err) || errors.Is(err, errIrregular):
+		return "", nil
+	}
+	return "", err
+}
 
 // common follows a git directory's commondir to the directory whose config and hooks git takes
 // instead.
@@ -179,11 +186,11 @@ func (s *search) common(g *gitDir, work string) error {
 	if !g.names["commondir"] {
 		return nil
 	}
-	text, _, err := s.read(below(g.rel, "commondir"), maxPointer)
-	if err != nil {
-		return nil //nolint:nilerr // there is none, or none that git would follow
+	text, err := s.pointer(below(g.rel, "commondir"))
+	if err != nil || text == "" {
+		return err
 	}
-	t, err := s.lead(g.rel, strings.TrimRight(text, "\r\n"), gitLink, true)
+	t, err := s.lead(g.rel, text, gitLink, true)
 	if err != nil || t.typ != unix.DT_DIR || t.end == g.rel {
 		return err
 	}
@@ -228,8 +235,12 @@ func (s *search) worktrees(rel string) error {
 		at := below(rel, d.name)
 		work := ""
 		// gitdir names the ".git" of the working directory.
-		if text, _, err := s.read(below(at, "gitdir"), maxPointer); err == nil {
-			text = path.Dir(strings.TrimRight(text, "\r\n"))
+		text, err := s.pointer(below(at, "gitdir"))
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			text = path.Dir(text)
 			if !path.IsAbs(text) {
 				text = path.Join(s.onHost(at), text)
 			}
@@ -377,8 +388,12 @@ func Settings(dir string, homes map[string]string) []string {
 	return slices.Compact(out)
 }
 
-// errLong is read's error for a file that is longer than was to be read.
-var errLong = errors.New("is longer")
+// errLong and errIrregular are read's errors for a file that is longer than was to be read, and for
+// what is none.
+var (
+	errLong      = errors.New("is longer")
+	errIrregular = errors.New("is not a regular file")
+)
 
 // tooLong refuses settings that are not read to their end.
 func (r *reading) tooLong(rel string) error {

@@ -107,6 +107,11 @@ func TestSearch(t *testing.T) {
 			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
 		{name: "a file that leads git to no git directory, which a jail could fill", tree: []string{"a/b", ".git=gitdir: a"},
 			want: want{ReadOnly: ".git", Placeholder: "a/commondir a/config a/config.worktree a/hooks a/info/attributes"}},
+		{name: "a file with line ends after the path", tree: append(repository("store"), ".git=gitdir: ./store"+strings.Repeat("\n", 9000)),
+			o:    Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
+			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
+		{name: "programs of a package in settings", tree: []string{".opencode/node_modules/.bin/x -> ../x/cli.js", ".opencode/node_modules/x/cli.js"}, o: Options{Limits: Limits{Entries: 100, Depth: 9, Paths: 1}},
+			want: want{ReadOnly: ".opencode"}},
 		{name: "a file that leads out", tree: []string{".git=gitdir: ../../../etc"}, want: want{ReadOnly: ".git"}},
 		{name: "links", tree: []string{"dots/bashrc", ".bashrc -> dots/bashrc", ".profile -> /etc/profile", ".vscode -> ../..", ".idea -> .idea"},
 			want: want{ReadOnly: ".bashrc .idea .profile .vscode dots/bashrc"}},
@@ -323,6 +328,22 @@ func TestHostileNames(t *testing.T) {
 	}
 	if got, want := f.text(ReadOnly), ".bashrc .git/config a\n\x1b[31m/.git a\n\x1b[31m/.vscode"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLease: a file that another process does not let go of stops the start at once.
+func TestLease(t *testing.T) {
+	dir, root := plant(t, repository(".git")...)
+	f, err := os.OpenFile(filepath.Join(dir, ".git/config"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("no lease here: ", err)
+	}
+	if _, err := Search(root, Options{Source: dir, Protect: true}); !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "F_SETLEASE") {
+		t.Errorf("%v", err)
 	}
 }
 
