@@ -158,7 +158,7 @@ func (s *search) refuse() error {
 	r := refusal.New(refusal.BindSearch, "%s, most of them in %s: what was not searched could be written to", s.met, at)
 	switch {
 	case len(s.o.Hide) > 0:
-		return r.WithRemedy("mount a smaller directory: policy hides files by their names (binds.hide)")
+		return r.WithRemedy("mount a smaller directory: for binds.hide all of it has to be searched")
 	case s.heaviest == ".":
 		return r.WithRemedy("mount a smaller directory")
 	}

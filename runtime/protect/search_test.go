@@ -236,7 +236,7 @@ func TestBounds(t *testing.T) {
 		{"many", many, Options{Limits: few}, []string{"more than 50 names, most of them in SOURCE/big", `binds.unprotect = ["SOURCE/big"]`}},
 		{"many in the top", settings, Options{Limits: Limits{Entries: 10, Depth: 8, Paths: 100}}, []string{"more than 10 names"}},
 		{"many, of which policy leaves some", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}}, nil},
-		{"many, of which policy leaves some, but hides", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}, Hide: []string{".env"}}, []string{"most of them in SOURCE/big", "mount a smaller directory: policy hides"}},
+		{"many, of which policy leaves some, but hides", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}, Hide: []string{".env"}}, []string{"most of them in SOURCE/big", "for binds.hide all of it"}},
 		{"many in what policy leaves as a whole", many, Options{Limits: few, Unprotect: []string{"SOURCE"}}, nil},
 		{"ignored by git", append(many, ".gitignore=# x\n/big/\n"), Options{Limits: few}, nil},
 		{"ignored further up", append(many, ".gitignore=b?g\n", "x/.gitignore=!big"), Options{Limits: few}, nil},
