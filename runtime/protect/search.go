@@ -73,6 +73,9 @@ type Options struct {
 	// directories by their owners' names.
 	Home  bool
 	Homes map[string]string
+	// Settings are git's own files of settings on the host, of the machine and of users, which
+	// every repository takes.
+	Settings []string
 	// Protect has the table's paths protected, but for those of Unprotect.
 	Protect   bool
 	Unprotect []string
@@ -104,7 +107,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return u == o.Source || strings.HasPrefix(o.Source, u+"/") })
 	s := &search{
-		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{}, inside: map[string]bool{},
+		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{}, inside: map[string]bool{}, texts: map[string]string{},
 		buf: make([]byte, 32<<10),
 	}
 	err := s.search()
@@ -157,7 +160,7 @@ func (s *search) refuse() error {
 	r := refusal.New(refusal.BindSearch, "%s, most of them in %s: what was not searched could be written to", s.met, at)
 	switch {
 	case len(s.o.Hide) > 0:
-		return r.WithRemedy("mount a smaller directory: policy hides files by their names (binds.hide)")
+		return r.WithRemedy("mount a smaller directory: for binds.hide all of it has to be searched")
 	case s.heaviest == ".":
 		return r.WithRemedy("mount a smaller directory")
 	}
@@ -221,6 +224,7 @@ type search struct {
 	met      string // the limit that was met
 	heaviest string // the place that holds most of the names
 	buf      []byte
+	texts    map[string]string // of files of settings that are not in the tree
 }
 
 // meet notes the first limit that is met, which ends the search.
@@ -380,8 +384,8 @@ func (s *search) wanted(name []byte, typ byte, protect bool) bool {
 // A sub is a directory that is to be looked through.
 type sub struct {
 	name string
-	// shut says that the host runs nothing of it but what is protected already: it is looked through for what policy
-	// hides.
+	// shut says that the host runs nothing of it but what is protected already: it is looked
+	// through for what policy hides.
 	shut bool
 }
 
@@ -504,6 +508,7 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 		switch {
 		case err != nil:
 			return err
+		case s.kept(t.end) && !slices.ContainsFunc(t.links, func(l string) bool { return !s.kept(l) }):
 		case t.end == "." || t.end != "" && strings.HasPrefix(rel+"/", t.end+"/"):
 			s.found.Unheld = append(s.found.Unheld, at) // it leads to what it lies in
 		case t.there && t.typ == unix.DT_DIR && slices.Contains(rebuilt, path.Base(t.end)):
@@ -516,6 +521,16 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 		}
 	}
 	return nil
+}
+
+// kept says whether a path lies in a directory that is read-only for the jail.
+func (s *search) kept(rel string) bool {
+	for dir := path.Dir(rel); rel != "" && dir != "."; dir = path.Dir(dir) {
+		if i, ok := s.seen[dir]; ok && s.found.Paths[i].Treatment == ReadOnly && s.found.Paths[i].Dir {
+			return true
+		}
+	}
+	return false
 }
 
 // maxCopy bounds a file that the jail gets a copy of, in bytes.
