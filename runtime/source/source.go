@@ -78,6 +78,9 @@ type Fact struct {
 	// New says that it is the top of an engine's volume in which nothing is yet, with
 	// the mode that engines make it with (NewVolume).
 	New bool `json:"new,omitempty"`
+	// Secret says that it is a secret or a configuration, to which the engine gave the
+	// owner and mode that it was asked for.
+	Secret bool `json:"secret,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -155,6 +158,7 @@ func (s *Source) look(e Engine) error {
 	if s.Role = role(s.Path, e); s.Role == Pod {
 		s.Pod = e.Pod
 	}
+	s.Secret = s.Role == Injected && isSecret(s.Path)
 	s.System = system(s.Path)
 	s.Rootless = e.Rootless
 	s.HostPath = e.CRI && s.Role == Plain
