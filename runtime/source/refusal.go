@@ -103,7 +103,9 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
 		return nil // a copy, or read-only: writable it is never given
 	}
-	if f.Link != "" {
+	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to
+	// another directory: what the host runs programs from can be read by everybody.
+	if f.Link != "" && !(readOnly && f.Rooted && f.System) {
 		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link, f.Path).WithRemedy("name the real path, if it is meant")
 	}
 	if f.Role == Pod {

@@ -48,6 +48,9 @@ type Fact struct {
 	DiskMinor uint32 `json:"diskMinor,omitempty"`
 	// Link is a symbolic link on the way that leads out of its directory.
 	Link string `json:"link,omitempty"`
+	// Rooted says that only root can have chosen any part of the way there, links
+	// included. It is looked at where there is such a link.
+	Rooted bool `json:"rooted,omitempty"`
 	// Storage says that the path is, holds, or lies in an engine's storage.
 	Storage string `json:"storage,omitempty"`
 	// Also is where the host's file tree really has it, if it was mounted at
@@ -114,7 +117,18 @@ func Open(path string, e Engine) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Link: link}}
+	rooted := false
+	if link != "" {
+		// Once more, with a look at who could have made each part: what is opened now
+		// is what is judged.
+		unix.Close(fd)
+		var r rootTrail
+		if fd, link, err = walk(path, func(fd int, at string, st *unix.Stat_t) { way.look(fd, at, st); r.look(fd, at, st) }); err != nil {
+			return nil, err
+		}
+		rooted = r.why == nil
+	}
+	s := &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Link: link, Rooted: rooted}}
 	if err := s.look(e); err != nil {
 		s.File.Close()
 		return nil, fmt.Errorf("bind source %s: %w", path, err)

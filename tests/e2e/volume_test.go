@@ -194,6 +194,19 @@ func TestVolumeOfDirectory(t *testing.T) {
 	eq(t, "owner of root's directory", on, "0:0")
 }
 
+// TestSystemLink: a program of the host's can be mounted read-only by a name that a package made a link, and not writable.
+func TestSystemLink(t *testing.T) {
+	const name = "/usr/bin/awk"
+	if _, err := os.Readlink(name); err != nil {
+		t.Skip(err)
+	}
+	d := d(t)
+	eq(t, "output", mustRun(d, "-v", name+":/x:ro", engine.Busybox, "sh", "-c", "[ -s /x ] && echo there; (echo >>/x) 2>/dev/null || echo read-only"), "there\nread-only")
+	if r := run(d, "-v", name+":/x", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
+		t.Errorf("writable: %s", r)
+	}
+}
+
 func TestAnonymousVolume(t *testing.T) {
 	d := d(t)
 	eq(t, "output", mustRun(d, "-v", "/data", engine.Busybox, "sh", "-c", "echo x > /data/f; cat /data/f"), "x")
