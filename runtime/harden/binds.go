@@ -213,7 +213,7 @@ func engineOwner(p *pass) plan.Owner {
 
 // handOver decides whether the top of an engine's volume becomes the first process's
 // user's. A new one belongs to container root, so that another user could not write
-// to it; nothing is in it that could be anybody else's. Podman does the same with
+// to it; it holds no file of another's. Podman does the same with
 // each new volume (podman-run(1), "Chowning Volume Mounts").
 func handOver(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
 	user := p.spec.Process.User

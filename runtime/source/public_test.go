@@ -175,8 +175,9 @@ func TestTextFor(t *testing.T) {
 	}
 }
 
-// TestSystemLinks: a link from one directory of the system's to another is followed for a read-only mount, where only root
-// can have made any part of the way; so a package has a program of its own where another expects it.
+// TestSystemLinks: a link from one directory of the system's to another is followed for a
+// read-only mount, where only root can have made any part of the way; so a package has a program
+// of its own where another expects it.
 func TestSystemLinks(t *testing.T) {
 	linked := Fact{Path: "/usr/bin/catatonit", Kind: File, Link: "/usr/libexec/podman/catatonit", Rooted: true, System: true}
 	for _, c := range []struct {
@@ -187,7 +188,7 @@ func TestSystemLinks(t *testing.T) {
 	}{
 		{"to read", func(*Fact) {}, true, true},
 		{"to write", func(*Fact) {}, false, false},
-		{"which somebody else could have made", func(f *Fact) { f.Rooted = false }, true, false},
+		{"which others could have made", func(f *Fact) { f.Rooted = false }, true, false},
 		{"to what is not the system's", func(f *Fact) { f.Path, f.System = "/srv/x", false }, true, false},
 		{"to a socket", func(f *Fact) { f.Kind = Socket }, true, false},
 		{"to a place of the host's that is mounted there", func(f *Fact) { f.Also = "/etc" }, true, false},
@@ -201,7 +202,7 @@ func TestSystemLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return
 	}
-	// A way through a directory that everybody may write to is nobody's alone.
+	// A way through a directory that all may write to is not root's alone.
 	dir := tree(t, "x/")
 	if err := os.Symlink("/usr/bin", dir+"/x/bin"); err != nil {
 		t.Fatal(err)

@@ -17,9 +17,9 @@ func newVolume(p *engine.PodmanT, name string) string {
 	return filepath.Join(p.Root(), p.Must("volume", "inspect", "-f", "{{.Mountpoint}}", name))
 }
 
-// TestVolumeIDs: in a volume of Podman's each id is itself, whoever owns its top, and where Podman maps the container's
-// ids, too: a jail's user sees, reads and writes what it does under runc without capabilities, and the disk is the same
-// afterwards.
+// TestVolumeIDs: in a volume of Podman's each id is itself, whatever the owner of its top, and
+// where Podman maps the container's ids, too: a jail's user sees, reads and writes what it does
+// under runc without capabilities, and the disk is the same afterwards.
 func TestVolumeIDs(t *testing.T) {
 	p := root(t)
 	for name, u := range engine.VolumeUsers {
@@ -59,8 +59,8 @@ func TestVolumeIDs(t *testing.T) {
 	}
 }
 
-// TestNewVolume: a new volume is the first process's user's, with every mapping, and another user's files in it stay that
-// user's.
+// TestNewVolume: a new volume is the first process's user's, with every mapping, and another
+// user's files in it stay that user's.
 func TestNewVolume(t *testing.T) {
 	p := root(t)
 	for _, base := range []int{0, 300000} {
@@ -80,8 +80,8 @@ func TestNewVolume(t *testing.T) {
 	}
 }
 
-// TestSecrets: a secret is read by the user that Podman was asked to give it to, and by nobody else; and the time zone that
-// Podman puts in is there.
+// TestSecrets: a secret is read by the user that Podman was asked to give it to, and by no other;
+// and the time zone that Podman puts in is there.
 func TestSecrets(t *testing.T) {
 	p := root(t)
 	if r := p.Run(strings.NewReader("hunter2"), "secret", "create", "s", "-"); r.Code != 0 {
