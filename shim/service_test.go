@@ -10,7 +10,8 @@ import (
 	"github.com/containerd/errdefs/pkg/errgrpc"
 )
 
-// TestIDs: the shim refuses what the command line refuses, with the same words, before anything is made.
+// TestIDs: the shim refuses what the command line refuses, with the same words, before anything
+// is made.
 func TestIDs(t *testing.T) {
 	s := &service{tasks: &placedTasks{}} // without containerd's service, which none of these may reach
 	for _, id := range []string{"-x", "--help", "-", ".", "..", "a/b", "a b", "a,b", "a\u202eb", strings.Repeat("a", 1025)} {

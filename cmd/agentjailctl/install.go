@@ -47,12 +47,12 @@ up to 15 seconds until it has. A second run changes nothing.`,
 		engine: install.Containerd, install: "register with containerd, for Kubernetes", undo: "take out of containerd's configuration",
 		description: `Registers handlers with containerd's CRI plugin, for Kubernetes' RuntimeClass:
 agentjail has an empty network, agentjail-net the names of network.allow in the
-policy, or the pod's network where it lists none. From containerd 2.0 on they
-are in the file --drop-in, which a line of --daemon-config imports; before, and
-where that file has them already, they are at its end. Everything else in it
-stays, and a backup beside it (FILE.before-agentjail); a second run changes
-nothing. containerd reads its configuration when it starts: restart it, pods go
-on meanwhile.`,
+policy, or the pod's network where mode = "engine" of [profiles.net.network]
+says so. From containerd 2.0 on they are in the file --drop-in, which a line of
+--daemon-config imports; before, and where that file has them already, they are
+at its end. Everything else in it stays, and a backup beside it
+(FILE.before-agentjail); a second run changes nothing. containerd reads its
+configuration when it starts: restart it, pods go on meanwhile.`,
 		forces: "also change a handler of that name that leads elsewhere", forcesRemoval: true,
 		dropInMeaning:  "the `FILE` for the handlers, for containerd 2.0 or later",
 		programMeaning: "containerd's `PROGRAM`, asked for its version and what it makes of its configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",

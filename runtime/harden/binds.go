@@ -168,6 +168,9 @@ func setID(p *pass, m *specs.Mount, f *source.Fact) {
 func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.Owner {
 	o := plan.OwnerDir
 	switch {
+	case f.Secret && f.Kind == source.File && !p.f.Host.Rootless:
+		// It is to be read by whom the engine was asked to name.
+		return engineOwner(p)
 	case f.Role == source.Injected, f.System, known:
 		// What every user of the host can read, and nothing else of root's.
 		return plan.OwnerNone
@@ -182,7 +185,7 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.O
 		o = plan.OwnerSame
 	case f.EnginesVolume():
 		// Images fill it with their own ids, and containers share it.
-		o = volumeOwner(p)
+		o = engineOwner(p)
 	case f.Roots() && p.pol.Binds.Root != policy.RootAllow:
 		// Read-only or by policy: what only root may read, or write, stays root's.
 		if !readOnly {
@@ -201,10 +204,10 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.O
 	return o
 }
 
-// volumeOwner is how the ids of an engine's volume are mapped: each is itself, as
-// without a jail. On the disk they are the container's, or the host's where the
+// engineOwner is how the ids of an engine's volume or secret are mapped: each is
+// itself, as without a jail. On the disk they are the container's, or the host's where the
 // engine brought a mapping (Docker's userns-remap, Podman's --userns).
-func volumeOwner(p *pass) plan.Owner {
+func engineOwner(p *pass) plan.Owner {
 	if p.f.IDs.Given {
 		return plan.OwnerHost
 	}
@@ -213,7 +216,7 @@ func volumeOwner(p *pass) plan.Owner {
 
 // handOver decides whether the top of an engine's volume becomes the first process's
 // user's. A new one belongs to container root, so that another user could not write
-// to it; nothing is in it that could be anybody else's. Podman does the same with
+// to it; it holds no file of another's. Podman does the same with
 // each new volume (podman-run(1), "Chowning Volume Mounts").
 func handOver(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
 	user := p.spec.Process.User

@@ -167,7 +167,7 @@ func (g gen) source(f *source.Fact) *source.Fact {
 		}
 	case 7:
 		c.Role = []source.Role{source.Plain, source.Injected, source.Volume, source.Pod}[g.IntN(4)]
-		c.New = g.maybe(2)
+		c.New, c.Secret = g.maybe(2), c.Role == source.Injected && g.maybe(2)
 		if c.Role == source.Pod {
 			c.Pod = podUID
 			c.Path = "/var/lib/kubelet/pods/" + podUID + "/volumes/kubernetes.io~empty-dir/x"

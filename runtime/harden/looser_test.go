@@ -397,14 +397,15 @@ func (j *judge) binds() {
 		if f.HostPath && b.Owner != plan.OwnerNone && !source.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives a pod owner %s for %+v", m.Destination, b.Owner, *f)
 		}
+		secret := f.Secret && f.Role == source.Injected && f.Kind == source.File && b.ReadOnly
 		volume := f.EnginesVolume() && !source.Allowed(*f, j.pol.Binds)
-		if volume && (b.Owner == plan.OwnerDir || b.Owner == plan.OwnerSame && j.f.IDs.Given) || b.Owner == plan.OwnerHost && (!volume || !j.f.IDs.Given) {
+		if volume && (b.Owner == plan.OwnerDir || b.Owner == plan.OwnerSame && j.f.IDs.Given) || b.Owner == plan.OwnerHost && (!volume && !secret || !j.f.IDs.Given) || b.Owner == plan.OwnerSame && secret && j.f.IDs.Given {
 			j.say("bind mount at %s maps owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		if root, _ := j.f.IDs.HostUID(0); b.HandOver && (ro || b.ReadOnly || !f.New || !volume || f.UID != 0 && (!j.f.IDs.Given || f.UID != root) || j.in.Process.User.UID == 0) {
 			j.say("bind mount at %s is given to the user for %+v", m.Destination, *f)
 		}
-		if b.Owner == plan.OwnerSame && f.Role != source.Volume && !f.OwnOfPod() || f.Role == source.Injected && b.Owner != plan.OwnerNone || f.System && b.Owner == plan.OwnerDir && f.Role == source.Plain {
+		if b.Owner == plan.OwnerSame && f.Role != source.Volume && !f.OwnOfPod() && !secret || f.Role == source.Injected && b.Owner != plan.OwnerNone && !secret || f.System && b.Owner == plan.OwnerDir && f.Role == source.Plain {
 			j.say("bind mount at %s gives owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		at := path.Clean(m.Destination)

@@ -180,6 +180,28 @@ func TestEngineNetwork(t *testing.T) {
 	}
 }
 
+// The profile net that names nothing gives no network, and the report says how the engine's is had.
+func TestNothingNamed(t *testing.T) {
+	for profile, says := range map[string]int{"net": 1, "": 0} {
+		pol := policy.Default()
+		pol.Origin = &policy.Origin{Profile: profile}
+		s := small()
+		res, rep, err := Harden(s, pol, testFacts(s))
+		if err != nil || res.Plan.Network.Mode != policy.NetworkNone {
+			t.Fatalf("%v, %+v", err, res)
+		}
+		n := 0
+		for _, c := range find(rep, report.Set, "network") {
+			if c.Why == policy.NothingNamed {
+				n++
+			}
+		}
+		if n != says {
+			t.Errorf("profile %q: %v", profile, rep.Changes)
+		}
+	}
+}
+
 // A network mode that is none of this version's makes no jail: that of the policy,
 // and that of a jail to join.
 func TestUnknownNetworkMode(t *testing.T) {

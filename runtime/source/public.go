@@ -106,18 +106,30 @@ type trail struct {
 	why   error // why it may not be taken
 }
 
+// A rootTrail says why not only root can have chosen a way.
+type rootTrail struct{ why error }
+
+// look judges one step.
+func (t *rootTrail) look(fd int, at string, st *unix.Stat_t) {
+	if t.why != nil {
+		return
+	}
+	judged := *st
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		judged.Mode &^= 0o777 // a link's mode means nothing (symlink(7))
+	}
+	t.why = trusted.OwnerOf(fd, at, &judged)
+}
+
 // look judges one step of the way: only root may have chosen it, or everybody who
 // can write there could have a file of their choice copied into a jail.
 func (t *trail) look(fd int, at string, st *unix.Stat_t) {
 	if t.place == nil || t.why != nil {
 		return
 	}
-	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
-	judged := *st
-	if link {
-		judged.Mode &^= 0o777 // a link's mode means nothing (symlink(7))
-	}
-	if t.why = trusted.OwnerOf(fd, at, &judged); t.why != nil || link {
+	var r rootTrail
+	r.look(fd, at, st)
+	if t.why = r.why; t.why != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return
 	}
 	switch dir := st.Mode&unix.S_IFMT == unix.S_IFDIR; {

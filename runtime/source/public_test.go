@@ -174,3 +174,55 @@ func TestTextFor(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestSystemLinks: a link from one directory of the system's to another is followed for a
+// read-only mount, where only root can have made any part of the way; so a package has a program
+// of its own where another expects it.
+func TestSystemLinks(t *testing.T) {
+	linked := Fact{Path: "/usr/bin/catatonit", Kind: File, Link: "/usr/libexec/podman/catatonit", Rooted: true, System: true}
+	for _, c := range []struct {
+		name     string
+		change   func(*Fact)
+		readOnly bool
+		want     bool
+	}{
+		{"to read", func(*Fact) {}, true, true},
+		{"to write", func(*Fact) {}, false, false},
+		{"which others could have made", func(f *Fact) { f.Rooted = false }, true, false},
+		{"to what is not the system's", func(f *Fact) { f.Path, f.System = "/srv/x", false }, true, false},
+		{"to a socket", func(f *Fact) { f.Kind = Socket }, true, false},
+		{"to a place of the host's that is mounted there", func(f *Fact) { f.Also = "/etc" }, true, false},
+	} {
+		f := linked
+		c.change(&f)
+		if got := Refusal(f, c.readOnly, policy.Default().Binds); (got == nil) != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	// A way through a directory that all may write to is not root's alone.
+	dir := tree(t, "x/")
+	if err := os.Symlink("/usr/bin", dir+"/x/bin"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir+"/x/bin/env", Engine{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.File.Close()
+	if s.Rooted || s.Link == "" || !s.System {
+		t.Errorf("%+v", s.Fact)
+	}
+	if at, err := os.Readlink("/usr/bin/awk"); err != nil || !strings.HasPrefix(at, "/etc/") { // Debian's alternatives
+		return
+	}
+	if s, err = Open("/usr/bin/awk", Engine{}); err != nil {
+		t.Fatal(err)
+	}
+	s.File.Close()
+	if !s.Rooted || s.Link != "/usr/bin/awk" || !s.System {
+		t.Errorf("%+v", s.Fact)
+	}
+}

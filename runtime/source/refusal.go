@@ -1,6 +1,7 @@
 package source
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -102,7 +103,9 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
 		return nil // a copy, or read-only: writable it is never given
 	}
-	if f.Link != "" {
+	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to
+	// another directory: what the host runs programs from can be read by everybody.
+	if f.Link != "" && !(readOnly && f.Rooted && f.System) {
 		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link, f.Path).WithRemedy("name the real path, if it is meant")
 	}
 	if f.Role == Pod {
@@ -222,7 +225,7 @@ func sameVolume(a, b string) bool {
 var injected = []string{
 	"hosts", "hostname", "resolv.conf", "mounts/shm", "mounts/secrets/",
 	"userdata/hosts", "userdata/hostname", "userdata/resolv.conf", "userdata/shm", "userdata/.containerenv",
-	"userdata/passwd", "userdata/group", "userdata/run/secrets", "userdata/run/secrets/",
+	"userdata/passwd", "userdata/group", "userdata/run/secrets", "userdata/run/secrets/", "userdata/secrets/", "userdata/localtime",
 	"shm",
 }
 
@@ -266,6 +269,14 @@ func isInjected(path, id string) bool {
 	return slices.ContainsFunc(injected, func(name string) bool {
 		return below == name || strings.HasSuffix(name, "/") && strings.HasPrefix(below, name)
 	})
+}
+
+// isSecret recognises, of injected files, Docker's secrets and configurations, which
+// swarm's services have, and Podman's: each is a file of its own, that belongs to
+// whom the service or `--secret uid=` names.
+func isSecret(path string) bool {
+	dir, _ := filepath.Split(path)
+	return strings.HasSuffix(dir, "/mounts/secrets/") || strings.HasSuffix(dir, "/userdata/secrets/")
 }
 
 // isVolume recognises DOCKER/volumes/NAME/_data and

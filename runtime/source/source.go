@@ -48,6 +48,9 @@ type Fact struct {
 	DiskMinor uint32 `json:"diskMinor,omitempty"`
 	// Link is a symbolic link on the way that leads out of its directory.
 	Link string `json:"link,omitempty"`
+	// Rooted says that only root can have chosen any part of the way there, links
+	// included. It is looked at where there is such a link.
+	Rooted bool `json:"rooted,omitempty"`
 	// Storage says that the path is, holds, or lies in an engine's storage.
 	Storage string `json:"storage,omitempty"`
 	// Also is where the host's file tree really has it, if it was mounted at
@@ -78,6 +81,9 @@ type Fact struct {
 	// New says that it is the top of an engine's volume in which nothing is yet, with
 	// the mode that engines make it with (NewVolume).
 	New bool `json:"new,omitempty"`
+	// Secret says that it is a secret or a configuration, to which the engine gave the
+	// owner and mode that it was asked for.
+	Secret bool `json:"secret,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
 }
@@ -111,7 +117,18 @@ func Open(path string, e Engine) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Link: link}}
+	rooted := false
+	if link != "" {
+		// Once more, with a look at who could have made each part: what is opened now
+		// is what is judged.
+		unix.Close(fd)
+		var r rootTrail
+		if fd, link, err = walk(path, func(fd int, at string, st *unix.Stat_t) { way.look(fd, at, st); r.look(fd, at, st) }); err != nil {
+			return nil, err
+		}
+		rooted = r.why == nil
+	}
+	s := &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Link: link, Rooted: rooted}}
 	if err := s.look(e); err != nil {
 		s.File.Close()
 		return nil, fmt.Errorf("bind source %s: %w", path, err)
@@ -155,6 +172,7 @@ func (s *Source) look(e Engine) error {
 	if s.Role = role(s.Path, e); s.Role == Pod {
 		s.Pod = e.Pod
 	}
+	s.Secret = s.Role == Injected && isSecret(s.Path)
 	s.System = system(s.Path)
 	s.Rootless = e.Rootless
 	s.HostPath = e.CRI && s.Role == Plain

@@ -6,7 +6,7 @@ import (
 )
 
 // TestNewVolume: new is what an engine has just made, and nothing that holds a name or
-// that somebody has changed.
+// that was changed since.
 func TestNewVolume(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -53,7 +53,7 @@ func (s *stager) handOver(owner plan.Owner, src *source.Source) error {
 		return errors.New("it is in use since it was looked at")
 	}
 	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2). The
-	// list first: with it alone nobody has more than before.
+	// list first: it alone gives no user more than before.
 	name := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if err := unix.Setxattr(name, aclName, keepsRoot(uint32(root)), 0); err != nil {
 		return fmt.Errorf("access control list: %w", err)

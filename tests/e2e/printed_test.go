@@ -11,8 +11,9 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// TestPrinted: what a bundle names, and what looks for a jail by another name, reaches no terminal as it is: escape
-// sequences and marks that turn a text around are written out, and a program that reads JSON gets the names unchanged.
+// TestPrinted: what a bundle names, and what looks for a jail by another name, reaches no
+// terminal as it is: escape sequences and marks that turn a text around are written out, and a
+// program that reads JSON gets the names unchanged.
 func TestPrinted(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()
@@ -57,8 +58,8 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
-// TestIDs: what cannot be an id is refused by every verb with runc's message, and what begins with "-" too, which a delegate
-// would take for an option.
+// TestIDs: what cannot be an id is refused by every verb with runc's message, and what begins
+// with "-" too, which a delegate would take for an option.
 func TestIDs(t *testing.T) {
 	needAgentjail(t)
 	t.Parallel()

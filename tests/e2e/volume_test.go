@@ -125,8 +125,9 @@ func newVolume(d *engine.T, name string, options ...string) string {
 	return d.Must("volume", "inspect", "-f", "{{.Mountpoint}}", name)
 }
 
-// TestVolumeIDs: in an engine's volume each id is itself, whoever owns its top: a jail's user sees, reads and writes what
-// it does under runc without capabilities, and the disk is the same afterwards.
+// TestVolumeIDs: in an engine's volume each id is itself, whatever the owner of its top: a jail's
+// user sees, reads and writes what it does under runc without capabilities, and the disk is the
+// same afterwards.
 func TestVolumeIDs(t *testing.T) {
 	for name, u := range engine.VolumeUsers {
 		t.Run(name, func(t *testing.T) {
@@ -151,8 +152,8 @@ func TestVolumeIDs(t *testing.T) {
 	}
 }
 
-// TestNewVolume: a new volume that only root could write to is the first process's user's, on the disk and for good; what
-// that user and container root write later stays theirs.
+// TestNewVolume: a new volume that only root could write to is the first process's user's, on the
+// disk and for good; what that user and container root write later stays theirs.
 func TestNewVolume(t *testing.T) {
 	d := d(t)
 	dir := newVolume(d, "e2e-new")
@@ -175,7 +176,8 @@ func TestNewVolume(t *testing.T) {
 	eq(t, "chmod, as initdb does", in(engine.Name, "999:998", "chmod 700 . && stat -c %a ."), "700")
 }
 
-// TestVolumeOfDirectory: a volume that the local driver makes of a person's directory is that directory.
+// TestVolumeOfDirectory: a volume that the local driver makes of a person's directory is that
+// directory.
 func TestVolumeOfDirectory(t *testing.T) {
 	d := d(t)
 	dir := directory(t, 1000)
@@ -192,6 +194,20 @@ func TestVolumeOfDirectory(t *testing.T) {
 	}
 	on, _ = owner(t, dir)
 	eq(t, "owner of root's directory", on, "0:0")
+}
+
+// TestSystemLink: a program of the host's can be mounted read-only by a name that a package made
+// a link, and not writable.
+func TestSystemLink(t *testing.T) {
+	const name = "/usr/bin/awk"
+	if _, err := os.Readlink(name); err != nil {
+		t.Skip(err)
+	}
+	d := d(t)
+	eq(t, "output", mustRun(d, "-v", name+":/x:ro", engine.Busybox, "sh", "-c", "[ -s /x ] && echo there; (echo >>/x) 2>/dev/null || echo read-only"), "there\nread-only")
+	if r := run(d, "-v", name+":/x", engine.Busybox, "true"); r.Code == 0 || !strings.Contains(r.Stderr, "refused") {
+		t.Errorf("writable: %s", r)
+	}
 }
 
 func TestAnonymousVolume(t *testing.T) {

@@ -14,12 +14,13 @@ import (
 // policyPath is the host's policy.
 const policyPath = "/etc/agentjail/config.toml"
 
-// ownPolicyEnv is set in a test program that OwnPolicy has started again: to "made" where the directory of the policy was
-// not there before.
+// ownPolicyEnv is set in a test program that OwnPolicy has started again: to "made" where the
+// directory of the policy was not there before.
 const ownPolicyEnv = "AGENTJAIL_TEST_OWN_POLICY"
 
-// OwnPolicy has a test program and all that it starts see text as the host's policy, and nothing else of the host's does: it
-// executes the program again in a mount namespace of its own. The first thing of a TestMain after IfJanitor.
+// OwnPolicy has a test program and all that it starts see text as the host's policy, and nothing
+// else of the host's does: it executes the program again in a mount namespace of its own. The
+// first thing of a TestMain after IfJanitor.
 func OwnPolicy(text string) error {
 	if os.Getenv(ownPolicyEnv) != "" || os.Geteuid() != 0 {
 		return nil

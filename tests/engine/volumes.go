@@ -17,8 +17,8 @@ type VolumeEntry struct {
 	Mode     os.FileMode // a directory's has fs.ModeDir
 }
 
-// VolumeEntries are what a volume of an engine's holds whose top has that owner and mode: files and directories of root's,
-// of two users and of a group.
+// VolumeEntries are what a volume of an engine's holds whose top has that owner and mode: files
+// and directories of root's, of two users and of a group.
 func VolumeEntries(uid, gid int, mode os.FileMode) []VolumeEntry {
 	return []VolumeEntry{
 		{"db", 1000, 1000, fs.ModeDir | 0o700}, {"db/secret", 1000, 1000, 0o600},
@@ -54,8 +54,8 @@ func FillVolume(t testing.TB, dir string, entries []VolumeEntry) {
 	}
 }
 
-// VolumeProbe is a script for busybox that tries, in each directory below /v, which holds VolumeEntries, what a user can do
-// with them, and prints what it sees.
+// VolumeProbe is a script for busybox that tries, in each directory below /v, which holds
+// VolumeEntries, what a user can do with them, and prints what it sees.
 const VolumeProbe = `exec 2>&1
 for v in /v/*; do
 	cd $v
@@ -66,7 +66,8 @@ for v in /v/*; do
 done
 true`
 
-// ListVolume lists a volume as it is on the disk: owner, mode, size and name of each of its entries.
+// ListVolume lists a volume as it is on the disk: owner, mode, size and name of each of its
+// entries.
 func ListVolume(t testing.TB, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -93,8 +94,8 @@ func ListVolume(t testing.TB, dir string) string {
 	return b.String()
 }
 
-// A VolumeUser is one way of starting a container with a volume. Options are the engine's, Control further ones for the
-// runtime that is compared with: no jail's root has a capability.
+// A VolumeUser is one way of starting a container with a volume. Options are the engine's,
+// Control further ones for the runtime that is compared with: no jail's root has a capability.
 type VolumeUser struct {
 	Options, Control []string
 	Suffix           string // of the volume's mount

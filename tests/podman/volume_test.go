@@ -17,9 +17,9 @@ func newVolume(p *engine.PodmanT, name string) string {
 	return filepath.Join(p.Root(), p.Must("volume", "inspect", "-f", "{{.Mountpoint}}", name))
 }
 
-// TestVolumeIDs: in a volume of Podman's each id is itself, whoever owns its top, and where Podman maps the container's
-// ids, too: a jail's user sees, reads and writes what it does under runc without capabilities, and the disk is the same
-// afterwards.
+// TestVolumeIDs: in a volume of Podman's each id is itself, whatever the owner of its top, and
+// where Podman maps the container's ids, too: a jail's user sees, reads and writes what it does
+// under runc without capabilities, and the disk is the same afterwards.
 func TestVolumeIDs(t *testing.T) {
 	p := root(t)
 	for name, u := range engine.VolumeUsers {
@@ -59,8 +59,8 @@ func TestVolumeIDs(t *testing.T) {
 	}
 }
 
-// TestNewVolume: a new volume is the first process's user's, with every mapping, and another user's files in it stay that
-// user's.
+// TestNewVolume: a new volume is the first process's user's, with every mapping, and another
+// user's files in it stay that user's.
 func TestNewVolume(t *testing.T) {
 	p := root(t)
 	for _, base := range []int{0, 300000} {
@@ -78,4 +78,20 @@ func TestNewVolume(t *testing.T) {
 		eq(t, "a later jail", in("999:998", "cat f"), "one")
 		eq(t, "another user", in("1000:1000", "cat f 2>/dev/null || echo denied"), "denied")
 	}
+}
+
+// TestSecrets: a secret is read by the user that Podman was asked to give it to, and by no other;
+// and the time zone that Podman puts in is there.
+func TestSecrets(t *testing.T) {
+	p := root(t)
+	if r := p.Run(strings.NewReader("hunter2"), "secret", "create", "s", "-"); r.Code != 0 {
+		t.Fatal(r)
+	}
+	t.Cleanup(func() { p.Podman("secret", "rm", "s") })
+	const show = "stat -c '%u:%g %a' /run/secrets/s; cat /run/secrets/s 2>/dev/null || echo denied; (echo x >/run/secrets/s) 2>/dev/null; true"
+	for user, want := range map[string]string{"1000:1000": "1000:1000 400\nhunter2", "999:999": "1000:1000 400\ndenied", "0": "1000:1000 400\ndenied"} {
+		eq(t, "secret of 1000, for "+user, mustRun(p, "-u", user, "--secret", "s,uid=1000,gid=1000,mode=0400", engine.Busybox, "sh", "-c", show), want)
+	}
+	eq(t, "secret", mustRun(p, "-u", "1000:1000", "--secret", "s", engine.Busybox, "sh", "-c", show), "0:0 444\nhunter2")
+	mustRun(p, "--tz=local", engine.Busybox, "true")
 }
