@@ -21,7 +21,7 @@ const argumentsHead = `# Checked arguments
 <!-- written by go test ./seccomp -run TestArgumentsPage -update -->
 
 Each rule compares the low 32 bits of integer arguments, as the kernel does, and all 64 bits of pointers. The inner filter has all of
-them. The outer one leaves the arguments of ` + "`futex` and `mmap`" + ` to it, so that each call is looked at once, and those of ` + "`prlimit64`" + `,
+them. The outer one leaves the arguments of ` + "`futex`, `madvise` and `mmap`" + ` to it, so that each call is looked at once, and those of ` + "`prlimit64`" + `,
 since the init step sets limits.
 
 "Success, nothing done" is for calls that programs end on when they fail. ` + "`sched_setaffinity`, `sched_setparam` and `ioprio_get`" + ` have
