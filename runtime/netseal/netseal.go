@@ -115,7 +115,7 @@ func (r *Report) seal() error {
 		r.protection(SealRules6, noIPv6, nil)
 	}
 	r.protection(SealFilter, "", sealFilter())
-	r.protection(SealWaiting, "", waiting(Waiting).load())
+	r.protection(SealWaiting, "", boundWaiting(Waiting))
 	r.protection(SealResolver, "", c.sealResolver())
 	lo, links, err := c.links()
 	if err == nil {

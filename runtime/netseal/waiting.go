@@ -123,10 +123,18 @@ func addresses(client, server, clientPort, serverPort uint32) nftRule {
 	}
 }
 
+// boundWaiting puts a ceiling on the thread's network namespace.
+func boundWaiting(most uint32) error {
+	if err := waiting(most).load(); err != nil {
+		return fmt.Errorf("%w; a backlog (net.core.somaxconn) bounds the connections that wait at one listener, and nothing those at all", err)
+	}
+	return nil
+}
+
 // BoundWaiting puts the ceiling WaitingOpen on the connections that wait in a network namespace which stays open. Only those count that the
 // namespace makes with itself. It needs what Seal needs.
 func BoundWaiting(netns *os.File) error {
-	if err := inNamespace(netns, waiting(WaitingOpen).load); err != nil {
+	if err := inNamespace(netns, func() error { return boundWaiting(WaitingOpen) }); err != nil {
 		return fmt.Errorf("the ceiling on connections that wait: %w", err)
 	}
 	return nil
