@@ -55,7 +55,7 @@ const (
 	forgotten = 24 * time.Hour
 	accepted  = 20 * time.Millisecond // whole ticks of every kernel's clock
 	done      = 2 * accepted          // not before the other
-	sweep     = 100 * time.Millisecond
+	sweep     = 100 * time.Millisecond // of 300 idle namespaces the sweeps take 3 % of a processor
 )
 
 const opDelete = 2 // NFT_DYNSET_OP_DELETE, since Linux 5.4
@@ -95,7 +95,7 @@ func waiting(most uint32) *chainTable {
 	answered = append(answered, slices.Concat(flags(tcpSYN|tcpACK, tcpSYN|tcpACK), drop))
 	return &chainTable{
 		family: unix.NFPROTO_INET, name: waitingTable,
-		sets:   []nftSet{{"done", 16, most, done, sweep}, {"lost", 4, most, forgotten, sweep}, {"waiting", 16, most, forgotten, sweep}},
+		sets:   []nftSet{{"done", 16, most, done, sweep}, {"lost", 4, most, forgotten, time.Minute}, {"waiting", 16, most, forgotten, sweep}},
 		chains: []nftChain{{"out", "filter", nfAccept, unix.NF_INET_LOCAL_OUT, -440, slices.Concat(both, sent, answered, begun, again)}},
 	}
 }
