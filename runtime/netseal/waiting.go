@@ -53,8 +53,8 @@ const (
 	WaitingOpen = 1024
 
 	forgotten = 24 * time.Hour
-	accepted  = 20 * time.Millisecond // whole ticks of every kernel's clock
-	done      = 2 * accepted          // not before the other
+	accepted  = 20 * time.Millisecond  // whole ticks of every kernel's clock
+	done      = 2 * accepted           // not before the other
 	sweep     = 100 * time.Millisecond // of 300 idle namespaces the sweeps take 3 % of a processor
 )
 
