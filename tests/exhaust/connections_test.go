@@ -13,7 +13,8 @@ import (
 // ceiling is how many of a sealed jail's connections wait to be accepted (docs/host-limits.md).
 const ceiling = 4096
 
-// tcpMemory is what the queues of all of the host's TCP sockets take, in bytes (proc_pid_net(5), sockstat).
+// tcpMemory is what the queues of all of the host's TCP sockets take, in bytes (proc_pid_net(5),
+// sockstat).
 func tcpMemory(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/sockstat")
@@ -71,8 +72,9 @@ func stream(t *testing.T) {
 	}
 }
 
-// TestUnacceptedConnections: a connection that no process accepts is charged to nobody, also when its client has ended. So many of a jail's wait and
-// no more, however its client ended. The control's are small.
+// TestUnacceptedConnections: a connection that no process accepts is charged to nobody, also when
+// its client has ended. So many of a jail's wait and no more, however its client ended. The
+// control's are small.
 func TestUnacceptedConnections(t *testing.T) {
 	const attempt, slack = 5000, 128 << 20
 	for _, end := range []string{"close", "reset"} {
@@ -100,7 +102,8 @@ func TestUnacceptedConnections(t *testing.T) {
 	}
 }
 
-// TestUnacceptedInTheEnginesNetwork: the same for a jail that has its engine's network, whose sockets begin with larger buffers.
+// TestUnacceptedInTheEnginesNetwork: the same for a jail that has its engine's network, whose
+// sockets begin with larger buffers.
 func TestUnacceptedInTheEnginesNetwork(t *testing.T) {
 	const attempt, most = 1200, 1024
 	d := docker.For(t)
@@ -110,8 +113,8 @@ func TestUnacceptedInTheEnginesNetwork(t *testing.T) {
 	}
 }
 
-// TestTCPSockets: what waits in the queues of a jail's connections comes out of its limit, but for each socket's first buffers, which the kernel
-// gives whatever the limit is. Those are small.
+// TestTCPSockets: what waits in the queues of a jail's connections comes out of its limit, but for
+// each socket's first buffers, which the kernel gives whatever the limit is. Those are small.
 func TestTCPSockets(t *testing.T) {
 	const sockets, limit, slack = 1500, 64 << 20, 48 << 20
 	if !version1() {

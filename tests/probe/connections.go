@@ -13,7 +13,8 @@ import (
 // listenersOf bounds how many listeners share the connections: a program with 64 files has as many.
 const listenersOf = 50
 
-// patience is how long a connection over lo may take, in milliseconds. One that takes longer does not come.
+// patience is how long a connection over lo may take, in milliseconds. One that takes longer does
+// not come.
 const patience = 2000
 
 // listener listens at a port of lo.
@@ -69,8 +70,8 @@ func countAndSize(args []string) (count, size int, err error) {
 	return count, size, errors.Join(err1, err2)
 }
 
-// unaccepted makes COUNT connections that it never accepts, writes at most BYTES to each, and ends its own side of it by "close" or "reset".
-// It reports how many wait.
+// unaccepted makes COUNT connections that it never accepts, writes at most BYTES to each, and ends
+// its own side of it by "close" or "reset". It reports how many wait.
 func unaccepted(args []string) (any, error) {
 	many, size, err := countAndSize(args)
 	if err != nil {
@@ -107,7 +108,8 @@ func unaccepted(args []string) (any, error) {
 	return hold(got)
 }
 
-// waiting is how many connections wait at the listeners of IPv4 (proc_net_tcp(5): rx_queue of those).
+// waiting is how many connections wait at the listeners of IPv4 (proc_net_tcp(5): rx_queue of
+// those).
 func waiting() (n int, err error) {
 	text, err := os.ReadFile("/proc/net/tcp")
 	if err != nil {
@@ -129,7 +131,8 @@ func waiting() (n int, err error) {
 	return n, nil
 }
 
-// tcpSockets makes COUNT connections that it accepts, and writes at most BYTES to each, which it does not read.
+// tcpSockets makes COUNT connections that it accepts, and writes at most BYTES to each, which it
+// does not read.
 func tcpSockets(args []string) (any, error) {
 	n, size, err := countAndSize(args)
 	if err != nil {
