@@ -40,6 +40,8 @@ func resourceRuleOf(name string) (argRule, bool) {
 		return hugeRule(2, shmHugetlb, eNOMEM), true
 	case "futex":
 		return futexRule(), true
+	case "madvise":
+		return adviceRule(), true
 	case "timer_create", "clock_nanosleep":
 		return clockRule(), true
 	case "seccomp":
@@ -101,6 +103,27 @@ func futexRule() argRule {
 			op(4, 9), // WAIT_BITSET, LOCK_PI2
 		},
 		refuse: softly(eNOSYS),
+	}
+}
+
+// adviceRule keeps memory from being merged (MADV_MERGEABLE, 12): how long a
+// write to it takes says whether another process of the host has the same page
+// (madvise(2); "Memory Deduplication as a Threat to the Guest OS", 2011). Each
+// pattern leaves the advice that differs from 12 in one bit; those above 31 with
+// the low bits of 12 do not exist. EINVAL is what a kernel without KSM answers,
+// and what prctl's PR_SET_MEMORY_MERGE has.
+func adviceRule() argRule {
+	return argRule{
+		text: "all advice but MADV_MERGEABLE",
+		why:  "merged pages tell what other processes of the host have in memory; prctl's PR_SET_MEMORY_MERGE is refused, too",
+		allow: [][]cond{
+			{field(2, 4, 0)}, // MADV_NORMAL to WILLNEED, FREE, REMOVE, DONTFORK, DOFORK, and so on
+			{field(2, 8, 0)},
+			{field(2, 1, 1)},
+			{field(2, 2, 2)},
+			{field(2, 16, 16)},
+		},
+		refuse: softly(eINVAL),
 	}
 }
 

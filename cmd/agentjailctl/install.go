@@ -47,7 +47,7 @@ up to 15 seconds until it has. A second run changes nothing.`,
 		engine: install.Containerd, install: "register with containerd, for Kubernetes", undo: "take out of containerd's configuration",
 		description: `Registers handlers with containerd's CRI plugin, for Kubernetes' RuntimeClass:
 agentjail has an empty network, agentjail-net the names of network.allow in the
-policy, or the pod's network where mode = "engine" of [profiles.net.network]
+policy, or the pod's network where mode = "engine" of [policies.net.network]
 says so. From containerd 2.0 on they are in the file --drop-in, which a line of
 --daemon-config imports; before, and where that file has them already, they are
 at its end. Everything else in it stays, and a backup beside it

@@ -113,7 +113,9 @@ type env struct {
 	// bins are where engines' programs are looked for.
 	bins   []string
 	sysctl string // /proc/sys
-	store  state.Store
+	// bridges are the host's.
+	bridges func() ([]bridge, error)
+	store   state.Store
 	// user says that this is for a user's engine: in a user namespace of its own.
 	user bool
 
@@ -134,7 +136,7 @@ func newEnv(o Options) *env {
 		o.StateRoot = s.Root
 	}
 	e := &env{
-		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: cgroups.Root, sysctl: "/proc/sys",
+		opts: o, etc: "/etc", run: "/run", dpkg: "/var/lib/dpkg", doc: "/usr/share/doc", cgroup: cgroups.Root, sysctl: "/proc/sys", bridges: bridges,
 		usr: "/usr", bins: []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"},
 		store: state.Store{Root: o.StateRoot}, user: rootless.Inside(), host: host.Read(),
 	}

@@ -40,6 +40,8 @@ var probes = slices.Concat([]probe{
 	{"cgroup-cpu", ringResources, "limit on processors", never, limitOn("cpu")},
 	{"cgroup-io", ringResources, "limit on disk I/O", never, limitOn("io")},
 	{"socket-memory", ringResources, "socket buffers", never, socketMemory},
+	{"neighbours", ringResources, "neighbours on bridges", never, neighbours},
+	{"conntrack", ringResources, "tracked connections", never, tracking},
 	{"open-files", ringResources, "open files", never, openFiles},
 	{"core-handler", ringResources, "crashes", never, coreHandler},
 	{"log-size", ringResources, "size of logs", never, logSize},

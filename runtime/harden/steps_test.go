@@ -184,7 +184,7 @@ func TestEngineNetwork(t *testing.T) {
 func TestNothingNamed(t *testing.T) {
 	for profile, says := range map[string]int{"net": 1, "": 0} {
 		pol := policy.Default()
-		pol.Origin = &policy.Origin{Profile: profile}
+		pol.Origin = &policy.Origin{Name: profile}
 		s := small()
 		res, rep, err := Harden(s, pol, testFacts(s))
 		if err != nil || res.Plan.Network.Mode != policy.NetworkNone {

@@ -159,7 +159,7 @@ func networkHolds(d *demands, s *seen) outcome {
 		return brokenList(s.network.Want, bad)
 	case len(less) > 0:
 		return lacking("all protections", "%d of %d protections; without %s", len(all)-len(less), len(all), strings.Join(less, "; "))
-	case len(all) > 0:
+	case len(all) > 0 && !s.network.Open:
 		return holds("%s; %d protections", s.network.Detail, len(all))
 	case !s.network.Open:
 		return broken(s.network.Want, "not sealed")

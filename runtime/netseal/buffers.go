@@ -20,8 +20,10 @@ type bound struct {
 // those that a small machine has, but for the third of TCP's, up to which a socket's buffer grows by itself: a mebibyte, in place of 4 to
 // 32, costs loopback nothing. Source: Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst.
 var buffers = []bound{
-	{"ipv4/tcp_rmem", []uint64{4096, 131072, 1 << 20}},
-	{"ipv4/tcp_wmem", []uint64{4096, 16384, 1 << 20}},
+	{"ipv4/tcp_rmem", []uint64{4096, 16384, 1 << 20}},
+	{"ipv4/tcp_wmem", []uint64{4096, 8192, 1 << 20}},
+	// No listener takes data with the first packet (2): such a connection exists before it is answered, and so before it is counted.
+	{"ipv4/tcp_fastopen", []uint64{1}},
 	// What a socket gets whatever the others have.
 	{"ipv4/udp_rmem_min", []uint64{4096}},
 	{"ipv4/udp_wmem_min", []uint64{4096}},

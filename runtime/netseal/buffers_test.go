@@ -28,7 +28,7 @@ func (s *space) setting(t *testing.T, path, value string) string {
 func TestBuffers(t *testing.T) {
 	s := newSpace(t)
 	for _, c := range []struct{ path, value, want string }{
-		{"ipv4/tcp_rmem", "8192 262144 33554432", "4096 131072 1048576"},
+		{"ipv4/tcp_rmem", "8192 262144 33554432", "4096 16384 1048576"},
 		{"ipv4/tcp_wmem", "4096 8192 65536", "4096 8192 65536"},
 		{"ipv4/udp_rmem_min", "1048576", "4096"},
 	} {
@@ -41,7 +41,7 @@ func TestBuffers(t *testing.T) {
 			t.Errorf("%s: %s", c.path, f.Detail)
 		}
 	}
-	s.setting(t, "ipv4/tcp_wmem", "4096 16384 4194304")
+	s.setting(t, "ipv4/tcp_wmem", "4096 8192 4194304")
 	if f := findings(t, s)[SealSysctls]; f.OK || !strings.Contains(f.Detail, "net/ipv4/tcp_wmem is 4194304, above 1048576") {
 		t.Errorf("made larger again: %+v", f)
 	}

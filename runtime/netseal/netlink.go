@@ -52,6 +52,10 @@ func (m *message) attrBE32(typ uint16, v uint32) {
 	m.attr(typ, binary.BigEndian.AppendUint32(nil, v))
 }
 
+func (m *message) attrBE64(typ uint16, v uint64) {
+	m.attr(typ, binary.BigEndian.AppendUint64(nil, v))
+}
+
 func (m *message) attrString(typ uint16, s string) {
 	m.attr(typ, append([]byte(s), 0))
 }

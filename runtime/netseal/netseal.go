@@ -9,6 +9,7 @@
 //   - rules-ipv4, rules-ipv6: policy routing consults no table but for lo;
 //   - nftables: a filter drops what comes from or goes to anything but lo, and what goes to Docker's resolver;
 //   - resolver: 127.0.0.11, through which Docker forwards names to the outside, is unreachable;
+//   - waiting: a bounded number of connections waits to be accepted;
 //   - sysctls: no forwarding, no ARP answers, no IPv6 on interfaces to come, reverse path checked; small buffers for sockets.
 //
 // What an engine notices: its interfaces are there and countable, and a further network can be connected and disconnected. Only when it
@@ -38,6 +39,7 @@ const (
 	SealRules6   = "rules-ipv6"
 	SealFilter   = "nftables"
 	SealResolver = "resolver"
+	SealWaiting  = "waiting"
 	SealSysctls  = "sysctls"
 )
 
@@ -113,6 +115,7 @@ func (r *Report) seal() error {
 		r.protection(SealRules6, noIPv6, nil)
 	}
 	r.protection(SealFilter, "", sealFilter())
+	r.protection(SealWaiting, "", boundWaiting(Waiting))
 	r.protection(SealResolver, "", c.sealResolver())
 	lo, links, err := c.links()
 	if err == nil {

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,10 +28,13 @@ const nftTable = "agentjail"
 
 // nftExpr is one expression of a rule: only the fields of its kind are set.
 type nftExpr struct {
-	kind    string // "meta", "cmp", "payload", "bitwise", "immediate", "redir", "reject"
-	key     uint32 // meta: unix.NFT_META_*; reject: unix.NFT_REJECT_*; payload: unix.NFT_PAYLOAD_*, 0 is the network header
-	data    []byte // cmp: equal to this; bitwise: the mask; immediate: what is loaded, in place of a verdict
-	offset  uint32 // payload: in the header
+	kind    string        // "meta", "cmp", "payload", "bitwise", "immediate", "redir", "reject", "dynset", "lookup"
+	key     uint32        // meta: unix.NFT_META_*; reject: unix.NFT_REJECT_*; payload: unix.NFT_PAYLOAD_*, 0 is the network header; cmp: unix.NFT_CMP_*; dynset: unix.NFT_DYNSET_OP_*; lookup: 1 for what is not in the set
+	data    []byte        // cmp: compared with this; bitwise: the mask; immediate: what is loaded, in place of a verdict
+	reg     uint32        // payload: where it goes, 0 is NFT_REG_1, which all others work on
+	set     string        // dynset, lookup: the set's name
+	timeout time.Duration // dynset: of the element, 0 is the set's
+	offset  uint32        // payload: in the header
 	length  uint32
 	verdict uint32 // immediate: nfDrop, nfAccept
 }
@@ -56,6 +62,16 @@ type chainTable struct {
 	family uint8 // unix.NFPROTO_*
 	name   string
 	chains []nftChain
+	sets   []nftSet
+}
+
+// An nftSet is a set that rules add to and remove from.
+type nftSet struct {
+	name      string
+	keyLength uint32 // bytes
+	size      uint32 // elements
+	timeout   time.Duration
+	sweep     time.Duration // how often elements are removed that have timed out: until then they count
 }
 
 func (t *chainTable) String() string {
@@ -87,7 +103,7 @@ func dropResolver() nftRule {
 
 // sealedTable is the whole table.
 func sealedTable() *chainTable {
-	return &chainTable{unix.NFPROTO_INET, nftTable, []nftChain{
+	return &chainTable{family: unix.NFPROTO_INET, name: nftTable, chains: []nftChain{
 		{"in", "filter", nfDrop, unix.NF_INET_PRE_ROUTING, -450, []nftRule{acceptLo(unix.NFT_META_IIF)}},
 		{"out", "filter", nfDrop, unix.NF_INET_LOCAL_OUT, -450, []nftRule{dropResolver(), acceptLo(unix.NFT_META_OIF)}},
 		{"leave", "filter", nfDrop, unix.NF_INET_POST_ROUTING, 500, []nftRule{acceptLo(unix.NFT_META_OIF)}},
@@ -122,6 +138,22 @@ func (t *chainTable) chainMessage(ch nftChain) message {
 	return m
 }
 
+func (t *chainTable) setMessage(s nftSet, id uint32) message {
+	m := t.message(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE)
+	m.attrString(unix.NFTA_SET_TABLE, t.name)
+	m.attrString(unix.NFTA_SET_NAME, s.name)
+	m.attrBE32(unix.NFTA_SET_FLAGS, setFlags)
+	m.attrBE32(unix.NFTA_SET_KEY_LEN, s.keyLength)
+	m.attrBE32(unix.NFTA_SET_ID, id)
+	m.nest(unix.NFTA_SET_DESC, func(m *message) { m.attrBE32(unix.NFTA_SET_DESC_SIZE, s.size) })
+	m.attrBE64(unix.NFTA_SET_TIMEOUT, uint64(s.timeout.Milliseconds()))
+	m.attrBE32(unix.NFTA_SET_GC_INTERVAL, uint32(s.sweep.Milliseconds()))
+	return m
+}
+
+// setFlags are those of every set.
+const setFlags = unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+
 func (t *chainTable) ruleMessage(chain string, r nftRule) message {
 	m := t.message(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND)
 	m.attrString(unix.NFTA_RULE_TABLE, t.name)
@@ -137,20 +169,20 @@ func (t *chainTable) ruleMessage(chain string, r nftRule) message {
 	return m
 }
 
-// encode adds the attributes of the expression. One register is enough for every rule above.
+// encode adds the attributes of the expression.
 func (e nftExpr) encode(m *message) {
 	switch e.kind {
 	case "meta":
 		m.attrBE32(unix.NFTA_META_DREG, unix.NFT_REG_1)
 		m.attrBE32(unix.NFTA_META_KEY, e.key)
 	case "payload":
-		m.attrBE32(unix.NFTA_PAYLOAD_DREG, unix.NFT_REG_1)
+		m.attrBE32(unix.NFTA_PAYLOAD_DREG, cmp.Or(e.reg, unix.NFT_REG_1))
 		m.attrBE32(unix.NFTA_PAYLOAD_BASE, cmp.Or(e.key, unix.NFT_PAYLOAD_NETWORK_HEADER))
 		m.attrBE32(unix.NFTA_PAYLOAD_OFFSET, e.offset)
 		m.attrBE32(unix.NFTA_PAYLOAD_LEN, e.length)
 	case "cmp":
 		m.attrBE32(unix.NFTA_CMP_SREG, unix.NFT_REG_1)
-		m.attrBE32(unix.NFTA_CMP_OP, unix.NFT_CMP_EQ)
+		m.attrBE32(unix.NFTA_CMP_OP, e.key)
 		m.nest(unix.NFTA_CMP_DATA, func(m *message) { m.attr(unix.NFTA_DATA_VALUE, e.data) })
 	case "bitwise":
 		m.attrBE32(unix.NFTA_BITWISE_SREG, unix.NFT_REG_1)
@@ -165,6 +197,17 @@ func (e nftExpr) encode(m *message) {
 		if e.key == unix.NFT_REJECT_ICMP_UNREACH {
 			m.attr(unix.NFTA_REJECT_ICMP_CODE, []byte{icmpPortUnreachable})
 		}
+	case "dynset":
+		m.attrString(unix.NFTA_DYNSET_SET_NAME, e.set)
+		m.attrBE32(unix.NFTA_DYNSET_OP, e.key)
+		m.attrBE32(unix.NFTA_DYNSET_SREG_KEY, unix.NFT_REG_1)
+		if e.timeout > 0 {
+			m.attrBE64(unix.NFTA_DYNSET_TIMEOUT, uint64(e.timeout.Milliseconds()))
+		}
+	case "lookup":
+		m.attrString(unix.NFTA_LOOKUP_SET, e.set)
+		m.attrBE32(unix.NFTA_LOOKUP_SREG, unix.NFT_REG_1)
+		m.attrBE32(unix.NFTA_LOOKUP_FLAGS, e.key)
 	case "immediate":
 		if e.data != nil {
 			m.attrBE32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_1)
@@ -200,10 +243,14 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 		if base == unix.NFT_PAYLOAD_TRANSPORT_HEADER {
 			e.key = base
 		}
-		return e, number(unix.NFTA_PAYLOAD_DREG) == unix.NFT_REG_1 && (base == unix.NFT_PAYLOAD_NETWORK_HEADER || e.key != 0)
+		if reg := number(unix.NFTA_PAYLOAD_DREG); reg != unix.NFT_REG_1 {
+			e.reg = reg
+		}
+		return e, base == unix.NFT_PAYLOAD_NETWORK_HEADER || e.key != 0
 	case "cmp":
 		e.data, _ = find(attributes(in[unix.NFTA_CMP_DATA]), unix.NFTA_DATA_VALUE)
-		return e, number(unix.NFTA_CMP_SREG) == unix.NFT_REG_1 && number(unix.NFTA_CMP_OP) == unix.NFT_CMP_EQ
+		e.key = number(unix.NFTA_CMP_OP)
+		return e, number(unix.NFTA_CMP_SREG) == unix.NFT_REG_1
 	case "bitwise":
 		e.data, _ = find(attributes(in[unix.NFTA_BITWISE_MASK]), unix.NFTA_DATA_VALUE)
 		xor, _ := find(attributes(in[unix.NFTA_BITWISE_XOR]), unix.NFTA_DATA_VALUE)
@@ -219,6 +266,18 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 		_, ok := in[unix.NFTA_REJECT_TYPE]
 		code := in[unix.NFTA_REJECT_ICMP_CODE]
 		return e, ok && (e.key == unix.NFT_REJECT_TCP_RST || bytes.Equal(code, []byte{icmpPortUnreachable}))
+	case "dynset":
+		e.set, e.key = cString(in[unix.NFTA_DYNSET_SET_NAME]), number(unix.NFTA_DYNSET_OP)
+		_, data := in[unix.NFTA_DYNSET_SREG_DATA]
+		_, expr := in[unix.NFTA_DYNSET_EXPR]
+		const exprs = 10 // NFTA_DYNSET_EXPRESSIONS
+		more := len(in[exprs]) > 0
+		e.timeout = milliseconds(in[unix.NFTA_DYNSET_TIMEOUT])
+		return e, number(unix.NFTA_DYNSET_SREG_KEY) == unix.NFT_REG_1 && number(unix.NFTA_DYNSET_FLAGS) == 0 && !data && !expr && !more
+	case "lookup":
+		e.set, e.key = cString(in[unix.NFTA_LOOKUP_SET]), number(unix.NFTA_LOOKUP_FLAGS)
+		_, mapped := in[unix.NFTA_LOOKUP_DREG]
+		return e, number(unix.NFTA_LOOKUP_SREG) == unix.NFT_REG_1 && !mapped
 	case "immediate":
 		if number(unix.NFTA_IMMEDIATE_DREG) == unix.NFT_REG_1 {
 			value, ok := find(attributes(in[unix.NFTA_IMMEDIATE_DATA]), unix.NFTA_DATA_VALUE)
@@ -267,6 +326,9 @@ var errNoTable = errors.New("there is no such table")
 
 func (t *chainTable) content() []message {
 	var msgs []message
+	for i, s := range t.sets {
+		msgs = append(msgs, t.setMessage(s, uint32(i)+1))
+	}
 	for _, ch := range t.chains {
 		msgs = append(msgs, t.chainMessage(ch))
 		for _, r := range ch.rules {
@@ -363,6 +425,44 @@ func (t *chainTable) verify(c *conn) error {
 	if len(have) != len(t.chains) {
 		return fmt.Errorf("%s has a chain that is not agentjail's", t)
 	}
+	return t.verifySets(c)
+}
+
+// verifySets says whether the table's sets are there, and no others. Without one no set is looked at: no rule could ask it.
+func (t *chainTable) verifySets(c *conn) error {
+	if len(t.sets) == 0 {
+		return nil
+	}
+	var have []nftSet
+	get := t.message(unix.NFT_MSG_GETSET, 0)
+	get.attrString(unix.NFTA_SET_TABLE, t.name)
+	err := c.dump(get, maxNft, func() { have = nil }, func(body []byte) error {
+		attrs := nftAttributes(body)
+		if table, _ := find(attrs, unix.NFTA_SET_TABLE); cString(table) != t.name {
+			return nil
+		}
+		value := func(typ uint16) []byte {
+			b, _ := find(attrs, typ)
+			return b
+		}
+		s := nftSet{name: cString(value(unix.NFTA_SET_NAME)), keyLength: bigU32(value(unix.NFTA_SET_KEY_LEN))}
+		if bigU32(value(unix.NFTA_SET_FLAGS)) != setFlags {
+			return fmt.Errorf("set %s of %s is not agentjail's", s.name, t)
+		}
+		size, _ := find(attributes(value(unix.NFTA_SET_DESC)), unix.NFTA_SET_DESC_SIZE)
+		s.size = bigU32(size)
+		s.timeout = milliseconds(value(unix.NFTA_SET_TIMEOUT))
+		s.sweep = time.Duration(bigU32(value(unix.NFTA_SET_GC_INTERVAL))) * time.Millisecond
+		have = append(have, s)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read nftables sets: %w", err)
+	}
+	slices.SortFunc(have, func(a, b nftSet) int { return strings.Compare(a.name, b.name) })
+	if !slices.Equal(have, t.sets) {
+		return fmt.Errorf("the sets of %s are not agentjail's", t)
+	}
 	return nil
 }
 
@@ -453,6 +553,14 @@ func (t *chainTable) readRules(c *conn, have map[string]*nftChain) error {
 		return fmt.Errorf("read nftables rules: %w", err)
 	}
 	return nil
+}
+
+// milliseconds reads a time as nf_tables has it.
+func milliseconds(b []byte) time.Duration {
+	if len(b) < 8 {
+		return 0
+	}
+	return time.Duration(binary.BigEndian.Uint64(b)) * time.Millisecond
 }
 
 func nftAttributes(body []byte) []attribute {

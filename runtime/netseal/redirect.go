@@ -68,7 +68,7 @@ func redirect(target Target) *chainTable {
 	for _, s := range target.Services {
 		redirects = append(redirects, s.rule())
 	}
-	return &chainTable{unix.NFPROTO_IPV4, redirectTable, []nftChain{
+	return &chainTable{family: unix.NFPROTO_IPV4, name: redirectTable, chains: []nftChain{
 		{"redirect", "nat", nfAccept, unix.NF_INET_LOCAL_OUT, -100, redirects},
 		{"refuse", "filter", nfAccept, unix.NF_INET_LOCAL_IN, 0, []nftRule{
 			append(tcp[:5:5], nftExpr{kind: "reject", key: unix.NFT_REJECT_TCP_RST}),

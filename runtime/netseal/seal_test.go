@@ -32,7 +32,7 @@ func findings(t testing.TB, s *space) map[string]Finding {
 
 func TestSealIsIdempotentAndVerified(t *testing.T) {
 	s := newSpace(t)
-	for _, name := range []string{SealLoopback, SealRules4, SealRules6, SealFilter, SealResolver, SealSysctls} {
+	for _, name := range []string{SealLoopback, SealRules4, SealRules6, SealFilter, SealWaiting, SealResolver, SealSysctls} {
 		if findings(t, s)[name].OK {
 			t.Errorf("%s holds in a fresh namespace", name)
 		}
@@ -49,7 +49,7 @@ func TestSealIsIdempotentAndVerified(t *testing.T) {
 		for _, f := range r.Protections {
 			names = append(names, f.Name)
 		}
-		if want := []string{SealRules4, SealRules6, SealFilter, SealResolver, SealLoopback, SealLinks, SealSysctls}; !slices.Equal(names, want) {
+		if want := []string{SealRules4, SealRules6, SealFilter, SealWaiting, SealResolver, SealLoopback, SealLinks, SealSysctls}; !slices.Equal(names, want) {
 			t.Errorf("round %d: protections %v, want %v", round, names, want)
 		}
 		now := dumpState(t, s)
@@ -120,6 +120,8 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 		{"policy accept", nft("chain inet agentjail in { policy accept; }"), SealFilter},
 		{"rule added", nft("insert", "rule", "inet", nftTable, "out", "accept"), SealFilter},
 		{"other address", nft("flush chain inet agentjail out; add rule inet agentjail out ip daddr 127.0.0.12 drop; add rule inet agentjail out oif 1 accept"), SealFilter},
+		{"ceiling gone", nft("delete", "table", "inet", waitingTable), SealWaiting},
+		{"ceiling passed by", nft("insert", "rule", "inet", waitingTable, "out", "accept"), SealWaiting},
 		{"dormant", nft("add table inet agentjail { flags dormant; }"), SealFilter},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -389,7 +391,7 @@ func TestTooMany(t *testing.T) {
 
 // TestOpening says which missing protections are an error.
 func TestOpening(t *testing.T) {
-	all := []string{SealLoopback, SealLinks, SealRules4, SealRules6, SealFilter, SealResolver, SealSysctls}
+	all := []string{SealLoopback, SealLinks, SealRules4, SealRules6, SealFilter, SealWaiting, SealResolver, SealSysctls}
 	for _, tt := range []struct {
 		missing []string
 		fatal   bool
@@ -398,6 +400,7 @@ func TestOpening(t *testing.T) {
 		{[]string{SealFilter}, false},
 		{[]string{SealRules4, SealRules6}, false},
 		{[]string{SealSysctls}, false},
+		{[]string{SealWaiting}, false},
 		{[]string{SealLinks}, true},
 		{[]string{SealLoopback}, true},
 		{[]string{SealFilter, SealRules4}, true},

@@ -56,6 +56,7 @@ func verify() ([]Finding, error) {
 		rules4,
 		rules6,
 		filter,
+		finding(SealWaiting, "", waiting(Waiting).verified()),
 		verifyResolver(routes),
 		finding(SealSysctls, "", verifySysctls()),
 	}, nil

@@ -157,7 +157,7 @@ func (p *stack) always() []claim {
 
 // all checks the claims given and the general ones.
 func (p *stack) all(more ...claim) ([]Result, error) {
-	return each(slices.Concat(more, p.always(), []claim{p.coreLimit, p.hugePages, p.requeue}))
+	return each(slices.Concat(more, p.always(), []claim{p.coreLimit, p.hugePages, p.requeue, p.merging}))
 }
 
 func each(claims []claim) ([]Result, error) {

@@ -105,6 +105,8 @@ func TestClaimsFail(t *testing.T) {
 		{"futex", "futex", []specs.LinuxSeccompArg{eq(1, 11)}},
 		{"futex", "futex", []specs.LinuxSeccompArg{eq(1, 12|128)}},
 		{"futex", "futex_requeue", nil},
+		{"merged", "madvise", []specs.LinuxSeccompArg{eq(2, 12)}},
+		{"merged", "prctl", []specs.LinuxSeccompArg{eq(0, 67)}},
 		{"processor time", "timer_create", []specs.LinuxSeccompArg{eq(0, 3)}},
 		{"processor time", "clock_nanosleep", []specs.LinuxSeccompArg{eq(0, 0xfffffffa)}},
 		{"buffers", "setsockopt", []specs.LinuxSeccompArg{eq(1, 1), eq(2, 8)}},

@@ -64,6 +64,19 @@ func (p *stack) hugePages() (Result, error) {
 	return result("no huge pages of the host's reserved pool: not by mmap, memfd_create or shmget", against)
 }
 
+// merging: no page is merged with one of another process of the host.
+func (p *stack) merging() (Result, error) {
+	against, err := p.neverWide("madvise", "MADV_MERGEABLE", wide{2, int32s, 12})
+	if err != nil {
+		return Result{}, err
+	}
+	more, err := p.neverWide("prctl", "PR_SET_MEMORY_MERGE", wide{0, int32s, 67})
+	if err != nil {
+		return Result{}, err
+	}
+	return result("no memory is merged with that of the host's other processes: not by madvise or prctl", append(against, more...))
+}
+
 // requeue: priority inheritance in requeued futexes, with and without
 // FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME.
 func (p *stack) requeue() (Result, error) {

@@ -93,10 +93,10 @@ func TestEntryTakenAway(t *testing.T) {
 // the first they are answered from the kernel's bitmap.
 func TestEntryAdds(t *testing.T) {
 	for profile, want := range map[string][]string{
-		"default": {"futex", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
-		"server":  {"futex", "mmap", "prctl", "prlimit64"},
-		"debug":   {"futex", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
-		"tools":   {"futex", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
+		"default": {"futex", "madvise", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
+		"server":  {"futex", "madvise", "mmap", "prctl", "prlimit64"},
+		"debug":   {"futex", "madvise", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
+		"tools":   {"futex", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap", "prctl", "prlimit64", "sched_setaffinity"},
 		"strict": {"futex", "getrandom", "landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self", "madvise", "mmap",
 			"prctl", "prlimit64", "sched_getaffinity", "sched_setaffinity", "sched_yield"},
 	} {

@@ -26,6 +26,8 @@ var otherRefusals = map[string][]string{
 	"personality":          {"EINVAL"},
 	"hugetlb_mmap":         {"ENOMEM"}, // not reserved, so that a kernel would allow it that has none
 	"hugetlb_memfd":        {"EINVAL"},
+	"merge_madvise":        {"EINVAL", "ENOSYS"}, // ENOSYS: profile strict
+	"merge_prctl":          {"EINVAL"},
 	"timer_thread_cpu":     {"ENOTSUP"},
 	"timer_process_cpu":    {"ENOTSUP"},
 	"timer_other_cpu":      {"ENOTSUP"},

@@ -16,6 +16,8 @@ func init() {
 			return err
 		},
 		"hugetlb_memfd":          func() error { _, err := unix.MemfdCreate("probe", unix.MFD_HUGETLB); return err },
+		"merge_madvise":          merge,
+		"merge_prctl":            func() error { return unix.Prctl(unix.PR_SET_MEMORY_MERGE, 1, 0, 0, 0) },
 		"futex_wait_requeue_pi":  futexOf(11),
 		"futex_cmp_requeue_pi":   futexOf(12 | 128),
 		"futex_requeue_pi_clock": futexOf(11 | 128 | 256),
@@ -49,6 +51,15 @@ func init() {
 	} {
 		tries[name] = try
 	}
+}
+
+// merge has a page merged with such of other processes.
+func merge() error {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return err
+	}
+	return unix.Madvise(page, unix.MADV_MERGEABLE)
 }
 
 // futexOf calls an operation on a word that holds another value than expected, so that it returns at once.

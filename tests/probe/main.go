@@ -53,6 +53,8 @@ func init() {
 		"netlink-sockets":   netlinkSockets,
 		"udp-sockets":       udpSockets,
 		"record-locks":      recordLocks,
+		"unaccepted":        unaccepted,
+		"tcp-sockets":       tcpSockets,
 		"pounce":            pounce,
 		"address":           address,
 		"costs":             costs,

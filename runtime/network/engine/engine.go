@@ -14,6 +14,7 @@ import (
 	"agentjail.dev/runtime/linux/namespace"
 	"agentjail.dev/runtime/netseal"
 	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/report"
 )
 
 // Mode is the mode; see runtime/network/modes for what its methods are for.
@@ -99,12 +100,32 @@ func settings(s *specs.Spec) map[string]string {
 // Launch has nothing to do: there is no helper.
 func (Mode) Launch(network.Jail) error { return nil }
 
-// Seal leaves the namespace open.
-func (Mode) Seal(network.Jail) (network.Sealed, error) { return network.Sealed{}, nil }
+// Seal leaves the namespace open, with a ceiling on the connections that the jail makes with itself and does not accept.
+// Where the kernel cannot give it, the report names it.
+func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
+	ns, err := j.Open()
+	if err != nil {
+		return out, err
+	}
+	defer ns.Close()
+	if err := netseal.BoundWaiting(ns); err != nil {
+		out.Changes = append(out.Changes, report.Change{
+			Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(netseal.SealWaiting), Why: err.Error(),
+		})
+	}
+	return out, nil
+}
 
-// Audit has nothing to look at.
-func (Mode) Audit(network.Jail) (network.Audit, error) {
-	return network.Audit{Want: "the engine's", Open: true, Detail: fmt.Sprintf("the engine's, as policy says (network.mode = %q)", name)}, nil
+// Audit reads that ceiling.
+func (Mode) Audit(j network.Jail) (network.Audit, error) {
+	a := network.Audit{Want: "the engine's", Open: true, Detail: fmt.Sprintf("the engine's, as policy says (network.mode = %q)", name)}
+	ns, err := j.Open()
+	if err != nil {
+		return a, err
+	}
+	defer ns.Close()
+	a.Protections = []network.Finding{network.Finding(netseal.VerifyWaiting(ns))}
+	return a, nil
 }
 
 // Probes are none: what the engine needs of the host is the engine's to say.

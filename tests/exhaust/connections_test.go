@@ -1,0 +1,143 @@
+package exhaust
+
+import (
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ceiling is how many of a sealed jail's connections wait to be accepted (docs/host-limits.md).
+const ceiling = 4096
+
+// tcpMemory is what the queues of all of the host's TCP sockets take, in bytes (proc_pid_net(5),
+// sockstat).
+func tcpMemory(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/net/sockstat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) == 11 && f[0] == "TCP:" && f[9] == "mem" {
+			pages, err := strconv.Atoi(f[10])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pages * os.Getpagesize()
+		}
+	}
+	t.Fatal("/proc/net/sockstat does not tell TCP's memory")
+	return 0
+}
+
+// stream passes some bytes between two sockets of the host's. What takes so long does not come.
+func stream(t *testing.T) {
+	t.Helper()
+	const many, patience = 1 << 20, 20 * time.Second
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	out, err := net.DialTimeout("tcp4", l.Addr().String(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	in, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for _, c := range []net.Conn{in, out} {
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := out.Write(make([]byte, many))
+		wrote <- err
+	}()
+	if n, err := io.ReadFull(in, make([]byte, many)); err != nil {
+		t.Errorf("%d of %d bytes between the host's own sockets: %v", n, many, err)
+	}
+	if err := <-wrote; err != nil {
+		t.Errorf("writing between the host's own sockets: %v", err)
+	}
+}
+
+// TestUnacceptedConnections: a connection that no process accepts is charged to nobody, also when
+// its client has ended. So many of a jail's wait and no more, however its client ended. The
+// control's are small.
+func TestUnacceptedConnections(t *testing.T) {
+	const attempt, slack = 5000, 128 << 20
+	for _, end := range []string{"close", "reset"} {
+		for _, c := range []struct {
+			name, runtime string
+			size, most    int
+		}{{"control", plain, 1, attempt}, {"jail", jail, 1 << 20, ceiling}} {
+			t.Run(c.name+" "+end, func(t *testing.T) {
+				before := tcpMemory(t)
+				d := docker.For(t)
+				options := []string{c.runtime, "-m", "64m", "--ulimit", "nofile=64:64", "--network=none"}
+				id, got := attack(t, d, options, "unaccepted", strconv.Itoa(attempt), strconv.Itoa(c.size), end)
+				took := tcpMemory(t) - before
+				t.Logf("%+v hold %d MiB", got, took>>20)
+				if got.Got != c.most {
+					t.Errorf("%d of %d connections wait", got.Got, attempt)
+				}
+				if took > slack {
+					t.Errorf("they hold %d MiB", took>>20)
+				}
+				stream(t)
+				d.Remove(id)
+			})
+		}
+	}
+}
+
+// TestUnacceptedInTheEnginesNetwork: the same for a jail that has its engine's network, whose
+// sockets begin with larger buffers.
+func TestUnacceptedInTheEnginesNetwork(t *testing.T) {
+	const attempt, most = 1200, 1024
+	d := docker.For(t)
+	_, got := attack(t, d, []string{jail + "-net", "-m", "64m"}, "unaccepted", strconv.Itoa(attempt), "1", "reset")
+	if got.Got != most {
+		t.Errorf("%+v: %d of %d connections wait", got, got.Got, attempt)
+	}
+}
+
+// TestTCPSockets: what waits in the queues of a jail's connections comes out of its limit, but for
+// each socket's first buffers, which the kernel gives whatever the limit is. Those are small.
+func TestTCPSockets(t *testing.T) {
+	const sockets, limit, slack = 1500, 64 << 20, 48 << 20
+	if !version1() {
+		t.Skip("control groups of version 2 count socket buffers as memory")
+	}
+	before := tcpMemory(t)
+	d := docker.For(t)
+	id, got := attack(t, d, []string{jail, "-m", "256m"}, "tcp-sockets", strconv.Itoa(sockets), strconv.Itoa(4<<20))
+	took := tcpMemory(t) - before
+	t.Logf("%+v hold %d MiB", got, took>>20)
+	if got.Got != sockets || took > limit+slack {
+		t.Errorf("%d of %d connections hold %d MiB", got.Got, sockets, took>>20)
+	}
+	stream(t)
+	d.Remove(id)
+}
+
+// TestManyConnections: a server in a jail serves thousands of connections over lo at once.
+func TestManyConnections(t *testing.T) {
+	const sockets = 4000
+	d := docker.For(t)
+	_, got := attack(t, d, []string{jail, "-m", "512m"}, "tcp-sockets", strconv.Itoa(sockets), "1")
+	if got.Got != sockets {
+		t.Errorf("%+v of %d", got, sockets)
+	}
+}
