@@ -414,6 +414,7 @@ func shared(t tree, source string, paths []Path, known map[identity]Made, mine [
 			out = append(out, k)
 		}
 	}
+	slices.SortFunc(out, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
 	return out
 }
 
@@ -640,12 +641,24 @@ func (l Ledger) Vanished(key string) (out []string) {
 	if err != nil {
 		return nil
 	}
+	marked := map[string]bool{} // placeholders; other directories are only on the way to some
+	for i := range a.Made {
+		if isMarker(a.Made[i].Text) {
+			marked[path.Dir(a.Made[i].Path)] = true
+		}
+	}
+	var gone []string // of those on the way
 	for i := range a.Made {
 		m := &a.Made[i]
-		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() || !m.sameDirectory() {
+		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() {
 			continue
 		}
-		if out = append(out, m.Path); len(out) == maxVanished {
+		if !slices.ContainsFunc(gone, func(dir string) bool { return strings.HasPrefix(m.Path, dir+"/") }) && !m.sameDirectory() {
+			continue
+		}
+		if m.Dir && !marked[m.Path] {
+			gone = append(gone, m.Path)
+		} else if out = append(out, m.Path); len(out) == maxVanished {
 			break
 		}
 	}

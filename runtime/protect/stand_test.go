@@ -231,7 +231,7 @@ func TestVanished(t *testing.T) {
 	if got := l.Vanished("jail"); len(got) > 0 {
 		t.Errorf("at first: %q", got)
 	}
-	for _, name := range []string{".vscode", ".git/commondir", "sub", ".idea/" + marker} {
+	for _, name := range []string{".vscode", ".git/commondir", "sub", ".idea/" + marker, ".claude"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func TestVanished(t *testing.T) {
 		got = append(got, strings.TrimPrefix(at, dir+"/"))
 	}
 	slices.Sort(got)
-	if strings.Join(got, " ") != ".git/commondir .vscode" {
+	if strings.Join(got, " ") != ".claude/agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .git/commondir .vscode" {
 		t.Errorf("vanished: %q", got)
 	}
 	remove(t, l, "jail")
