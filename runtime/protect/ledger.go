@@ -36,6 +36,7 @@ type Ledger struct {
 type Made struct {
 	Path string `json:"path"` // on the host, when it was made
 	Dir  bool   `json:"dir"`
+	// Text is what the file holds, or the kind of marker that it is.
 	Text string `json:"text,omitempty"`
 	// Dev, Ino and Born, its birth in nanoseconds since 1970 where the file system
 	// keeps that, tell it from another of that name; 0 until it was made.
@@ -346,8 +347,8 @@ func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	if m.Text != "" {
-		if _, err := unix.Write(fd, []byte(m.Text)); err != nil {
+	if text := m.text(); text != "" {
+		if _, err := unix.Write(fd, []byte(text)); err != nil {
 			return false, err
 		}
 	}
@@ -532,8 +533,8 @@ func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
 	}
 	if !m.Dir {
 		// After a crash between making it and noting what it is, it may have a part of its text, or none.
-		text, ok := readAt(dir, name, len(m.Text)+1)
-		if !ok || text != m.Text && (m.Ino != 0 || !strings.HasPrefix(m.Text, text)) {
+		text, ok := readAt(dir, name, len(m.text())+1)
+		if !ok || text != m.text() && (m.Ino != 0 || !strings.HasPrefix(m.text(), text)) {
 			return true, nil
 		}
 	}
@@ -565,7 +566,7 @@ func (m *Made) is(st *unix.Statx_t, since int64) bool {
 	if m.Dir {
 		kind = unix.S_IFDIR
 	}
-	if st.Mode&unix.S_IFMT != kind || !m.Dir && (st.Nlink != 1 || st.Size != uint64(len(m.Text)) && m.Ino != 0) {
+	if st.Mode&unix.S_IFMT != kind || !m.Dir && (st.Nlink != 1 || st.Size != uint64(len(m.text())) && m.Ino != 0) {
 		return false
 	}
 	if m.Ino != 0 {
