@@ -429,6 +429,9 @@ func withParents(paths []Path) map[string]bool {
 		}
 		for rel := p.Rel; rel != "." && !out[rel]; rel = path.Dir(rel) {
 			out[rel] = true
+			if up := path.Dir(rel); up != "." { // another jail may keep it as a whole
+				out[path.Join(up, marker)] = true
+			}
 		}
 	}
 	return out

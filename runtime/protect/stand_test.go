@@ -31,6 +31,24 @@ func TestByAnotherPath(t *testing.T) {
 	}
 }
 
+// TestKeptAsAWhole: a directory that the first jail keeps absent as a whole, and in which the second has placeholders, stays as it is.
+func TestKeptAsAWhole(t *testing.T) {
+	l := newLedger(t)
+	dir, root := plant(t, "sub/.git/HEAD", "sub/.git/objects/", "sub/.git/refs/", "main.go")
+	before := everything(t, dir)
+	prepare(t, l, "one", dir, root)
+	prepare(t, l, "two", dir, root)
+	with := everything(t, dir)
+	remove(t, l, "one")
+	if got := everything(t, dir); got != with {
+		t.Errorf("the first one's end left %s\nof %s", got, with)
+	}
+	remove(t, l, "two")
+	if got := everything(t, dir); got != before {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // TestRenamedWorkspace: placeholders are found where the directory is by now, and where one within it is.
 func TestRenamedWorkspace(t *testing.T) {
 	if os.Geteuid() != 0 {
