@@ -53,7 +53,8 @@ func (a *attempt) finishRun() error {
 	if o.Detach {
 		return nil
 	}
-	go w.watchLost(j)
+	watched := *j // j changes with what is done below
+	go w.watchLost(&watched)
 	var ws syscall.WaitStatus
 	for {
 		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); err != syscall.EINTR {

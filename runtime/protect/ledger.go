@@ -36,6 +36,7 @@ type Ledger struct {
 type Made struct {
 	Path string `json:"path"` // on the host, when it was made
 	Dir  bool   `json:"dir"`
+	// Text is what the file holds, or the kind of marker that it is.
 	Text string `json:"text,omitempty"`
 	// Dev, Ino and Born, its birth in nanoseconds since 1970 where the file system
 	// keeps that, tell it from another of that name; 0 until it was made.
@@ -346,8 +347,8 @@ func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	if m.Text != "" {
-		if _, err := unix.Write(fd, []byte(m.Text)); err != nil {
+	if text := m.text(); text != "" {
+		if _, err := unix.Write(fd, []byte(text)); err != nil {
 			return false, err
 		}
 	}
@@ -414,6 +415,7 @@ func shared(t tree, source string, paths []Path, known map[identity]Made, mine [
 			out = append(out, k)
 		}
 	}
+	slices.SortFunc(out, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
 	return out
 }
 
@@ -427,6 +429,9 @@ func withParents(paths []Path) map[string]bool {
 		}
 		for rel := p.Rel; rel != "." && !out[rel]; rel = path.Dir(rel) {
 			out[rel] = true
+			if up := path.Dir(rel); up != "." { // another jail may keep it as a whole
+				out[path.Join(up, marker)] = true
+			}
 		}
 	}
 	return out
@@ -531,8 +536,8 @@ func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
 	}
 	if !m.Dir {
 		// After a crash between making it and noting what it is, it may have a part of its text, or none.
-		text, ok := readAt(dir, name, len(m.Text)+1)
-		if !ok || text != m.Text && (m.Ino != 0 || !strings.HasPrefix(m.Text, text)) {
+		text, ok := readAt(dir, name, len(m.text())+1)
+		if !ok || text != m.text() && (m.Ino != 0 || !strings.HasPrefix(m.text(), text)) {
 			return true, nil
 		}
 	}
@@ -564,7 +569,7 @@ func (m *Made) is(st *unix.Statx_t, since int64) bool {
 	if m.Dir {
 		kind = unix.S_IFDIR
 	}
-	if st.Mode&unix.S_IFMT != kind || !m.Dir && (st.Nlink != 1 || st.Size != uint64(len(m.Text)) && m.Ino != 0) {
+	if st.Mode&unix.S_IFMT != kind || !m.Dir && (st.Nlink != 1 || st.Size != uint64(len(m.text())) && m.Ino != 0) {
 		return false
 	}
 	if m.Ino != 0 {
@@ -640,12 +645,24 @@ func (l Ledger) Vanished(key string) (out []string) {
 	if err != nil {
 		return nil
 	}
+	marked := map[string]bool{} // placeholders; other directories are only on the way to some
+	for i := range a.Made {
+		if isMarker(a.Made[i].Text) {
+			marked[path.Dir(a.Made[i].Path)] = true
+		}
+	}
+	var gone []string // of those on the way
 	for i := range a.Made {
 		m := &a.Made[i]
-		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() || !m.sameDirectory() {
+		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() {
 			continue
 		}
-		if out = append(out, m.Path); len(out) == maxVanished {
+		if !slices.ContainsFunc(gone, func(dir string) bool { return strings.HasPrefix(m.Path, dir+"/") }) && !m.sameDirectory() {
+			continue
+		}
+		if m.Dir && !marked[m.Path] {
+			gone = append(gone, m.Path)
+		} else if out = append(out, m.Path); len(out) == maxVanished {
 			break
 		}
 	}

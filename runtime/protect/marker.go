@@ -15,18 +15,44 @@ import (
 // -d`, `git stash -u` and `find -empty -delete` leave it, on the host and in the
 // jail, and git status does not show it. A directory that was there before and
 // empty gets one as well.
+const marker = ".gitignore"
+
+// Kinds of markers, as Made.Text has them.
 const (
-	marker      = ".gitignore"
-	markerMade  = "# This name is kept from a jail of agentjail's, and is removed with it.\n/.gitignore\n"
-	markerBoth  = "# This name and the directory that it is in are kept from a jail of agentjail's, and are removed with it.\n/.gitignore\n"
-	markerStood = "# This directory was empty before; the file is removed with a jail of agentjail's.\n/.gitignore\n"
+	markerMade  = "marker: made"
+	markerBoth  = "marker: made with its parent"
+	markerStood = "marker: was there"
 )
+
+// markers are the texts, by kind.
+var markers = map[string]string{
+	markerMade:  "# This name is kept from a jail of agentjail's, and is removed with it.\n/.gitignore\n",
+	markerBoth:  "# This name and the directory that it is in are kept from a jail of agentjail's, and are removed with it.\n/.gitignore\n",
+	markerStood: "# This directory was empty before; the file is removed with a jail of agentjail's.\n/.gitignore\n",
+}
 
 // maxMarker is longer than each of them.
 const maxMarker = 256
 
-func isMarker(text string) bool {
-	return text == markerMade || text == markerBoth || text == markerStood
+// isMarker says whether a placeholder's text is a kind of marker.
+func isMarker(text string) bool { return markers[text] != "" }
+
+// markerOf is the kind of marker that a file's text is; "" where it is none.
+func markerOf(text string) string {
+	for kind, t := range markers {
+		if t == text {
+			return kind
+		}
+	}
+	return ""
+}
+
+// text is what a placeholder's file holds.
+func (m *Made) text() string {
+	if t, ok := markers[m.Text]; ok {
+		return t
+	}
+	return m.Text
 }
 
 // stake begins the name of an empty directory in another ledger's placeholder, so
@@ -37,7 +63,7 @@ const stake = ".agentjail."
 // bareDir is a directory that is there and holds nothing, or a marker.
 type bareDir struct {
 	rel    string
-	marker string // its text; "" where there is none
+	marker string // its kind; "" where there is none
 }
 
 // bare finds those of the protected directories that a host's program takes for
@@ -58,9 +84,8 @@ func (t tree) bare(paths []Path) (out []bareDir) {
 		}
 		if marked && ok {
 			text, _, err := t.read(path.Join(p.Rel, marker), maxMarker)
-			if ok = err == nil && isMarker(text); ok {
-				d.marker = text
-			}
+			d.marker = markerOf(text)
+			ok = err == nil && d.marker != ""
 		}
 		if ok {
 			out = append(out, d)

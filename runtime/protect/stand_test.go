@@ -31,6 +31,24 @@ func TestByAnotherPath(t *testing.T) {
 	}
 }
 
+// TestKeptAsAWhole: a directory that the first jail keeps absent as a whole, and in which the second has placeholders, stays as it is.
+func TestKeptAsAWhole(t *testing.T) {
+	l := newLedger(t)
+	dir, root := plant(t, "sub/.git/HEAD", "sub/.git/objects/", "sub/.git/refs/", "main.go")
+	before := everything(t, dir)
+	prepare(t, l, "one", dir, root)
+	prepare(t, l, "two", dir, root)
+	with := everything(t, dir)
+	remove(t, l, "one")
+	if got := everything(t, dir); got != with {
+		t.Errorf("the first one's end left %s\nof %s", got, with)
+	}
+	remove(t, l, "two")
+	if got := everything(t, dir); got != before {
+		t.Errorf("left: %s", got)
+	}
+}
+
 // TestRenamedWorkspace: placeholders are found where the directory is by now, and where one within it is.
 func TestRenamedWorkspace(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -231,7 +249,7 @@ func TestVanished(t *testing.T) {
 	if got := l.Vanished("jail"); len(got) > 0 {
 		t.Errorf("at first: %q", got)
 	}
-	for _, name := range []string{".vscode", ".git/commondir", "sub", ".idea/" + marker} {
+	for _, name := range []string{".vscode", ".git/commondir", "sub", ".idea/" + marker, ".claude"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +259,7 @@ func TestVanished(t *testing.T) {
 		got = append(got, strings.TrimPrefix(at, dir+"/"))
 	}
 	slices.Sort(got)
-	if strings.Join(got, " ") != ".git/commondir .vscode" {
+	if strings.Join(got, " ") != ".claude/agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .git/commondir .vscode" {
 		t.Errorf("vanished: %q", got)
 	}
 	remove(t, l, "jail")

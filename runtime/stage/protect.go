@@ -47,8 +47,10 @@ const (
 	// ownSize and ownFiles bound it: copies of settings, and a file or two.
 	ownSize  = 1 << 20
 	ownFiles = 2048
-	// maxCopies bounds the copies' text, in bytes.
-	maxCopies = ownSize / 2
+	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is what each takes
+	// of half the files.
+	maxCopies    = ownSize / 2
+	filesPerCopy = 3
 )
 
 // SearchOptions are those of the search of a bind mount's directory. ok is false
@@ -238,7 +240,8 @@ type guard struct {
 	dir           string
 	own           *os.File // the tmpfs; nil until something is needed of it
 	copies, trees int
-	copied        int // bytes
+	copied        int   // bytes
+	files         int64 // that the tmpfs can have
 }
 
 func (g *guard) close() {
@@ -271,6 +274,7 @@ func (g *guard) tmpfs() error {
 	if t := g.Plan.Tmpfs; t.Size > 0 {
 		size, files = min(size, int64(t.Size)), min(files, t.Inodes)
 	}
+	g.files = files
 	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", label, size, files)
 	if err := unix.Mount(mountSource, g.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
 		return fmt.Errorf("mounting a tmpfs: %w", err)
@@ -335,7 +339,10 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 		if p.Copy {
 			p.Mode, p.UID, p.GID = st.Mode&0o777, st.Uid, st.Gid
 		}
-		if g.copied += len(p.Text); g.copied > maxCopies {
+		if err := g.tmpfs(); err != nil {
+			return err
+		}
+		if g.copied += len(p.Text); g.copied > maxCopies || int64(g.copies*filesPerCopy) >= g.files/2 {
 			p.Treatment = protect.ReadOnly
 			tree, err = readOnlyTree(at, "")
 			break

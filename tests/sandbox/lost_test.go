@@ -249,6 +249,48 @@ func TestLostProtectionPauses(t *testing.T) {
 	}
 }
 
+// TestLostUnwatched: a bundle over runc, with no process that is there for it: exec and delete find what was taken away.
+func TestLostUnwatched(t *testing.T) {
+	for _, looks := range []string{"exec", "delete"} {
+		dir := workspace(t)
+		asOwner(t, dir, "echo x >file")
+		policy, journal := journaled(t, "")
+		base := engine.TempDir(t, "/var/lib", "agentjail-lost-")
+		b := engine.NewBundle(t, base)
+		b.Mount(dir, "/w")
+		b.Spec.Process.Args = []string{"sleep", "1000"}
+		b.Write(t)
+		id := filepath.Base(dir)
+		call := func(args ...string) engine.Result {
+			return engine.Run(t, bin, append([]string{"--config", policy, "--root", filepath.Join(base, "root")}, args...)...)
+		}
+		t.Cleanup(func() { call("delete", "--force", id) })
+		for _, args := range [][]string{{"create", "--bundle", b.Dir, id}, {"start", id}} {
+			// Its output is the jail's, which has it as long as it runs: no pipe.
+			cmd := exec.Command(bin, append([]string{"--config", policy, "--root", filepath.Join(base, "root")}, args...)...)
+			if err := cmd.Run(); err != nil {
+				t.Fatalf("%v: %v", args, err)
+			}
+		}
+		asOwner(t, dir, "rm -r .vscode .claude")
+		if looks == "exec" {
+			if r := call("exec", id, "true"); r.Code != 0 || !strings.Contains(r.Stderr, "/w/.vscode") {
+				t.Errorf("exec: status %d, %s", r.Code, r.Stderr)
+			}
+			if n := len(alerts(journal())); n != 6 { // .vscode, and five in .claude
+				t.Errorf("exec: %d alerts", n)
+			}
+		}
+		call("delete", "--force", id)
+		if n := len(alerts(journal())); n != 6 {
+			t.Errorf("%s: %d alerts\n%s", looks, n, journal())
+		}
+		if got := asOwner(t, dir, "ls -A"); got != "file\n" {
+			t.Errorf("left: %q", got)
+		}
+	}
+}
+
 // id is the jail's, from its journal.
 func (h *held) id(t *testing.T, journal string) string {
 	t.Helper()
