@@ -27,7 +27,8 @@ func readerFilter(pid int) []unix.SockFilter {
 	return f.Only(slices.Concat([]uint32{unix.SYS_WRITE, unix.SYS_CLOSE}, cf.Runtime)...)
 }
 
-// writerFilter lets the writer read records and append to journals (runtime/journal: open, lock, rotate), notify systemd and wait for the reader.
+// writerFilter lets the writer read records and append to journals (runtime/journal: open, lock, rotate), notify systemd, wait for the reader, and
+// poll the tables of mounts and the ends of jails (runtime/protect/lost).
 // Which files those are, the owners of files decide, and that it has no capability.
 func writerFilter(pid int) []unix.SockFilter {
 	f := cf.Begin()
@@ -38,7 +39,7 @@ func writerFilter(pid int) []unix.SockFilter {
 		unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_OPENAT, unix.SYS_NEWFSTATAT, unix.SYS_READLINKAT, unix.SYS_GETDENTS64, unix.SYS_LSEEK,
 		unix.SYS_PREAD64, unix.SYS_FLOCK, unix.SYS_FTRUNCATE, unix.SYS_FCHMOD, unix.SYS_FSYNC, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_UNLINKAT,
 		unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_CONNECT, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_SENDTO,
-		unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_STATFS,
+		unix.SYS_WAITID, unix.SYS_WAIT4, unix.SYS_STATFS, unix.SYS_PIDFD_OPEN,
 	}, olderCalls, cf.Runtime)...)
 }
 

@@ -25,6 +25,7 @@ func TestFilters(t *testing.T) {
 		{"read", unix.SYS_READ, nil, allow, allow},
 		{"write", unix.SYS_WRITE, nil, allow, allow},
 		{"poll", unix.SYS_PPOLL, nil, allow, allow},
+		{"the end of a jail", unix.SYS_PIDFD_OPEN, nil, eperm, allow},
 		{"a counter", unix.SYS_BPF, []uint64{unix.BPF_MAP_LOOKUP_ELEM}, allow, eperm},
 		{"the next counter", unix.SYS_BPF, []uint64{unix.BPF_MAP_GET_NEXT_KEY}, allow, eperm},
 		{"an entry of a map", unix.SYS_BPF, []uint64{unix.BPF_MAP_UPDATE_ELEM}, eperm, eperm},
