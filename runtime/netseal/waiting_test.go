@@ -227,7 +227,7 @@ func (s *space) waitingAt(t *testing.T) int {
 // TestWaiting: whatever a program does to connections that no process accepts, so many wait and no
 // more, at all listeners together. Without the ceiling each way makes more.
 func TestWaiting(t *testing.T) {
-	const ceiling, attempts = 40, 60
+	const ceiling, attempts = 16, 24
 	ways := []struct {
 		name string
 		do   abandonment
@@ -311,7 +311,7 @@ func (s *space) counted(t *testing.T) (n int) {
 // TestAccepted: connections that a process accepts soon count for nothing, however they end, and
 // however many there are together.
 func TestAccepted(t *testing.T) {
-	const many = 60
+	const many = 20
 	for _, f := range []loFamily{lo4, lo6} {
 		s := newSpace(t)
 		mustSeal(t, s)
