@@ -79,7 +79,6 @@ var Codes = []struct {
 	{Verb, "the verb is not for jails"},
 	{Log, "a log URI names a program or a file that policy does not list"},
 	{EBPF, "policy blocks something by eBPF programs (ebpf.block), and none block it here"},
-	{Git, "`agentjail git`: the repository leads out of its directory, or the command needs what the jail has not"},
-	{Git, "`agentjail git`: the repository leads out of its directory, or the command needs what the jail has not"},
+	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
 	{Delegate, "the low-level runtime did otherwise than it was told"},
 }
