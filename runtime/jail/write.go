@@ -6,8 +6,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/changes"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/filetime"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/stage"
 )
@@ -42,7 +42,7 @@ func (a *attempt) write() (err error) {
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
-	j.Mounted, j.MountedSince = a.mounted(), changes.Moment().UnixNano()
+	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(w.Store.Dir(j.Key)).UnixNano()
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}
