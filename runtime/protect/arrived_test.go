@@ -127,3 +127,27 @@ func FuzzIndex(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkArrived is of a directory of 50,000 files in 1,000 directories.
+func BenchmarkArrived(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 1000 {
+		sub := filepath.Join(dir, fmt.Sprint(i%40), fmt.Sprint(i))
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		for j := range 50 {
+			if err := os.WriteFile(filepath.Join(sub, fmt.Sprint(j)), nil, 0o600); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	root, err := os.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer root.Close()
+	for b.Loop() {
+		Arrived(root, dir, time.Now())
+	}
+}
