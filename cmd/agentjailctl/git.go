@@ -11,7 +11,6 @@ import (
 
 	"agentjail.dev/runtime/jail"
 	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/sandbox/git"
 )
 
@@ -112,7 +111,7 @@ func runGit(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	w.Policy.Network = policy.Network{Mode: policy.NetworkNone, Filter: w.Policy.Network.Filter}
+	w.Policy.Network.Nothing()
 	done := func() {}
 	if o.Terminal = c.Bool("terminal"); !o.Terminal {
 		o.Env = append(o.Env, "GIT_EDITOR="+noEditor)
