@@ -56,13 +56,13 @@ func readMap(path string) ([]specs.LinuxIDMapping, error) {
 	return out, nil
 }
 
-// Remedy says how something on a path becomes root's alone. Of a directory it is never the command: a person's home, say, would no
-// longer be the person's.
+// Remedy says how something on a path becomes root's alone. For another's directory it is not chown(1): a person's home, say, would
+// no longer be the person's.
 func Remedy(sudo, command, path string, st *unix.Stat_t) string {
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return "keep the file in a directory that only root can write to, as /etc/agentjail"
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && strings.HasPrefix(command, "chown") {
+		return "use a place that is root's all the way, such as /etc/agentjail: the directory would be taken from its owner"
 	}
-	return fmt.Sprintf("keep it in a directory of root's, as /etc/agentjail, or run `%s%s %s`, after which only root can change it", sudo, command, path)
+	return fmt.Sprintf("use a place that is root's all the way, such as /etc/agentjail, or run `%s%s %s`, after which only root can change it", sudo, command, path)
 }
 
 // Foreign refuses a file that someone of this user namespace could have written.
