@@ -255,9 +255,12 @@ func TestSetID(t *testing.T) {
 		t.Errorf("read-only: %v", err)
 	}
 	gaveUp := source.Fact{Path: "/data/p", Kind: source.Dir, UID: 33, SetIDGaveUp: true}
-	if _, _, rep, err = one(t, at(), &gaveUp, refuse); err != nil || len(find(rep, report.Set, "mounts[/w]")) != 1 {
-		t.Errorf("a search that gave up: %v %+v", err, rep)
+	_, _, rep, err = one(t, at(), &gaveUp, policy.Default())
+	if found := find(rep, report.Missing, "mounts[/w]"); err != nil || len(found) != 1 || !strings.Contains(found[0].Why, "not all of it was searched") {
+		t.Errorf("a search that met its bound: %v %+v", err, rep)
 	}
+	_, _, _, err = one(t, at(), &gaveUp, refuse)
+	contain(t, "policy refuses, and the search met its bound", fmt.Sprint(err), "too much to be searched as a whole")
 }
 
 // TestHostsOwn: what engines mount when a container is to share a namespace

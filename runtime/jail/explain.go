@@ -58,20 +58,21 @@ func (p *prepared) searched(out *Explained) error {
 	for _, i := range slices.Backward(out.Result.Plan.Dropped) {
 		sources = slices.Delete(sources, i, i+1)
 	}
-	var dirs []stage.Protected
+	var dirs []stage.Searched
 	for _, b := range out.Result.Plan.Binds {
 		src := sources[b.Index]
-		o, ok := stage.SearchOptions(b, out.Result.Plan, src.Kind)
-		if !ok {
-			continue
+		if o, ok := stage.SearchOptions(b, out.Result.Plan, src.Kind); ok {
+			dirs = append(dirs, stage.Searched{Mount: b.Index, Options: o, Search: func(o protect.Options) (*protect.Found, error) { return protect.Search(src.File, o) }})
 		}
-		found, err := protect.Search(src.File, o)
-		if err != nil {
-			return err
-		}
-		dirs = append(dirs, stage.Protected{Mount: b.Index, Place: out.Result.Spec.Mounts[b.Index].Destination, Found: *found})
 	}
-	reportProtected(out.Report, dirs)
+	found, err := stage.SearchAll(dirs, out.Result.Plan.Binds)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		found[i].Place = out.Result.Spec.Mounts[found[i].Mount].Destination
+	}
+	reportProtected(out.Report, found)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/report"
 	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/source"
@@ -95,7 +96,7 @@ func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
 		return nil, err
 	}
-	if err := p.openSources(plainRoot); err != nil {
+	if err := p.openSources(plainRoot, w.Policy.Binds.SetID); err != nil {
 		return nil, err
 	}
 	p.facts.Owner = w.namedOwner(p, id)
@@ -127,8 +128,12 @@ func (p *prepared) lookAtEngine(ids []string) (err error) {
 	return nil
 }
 
-// openSources opens what the bundle mounts of the host's files.
-func (p *prepared) openSources(plainRoot bool) (err error) {
+// openSources opens what the bundle mounts of the host's files. setID is what policy does about set-id programs.
+func (p *prepared) openSources(plainRoot bool, setID string) (err error) {
+	limits := source.ReportSetID
+	if setID == policy.SetIDRefuse {
+		limits = source.RefuseSetID
+	}
 	mounts := p.b.Spec.Mounts
 	p.sources = make([]*source.Source, len(mounts))
 	p.facts.Sources = make([]*source.Fact, len(mounts))
@@ -147,7 +152,7 @@ func (p *prepared) openSources(plainRoot bool) (err error) {
 			p.sources[i].Role = source.Injected // a part of the root, on a file system of its own
 		}
 		if p.sources[i].OwnerMatters() && !harden.ReadOnly(m) {
-			p.sources[i].FindSetID(source.DefaultSetIDLimits)
+			p.sources[i].FindSetID(limits)
 		}
 		p.facts.Sources[i] = &p.sources[i].Fact
 	}

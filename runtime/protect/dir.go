@@ -3,14 +3,16 @@ package protect
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
 )
 
 // tree is an opened directory whose content is somebody else's: every path is
@@ -33,14 +35,35 @@ func (t tree) resolve() uint64 {
 // open opens a path of the tree. It fails with ELOOP where a symbolic link is on
 // the way.
 func (t tree) open(rel string, flags uint64) (int, error) {
-	for {
-		fd, err := unix.Openat2(int(t.root.Fd()), rel, &unix.OpenHow{
+	return t.openAt(int(t.root.Fd()), rel, flags)
+}
+
+// A file of which another process holds a write lease (fcntl(2), F_SETLEASE) cannot be opened without waiting; servers of
+// files let go of theirs at once. What is not let go of stops the start.
+const (
+	leaseTries = 50
+	leaseWait  = 20 * time.Millisecond
+)
+
+// openAt opens a path below a directory of the tree.
+func (t tree) openAt(dir int, rel string, flags uint64) (int, error) {
+	for tries := 0; ; {
+		fd, err := unix.Openat2(dir, rel, &unix.OpenHow{
 			Flags: flags | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: t.resolve(),
 		})
-		// EAGAIN: something was renamed meanwhile, and the kernel could not tell
-		// whether the path stayed beneath.
-		if err == unix.EINTR || err == unix.EAGAIN {
+		if err == unix.EINTR {
 			continue
+		}
+		// EAGAIN: something was renamed meanwhile, and the kernel could not tell
+		// whether the path stayed beneath; or there is a lease.
+		if tries++; err == unix.EAGAIN && tries < leaseTries {
+			if flags&unix.O_NONBLOCK != 0 {
+				time.Sleep(leaseWait)
+			}
+			continue
+		}
+		if err == unix.EAGAIN {
+			return -1, refusal.New(refusal.MountMoved, "%s is held by another process (fcntl(2), F_SETLEASE), or changes too fast", rel).WithRemedy("try again without it")
 		}
 		if err != nil {
 			return -1, &os.PathError{Op: "open", Path: rel, Err: err}
@@ -59,6 +82,8 @@ func (t tree) stat(rel string) (st unix.Stat_t, err error) {
 	return st, unix.Fstat(fd, &st)
 }
 
+var errLong = errors.New("is longer")
+
 // read returns a regular file's text, up to max bytes of it; more is an error.
 func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 	var st unix.Stat_t
@@ -76,7 +101,7 @@ func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, max+1))
 	if err == nil && int64(len(text)) > max {
-		err = fmt.Errorf("%s is longer than %d bytes", rel, max)
+		err = fmt.Errorf("%s: %w than %d bytes", rel, errLong, max)
 	}
 	return string(text), st, err
 }
@@ -94,24 +119,28 @@ const direntName = int(unsafe.Offsetof(unix.Dirent{}.Name))
 type listing struct {
 	names []dirent // those that are of interest
 	read  int      // all names
-	full  bool     // there was no room for more
 	err   error
 }
 
-// list reads a directory until room is used up, which others may use too. buf is scratch space.
-func (t tree) list(rel string, room *atomic.Int64, buf []byte, wanted func(name []byte, typ byte) bool) (out listing) {
+// list reads a directory of the tree. buf is scratch space.
+func (t tree) list(rel string, buf []byte, most int, wanted func(name []byte, typ byte) bool) listing {
 	fd, err := t.open(rel, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return listing{err: err}
 	}
 	defer unix.Close(fd)
-	for {
+	return list(fd, buf, most, wanted)
+}
+
+// list reads an open directory, but no more than most names.
+func list(fd int, buf []byte, most int, wanted func(name []byte, typ byte) bool) (out listing) {
+	for out.read < most {
 		n, err := unix.Getdents(fd, buf)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil {
-			out.err = &os.PathError{Op: "getdents64", Path: rel, Err: err}
+			out.err = os.NewSyscallError("getdents64", err)
 			return out
 		}
 		if n <= 0 {
@@ -128,10 +157,6 @@ func (t tree) list(rel string, room *atomic.Int64, buf []byte, wanted func(name 
 			if len(name) == 1 && name[0] == '.' || len(name) == 2 && name[0] == '.' && name[1] == '.' {
 				continue
 			}
-			if room.Add(-1) < 0 {
-				out.full = true
-				return out
-			}
 			out.read++
 			if typ == unix.DT_UNKNOWN || wanted(name, typ) {
 				text := string(name)
@@ -139,6 +164,7 @@ func (t tree) list(rel string, room *atomic.Int64, buf []byte, wanted func(name 
 			}
 		}
 	}
+	return out
 }
 
 // known asks for the type of a name where the directory does not tell it.
@@ -150,47 +176,20 @@ func known(dir int, name string, typ byte) byte {
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return unix.DT_REG
 	}
-	return byte(st.Mode & unix.S_IFMT >> 12) // DT_DIR is S_IFDIR>>12, and so on
+	return kind(st.Mode)
 }
 
-// target is the place within the tree to which a symbolic link leads; "" where
-// it leads out of it or nowhere. source is the tree's own path on the host.
-func (t tree) target(rel, source string) string {
+// readlink is a symbolic link's text.
+func (t tree) readlink(rel string) (string, error) {
 	fd, err := t.open(rel, unix.O_PATH)
 	if err != nil {
-		return ""
-	}
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", buf)
-	unix.Close(fd)
-	if err != nil {
-		return ""
-	}
-	if to := string(buf[:n]); strings.HasPrefix(to, "/") {
-		below, ok := strings.CutPrefix(to, source+"/")
-		if !ok {
-			return ""
-		}
-		rel = below
-	}
-	return t.real(rel)
-}
-
-// real is a path of the tree with its symbolic links followed; "" where that
-// leads out of the tree or nowhere.
-func (t tree) real(rel string) string {
-	fd, err := unix.Openat2(int(t.root.Fd()), rel, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return ""
+		return "", err
 	}
 	defer unix.Close(fd)
-	at, err1 := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	top, err2 := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", t.root.Fd()))
-	below, ok := strings.CutPrefix(at, strings.TrimSuffix(top, "/")+"/")
-	if err1 != nil || err2 != nil || !ok {
-		return ""
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", &os.PathError{Op: "readlink", Path: rel, Err: err}
 	}
-	return below
+	return string(buf[:n]), nil
 }

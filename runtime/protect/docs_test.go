@@ -18,7 +18,7 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	l := DefaultLimits
-	if l.Entries != 100_000 || l.Depth != 24 || l.Paths != 1200 || l.Time.Seconds() != 1 || l.Sure != 5000 {
+	if l.Entries != 3_000_000 || l.Ignored != 12_000_000 || l.Depth != 128 || l.Paths != 10_000 {
 		t.Errorf("the documented bounds of the search are others than %+v", l)
 	}
 }

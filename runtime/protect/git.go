@@ -1,20 +1,25 @@
 package protect
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/gitconfig"
+	"agentjail.dev/runtime/refusal"
 )
 
 // gitDir is a directory that git keeps a repository in.
 type gitDir struct {
-	rel  string
-	work string // the directory that is worked in, "" where it is not known
+	rel   string
+	works []string // the directories that are worked in, as far as they are known
 	// linked says that it belongs to a further working directory (git-worktree(1))
 	// and shares another one's hooks and config.
 	linked bool
+	names  map[string]bool // what is there of the table's names, folded
 }
 
 // isGitDir recognises a git directory by what git looks for (is_git_directory in
@@ -26,24 +31,28 @@ func isGitDir(list []dirent) bool {
 	return has("HEAD", unix.DT_REG, unix.DT_LNK) && has("objects", unix.DT_DIR, unix.DT_LNK) && has("refs", unix.DT_DIR, unix.DT_LNK)
 }
 
-// gitFile is what a ".git" is by itself, file or link: it leads git to the
-// directory.
-var gitFile = &Entry{Path: ".git", Why: "leads git to its directory, config and hooks (gitrepository-layout(5))"}
+// What is kept of a repository by other names than the table's. Each goes by the name of the path that leads to it, so
+// that binds.unprotect leaves both to jails.
+var (
+	gitFile = &Entry{Path: ".git", Absent: EmptyDir, Why: "leads git to its directory, config and hooks (gitrepository-layout(5))"}
+	gitLink = &Entry{Path: ".git/commondir", Absent: EmptyDir, Why: "leads git to another directory's config and hooks"}
+)
 
-// setByConfig is what a repository's own config names.
-var setByConfig = &Entry{Path: ".git/config", Why: "the repository's config names it (core.hooksPath, include.path)"}
-
-// git looks at a ".git" in the directory work.
-func (s *search) git(rel, work string, typ byte) error {
-	switch typ {
-	case unix.DT_DIR:
-		return s.gitDir(gitDir{rel: rel, work: work})
-	case unix.DT_LNK:
-		s.keep(rel, typ, gitFile)
-		return nil
+// gitAt looks at a ".git" in the directory work.
+func (s *search) gitAt(work, name string) error {
+	t, err := s.lead(work, name, gitFile, false)
+	if err != nil || !t.there {
+		return err
 	}
-	s.keep(rel, typ, gitFile)
-	text, _, err := s.read(rel, unix.PathMax+16)
+	if t.typ == unix.DT_DIR {
+		return s.gitDir(t.end, work)
+	}
+	if !s.left(gitFile, t.end) {
+		if err := s.keep(t.end, t.typ, gitFile); err != nil {
+			return err
+		}
+	}
+	text, _, err := s.read(t.end, unix.PathMax+16)
 	if err != nil {
 		return nil //nolint:nilerr // no file that git would follow
 	}
@@ -51,96 +60,149 @@ func (s *search) git(rel, work string, typ byte) error {
 	if !ok {
 		return nil
 	}
-	if to = s.within(to, work); to != "" {
-		return s.gitDir(gitDir{rel: to, work: work})
+	t, err = s.lead(work, to, gitFile, true)
+	if err != nil || t.typ != unix.DT_DIR {
+		return err
 	}
-	return nil
+	return s.gitDir(t.end, work)
 }
 
-// within is a path that git reads in a file, absolute on the host or relative to
-// a directory of the tree, as a path of the tree; "" where it is outside.
-func (s *search) within(to, from string) string {
-	if path.IsAbs(to) {
-		below, ok := strings.CutPrefix(path.Clean(to), s.o.Source+"/")
-		if !ok {
-			return ""
+// lead is where a path leads, which git reads in a file or takes by its name. The links on the way are held, and where
+// something leads to what is not there, that is kept absent.
+func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error) {
+	if t, err = s.follow(dir, p); err != nil {
+		return t, err
+	}
+	for _, l := range t.links {
+		if !s.left(e, l) {
+			s.add(Path{Rel: l, Treatment: ReadOnly, Link: true, Why: e.Why})
 		}
-		return s.real(below)
 	}
-	return s.real(path.Join(from, to))
+	for _, d := range t.through {
+		if !s.left(e, d) {
+			s.add(Path{Rel: d, Treatment: Placeholder, Dir: true, Why: e.Why})
+		}
+	}
+	switch {
+	case t.outside != "":
+		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: e.Absent != EmptyFile})
+	case t.end != "" && !t.there && (absent || t.dangling) && !s.left(e, t.end):
+		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Why: e.Why})
+	}
+	return t, nil
 }
 
-// gitDir protects what is there of a git directory.
-func (s *search) gitDir(g gitDir) error {
-	if s.gits[g.rel] || !s.o.Protect {
+// gitDir protects a git directory, which is that of the directory work; "" where that is not known. A directory that a
+// file leads to is taken for one whatever is in it: git takes it for one as soon as the jail has filled it.
+func (s *search) gitDir(rel, work string) error {
+	if !s.o.Protect {
 		return nil
 	}
-	list, err := s.names(g.rel)
+	g := s.gits[rel]
+	known := g != nil
+	if !known {
+		g = &gitDir{rel: rel}
+		s.gits[rel] = g
+		s.order = append(s.order, g)
+	}
+	if work == "" || slices.Contains(g.works, work) {
+		if known {
+			return nil
+		}
+	} else {
+		g.works = append(g.works, work)
+	}
+	if known {
+		return s.common(g, work)
+	}
+	return s.inGit(g, work)
+}
+
+// inGit keeps what is there of the table in a git directory, and looks for git directories in it.
+func (s *search) inGit(g *gitDir, work string) error {
+	list, err := s.listed(g.rel, func(name []byte, typ byte) bool { return inGit()[fold(string(name))] })
 	if err != nil {
 		return err
 	}
-	has := func(name string) bool {
-		return slices.ContainsFunc(list, func(d dirent) bool { return fold(d.name) == name })
+	g.names = place(g.rel, list).names
+	if err := s.common(g, work); err != nil {
+		return err
 	}
-	if path.Base(g.rel) != ".git" && !has("head") {
-		return nil // a path in a file that leads to something else
-	}
-	s.gits[g.rel] = true
-	g.linked = g.linked || has("commondir") && !has("objects")
-	s.gitDirs = append(s.gitDirs, g)
 	for _, d := range list {
+		at, folded := below(g.rel, d.name), fold(d.name)
 		for _, e := range repositories() {
-			if ".git/"+fold(d.name) == e.Path {
-				s.keep(path.Join(g.rel, d.name), d.typ, e)
+			first, rest, _ := strings.Cut(strings.TrimPrefix(e.Path, ".git/"), "/")
+			if first != folded {
+				continue
+			}
+			if err := s.hold(g.rel, path.Join(d.name, rest), e, false); err != nil {
+				return err
 			}
 		}
-		at := path.Join(g.rel, d.name)
 		switch {
 		case d.typ != unix.DT_DIR:
-		case fold(d.name) == "info":
-			s.attributes(at)
-		case fold(d.name) == "modules":
+		case folded == "modules":
 			err = s.modules(at, 0)
-		case fold(d.name) == "worktrees":
+		case folded == "worktrees":
 			err = s.worktrees(at)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.named(g)
 	return nil
 }
 
-// attributes protects a file of attributes that is there.
-func (s *search) attributes(dir string) {
-	at := path.Join(dir, "attributes")
-	if st, err := s.stat(at); err == nil {
-		for _, e := range repositories() {
-			if e.Path == ".git/info/attributes" {
-				s.keep(at, byte(st.Mode&unix.S_IFMT>>12), e)
-			}
-		}
+// listed lists a directory of the tree, and counts its names.
+func (s *search) listed(rel string, wanted func(name []byte, typ byte) bool) ([]dirent, error) {
+	l := s.list(rel, s.buf, s.o.Limits.Entries+1, wanted)
+	s.found.Searched += l.read
+	if s.o.Limits.Entries -= l.read; s.o.Limits.Entries < 0 {
+		s.tooMany(rel)
+		return nil, nil
 	}
+	if l.err != nil && !gone(l.err) {
+		return nil, l.err
+	}
+	return l.names, nil
 }
 
-// maxModules bounds how deep submodules' names go ("lib/net/http").
-const maxModules = 8
+// maxPointer bounds a file that holds a path.
+const maxPointer = unix.PathMax + 16
+
+// common follows a git directory's commondir to the directory whose config and hooks git takes instead.
+func (s *search) common(g *gitDir, work string) error {
+	if !g.names["commondir"] {
+		return nil
+	}
+	text, _, err := s.read(below(g.rel, "commondir"), maxPointer)
+	if err != nil {
+		return nil //nolint:nilerr // there is none, or none that git would follow
+	}
+	t, err := s.lead(g.rel, strings.TrimRight(text, "\r\n"), gitLink, true)
+	if err != nil || t.typ != unix.DT_DIR || t.end == g.rel {
+		return err
+	}
+	g.linked = true
+	return s.gitDir(t.end, work)
+}
 
 // modules looks for the git directories of submodules, whose names can have
-// slashes in them.
+// slashes in them ("lib/net/http").
 func (s *search) modules(rel string, depth int) error {
-	list, err := s.names(rel)
-	if err != nil || depth > maxModules {
+	if depth > s.o.Limits.Depth {
+		s.tooDeep(rel)
+		return nil
+	}
+	list, err := s.listed(rel, func(_ []byte, typ byte) bool { return typ == unix.DT_DIR })
+	if err != nil {
 		return err
 	}
 	for _, d := range list {
-		if d.typ != unix.DT_DIR {
-			continue
-		}
-		at := path.Join(rel, d.name)
-		if st, err := s.stat(path.Join(at, "HEAD")); err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			if err := s.gitDir(gitDir{rel: at}); err != nil {
+		at := below(rel, d.name)
+		if st, err := s.stat(below(at, "HEAD")); err == nil && kind(st.Mode) != unix.DT_DIR {
+			err = s.gitDir(at, "")
+			if err != nil {
 				return err
 			}
 			continue
@@ -154,86 +216,180 @@ func (s *search) modules(rel string, depth int) error {
 
 // worktrees looks at what git keeps for further working directories.
 func (s *search) worktrees(rel string) error {
-	list, err := s.names(rel)
+	list, err := s.listed(rel, func(_ []byte, typ byte) bool { return typ == unix.DT_DIR })
 	if err != nil {
 		return err
 	}
 	for _, d := range list {
-		if d.typ != unix.DT_DIR {
-			continue
+		at := below(rel, d.name)
+		work := ""
+		// gitdir names the ".git" of the working directory.
+		if text, _, err := s.read(below(at, "gitdir"), maxPointer); err == nil {
+			text = path.Dir(strings.TrimRight(text, "\r\n"))
+			if !path.IsAbs(text) {
+				text = path.Join(s.onHost(at), text)
+			}
+			work, _ = s.inTree(text)
 		}
-		if err := s.gitDir(gitDir{rel: path.Join(rel, d.name), linked: true}); err != nil {
+		if err := s.gitDir(at, work); err != nil {
+			return err
+		}
+		s.gits[at].linked = true
+	}
+	return nil
+}
+
+// absentGit adds placeholders to a git directory.
+func (s *search) absentGit(g *gitDir) error {
+	for _, e := range repositories() {
+		name := strings.TrimPrefix(e.Path, ".git/")
+		if g.linked && name != "config.worktree" {
+			continue // they are the other directory's
+		}
+		if first, _, _ := strings.Cut(name, "/"); g.names[first] {
+			if err := s.hold(g.rel, name, e, true); err != nil {
+				return err
+			}
+		} else if e.Absent != Leave {
+			s.absent(below(g.rel, name), e)
+		}
+	}
+	return nil
+}
+
+// named protects files and directories of the tree that the repositories' settings name: git runs what is in
+// core.hooksPath, and reads further settings.
+func (s *search) named() error {
+	for i := 0; i < len(s.order); i++ { // a file may lead to further ones
+		g := s.order[i]
+		r := reading{search: s, g: g, seen: map[string]bool{}}
+		for _, name := range []string{"config", "config.worktree"} {
+			if !g.names[name] {
+				continue
+			}
+			if err := r.file(below(g.rel, name), 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reading is what a repository's settings are read with.
+type reading struct {
+	*search
+	g     *gitDir
+	seen  map[string]bool // files
+	words int             // that were looked up
+}
+
+// maxIncludes is git's own limit of files that include each other (MAX_INCLUDE_DEPTH in its config.c). maxSettingFiles and
+// maxLookedUp bound how many files a repository's settings may be in, and how many words of them are looked up in its work
+// trees.
+const (
+	maxIncludes     = 10
+	maxSettingFiles = 500
+	maxLookedUp     = 50_000
+)
+
+// file reads a file of settings of the tree, and what it includes.
+func (r *reading) file(rel string, depth int) error {
+	if i, ok := r.search.seen[rel]; ok && r.found.Paths[i].Treatment == Private {
+		if r.seen[rel] {
+			return nil
+		}
+		r.seen[rel] = true
+		return r.settings(r.found.Paths[i].Text, rel, depth)
+	}
+	t, err := r.follow(".", rel)
+	if err != nil || !t.there || t.typ != unix.DT_REG || r.seen[t.end] {
+		return err
+	}
+	if path.IsAbs(rel) || strings.HasPrefix(rel, "../") {
+		rel = t.end
+	}
+	r.seen[t.end] = true
+	text, _, err := r.read(t.end, maxCopy)
+	switch {
+	case errors.Is(err, errLong) || len(r.seen) > maxSettingFiles:
+		return r.tooLong(t.end)
+	case err != nil && !gone(err):
+		return err
+	}
+	return r.settings(text, rel, depth)
+}
+
+// tooLong refuses settings that are not read to their end.
+func (r *reading) tooLong(rel string) error {
+	if r.left(&Entry{Path: ".git/config"}, rel) {
+		return nil
+	}
+	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, includes more than %d files or names more than %d paths: what it has git run cannot be protected",
+		r.onHost(rel), maxCopy, maxSettingFiles, maxLookedUp).WithRemedy("shorten it, or policy: binds.unprotect = [%q]", r.onHost(rel))
+}
+
+// settings protects what the settings of a text name. rel is the file's name.
+func (r *reading) settings(text, rel string, depth int) error {
+	for _, set := range gitconfig.Scan(text) {
+		if err := r.setting(set, rel, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// absentGit adds placeholders to a git directory.
-func (s *search) absentGit(g gitDir) {
-	for _, e := range repositories() {
-		name := strings.TrimPrefix(e.Path, ".git/")
-		if g.linked && name != "config.worktree" {
-			continue // they are the other directory's
+// setting protects what a setting names.
+func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
+	if set.Section == "core" && set.Key == "worktree" {
+		t, err := r.lead(r.g.rel, set.Value, gitFile, false)
+		if err == nil && t.there && t.typ == unix.DT_DIR && !slices.Contains(r.g.works, t.end) {
+			r.g.works = append(r.g.works, t.end)
 		}
-		s.absent(path.Join(g.rel, name), e)
+		return err
 	}
-}
-
-// named protects files and directories of the tree that the repository's config
-// names: git runs what is in core.hooksPath, and reads further settings.
-func (s *search) named(g gitDir) {
-	text, _, err := s.read(path.Join(g.rel, "config"), maxCopy)
-	if err != nil {
-		return
+	n, ok := namedBy(set)
+	if !ok {
+		return nil
 	}
-	for _, n := range settings(text) {
-		from := g.rel // include.path is relative to the file
-		if n.ofWork {
-			if from = g.work; from == "" {
+	e := &Entry{Path: ".git/config", Why: "the repository's config names it: " + n.name + " (git-config(1))", Absent: n.absent}
+	value := set.Value
+	if set.Key == "" {
+		value = set.Sub
+	}
+	for _, from := range r.from(n.what, file) {
+		for _, w := range r.wordsOf(n, value) {
+			if r.words++; r.words > maxLookedUp {
+				return r.tooLong(file)
+			}
+			if err := r.holdNamed(from, w, n, e); err != nil {
+				return err
+			}
+			if n.what != included || depth >= maxIncludes {
 				continue
 			}
-		}
-		if to := s.within(n.path, from); to != "" {
-			if st, err := s.stat(to); err == nil {
-				s.keep(to, byte(st.Mode&unix.S_IFMT>>12), setByConfig)
+			at := w.path
+			if !path.IsAbs(at) {
+				at = path.Join(from, at) // by the name that git opens, whatever it is a link to
+			}
+			if err := r.file(at, depth+1); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
-// A setting is a path that a config names.
-type setting struct {
-	path   string
-	ofWork bool // relative to the directory that is worked in
-}
-
-// settings finds the paths in a config (git-config(1), Syntax). It takes too
-// much rather than too little: what is named is only protected.
-func settings(text string) []setting {
-	var out []setting
-	section := ""
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "[") {
-			head, rest, ok := strings.Cut(line[1:], "]")
-			if !ok {
-				continue
-			}
-			section, _, _ = strings.Cut(strings.ToLower(head), " ")
-			line = strings.TrimSpace(rest)
-		}
-		key, value, ok := strings.Cut(line, "=")
-		if !ok {
-			continue
-		}
-		value = strings.Trim(strings.TrimSpace(value), `"`)
-		switch key = strings.ToLower(strings.TrimSpace(key)); {
-		case section == "core" && (key == "hookspath" || key == "fsmonitor" || key == "sshcommand"):
-			out = append(out, setting{value, true})
-		case (section == "include" || section == "includeif") && key == "path":
-			out = append(out, setting{value, false})
-		}
+// from lists the directories that a setting's paths are relative to: the file that includes another, or those that git
+// runs programs in, which are the tops of work trees, or the git directory where there is none (githooks(5)).
+func (r *reading) from(what subject, file string) []string {
+	if what == included {
+		return []string{path.Dir(file)}
 	}
-	return out
+	if len(r.g.works) > 0 {
+		return r.g.works
+	}
+	if path.Base(r.g.rel) == ".git" {
+		return []string{path.Dir(r.g.rel), r.g.rel}
+	}
+	return []string{r.g.rel}
 }

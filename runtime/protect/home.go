@@ -3,21 +3,22 @@ package protect
 import (
 	"bufio"
 	"io"
+	"path"
 	"strings"
 )
 
 // maxPasswd bounds what is read of the host's users.
 const maxPasswd = 4 << 20
 
-// IsHome says whether a directory is somebody's home, by the host's passwd(5).
-// Users that are not in the file have homes that are recognised by what is in
-// them.
-func IsHome(dir string, passwd io.Reader) bool {
+// Homes lists the home directories of the host's passwd(5) by their users' names. Users that are
+// not in the file have homes that are recognised by what is in them.
+func Homes(passwd io.Reader) map[string]string {
+	out := map[string]string{}
 	lines := bufio.NewScanner(io.LimitReader(passwd, maxPasswd))
 	for lines.Scan() {
-		if f := strings.Split(lines.Text(), ":"); len(f) == 7 && f[5] == dir && dir != "/" {
-			return true
+		if f := strings.Split(lines.Text(), ":"); len(f) == 7 && path.IsAbs(f[5]) && path.Clean(f[5]) != "/" {
+			out[f[0]] = path.Clean(f[5])
 		}
 	}
-	return false
+	return out
 }

@@ -164,7 +164,7 @@ func TestSweptPlaceholders(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLedger(t)
 			dir, root := plant(t, "main.go")
-			o := Options{Source: dir, Protect: true, Absent: true, Unprotect: []string{".claude", ".codex", ".husky", ".idea", ".vscode", ".mcp.json"}}
+			o := Options{Source: dir, Protect: true, Absent: true, Unprotect: append([]string{".claude", ".codex", ".husky", ".idea", ".vscode", ".mcp.json"}, furtherAgents...)}
 			if _, err := Prepare(root, root, o, l, "jail"); err != nil {
 				t.Fatal(err)
 			}

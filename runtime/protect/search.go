@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,19 +43,22 @@ type Path struct {
 	Why      string
 }
 
-// Limits bound a search: what is searched is somebody else's.
+// Limits bound a search: what is searched is somebody else's. Where one is met the start is
+// refused: what lies behind it would be left to the jail. No limit is a time, so that other work
+// on the machine, another jail's for one, does not decide.
 type Limits struct {
 	Entries int // names that are looked at
+	// Ignored are names that are looked at in directories that a .gitignore names, and in those
+	// that tools make anew: they do not count as Entries.
+	Ignored int
 	Depth   int // directories below each other
 	Paths   int // paths that are protected
-	// Time bounds what is looked at after the first Sure names: those are looked at however long it takes, so that other
-	// work on the machine, another jail's for one, does not decide what is protected.
-	Time time.Duration
-	Sure int
+	// PathsBy says what makes Paths as low as it is.
+	PathsBy string
 }
 
-// DefaultLimits are those of every search: about 50 ms on a local disk.
-var DefaultLimits = Limits{Entries: 100_000, Depth: 24, Paths: 1200, Time: time.Second, Sure: 5000}
+// DefaultLimits are those of every search.
+var DefaultLimits = Limits{Entries: 3_000_000, Ignored: 12_000_000, Depth: 128, Paths: 10_000}
 
 // Options are for one directory.
 type Options struct {
@@ -66,13 +67,17 @@ type Options struct {
 	Mounts bool
 	// Absent has absent paths protected, too.
 	Absent bool
-	// Home says that it is somebody's home directory.
-	Home bool
+	// Home says that it is somebody's home directory, and Homes are the host's home
+	// directories by their owners' names.
+	Home  bool
+	Homes map[string]string
 	// Protect has the table's paths protected, but for those of Unprotect.
 	Protect   bool
 	Unprotect []string
 	Hide      []string // patterns of names
-	Limits    Limits
+	// Demands are paths that a link or a setting in another mounted directory leads to.
+	Demands []Demand
+	Limits  Limits
 }
 
 // Found is what a search found.
@@ -81,32 +86,80 @@ type Found struct {
 	Paths        []Path
 	Repositories int
 	Searched     int // names
-	// GaveUp says at which bound the search ended; "" where it did not.
-	GaveUp string
 	// Linked are protected files that have a further name, by which they may be
 	// written to.
 	Linked []string
+	// Unheld are links in protected directories whose targets cannot be kept from the jail.
+	Unheld []string
+	// Outside are paths of the host, out of this directory, that links and settings lead to.
+	Outside []Demand
 }
 
-// Search looks through a directory.
+// Search looks through a directory. It fails with a refusal where that cannot be done as a whole.
 func Search(root *os.File, o Options) (*Found, error) {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits
 	}
+	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return u == o.Source || strings.HasPrefix(o.Source, u+"/") })
 	s := &search{
-		tree: tree{root: root, mounts: o.Mounts}, o: o, found: &Found{}, seen: map[string]int{}, gits: map[string]bool{},
-		until: time.Now().Add(o.Limits.Time),
+		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{}, inside: map[string]bool{},
+		buf: make([]byte, 32<<10),
 	}
-	s.room.Store(int64(o.Limits.Entries))
-	s.queue = []string{"."}
-	for len(s.queue) > 0 && s.found.GaveUp == "" {
-		if err := s.next(); err != nil {
-			return nil, fmt.Errorf("searching %s for protected paths: %w", o.Source, err)
-		}
+	err := s.search()
+	if err == nil && s.met != "" {
+		err = s.refuse()
 	}
-	s.absents() // last: what is there matters more where there is too much
+	if err != nil {
+		return nil, fmt.Errorf("searching %s for protected paths: %w", o.Source, err)
+	}
 	s.finish()
 	return s.found, nil
+}
+
+// search takes the steps of a search. What is known by its name comes first.
+func (s *search) search() error {
+	if err := s.top(); err != nil {
+		return err
+	}
+	fd, err := s.open(".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	w, err := s.dir(fd, ".", region{protect: s.o.Protect, counted: true}, 0)
+	if s.heaviest == "" {
+		s.heaviest = w.place
+	}
+	if err != nil || s.met != "" {
+		return err
+	}
+	if err := s.named(); err != nil {
+		return err
+	}
+	for _, d := range s.o.Demands {
+		if rel, ok := s.inTree(d.Path); ok {
+			e := Entry{Path: rel, Why: d.Why, Absent: EmptyFile}
+			if d.Dir {
+				e.Absent = EmptyDir
+			}
+			if err := s.hold(".", rel, &e, true); err != nil {
+				return err
+			}
+		}
+	}
+	return s.absents()
+}
+
+// refuse is the answer where a limit was met.
+func (s *search) refuse() error {
+	at := s.onHost(s.heaviest)
+	r := refusal.New(refusal.BindSearch, "%s, most of them in %s: what was not searched could be written to", s.met, at)
+	switch {
+	case len(s.o.Hide) > 0:
+		return r.WithRemedy("mount a smaller directory: policy hides files by their names (binds.hide)")
+	case s.heaviest == ".":
+		return r.WithRemedy("mount a smaller directory")
+	}
+	return r.WithRemedy("mount a smaller directory, or policy: binds.unprotect = [%q] leaves that directory to jails unsearched", at)
 }
 
 // prepares bounds how often a directory is searched that changes meanwhile.
@@ -155,27 +208,41 @@ func Open(view *os.File, o Options, rel string) (*os.File, error) {
 type search struct {
 	tree
 	o        Options
+	limits   Limits // as they were at the start: those of o are what is left
 	found    *Found
-	seen     map[string]int  // paths found, by index
-	gits     map[string]bool // git directories
-	queue    []string
-	projects []string // directories that are worked in
-	homes    []string
-	gitDirs  []gitDir
-	until    time.Time
-	room     atomic.Int64 // names that may still be read
-	bufs     [readers][]byte
+	seen     map[string]int     // paths found, by index
+	gits     map[string]*gitDir // git directories, by their place
+	order    []*gitDir          // the same, as they were found
+	inside   map[string]bool    // protected directories whose links were followed
+	projects []workplace        // directories that are worked in
+	homes    []workplace
+	met      string // the limit that was met
+	heaviest string // the place that holds most of the names
+	buf      []byte
 }
 
-func (s *search) giveUp(format string, args ...any) {
-	if s.found.GaveUp == "" {
-		s.found.GaveUp = fmt.Sprintf(format, args...)
+// meet notes the first limit that is met, which ends the search.
+func (s *search) meet(format string, args ...any) {
+	if s.met == "" {
+		s.met = fmt.Sprintf(format, args...)
 	}
+}
+
+// tooMany and tooDeep note limits that are met at a place.
+func (s *search) tooMany(rel string) {
+	s.heaviest = rel
+	s.meet("there are more than %d names", s.limits.Entries)
+}
+
+func (s *search) tooDeep(rel string) {
+	// The top of what is nested: the path of the lowest is of no use to people.
+	s.heaviest, _, _ = strings.Cut(rel, "/")
+	s.meet("there are more than %d directories in each other", s.limits.Depth)
 }
 
 // gone says that a name is not there any more, or not to be looked into.
 func gone(err error) bool {
-	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM, unix.ENAMETOOLONG} {
+	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -183,107 +250,197 @@ func gone(err error) bool {
 	return false
 }
 
-// ahead bounds how many directories are read before the first of them is looked through.
-const ahead = 64
-
-// next looks through some of the queue's directories, which are read beside each other.
-func (s *search) next() error {
-	batch := s.queue[:min(len(s.queue), ahead)]
-	s.queue = s.queue[len(batch):]
-	lists := make([]listing, len(batch))
-	parallel(len(batch), func(worker, i int) {
-		lists[i] = s.list(batch[i], &s.room, s.buf(worker), s.wanted)
-	})
-	for i, rel := range batch {
-		if s.found.Searched >= s.o.Limits.Sure && time.Now().After(s.until) {
-			s.giveUp("after %v", s.o.Limits.Time)
+// top keeps what is known by name in the mounted directory itself.
+func (s *search) top() error {
+	if !s.o.Protect {
+		return nil
+	}
+	if err := s.gitAt(".", ".git"); err != nil {
+		return err
+	}
+	for _, name := range firsts() {
+		// One call for each name that is not there, which most are not.
+		var st unix.Stat_t
+		if unix.Fstatat(int(s.root.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == unix.ENOENT {
+			continue
 		}
-		if s.found.GaveUp != "" {
-			return nil
-		}
-		list, err := s.count(lists[i])
-		if err != nil {
-			return err
-		}
-		if err := s.look(rel, list); err != nil {
-			return err
+		for _, e := range byName()[name] {
+			if err := s.hold(".", e.Path, e, false); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// buf is a worker's scratch space.
-func (s *search) buf(worker int) []byte {
-	if s.bufs[worker] == nil {
-		s.bufs[worker] = make([]byte, 32<<10)
-	}
-	return s.bufs[worker]
+// A workplace is a directory whose absent paths are kept so, with the folded names of what is
+// there, as far as the table may have it.
+type workplace struct {
+	rel   string
+	names map[string]bool
 }
 
-// count counts the names of a directory that was read. One that cannot be read is empty.
-func (s *search) count(l listing) ([]dirent, error) {
-	s.found.Searched += l.read
-	if l.full {
-		s.giveUp("after %d names", s.o.Limits.Entries)
+func place(rel string, list []dirent) workplace {
+	w := workplace{rel, make(map[string]bool, len(list))}
+	for _, d := range list {
+		w.names[fold(d.name)] = true
 	}
+	return w
+}
+
+// A region is what holds for a directory of the tree and for all below it.
+type region struct {
+	protect bool // the host may run what is there
+	counted bool
+	rules   []ignoreRule
+}
+
+// weight is how many names a directory holds, and which one below it holds most of them.
+type weight struct {
+	names int
+	place string
+}
+
+// dir looks through a directory, which it closes, and those below it.
+func (s *search) dir(fd int, rel string, r region, depth int) (weight, error) {
+	defer unix.Close(fd)
+	room := &s.o.Limits.Entries
+	if !r.counted {
+		room = &s.o.Limits.Ignored
+	}
+	l := list(fd, s.buf, *room+1, func(name []byte, typ byte) bool { return s.wanted(name, typ, r.protect) })
+	w := weight{l.read, rel}
 	if l.err != nil && !gone(l.err) {
-		return nil, l.err
+		return w, fmt.Errorf("%s: %w", rel, l.err)
 	}
-	return l.names, nil
+	if *room -= l.read; *room < 0 {
+		s.meet("there are more than %d names", s.limits.Entries)
+		return w, nil
+	}
+	s.found.Searched += l.read
+	below, err := s.look(rel, l.names, &r)
+	if err != nil || s.met != "" {
+		return w, err
+	}
+	heaviest := w
+	for _, d := range below {
+		child, err := s.down(fd, rel, d, r, depth)
+		if err != nil {
+			return w, err
+		}
+		if w.names += child.names; child.names > heaviest.names {
+			heaviest = child
+		}
+		if s.met != "" {
+			break
+		}
+	}
+	if heaviest.names*2 > w.names {
+		w.place = heaviest.place
+	}
+	return w, nil
 }
 
-// names lists a directory and counts.
-func (s *search) names(rel string) ([]dirent, error) {
-	return s.count(s.list(rel, &s.room, s.buf(0), func([]byte, byte) bool { return true }))
+// down looks through a directory below an open one.
+func (s *search) down(parent int, dir string, d sub, r region, depth int) (weight, error) {
+	rel := below(dir, d.name)
+	if depth >= s.o.Limits.Depth {
+		s.tooDeep(rel)
+		return weight{}, nil
+	}
+	if d.shut || slices.Contains(rebuilt, d.name) {
+		r.protect, r.counted = false, false
+	}
+	if r.protect && slices.Contains(s.o.Unprotect, s.onHost(rel)) {
+		r.protect = false // all that lies below is the jails'
+	}
+	if !r.protect && len(s.o.Hide) == 0 {
+		return weight{}, nil
+	}
+	if r.counted && ignores(r.rules, rel) {
+		r.counted = false
+	}
+	fd, err := tree{mounts: s.mounts}.openAt(parent, d.name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if gone(err) {
+		return weight{}, nil
+	}
+	if err != nil {
+		return weight{}, err
+	}
+	return s.dir(fd, rel, r, depth+1)
 }
 
 // wanted says whether look has to see a name.
-func (s *search) wanted(name []byte, typ byte) bool {
-	return typ == unix.DT_DIR || s.o.Protect && notable(name) || len(s.o.Hide) > 0 && hidden(s.o.Hide, string(name))
+func (s *search) wanted(name []byte, typ byte, protect bool) bool {
+	return typ == unix.DT_DIR || protect && notable(name) || len(s.o.Hide) > 0 && hidden(s.o.Hide, string(name))
 }
 
-// look goes through one directory, of which it is given the wanted names.
-func (s *search) look(rel string, list []dirent) error {
-	if isGitDir(list) {
-		return s.gitDir(gitDir{rel: rel})
-	}
-	home := rel == "." && s.o.Home
-	repository := false
+// A sub is a directory that is to be looked through.
+type sub struct {
+	name string
+	// shut says that the host runs nothing of it but what is protected already: it is looked through for what policy
+	// hides.
+	shut bool
+}
+
+// look goes through one directory, of which it is given the wanted names. It returns the
+// directories in it that are to be looked through.
+func (s *search) look(rel string, list []dirent, r *region) (dirs []sub, err error) {
+	home, repository := rel == "." && s.o.Home, rel == "." && s.found.Searched > 0
 	for _, d := range list {
-		at := below(rel, d.name)
+		at, shut := below(rel, d.name), !r.protect
 		switch {
 		case hidden(s.o.Hide, d.name):
 			s.add(Path{Rel: at, Treatment: Hidden, Dir: d.typ == unix.DT_DIR, Link: d.typ == unix.DT_LNK, Why: "binds.hide"})
 			continue
-		case !s.o.Protect:
+		case shut:
 		case fold(d.name) == ".git":
-			repository = true
-			if err := s.git(at, rel, d.typ); err != nil {
-				return err
-			}
-			continue
+			repository, shut = true, true
+			err = s.gitAt(rel, d.name)
+		case d.name == ignoreFile && d.typ == unix.DT_REG:
+			r.rules = append(slices.Clip(r.rules), s.ignoreRules(rel)...)
 		default:
 			home = home || slices.Contains(homeMarks, d.name)
-			if e := match(path.Join(path.Base(s.o.Source), at)); e != nil {
-				s.keep(at, d.typ, e)
-				continue
-			}
+			shut, err = s.entry(rel, d)
 		}
-		if d.typ == unix.DT_DIR && !slices.Contains(rebuilt, d.name) {
-			if strings.Count(at, "/") >= s.o.Limits.Depth {
-				s.giveUp("below %d directories", s.o.Limits.Depth)
-				continue
-			}
-			s.queue = append(s.queue, at)
+		if err != nil {
+			return nil, err
+		}
+		if d.typ == unix.DT_DIR && (!shut || len(s.o.Hide) > 0) {
+			dirs = append(dirs, sub{d.name, shut})
 		}
 	}
-	if home {
-		s.homes = append(s.homes, rel)
+	if r.protect && isGitDir(list) {
+		err = s.gitDir(rel, "")
 	}
-	if repository || rel == "." && s.found.Searched > 0 {
-		s.projects = append(s.projects, rel)
+	if home && r.protect {
+		s.homes = append(s.homes, place(rel, list))
 	}
-	return nil
+	if repository && r.protect {
+		s.projects = append(s.projects, place(rel, list))
+	}
+	return dirs, err
+}
+
+// entry holds a name of a directory that the table has. kept says that nothing below it is to be
+// looked through.
+func (s *search) entry(dir string, d dirent) (kept bool, err error) {
+	at := below(dir, d.name)
+	if e := match(path.Join(path.Base(s.o.Source), at)); e != nil {
+		return !s.left(e, at), s.hold(dir, d.name, e, false)
+	}
+	// In place of a directory that the table's paths lie in: a link, which leads to them, or a
+	// file, for which a directory could be put.
+	if d.typ == unix.DT_DIR {
+		return false, nil
+	}
+	for _, e := range byName()[fold(d.name)] {
+		_, rest, _ := strings.Cut(e.Path, "/")
+		if err := s.hold(dir, d.name+"/"+rest, e, false); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // below is the path of a name in a directory of the tree.
@@ -297,10 +454,10 @@ func below(dir, name string) string {
 // onHost is a path of the tree as the host names it.
 func (s *search) onHost(rel string) string { return path.Join(s.o.Source, rel) }
 
-// keep has what is there protected, and what a link leads to.
-func (s *search) keep(rel string, typ byte, e *Entry) {
-	if !s.o.Protect || unprotected(s.o.Unprotect, e, s.onHost(rel)) {
-		return
+// keep has what is there protected. No link is on its way.
+func (s *search) keep(rel string, typ byte, e *Entry) error {
+	if !s.o.Protect {
+		return nil
 	}
 	p := Path{Rel: rel, Treatment: ReadOnly, Dir: typ == unix.DT_DIR, Link: typ == unix.DT_LNK, Why: e.Why}
 	if e.Copy && typ == unix.DT_REG {
@@ -312,13 +469,51 @@ func (s *search) keep(rel string, typ byte, e *Entry) {
 		s.found.Linked = append(s.found.Linked, rel)
 	}
 	s.add(p)
-	if p.Link {
-		if to := s.target(rel, s.o.Source); to != "" {
-			if st, err := s.stat(to); err == nil {
-				s.add(Path{Rel: to, Treatment: ReadOnly, Dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, Why: e.Why})
+	if p.Dir {
+		return s.linksIn(rel, e, 0)
+	}
+	return nil
+}
+
+// linksIn holds what the links in a protected directory lead to: hooks are often links to files of
+// the work tree.
+func (s *search) linksIn(rel string, e *Entry, depth int) error {
+	if s.inside[rel] || s.met != "" {
+		return nil
+	}
+	s.inside[rel] = true
+	if depth > s.o.Limits.Depth {
+		s.tooDeep(rel)
+		return nil
+	}
+	names, err := s.listed(rel, func(_ []byte, typ byte) bool { return typ == unix.DT_LNK || typ == unix.DT_DIR })
+	if err != nil {
+		return err
+	}
+	for _, d := range names {
+		at := below(rel, d.name)
+		if d.typ == unix.DT_DIR {
+			if err := s.linksIn(at, e, depth+1); err != nil {
+				return err
+			}
+			continue
+		}
+		t, err := s.follow(rel, d.name)
+		switch {
+		case err != nil:
+			return err
+		case t.end == "." || t.end != "" && strings.HasPrefix(rel+"/", t.end+"/"):
+			s.found.Unheld = append(s.found.Unheld, at) // it leads to what it lies in
+		case t.there && t.typ == unix.DT_DIR && slices.Contains(rebuilt, path.Base(t.end)):
+			s.found.Unheld = append(s.found.Unheld, at)
+		default:
+			inner := Entry{Path: e.Path, Why: e.Why, Absent: EmptyDir}
+			if err := s.hold(rel, d.name, &inner, true); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 // maxCopy bounds a file that the jail gets a copy of, in bytes.
@@ -330,7 +525,12 @@ func (s *search) add(p Path) {
 		return
 	}
 	if len(s.found.Paths) >= s.o.Limits.Paths {
-		s.giveUp("after %d protected paths", s.o.Limits.Paths)
+		s.heaviest = path.Dir(p.Rel)
+		by := ""
+		if s.limits.PathsBy != "" {
+			by = ", which is " + s.limits.PathsBy
+		}
+		s.meet("there are more than %d paths to protect%s", s.o.Limits.Paths, by)
 		return
 	}
 	s.seen[p.Rel] = len(s.found.Paths)
@@ -338,46 +538,64 @@ func (s *search) add(p Path) {
 }
 
 // absents adds what is not there and must not come.
-func (s *search) absents() {
+func (s *search) absents() error {
 	if !s.o.Protect {
-		return
+		return nil
 	}
-	for _, g := range s.gitDirs {
-		s.absentGit(g)
-	}
-	if !s.o.Absent {
-		return
-	}
-	for _, where := range []struct {
-		dirs  []string
-		scope Scope
-	}{{s.projects, Project}, {s.homes, Home}} {
-		for _, dir := range where.dirs {
-			s.absentsOf(dir, where.scope)
+	for _, g := range s.order {
+		if err := s.absentGit(g); err != nil {
+			return err
 		}
 	}
+	if !s.o.Absent {
+		return nil
+	}
+	for _, where := range []struct {
+		places []workplace
+		scope  Scope
+	}{{s.projects, Project}, {s.homes, Home}} {
+		for _, w := range where.places {
+			if err := s.absentsOf(w, where.scope); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // absentsOf adds what is not there of the table's paths of a scope. Where several
 // share a directory that is not there, in a repository below the top, that
 // directory is kept absent as a whole: a mount for each path of a hundred
 // repositories is felt at every start.
-func (s *search) absentsOf(dir string, scope Scope) {
+func (s *search) absentsOf(w workplace, scope Scope) error {
 	for i := range Table {
 		e := &Table[i]
-		if e.Scope != scope || e.Absent == Leave {
-			continue
+		first, _, nested := strings.Cut(e.Path, "/")
+		switch {
+		case e.Scope != scope || e.Absent == Leave:
+		case len(e.Beside) > 0 && !slices.ContainsFunc(e.Beside, func(name string) bool { return w.names[name] }):
+		case w.names[first]:
+			if err := s.hold(w.rel, e.Path, e, true); err != nil {
+				return err
+			}
+		case nested && w.rel != "." && s.keepParent(below(w.rel, first), first):
+		default:
+			s.absent(below(w.rel, e.Path), e)
 		}
-		if parent, _, nested := strings.Cut(e.Path, "/"); nested && dir != "." && s.keepParent(below(dir, parent), parent) {
-			continue
-		}
-		s.absent(below(dir, e.Path), e)
+	}
+	return nil
+}
+
+// absent adds a placeholder for what is not there, nor the directory that it would be in.
+func (s *search) absent(rel string, e *Entry) {
+	if !s.left(e, rel) {
+		s.add(Path{Rel: rel, Treatment: Placeholder, Dir: e.Absent == EmptyDir, Text: e.Text, Why: e.Why})
 	}
 }
 
-// keepParent adds a placeholder for a directory that several of the table's paths
-// share, unless it is there or policy leaves a part of it to jails. It says
-// whether they are kept by it.
+// keepParent adds a placeholder for a directory that is not there and that several of the
+// table's paths share, unless policy leaves a part of it to jails. It says whether they are kept
+// by it.
 func (s *search) keepParent(rel, name string) bool {
 	if i, ok := s.seen[rel]; ok {
 		return s.found.Paths[i].Treatment == Placeholder
@@ -391,42 +609,34 @@ func (s *search) keepParent(rel, name string) bool {
 			return false
 		}
 	}
-	if _, err := s.stat(rel); !errors.Is(err, unix.ENOENT) {
-		return false
-	}
 	s.add(Path{Rel: rel, Treatment: Placeholder, Dir: true, Why: "holds settings of an agent"})
 	return true
-}
-
-// absent adds a placeholder unless something is there.
-func (s *search) absent(rel string, e *Entry) {
-	if e.Absent == Leave || unprotected(s.o.Unprotect, e, s.onHost(rel)) {
-		return
-	}
-	if _, ok := s.seen[rel]; ok {
-		return
-	}
-	// ENOTDIR and ELOOP: what is in the way is no directory of the tree.
-	if _, err := s.stat(rel); !errors.Is(err, unix.ENOENT) {
-		return
-	}
-	s.add(Path{Rel: rel, Treatment: Placeholder, Dir: e.Absent == EmptyDir, Text: e.Text, Why: e.Why})
 }
 
 // finish sorts, and drops what lies within something else that is protected.
 func (s *search) finish() {
 	f := s.found
 	f.Repositories = len(s.gits)
+	var treatments []Treatment // by the index of s.seen
+	for _, p := range f.Paths {
+		treatments = append(treatments, p.Treatment)
+	}
 	f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
 		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
-			if _, ok := s.seen[dir]; ok {
+			// What is hidden is to be hidden in something read-only, too.
+			if i, ok := s.seen[dir]; ok && (p.Treatment != Hidden || treatments[i] == Hidden) {
 				return true
 			}
 		}
 		return false
 	})
 	slices.SortFunc(f.Paths, func(a, b Path) int { return strings.Compare(a.Rel, b.Rel) })
-	slices.Sort(f.Linked)
+	slices.SortFunc(f.Outside, func(a, b Demand) int { return strings.Compare(a.Path+"\x00"+a.From, b.Path+"\x00"+b.From) })
+	f.Outside = slices.Compact(f.Outside)
+	for _, list := range []*[]string{&f.Linked, &f.Unheld} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 }
 
 // Pins lists the directories on the way to the protected paths, the deepest
@@ -451,6 +661,11 @@ func (f *Found) Pins() []string {
 		return strings.Compare(a, b)
 	})
 	return out
+}
+
+// Keeps says whether a path, or something that it lies in, is kept from the jail.
+func (f *Found) Keeps(rel string) bool {
+	return slices.ContainsFunc(f.Paths, func(p Path) bool { return p.Rel == rel || strings.HasPrefix(rel, p.Rel+"/") })
 }
 
 // Count tells how many paths have a treatment.

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -8,9 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
 )
 
 // plant makes files, directories (names that end in a slash) and links
@@ -21,11 +23,18 @@ func plant(t testing.TB, names ...string) (string, *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir, plantIn(t, dir, names...)
+}
+
+// plantIn makes them below a directory that is there.
+func plantIn(t testing.TB, dir string, names ...string) *os.File {
+	t.Helper()
 	for _, n := range names {
 		name, target, link := strings.Cut(n, " -> ")
 		name, text, _ := strings.Cut(name, "=")
 		at := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		err := os.MkdirAll(filepath.Dir(at), 0o755)
+		if err != nil {
 			t.Fatal(err)
 		}
 		switch {
@@ -45,7 +54,7 @@ func plant(t testing.TB, names ...string) (string, *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	return dir, f
+	return f
 }
 
 // repository is what git init makes, as far as it matters.
@@ -96,7 +105,8 @@ func TestSearch(t *testing.T) {
 		{name: "a git directory of another name", tree: append(repository("store"), ".git=gitdir: ./store"),
 			o:    Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
 			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
-		{name: "a file that leads git to no git directory", tree: []string{"a/b", ".git=gitdir: a"}, want: want{ReadOnly: ".git"}},
+		{name: "a file that leads git to no git directory, which a jail could fill", tree: []string{"a/b", ".git=gitdir: a"},
+			want: want{ReadOnly: ".git", Placeholder: "a/commondir a/config a/config.worktree a/hooks a/info/attributes"}},
 		{name: "a file that leads out", tree: []string{".git=gitdir: ../../../etc"}, want: want{ReadOnly: ".git"}},
 		{name: "links", tree: []string{"dots/bashrc", ".bashrc -> dots/bashrc", ".profile -> /etc/profile", ".vscode -> ../..", ".idea -> .idea"},
 			want: want{ReadOnly: ".bashrc .idea .profile .vscode dots/bashrc"}},
@@ -112,7 +122,7 @@ func TestSearch(t *testing.T) {
 			dir, root := plant(t, c.tree...)
 			c.o.Source, c.o.Protect = dir, true
 			f, err := Search(root, c.o)
-			if err != nil || f.GaveUp != "" {
+			if err != nil {
 				t.Fatal(err, f)
 			}
 			for _, treatment := range []Treatment{ReadOnly, Private, Placeholder, Hidden} {
@@ -124,23 +134,27 @@ func TestSearch(t *testing.T) {
 	}
 }
 
+// furtherAgents are directories of agents and editors that are all treated alike.
+var furtherAgents = []string{".zed", ".cursor", ".gemini", ".qwen", ".opencode", ".kiro", ".windsurf", ".continue", ".kilocode", ".roo"}
+
 // nestedOnly leaves of the absent paths those of one agent.
 var nestedOnly = Options{Unprotect: []string{".git", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}}
 
 const topAgent = ".claude/agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json"
 
-// TestManyDirectories: directories that are read beside each other are all looked at, in one order.
+// TestManyDirectories: all directories are looked at, in one order.
 func TestManyDirectories(t *testing.T) {
 	var tree []string
-	for i := range 3 * ahead {
+	const many = 150
+	for i := range many {
 		tree = append(tree, repository(fmt.Sprintf("d%d/src/r/.git", i))...)
 	}
 	dir, root := plant(t, tree...)
 	var first *Found
 	for range 3 {
-		f, err := Search(root, Options{Source: dir, Protect: true, Limits: Limits{Entries: 100_000, Depth: 8, Paths: 5000, Time: time.Minute}})
-		if err != nil || f.Repositories != 3*ahead || f.GaveUp != "" {
-			t.Fatalf("%d repositories, gave up %q, %v", f.Repositories, f.GaveUp, err)
+		f, err := Search(root, Options{Source: dir, Protect: true})
+		if err != nil || f.Repositories != many {
+			t.Fatalf("%+v, %v", f, err)
 		}
 		if first == nil {
 			first = f
@@ -163,11 +177,15 @@ func TestAbsent(t *testing.T) {
 		{name: "an empty directory must stay empty (git clone URL ., initdb)"},
 		{name: "a project", tree: []string{"main.go"}, want: project},
 		{name: "in part", tree: []string{"main.go", ".claude/agents/", ".vscode/", ".idea -> x"},
-			want: ".agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .codex .husky .mcp.json"},
+			want: ".agents .claude/commands .claude/hooks .claude/settings.json .claude/settings.local.json .codex .husky .mcp.json x"},
 		{name: "a home by its files", tree: []string{".profile"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
 			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .zlogin .zprofile .zshenv .zshrc"},
 		{name: "a home by its name", tree: []string{"x"}, o: Options{Home: true, Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}},
 			want: ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .gitconfig .profile .zlogin .zprofile .zshenv .zshrc"},
+		{name: "a link in place of a shared directory", tree: []string{".claude -> ai", "ai/agents/"}, o: nestedOnly,
+			want: "ai/commands ai/hooks ai/settings.json ai/settings.local.json"},
+		{name: "the same, in a repository", tree: []string{"a/.git/HEAD", "a/.claude -> ../ai", "ai/agents/"}, o: nestedOnly,
+			want: topAgent + " ai/commands ai/hooks ai/settings.json ai/settings.local.json"},
 		{name: "a nested repository", tree: []string{"a/.git/HEAD"}, o: Options{Unprotect: []string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".git/info"}},
 			want: ".mcp.json a/.git/commondir a/.git/config a/.git/config.worktree a/.git/hooks a/.mcp.json"},
 		{name: "a nested repository's shared directory", tree: []string{"a/.git/HEAD"}, o: nestedOnly,
@@ -179,7 +197,7 @@ func TestAbsent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)
-			c.o.Source, c.o.Protect, c.o.Absent = dir, true, true
+			c.o.Source, c.o.Protect, c.o.Absent, c.o.Unprotect = dir, true, true, append(slices.Clone(c.o.Unprotect), furtherAgents...)
 			f, err := Search(root, c.o)
 			if err != nil {
 				t.Fatal(err)
@@ -191,41 +209,102 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestBounds: a search of what somebody has made to be endless ends, and says so.
+// TestBounds: a search that meets a bound refuses, and says where and what to do.
 func TestBounds(t *testing.T) {
-	deep := strings.Repeat("d/", 60)
-	var many []string
-	for i := range 300 {
-		many = append(many, fmt.Sprintf("f%d", i))
+	var many, settings []string
+	for i := range 60 {
+		many = append(many, fmt.Sprintf("big/d%d/f", i))
 	}
-	var settings []string
+	many = slices.Clip(many)
 	for i := range 40 {
-		settings = append(settings, fmt.Sprintf("p%d/.mcp.json", i))
+		settings = append(settings, fmt.Sprintf("p/%d/.mcp.json", i))
 	}
+	few := Limits{Entries: 50, Ignored: 1000, Depth: 8, Paths: 1000}
+	paths := Limits{Entries: 1000, Ignored: 1000, Depth: 8, Paths: 20}
 	for _, c := range []struct {
-		name  string
-		tree  []string
-		bound Limits
-		want  string
+		name string
+		tree []string
+		o    Options
+		want []string // nothing for no refusal
 	}{
-		{"deep", []string{deep}, Limits{Entries: 1000, Depth: 8, Paths: 10, Time: DefaultLimits.Time}, "below 8 directories"},
-		{"many", many, Limits{Entries: 100, Depth: 8, Paths: 10, Time: DefaultLimits.Time}, "after 100 names"},
-		{"settings", settings, Limits{Entries: 1000, Depth: 8, Paths: 10, Time: DefaultLimits.Time}, "after 10 protected paths"},
-		{"links in a circle", []string{"a/b -> ..", "a/c -> ../a", "x -> x"}, Limits{Entries: 10, Depth: 8, Paths: 10, Time: DefaultLimits.Time}, ""},
-		{"time", []string{"a/b"}, Limits{Entries: 10, Depth: 8, Paths: 10}, "after 0s"},
-		{"time after so many names", settings, Limits{Entries: 1000, Depth: 8, Paths: 100, Sure: 20}, "after 0s"},
-		{"names that are sure", settings, Limits{Entries: 1000, Depth: 8, Paths: 100, Sure: 500}, ""},
+		{"deep", []string{"top/" + strings.Repeat("d/", 60)}, Options{Limits: few}, []string{"more than 8 directories in each other", "SOURCE/top", `binds.unprotect = ["SOURCE/top"]`}},
+		{"many", many, Options{Limits: few}, []string{"more than 50 names, most of them in SOURCE/big", `binds.unprotect = ["SOURCE/big"]`}},
+		{"many in the top", settings, Options{Limits: Limits{Entries: 10, Depth: 8, Paths: 100}}, []string{"more than 10 names"}},
+		{"many, of which policy leaves some", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}}, nil},
+		{"many, of which policy leaves some, but hides", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}, Hide: []string{".env"}}, []string{"most of them in SOURCE/big", "mount a smaller directory: policy hides"}},
+		{"many in what policy leaves as a whole", many, Options{Limits: few, Unprotect: []string{"SOURCE"}}, nil},
+		{"ignored by git", append(many, ".gitignore=# x\n/big/\n"), Options{Limits: few}, nil},
+		{"ignored further up", append(many, ".gitignore=b?g\n", "x/.gitignore=!big"), Options{Limits: few}, nil},
+		{"not ignored after all", append(many, ".gitignore=big\n!/big\n"), Options{Limits: few}, []string{"most of them in SOURCE/big"}},
+		{"too many even so", append(many, ".gitignore=big\n"), Options{Limits: Limits{Entries: 50, Ignored: 90, Depth: 8, Paths: 1000}}, []string{"most of them in SOURCE/big"}},
+		{"made anew by tools", []string{"node_modules/" + strings.Repeat("d/", 60)}, Options{Limits: few}, nil},
+		{"settings", settings, Options{Limits: paths}, []string{"more than 20 paths to protect", "SOURCE/p"}},
+		{"links in a circle", []string{"a/b -> ..", "a/c -> ../a", "x -> x", ".vscode -> .idea", ".idea -> .vscode"}, Options{Limits: few}, nil},
+		{"a link to the top", []string{"a", ".vscode -> ."}, Options{Limits: few}, []string{"SOURCE/.vscode leads to the mounted directory itself", `binds.unprotect = ["SOURCE/.vscode"]`}},
+		{"the same, left to jails", []string{"a", ".vscode -> ."}, Options{Limits: few, Unprotect: []string{"SOURCE/.vscode"}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, root := plant(t, c.tree...)
-			f, err := Search(root, Options{Source: dir, Protect: true, Limits: c.bound})
-			if err != nil {
-				t.Fatal(err)
+			c.o.Source, c.o.Protect, c.o.Unprotect = dir, true, slices.Clone(c.o.Unprotect)
+			for i, u := range c.o.Unprotect {
+				c.o.Unprotect[i] = strings.ReplaceAll(u, "SOURCE", dir)
 			}
-			if f.GaveUp != c.want || len(f.Paths) > c.bound.Paths || f.Searched > c.bound.Entries+1 {
-				t.Errorf("gave up %q after %d names and %d paths, want %q", f.GaveUp, f.Searched, len(f.Paths), c.want)
+			_, err := Search(root, c.o)
+			if errors.Is(err, refusal.Err) != (len(c.want) > 0) || err != nil && len(c.want) == 0 {
+				t.Fatalf("%v", err)
+			}
+			for _, w := range c.want {
+				if w = strings.ReplaceAll(w, "SOURCE", dir); !strings.Contains(err.Error(), w) {
+					t.Errorf("%v, without %q", err, w)
+				}
 			}
 		})
+	}
+}
+
+// TestBeside: what is read with something else is kept absent beside that.
+func TestBeside(t *testing.T) {
+	for tree, want := range map[string]string{"lefthook.toml": ".lefthook-local.yml lefthook-local.yml", "lefthook-local.yml .lefthook.yml": ".lefthook-local.yml", ".hg/requires": ".hg/hgrc", "hg": ""} {
+		dir, root := plant(t, strings.Fields(tree)...)
+		f, err := Search(root, Options{Source: dir, Protect: true, Absent: true, Unprotect: append([]string{".claude", ".codex", ".agents", ".husky", ".idea", ".vscode", ".mcp.json"}, furtherAgents...)})
+		if err != nil || f.text(Placeholder) != want {
+			t.Errorf("%s: %q, want %q, %v", tree, f.text(Placeholder), want, err)
+		}
+	}
+	// Each of them, as all of the project's.
+	dir, root := plant(t, "main.go")
+	f, err := Search(root, Options{Source: dir, Protect: true, Absent: true})
+	for _, name := range furtherAgents {
+		if err != nil || !f.Keeps(name) {
+			t.Errorf("%s is not kept absent: %v", name, err)
+		}
+	}
+}
+
+// TestIgnoredIsSearched: what a .gitignore names, which a jail can write, is protected all the same.
+func TestIgnoredIsSearched(t *testing.T) {
+	dir, root := plant(t, append(repository("build/x/.git"), ".gitignore=build\n", "build/.mcp.json", "build/.env")...)
+	f, err := Search(root, Options{Source: dir, Protect: true, Hide: []string{".env"}, Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}})
+	if err != nil || f.text(ReadOnly) != "build/.mcp.json build/x/.git/hooks" || f.text(Hidden) != "build/.env" {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// TestNothingHides: no place that a jail can make, or move a directory to, keeps from the search what policy hides there,
+// nor what is protected below it.
+func TestNothingHides(t *testing.T) {
+	for _, at := range []string{"node_modules", "venv", ".vscode", ".git/objects/ab", ".git/x", ".git/hooks", "bare"} {
+		dir, root := plant(t, append(slices.Concat(repository(".git"), repository("bare")), at+"/app/.env")...)
+		f, err := Search(root, Options{Source: dir, Protect: true, Hide: []string{".env"}})
+		if err != nil || f.text(Hidden) != at+"/app/.env" {
+			t.Errorf("%s: hidden %q, %v", at, f.text(Hidden), err)
+		}
+	}
+	// The top is made to look like a git directory.
+	dir, root := plant(t, "HEAD", "refs/", "objects/lib/.vscode/", "lib/.mcp.json")
+	f, err := Search(root, Options{Source: dir, Protect: true, Absent: true})
+	if err != nil || f.text(ReadOnly) != "lib/.mcp.json objects/lib/.vscode" || !strings.Contains(f.text(Placeholder), ".claude/settings.json") {
+		t.Errorf("%q, %q, %v", f.text(ReadOnly), f.text(Placeholder), err)
 	}
 }
 
@@ -306,7 +385,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s is not in the form in which names are compared", e.Path)
 		case e.Scope != Repository && strings.Count(e.Path, "/") > 1:
 			t.Errorf("%s: names of more than two parts are not looked for", e.Path)
-		case e.Scope != Repository && e.Absent == EmptyFile:
+		case e.Scope != Repository && e.Absent == EmptyFile && len(e.Beside) == 0:
 			t.Errorf("%s: git would show the file", e.Path)
 		}
 		if base := filepath.Base(e.Path); e.Scope != Repository && (!notable([]byte(base)) || !notable([]byte(strings.ToUpper(base)))) {
@@ -327,17 +406,6 @@ func TestTable(t *testing.T) {
 			t.Errorf("pattern %q is taken", h)
 		}
 	}
-}
-
-// FuzzSettings: no config stops the search, and what it names is taken as a path.
-func FuzzSettings(f *testing.F) {
-	f.Add("[core]\n\thooksPath = .husky/_\n")
-	f.Add("[include \"x\"] path=\"../y\n[")
-	f.Fuzz(func(_ *testing.T, text string) {
-		for _, s := range settings(text) {
-			_ = s.path
-		}
-	})
 }
 
 // FuzzMatch: a path is protected whatever its case, and wherever it lies.

@@ -37,7 +37,8 @@ const (
 	// EmptyDir is an empty directory, which git does not show, and in place of
 	// which nothing else can be made.
 	EmptyDir
-	// EmptyFile is an empty file, in a git directory.
+	// EmptyFile is an empty file, in a git directory or where a directory would end the program
+	// that reads it: git shows it unless it ignores the name.
 	EmptyFile
 )
 
@@ -51,6 +52,8 @@ type Entry struct {
 	Absent Absent
 	// Text is what the file in its place holds instead of nothing.
 	Text string
+	// Beside has it kept absent only where one of these is there, too, in the directory.
+	Beside []string
 	// Copy says that the jail gets a copy of its own of the file, to change.
 	Copy bool
 	// Why says who runs it.
@@ -68,16 +71,34 @@ var Table = []Entry{
 	{Path: ".git/commondir", Scope: Repository, Absent: EmptyFile, Text: ".\n", Why: "leads git to another directory's config and hooks"},
 	{Path: ".git/info/attributes", Scope: Repository, Absent: EmptyFile, Why: "picks the filters that git runs (gitattributes(5))"},
 
+	{Path: ".git/rebase-merge", Scope: Repository, Why: "git rebase --continue runs the commands in it (git-rebase(1), exec)"},
+
 	{Path: ".gitmodules", Scope: Project, Why: "says where submodules come from and which directories are theirs"},
 	{Path: ".githooks", Scope: Project, Why: "hooks by a common setting of core.hooksPath"},
+	{Path: ".hg/hgrc", Scope: Project, Absent: EmptyDir, Beside: []string{".hg"}, Why: "hooks and programs of Mercurial (hgrc(5))"},
 	{Path: ".husky", Scope: Project, Absent: EmptyDir, Why: "hooks of husky"},
 	{Path: ".pre-commit-config.yaml", Scope: Project, Why: "programs of pre-commit's hooks"},
-	{Path: ".lefthook.yml", Scope: Project, Why: "programs of lefthook's hooks"},
-	{Path: "lefthook.yml", Scope: Project, Why: "programs of lefthook's hooks"},
+	// lefthook reads the first of its own files that it finds, and the first of the local ones over it; a directory in place of
+	// one ends it.
+	{Path: "lefthook.yml", Scope: Project, Why: lefthook}, {Path: "lefthook.yaml", Scope: Project, Why: lefthook},
+	{Path: "lefthook.json", Scope: Project, Why: lefthook}, {Path: "lefthook.toml", Scope: Project, Why: lefthook},
+	{Path: ".lefthook.yml", Scope: Project, Why: lefthook}, {Path: ".lefthook.yaml", Scope: Project, Why: lefthook},
+	{Path: ".lefthook.json", Scope: Project, Why: lefthook}, {Path: ".lefthook.toml", Scope: Project, Why: lefthook},
+	{Path: "lefthook-local.yml", Scope: Project, Absent: EmptyFile, Beside: lefthooks, Why: lefthook}, {Path: "lefthook-local.yaml", Scope: Project, Why: lefthook},
+	{Path: "lefthook-local.json", Scope: Project, Why: lefthook}, {Path: "lefthook-local.toml", Scope: Project, Why: lefthook},
+	{Path: ".lefthook-local.yml", Scope: Project, Absent: EmptyFile, Beside: lefthooks, Why: lefthook}, {Path: ".lefthook-local.yaml", Scope: Project, Why: lefthook},
+	{Path: ".lefthook-local.json", Scope: Project, Why: lefthook}, {Path: ".lefthook-local.toml", Scope: Project, Why: lefthook},
 	{Path: ".envrc", Scope: Project, Why: "direnv runs it on entry, once allowed"},
 	{Path: ".vscode", Scope: Project, Absent: EmptyDir, Why: "tasks, interpreters and debuggers of the editor"},
 	{Path: ".idea", Scope: Project, Absent: EmptyDir, Why: "run configurations and tools of the editor"},
+	{Path: ".zed", Scope: Project, Absent: EmptyDir, Why: "language servers, context servers and tasks of the editor, which runs them in a directory that it was told to trust"},
 	{Path: ".devcontainer", Scope: Project, Why: "commands that editors run on the host (initializeCommand)"},
+	{Path: ".devcontainer.json", Scope: Project, Why: "commands that editors run on the host (initializeCommand)"},
+	{Path: ".nvim.lua", Scope: Project, Why: "Neovim runs it where 'exrc' is set, once trusted"},
+	{Path: ".nvimrc", Scope: Project, Why: "Neovim runs it where 'exrc' is set, once trusted"},
+	{Path: ".exrc", Scope: Project, Why: "Vim runs it where 'exrc' is set"},
+	{Path: ".vimrc", Scope: Project, Why: "Vim runs it where 'exrc' is set, and as a user's own"},
+	{Path: ".dir-locals.el", Scope: Project, Why: "Emacs evaluates it, once allowed"},
 	{Path: ".mcp.json", Scope: Project, Absent: EmptyDir, Why: "servers that agents start"},
 	{Path: ".claude/settings.json", Scope: Project, Absent: EmptyDir, Why: "hooks and permissions of an agent (CVE-2026-25725)"},
 	{Path: ".claude/settings.local.json", Scope: Project, Absent: EmptyDir, Why: "hooks and permissions of an agent"},
@@ -87,8 +108,20 @@ var Table = []Entry{
 	{Path: ".claude/skills", Scope: Project, Why: "programs that come with an agent's skills"},
 	{Path: ".codex", Scope: Project, Absent: EmptyDir, Why: "settings and servers of an agent"},
 	{Path: ".agents", Scope: Project, Absent: EmptyDir, Why: "settings and skills of agents"},
-	{Path: ".cursor", Scope: Project, Why: "servers and hooks of an editor"},
-	{Path: ".gemini", Scope: Project, Why: "settings and servers of an agent"},
+	{Path: ".cursor", Scope: Project, Absent: EmptyDir, Why: "servers and hooks of an editor"},
+	{Path: ".gemini", Scope: Project, Absent: EmptyDir, Why: "settings, hooks and servers of an agent, which starts them"},
+	{Path: ".qwen", Scope: Project, Absent: EmptyDir, Why: "settings, hooks and servers of an agent, which starts them"},
+	{Path: ".opencode", Scope: Project, Absent: EmptyDir, Why: "plugins and settings of an agent, which loads them"},
+	{Path: "opencode.json", Scope: Project, Why: "plugins and servers of an agent, which starts them"},
+	{Path: "opencode.jsonc", Scope: Project, Why: "plugins and servers of an agent, which starts them"},
+	{Path: ".opencode.json", Scope: Project, Why: "plugins and servers of an agent, which starts them"},
+	{Path: ".kiro", Scope: Project, Absent: EmptyDir, Why: "servers and hooks of an editor"},
+	{Path: ".windsurf", Scope: Project, Absent: EmptyDir, Why: "hooks and workflows of an editor"},
+	{Path: ".continue", Scope: Project, Absent: EmptyDir, Why: "servers and settings of an agent in editors"},
+	{Path: ".kilocode", Scope: Project, Absent: EmptyDir, Why: "servers of an agent in editors, which starts them"},
+	{Path: ".roo", Scope: Project, Absent: EmptyDir, Why: "servers of an agent in editors, which starts them"},
+	{Path: ".amazonq", Scope: Project, Why: "servers and agents of an assistant"},
+	{Path: ".aider.conf.yml", Scope: Project, Why: "commands that an agent runs after each change (lint-cmd, test-cmd)"},
 	{Path: ".coi", Scope: Project, Why: "settings of code-on-incus"},
 
 	{Path: ".bashrc", Scope: Home, Absent: EmptyDir, Why: "shells run it (bash(1))"},
@@ -112,6 +145,11 @@ var Table = []Entry{
 	{Path: ".xprofile", Scope: Home, Why: "sessions run it"},
 	{Path: ".xsessionrc", Scope: Home, Why: "sessions run it"},
 }
+
+const lefthook = "programs of lefthook's hooks"
+
+// lefthooks are the files by which lefthook is told what to run.
+var lefthooks = []string{"lefthook.yml", "lefthook.yaml", "lefthook.json", "lefthook.toml", ".lefthook.yml", ".lefthook.yaml", ".lefthook.json", ".lefthook.toml"}
 
 // homeMarks are files that say of a directory that it is somebody's home.
 var homeMarks = []string{".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile"}
@@ -152,6 +190,16 @@ var byName = sync.OnceValue(func() map[string][]*Entry {
 	return out
 })
 
+// firsts are the first parts of the entries outside git directories, each once.
+var firsts = sync.OnceValue(func() []string {
+	var out []string
+	for name := range byName() {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+})
+
 // repositories are the entries within git directories, without ".git/".
 var repositories = sync.OnceValue(func() []*Entry {
 	var out []*Entry
@@ -163,11 +211,25 @@ var repositories = sync.OnceValue(func() []*Entry {
 	return out
 })
 
+// inGit are the folded names of files that a search recognises in a git directory.
+var inGit = sync.OnceValue(func() map[string]bool {
+	out := map[string]bool{"modules": true, "worktrees": true}
+	for _, e := range repositories() {
+		first, _, _ := strings.Cut(strings.TrimPrefix(e.Path, ".git/"), "/")
+		out[first] = true
+	}
+	return out
+})
+
 // notables are the folded names by which a search recognises anything but a directory.
 var notables = sync.OnceValue(func() map[string]bool {
-	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true}
+	out := map[string]bool{".git": true, "head": true, "objects": true, "refs": true, ignoreFile: true}
 	for i := range Table {
-		out[path.Base(Table[i].Path)] = true
+		first, _, _ := strings.Cut(Table[i].Path, "/")
+		out[path.Base(Table[i].Path)], out[first] = true, true
+		for _, name := range Table[i].Beside {
+			out[name] = true
+		}
 	}
 	for _, m := range homeMarks {
 		out[m] = true

@@ -28,6 +28,7 @@ const (
 	BindRoots  Code = "bind.root"
 	BindPod    Code = "bind.hostpath"
 	BindSetID  Code = "bind.setid"
+	BindSearch Code = "bind.search"
 	LSM        Code = "lsm.required"
 	Landlock   Code = "landlock.required"
 	Label      Code = "selinux.label"
@@ -71,6 +72,7 @@ var Codes = []struct {
 	{BindRoots, "the source belongs to the host's root, and would be writable"},
 	{BindPod, "a pod's author chose a directory of the node, to write to"},
 	{BindSetID, "the source holds set-id programs that the jail could change"},
+	{BindSearch, "the source cannot be searched as a whole for what the host runs of it"},
 	{LSM, "policy requires AppArmor or SELinux, and the kernel confines with neither"},
 	{Landlock, "policy, or the profile, requires Landlock, and the kernel's is too old"},
 	{Label, "the SELinux label is not one"},

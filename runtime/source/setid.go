@@ -3,19 +3,22 @@ package source
 import (
 	"path"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// SetIDLimits bound the search for set-id programs.
+// SetIDLimits bound the search for set-id programs. None is a time: other work on the machine does
+// not decide what is found.
 type SetIDLimits struct {
 	Entries, Depth int
-	Time           time.Duration
 }
 
-// DefaultSetIDLimits are those of every start.
-var DefaultSetIDLimits = SetIDLimits{Entries: 2000, Depth: 8, Time: time.Millisecond}
+// ReportSetID and RefuseSetID are the limits where policy reports what is found, and where it
+// refuses that: then a search that meets one refuses, too.
+var (
+	ReportSetID = SetIDLimits{Entries: 2000, Depth: 8}
+	RefuseSetID = SetIDLimits{Entries: 3_000_000, Depth: 128}
+)
 
 // firstUser is the first id of people's (login.defs(5), UID_MIN): below it are
 // the system's own accounts and groups.
@@ -36,24 +39,32 @@ func (s *Source) FindSetID(l SetIDLimits) {
 		rel   string
 		depth int
 	}
-	until, seen := time.Now().Add(l.Time), 0
+	seen := 0
 	buf := make([]byte, 16<<10)
 	for queue := []dir{{".", 0}}; len(queue) > 0; queue = queue[1:] {
 		fd, err := unix.Openat2(int(s.File.Fd()), queue[0].rel, &unix.OpenHow{
 			Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOATIME,
 			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 		})
+		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP {
+			continue // replaced meanwhile
+		}
 		if err != nil {
-			continue // gone, or not to be looked into
+			s.SetIDGaveUp = true
+			continue
 		}
 		for {
 			n, err := unix.Getdents(fd, buf)
+			if err == unix.EINTR {
+				continue
+			}
+			s.SetIDGaveUp = s.SetIDGaveUp || err != nil && err != unix.ENOENT
 			if n <= 0 || err != nil {
 				break
 			}
 			_, _, names := unix.ParseDirent(buf[:n], -1, nil)
 			for _, name := range names {
-				if seen++; seen > l.Entries || seen%64 == 0 && time.Now().After(until) {
+				if seen++; seen > l.Entries {
 					s.SetIDGaveUp = true
 					unix.Close(fd)
 					return

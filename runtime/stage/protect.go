@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -58,8 +59,11 @@ func SearchOptions(b plan.Bind, p plan.Plan, kind source.Kind) (o protect.Option
 		o.Hide = p.Hide
 	}
 	if passwd, err := os.Open("/etc/passwd"); err == nil {
-		o.Home = protect.IsHome(b.Source, passwd)
+		o.Homes = protect.Homes(passwd)
 		passwd.Close()
+	}
+	for _, home := range o.Homes {
+		o.Home = o.Home || home == b.Source
 	}
 	return o, kind == source.Dir && (b.Protect || b.Hide)
 }
@@ -68,7 +72,7 @@ func SearchOptions(b plan.Bind, p plan.Plan, kind source.Kind) (o protect.Option
 // directory, and makes placeholders for what is not there. It looks through the
 // clone that the jail gets, so that what is found is what is mounted.
 func (s *stager) findProtected() error {
-	room := pathRoom()
+	var dirs []Searched
 	for _, b := range s.Plan.Binds {
 		clone := s.binds[b.Index]
 		o, ok := SearchOptions(b, s.Plan, s.Sources[b.Index].Kind)
@@ -82,26 +86,111 @@ func (s *stager) findProtected() error {
 		if fs.Flags&unix.ST_RDONLY != 0 { // by the host's own mount
 			o.Protect = false
 		}
-		o.Limits = protect.DefaultLimits
-		o.Limits.Paths = min(o.Limits.Paths, room)
-		found, err := protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
-		if err != nil {
-			return err
+		dirs = append(dirs, Searched{b.Index, o, func(o protect.Options) (*protect.Found, error) {
+			return protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
+		}})
+	}
+	found, err := SearchAll(dirs, s.Plan.Binds)
+	s.protected = found
+	return err
+}
+
+// A Searched is a mounted directory with the way in which it is searched.
+type Searched struct {
+	Mount   int // its index in the spec
+	Options protect.Options
+	Search  func(protect.Options) (*protect.Found, error)
+}
+
+// rounds bounds how often directories are searched because of what links and settings in others lead to.
+const rounds = 4
+
+// SearchAll searches the directories among a jail's bind mounts. Where a link or a setting in one leads to another, or one
+// lies in another, the other is searched again, to keep from the jail what the first one has the host run.
+func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
+	limits := pathLimits()
+	out := make([]Protected, len(dirs))
+	again := slices.Repeat([]bool{true}, len(dirs))
+	for round := 0; slices.Contains(again, true); round++ {
+		if round == rounds {
+			return nil, refusal.New(refusal.BindSearch, "links and settings lead from one mounted directory to another more than %d times", rounds).WithRemedy("mount the directory that they lie in")
 		}
-		room -= min(room, len(found.Paths))
-		s.protected = append(s.protected, Protected{Mount: b.Index, Found: *found, options: o})
+		room := limits.Paths
+		for i, d := range dirs {
+			if again[i] {
+				d.Options.Limits = limits
+				d.Options.Limits.Paths = room
+				found, err := d.Search(d.Options)
+				if err != nil {
+					return nil, err
+				}
+				out[i] = Protected{Mount: d.Mount, Found: *found, options: d.Options}
+			}
+			room -= min(room, len(out[i].Found.Paths))
+		}
+		for i := range dirs {
+			again[i] = demand(&dirs[i].Options, out, i)
+		}
+	}
+	return out, exposed(out, binds)
+}
+
+// demands lists the host's paths that are to be kept from a jail because of what is in a directory.
+func (p *Protected) demands() []protect.Demand {
+	out := slices.Clone(p.Found.Outside)
+	for _, f := range p.Found.Paths {
+		if at := path.Join(p.options.Source, f.Rel); f.Treatment != protect.Hidden {
+			out = append(out, protect.Demand{Path: at, From: at, Why: f.Why, Dir: f.Dir})
+		}
+	}
+	return out
+}
+
+// demand adds to a directory's options what the others need it to keep from the jail. It reports whether anything is new.
+func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
+	for i := range all {
+		if i == to || !o.Protect {
+			continue
+		}
+		for _, want := range all[i].demands() {
+			rel, in := strings.CutPrefix(want.Path, o.Source+"/")
+			if in && !all[to].Found.Keeps(rel) && !slices.Contains(o.Demands, want) {
+				o.Demands = append(o.Demands, want)
+				fresh = true
+			}
+		}
+	}
+	return fresh
+}
+
+// exposed refuses a writable mount of what a link or a setting in another mounted directory leads to.
+func exposed(all []Protected, binds []plan.Bind) error {
+	for _, p := range all {
+		for _, want := range p.demands() {
+			i := slices.IndexFunc(binds, func(b plan.Bind) bool { return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount })
+			if i >= 0 {
+				return refusal.New(refusal.BindSearch, "%s has the host run what is in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
+					WithRemedy("mount %s read-only, or policy: binds.unprotect = [%q]", want.Path, want.From)
+			}
+		}
 	}
 	return nil
 }
 
-// pathRoom is how many paths can be protected with the files that this process
-// may have open: each takes one until it is attached. Half are left for the rest.
-func pathRoom() int {
+// pathLimits are the limits of the searches of one start: each path takes a file of this process until it is attached, of
+// which half are left for the rest, and a mount of the jail's (proc_sys_fs(5), mount-max), of which a quarter is enough.
+func pathLimits() protect.Limits {
+	out := protect.DefaultLimits
 	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
-		return protect.DefaultLimits.Paths
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur/2 < uint64(out.Paths) {
+		out.Paths, out.PathsBy = int(l.Cur/2), "half of the files that this process may have open"
 	}
-	return int(min(l.Cur/2, 1<<20))
+	if text, err := os.ReadFile("/proc/sys/fs/mount-max"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n/4 < out.Paths {
+			out.Paths, out.PathsBy = n/4, "a quarter of fs.mount-max"
+		}
+	}
+	return out
 }
 
 // protectPaths makes the mounts of what was found, for AttachProtected.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"agentjail.dev/runtime/gitconfig"
 )
 
 const (
@@ -66,42 +68,42 @@ func Copy(text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("it is larger than %d bytes", maxText)
 	}
-	settings, err := parse(text)
+	settings, err := gitconfig.Parse(text, maxSettings)
 	if err != nil {
 		return "", err
 	}
 	for _, s := range settings {
-		if why := s.credential(); why != "" {
+		if why := credential(s); why != "" {
 			return "", errors.New(why)
 		}
 	}
-	return format(settings), nil
+	return gitconfig.Format(settings), nil
 }
 
 // credential says why a setting could be a credential; "" where it cannot.
-func (s setting) credential() string {
-	name := short(s.section)
-	if s.hasSub {
+func credential(s gitconfig.Setting) string {
+	name := short(s.Section)
+	if s.HasSub {
 		name += ".*"
 	}
-	if s.key != "" {
-		name += "." + short(s.key)
+	if s.Key != "" {
+		name += "." + short(s.Key)
 	}
-	known, some := keys()[s.section]
+	known, some := keys()[s.Section]
 	switch {
-	case !some && !slices.Contains(plain, s.section), some && s.key != "" && !slices.Contains(known, s.key):
+	case !some && !slices.Contains(plain, s.Section), some && s.Key != "" && !slices.Contains(known, s.Key):
 		return "the setting " + name + " is not known to hold no credential"
-	case words().MatchString(s.key), looksSecret(s.sub), !s.public() && looksSecret(s.value):
+	case words().MatchString(s.Key), looksSecret(s.Sub), !public(s) && looksSecret(s.Value):
 		return "the setting " + name + " looks like a credential"
-	case s.section == "credential" && s.key == "helper" && !helpers().MatchString(s.value):
+	case s.Section == "credential" && s.Key == "helper" && !helpers().MatchString(s.Value):
 		return "the setting " + name + " runs a program that could hold a credential"
 	}
 	return ""
 }
 
 // public says whether a setting is a public key or the name of one.
-func (s setting) public() bool {
-	return s.section == "user" && s.key == "signingkey" && publicKey().MatchString(s.value)
+func public(s gitconfig.Setting) bool {
+	return s.Section == "user" && s.Key == "signingkey" && publicKey().MatchString(s.Value)
 }
 
 var publicKey = pattern(`^((key::)?(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+( [\w@.-]+)?|(0x)?[0-9A-Fa-f]{8,40}!?)$`)

@@ -1,0 +1,256 @@
+package protect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+)
+
+// maxLinks is the kernel's own limit for one lookup (path_resolution(7)).
+const maxLinks = 40
+
+// A trail is where a path of the tree leads on the host, component by component.
+type trail struct {
+	links []string // symbolic links on the way
+	// through are directories that are not there and that a link leads into and out of again.
+	through []string
+	// end is a place of the tree without links on its way; "" where the path leads out of the
+	// tree or in a circle. "." is the tree's top.
+	end string
+	// outside is the host's path where it leads out of the tree.
+	outside string
+	// there says that something is at end, and typ what (DT_DIR and so on). In place of a
+	// directory on the way it may be a file: rest is then what of the path is left.
+	there bool
+	typ   byte
+	rest  string
+	// dangling says that a link names what is not there: who makes that fills the link.
+	dangling bool
+}
+
+// A component is a part of a path that is still to be walked.
+type component struct {
+	name string
+	link bool // it is of a link's text
+}
+
+func components(p string, link bool) []component {
+	var out []component
+	for name := range strings.SplitSeq(p, "/") {
+		if name != "" && name != "." {
+			out = append(out, component{name, link})
+		}
+	}
+	return out
+}
+
+// follow walks a path of the host, or one from a directory of the tree that has no link on its way. The host's
+// programs follow links, so each is read and walked, as path_resolution(7) has it.
+func (s *search) follow(dir, p string) (t trail, err error) {
+	w := walk{s: s, t: &t, cur: dir, todo: components(p, false)}
+	if path.IsAbs(p) {
+		err = w.leave("/")
+	}
+	for len(w.todo) > 0 && err == nil && !w.done {
+		c := w.todo[0]
+		w.todo = w.todo[1:]
+		err = w.step(c)
+	}
+	if err != nil || w.done {
+		return t, err
+	}
+	t.end, t.there = path.Join(append([]string{w.cur}, w.missing...)...), len(w.missing) == 0
+	if t.there && t.typ == 0 {
+		t.typ = unix.DT_DIR
+	}
+	return t, nil
+}
+
+// walk is follow's state.
+type walk struct {
+	s       *search
+	t       *trail
+	cur     string   // a directory of the tree
+	missing []string // below cur, what is not there
+	todo    []component
+	done    bool
+}
+
+func (w *walk) step(c component) error {
+	w.t.typ = 0
+	if c.name == ".." {
+		switch n := len(w.missing); {
+		case n > 0:
+			w.t.through = append(w.t.through, path.Join(append([]string{w.cur}, w.missing...)...))
+			w.missing = w.missing[:n-1]
+		case w.cur == ".":
+			return w.leave(path.Dir(w.s.o.Source))
+		default:
+			w.cur = path.Dir(w.cur)
+		}
+		return nil
+	}
+	if len(w.missing) > 0 {
+		w.missing = append(w.missing, c.name)
+		return nil
+	}
+	at := below(w.cur, c.name)
+	st, err := w.s.stat(at)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		w.missing, w.t.dangling = []string{c.name}, w.t.dangling || c.link
+		return nil
+	case gone(err): // another file system that the jail does not get, or not to be looked into
+		w.done = true
+		return nil
+	case err != nil:
+		return err
+	}
+	switch typ := kind(st.Mode); typ {
+	case unix.DT_LNK:
+		return w.link(at)
+	case unix.DT_DIR:
+		w.cur = at
+	default:
+		w.t.end, w.t.there, w.t.typ, w.done = at, true, typ, true
+		w.t.rest = join(w.todo)
+	}
+	return nil
+}
+
+// kind is the type of a file as getdents64(2) has it: DT_DIR is S_IFDIR>>12, and so on.
+func kind(mode uint32) byte { return byte(mode & unix.S_IFMT >> 12) }
+
+func join(todo []component) string {
+	var names []string
+	for _, c := range todo {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, "/")
+}
+
+// link goes on where a link leads.
+func (w *walk) link(at string) error {
+	w.t.links = append(w.t.links, at)
+	if len(w.t.links) > maxLinks {
+		w.done = true // ELOOP for the host's programs, too: the links are held
+		return nil
+	}
+	text, err := w.s.readlink(at)
+	if err != nil {
+		return err
+	}
+	w.todo = append(components(text, true), w.todo...)
+	if path.IsAbs(text) {
+		return w.leave("/")
+	}
+	return nil
+}
+
+// leave goes on from a directory of the host that is not in the tree. What lies in the tree by
+// its path, or by the links that the host has on the way, is walked in the tree.
+func (w *walk) leave(dir string) error {
+	top := components(w.s.o.Source, false)
+	if dir == "/" && len(w.todo) >= len(top) && join(w.todo[:len(top)]) == join(top) {
+		w.cur, w.todo = ".", w.todo[len(top):] // each ".." in the rest is walked
+		return nil
+	}
+	full := path.Join(dir, join(w.todo))
+	rel, ok := w.s.inTree(full)
+	if !ok {
+		rel, ok = w.s.inTree(onHost(full))
+	}
+	if !ok {
+		w.t.outside, w.done = full, true
+		return nil
+	}
+	w.cur, w.todo = ".", components(rel, true)
+	return nil
+}
+
+// inTree is the path in the tree of one on the host.
+func (s *search) inTree(abs string) (rel string, ok bool) {
+	if abs == s.o.Source {
+		return ".", true
+	}
+	return strings.CutPrefix(abs, strings.TrimSuffix(s.o.Source, "/")+"/")
+}
+
+// onHost is a path of the host with the links followed of the part that is there.
+func onHost(p string) string {
+	rest := ""
+	for at := p; at != "/" && at != "."; at = path.Dir(at) {
+		fd, err := unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+		if err != nil {
+			rest = path.Join(path.Base(at), rest)
+			continue
+		}
+		real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+		unix.Close(fd)
+		if err != nil {
+			return p
+		}
+		return path.Join(real, rest)
+	}
+	return p
+}
+
+// A Demand is a path that is to be kept from a jail for another reason than its name: a link, or
+// a setting of git's, leads to it.
+type Demand struct {
+	Path string // the host's
+	From string // the host's path of what leads there
+	Why  string
+	// Dir says what a placeholder is to be; what is there is kept as it is.
+	Dir bool
+}
+
+// hold keeps a path of a directory from the jail: each link on its way, and what it leads to. What
+// is not there gets a placeholder where absent says so, or where a link is waiting for it.
+func (s *search) hold(dir, p string, e *Entry, absent bool) error {
+	if s.left(e, below(dir, p)) {
+		return nil
+	}
+	t, err := s.follow(dir, p)
+	if err != nil {
+		return err
+	}
+	for _, l := range t.links {
+		s.add(Path{Rel: l, Treatment: ReadOnly, Link: true, Why: e.Why})
+	}
+	if s.left(e, t.end) {
+		return nil
+	}
+	for _, d := range t.through {
+		s.add(Path{Rel: d, Treatment: Placeholder, Dir: true, Why: e.Why})
+	}
+	switch {
+	case t.outside != "":
+		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: e.Absent != EmptyFile})
+	case t.end == "":
+	case t.end == ".":
+		return s.whole(below(dir, p), e)
+	case t.there:
+		return s.keep(t.end, t.typ, e)
+	case absent && e.Absent != Leave, t.dangling:
+		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Why: e.Why})
+	}
+	return nil
+}
+
+// left says whether policy leaves a path of the tree to jails.
+func (s *search) left(e *Entry, rel string) bool {
+	return unprotected(s.o.Unprotect, e, s.onHost(rel))
+}
+
+// whole refuses what can be kept from a jail only with the directory that it is to write to.
+func (s *search) whole(rel string, e *Entry) error {
+	return refusal.New(refusal.BindSearch, "%s leads to the mounted directory itself, in which the jail may write: %s", s.onHost(rel), e.Why).
+		WithRemedy("remove it on the host, or policy: binds.unprotect = [%q]", s.onHost(rel))
+}
