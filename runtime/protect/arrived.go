@@ -1,11 +1,11 @@
 package protect
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,6 +46,7 @@ type Arrivals struct {
 const (
 	arrivalNames  = 200_000
 	arrivalDepth  = 64
+	arrivalNested = 8 // names of submodules, and what is in a path of the table
 	arrivalListed = 64
 	maxIndex      = 32 << 20
 	arrivalTime   = time.Second
@@ -58,7 +59,6 @@ const (
 // Directories that tools make anew as a whole are not looked through, but for repositories in them that an index names.
 func Arrived(root *os.File, source string, since time.Time) *Arrivals {
 	a := &arrivals{tree: tree{root: root}, source: source, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{}, seen: map[string]bool{}, fresh: map[string]bool{}}
-	a.room.Store(arrivalNames)
 	for a.queue = []string{"."}; len(a.queue) > 0 && a.out.Short == ""; {
 		dir := a.queue[0]
 		a.queue = a.queue[1:]
@@ -83,15 +83,19 @@ type arrivals struct {
 	source string
 	since  time.Time
 	until  time.Time
-	room   atomic.Int64
-	buf    [32 << 10]byte
 	queue  []string
 	all    []Arrival
 	seen   map[string]bool
 	// fresh are directories with a repository that came, and indexed the git directories whose index is to be read.
 	fresh   map[string]bool
-	indexed []gitDir
+	indexed []arrivedGit
 	out     *Arrivals
+}
+
+// arrivedGit is a git directory, and the directory that is worked in, "" where it is not known.
+type arrivedGit struct {
+	rel, work string
+	linked    bool // another's settings are its own
 }
 
 func (a *arrivals) add(kind ArrivalKind, rel, why string) {
@@ -101,26 +105,51 @@ func (a *arrivals) add(kind ArrivalKind, rel, why string) {
 	}
 }
 
-// names lists a directory; one that is gone has no names.
-func (a *arrivals) names(rel string, wanted func(name []byte, typ byte) bool) []dirent {
-	l := a.list(rel, &a.room, a.buf[:], wanted)
-	a.out.Searched += l.read
-	switch {
-	case l.full:
-		a.out.Short = "after 200000 names"
-	case time.Now().After(a.until):
-		a.out.Short = "for want of time"
+// perListing is how many names are read for one look at the bounds.
+const perListing = 256
+
+// names lists those names of a directory that are wanted; one that is gone has none.
+func (a *arrivals) names(rel string, wanted func(name string, typ byte) bool) (out []dirent) {
+	fd, err := a.open(rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
 	}
-	return l.names
+	f := os.NewFile(uintptr(fd), rel)
+	defer f.Close()
+	for {
+		list, err := f.ReadDir(perListing)
+		for _, d := range list {
+			typ := byte(unix.DT_REG)
+			switch {
+			case d.IsDir():
+				typ = unix.DT_DIR
+			case d.Type()&os.ModeSymlink != 0:
+				typ = unix.DT_LNK
+			}
+			if wanted(d.Name(), typ) {
+				out = append(out, dirent{d.Name(), typ})
+			}
+		}
+		a.out.Searched += len(list)
+		switch {
+		case a.out.Searched > arrivalNames:
+			a.out.Short = fmt.Sprintf("after %d names", arrivalNames)
+		case time.Now().After(a.until):
+			a.out.Short = "for want of time"
+		}
+		if err != nil || a.out.Short != "" {
+			return out
+		}
+	}
 }
 
-func every([]byte, byte) bool { return true }
+func every(string, byte) bool { return true }
 
 // dir looks at a directory that is worked in.
 func (a *arrivals) dir(rel string) {
-	list := a.names(rel, func(name []byte, typ byte) bool { return typ == unix.DT_DIR || notable(name) })
+	list := a.names(rel, func(name string, typ byte) bool { return typ == unix.DT_DIR || notable([]byte(name)) })
 	if isGitDir(list) {
-		a.gitDir(gitDir{rel: rel})
+		a.gitDir(arrivedGit{rel: rel})
 		return
 	}
 	for _, d := range list {
@@ -139,7 +168,7 @@ func (a *arrivals) dir(rel string) {
 			continue
 		}
 		if strings.Count(at, "/") >= arrivalDepth {
-			a.out.Short = "below 64 directories"
+			a.out.Short = fmt.Sprintf("below %d directories", arrivalDepth)
 			continue
 		}
 		a.queue = append(a.queue, at)
@@ -149,7 +178,7 @@ func (a *arrivals) dir(rel string) {
 // dotGit looks at what leads git to a repository, in the directory work.
 func (a *arrivals) dotGit(at, work string, typ byte) {
 	if typ == unix.DT_DIR {
-		a.gitDir(gitDir{rel: at, work: work})
+		a.gitDir(arrivedGit{rel: at, work: work})
 		return
 	}
 	if a.changed(at) {
@@ -159,7 +188,7 @@ func (a *arrivals) dotGit(at, work string, typ byte) {
 }
 
 // gitDir looks at a git directory. Its settings cannot be changed by a jail where it was there when the jail was made.
-func (a *arrivals) gitDir(g gitDir) {
+func (a *arrivals) gitDir(g arrivedGit) {
 	at := func(name string) string { return path.Join(g.rel, name) }
 	place := g.work
 	if place == "" {
@@ -192,7 +221,7 @@ func (a *arrivals) gitDir(g gitDir) {
 	a.submodules(at("modules"), 0)
 	for _, d := range a.names(at("worktrees"), every) {
 		if d.typ == unix.DT_DIR {
-			a.gitDir(gitDir{rel: path.Join(at("worktrees"), d.name), linked: true})
+			a.gitDir(arrivedGit{rel: path.Join(at("worktrees"), d.name), linked: true})
 		}
 	}
 	if g.work != "" {
@@ -202,7 +231,7 @@ func (a *arrivals) gitDir(g gitDir) {
 
 // submodules looks at the git directories of submodules, whose names can have slashes in them.
 func (a *arrivals) submodules(rel string, depth int) {
-	if depth > maxModules {
+	if depth > arrivalNested {
 		return
 	}
 	for _, d := range a.names(rel, every) {
@@ -211,7 +240,7 @@ func (a *arrivals) submodules(rel string, depth int) {
 			continue
 		}
 		if _, err := a.stat(path.Join(at, "HEAD")); err == nil {
-			a.gitDir(gitDir{rel: at})
+			a.gitDir(arrivedGit{rel: at})
 			continue
 		}
 		a.submodules(at, depth+1)
@@ -237,7 +266,7 @@ func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
 	if a.changed(rel) {
 		return true
 	}
-	if typ != unix.DT_DIR || depth > maxModules || a.out.Short != "" {
+	if typ != unix.DT_DIR || depth > arrivalNested || a.out.Short != "" {
 		return false
 	}
 	return slices.ContainsFunc(a.names(rel, every), func(d dirent) bool { return a.changedWithin(path.Join(rel, d.name), d.typ, depth+1) })
@@ -245,10 +274,10 @@ func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
 
 // gitlinks finds those entries of an index that lead git into a repository that came. An index that did not change can have one to a
 // repository that came only now.
-func (a *arrivals) gitlinks(g gitDir) {
+func (a *arrivals) gitlinks(g arrivedGit) {
 	var files []string
-	for _, d := range a.names(g.rel, func(name []byte, _ byte) bool {
-		return string(name) == "index" || strings.HasPrefix(string(name), "sharedindex.")
+	for _, d := range a.names(g.rel, func(name string, _ byte) bool {
+		return name == "index" || strings.HasPrefix(name, "sharedindex.")
 	}) {
 		files = append(files, path.Join(g.rel, d.name))
 	}

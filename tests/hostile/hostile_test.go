@@ -48,7 +48,7 @@ until_own() {
 		[ -e "$M.own" ] && { [ -z "$EXPECT" ] || [ -e "$M" ]; } && break
 		n=$((n+1)); sleep 0.1
 	done
-	kill -KILL -- -$p 2>/dev/null; wait $p 2>/dev/null
+	kill -9 -$p 2>/dev/null; wait $p 2>/dev/null
 	[ -e "$M.own" ] || echo "the person's own settings were not read"
 }
 `

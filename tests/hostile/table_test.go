@@ -103,7 +103,6 @@ func rows() []row {
 		set("credential.helper", "$PWD/.x/p", "echo url=https://x.invalid | git credential fill"),
 		set("gpg.program", "./.x/p", "git commit -q -S --allow-empty -m x"),
 		set("alias.st", "'!./.x/p'", "git st"),
-		set("interactive.diffFilter", "./.x/p", "echo y >>f; echo q | git -c color.diff=always -c color.interactive=always add -p"),
 		set("difftool.d.cmd", "./.x/p", "echo y >>f; git difftool -y -t d"),
 		set("trailer.t.command", "./.x/p", "git commit -q --allow-empty -m x --trailer t=1"),
 		set("remote.o.uploadpack", "$PWD/.x/p; git config remote.o.url .", "git fetch o"),
