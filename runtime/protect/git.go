@@ -2,6 +2,8 @@ package protect
 
 import (
 	"errors"
+	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -271,6 +273,11 @@ func (s *search) named() error {
 				return err
 			}
 		}
+		for _, abs := range s.o.Settings {
+			if err := r.file(abs, 0); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -302,6 +309,13 @@ func (r *reading) file(rel string, depth int) error {
 		return r.settings(r.found.Paths[i].Text, rel, depth)
 	}
 	t, err := r.follow(".", rel)
+	if err == nil && t.outside != "" && !r.seen[t.outside] {
+		r.seen[t.outside] = true
+		if len(r.seen) > maxSettingFiles {
+			return r.tooLong(rel)
+		}
+		return r.settings(r.outsideText(t.outside), t.outside, depth)
+	}
 	if err != nil || !t.there || t.typ != unix.DT_REG || r.seen[t.end] {
 		return err
 	}
@@ -317,6 +331,47 @@ func (r *reading) file(rel string, depth int) error {
 		return err
 	}
 	return r.settings(text, rel, depth)
+}
+
+// outsideText is the text of a file of settings that is not in the tree: a jail cannot write it, but it may name what is in
+// the tree. It is read if it belongs to the machine or to the tree's owner: a nested repository, which a jail has made, may
+// include any file of the host's.
+func (s *search) outsideText(abs string) string {
+	if text, ok := s.texts[abs]; ok {
+		return text
+	}
+	s.texts[abs] = ""
+	fd, err := unix.Openat2(unix.AT_FDCWD, abs, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return ""
+	}
+	f := os.NewFile(uintptr(fd), abs)
+	defer f.Close()
+	var st, top unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG || st.Uid != top.Uid && abs != systemSettings {
+		return ""
+	}
+	if text, err := io.ReadAll(io.LimitReader(f, maxCopy)); err == nil {
+		s.texts[abs] = string(text)
+	}
+	return s.texts[abs]
+}
+
+// systemSettings are git's settings of the machine (git-config(1), FILES).
+const systemSettings = "/etc/gitconfig"
+
+// Settings lists git's files of settings of the machine, and of those whose home a directory is or lies in.
+func Settings(dir string, homes map[string]string) []string {
+	out := []string{systemSettings}
+	for _, home := range homes {
+		if dir == home || strings.HasPrefix(dir, home+"/") {
+			out = append(out, home+"/.gitconfig", home+"/.config/git/config")
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // tooLong refuses settings that are not read to their end.

@@ -50,9 +50,12 @@ func components(p string, link bool) []component {
 	return out
 }
 
-// follow walks a path of the host, or one from a directory of the tree that has no link on its way. The host's
+// follow walks a path of the host, or one from a directory of the host or of the tree that has no link on its way. The host's
 // programs follow links, so each is read and walked, as path_resolution(7) has it.
 func (s *search) follow(dir, p string) (t trail, err error) {
+	if path.IsAbs(dir) && !path.IsAbs(p) {
+		p = dir + "/" + p
+	}
 	w := walk{s: s, t: &t, cur: dir, todo: components(p, false)}
 	if path.IsAbs(p) {
 		err = w.leave("/")
@@ -214,6 +217,9 @@ type Demand struct {
 // hold keeps a path of a directory from the jail: each link on its way, and what it leads to. What
 // is not there gets a placeholder where absent says so, or where a link is waiting for it.
 func (s *search) hold(dir, p string, e *Entry, absent bool) error {
+	if path.IsAbs(dir) && !path.IsAbs(p) {
+		p = path.Join(dir, p)
+	}
 	if s.left(e, below(dir, p)) {
 		return nil
 	}

@@ -71,6 +71,9 @@ type Options struct {
 	// directories by their owners' names.
 	Home  bool
 	Homes map[string]string
+	// Settings are git's own files of settings on the host, of the machine and of users, which
+	// every repository takes.
+	Settings []string
 	// Protect has the table's paths protected, but for those of Unprotect.
 	Protect   bool
 	Unprotect []string
@@ -102,7 +105,7 @@ func Search(root *os.File, o Options) (*Found, error) {
 	}
 	o.Protect = o.Protect && !slices.ContainsFunc(o.Unprotect, func(u string) bool { return u == o.Source || strings.HasPrefix(o.Source, u+"/") })
 	s := &search{
-		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{}, inside: map[string]bool{},
+		tree: tree{root: root, mounts: o.Mounts}, o: o, limits: o.Limits, found: &Found{}, seen: map[string]int{}, gits: map[string]*gitDir{}, inside: map[string]bool{}, texts: map[string]string{},
 		buf: make([]byte, 32<<10),
 	}
 	err := s.search()
@@ -219,6 +222,7 @@ type search struct {
 	met      string // the limit that was met
 	heaviest string // the place that holds most of the names
 	buf      []byte
+	texts    map[string]string // of files of settings that are not in the tree
 }
 
 // meet notes the first limit that is met, which ends the search.

@@ -65,6 +65,7 @@ func SearchOptions(b plan.Bind, p plan.Plan, kind source.Kind) (o protect.Option
 	for _, home := range o.Homes {
 		o.Home = o.Home || home == b.Source
 	}
+	o.Settings = protect.Settings(b.Source, o.Homes)
 	return o, kind == source.Dir && (b.Protect || b.Hide)
 }
 
