@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"agentjail.dev/tests/engine"
 )
@@ -44,7 +45,7 @@ repo() { nested $1; }
 sub() { nested ../lib; git -c protocol.file.allow=always submodule --quiet add ../lib lib; git commit -qm lib; }
 until_own() {
 	setsid "$@" & p=$!; n=0
-	while kill -0 $p 2>/dev/null && [ $n -lt 600 ]; do
+	while kill -0 $p 2>/dev/null && [ $n -lt 300 ]; do
 		[ -e "$M.own" ] && { [ -z "$EXPECT" ] || [ -e "$M" ]; } && break
 		n=$((n+1)); sleep 0.1
 	done
@@ -87,8 +88,8 @@ func personsDir(t *testing.T, dir string) {
 
 // asPerson runs a script as uid 1000, in a session of its own so that nothing has a terminal.
 func asPerson(dir, home, script string, env ...string) (string, error) {
-	cmd := exec.Command("timeout", "60", "setsid", "-w", "setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "sh", "-c", words+script)
-	cmd.Dir = dir
+	cmd := exec.Command("timeout", "90", "setsid", "-w", "setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", "sh", "-c", words+script)
+	cmd.Dir, cmd.WaitDelay = dir, 5*time.Second // what is left behind has our pipes
 	cmd.Env = append([]string{
 		"PATH=" + path, "HOME=" + home, "TMPDIR=" + home, "ANTHROPIC_API_KEY=sk-ant-x", "ANTHROPIC_BASE_URL=http://127.0.0.1:1", "DISABLE_AUTOUPDATER=1",
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "OPENAI_API_KEY=x", "LC_ALL=C.UTF-8",

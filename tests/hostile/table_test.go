@@ -207,7 +207,7 @@ func shell(name, run string) row {
 	if name == other {
 		other = ".zshrc"
 	}
-	r := row{key: name, host: "touch " + other, jail: "echo touch $M >" + name, run: "HOME=$PWD " + run}
+	r := row{key: name, host: "touch " + other, jail: "echo touch $M >" + name, run: "export HOME=$PWD; " + run}
 	if name[1] == 'z' {
 		r.need, r.file = "zsh", name
 	}
@@ -220,7 +220,7 @@ const (
 	claudeHook  = `printf '{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"touch %s"}]}]}}' $M`
 	codexServer = `printf '[mcp_servers.x]\ncommand = "touch"\nargs = ["%s"]\n' $M`
 	ownHook     = `mkdir -p $HOME/.claude; M=$M.own; ` + claudeHook + ` >$HOME/.claude/settings.json`
-	codexOwn    = `mkdir -p $HOME/.codex; P=$PWD; M=$M.own; { ` + codexServer + `; printf '[projects."%s"]\ntrust_level = "trusted"\n' $P; } >$HOME/.codex/config.toml`
+	codexOwn    = `mkdir -p $HOME/.codex; P=$PWD; { printf '[mcp_servers.own]\ncommand = "touch"\nargs = ["%s.own"]\n' $M; printf '[projects."%s"]\ntrust_level = "trusted"\n' $P; } >$HOME/.codex/config.toml`
 	untilOwn    = `until_own `
 )
 
