@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(engine.MainBare(m, "it runs jails", &bin))
 // perJail is how many rows share a jail: each is a repository, of which the search for protected paths takes some.
 const perJail = 25
 
-// npmDir is where hack/deps.sh installs what npm has.
+// npmDir is where hack/npm-tools.sh installs what npm has.
 const npmDir = "/var/cache/agentjail-npm/node_modules/.bin"
 
 // path is the PATH of the person.
@@ -246,11 +246,11 @@ func (p place) try(t *testing.T, i int, r row, before string) {
 	}
 }
 
-// gitCommand is `agentjail git` as root calls it for the person.
+// gitCommand is `agentjail git` as root calls it, whose home is $HOME.
 func gitCommand(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(bin, append([]string{"git"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "SUDO_UID=1000", "SUDO_GID=1000")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SUDO_") })
 	return cmd
 }
 

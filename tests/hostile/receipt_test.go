@@ -15,7 +15,7 @@ import (
 const nestedAttack = words + `
 cd r; nested vendor; evil vendor/p; git -C vendor config core.fsmonitor ./p
 echo '* filter=e' >vendor/.gitattributes; evil vendor/q cat; git -C vendor config filter.e.clean ./q
-git add vendor 2>/dev/null; echo 2 >vendor/f; mkdir -p .cursor; echo {} >.cursor/mcp.json; echo done`
+git add vendor 2>/dev/null; echo 2 >vendor/f; mkdir vendor/.vscode; echo {} >vendor/.vscode/tasks.json; echo x >new; echo done`
 
 // TestNestedRepository: the host's own `git status` and `git diff` run what a jail left in a repository that it made; `agentjail git` does not, and
 // the receipt of that jail names the repository and the gitlink before anything else.
@@ -50,7 +50,7 @@ func TestNestedRepository(t *testing.T) {
 	id := regexp.MustCompile(`sandbox-[0-9a-f]{12}`).FindString(strings.Join(found, " "))
 	text := engine.Run(t, bin, "--config", policy, "receipt", id)
 	at := p.dir + "/ws/r"
-	for _, want := range []string{"gitlink     " + at + "/vendor: ", "repository  " + at + "/vendor: ", "setting     " + at + "/.cursor: ", "agentjail git DIR status"} {
+	for _, want := range []string{"gitlink     " + at + "/vendor: ", "repository  " + at + "/vendor: ", "setting     " + at + "/vendor/.vscode: ", "agentjail git DIR status"} {
 		if !strings.Contains(text.Stdout, want) {
 			t.Errorf("the receipt does not have %q\n%s", want, text.Stdout)
 		}
@@ -76,6 +76,7 @@ func TestNestedRepository(t *testing.T) {
 	}
 
 	// `agentjail git`, which leaves the host alone.
+	t.Setenv("HOME", home)
 	ran := func() bool {
 		_, err := os.Lstat(p.mark(0))
 		return err == nil
@@ -90,7 +91,7 @@ func TestNestedRepository(t *testing.T) {
 		{"r add -A", "", 0},
 		{"r commit -q -m work", "", 0},
 		{"r log -1 --format=%an<%ae>%cn<%ce>", "Ann<ann@x.test>Ann<ann@x.test>", 0},
-		{"r show --stat", ".cursor/mcp.json", 0},
+		{"r show --stat", "new", 0},
 		{"r diff --quiet HEAD~1", "", 1},
 		{"r rev-parse --verify -q nothing", "", 1},
 		{"r push", "git clone --no-local", 125},
@@ -182,7 +183,7 @@ func TestOrdinaryWork(t *testing.T) {
 	person("vim -es -u NONE -c 's/$/ edited/' -c wq f; grep -q edited f; git commit -qam edited")
 	if has("npm") {
 		person(`echo '{"name":"me","version":"1.0.0"}' >package.json; npm install --offline --no-audit --no-fund >/dev/null 2>&1; git add -A; git commit -qm npm`)
-		inside("npm pkg set description=x >/dev/null; git add -A; git commit -qm pkg")
+		inside(words + "npm pkg set description=x >/dev/null; git add -A; git commit -qm pkg")
 	}
 	inside("! echo x >.git/hooks/post-commit; ! mkdir .husky/x; ! echo x >.vscode/settings.json") // the protection is there meanwhile
 	jail.end()

@@ -21,17 +21,17 @@ type Person struct {
 	Home     string
 }
 
-// Caller is the user that called sudo(8), or this process's.
+// Caller is the user that called sudo(8), or this process's, whose home is then $HOME as for git itself.
 func Caller(getenv func(string) string) Person {
-	p := Person{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	p := Person{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: getenv("HOME")}
 	if p.UID == 0 {
 		uid, err1 := strconv.ParseUint(getenv("SUDO_UID"), 10, 32)
 		gid, err2 := strconv.ParseUint(getenv("SUDO_GID"), 10, 32)
 		if err1 == nil && err2 == nil {
-			p.UID, p.GID = uint32(uid), uint32(gid)
+			p.UID, p.GID, p.Home = uint32(uid), uint32(gid), ""
 		}
 	}
-	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil {
+	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil && p.Home == "" {
 		p.Home = u.HomeDir
 	}
 	return p
