@@ -205,7 +205,11 @@ func (a *arrivals) gitDir(g arrivedGit) {
 	fresh := err != nil || a.changed(at("config"))
 	if fresh {
 		a.fresh[place] = true
-		a.add(NewRepository, place, "its settings came or were changed: git runs what they name")
+		why := "its settings came or were changed: git runs what they name"
+		if keys := a.programSettings(g.rel); keys != "" {
+			why += ": " + keys
+		}
+		a.add(NewRepository, place, why)
 	}
 	for _, e := range repositories() {
 		name := strings.TrimPrefix(e.Path, ".git/")

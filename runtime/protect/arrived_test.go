@@ -92,6 +92,24 @@ func TestArrived(t *testing.T) {
 	}
 }
 
+// TestArrivedSettings: the settings that have git run something are named, and no others.
+func TestArrivedSettings(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git on this machine")
+	}
+	dir := t.TempDir()
+	script(t, dir, `git init -q; git config core.fsmonitor ./p; git config filter.e.clean cat; git config user.name a; git config alias.st status; git config alias.x '!sh'; git config remote.o.url https://x.test/y`)
+	root, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	a := Arrived(root, dir, time.Unix(0, 0))
+	if len(a.List) == 0 || !strings.HasSuffix(a.List[0].Why, "git runs what they name: core.fsmonitor, filter.e.clean, alias.x") {
+		t.Errorf("%+v", a.List)
+	}
+}
+
 // TestArrivedInTheWay: nothing that a jail leaves keeps the look, and a bound that was met shows.
 func TestArrivedInTheWay(t *testing.T) {
 	dir := t.TempDir()
