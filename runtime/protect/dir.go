@@ -3,7 +3,6 @@ package protect
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -38,8 +37,9 @@ func (t tree) open(rel string, flags uint64) (int, error) {
 	return t.openAt(int(t.root.Fd()), rel, flags)
 }
 
-// A file of which another process holds a write lease (fcntl(2), F_SETLEASE) cannot be opened without waiting; servers of
-// files let go of theirs at once. What is not let go of stops the start.
+// A file of which another process holds a write lease (fcntl(2), F_SETLEASE) cannot be opened
+// without waiting; servers of files let go of theirs at once. What is not let go of stops the
+// start.
 const (
 	leaseTries = 50
 	leaseWait  = 20 * time.Millisecond
@@ -82,8 +82,6 @@ func (t tree) stat(rel string) (st unix.Stat_t, err error) {
 	return st, unix.Fstat(fd, &st)
 }
 
-var errLong = errors.New("is longer")
-
 // read returns a regular file's text, up to max bytes of it; more is an error.
 func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 	var st unix.Stat_t
@@ -97,11 +95,11 @@ func (t tree) read(rel string, max int64) (string, unix.Stat_t, error) {
 		return "", st, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return "", st, fmt.Errorf("%s is not a regular file", rel)
+		return "", st, fmt.Errorf("%s %w", rel, errIrregular)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, max+1))
 	if err == nil && int64(len(text)) > max {
-		err = fmt.Errorf("%s: %w than %d bytes", rel, errLong, max)
+		err = fmt.Errorf("%s %w than %d bytes", rel, errLong, max)
 	}
 	return string(text), st, err
 }

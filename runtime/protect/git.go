@@ -33,8 +33,8 @@ func isGitDir(list []dirent) bool {
 	return has("HEAD", unix.DT_REG, unix.DT_LNK) && has("objects", unix.DT_DIR, unix.DT_LNK) && has("refs", unix.DT_DIR, unix.DT_LNK)
 }
 
-// What is kept of a repository by other names than the table's. Each goes by the name of the path that leads to it, so
-// that binds.unprotect leaves both to jails.
+// What is kept of a repository by other names than the table's. Each goes by the name of the path
+// that leads to it, so that binds.unprotect leaves both to jails.
 var (
 	gitFile = &Entry{Path: ".git", Absent: EmptyDir, Why: "leads git to its directory, config and hooks (gitrepository-layout(5))"}
 	gitLink = &Entry{Path: ".git/commondir", Absent: EmptyDir, Why: "leads git to another directory's config and hooks"}
@@ -54,13 +54,10 @@ func (s *search) gitAt(work, name string) error {
 			return err
 		}
 	}
-	text, _, err := s.read(t.end, unix.PathMax+16)
-	if err != nil {
-		return nil //nolint:nilerr // no file that git would follow
-	}
-	to, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), "gitdir: ")
-	if !ok {
-		return nil
+	text, err := s.pointer(t.end)
+	to, ok := strings.CutPrefix(text, "gitdir: ")
+	if err != nil || !ok {
+		return err
 	}
 	t, err = s.lead(work, to, gitFile, true)
 	if err != nil || t.typ != unix.DT_DIR {
@@ -69,8 +66,8 @@ func (s *search) gitAt(work, name string) error {
 	return s.gitDir(t.end, work)
 }
 
-// lead is where a path leads, which git reads in a file or takes by its name. The links on the way are held, and where
-// something leads to what is not there, that is kept absent.
+// lead is where a path leads, which git reads in a file or takes by its name. The links on the way
+// are held, and where something leads to what is not there, that is kept absent.
 func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error) {
 	if t, err = s.follow(dir, p); err != nil {
 		return t, err
@@ -94,8 +91,9 @@ func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error)
 	return t, nil
 }
 
-// gitDir protects a git directory, which is that of the directory work; "" where that is not known. A directory that a
-// file leads to is taken for one whatever is in it: git takes it for one as soon as the jail has filled it.
+// gitDir protects a git directory, which is that of the directory work; "" where that is not known.
+// A directory that a file leads to is taken for one whatever is in it: git takes it for one as soon
+// as the jail has filled it.
 func (s *search) gitDir(rel, work string) error {
 	if !s.o.Protect {
 		return nil
@@ -169,19 +167,30 @@ func (s *search) listed(rel string, wanted func(name []byte, typ byte) bool) ([]
 	return l.names, nil
 }
 
-// maxPointer bounds a file that holds a path.
-const maxPointer = unix.PathMax + 16
+// pointer is the path in a file by which git finds a directory, without the line ends after it;
+// "" where there is no such file. git takes any number of line ends.
+func (s *search) pointer(rel string) (string, error) {
+	text, _, err := s.read(rel, maxCopy)
+	switch {
+	case err == nil:
+		return strings.TrimRight(text, "\r\n"), nil
+	case gone(err) || errors.Is(err, errIrregular):
+		return "", nil
+	}
+	return "", err
+}
 
-// common follows a git directory's commondir to the directory whose config and hooks git takes instead.
+// common follows a git directory's commondir to the directory whose config and hooks git takes
+// instead.
 func (s *search) common(g *gitDir, work string) error {
 	if !g.names["commondir"] {
 		return nil
 	}
-	text, _, err := s.read(below(g.rel, "commondir"), maxPointer)
-	if err != nil {
-		return nil //nolint:nilerr // there is none, or none that git would follow
+	text, err := s.pointer(below(g.rel, "commondir"))
+	if err != nil || text == "" {
+		return err
 	}
-	t, err := s.lead(g.rel, strings.TrimRight(text, "\r\n"), gitLink, true)
+	t, err := s.lead(g.rel, text, gitLink, true)
 	if err != nil || t.typ != unix.DT_DIR || t.end == g.rel {
 		return err
 	}
@@ -226,8 +235,12 @@ func (s *search) worktrees(rel string) error {
 		at := below(rel, d.name)
 		work := ""
 		// gitdir names the ".git" of the working directory.
-		if text, _, err := s.read(below(at, "gitdir"), maxPointer); err == nil {
-			text = path.Dir(strings.TrimRight(text, "\r\n"))
+		text, err := s.pointer(below(at, "gitdir"))
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			text = path.Dir(text)
 			if !path.IsAbs(text) {
 				text = path.Join(s.onHost(at), text)
 			}
@@ -259,8 +272,8 @@ func (s *search) absentGit(g *gitDir) error {
 	return nil
 }
 
-// named protects files and directories of the tree that the repositories' settings name: git runs what is in
-// core.hooksPath, and reads further settings.
+// named protects files and directories of the tree that the repositories' settings name: git runs
+// what is in core.hooksPath, and reads further settings.
 func (s *search) named() error {
 	for i := 0; i < len(s.order); i++ { // a file may lead to further ones
 		g := s.order[i]
@@ -290,9 +303,9 @@ type reading struct {
 	words int             // that were looked up
 }
 
-// maxIncludes is git's own limit of files that include each other (MAX_INCLUDE_DEPTH in its config.c). maxSettingFiles and
-// maxLookedUp bound how many files a repository's settings may be in, and how many words of them are looked up in its work
-// trees.
+// maxIncludes is git's own limit of files that include each other (MAX_INCLUDE_DEPTH in its
+// config.c). maxSettingFiles and maxLookedUp bound how many files a repository's settings may be
+// in, and how many words of them are looked up in its work trees.
 const (
 	maxIncludes     = 10
 	maxSettingFiles = 500
@@ -333,9 +346,9 @@ func (r *reading) file(rel string, depth int) error {
 	return r.settings(text, rel, depth)
 }
 
-// outsideText is the text of a file of settings that is not in the tree: a jail cannot write it, but it may name what is in
-// the tree. It is read if it belongs to the machine or to the tree's owner: a nested repository, which a jail has made, may
-// include any file of the host's.
+// outsideText is the text of a file of settings that is not in the tree: a jail cannot write it,
+// but it may name what is in the tree. It is read if it belongs to the machine or to the tree's
+// owner: a nested repository, which a jail has made, may include any file of the host's.
 func (s *search) outsideText(abs string) string {
 	if text, ok := s.texts[abs]; ok {
 		return text
@@ -362,7 +375,8 @@ func (s *search) outsideText(abs string) string {
 // systemSettings are git's settings of the machine (git-config(1), FILES).
 const systemSettings = "/etc/gitconfig"
 
-// Settings lists git's files of settings of the machine, and of those whose home a directory is or lies in.
+// Settings lists git's files of settings of the machine, and of those whose home a directory is or
+// lies in.
 func Settings(dir string, homes map[string]string) []string {
 	out := []string{systemSettings}
 	for _, home := range homes {
@@ -373,6 +387,13 @@ func Settings(dir string, homes map[string]string) []string {
 	slices.Sort(out)
 	return slices.Compact(out)
 }
+
+// errLong and errIrregular are read's errors for a file that is longer than was to be read, and for
+// what is none.
+var (
+	errLong      = errors.New("is longer")
+	errIrregular = errors.New("is not a regular file")
+)
 
 // tooLong refuses settings that are not read to their end.
 func (r *reading) tooLong(rel string) error {
@@ -434,8 +455,9 @@ func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
 	return nil
 }
 
-// from lists the directories that a setting's paths are relative to: the file that includes another, or those that git
-// runs programs in, which are the tops of work trees, or the git directory where there is none (githooks(5)).
+// from lists the directories that a setting's paths are relative to: the file that includes
+// another, or those that git runs programs in, which are the tops of work trees, or the git
+// directory where there is none (githooks(5)).
 func (r *reading) from(what subject, file string) []string {
 	if what == included {
 		return []string{path.Dir(file)}

@@ -8,8 +8,8 @@ import (
 // ignoreFile has patterns of what git leaves out (gitignore(5)).
 const ignoreFile = ".gitignore"
 
-// An ignoreRule is a line of such a file. A jail may write the file: the names in an ignored directory are searched as all
-// others are, and only count less.
+// An ignoreRule is a line of such a file. A jail may write the file: the names in an ignored
+// directory are searched as all others are, and only count less.
 type ignoreRule struct {
 	dir     string // of the file
 	pattern string

@@ -50,8 +50,9 @@ func components(p string, link bool) []component {
 	return out
 }
 
-// follow walks a path of the host, or one from a directory of the host or of the tree that has no link on its way. The host's
-// programs follow links, so each is read and walked, as path_resolution(7) has it.
+// follow walks a path of the host, or one from a directory of the host or of the tree that has no
+// link on its way. The host's programs follow links, so each is read and walked, as
+// path_resolution(7) has it.
 func (s *search) follow(dir, p string) (t trail, err error) {
 	if path.IsAbs(dir) && !path.IsAbs(p) {
 		p = dir + "/" + p

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestLinks: a link in place of a part of a protected path is held, and what it leads to is treated as the path.
+// TestLinks: a link in place of a part of a protected path is held, and what it leads to is treated
+// as the path.
 func TestLinks(t *testing.T) {
 	type want struct{ readOnly, placeholder, outside, unheld string }
 	git := repository(".git")

@@ -26,15 +26,16 @@ const (
 
 // A gitSetting is a setting of git's that has it run something.
 type gitSetting struct {
-	// name is the setting's, in lower case: "*" stands for each subsection or key of the section, and a last "*text" for
-	// each key that ends so.
+	// name is the setting's, in lower case: "*" stands for each subsection or key of the section,
+	// and a last "*text" for each key that ends so.
 	name string
 	what subject
 }
 
-// gitSettings are those of git-config(1) that name a program, or a file by which git finds one (git 2.52), of the programs
-// that read the same file (gitattributes(5), git-lfs, git-annex, git-send-email(1), git-gui), and by the ends of names what
-// is not known. What none but a protected file may set (uploadpack.packObjectsHook) counts too: versions differ in that.
+// gitSettings are those of git-config(1) that name a program, or a file by which git finds one (git
+// 2.52), of the programs that read the same file (gitattributes(5), git-lfs, git-annex,
+// git-send-email(1), git-gui), and by the ends of names what is not known. What none but a
+// protected file may set (uploadpack.packObjectsHook) counts too: versions differ in that.
 var gitSettings = []gitSetting{
 	{"include.path", included}, {"includeif.*.path", included},
 	{"core.hookspath", hooks}, {"init.templatedir", hooks},
@@ -104,7 +105,8 @@ func namedBy(set gitconfig.Setting) (n naming, ok bool) {
 			n.what = gitSettings[i].what
 		}
 	}
-	// A directory in place of a file of settings is an error to git, one in place of a program is one that does not run.
+	// A directory in place of a file of settings is an error to git, one in place of a program is
+	// one that does not run.
 	n.absent = EmptyDir
 	if n.what == included || n.what == attributes {
 		n.absent = EmptyFile
@@ -155,8 +157,8 @@ func (r *reading) wordsOf(n naming, value string) []word {
 	return out
 }
 
-// expand puts a home directory in place of a path's "~" or "~user". Whose it is depends on who runs git: each home that
-// the directory lies in, or is, counts.
+// expand puts a home directory in place of a path's "~" or "~user". Whose it is depends on who runs
+// git: each home that the directory lies in, or is, counts.
 func (s *search) expand(p string) []string {
 	user, rest, _ := strings.Cut(p, "/")
 	if !strings.HasPrefix(user, "~") {
@@ -185,9 +187,10 @@ var scripts = []string{".sh", ".bash", ".zsh", ".py", ".pl", ".rb", ".js", ".mjs
 // maxWords bounds the words of one command that are looked at.
 const maxWords = 2000
 
-// commandWords lists the words of a shell's command that may be paths: whole ones in quotes, and each run of characters
-// that paths are made of, whatever quotes are around it. A word that stands where a program does, or after an
-// interpreter or an option, is taken for a path by itself; another one only if it says so.
+// commandWords lists the words of a shell's command that may be paths: whole ones in quotes, and
+// each run of characters that paths are made of, whatever quotes are around it. A word that stands
+// where a program does, or after an interpreter or an option, is taken for a path by itself;
+// another one only if it says so.
 func commandWords(line string) []word {
 	var out []word
 	var w strings.Builder

@@ -111,7 +111,8 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestOwnersSettings: what a user's own settings name in a repository is protected, and what those include of the owner's.
+// TestOwnersSettings: what a user's own settings name in a repository is protected, and what those
+// include of the owner's.
 func TestOwnersSettings(t *testing.T) {
 	home, _ := plant(t, ".gitconfig=[core]\n\thooksPath = .githooks\n[includeIf \"gitdir:~/work/\"]\n\tpath = more/conf\n[include]\n\tpath = /etc/hosts\n",
 		"more/conf=[diff]\n\texternal = ./d\n[include]\n\tpath = conf\n", "work/.git/HEAD=ref", "work/lib/.git/HEAD=ref", "work/.git/config=[include]\n\tpath = ../../other\n", "other=[core]\n\tpager = ./p\n")
@@ -137,7 +138,8 @@ func TestOwnersSettings(t *testing.T) {
 	}
 }
 
-// TestNamedWhereItRuns: what is relative to a work tree is looked for in each one that takes the settings.
+// TestNamedWhereItRuns: what is relative to a work tree is looked for in each one that takes the
+// settings.
 func TestNamedWhereItRuns(t *testing.T) {
 	config := "config=[core]\n\thooksPath = h\n"
 	dir, root := plant(t, ".git/HEAD=ref", ".git/"+config, ".git/modules/lib/HEAD=ref", ".git/modules/lib/config=[core]\n\tworktree = ../../../lib\n\thooksPath = h\n",
@@ -149,8 +151,8 @@ func TestNamedWhereItRuns(t *testing.T) {
 	}
 }
 
-// TestGitRuns: git runs what the settings name from where the search looks for it. Each line makes it run ./t, which
-// leaves a file beside itself.
+// TestGitRuns: git runs what the settings name from where the search looks for it. Each line makes
+// it run ./t, which leaves a file beside itself.
 func TestGitRuns(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -192,7 +194,8 @@ func TestGitRuns(t *testing.T) {
 	}
 }
 
-// TestSettingsTooLong: settings that are not read to their end refuse the start, unless policy leaves them to jails.
+// TestSettingsTooLong: settings that are not read to their end refuse the start, unless policy
+// leaves them to jails.
 func TestSettingsTooLong(t *testing.T) {
 	long := "[core]\n" + strings.Repeat("#", maxCopy) + "\n\thooksPath = .gh\n"
 	wordy := "[core]\n\tpager = " + strings.Repeat("./x ", 1900) + "\n"

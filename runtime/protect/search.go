@@ -158,7 +158,7 @@ func (s *search) refuse() error {
 	r := refusal.New(refusal.BindSearch, "%s, most of them in %s: what was not searched could be written to", s.met, at)
 	switch {
 	case len(s.o.Hide) > 0:
-		return r.WithRemedy("mount a smaller directory: policy hides files by their names (binds.hide)")
+		return r.WithRemedy("mount a smaller directory: for binds.hide all of it has to be searched")
 	case s.heaviest == ".":
 		return r.WithRemedy("mount a smaller directory")
 	}
@@ -382,8 +382,8 @@ func (s *search) wanted(name []byte, typ byte, protect bool) bool {
 // A sub is a directory that is to be looked through.
 type sub struct {
 	name string
-	// shut says that the host runs nothing of it but what is protected already: it is looked through for what policy
-	// hides.
+	// shut says that the host runs nothing of it but what is protected already: it is looked
+	// through for what policy hides.
 	shut bool
 }
 
@@ -506,6 +506,7 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 		switch {
 		case err != nil:
 			return err
+		case s.kept(t.end) && !slices.ContainsFunc(t.links, func(l string) bool { return !s.kept(l) }):
 		case t.end == "." || t.end != "" && strings.HasPrefix(rel+"/", t.end+"/"):
 			s.found.Unheld = append(s.found.Unheld, at) // it leads to what it lies in
 		case t.there && t.typ == unix.DT_DIR && slices.Contains(rebuilt, path.Base(t.end)):
@@ -518,6 +519,16 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 		}
 	}
 	return nil
+}
+
+// kept says whether a path lies in a directory that is read-only for the jail.
+func (s *search) kept(rel string) bool {
+	for dir := path.Dir(rel); rel != "" && dir != "."; dir = path.Dir(dir) {
+		if i, ok := s.seen[dir]; ok && s.found.Paths[i].Treatment == ReadOnly && s.found.Paths[i].Dir {
+			return true
+		}
+	}
+	return false
 }
 
 // maxCopy bounds a file that the jail gets a copy of, in bytes.

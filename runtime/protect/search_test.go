@@ -107,6 +107,11 @@ func TestSearch(t *testing.T) {
 			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
 		{name: "a file that leads git to no git directory, which a jail could fill", tree: []string{"a/b", ".git=gitdir: a"},
 			want: want{ReadOnly: ".git", Placeholder: "a/commondir a/config a/config.worktree a/hooks a/info/attributes"}},
+		{name: "a file with line ends after the path", tree: append(repository("store"), ".git=gitdir: ./store"+strings.Repeat("\n", 9000)),
+			o:    Options{Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}},
+			want: want{ReadOnly: ".git store/hooks", Private: "store/config"}},
+		{name: "programs of a package in settings", tree: []string{".opencode/node_modules/.bin/x -> ../x/cli.js", ".opencode/node_modules/x/cli.js"}, o: Options{Limits: Limits{Entries: 100, Depth: 9, Paths: 1}},
+			want: want{ReadOnly: ".opencode"}},
 		{name: "a file that leads out", tree: []string{".git=gitdir: ../../../etc"}, want: want{ReadOnly: ".git"}},
 		{name: "links", tree: []string{"dots/bashrc", ".bashrc -> dots/bashrc", ".profile -> /etc/profile", ".vscode -> ../..", ".idea -> .idea"},
 			want: want{ReadOnly: ".bashrc .idea .profile .vscode dots/bashrc"}},
@@ -231,7 +236,7 @@ func TestBounds(t *testing.T) {
 		{"many", many, Options{Limits: few}, []string{"more than 50 names, most of them in SOURCE/big", `binds.unprotect = ["SOURCE/big"]`}},
 		{"many in the top", settings, Options{Limits: Limits{Entries: 10, Depth: 8, Paths: 100}}, []string{"more than 10 names"}},
 		{"many, of which policy leaves some", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}}, nil},
-		{"many, of which policy leaves some, but hides", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}, Hide: []string{".env"}}, []string{"most of them in SOURCE/big", "mount a smaller directory: policy hides"}},
+		{"many, of which policy leaves some, but hides", many, Options{Limits: few, Unprotect: []string{"SOURCE/big"}, Hide: []string{".env"}}, []string{"most of them in SOURCE/big", "for binds.hide all of it"}},
 		{"many in what policy leaves as a whole", many, Options{Limits: few, Unprotect: []string{"SOURCE"}}, nil},
 		{"ignored by git", append(many, ".gitignore=# x\n/big/\n"), Options{Limits: few}, nil},
 		{"ignored further up", append(many, ".gitignore=b?g\n", "x/.gitignore=!big"), Options{Limits: few}, nil},
@@ -281,7 +286,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestIgnoredIsSearched: what a .gitignore names, which a jail can write, is protected all the same.
+// TestIgnoredIsSearched: what a .gitignore names, which a jail can write, is protected all the
+// same.
 func TestIgnoredIsSearched(t *testing.T) {
 	dir, root := plant(t, append(repository("build/x/.git"), ".gitignore=build\n", "build/.mcp.json", "build/.env")...)
 	f, err := Search(root, Options{Source: dir, Protect: true, Hide: []string{".env"}, Unprotect: []string{".git/commondir", ".git/config.worktree", ".git/info"}})
@@ -290,8 +296,8 @@ func TestIgnoredIsSearched(t *testing.T) {
 	}
 }
 
-// TestNothingHides: no place that a jail can make, or move a directory to, keeps from the search what policy hides there,
-// nor what is protected below it.
+// TestNothingHides: no place that a jail can make, or move a directory to, keeps from the search
+// what policy hides there, nor what is protected below it.
 func TestNothingHides(t *testing.T) {
 	for _, at := range []string{"node_modules", "venv", ".vscode", ".git/objects/ab", ".git/x", ".git/hooks", "bare"} {
 		dir, root := plant(t, append(slices.Concat(repository(".git"), repository("bare")), at+"/app/.env")...)
@@ -322,6 +328,22 @@ func TestHostileNames(t *testing.T) {
 	}
 	if got, want := f.text(ReadOnly), ".bashrc .git/config a\n\x1b[31m/.git a\n\x1b[31m/.vscode"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLease: a file that another process does not let go of stops the start at once.
+func TestLease(t *testing.T) {
+	dir, root := plant(t, repository(".git")...)
+	f, err := os.OpenFile(filepath.Join(dir, ".git/config"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skip("no lease here: ", err)
+	}
+	if _, err := Search(root, Options{Source: dir, Protect: true}); !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "F_SETLEASE") {
+		t.Errorf("%v", err)
 	}
 }
 

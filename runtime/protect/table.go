@@ -78,8 +78,8 @@ var Table = []Entry{
 	{Path: ".hg/hgrc", Scope: Project, Absent: EmptyDir, Beside: []string{".hg"}, Why: "hooks and programs of Mercurial (hgrc(5))"},
 	{Path: ".husky", Scope: Project, Absent: EmptyDir, Why: "hooks of husky"},
 	{Path: ".pre-commit-config.yaml", Scope: Project, Why: "programs of pre-commit's hooks"},
-	// lefthook reads the first of its own files that it finds, and the first of the local ones over it; a directory in place of
-	// one ends it.
+	// lefthook reads the first of its own files that it finds, and the first of the local ones over
+	// it; a directory in place of one ends it.
 	{Path: "lefthook.yml", Scope: Project, Why: lefthook}, {Path: "lefthook.yaml", Scope: Project, Why: lefthook},
 	{Path: "lefthook.json", Scope: Project, Why: lefthook}, {Path: "lefthook.toml", Scope: Project, Why: lefthook},
 	{Path: ".lefthook.yml", Scope: Project, Why: lefthook}, {Path: ".lefthook.yaml", Scope: Project, Why: lefthook},

@@ -103,11 +103,13 @@ type Searched struct {
 	Search  func(protect.Options) (*protect.Found, error)
 }
 
-// rounds bounds how often directories are searched because of what links and settings in others lead to.
+// rounds bounds how often directories are searched because of what links and settings in others
+// lead to.
 const rounds = 4
 
-// SearchAll searches the directories among a jail's bind mounts. Where a link or a setting in one leads to another, or one
-// lies in another, the other is searched again, to keep from the jail what the first one has the host run.
+// SearchAll searches the directories among a jail's bind mounts. Where a link or a setting in one
+// leads to another, or one lies in another, the other is searched again, to keep from the jail what
+// the first one has the host run.
 func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
 	limits := pathLimits()
 	out := make([]Protected, len(dirs))
@@ -147,7 +149,8 @@ func (p *Protected) demands() []protect.Demand {
 	return out
 }
 
-// demand adds to a directory's options what the others need it to keep from the jail. It reports whether anything is new.
+// demand adds to a directory's options what the others need it to keep from the jail. It reports
+// whether anything is new.
 func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 	for i := range all {
 		if i == to || !o.Protect {
@@ -164,7 +167,8 @@ func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
 	return fresh
 }
 
-// exposed refuses a writable mount of what a link or a setting in another mounted directory leads to.
+// exposed refuses a writable mount of what a link or a setting in another mounted directory leads
+// to.
 func exposed(all []Protected, binds []plan.Bind) error {
 	for _, p := range all {
 		for _, want := range p.demands() {
@@ -178,8 +182,9 @@ func exposed(all []Protected, binds []plan.Bind) error {
 	return nil
 }
 
-// pathLimits are the limits of the searches of one start: each path takes a file of this process until it is attached, of
-// which half are left for the rest, and a mount of the jail's (proc_sys_fs(5), mount-max), of which a quarter is enough.
+// pathLimits are the limits of the searches of one start: each path takes a file of this process
+// until it is attached, of which half are left for the rest, and a mount of the jail's
+// (proc_sys_fs(5), mount-max), of which a quarter is enough.
 func pathLimits() protect.Limits {
 	out := protect.DefaultLimits
 	var l unix.Rlimit

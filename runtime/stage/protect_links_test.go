@@ -2,6 +2,7 @@ package stage
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +17,8 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// linkAttacks are layouts in which the host reads a file by way of a link or a setting, and how a jail gives that file a
-// text of its own.
+// linkAttacks are layouts in which the host reads a file by way of a link or a setting, and how a
+// jail gives that file a text of its own.
 var linkAttacks = []struct {
 	name   string
 	tree   []string // for lay
@@ -91,7 +92,8 @@ func TestProtectedLinks(t *testing.T) {
 	}
 }
 
-// TestOtherMounts: what a link or a setting in one mounted directory leads to is kept from the jail in another one.
+// TestOtherMounts: what a link or a setting in one mounted directory leads to is kept from the jail
+// in another one.
 func TestOtherMounts(t *testing.T) {
 	top := t.TempDir()
 	one, two := filepath.Join(top, "one"), filepath.Join(top, "two")
@@ -122,5 +124,30 @@ func TestOtherMounts(t *testing.T) {
 		if errors.Is(err, refusal.Err) == ro {
 			t.Errorf("the target itself is mounted, read-only %v: %v", ro, err)
 		}
+	}
+}
+
+// TestPathLimits: what this process may not open is refused, not left out.
+func TestPathLimits(t *testing.T) {
+	dir := t.TempDir()
+	var tree []string
+	for i := range 300 {
+		tree = append(tree, fmt.Sprintf("p/%d/.mcp.json", i))
+	}
+	lay(t, dir, tree...)
+	f, err := OpenDir(dir)
+	must(t, err)
+	defer f.Close()
+	search := []Searched{{0, protect.Options{Source: dir, Protect: true}, func(o protect.Options) (*protect.Found, error) { return protect.Search(f, o) }}}
+	if _, err := SearchAll(search, nil); err != nil {
+		t.Error(err)
+	}
+	var was unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 500, Max: was.Max}))
+	_, err = SearchAll(search, nil)
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	if !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "more than 250 paths to protect, which is half of the files that this process may have open") {
+		t.Errorf("%v", err)
 	}
 }
