@@ -42,6 +42,13 @@ perl:perl
 ruby:ruby
 php:php-cli
 node:nodejs
+vim:vim
+nvim:neovim
+zsh:zsh
+fish:fish
+direnv:direnv
+tmux:tmux
+gdb:gdb
 musl-gcc:musl-tools
 rpm:rpm
 lintian:lintian

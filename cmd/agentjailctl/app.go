@@ -53,9 +53,10 @@ func newApp() *cli.App {
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 	for _, c := range app.Commands {
-		if c.OnUsageError == nil {
-			c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return err }
+		if c.OnUsageError != nil {
+			continue
 		}
+		c.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return err }
 	}
 	return app
 }

@@ -194,7 +194,7 @@ func commandLine(line string) bool {
 // unknown says which word of a command line is neither a command nor an option.
 func unknown(app *cli.App, words []string) string {
 	known, commands := options(app.Flags, map[string]bool{"help": false, "h": false, "version": false, "v": false}), app.Commands
-	found, value := false, false
+	found, runs, value := false, false, false
 	for _, w := range words {
 		if value {
 			value = false
@@ -218,9 +218,12 @@ func unknown(app *cli.App, words []string) string {
 				return "there is no command " + w
 			}
 			commands = nil // an argument
+			if runs {
+				return "" // what follows is another program's
+			}
 			continue
 		}
-		found = true
+		found, runs = true, strings.HasSuffix(commands[i].ArgsUsage, "COMMAND [ARG...]")
 		known = options(commands[i].Flags, known)
 		commands = commands[i].Subcommands
 	}

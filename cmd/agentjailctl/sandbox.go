@@ -102,6 +102,11 @@ func sandboxSpec(c *cli.Context) (*specs.Spec, sandbox.Options, error) {
 	if err != nil {
 		return nil, o, jail.OwnFailure(err)
 	}
+	return launch(c, w, o, watch)
+}
+
+// launch makes the sandbox's bundle and runs it; watch may be nil.
+func launch(c *cli.Context, w *jail.Runtime, o sandbox.Options, watch jail.Watcher) error {
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)
 		return err == nil && fi.IsDir()
@@ -132,13 +137,21 @@ func sandboxRuntime(c *cli.Context) (*jail.Runtime, error) {
 	return w, nil
 }
 
-func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
-	var o sandbox.Options
+// namedSandbox are the options of a sandbox with a new id.
+func namedSandbox() (o sandbox.Options, err error) {
 	id := make([]byte, 6)
 	if _, err := rand.Read(id); err != nil {
 		return o, err
 	}
 	o.ID = "sandbox-" + hex.EncodeToString(id)
+	return o, nil
+}
+
+func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
+	o, err := namedSandbox()
+	if err != nil {
+		return o, err
+	}
 	o.Term = os.Getenv("TERM")
 	o.Terminal = !c.Bool("no-tty") && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 	o.ReadOnly = c.Bool("read-only")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/filetime"
 )
 
 // Bounds of a look at a directory of the host's: what is in it is the jail's to choose, and who removes a jail must not be kept.
@@ -125,7 +127,7 @@ func (s *since) see(dir int, name, shown, rel string) {
 	if unix.Statx(dir, name, flags, unix.STATX_TYPE|unix.STATX_CTIME, &st) != nil || name != "" && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return
 	}
-	changed := after(st.Ctime, s.moment)
+	changed := filetime.After(st.Ctime, s.moment)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		shown += "/"
 		switch {
@@ -143,12 +145,4 @@ func (s *since) see(dir int, name, shown, rel string) {
 			s.out.Names = append(s.out.Names, shown)
 		}
 	}
-}
-
-// after compares a file's time with a moment. A file system that keeps whole seconds has rounded down: there the second counts.
-func after(t unix.StatxTimestamp, moment time.Time) bool {
-	if t.Nsec == 0 {
-		return t.Sec >= moment.Unix()
-	}
-	return time.Unix(t.Sec, int64(t.Nsec)).After(moment)
 }

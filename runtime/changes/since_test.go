@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/linux/filetime"
 )
 
 // plenty bounds nothing in these tests.
@@ -25,7 +27,7 @@ func settled(t *testing.T, dir string) time.Time {
 	var st unix.Stat_t
 	must(t, errors.Join(os.WriteFile(probe, nil, 0o600), os.Remove(probe), unix.Stat(dir, &st)))
 	for {
-		if now := Moment(); now.After(time.Unix(st.Ctim.Unix())) {
+		if now := filetime.Moment(dir); now.After(time.Unix(st.Ctim.Unix())) {
 			return now
 		}
 	}
@@ -33,7 +35,7 @@ func settled(t *testing.T, dir string) time.Time {
 
 // next waits for the kernel's clock: what is changed from now on is later than the moment.
 func next(moment time.Time) {
-	for !Moment().After(moment) {
+	for !filetime.Moment(os.TempDir()).After(moment) {
 	}
 }
 
@@ -154,20 +156,6 @@ func TestSinceStaysOnItsMount(t *testing.T) {
 	must(t, errors.Join(os.WriteFile(filepath.Join(dir, "mounted/x"), nil, 0o600), os.WriteFile(filepath.Join(dir, "own/x"), nil, 0o600)))
 	if r := Since(open(t, dir), time.Unix(0, 0), plenty()); !slices.Equal(r.Names, []string{"/", "/own/", "/own/x"}) {
 		t.Errorf("%q", r.Names)
-	}
-}
-
-// TestAfter: a file system of whole seconds has rounded down.
-func TestAfter(t *testing.T) {
-	moment := time.Unix(100, 500)
-	for _, c := range []struct {
-		sec  int64
-		nsec uint32
-		want bool
-	}{{100, 499, false}, {100, 500, false}, {100, 501, true}, {99, 0, false}, {100, 0, true}, {101, 0, true}} {
-		if got := after(unix.StatxTimestamp{Sec: c.sec, Nsec: c.nsec}, moment); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
 	}
 }
 

@@ -153,12 +153,12 @@ func setID(p *pass, m *specs.Mount, f *source.Fact) {
 	switch {
 	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
 		p.because(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
-			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("chmod ug-s, or policy: binds.setid = \"report\""))
+			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("chmod ug-s, or policy: binds.setid = \"report\", which opens those programs to a jail that changes them"))
 	case len(f.SetID) > 0:
 		p.missing(report.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
 	case f.SetIDGaveUp && p.pol.Binds.SetID == policy.SetIDRefuse:
 		p.because(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
-			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("mount a smaller directory, or policy: binds.setid = \"report\""))
+			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("mount a smaller directory, or policy: binds.setid = \"report\", which opens what was not found to a jail that changes it"))
 	case f.SetIDGaveUp:
 		p.missing(report.Access, mountField(m), "not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
 	}

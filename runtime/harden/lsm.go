@@ -37,7 +37,7 @@ func lsm(p *pass) {
 	}
 	if p.pol.AppArmor.Required {
 		p.because(refusal.New(refusal.LSM, "policy requires AppArmor or SELinux, and this kernel confines with neither").
-			WithRemedy("boot with lsm=...,apparmor, or set apparmor.required = false"))
+			WithRemedy("boot with lsm=...,apparmor, or set apparmor.required = false, which leaves access to the other protections of ring 1"))
 		return
 	}
 	why := "this kernel confines with neither AppArmor nor SELinux"
@@ -74,7 +74,7 @@ func landlock(p *pass) {
 	case v >= plan.LandlockMin:
 		p.change(report.Access, report.Set, field, "", fmt.Sprintf("a domain (version %d)", v), "writes stay on the jail's writable mounts, mounts as they are, whatever else gives way")
 	case p.pol.NeedsLandlock():
-		other := "landlock.required = false"
+		other := "landlock.required = false, which leaves writes to the other protections of ring 1"
 		if seccomp.Traces(p.pol.Seccomp.Profile) {
 			other = "another seccomp.profile than " + p.pol.Seccomp.Profile
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +15,7 @@ import (
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/journal"
 	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/stage"
 	"agentjail.dev/runtime/state"
 )
@@ -78,6 +80,8 @@ type MountedLook struct {
 	// Unseen says why it was not looked at, in place of all else.
 	Unseen string
 	changes.Recent
+	// Arrived is what of it the host runs, or is led by; nil for a single file.
+	Arrived *protect.Arrivals
 }
 
 // lookMounted looks at what was changed in the jail's mounted directories since it was made, by anybody.
@@ -101,6 +105,7 @@ func lookMounted(j *state.Brief) []MountedLook {
 				l.Unseen = err.Error()
 			} else {
 				l.Recent = *changes.Since(f, time.Unix(0, j.MountedSince), b.Share(time.Now(), len(j.Mounted)-i))
+				l.Arrived = protect.Arrived(f, m.Source, time.Unix(0, j.MountedSince))
 				f.Close()
 				b = b.Less(&l.Recent)
 			}
@@ -145,6 +150,23 @@ func (l *MountedLook) Events() []journal.Event {
 			e.Facts = append(e.Facts, "name="+name)
 		}
 		out = append(out, e)
+	}
+	return append(out, l.arrivals()...)
+}
+
+// arrivals are what the journal keeps of what the host may run.
+func (l *MountedLook) arrivals() (out []journal.Event) {
+	a := l.Arrived
+	if a == nil || a.Total == 0 && a.Short == "" {
+		return nil
+	}
+	first := journal.Event{Kind: "jail.arrived", Path: l.At, Facts: []string{"arrived=" + strconv.Itoa(a.Total)}}
+	if a.Short != "" {
+		first.Facts = append(first.Facts, "short="+a.Short)
+	}
+	out = append(out, first)
+	for _, x := range a.List {
+		out = append(out, journal.Event{Kind: "jail.arrived", Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"), Reason: x.Why, Facts: []string{"kind=" + string(x.Kind)}})
 	}
 	return out
 }

@@ -2,12 +2,12 @@ package jail
 
 import (
 	"path/filepath"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"agentjail.dev/runtime/bundle"
 	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/linux/filetime"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/stage"
 )
@@ -42,8 +42,7 @@ func (a *attempt) write() (err error) {
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
-	// The kernel's clock for files is behind this one by up to a tick: what was made for the jail in the present tick is none of its changes.
-	j.Mounted, j.MountedSince = a.mounted(), time.Now().UnixNano()
+	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(w.Store.Dir(j.Key)).UnixNano()
 	if err := w.Store.Save(j); err != nil {
 		return err
 	}

@@ -93,6 +93,7 @@ var Kinds = []Kind{
 	{"jail.teardown", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, informational, "what was made for the jail was looked for after its removal", own, ""},
 	{"jail.files", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was in the jail's layer when it was deleted", own, ""},
 	{"jail.mounted", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was changed in a mounted directory since the jail was made, by whoever", own, ""},
+	{"jail.arrived", None, VerdictNoted, ocsfFinding, findingCreate, isDetected, high, "what the host runs, or is led by, came or was changed in a mounted directory since the jail was made", own, "look at it before git, an editor or an agent runs there: `agentjail git DIR status`"},
 	{"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, ""},
 	{"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be"},
 	{"protection.lost", Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\""},

@@ -261,6 +261,9 @@ func (n Network) Rules() (*rules.Set, error) {
 	return set, nil
 }
 
+// Nothing has a jail reach nothing but lo, whatever Mode was.
+func (n *Network) Nothing() { *n = Network{Mode: NetworkNone, Filter: n.Filter} }
+
 // AllowNames has a jail reach these names and no others, whatever Mode was; what Deny names stays denied.
 func (n *Network) AllowNames(entries []string) error {
 	n.Mode, n.Allow = NetworkNames, entries

@@ -255,7 +255,7 @@ func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []M
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect): %w", m.Path, err)
+			return nil, nil, fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect, which opens it to the jail): %w", m.Path, err)
 		}
 		if ok {
 			made = append(made, m)

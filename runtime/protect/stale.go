@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha1"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
@@ -48,7 +47,6 @@ func (l Ledger) WorkTrees(key, source string) (out []WorkTree) {
 
 // Bounds of what is read of a repository, which the jail may have written.
 const (
-	maxIndex    = 64 << 20
 	maxTracked  = 256
 	maxCompared = 4 << 20
 	maxReflog   = 64 << 10
@@ -80,7 +78,7 @@ func (r WorkTree) Stale(root *os.File, since time.Time) (Stale, error) {
 	if strings.Contains(strings.ToLower(config), "sha256") { // extensions.objectFormat
 		algorithm = sha256.New
 	}
-	tracked, err := trackedIn([]byte(text), algorithm().Size())
+	tracked, err := trackedIn(text, algorithm().Size())
 	if err != nil {
 		return out, err
 	}
@@ -103,94 +101,29 @@ type trackedFile struct {
 
 var errIndex = errors.New("not an index that is understood")
 
-// trackedIn reads the protected files of an index (gitformat-index(5), versions 2
-// to 4), whose object names have size bytes.
-func trackedIn(text []byte, size int) (out []trackedFile, err error) {
-	const header, fixed = 12, 40
-	if len(text) < header || string(text[:4]) != "DIRC" {
+// trackedIn returns the protected files of an index whose object names have size bytes.
+func trackedIn(text string, size int) (out []trackedFile, err error) {
+	ok := eachEntry(text, size, func(e indexEntry) bool {
+		if !e.skipping && e.mode&unix.S_IFMT == unix.S_IFREG && e.stage == 0 && protectedName(e.name) {
+			out = append(out, trackedFile{name: e.name, id: e.id, size: e.size, mtime: e.mtime})
+		}
+		return len(out) < maxTracked
+	})
+	if !ok {
 		return nil, errIndex
-	}
-	version, count := binary.BigEndian.Uint32(text[4:]), binary.BigEndian.Uint32(text[8:])
-	if version < 2 || version > 4 {
-		return nil, errIndex
-	}
-	rest, name := text[header:], []byte(nil)
-	for range count {
-		begin := rest
-		if len(rest) < fixed+size+2 {
-			return nil, errIndex
-		}
-		f := trackedFile{id: string(rest[fixed : fixed+size]), size: binary.BigEndian.Uint32(rest[36:])}
-		f.mtime = [2]uint32{binary.BigEndian.Uint32(rest[8:]), binary.BigEndian.Uint32(rest[12:])}
-		mode, flags := binary.BigEndian.Uint32(rest[24:]), binary.BigEndian.Uint16(rest[fixed+size:])
-		rest = rest[fixed+size+2:]
-		absent := false
-		if flags&0x4000 != 0 { // extended
-			if len(rest) < 2 {
-				return nil, errIndex
-			}
-			absent = binary.BigEndian.Uint16(rest)&0x4000 != 0 // skip-worktree
-			rest = rest[2:]
-		}
-		if version == 4 {
-			strip, n := indexVarint(rest)
-			if n == 0 || strip > uint64(len(name)) {
-				return nil, errIndex
-			}
-			rest, name = rest[n:], name[:len(name)-int(strip)]
-		} else {
-			name = name[:0]
-		}
-		end := bytes.IndexByte(rest, 0)
-		if end < 0 {
-			return nil, errIndex
-		}
-		name = append(name, rest[:end]...)
-		rest = rest[end+1:]
-		if version < 4 { // entries are padded to 8 bytes, with at least one
-			used := len(begin) - len(rest)
-			pad := (8 - used%8) % 8
-			if pad > len(rest) {
-				return nil, errIndex
-			}
-			rest = rest[pad:]
-		}
-		if absent || mode&unix.S_IFMT != unix.S_IFREG || flags&0x3000 != 0 || !protectedName(name) {
-			continue
-		}
-		f.name = string(name)
-		if out = append(out, f); len(out) == maxTracked {
-			break
-		}
 	}
 	return out, nil
 }
 
-// indexVarint reads a number as git's pack files have offsets (decode_varint in its
-// varint.c); n is 0 where there is none.
-func indexVarint(b []byte) (v uint64, n int) {
-	for i, c := range b {
-		if i > 8 {
-			return 0, 0
-		}
-		v = v<<7 | uint64(c&0x7f)
-		if c&0x80 == 0 {
-			return v, i + 1
-		}
-		v++
-	}
-	return 0, 0
-}
-
 // protectedName says whether the table has a path of a project, or what it lies in.
-func protectedName(name []byte) bool {
-	// Almost all of a repository's names are none, and this is asked of each.
-	if !bytes.HasPrefix(name, []byte(".")) && !bytes.Contains(name, []byte("/.")) && !bytes.Contains(name, []byte("lefthook")) {
+func protectedName(name string) bool {
+	// Almost all of a repository's names are none, and each is looked at.
+	if !strings.HasPrefix(name, ".") && !strings.Contains(name, "/.") && !strings.Contains(name, "lefthook") {
 		return false
 	}
 	for i := 0; i <= len(name); i++ {
 		if i == len(name) || name[i] == '/' {
-			if e := match("/" + string(name[:i])); e != nil && e.Scope == Project {
+			if e := match("/" + name[:i]); e != nil && e.Scope == Project {
 				return true
 			}
 		}

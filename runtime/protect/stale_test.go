@@ -64,15 +64,3 @@ func TestStale(t *testing.T) {
 		})
 	}
 }
-
-// FuzzIndex: what a jail wrote as an index is read within bounds.
-func FuzzIndex(f *testing.F) {
-	f.Add([]byte("DIRC\x00\x00\x00\x02\x00\x00\x00\x01"))
-	f.Add(append([]byte("DIRC\x00\x00\x00\x04\xff\xff\xff\xff"), make([]byte, 80)...))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		list, err := trackedIn(text, 20)
-		if err == nil && len(list) > maxTracked {
-			t.Errorf("%d files", len(list))
-		}
-	})
-}

@@ -64,6 +64,11 @@ type view struct {
 	From, To    string
 	Identity    []entry
 	Mounted     []Mounted
+	// Arrived is said first; see Touched.
+	Arrived       []Arrival
+	ArrivedMore   int
+	ArrivedUnseen []string
+	Look, First   string
 }
 
 // HTML writes the receipt as one page that loads nothing and runs nothing: its content security policy forbids both, and knows the page's
@@ -73,6 +78,7 @@ func (r *Receipt) HTML(w io.Writer) error {
 	v := &view{
 		R: r, ID: r.Identity.ID, Title: r.title(), Style: template.CSS(style), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 		Chips: r.chips(), Facts: r.facts(), Circles: r.circles(), Dots: r.dots(), Identity: r.identity(), Mounted: r.Touched.mounted(),
+		Arrived: r.Touched.Arrived, ArrivedMore: r.Touched.ArrivedTotal - len(r.Touched.Arrived), ArrivedUnseen: r.Touched.arrivedUnseen(), Look: look, First: loud,
 		From: r.Began.UTC().Format("2006-01-02 15:04:05"), To: r.until().UTC().Format("2006-01-02 15:04:05"),
 	}
 	for _, d := range r.Denied {
@@ -121,6 +127,9 @@ func (r *Receipt) chips() []chip {
 	broken := 0
 	for _, ring := range r.Rings {
 		broken += len(ring.Start.Broken) + len(ring.End.Broken)
+	}
+	if len(r.Touched.Arrived) > 0 {
+		out = append(out, chip{"bad", "look before you run git or an editor there"})
 	}
 	if broken > 0 {
 		out = append(out, chip{"bad", "a protection was BROKEN"})

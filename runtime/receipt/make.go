@@ -30,7 +30,7 @@ type Now struct {
 	Facts        []string
 	Files        []File
 	More, Looked bool
-	// Mounted are the events of kind jail.mounted that its delete would note now.
+	// Mounted are the events of kind jail.mounted and jail.arrived that its delete would note now.
 	Mounted []journal.Event
 }
 
@@ -67,10 +67,11 @@ func (m *maker) now(now Now) {
 	if now.Exists {
 		m.amounts(&journal.Event{Facts: now.Facts})
 		r.Touched.Known, r.Touched.Files, r.Touched.More = now.Looked, now.Files, now.More
-		r.Touched.Mounted = nil
+		t := &r.Touched
+		t.Mounted, t.Arrived, t.ArrivedTotal, t.ArrivedUnseen = nil, nil, 0, nil
 		for i := range now.Mounted {
 			now.Mounted[i].Clean()
-			m.mounted(&now.Mounted[i])
+			m.add(&now.Mounted[i])
 		}
 	}
 }
@@ -102,6 +103,8 @@ func (m *maker) add(e *journal.Event) {
 		m.files(e)
 	case "jail.mounted":
 		m.mounted(e)
+	case "jail.arrived":
+		m.arrived(e)
 	case "jail.teardown":
 		m.torn(e)
 	case "jail.inspected":
@@ -345,7 +348,7 @@ func (m *maker) refused(e *journal.Event) {
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
 	shown := func(e *journal.Event) bool {
-		return e.Kind != "jail.files" && e.Kind != "jail.mounted" && e.Kind != "source.absent"
+		return e.Kind != "jail.files" && e.Kind != "jail.mounted" && e.Kind != "jail.arrived" && e.Kind != "source.absent"
 	}
 	n := 0
 	for i := range events {

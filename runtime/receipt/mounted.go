@@ -69,3 +69,32 @@ func (m *Mounted) Words() string {
 	}
 	return text
 }
+
+// arrived is something that the host runs: an event of numbers, or one of it.
+func (m *maker) arrived(e *journal.Event) {
+	t := &m.r.Touched
+	if kind := fact(e, "kind"); kind != "" && len(t.Arrived) < maxNoted {
+		t.Arrived = append(t.Arrived, Arrival{kind, e.Target, e.Reason})
+	}
+	t.ArrivedTotal += int(number(e, "arrived"))
+	if short := fact(e, "short"); short != "" && len(t.ArrivedUnseen) < maxNoted {
+		t.ArrivedUnseen = append(t.ArrivedUnseen, e.Path+": the look for what the host runs ended "+short)
+	}
+}
+
+// arrivedUnseen are the mounted directories of which nothing of the kind is known, with those that were not looked through.
+func (t *Touched) arrivedUnseen() []string {
+	out := slices.Clone(t.ArrivedUnseen)
+	for _, m := range t.mounted() {
+		if m.Unseen != "" {
+			out = append(out, m.At+": whether something came that the host runs is not known: "+m.Unseen)
+		}
+	}
+	return out
+}
+
+// loud is what is said first of what the host runs.
+const loud = "LOOK before git, an editor or an agent runs there: this came or was changed, and the host runs it or is led by it"
+
+// look is the remedy.
+const look = "`agentjail git DIR status`, diff and log show it without running it on the host"

@@ -98,6 +98,15 @@ type Look struct {
 	Denied  int       `json:"denied,omitempty"` // privileges that were requested and not given
 }
 
+// An Arrival is something in a mounted directory that the host runs, or is led by, and that came or was changed since the jail was
+// made: by it or by anybody else.
+type Arrival struct {
+	// Kind is "gitlink", "repository", "hook" or "setting".
+	Kind string `json:"kind"`
+	Path string `json:"path"` // in the jail
+	Why  string `json:"why"`
+}
+
 // Touched is what was written.
 type Touched struct {
 	// Files are of the jail's layer, as `agentjail diff` lists them.
@@ -108,6 +117,11 @@ type Touched struct {
 	Known bool `json:"known"`
 	// Writable are the places of the host's directories that could be written to.
 	Writable []string `json:"writable,omitempty"`
+	// Arrived is what of it the host runs, or is led by, the most dangerous first, and ArrivedTotal how many there are of these.
+	Arrived      []Arrival `json:"arrived,omitempty"`
+	ArrivedTotal int       `json:"arrivedTotal,omitempty"`
+	// ArrivedUnseen says of mounted directories why something of the kind could be there that is not listed.
+	ArrivedUnseen []string `json:"arrivedUnseen,omitempty"`
 	// Mounted is what was changed in them since the jail was made, by whoever: they are the host's own.
 	Mounted []Mounted `json:"mounted,omitempty"`
 	Bytes   int64     `json:"layerBytes,omitempty"`

@@ -28,6 +28,7 @@ func (p *printer) line(format string, args ...any) {
 func (r *Receipt) Text(w io.Writer) error {
 	p := &printer{w: w}
 	r.head(p)
+	r.arrived(p)
 	r.rings(p)
 	r.denials(p)
 	r.written(p)
@@ -51,6 +52,26 @@ func (r *Receipt) head(p *printer) {
 	}
 	for _, f := range r.facts() {
 		p.line("  %-20s  %s", f.Name, f.Value)
+	}
+}
+
+// arrived says first what the host may run.
+func (r *Receipt) arrived(p *printer) {
+	t := r.Touched
+	if len(t.Arrived) > 0 {
+		p.line("%s", loud)
+	}
+	for _, a := range t.Arrived {
+		p.line("  %-10s  %s: %s", a.Kind, a.Path, a.Why)
+	}
+	if n := t.ArrivedTotal - len(t.Arrived); n > 0 {
+		p.line("  ... and %d more", n)
+	}
+	if len(t.Arrived) > 0 {
+		p.line("  %s", look)
+	}
+	for _, u := range t.arrivedUnseen() {
+		p.line("  NOT KNOWN   %s", u)
 	}
 }
 

@@ -38,6 +38,7 @@ const (
 	Log        Code = "log.uri"
 	Delegate   Code = "delegate"
 	EBPF       Code = "ebpf.required"
+	Git        Code = "git"
 )
 
 // Codes lists every code with its meaning, in the order of a bundle's path.
@@ -80,5 +81,6 @@ var Codes = []struct {
 	{Verb, "the verb is not for jails"},
 	{Log, "a log URI names a program or a file that policy does not list"},
 	{EBPF, "policy blocks something by eBPF programs (ebpf.block), and none block it here"},
+	{Git, "agentjail git: the repository leads out of its directory, or the command needs what the jail has not"},
 	{Delegate, "the low-level runtime did otherwise than it was told"},
 }

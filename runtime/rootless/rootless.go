@@ -56,6 +56,15 @@ func readMap(path string) ([]specs.LinuxIDMapping, error) {
 	return out, nil
 }
 
+// Remedy says how something on a path becomes root's alone. For another's directory it is not chown(1): a person's home, say, would
+// no longer be the person's.
+func Remedy(sudo, command, path string, st *unix.Stat_t) string {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && strings.HasPrefix(command, "chown") {
+		return "use a place that is root's all the way, such as /etc/agentjail: the directory would be taken from its owner"
+	}
+	return fmt.Sprintf("use a place that is root's all the way, such as /etc/agentjail, or run `%s%s %s`, after which only root can change it", sudo, command, path)
+}
+
 // Foreign refuses a file that someone of this user namespace could have written.
 // The owner has to be nobody in it, as host root is in a user's, and must be the
 // only one who may write. An owner that shows as Overflow may still be an id of
@@ -67,9 +76,9 @@ func readMap(path string) ([]specs.LinuxIDMapping, error) {
 func Foreign(path string, st *unix.Stat_t) error {
 	switch {
 	case st.Uid != Overflow:
-		return fmt.Errorf("%s belongs to the user who runs the engine (uid %d of the user namespace), not to root: run `sudo chown root %s`", path, st.Uid, path)
+		return fmt.Errorf("%s belongs to the user who runs the engine (uid %d of the user namespace), not to root: %s", path, st.Uid, Remedy("sudo ", "chown root", path, st))
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("%s can be written by others than root: run `sudo chmod go-w %s`", path, path)
+		return fmt.Errorf("%s can be written by others than root: %s", path, Remedy("sudo ", "chmod go-w", path, st))
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
 		return nil // its directory decides: a link cannot be written
 	}
@@ -77,7 +86,7 @@ func Foreign(path string, st *unix.Stat_t) error {
 	switch {
 	case err == nil:
 		unix.Close(fd)
-		return fmt.Errorf("%s belongs to an id of the user who runs the engine, not to root: run `sudo chown root %s`", path, path)
+		return fmt.Errorf("%s belongs to an id of the user who runs the engine, not to root: %s", path, Remedy("sudo ", "chown root", path, st))
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return nil
 	}

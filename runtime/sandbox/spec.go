@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -15,14 +16,18 @@ type Options struct {
 	ID        string
 	Args      []string // Args[0] is absolute
 	Workspace string   // absolute, or ""
-	ReadOnly  bool     // the workspace
-	UID, GID  uint32
-	User      string // the user's name
-	Home      string // absolute
-	Terminal  bool
-	Term      string   // $TERM
-	Env       []string // further variables
-	Tighten   map[string]string
+	ReadOnly  bool     // the workspace, and Further
+	// Further are directories that are mounted as the workspace is, and Dir is where the command starts: the workspace, or the
+	// home, where it is "".
+	Further  []string
+	Dir      string
+	UID, GID uint32
+	User     string // the user's name
+	Home     string // absolute
+	Terminal bool
+	Term     string   // $TERM
+	Env      []string // further variables
+	Tighten  map[string]string
 	// Directories are file systems of their own on this machine that hold programs,
 	// such as a separate /usr.
 	Directories []string
@@ -48,10 +53,7 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 	if len(o.Args) == 0 || !filepath.IsAbs(o.Args[0]) {
 		return nil, fmt.Errorf("the command %q is not an absolute path", o.Args)
 	}
-	cwd := o.Home
-	if o.Workspace != "" {
-		cwd = o.Workspace
-	}
+	cwd := cmp.Or(o.Dir, o.Workspace, o.Home)
 	mounts := []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "strictatime", "mode=755", "size=65536k"}},
@@ -74,12 +76,15 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		}
 		mounts = append(mounts, tmpfs(o.Home, "mode=0700", fmt.Sprintf("uid=%d", o.UID), fmt.Sprintf("gid=%d", o.GID)))
 	}
-	if o.Workspace != "" {
+	for _, dir := range append([]string{o.Workspace}, o.Further...) {
+		if dir == "" {
+			continue
+		}
 		opts := []string{"rbind"}
 		if o.ReadOnly {
 			opts = append(opts, "ro")
 		}
-		mounts = append(mounts, specs.Mount{Destination: o.Workspace, Type: "bind", Source: o.Workspace, Options: opts})
+		mounts = append(mounts, specs.Mount{Destination: dir, Type: "bind", Source: dir, Options: opts})
 	}
 	env := []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin",

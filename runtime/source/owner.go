@@ -7,7 +7,8 @@ import (
 
 // rootRemedy says what to do about a directory that is root's on the host, in
 // one line.
-const rootRemedy = `chown it to the user who works in it, mount it read-only, or name it in policy: binds.allow; for all that is root's: binds.root = "nobody" or "allow"`
+const rootRemedy = `chown it to the user who works in it, or mount it read-only; or policy: binds.allow, which opens all below it with root's rights; or, for all that is root's, ` +
+	`binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all of it`
 
 // Roots says whether a source belongs to the host's root, so that its owner may
 // not be the jail's: what a jail writes as its owner would be root's, and what
@@ -62,5 +63,5 @@ func hostPathRefusal(readOnly bool) *refusal.Error {
 		return nil
 	}
 	return refusal.New(refusal.BindPod, "a pod's author chose this directory of the node's, to write to").
-		WithRemedy("a volume of the pod's own, readOnly: true, or policy: binds.allow")
+		WithRemedy("%s", "a volume of the pod's own, or readOnly: true; or "+allows("it to the pod, with its owner's rights, root's too"))
 }

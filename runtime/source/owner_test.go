@@ -1,6 +1,8 @@
 package source
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,21 +76,38 @@ func TestUserPlaces(t *testing.T) {
 		return text(Refusal(Fact{Path: path, Kind: Dir, UID: 1000}, readOnly, policy.Binds{})) != ""
 	}
 	for _, p := range userPlaces {
-		if p.why == "" || strings.HasPrefix(p.path, "/") {
+		if p.kind == nil || p.by == "" || strings.HasPrefix(p.path, "/") {
 			t.Errorf("%+v", p)
 		}
 		for _, home := range []string{"/home/dev", "/var/home/dev", "/Users/dev", "/export/home/dev"} {
 			at := home + "/" + p.path
 			for _, path := range []string{at, at + "/below", at[:strings.LastIndex(at, "/")]} {
-				if !refuses(path, false) || p.reads && !refuses(path, true) {
+				if !refuses(path, false) || p.kind.reads && !refuses(path, true) {
 					t.Errorf("%s may be mounted", path)
 				}
 			}
-			if !p.reads && refuses(at, true) {
+			holdsKey := slices.ContainsFunc(userPlaces, func(o userPlace) bool { return o.kind.reads && within(o.path, p.path) })
+			if !p.kind.reads && !holdsKey && refuses(at, true) {
 				t.Errorf("%s may not be read", at)
 			}
-			if refuses(at+"x", false) {
+			inAnother := slices.ContainsFunc(userPlaces, func(o userPlace) bool { return o.path != p.path && within(p.path, o.path) })
+			if !inAnother && refuses(at+"x", false) {
 				t.Errorf("%sx is refused", at)
+			}
+		}
+		for _, c := range p.caches {
+			at := "/home/dev/" + p.path
+			cache := filepath.Join(at, c)
+			for _, path := range []string{cache, cache + "/x"} {
+				if refuses(path, false) || refuses(path, true) {
+					t.Errorf("the cache %s is refused", path)
+				}
+			}
+			if within(cache, at) && !refuses(cache+"x", false) {
+				t.Errorf("%sx may be mounted", cache)
+			}
+			if why := text(Refusal(Fact{Path: at, Kind: Dir, UID: 1000}, false, policy.Binds{})); !strings.Contains(why, "mount a cache in it instead") || !strings.Contains(why, cache) {
+				t.Errorf("the refusal of %s does not name %s: %s", at, c, why)
 			}
 		}
 		if at := "/data/people/dev/" + p.path; refuses(at, false) != p.anywhere {
@@ -96,8 +115,9 @@ func TestUserPlaces(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/home/dev/project", "/home/dev/project/.docker", "/home/dev/project/.config", "/home/dev/.cache", "/home/dev/.m2", "/home/dev/.npm", "/home/dev/.claude", "/home/dev/.config/nvim",
-		"/home/dev/.local/share/nvim", "/home/dev/.gitconfig", "/home/runner/work/repo/repo", "/home/dev/src/.github", "/data/people/dev",
+		"/home/dev/project", "/home/dev/project/.docker", "/home/dev/project/.config", "/home/dev/.cache", "/home/dev/.m2", "/home/dev/.npm", "/home/dev/.claude",
+		"/home/dev/.cargo/registry", "/home/dev/go/pkg", "/home/dev/go/pkg/mod", "/home/dev/.gradle/caches", "/home/dev/.m2/repository", "/home/dev/project/.vscode", "/home/dev/project/.cargo",
+		"/home/dev/.gitconfig", "/home/runner/work/repo/repo", "/home/dev/src/.github", "/data/people/dev",
 	} {
 		for _, readOnly := range []bool{true, false} {
 			if refuses(path, readOnly) {

@@ -137,12 +137,12 @@ func (f Fact) OwnOfPod() bool {
 
 // refusalOfPods judges what the kubelet made ready for the pod.
 func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
-	if why := podRefusal(f, readOnly); why != "" {
+	if why, remedy := podRefusal(f, readOnly); why != "" {
 		at := f.Path
 		if f.Also != "" {
 			at = f.Also
 		}
-		return refusal.New(refusal.BindSystem, "it is %s, and %s", at, why).WithRemedy(remedy)
+		return refusal.New(refusal.BindSystem, "it is %s, and %s", at, why).WithRemedy("%s", remedy)
 	}
 	if f.engines() {
 		return nil
@@ -153,28 +153,28 @@ func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
 // podRefusal says why what the kubelet mounted for the pod from elsewhere may
 // not be mounted: a hostPath volume's subPath, or a local volume, is a directory of
 // the host under another name.
-func podRefusal(f Fact, readOnly bool) string {
+func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	dir, _, _ := podDir(f.Path, f.Pod)
 	if why := forbidden(dir, readOnly); why != "" {
-		return why
+		return why, allows(ofHost)
 	}
 	if f.Also == "" || within(f.Also, dir) && f.OwnOfPod() {
-		return ""
+		return "", ""
 	}
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
-		return why
+		return why, allows(ofHost)
 	}
 	if f.OwnOfPod() { // the kubelet's directory is mounted from somewhere else, or staged
-		return ""
+		return "", ""
 	}
 	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
 		if root != "" && (within(f.Also, root) || within(root, f.Also)) {
-			return "an engine keeps its containers in " + root
+			return "an engine keeps its containers in " + root, allows(ofStorage)
 		}
 	}
 	for _, s := range storage {
 		if within(f.Also, s) || within(s, f.Also) {
-			return "an engine keeps its containers in " + s
+			return "an engine keeps its containers in " + s, allows(ofStorage)
 		}
 	}
 	return forbiddenOfUsers(f.Also, readOnly)

@@ -86,7 +86,27 @@ var storage = []string{
 // nerdctl keeps its data here, in a directory for each containerd; the containers' bundles lie elsewhere.
 const nerdctl = "/var/lib/nerdctl"
 
-const remedy = "policy: binds.allow"
+// allows is the remedy that policy has, with what it opens.
+func allows(what string) string { return "policy: binds.allow, which opens " + what }
+
+// What binds.allow opens.
+const (
+	ofListener = "all that its listener does for whoever asks"
+	ofEngine   = "the host: who speaks to a container engine is its root"
+	ofStorage  = "every other container of that engine's"
+	ofHost     = "this part of the host to the jail, with its owner's rights, root's too"
+)
+
+// engineSockets are the names of sockets of container engines and virtual machines: who connects can start what runs as root.
+var engineSockets = []string{"docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "cri-dockerd.sock", "libvirt-sock", "lxd.sock", "unix.socket", "incus.sock"}
+
+// socketOpens is what a socket opens.
+func socketOpens(path string) string {
+	if slices.Contains(engineSockets, path[strings.LastIndex(path, "/")+1:]) {
+		return ofEngine
+	}
+	return ofListener
+}
 
 // Refusal says why a source may not be mounted; nil when it may.
 func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
@@ -96,9 +116,9 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	switch f.Kind {
 	case Dir, File:
 	case Socket:
-		return refusal.New(refusal.BindSocket, "a socket speaks for whoever listens on it").WithRemedy(remedy)
+		return refusal.New(refusal.BindSocket, "a socket speaks for whoever listens on it").WithRemedy("%s", allows(socketOpens(f.Path)))
 	default:
-		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy(remedy)
+		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s", allows("what its driver or its other end does"))
 	}
 	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
 		return nil // a copy, or read-only: writable it is never given
@@ -131,19 +151,20 @@ func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 	if f.Also == "" {
 		return nil
 	}
-	code, why := refusal.BindSystem, forbiddenElsewhere(f.Also, readOnly)
+	code, why, remedy := refusal.BindSystem, forbiddenElsewhere(f.Also, readOnly), allows(ofHost)
 	if why == "" && !f.engines() {
-		code, why = refusal.BindUsers, forbiddenOfUsers(f.Also, readOnly)
+		code = refusal.BindUsers
+		why, remedy = forbiddenOfUsers(f.Also, readOnly)
 	}
 	for _, dir := range storage {
 		if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
-			code, why = refusal.BindEngine, "an engine keeps its containers in "+dir
+			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+dir, allows(ofStorage)
 		}
 	}
 	if why == "" {
 		return nil
 	}
-	return refusal.New(code, "it is %s, mounted there, and %s", f.Also, why).WithRemedy(remedy)
+	return refusal.New(code, "it is %s, mounted there, and %s", f.Also, why).WithRemedy("%s", remedy)
 }
 
 // placeRefusal judges a source's own place.
@@ -152,7 +173,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 		return nil // its place is the engine's, and was judged where it is really at
 	}
 	ofRoots := b.Root != policy.RootRefuse && b.Root != "" && strings.HasPrefix(f.Path, "/root/") && !strings.HasPrefix(f.Path, "/root/.")
-	code, why := refusal.BindSystem, ""
+	code, why, remedy := refusal.BindSystem, "", allows(ofHost)
 	if !ofRoots {
 		why = forbidden(f.Path, readOnly)
 	}
@@ -161,12 +182,13 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 		if f.Withheld != "" {
 			why += ", and no copy is given: " + f.Withheld
 		}
-		return refusal.New(code, "%s", why).WithRemedy(`policy: binds.allow, or binds.root = "nobody" or "allow" where root works in directories of its own`)
+		return refusal.New(code, "%s", why).WithRemedy("%s", `where root works in directories of its own, policy: binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
 	case why != "":
 	case f.Storage != "":
-		code, why = refusal.BindEngine, "an engine keeps its containers in "+f.Storage
+		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, allows(ofStorage)
 	default:
-		code, why = refusal.BindUsers, forbiddenOfUsers(f.Path, readOnly)
+		code = refusal.BindUsers
+		why, remedy = forbiddenOfUsers(f.Path, readOnly)
 	}
 	if why == "" {
 		return nil
@@ -174,7 +196,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if f.Withheld != "" {
 		why += ", and no copy is given: " + f.Withheld
 	}
-	return refusal.New(code, "%s", why).WithRemedy(remedy)
+	return refusal.New(code, "%s", why).WithRemedy("%s", remedy)
 }
 
 // forbidden says what a path of the host is that no jail may have.

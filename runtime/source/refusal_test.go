@@ -236,3 +236,12 @@ func text(e *refusal.Error) string {
 	}
 	return e.Error()
 }
+
+// TestEnginesSocket: who is advised to allow an engine's socket reads that it is the host.
+func TestEnginesSocket(t *testing.T) {
+	for path, want := range map[string]string{"/run/docker.sock": ofEngine, "/var/run/docker.sock": ofEngine, "/home/dev/podman/podman.sock": ofEngine, "/srv/x/agent.1": ofListener} {
+		if r := Refusal(Fact{Path: path, Kind: Socket}, false, policy.Binds{}); r == nil || !strings.Contains(r.Remedy, want) {
+			t.Errorf("%s: %v", path, r)
+		}
+	}
+}

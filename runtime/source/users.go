@@ -1,86 +1,30 @@
 package source
 
-import "strings"
+import (
+	"path"
+	"slices"
+	"strings"
+)
 
 // A userPlace is a place in a user's home that holds keys, or what is run for
-// that user without being asked.
+// that user without being asked. The table is in userplaces.go.
 type userPlace struct {
 	path string // below the home
 	// anywhere: the name alone is enough, wherever the home is.
 	anywhere bool
-	// reads: not even to be read, by whoever is mapped to the owner.
-	reads bool
-	why   string
+	kind     *placeKind
+	by       string // the program that runs it, or keeps it there
+	// caches are directories in it, or beside it, that jails may have: nothing in them is run by its name.
+	caches []string
 }
 
-const (
-	keepsKeys     = "a user's keys are kept in it"
-	keepsStorage  = "a user's engine keeps its containers in it"
-	keepsUnits    = "a user's service manager runs what is in it"
-	keepsStartUps = "it is run when its user logs in"
-	keepsJournals = "what jails did is recorded in it"
-	keepsPrograms = "its user runs programs from it"
-)
-
-// userPlaces are the places of users that no jail gets to write to, nor to read
-// where they tell a secret. What holds one of them, the home itself first of
-// all, counts as it does. What an agent itself uses (its own settings, caches of
-// package managers) is not among them.
-var userPlaces = []userPlace{
-	{".ssh", true, true, keepsKeys},                       // sshd(8), authorized_keys; ssh(1)
-	{".gnupg", true, true, keepsKeys},                     // gpg(1)
-	{".aws", true, true, keepsKeys},                       // AWS CLI: credentials; credential_process runs programs
-	{".azure", true, true, keepsKeys},                     // Azure CLI
-	{".config/gcloud", true, true, keepsKeys},             // Google Cloud CLI
-	{".oci", false, true, keepsKeys},                      // Oracle Cloud CLI
-	{".kube", true, true, keepsKeys},                      // kubectl: config; its exec plugins run programs
-	{".docker", false, true, keepsKeys},                   // docker login: config.json; cli-plugins run
-	{".config/containers", true, true, keepsKeys},         // containers-auth.json(5); podman-systemd.unit(5) in systemd/
-	{".config/gh", true, true, keepsKeys},                 // GitHub CLI: hosts.yml
-	{".config/glab-cli", true, true, keepsKeys},           // GitLab CLI
-	{".config/git", true, true, keepsKeys},                // git-credential-store(1); its config names programs
-	{".git-credentials", false, true, keepsKeys},          // git-credential-store(1)
-	{".netrc", false, true, keepsKeys},                    // curl(1), ftp(1)
-	{".pgpass", false, true, keepsKeys},                   // PostgreSQL
-	{".terraform.d", false, true, keepsKeys},              // Terraform: credentials.tfrc.json; plugins run
-	{".vault-token", false, true, keepsKeys},              // Vault
-	{".password-store", true, true, keepsKeys},            // pass(1)
-	{".local/share/keyrings", true, true, keepsKeys},      // GNOME Keyring
-	{".local/share/kwalletd", true, true, keepsKeys},      // KWallet
-	{".pki", true, true, keepsKeys},                       // NSS
-	{".mozilla", true, true, keepsKeys},                   // Firefox: sessions and passwords
-	{".thunderbird", true, true, keepsKeys},               //
-	{".config/google-chrome", true, true, keepsKeys},      // sessions and passwords
-	{".config/chromium", true, true, keepsKeys},           //
-	{".local/share/docker", true, true, keepsStorage},     // rootless dockerd
-	{".local/share/containers", true, true, keepsStorage}, // containers-storage.conf(5)
-	{".local/share/containerd", true, true, keepsStorage}, // rootless containerd
-	{".config/systemd", true, false, keepsUnits},          // systemd.unit(5)
-	{".local/state/agentjail", true, true, keepsJournals}, // runtime/journal
-	{".local/share/systemd", true, false, keepsUnits},     // systemd.unit(5)
-	{".config/environment.d", true, false, keepsUnits},    // environment.d(5)
-	{".config/user-tmpfiles.d", true, false, keepsUnits},  // tmpfiles.d(5)
-	{".local/share/user-tmpfiles.d", true, false, keepsUnits},
-	{".local/share/dbus-1", true, false, keepsUnits},          // D-Bus activation
-	{".config/autostart", true, false, keepsStartUps},         // XDG autostart
-	{".local/share/applications", true, false, keepsStartUps}, // XDG desktop entries
-	{".config/fish", true, false, keepsStartUps},              // fish(1)
-	{".pam_environment", false, false, keepsStartUps},         // pam_env(8)
-	{".profile", false, false, keepsStartUps},                 // sh(1)
-	{".bash_profile", false, false, keepsStartUps},            // bash(1)
-	{".bash_login", false, false, keepsStartUps},
-	{".bash_logout", false, false, keepsStartUps},
-	{".bashrc", false, false, keepsStartUps},
-	{".zshenv", false, false, keepsStartUps}, // zsh(1)
-	{".zprofile", false, false, keepsStartUps},
-	{".zshrc", false, false, keepsStartUps},
-	{".zlogin", false, false, keepsStartUps},
-	{".xprofile", false, false, keepsStartUps},
-	{".xsession", false, false, keepsStartUps},
-	{".xinitrc", false, false, keepsStartUps},
-	{".local/bin", true, false, keepsPrograms}, // file-hierarchy(7)
-	{".vscode-server", true, false, keepsPrograms},
-	{".cursor-server", true, false, keepsPrograms},
+// A placeKind says why a place is kept from jails.
+type placeKind struct {
+	why string
+	// opens is what who allows it gives away.
+	opens string
+	// reads: not even to be read, by whoever is mapped to the owner.
+	reads bool
 }
 
 // homes are the directories that hold users' homes.
@@ -102,17 +46,56 @@ func inHome(path string) (home, below string, ok bool) {
 	return "", "", false
 }
 
-// forbiddenOfUsers says what a path of a user's is that no jail may have.
-func forbiddenOfUsers(path string, readOnly bool) string {
-	home, below, known := inHome(path)
-	for _, p := range userPlaces {
+// forbiddenOfUsers says what a path of a user's is that no jail may have, and the remedy.
+func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
+	home, below, known := inHome(at)
+	// What the path is says more than what it holds.
+	for i := range userPlaces {
+		p := &userPlaces[i]
 		switch {
-		case readOnly && !p.reads:
-		case known && within(below, p.path), p.anywhere && strings.Contains(path+"/", "/"+p.path+"/"):
-			return p.why
-		case known && (below == "" || strings.HasPrefix(p.path, below+"/")):
-			return "it holds " + home + "/" + p.path + ", and " + p.why
+		case readOnly && !p.kind.reads:
+		case known && within(below, p.path) && !p.isCache(below):
+			return p.because(), p.remedy(home+"/"+p.path, p.caches)
+		case p.anywhere && strings.Contains(at+"/", "/"+p.path+"/"):
+			return p.because(), p.remedy("it", p.caches)
 		}
 	}
-	return ""
+	if !known {
+		return "", ""
+	}
+	for i := range userPlaces {
+		p := &userPlaces[i]
+		if readOnly && !p.kind.reads || below != "" && !strings.HasPrefix(p.path, below+"/") {
+			continue
+		}
+		dir, caches := home+"/"+p.path, p.caches
+		if j := slices.IndexFunc(userPlaces, func(q userPlace) bool { return q.path == below && len(q.caches) > 0 }); j >= 0 {
+			dir, caches = at, userPlaces[j].caches
+		}
+		return "it holds " + home + "/" + p.path + ", and " + p.because(), p.remedy(dir, caches)
+	}
+	return "", ""
+}
+
+// isCache says whether a path below the home is in a cache of the place.
+func (p *userPlace) isCache(below string) bool {
+	return slices.ContainsFunc(p.caches, func(c string) bool { return within(below, p.path+"/"+c) })
+}
+
+// because is the reason, with the program that it is about.
+func (p *userPlace) because() string { return p.kind.why + " (" + p.by + ")" }
+
+// remedy says what can be mounted instead, caches below at among it, and what policy would open.
+func (p *userPlace) remedy(at string, caches []string) string {
+	var instead []string
+	for _, c := range caches {
+		instead = append(instead, path.Join(at, c))
+	}
+	switch {
+	case len(instead) > 0:
+		return "mount a cache in it instead: " + strings.Join(instead, ", ") + "; or " + allows(p.kind.opens)
+	case !p.kind.reads:
+		return "mount the project instead, or this read-only; or " + allows(p.kind.opens)
+	}
+	return "mount the project instead; or " + allows(p.kind.opens)
 }

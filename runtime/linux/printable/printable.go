@@ -5,7 +5,9 @@
 package printable
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -36,6 +38,56 @@ func Line(s string, max int) string {
 		i += size
 	}
 	return b.String()
+}
+
+// Copy writes what it reads, made printable as by Line but for line breaks and tabs, until the end of what is read.
+func Copy(w io.Writer, r io.Reader) error {
+	buf := make([]byte, 32<<10)
+	kept := 0 // the beginning of a character whose rest is still to come
+	for {
+		n, err := r.Read(buf[kept:])
+		text := buf[:kept+n]
+		whole := len(text)
+		if err == nil {
+			whole -= begun(text)
+		}
+		var out bytes.Buffer
+		for rest := text[:whole]; len(rest) > 0; {
+			i := bytes.IndexAny(rest, "\n\t")
+			if i < 0 {
+				i = len(rest)
+			}
+			out.WriteString(Line(string(rest[:i]), 0))
+			if rest = rest[i:]; len(rest) > 0 {
+				out.WriteByte(rest[0])
+				rest = rest[1:]
+			}
+		}
+		if _, werr := w.Write(out.Bytes()); werr != nil {
+			return werr
+		}
+		kept = copy(buf, text[whole:])
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begun is how many bytes at the end of a text are the beginning of a character.
+func begun(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		last := text[len(text)-n:]
+		if utf8.RuneStart(last[0]) {
+			if last[0] >= utf8.RuneSelf && !utf8.FullRune(last) {
+				return n
+			}
+			break
+		}
+	}
+	return 0
 }
 
 // plain says that a text is printable ASCII, as nearly all is.

@@ -1,6 +1,11 @@
 package printable
 
-import "testing"
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
 
 func TestLine(t *testing.T) {
 	for _, c := range []struct {
@@ -25,5 +30,16 @@ func TestLine(t *testing.T) {
 				t.Errorf("Line(%q, %d) = %q, want %q", c.in, c.max, got, c.want)
 			}
 		})
+	}
+}
+
+// TestCopy: what is copied is printable wherever the reads cut it, and keeps its lines.
+func TestCopy(t *testing.T) {
+	const in, want = "a\tb\nGrüße \x1b[2J\r\n\u202ex\xffy\xc3", "a\tb\nGrüße \\x1b[2J\\x0d\n\\u{202e}x\\xffy\\xc3"
+	for name, r := range map[string]io.Reader{"whole": strings.NewReader(in), "byte by byte": iotest.OneByteReader(strings.NewReader(in)), "with the end": iotest.DataErrReader(strings.NewReader(in))} {
+		var out strings.Builder
+		if err := Copy(&out, r); err != nil || out.String() != want {
+			t.Errorf("%s: %q, %v", name, out.String(), err)
+		}
 	}
 }

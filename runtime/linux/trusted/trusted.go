@@ -99,9 +99,9 @@ func Owner(path string, st *unix.Stat_t) error {
 	case rootless.Inside():
 		return rootless.Foreign(path, st)
 	case st.Uid != 0:
-		return refuse("%s belongs to uid %d, not to root: run `chown root %s`", path, st.Uid, path)
+		return refuse("%s belongs to uid %d, not to root: %s", path, st.Uid, rootless.Remedy("", "chown root", path, st))
 	case st.Mode&0o022 != 0:
-		return refuse("%s can be written by others than root: run `chmod go-w %s`", path, path)
+		return refuse("%s can be written by others than root: %s", path, rootless.Remedy("", "chmod go-w", path, st))
 	}
 	return nil
 }

@@ -5,7 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestExecutable(t *testing.T) {
@@ -106,6 +109,19 @@ func TestExecutable(t *testing.T) {
 	for _, path := range []string{"", "good", "../good", "/\x00"} {
 		if got, err := Executable(path); err == nil {
 			t.Errorf("%q: %q", path, got)
+		}
+	}
+}
+
+// TestRemedyOfOwner: nobody is advised to give a directory away, a person's home for one; a file's owner is changed with what that means.
+func TestRemedyOfOwner(t *testing.T) {
+	for _, c := range []struct {
+		mode uint32
+		want bool
+	}{{unix.S_IFDIR | 0o755, false}, {unix.S_IFDIR | 0o777, false}, {unix.S_IFREG | 0o644, true}} {
+		err := Owner("/home/alice", &unix.Stat_t{Uid: 2000, Mode: c.mode})
+		if err == nil || strings.Contains(err.Error(), "chown root") != c.want || !strings.Contains(err.Error(), "/etc/agentjail") {
+			t.Errorf("%o: %v", c.mode, err)
 		}
 	}
 }

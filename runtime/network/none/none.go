@@ -66,7 +66,7 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	for _, m := range sealed.Missing() {
 		out.Changes = append(out.Changes, report.Change{Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
 		if m.Name == netseal.SealFilter && j.FilterRequired {
-			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\")", m.Detail)
+			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\", which leaves a later interface to routing rules that a program can go around)", m.Detail)
 		}
 	}
 	return out, err

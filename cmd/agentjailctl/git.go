@@ -1,0 +1,191 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/sandbox/git"
+)
+
+func gitCommand() *cli.Command {
+	return &cli.Command{
+		Name: "git", Usage: "run git over a directory, in a jail", ArgsUsage: "[--] DIR COMMAND [ARG...]",
+		Description: `Runs git in DIR as the host's git would, but in a jail without a network. A
+repository has nearly each command of git's run programs of its own choice: hooks,
+filters, core.fsmonitor, and those of every repository within it, which an agent may
+have made and added. Here they run in the jail, and reach DIR's repository alone.
+
+   agentjail git . status
+   agentjail git . diff
+   agentjail git . log -p --stat
+   agentjail git . add -A
+   agentjail git . commit -m "what was done"
+
+What only reads (status, diff, log, show, blame, grep, ...) gets the repository
+read-only. A commit is made in your name: user.name and user.email of your own
+~/.gitconfig. Of your settings nothing else is in the jail: no key, no password, no
+core.excludesFile. What sets up the repository (git config, git remote add) is for
+the host: a jail's changes to the settings end with it.
+
+What needs the network or your keys (push, fetch, pull, clone, commit -S) is
+refused. Do it from a repository that is yours alone:
+
+   git clone --no-local DIR NEW
+
+What git prints for a terminal is made printable; there are no colours and no
+pager of git's: agentjail git . log | less. With --terminal git and what it runs
+have the terminal itself, for an editor or for add -p.
+
+Exit status: git's own; 125 where agentjail could not run it.`,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
+			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "give git the terminal itself, to be used by what the repository runs, too"},
+		},
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return notRun(err) },
+		Action:       func(c *cli.Context) error { return notRun(runGit(c)) },
+	}
+}
+
+// notRunStatus is the exit status where git was not run, as docker(1) and env(1) have it.
+const notRunStatus = 125
+
+// notRun gives errors of agentjail's own their exit status.
+func notRun(err error) error {
+	var ended *jail.ExitError
+	if err == nil || errors.As(err, &ended) {
+		return err
+	}
+	caller.Fail(err)
+	return &jail.ExitError{Code: notRunStatus}
+}
+
+func runGit(c *cli.Context) error {
+	args := c.Args().Slice()
+	if len(args) == 0 {
+		return errors.New("which directory, and what is git to do there? As in: agentjail git . status (see `agentjail git --help`)")
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")
+	}
+	call, err := git.Judge(args[1:])
+	if err != nil {
+		return err
+	}
+	program, err := exec.LookPath("git")
+	if err != nil {
+		return errors.New("there is no git on this machine (remedy: install the package git)")
+	}
+	person := git.Caller(os.Getenv)
+	place, err := git.Find(args[0], c.StringSlice("with"), person.WorkTree(program))
+	if err != nil {
+		return err
+	}
+	name, mail, err := person.Signature(program, call)
+	if err != nil {
+		return err
+	}
+	o, err := namedSandbox()
+	if err != nil {
+		return err
+	}
+	if err := whose(&o, place.Dirs[0]); err != nil {
+		return err
+	}
+	o.Further, o.Dir, o.ReadOnly = place.Dirs[1:], place.Start, call.Reads
+	if o.Args, err = inJail("git", call.Args); err != nil {
+		return err
+	}
+	o.Env = call.Environment(name, mail)
+	if o.Tighten, err = tightened(nil); err != nil {
+		return err
+	}
+	o.Directories = programDirs()
+	w, err := newRuntime(c)
+	if err != nil {
+		return err
+	}
+	w.Policy.Network.Nothing()
+	done := func() {}
+	if o.Terminal = c.Bool("terminal"); !o.Terminal {
+		o.Env = append(o.Env, "GIT_EDITOR="+noEditor)
+		if done, err = printableOutput(w); err != nil {
+			return err
+		}
+	} else {
+		if !isTerminal(os.Stdin) || !isTerminal(os.Stdout) {
+			return errors.New("--terminal: this is not called from a terminal")
+		}
+		o.Term = os.Getenv("TERM")
+	}
+	err = launch(c, w, o, nil)
+	done()
+	explainFailure(call, err)
+	return err
+}
+
+// noEditor stands for an editor where there is no terminal. git runs it by a shell.
+const noEditor = `echo "agentjail git: there is no terminal for an editor: use -m or -F, or agentjail git --terminal" >&2; exit 1 #`
+
+// inJail is a command line whose program is found as in a jail.
+func inJail(program string, args []string) ([]string, error) {
+	path, err := lookPath(program, "")
+	if err != nil {
+		return nil, fmt.Errorf("there is no %s in the directories of the system's programs, which the jail has (remedy: install the package %s)", program, program)
+	}
+	return append([]string{path}, args...), nil
+}
+
+// printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the terminal by what it writes,
+// nor hold it open. done waits until all is written.
+func printableOutput(w *jail.Runtime) (done func(), err error) {
+	w.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	var copies sync.WaitGroup
+	var ends []*os.File
+	done = func() {
+		for _, f := range ends {
+			f.Close()
+		}
+		copies.Wait()
+	}
+	if isTerminal(os.Stdin) {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return nil, err
+		}
+		w.Stdio[0], ends = null, append(ends, null)
+	}
+	for i, to := range []*os.File{1: os.Stdout, 2: os.Stderr} {
+		if to == nil || !isTerminal(to) {
+			continue
+		}
+		r, wr, err := os.Pipe()
+		if err != nil {
+			done()
+			return nil, err
+		}
+		w.Stdio[i], ends = wr, append(ends, wr)
+		copies.Go(func() {
+			_ = printable.Copy(to, r)
+			r.Close()
+		})
+	}
+	return done, nil
+}
+
+// gitDied is git's exit status where it gives up (die() in its usage.c).
+const gitDied = 128
+
+// explainFailure says of a command that may have failed for what the jail has not, what that is.
+func explainFailure(call git.Call, err error) {
+	var ended *jail.ExitError
+	if errors.As(err, &ended) && (!call.Own || !call.Reads && ended.Code == gitDied) {
+		fmt.Fprintln(os.Stderr, "agentjail git: it ran in a jail, without a network, without your keys and settings, and with the repository's own settings read-only")
+	}
+}

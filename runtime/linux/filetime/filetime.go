@@ -1,0 +1,52 @@
+// Package filetime compares times of change of files (ctime, inode(7)), which only the kernel sets.
+package filetime
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// After says whether a file's time of change is later than a moment. A file system that keeps whole seconds has rounded down: there
+// the second counts.
+func After(t unix.StatxTimestamp, moment time.Time) bool {
+	if t.Nsec == 0 {
+		return t.Sec >= moment.Unix()
+	}
+	return time.Unix(t.Sec, int64(t.Nsec)).After(moment)
+}
+
+// Moment is a time that no change before the call is later than, and each change after it is, but for those of the same tick of a
+// coarse clock. Since Linux 6.13 a file whose time was looked at gets a time that is finer than that clock at its next change, and no
+// later change of any file gets an earlier one (Documentation/filesystems/multigrain-ts.rst): so the kernel is asked for one, by a
+// file without a name in dir. Before, or without such a file, it is the clock itself (CLOCK_REALTIME_COARSE,
+// clock_gettime(2)).
+func Moment(dir string) time.Time {
+	if t, err := momentOfFile(dir); err == nil {
+		return t
+	}
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &t); err != nil {
+		return time.Now().Add(-time.Second)
+	}
+	return time.Unix(t.Unix())
+}
+
+func momentOfFile(dir string) (time.Time, error) {
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil { // its time is looked at
+		return time.Time{}, err
+	}
+	if err := unix.Fchmod(fd, 0o400); err != nil {
+		return time.Time{}, err
+	}
+	if err := unix.Fstat(fd, &st); err != nil {
+		return time.Time{}, err
+	}
+	return time.Unix(st.Ctim.Unix()), nil
+}

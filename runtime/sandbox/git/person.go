@@ -1,0 +1,107 @@
+package git
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"agentjail.dev/runtime/refusal"
+)
+
+// A Person is the user in whose name git makes commits.
+type Person struct {
+	UID, GID uint32
+	Home     string
+}
+
+// Caller is the user that called sudo(8), or this process's, whose home is then $HOME as for git itself.
+func Caller(getenv func(string) string) Person {
+	p := Person{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()), Home: getenv("HOME")}
+	if p.UID == 0 {
+		uid, err1 := strconv.ParseUint(getenv("SUDO_UID"), 10, 32)
+		gid, err2 := strconv.ParseUint(getenv("SUDO_GID"), 10, 32)
+		if err1 == nil && err2 == nil {
+			p.UID, p.GID, p.Home = uint32(uid), uint32(gid), ""
+		}
+	}
+	if u, err := user.LookupId(strconv.FormatUint(uint64(p.UID), 10)); err == nil && p.Home == "" {
+		p.Home = u.HomeDir
+	}
+	return p
+}
+
+// Setting reads a setting of the person's own files, with what they include; "" for none. It is read as that user, who can
+// have links in them, and in no repository.
+func (p Person) Setting(git, key string) (string, error) {
+	if p.Home == "" {
+		return "", nil
+	}
+	return p.run(git, "", "config", "--global", "--includes", "--get", key)
+}
+
+// maxConfig bounds the settings of a repository that are read, in bytes.
+const maxConfig = 1 << 20
+
+// WorkTree reads core.worktree of a git directory, without what its settings include. Nothing of the repository's runs: git
+// parses a text.
+func (p Person) WorkTree(git string) func(gitDir string) (string, error) {
+	return func(gitDir string) (string, error) {
+		text, err := readSmall(filepath.Join(gitDir, "config"), maxConfig)
+		if err != nil {
+			return "", err
+		}
+		return p.run(git, text, "config", "--file", "-", "--no-includes", "--get", "core.worktree")
+	}
+}
+
+// notSet is git's exit status for a setting that is not there (git-config(1)).
+const notSet = 1
+
+func (p Person) run(git, input string, args ...string) (string, error) {
+	cmd := exec.Command(git, args...)
+	cmd.Dir, cmd.Stdin = "/", strings.NewReader(input)
+	// GIT_DIR: what lies in / is not looked at.
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.Home, "GIT_DIR=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C"}
+	if uid := os.Geteuid(); uid == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.UID, Gid: p.GID, Groups: []uint32{}}}
+	}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	err := cmd.Run()
+	var ended *exec.ExitError
+	if errors.As(err, &ended) && ended.ExitCode() == notSet {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+	}
+	return strings.TrimRight(out.String(), "\n"), nil
+}
+
+// Signature is the name and the mail address for a command's commits. It refuses what the person's own settings would have
+// signed, since the jail has no key: leaving that away has to be asked for.
+func (p Person) Signature(git string, c Call) (name, mail string, err error) {
+	if name, err = p.Setting(git, "user.name"); err != nil {
+		return "", "", err
+	}
+	if mail, err = p.Setting(git, "user.email"); err != nil {
+		return "", "", err
+	}
+	key := c.SignedBy()
+	if key == "" || c.Unsigned() {
+		return name, mail, nil
+	}
+	sign, err := p.Setting(git, key)
+	if on, isBool := map[string]bool{"true": true, "yes": true, "on": true, "1": true}[strings.ToLower(sign)]; isBool && on {
+		return "", "", refusal.New(refusal.Git, "your own settings have it signed (%s), and the jail has no key", key).
+			WithRemedy("add --no-gpg-sign (git tag: --no-sign), and sign in a clone that is yours alone: `git clone --no-local DIR NEW`")
+	}
+	return name, mail, err
+}

@@ -1,0 +1,314 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+)
+
+// A Place is a repository as a jail needs it.
+type Place struct {
+	// Start is the directory that git is called in.
+	Start string
+	// Dirs are the directories that git needs, none within another: the work tree, or the bare repository, first; then git
+	// directories that lie elsewhere, of a submodule or a further work tree.
+	Dirs     []string
+	UID, GID uint32
+}
+
+// maxLink bounds a file that leads git to a directory, in bytes.
+const maxLink = unix.PathMax + 16
+
+// workTreeOf reads core.worktree of a git directory.
+type workTreeOf func(gitDir string) (string, error)
+
+// Find finds the repository of a directory, as git does (setup_git_directory), and what it consists of.
+//
+// A file ".git" leads to another directory, and a jail may have written it. That directory is only taken where it names the work
+// tree in its turn, as git has both sides do (gitrepository-layout(5): worktrees/ID/gitdir; core.worktree), or where the person has
+// named it: with. Otherwise a directory that a jail could write to would open another one to it.
+func Find(dir string, with []string, workTree workTreeOf) (*Place, error) {
+	abs, err := filepath.Abs(dir)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding the repository of %s: %w", dir, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(abs, &st); err != nil {
+		return nil, fmt.Errorf("finding the repository of %s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil, fmt.Errorf("%s is not a directory", dir)
+	}
+	f := &finder{Place: Place{Start: abs, UID: st.Uid, GID: st.Gid}, workTree: workTree}
+	for _, w := range with {
+		real, err := filepath.Abs(w)
+		if err == nil {
+			real, err = filepath.EvalSymlinks(real)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--with %s: %w", w, err)
+		}
+		f.with = append(f.with, real)
+	}
+	top, err := f.up(abs)
+	if err != nil {
+		return nil, err
+	}
+	if top == "" {
+		return nil, refusal.New(refusal.Git, "there is no repository in %s, nor above it in directories of the same owner", abs).WithRemedy("name a directory in a repository")
+	}
+	return &f.Place, f.borrowed()
+}
+
+type finder struct {
+	Place
+	with     []string
+	gitDir   string // with the objects
+	workTree workTreeOf
+}
+
+// up goes from a directory towards the root until one is a repository's, and returns that; "" for none.
+func (f *finder) up(dir string) (string, error) {
+	for ; ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) != nil || st.Uid != f.UID {
+			return "", nil // another's directory: its repository is not the person's
+		}
+		found, err := f.at(dir)
+		if err != nil || found {
+			return dir, err
+		}
+		if dir == "/" {
+			return "", nil
+		}
+	}
+}
+
+// at looks for a repository in one directory.
+func (f *finder) at(dir string) (bool, error) {
+	dotGit := filepath.Join(dir, ".git")
+	var st unix.Stat_t
+	err := unix.Lstat(dotGit, &st)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		if !isGitDir(dir) {
+			return false, nil
+		}
+		f.gitDir = dir
+		return true, f.add(dir)
+	case err != nil:
+		return false, fmt.Errorf("looking at %s: %w", dotGit, err)
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		if !isGitDir(dotGit) {
+			return false, nil
+		}
+		f.gitDir = dotGit
+		if err := f.add(dir); err != nil {
+			return false, err
+		}
+		return true, f.common(dotGit, dotGit)
+	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
+		real, err := filepath.EvalSymlinks(dotGit)
+		if err != nil {
+			return false, fmt.Errorf("following %s: %w", dotGit, err)
+		}
+		if err := f.add(dir); err != nil {
+			return false, err
+		}
+		f.gitDir = real
+		if f.has(real) {
+			return true, f.common(real, dotGit)
+		}
+		return false, f.outside(dotGit, real)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return false, nil
+	}
+	return true, f.linked(dir, dotGit)
+}
+
+// linked follows a file ".git".
+func (f *finder) linked(work, dotGit string) error {
+	text, err := readLink(dotGit)
+	to, ok := strings.CutPrefix(text, "gitdir: ")
+	if err != nil || !ok {
+		return refusal.New(refusal.Git, "%s names no git directory", dotGit).WithRemedy("look at the file: it should read `gitdir: DIRECTORY`")
+	}
+	gitDir, err := from(work, to)
+	if err != nil {
+		return refusal.New(refusal.Git, "%s leads to a git directory that is not there", dotGit).WithRemedy("git worktree repair, in the repository that it belongs to")
+	}
+	if err := f.add(work); err != nil {
+		return err
+	}
+	f.gitDir = gitDir
+	if f.has(gitDir) {
+		return f.common(gitDir, dotGit)
+	}
+	if !f.named(gitDir) {
+		if back, err := readLink(filepath.Join(gitDir, "gitdir")); err == nil {
+			// A further work tree's: git keeps the way back in it.
+			if back, err = from(gitDir, back); err != nil || back != dotGit {
+				return f.outside(dotGit, gitDir)
+			}
+			return f.common(gitDir, dotGit)
+		}
+		if back, err := f.workTree(gitDir); err != nil || back == "" {
+			return f.outside(dotGit, gitDir)
+		} else if back, err = from(gitDir, back); err != nil || back != work {
+			return f.outside(dotGit, gitDir)
+		}
+	}
+	if err := f.add(gitDir); err != nil {
+		return err
+	}
+	return f.common(gitDir, dotGit)
+}
+
+// common follows the file that leads a further work tree's git directory to the one that it shares.
+func (f *finder) common(gitDir, by string) error {
+	text, err := readLink(filepath.Join(gitDir, "commondir"))
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s/commondir: %w", gitDir, err)
+	}
+	common, err := from(gitDir, text)
+	if err != nil {
+		return fmt.Errorf("following %s/commondir: %w", gitDir, err)
+	}
+	f.gitDir = common
+	if f.has(common) {
+		return nil
+	}
+	// COMMON/worktrees/NAME is the only place that git gives it.
+	if filepath.Dir(gitDir) != filepath.Join(common, "worktrees") && !f.named(common) {
+		return f.outside(by, common)
+	}
+	return f.add(common)
+}
+
+// borrowed refuses a repository whose objects are another's that the jail does not have (objects/info/alternates).
+func (f *finder) borrowed() error {
+	text, err := readSmall(filepath.Join(f.gitDir, "objects/info/alternates"), 1<<16)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading which objects are borrowed: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		dir, err := from(filepath.Join(f.gitDir, "objects"), line)
+		if err != nil || f.has(dir) {
+			continue
+		}
+		if !f.named(dir) {
+			return f.outside(filepath.Join(f.gitDir, "objects/info/alternates"), dir)
+		}
+		if err := f.add(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// outside refuses what leads out of the repository.
+func (f *finder) outside(by, to string) error {
+	return refusal.New(refusal.Git, "%s leads to %s, which does not name this work tree in its turn: a jail may have written it", by, to).
+		WithRemedy("if you know that it belongs to this repository: agentjail git --with %s, which opens that directory to what the repository runs", to)
+}
+
+// named says whether the person has named a directory, or one that it is in.
+func (f *finder) named(dir string) bool {
+	return slices.ContainsFunc(f.with, func(w string) bool { return within(dir, w) })
+}
+
+// has says whether a directory is among what is mounted.
+func (f *finder) has(dir string) bool {
+	return slices.ContainsFunc(f.Dirs, func(d string) bool { return within(dir, d) })
+}
+
+// add has a directory mounted. All belong to one owner, whom the jail's user is.
+func (f *finder) add(dir string) error {
+	if f.has(dir) {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("looking at %s: %w", dir, err)
+	}
+	if st.Uid != f.UID {
+		return refusal.New(refusal.Git, "%s belongs to uid %d, and %s to uid %d", dir, st.Uid, f.Start, f.UID).WithRemedy("a clone of your own: git clone --no-local")
+	}
+	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return within(d, dir) })
+	f.Dirs = append(f.Dirs, dir)
+	return nil
+}
+
+// isGitDir recognises a git directory by what git looks for (is_git_directory in its setup.c).
+func isGitDir(dir string) bool {
+	head := filepath.Join(dir, "HEAD")
+	var st unix.Stat_t
+	if unix.Lstat(head, &st) != nil || st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return false
+	}
+	isDir := func(name string) bool {
+		return unix.Stat(filepath.Join(dir, name), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+	}
+	if isDir("objects") && isDir("refs") {
+		return true
+	}
+	// A further work tree's, or one whose directory is shared.
+	return unix.Lstat(filepath.Join(dir, "commondir"), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
+}
+
+// from is the real place of a path that a file in dir names.
+func from(dir, to string) (string, error) {
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(dir, to)
+	}
+	return filepath.EvalSymlinks(to)
+}
+
+// readLink reads a file that holds one path.
+func readLink(path string) (string, error) {
+	text, err := readSmall(path, maxLink)
+	return strings.TrimRight(text, "\r\n"), err
+}
+
+// readSmall reads a regular file of at most max bytes, and waits for none.
+func readSmall(path string, max int64) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return "", errors.New("it is not a file")
+	}
+	text, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(text)) > max {
+		err = fmt.Errorf("it is longer than %d bytes", max)
+	}
+	return string(text), err
+}
