@@ -180,6 +180,9 @@ func (term *Terminal) Resize(rows, cols int) {
 	}
 }
 
+// HangUp closes the terminal, as the window that it is in does.
+func (term *Terminal) HangUp() { term.master.Close() }
+
 // Wait waits for the command's end and returns its exit code.
 func (term *Terminal) Wait() int {
 	term.t.Helper()

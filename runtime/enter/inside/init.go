@@ -48,7 +48,7 @@ func (f *final) stay() {
 			_ = unix.Kill(child, s.(unix.Signal))
 		}
 	}()
-	// Who reads the program's output waits for its end of file.
+	// The program's files end with it.
 	for fd := range 3 {
 		_ = unix.Close(fd)
 	}
