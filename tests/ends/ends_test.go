@@ -42,10 +42,11 @@ func TestKilledAtRandom(t *testing.T) {
 		}
 		keeperToo := kill(r, i/2%4)
 		t.Logf("kill %d, in way %d, of its keeper too: %v", i, i/2%4, keeperToo)
-		r.status()
+		_ = r.cmd.Wait()
 		if keeperToo {
 			reclaim(t, i)
 		}
+		r.status()
 		nothingLeft(t, ids)
 		if after := tree(dir); after != before {
 			t.Fatalf("after kill %d the workspace has\n%s", i, after)
@@ -144,7 +145,7 @@ func endless(t *testing.T) [][]string {
 // TestSignalled: what does nothing about a signal is ended by it, though it is a jail's program.
 func TestSignalled(t *testing.T) {
 	for _, args := range endless(t) {
-		for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1} {
+		for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2} {
 			r := start(t, append([]string{"--"}, args...)...)
 			r.ready()
 			_ = r.cmd.Process.Signal(sig)
