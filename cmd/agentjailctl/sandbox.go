@@ -39,6 +39,9 @@ With --allow NAME the command reaches that name, by any resolver and without a
 proxy, and nothing else. With --publish 8080:80 the command's port 80 is
 connected to at port 8080 of 127.0.0.1.
 
+The jail ends with this call, however that ends. The status is the command's own,
+128 + n where signal n ended it, or 125 for a failure of agentjail's.
+
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
    agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,

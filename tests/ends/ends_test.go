@@ -133,7 +133,7 @@ func endless(t *testing.T) [][]string {
 	out := [][]string{
 		{"sh", "-c", "echo ready; exec sleep 1000"},
 		{"sh", "-c", "echo ready; exec tail -f /dev/null"},
-		{"sh", "-c", "echo ready; sleep 1000; echo after"},
+		{"sh", "-c", "sh -c 'echo ready; exec sleep 1000'; echo after"},
 	}
 	if _, err := exec.LookPath("node"); err == nil {
 		return append(out, []string{"node", "-e", "console.log('ready'); setTimeout(() => {}, 1e9)"})
