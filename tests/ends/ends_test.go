@@ -247,6 +247,17 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// TestLowPort: a sandbox's program serves at port 80 of its own network.
+func TestLowPort(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	r := start(t, "--", "python3", "-c", "import socket; socket.socket().bind(('127.0.0.1', 80))")
+	if code := r.status(); code != 0 {
+		t.Errorf("status %d\n%s", code, r.said.String())
+	}
+}
+
 // TestVerbs: what people call with an id finds a sandbox, whatever the delegate's root.
 func TestVerbs(t *testing.T) {
 	for _, option := range []string{"--read-only", "--no-init"} {
