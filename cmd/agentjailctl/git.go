@@ -48,22 +48,9 @@ Exit status: git's own; 125 where agentjail could not run it.`,
 			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
 			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "give git the terminal itself, to be used by what the repository runs, too"},
 		},
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return notRun(err) },
-		Action:       func(c *cli.Context) error { return notRun(runGit(c)) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return jail.OwnFailure(err) },
+		Action:       func(c *cli.Context) error { return ownUnlessEnded(runGit(c)) },
 	}
-}
-
-// notRunStatus is the exit status where git was not run, as docker(1) and env(1) have it.
-const notRunStatus = 125
-
-// notRun gives errors of agentjail's own their exit status.
-func notRun(err error) error {
-	var ended *jail.ExitError
-	if err == nil || errors.As(err, &ended) {
-		return err
-	}
-	caller.Fail(err)
-	return &jail.ExitError{Code: notRunStatus}
 }
 
 func runGit(c *cli.Context) error {
@@ -74,6 +61,7 @@ func runGit(c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")
 	}
+	signals := jail.TakeSignals(true)
 	call, err := git.Judge(args[1:])
 	if err != nil {
 		return err
@@ -124,7 +112,7 @@ func runGit(c *cli.Context) error {
 		}
 		o.Term = os.Getenv("TERM")
 	}
-	err = launch(c, w, o, nil)
+	err = launch(c, w, o, jail.CreateOptions{Init: true, Signals: signals})
 	done()
 	explainFailure(call, err)
 	return err

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/containerd/console"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
@@ -38,6 +37,9 @@ are not passed on, other than by --env.
 With --allow NAME the command reaches that name, by any resolver and without a
 proxy, and nothing else. With --publish 8080:80 the command's port 80 is
 connected to at port 8080 of 127.0.0.1.
+
+The jail ends with this call, however that ends. The status is the command's own,
+128 + n where signal n ended it, or 125 for a failure of agentjail's.
 
    agentjail sandbox --workspace . -- make test
    agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
@@ -68,11 +70,24 @@ func tightenKeys() string {
 // runSandbox runs the command line's command; watch may be nil.
 func runSandbox(c *cli.Context, watch jail.Watcher) error {
 	signals := jail.TakeSignals(true)
-	spec, o, err := sandboxSpec(c)
+	o, err := sandboxOptions(c)
 	if err != nil {
-		return err
+		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
 	}
 	w, err := sandboxRuntime(c)
+	if err != nil {
+		return jail.OwnFailure(err)
+	}
+	return launch(c, w, o, jail.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+}
+
+// launch runs a sandbox. Of the options for the life cycle it sets what is the same for all sandboxes. The jail ends with this process,
+// also where this process is killed.
+func launch(c *cli.Context, w *jail.Runtime, o sandbox.Options, create jail.CreateOptions) error {
+	spec, err := sandbox.Spec(o, func(p string) bool {
+		fi, err := os.Stat(p)
+		return err == nil && fi.IsDir()
+	})
 	if err != nil {
 		return jail.OwnFailure(err)
 	}
@@ -82,36 +97,17 @@ func runSandbox(c *cli.Context, watch jail.Watcher) error {
 		return jail.OwnFailure(err)
 	}
 	defer keeper.end()
-	err = w.Create(c.Context, jail.CreateOptions{
-		ID: o.ID, Spec: spec, Init: !c.Bool("no-init"), Run: true, PlainRoot: true, Watch: watch, Signals: signals,
-	})
+	create.ID, create.Spec, create.Run, create.PlainRoot = o.ID, spec, true, true
+	return ownUnlessEnded(w.Create(c.Context, create))
+}
+
+// ownUnlessEnded is jail.OwnFailure for an error that is not the program's own exit status.
+func ownUnlessEnded(err error) error {
 	var ended *jail.ExitError
 	if errors.As(err, &ended) {
 		return err
 	}
 	return jail.OwnFailure(err)
-}
-
-// sandboxSpec is the incoming spec of the command line's jail. An ExitError is that of a command that cannot be run.
-func sandboxSpec(c *cli.Context) (*specs.Spec, sandbox.Options, error) {
-	o, err := sandboxOptions(c)
-	var ended *jail.ExitError
-	if errors.As(err, &ended) {
-		return nil, o, err
-	}
-	if err != nil {
-		return nil, o, jail.OwnFailure(err)
-	}
-	return launch(c, w, o, watch)
-}
-
-// launch makes the sandbox's bundle and runs it; watch may be nil.
-func launch(c *cli.Context, w *jail.Runtime, o sandbox.Options, watch jail.Watcher) error {
-	spec, err := sandbox.Spec(o, func(p string) bool {
-		fi, err := os.Stat(p)
-		return err == nil && fi.IsDir()
-	})
-	return spec, o, jail.OwnFailure(err)
 }
 
 // sandboxRuntime is the way of the command line's jail.

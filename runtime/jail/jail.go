@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sirupsen/logrus"
@@ -394,12 +395,12 @@ func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.
 func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
 	var errs []error
 	for _, id := range ids {
-		found, err := w.Store.WithID(id)
+		keys, err := w.Store.KeysOf(id)
 		errs = append(errs, err)
-		for _, j := range found {
-			got, err := w.Store.Reclaim(j.Key, w.reap)
+		for _, k := range keys {
+			got, err := w.Store.Reclaim(k, w.reap)
 			if got {
-				reaped = append(reaped, j.Key)
+				reaped = append(reaped, k)
 			}
 			errs = append(errs, err)
 		}
@@ -413,11 +414,31 @@ func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
 		w.Log.Warnf("removing placeholders: %v", err)
 	}
+	if max >= 0 {
+		w.reclaimOwn(but)
+	}
 	reaped, err := w.Store.Sweep(ctx, max, but, w.reap)
 	if max < 0 {
 		err = errors.Join(err, w.registry().Sweep())
 	}
 	return reaped, err
+}
+
+// maxOwn bounds how many jails each create looks at of those that are their makers' own: no engine deletes them, so that
+// each create looks at all where they are not many.
+const maxOwn = 16
+
+// reclaimOwn reclaims jails whose maker has ended with which they were to end.
+func (w *Runtime) reclaimOwn(but string) {
+	keys, err := w.Store.Keys()
+	if err != nil {
+		return
+	}
+	prefix := state.Key(ownRoot(w.Store), "")
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but || !strings.Contains(k, prefix) })
+	for _, k := range keys[:min(len(keys), maxOwn)] {
+		_, _ = w.Store.Reclaim(k, w.reap) // what fails is `agentjail gc`'s to tell
+	}
 }
 
 // reap undoes all that was made for a jail that is dead.

@@ -31,7 +31,7 @@ func (a *attempt) finishRun() error {
 			return err
 		}
 		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
-		if err := o.made(j); err != nil {
+		if err := errors.Join(o.made(j), a.signals.hold()); err != nil {
 			return err
 		}
 		return w.startInit(&j.Brief, func() error {
@@ -44,7 +44,7 @@ func (a *attempt) finishRun() error {
 	})
 	if err == nil && !o.Detach {
 		awaitInit(a.files.Life)
-		err = a.signals.passTo(j.InitPid, a.tty)
+		a.signals.passTo(j.InitPid, a.tty)
 	}
 	if err != nil {
 		j.Started = false // what was made is undone

@@ -20,7 +20,9 @@ type Signals struct {
 	mu   sync.Mutex
 	pid  int // who they are passed to; 0 before there is one
 	tty  *terminal
-	came unix.Signal // the first that came before
+	came unix.Signal // the first that came while the jail was made
+	// held are those that came since its program is started, and that cannot be passed on yet; nil before.
+	held []unix.Signal
 }
 
 // ending are the signals that end a program which does nothing about them, and that terminals, engines and
@@ -57,6 +59,8 @@ func (s *Signals) take(sig unix.Signal) {
 			pid := s.pid
 			time.AfterFunc(hangupPatience, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 		}
+	case s.held != nil:
+		s.held = append(s.held, sig)
 	case s.came == 0 && sig != unix.SIGUSR1 && sig != unix.SIGUSR2:
 		s.came = sig
 	}
@@ -88,12 +92,26 @@ func (s *Signals) interrupted() error {
 	return &StatusError{Code: 128 + int(s.came), Err: fmt.Errorf("ended by %s before the program was started", unix.SignalName(s.came))}
 }
 
-// passTo passes on to the jail's first process what comes from now on. An error where one came before.
-func (s *Signals) passTo(pid int, tty *terminal) error {
+// hold keeps for the jail's program what comes from now on. An error where one came before.
+func (s *Signals) hold() error {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
-	s.pid, s.tty = pid, tty
+	s.held = make([]unix.Signal, 0, 8)
 	s.mu.Unlock()
 	return s.interrupted()
+}
+
+// passTo passes on to the jail's first process what was held, and what comes from now on.
+func (s *Signals) passTo(pid int, tty *terminal) {
+	s.mu.Lock()
+	s.pid, s.tty = pid, tty
+	held := s.held
+	s.mu.Unlock()
+	for _, sig := range held {
+		s.take(sig)
+	}
 }
 
 // stop gives the signals back.

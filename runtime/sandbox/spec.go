@@ -105,6 +105,8 @@ func Spec(o Options, exists func(string) bool) (*specs.Spec, error) {
 		Annotations: o.Tighten,
 		Linux: &specs.Linux{
 			CgroupsPath: "/agentjail-" + o.ID,
+			// As engines set it: the network namespace is the jail's own, and no capability is given for its ports.
+			Sysctl: map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"},
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace}, {Type: specs.IPCNamespace},
 				{Type: specs.UTSNamespace}, {Type: specs.MountNamespace}, {Type: specs.UserNamespace}, {Type: specs.CgroupNamespace},

@@ -16,8 +16,11 @@ type Process struct {
 	// PIDNS is the inode number of the PID namespace that Pid is of; 0 is that of the reader, as
 	// earlier releases had it.
 	PIDNS  uint64 `json:"pidNS,omitempty"`
-	BootID string `json:"bootID"` // of the boot that Start counts from
+	BootID string `json:"bootID"` // of the boot that Start counts from; "" is this one
 }
+
+// earlier says that the process is of another boot.
+func (p Process) earlier() bool { return p.BootID != "" && p.BootID != BootID() }
 
 // ErrElsewhere says of a recorded process that it is of another PID namespace: nothing is known of it here.
 var ErrElsewhere = errors.New("it is of another PID namespace than this process (remedy: call agentjail there)")
@@ -31,12 +34,12 @@ func Recorded(pid int) (Process, error) {
 // Elsewhere says that the process is of this boot and of another PID namespace, so that what /proc has
 // below its number is another process.
 func (p Process) Elsewhere() bool {
-	return p.BootID == BootID() && p.PIDNS != 0 && p.PIDNS != PIDNS()
+	return !p.earlier() && p.PIDNS != 0 && p.PIDNS != PIDNS()
 }
 
 // Alive says that the process runs. Of another PID namespace that is not known, and false.
 func (p Process) Alive() bool {
-	if p.Pid <= 0 || p.BootID != BootID() || p.Elsewhere() {
+	if p.Pid <= 0 || p.earlier() || p.Elsewhere() {
 		return false
 	}
 	t, st, err := StartTime(p.Pid)
@@ -51,7 +54,7 @@ func (p Process) Open() (fd int, err error) {
 	if p.Elsewhere() {
 		return -1, ErrElsewhere
 	}
-	if p.Pid <= 1 || p.BootID != BootID() {
+	if p.Pid <= 1 || p.earlier() {
 		return -1, nil
 	}
 	fd, err = unix.PidfdOpen(p.Pid, 0)

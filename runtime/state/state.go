@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -509,22 +510,23 @@ func (s Store) Find(id string) ([]*Jail, error) {
 	return prefix, nil
 }
 
+// KeysOf are the keys of jails with this id, in any delegate root, also of those that are just being made.
+func (s Store) KeysOf(id string) ([]string, error) {
+	keys, err := s.Keys()
+	_, name, _ := strings.Cut(Key("", id), "-")
+	return slices.DeleteFunc(keys, func(k string) bool { return !strings.HasSuffix(k, "-"+name) }), err
+}
+
 // WithID returns the jails with exactly this id, in any delegate root.
 func (s Store) WithID(id string) ([]*Brief, error) {
-	keys, err := s.Keys()
-	if err != nil {
-		return nil, err
-	}
+	keys, err := s.KeysOf(id)
 	var out []*Brief
 	for _, k := range keys {
-		if _, name, _ := strings.Cut(Key("", id), "-"); strings.HasPrefix(k, newPrefix) || !strings.HasSuffix(k, "-"+name) {
-			continue
-		}
 		if j, err := s.Brief(k); err == nil && j.ID == id {
 			out = append(out, j)
 		}
 	}
-	return out, nil
+	return out, err
 }
 
 // Remove takes the jail's directory away. What was mounted inside it existed only

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ type Terminal struct {
 
 	mu   sync.Mutex
 	said bytes.Buffer
+	hung atomic.Bool
 	gone chan struct{} // closed when the command's side of the terminal is closed
 
 	typed int // how much the terminal had shown when something was typed last
@@ -89,7 +91,11 @@ func openPty() (master, slave *os.File, err error) {
 func (term *Terminal) listen() {
 	defer close(term.gone)
 	buf := make([]byte, 4096)
-	for {
+	for !term.hung.Load() {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(term.master.Fd()), Events: unix.POLLIN}}, 50)
+		if ready == 0 || err == unix.EINTR {
+			continue
+		}
 		n, err := term.master.Read(buf)
 		term.mu.Lock()
 		term.said.Write(buf[:n])
@@ -178,6 +184,13 @@ func (term *Terminal) Resize(rows, cols int) {
 	if err := unix.IoctlSetWinsize(int(term.master.Fd()), unix.TIOCSWINSZ, &ws); err != nil {
 		term.t.Fatalf("resize the terminal: %v", err)
 	}
+}
+
+// HangUp closes the terminal, as the window that it is in does.
+func (term *Terminal) HangUp() {
+	term.hung.Store(true)
+	<-term.gone // a file that is read from stays open
+	term.master.Close()
 }
 
 // Wait waits for the command's end and returns its exit code.

@@ -128,7 +128,7 @@ func TestTighten(t *testing.T) {
 	if code != 0 || strings.TrimSpace(out) != "1048576" {
 		t.Errorf("status %d, %q %q: the tightened tmpfs should hold 1 MiB", code, out, errs)
 	}
-	if code, _, errs := sandbox(t, "--tighten", "nonsense=1", "--", "true"); code != 1 || !strings.Contains(errs, "root.size") {
+	if code, _, errs := sandbox(t, "--tighten", "nonsense=1", "--", "true"); code != 125 || !strings.Contains(errs, "root.size") {
 		t.Errorf("an unknown key: status %d, %q", code, errs)
 	}
 }

@@ -20,7 +20,7 @@ import (
 type initial struct {
 	*final
 	signals chan os.Signal
-	tty     bool // the program's standard input is a terminal, which is to be its controlling one
+	tty     bool // the program's standard input is a terminal of the jail's, which is to be its controlling one
 }
 
 // passedOn are the signals that the program gets: what a first process may be sent from outside, and not what
@@ -42,18 +42,28 @@ func (f *final) stay() {
 	}
 	go func() {
 		for _, s := range early {
-			_ = unix.Kill(child, s)
+			pass(child, s)
 		}
 		for s := range i.signals {
-			_ = unix.Kill(child, s.(unix.Signal))
+			pass(child, s.(unix.Signal))
 		}
 	}()
-	// Who reads the program's output waits for its end of file.
+	// The program's files end with it.
 	for fd := range 3 {
 		_ = unix.Close(fd)
 	}
 	_, _ = unix.Write(enter.LifeFD, []byte{1})
 	os.Exit(reap(child))
+}
+
+// pass passes a signal on to the program. What terminals send, they send to a whole group of processes
+// (termios(3)): a shell that waits for a command relies on it that the command gets the signal, too.
+func pass(child int, s unix.Signal) {
+	switch s {
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH:
+		child = -child // it leads its group
+	}
+	_ = unix.Kill(child, s)
 }
 
 // listen begins to wait for the maker's end and for signals, and returns those that came meanwhile. Both take threads of Go's runtime, which
@@ -90,13 +100,9 @@ func untilDeath() {
 // leaveTerminal gives up the controlling terminal, so that it can be the program's: then the program's session has
 // no other process in it, as it is its leader, and the keys that send signals reach that session alone.
 func (i *initial) leaveTerminal() {
-	if _, err := unix.IoctlGetTermios(0, unix.TCGETS); err != nil {
-		return
-	}
-	i.tty = true
 	// The kernel sends SIGHUP to the group that leaves.
 	signal.Ignore(unix.SIGHUP)
-	_ = unix.IoctlSetInt(0, unix.TIOCNOTTY, 0)
+	i.tty = unix.IoctlSetInt(0, unix.TIOCNOTTY, 0) == nil
 	signal.Notify(i.signals, unix.SIGHUP)
 }
 

@@ -96,7 +96,9 @@ func orders() (*enter.Orders, error) {
 			return nil, err
 		}
 	}
-	if o.Init {
+	// Anything else in its place is a file that a delegate left open, and found as such.
+	var st unix.Stat_t
+	if o.Init && unix.Fstat(enter.LifeFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		unix.CloseOnExec(enter.LifeFD)
 	}
 	return o, nil

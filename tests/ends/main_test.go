@@ -1,0 +1,195 @@
+// Package ends tries how `agentjail sandbox` ends: by signals, by a terminal that is closed, by SIGKILL at any
+// moment, and with another PID namespace beside it. The tests run over a state directory of their own.
+package ends
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/tests/engine"
+)
+
+var bin string
+
+// ownEnv says that this process has mounts of its own.
+const ownEnv = "AGENTJAIL_TEST_ENDS"
+
+// stateDirs are the directories in which agentjail keeps state.
+var stateDirs = []string{"/run/agentjail", "/var/lib/agentjail", "/var/log/agentjail"}
+
+func TestMain(m *testing.M) {
+	engine.SuiteNeedsRoot("it runs jails")
+	if os.Getenv(ownEnv) == "" {
+		os.Exit(inOwnMounts())
+	}
+	if err := ownState(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(engine.MainBare(m, "it runs jails", &bin))
+}
+
+// inOwnMounts runs the tests in a mount namespace.
+func inOwnMounts() int {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), ownEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	err := cmd.Run()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// ownState mounts empty directories where agentjail's state is.
+func ownState() error {
+	for _, d := range stateDirs {
+		if err := errors.Join(os.MkdirAll(d, 0o711), unix.Mount("tests", d, "tmpfs", 0, "mode=0711")); err != nil {
+			return fmt.Errorf("%s: %w", d, err)
+		}
+	}
+	return nil
+}
+
+// workspace is a directory of uid 1000 with a repository, which has protected paths.
+func workspace(t *testing.T) string {
+	t.Helper()
+	dir := engine.TempDir(t, "/tmp", "agentjail-ends-")
+	for _, d := range []string{".", ".git", ".git/hooks", ".git/objects", ".git/refs"} {
+		p := filepath.Join(dir, d)
+		if err := errors.Join(os.MkdirAll(p, 0o755), os.Chown(p, 1000, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range map[string]string{".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n"} {
+		p := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(p, []byte(text), 0o644), os.Chown(p, 1000, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// tree lists what is below a directory.
+func tree(dir string) string {
+	var out strings.Builder
+	_ = filepath.WalkDir(dir, func(p string, _ os.DirEntry, _ error) error { fmt.Fprintln(&out, p); return nil })
+	return out.String()
+}
+
+// jails are the ids of the jails that there are, also of those that are being made.
+func jails() []string {
+	names, _ := filepath.Glob("/run/agentjail/jails/*")
+	for i, n := range names {
+		_, names[i], _ = strings.Cut(filepath.Base(n), "-")
+	}
+	return names
+}
+
+// left lists what there still is of jails.
+func left(ids map[string]bool) []string {
+	var out []string
+	for _, id := range jails() {
+		ids[id] = true
+	}
+	for _, g := range []string{"/run/agentjail/jails/*", "/run/agentjail/ids/*", "/run/agentjail/sandbox/*/*", "/run/agentjail/sandbox/sandbox-*", "/var/lib/agentjail/placeholders/*.json"} {
+		m, _ := filepath.Glob(g)
+		out = append(out, m...)
+	}
+	for id := range ids {
+		for _, g := range []string{"/sys/fs/cgroup/*/agentjail-" + id, "/sys/fs/cgroup/agentjail-" + id} {
+			m, _ := filepath.Glob(g)
+			out = append(out, m...)
+		}
+	}
+	return out
+}
+
+// A run is one `agentjail sandbox`, whose output is a pipe.
+type run struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	out  *os.File
+	said bytes.Buffer
+}
+
+func start(t *testing.T, args ...string) *run {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	cmd := exec.Command(bin, append([]string{"sandbox"}, args...)...)
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	x := &run{t: t, cmd: cmd, out: r}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		r.Close()
+	})
+	return x
+}
+
+// ready waits until the command prints that word.
+func (r *run) ready() {
+	r.t.Helper()
+	_ = r.out.SetReadDeadline(time.Now().Add(engine.Patience))
+	buf := make([]byte, 64)
+	for !strings.Contains(r.said.String(), "ready") {
+		n, err := r.out.Read(buf)
+		if r.said.Write(buf[:n]); err != nil {
+			r.t.Fatalf("the command is never ready: %v, %q", err, r.said.String())
+		}
+	}
+}
+
+// status waits for the end, of all that holds the output too, and returns the exit status as shells have it.
+func (r *run) status() int {
+	r.t.Helper()
+	_ = r.cmd.Wait()
+	_ = r.out.SetReadDeadline(time.Now().Add(engine.Patience))
+	if _, err := r.said.ReadFrom(r.out); err != nil {
+		r.t.Fatalf("something still holds the output: %v; jails %v", err, jails())
+	}
+	ws := r.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// nothingLeft waits until nothing is left.
+func nothingLeft(t *testing.T, ids map[string]bool) {
+	t.Helper()
+	deadline := time.Now().Add(engine.Patience)
+	for {
+		l := left(ids)
+		if len(l) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left on the host:\n%s", strings.Join(l, "\n"))
+		}
+		time.Sleep(10 * time.Millisecond) // between two polls; nothing relies on its length
+	}
+}
