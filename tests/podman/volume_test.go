@@ -84,7 +84,7 @@ func TestNewVolume(t *testing.T) {
 // and the time zone that Podman puts in is there.
 func TestSecrets(t *testing.T) {
 	p := root(t)
-	if r := p.Run(strings.NewReader("hunter2"), "secret", "create", "s", "-"); r.Code != 0 {
+	if r := p.Run(strings.NewReader("hunter2"), "podman", "secret", "create", "s", "-"); r.Code != 0 {
 		t.Fatal(r)
 	}
 	t.Cleanup(func() { p.Podman("secret", "rm", "s") })
