@@ -85,11 +85,12 @@ func TestUnacceptedConnections(t *testing.T) {
 			t.Run(c.name+" "+end, func(t *testing.T) {
 				before := tcpMemory(t)
 				d := docker.For(t)
-				options := []string{c.runtime, "-m", "64m", "--ulimit", "nofile=64:64", "--network=none"}
+				options := []string{c.runtime, "-m", "256m", "--ulimit", "nofile=64:64", "--network=none"}
 				id, got := attack(t, d, options, "unaccepted", strconv.Itoa(attempt), strconv.Itoa(c.size), end)
 				took := tcpMemory(t) - before
 				t.Logf("%+v hold %d MiB", got, took>>20)
-				if got.Got != c.most {
+				// What its clients have not sent is memory of version 2: the jail may be killed for it.
+				if killed := got.Errno == "killed" && c.runtime == jail && !version1(); got.Got != c.most && !killed {
 					t.Errorf("%d of %d connections wait", got.Got, attempt)
 				}
 				if took > slack {
