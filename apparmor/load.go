@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/trusted"
+	"agentjail.dev/runtime/kernel/trusted"
 )
 
 // host is the machine's own.

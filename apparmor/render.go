@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/delegate/traits"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // DefaultName is the profile that every jail gets unless its policy names another one.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles the eBPF programs (runtime/ebpf/src) to runtime/ebpf/programs.o, which is committed: nobody else needs a compiler for them.
+# Compiles the eBPF programs (runtime/observe/ebpf/src) to runtime/observe/ebpf/programs.o, which is committed: nobody else needs a compiler for them.
 #
 #   hack/bpf.sh          compile
 #   hack/bpf.sh --check  compile elsewhere, and fail if the committed file is another; where there is no clang of this version, only say so
@@ -8,7 +8,7 @@
 set -eu
 version=14
 
-dir=$(cd "$(dirname "$0")/../runtime/ebpf" && pwd)
+dir=$(cd "$(dirname "$0")/../runtime/observe/ebpf" && pwd)
 if ! command -v clang-$version >/dev/null 2>&1 || ! command -v llvm-strip-$version >/dev/null 2>&1; then
 	echo "bpf: no clang-$version and llvm-$version here (Debian 12 has them)"
 	[ "${1:-}" = --check ] && exit 0
@@ -24,6 +24,6 @@ cd "$dir"
 clang-$version -target bpfel -mcpu=v3 -O2 -g -Wall -Werror -fno-ident -ffile-prefix-map="$dir=." -c src/programs.c -o "$out"
 llvm-strip-$version -g "$out"
 if [ "${1:-}" = --check ]; then
-	cmp "$out" programs.o || { echo "bpf: runtime/ebpf/programs.o is not what runtime/ebpf/src compiles to (remedy: make bpf)"; exit 1; }
-	echo "bpf: runtime/ebpf/programs.o is what its source compiles to"
+	cmp "$out" programs.o || { echo "bpf: runtime/observe/ebpf/programs.o is not what runtime/observe/ebpf/src compiles to (remedy: make bpf)"; exit 1; }
+	echo "bpf: runtime/observe/ebpf/programs.o is what its source compiles to"
 fi

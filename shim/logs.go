@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/trusted"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/trusted"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // enginePipes are the directories in which engines make the pipes of their

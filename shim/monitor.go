@@ -17,7 +17,7 @@ import (
 	"github.com/containerd/log"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/runccli"
 )
 
 // A monitor starts the runtime's commands for containerd's task service. They
@@ -63,7 +63,7 @@ func perform(args []string, stdio [3]*os.File) int {
 		rest = append([]string{"--config", n.config}, rest...)
 	}
 	return guarded(strings.Join(args, " "), stdio[2], func() int {
-		c := &verbs.Caller{PolicyName: n.policy, Stdio: stdio}
+		c := &runccli.Caller{PolicyName: n.policy, Stdio: stdio}
 		return c.Do(context.Background(), rest)
 	})
 }
@@ -74,7 +74,7 @@ func guarded(what string, stderr *os.File, f func() int) (status int) {
 	defer func() {
 		if p := recover(); p != nil {
 			log.L.Errorf("panic in %q: %v\n%s", what, p, debug.Stack())
-			fmt.Fprintf(stderr, "%s: internal error: %v\n", verbs.Program, p)
+			fmt.Fprintf(stderr, "%s: internal error: %v\n", runccli.Program, p)
 			status = 2
 		}
 	}()

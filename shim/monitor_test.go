@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"agentjail.dev/runtime/bundle"
+	"agentjail.dev/runtime/spec/bundle"
 )
 
 // A command's output arrives whole, in files of every kind, before its end is told; and no program is started for it.

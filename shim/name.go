@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/runccli"
 )
 
 // A name is what the task service knows the runtime by. It keeps it in the
@@ -16,7 +16,7 @@ import (
 type name struct{ policy, config string }
 
 func (n name) String() string {
-	s := verbs.Program
+	s := runccli.Program
 	if n.policy != "" {
 		s += "-" + n.policy
 	}
@@ -39,7 +39,7 @@ var ownPolicy = sync.OnceValue(func() string {
 })
 
 func policyOf(program string) string {
-	rest, ok := strings.CutPrefix(program, "containerd-shim-"+verbs.Program+"-")
+	rest, ok := strings.CutPrefix(program, "containerd-shim-"+runccli.Program+"-")
 	if !ok {
 		return ""
 	}
@@ -53,10 +53,10 @@ func policyOf(program string) string {
 // parseName reads a name. That of anything else is the default policy's.
 func parseName(s string) name {
 	prog, file, _ := strings.Cut(s, ":")
-	if !strings.HasPrefix(prog, verbs.Program) {
+	if !strings.HasPrefix(prog, runccli.Program) {
 		return name{}
 	}
-	n := name{policy: verbs.PolicyName(prog)}
+	n := name{policy: runccli.PolicyName(prog)}
 	if filepath.IsAbs(file) {
 		n.config = file
 	}

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // maxOptions bounds what is read of a container's options, in bytes.
@@ -43,7 +43,7 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 	case len(value) == 0 && kind == "":
 	case kind == "containerd.runc.v1.Options":
 		if err = proto.Unmarshal(value, o); err == nil {
-			n.policy = verbs.PolicyName(o.BinaryName)
+			n.policy = runccli.PolicyName(o.BinaryName)
 		}
 	case kind == "runtimeoptions.v1.Options":
 		n, err = fromRuntimeOptions(value, o)
@@ -116,8 +116,8 @@ func fromRuntimeOptions(value []byte, o *options.Options) (name, error) {
 			err = into(v, &n.config)
 		case "binaryname":
 			var s string
-			if err = into(v, &s); err == nil && verbs.PolicyName(s) != "" {
-				n.policy = verbs.PolicyName(s)
+			if err = into(v, &s); err == nil && runccli.PolicyName(s) != "" {
+				n.policy = runccli.PolicyName(s)
 			}
 		case "root":
 			err = into(v, &o.Root)

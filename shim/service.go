@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/state"
 )
 
@@ -125,7 +125,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
 		if r.ExecID == "" {
-			jail.Waited(r.ID, st.ExitStatus)
+			lifecycle.Waited(r.ID, st.ExitStatus)
 		}
 		await(ctx, s.events.exit(p), deletePatience)
 	}

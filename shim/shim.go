@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"agentjail.dev/apparmor"
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/lifecycle"
 )
 
 // Runtime is the shim's name in containerd's configuration.
@@ -72,12 +72,12 @@ func Main(version string) {
 // prepare sets up what the whole process has.
 func prepare(c commandLine) error {
 	unix.Umask(0o022)
-	if err := jail.CloseInherited(); err != nil {
+	if err := lifecycle.CloseInherited(); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
 	runc.Monitor = monitor{}
 	if !c.info && c.action != "start" {
-		jail.SetReaper(children)
+		lifecycle.SetReaper(children)
 		apparmor.Run = reaped
 	}
 	return nil

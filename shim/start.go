@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/linux/atomicfile"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/spec/bundle"
 )
 
 // maxBootstrap bounds what is read from a daemon, in bytes.

@@ -7,12 +7,12 @@ import (
 	"os"
 	"slices"
 
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/credential/issue"
 	"agentjail.dev/runtime/network/names/egress"
-	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/gitssh"
 	"agentjail.dev/runtime/network/names/h2"
+	"agentjail.dev/runtime/network/names/issue"
+	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/spec/credential"
 )
 
 func main() {
@@ -23,5 +23,5 @@ func main() {
 		}
 		return
 	}
-	os.Exit(egress.Main(ended.Speakers{HTTP2: h2.Serve, SSH: gitssh.New}))
+	os.Exit(egress.Main(terminate.Speakers{HTTP2: h2.Serve, SSH: gitssh.New}))
 }

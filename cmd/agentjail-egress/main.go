@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"agentjail.dev/runtime/network/names/egress"
-	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
-func main() { os.Exit(egress.Main(ended.Speakers{})) }
+func main() { os.Exit(egress.Main(terminate.Speakers{})) }

@@ -7,13 +7,13 @@ package main
 import (
 	"os"
 
-	"agentjail.dev/runtime/enter/inside"
-	"agentjail.dev/runtime/enter/keeper"
+	"agentjail.dev/runtime/jailinit/guest"
+	"agentjail.dev/runtime/jailinit/keeper"
 )
 
 func main() {
 	if os.Args[0] == keeper.Name {
 		keeper.Main()
 	}
-	inside.Main()
+	guest.Main()
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/ebpf"
-	"agentjail.dev/runtime/ebpf/collector"
-	"agentjail.dev/runtime/journal"
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/ebpf"
+	"agentjail.dev/runtime/observe/ebpf/collector"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/version"
 )
 

@@ -19,16 +19,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/passthrough"
-	"agentjail.dev/runtime/rootless"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/runccli/passthrough"
 	"agentjail.dev/runtime/version"
 )
 
 // caller is this process's.
-var caller = &verbs.Caller{PolicyName: verbs.PolicyName(os.Args[0])}
+var caller = &runccli.Caller{PolicyName: runccli.PolicyName(os.Args[0])}
 
 func main() {
 	os.Exit(caller.Status(run(os.Args)))
@@ -40,7 +40,7 @@ func run(argv []string) error {
 	if err := passthrough.Exec(argv, caller.PolicyName, forPeople); err != nil {
 		return err
 	}
-	global, v, call, err := verbs.Parse(argv[1:])
+	global, v, call, err := runccli.Parse(argv[1:])
 	switch {
 	case global != nil && global.Bool("version"):
 		version.Print(os.Stdout)
@@ -52,7 +52,7 @@ func run(argv []string) error {
 	debug.SetGCPercent(400)
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)
-	if err := jail.CloseInherited(); err != nil {
+	if err := lifecycle.CloseInherited(); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
 	if global != nil { // so that also a wrong verb is reported where the caller looks
@@ -76,13 +76,13 @@ func run(argv []string) error {
 var looking = []string{"list", "ps", "state"}
 
 // forPeople says whether a verb is agentjail's alone, and not one of runc's.
-func forPeople(verb string) bool { return slices.Contains(verbs.People, verb) }
+func forPeople(verb string) bool { return slices.Contains(runccli.People, verb) }
 
 // asksPeople says whether a command line that is no runtime's call asks for
 // something that agentjailctl answers: no verb, help, or a verb of its own.
 func asksPeople(err error) bool {
-	var unknown *verbs.UnknownError
-	return errors.Is(err, flag.ErrHelp) || errors.Is(err, verbs.ErrNoVerb) ||
+	var unknown *runccli.UnknownError
+	return errors.Is(err, flag.ErrHelp) || errors.Is(err, runccli.ErrNoVerb) ||
 		errors.As(err, &unknown) && (forPeople(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
 }
 
@@ -91,10 +91,10 @@ func asksPeople(err error) bool {
 func becomePeoples(argv []string) error {
 	self, err := os.Executable()
 	if err == nil {
-		path := filepath.Join(filepath.Dir(self), verbs.PeoplesProgram)
+		path := filepath.Join(filepath.Dir(self), runccli.PeoplesProgram)
 		if err = syscall.Exec(path, argv, os.Environ()); errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", verbs.PeoplesProgram, self)
+			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", runccli.PeoplesProgram, self)
 		}
 	}
-	return fmt.Errorf("running %s: %w", verbs.PeoplesProgram, err)
+	return fmt.Errorf("running %s: %w", runccli.PeoplesProgram, err)
 }

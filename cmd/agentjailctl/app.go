@@ -7,9 +7,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/version"
 )
 
@@ -25,7 +25,7 @@ the jail; the host's owner can, in ` + policy.DefaultPath + `.
 Called by another name, agentjail-NAME, it uses [policies.NAME] of that file.`
 
 // caller is this process's.
-var caller = &verbs.Caller{PolicyName: verbs.PolicyName(os.Args[0])}
+var caller = &runccli.Caller{PolicyName: runccli.PolicyName(os.Args[0])}
 
 func newApp() *cli.App {
 	cli.VersionPrinter = func(c *cli.Context) { version.Print(c.App.Writer) }
@@ -39,7 +39,7 @@ func newApp() *cli.App {
 		UseShortOptionHandling: false,
 		// A value may hold commas: --env, --allow.
 		DisableSliceFlagSeparator: true,
-		Flags:                     flags(verbs.Global()),
+		Flags:                     flags(runccli.Global()),
 		Before:                    func(c *cli.Context) error { return caller.Open(c) },
 		Commands:                  slices.Concat(runtimeCommands(), []*cli.Command{specCommand()}, ownCommands()),
 		Action: func(c *cli.Context) error {
@@ -64,7 +64,7 @@ func newApp() *cli.App {
 // runtimeCommands are runc's verbs, for their help: agentjail runs them.
 func runtimeCommands() []*cli.Command {
 	var out []*cli.Command
-	for _, v := range verbs.Verbs() {
+	for _, v := range runccli.Verbs() {
 		out = append(out, &cli.Command{
 			Name: v.Name, Usage: v.Usage, Description: v.Description, ArgsUsage: v.Args, Flags: flags(v.Flags), SkipFlagParsing: v.Raw,
 			Action: func(c *cli.Context) error {
@@ -73,7 +73,7 @@ func runtimeCommands() []*cli.Command {
 						return cli.ShowSubcommandHelp(c)
 					}
 				}
-				return fmt.Errorf("%s is a command of the runtime: call `%s %s`", v.Name, verbs.Program, v.Name)
+				return fmt.Errorf("%s is a command of the runtime: call `%s %s`", v.Name, runccli.Program, v.Name)
 			},
 		})
 	}
@@ -81,7 +81,7 @@ func runtimeCommands() []*cli.Command {
 }
 
 // flags makes the library's flags of ours.
-func flags(from []verbs.Flag) []cli.Flag {
+func flags(from []runccli.Flag) []cli.Flag {
 	var out []cli.Flag
 	for _, f := range from {
 		if f.Name == "version" {
@@ -92,9 +92,9 @@ func flags(from []verbs.Flag) []cli.Flag {
 			short = []string{f.Short}
 		}
 		switch f.Kind {
-		case verbs.Switch:
+		case runccli.Switch:
 			out = append(out, &cli.BoolFlag{Name: f.Name, Aliases: short, Usage: f.Usage, Hidden: f.Hidden})
-		case verbs.List:
+		case runccli.List:
 			out = append(out, &cli.StringSliceFlag{Name: f.Name, Aliases: short, Usage: f.Usage, Hidden: f.Hidden})
 		default:
 			out = append(out, &cli.StringFlag{Name: f.Name, Aliases: short, Usage: f.Usage, Hidden: f.Hidden, Value: f.Default})
@@ -104,9 +104,9 @@ func flags(from []verbs.Flag) []cli.Flag {
 }
 
 // newRuntime gathers what agentjail's own verbs share with runc's.
-func newRuntime(*cli.Context) (*jail.Runtime, error) { return caller.Runtime() }
+func newRuntime(*cli.Context) (*lifecycle.Runtime, error) { return caller.Runtime() }
 
 // oneID is the sole argument of most verbs.
 func oneID(c *cli.Context) (string, error) {
-	return (&verbs.Call{Verb: c.Command.Name, Args: c.Args().Slice()}).ID()
+	return (&runccli.Call{Verb: c.Command.Name, Args: c.Args().Slice()}).ID()
 }

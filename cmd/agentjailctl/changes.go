@@ -8,8 +8,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/state"
 )
 
@@ -23,7 +23,7 @@ func diffCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			list, err := jail.Diff(c.Context, store, j)
+			list, err := lifecycle.Diff(c.Context, store, j)
 			if err != nil {
 				return err
 			}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/check"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/rootless"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/inspect/check"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/runccli"
 )
 
 func checkCommand() *cli.Command {
@@ -28,7 +28,7 @@ func checkCommand() *cli.Command {
 			if _, err := rootless.Join(); err != nil {
 				return err
 			}
-			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: verbs.PolicyName(os.Args[0])})
+			r := check.Run(check.Options{PolicyPath: c.String("config"), PolicyName: runccli.PolicyName(os.Args[0])})
 			var err error
 			if c.Bool("json") {
 				err = printJSON(c, r)
@@ -36,7 +36,7 @@ func checkCommand() *cli.Command {
 				err = r.Text(c.App.Writer)
 			}
 			if err == nil && !r.CanStart {
-				err = &jail.ExitError{Code: 1}
+				err = &lifecycle.ExitError{Code: 1}
 			}
 			return err
 		},

@@ -6,11 +6,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/delegate/traits"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 func explainCommand() *cli.Command {
@@ -59,7 +59,7 @@ type explanation struct {
 	HeldBy map[string]traits.Boundary `json:"heldBy,omitempty"`
 }
 
-func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
+func explainJSON(c *cli.Context, x *lifecycle.Explained, refused error) error {
 	out := explanation{Report: x.Report}
 	if refused != nil {
 		out.Refused, out.Refusals = refused.Error(), refusal.All(refused)
@@ -74,7 +74,7 @@ func explainJSON(c *cli.Context, x *jail.Explained, refused error) error {
 		return err
 	}
 	if refused != nil {
-		return &jail.ExitError{Code: 1}
+		return &lifecycle.ExitError{Code: 1}
 	}
 	return nil
 }

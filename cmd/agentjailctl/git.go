@@ -9,9 +9,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/sandbox/git"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/spec/sandbox/git"
 )
 
 func gitCommand() *cli.Command {
@@ -48,7 +48,7 @@ Exit status: git's own; 125 where agentjail could not run it.`,
 			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
 			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "give git the terminal itself, to be used by what the repository runs, too"},
 		},
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return jail.OwnFailure(err) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
 		Action:       func(c *cli.Context) error { return ownUnlessEnded(runGit(c)) },
 	}
 }
@@ -61,7 +61,7 @@ func runGit(c *cli.Context) error {
 	if os.Geteuid() != 0 {
 		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")
 	}
-	signals := jail.TakeSignals(true)
+	signals := lifecycle.TakeSignals(true)
 	call, err := git.Judge(args[1:])
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func runGit(c *cli.Context) error {
 		}
 		o.Term = os.Getenv("TERM")
 	}
-	err = launch(c, w, o, jail.CreateOptions{Init: true, Signals: signals})
+	err = launch(c, w, o, lifecycle.CreateOptions{Init: true, Signals: signals})
 	done()
 	explainFailure(call, err)
 	return err
@@ -132,7 +132,7 @@ func inJail(program string, args []string) ([]string, error) {
 
 // printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the terminal by what it writes,
 // nor hold it open. done waits until all is written.
-func printableOutput(w *jail.Runtime) (done func(), err error) {
+func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 	w.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	var copies sync.WaitGroup
 	var ends []*os.File
@@ -172,7 +172,7 @@ const gitDied = 128
 
 // explainFailure says of a command that may have failed for what the jail has not, what that is.
 func explainFailure(call git.Call, err error) {
-	var ended *jail.ExitError
+	var ended *lifecycle.ExitError
 	if errors.As(err, &ended) && (!call.Own || !call.Reads && ended.Code == gitDied) {
 		fmt.Fprintln(os.Stderr, "agentjail git: it ran in a jail, without a network, without your keys and settings, and with the repository's own settings read-only")
 	}

@@ -7,12 +7,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/journal"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
-	"agentjail.dev/runtime/verbs"
 )
 
 func inspectCommand() *cli.Command {
@@ -36,7 +36,7 @@ func inspectCommand() *cli.Command {
 			}
 			j, err := inspect.Find(store, id)
 			if err != nil {
-				if p, perr := policy.Load(c.String("config"), verbs.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
+				if p, perr := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
 					return fmt.Errorf("passthrough: nothing is hardened by this policy, and what it makes is no jail: %w", err)
 				}
 				return err
@@ -56,7 +56,7 @@ func inspectCommand() *cli.Command {
 				err = r.Text(c.App.Writer)
 			}
 			if err == nil && !r.Holds {
-				err = &jail.ExitError{Code: 1}
+				err = &lifecycle.ExitError{Code: 1}
 			}
 			return err
 		},

@@ -13,9 +13,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/apparmor"
-	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/install"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/runccli"
 )
 
 // shimName is the file name of agentjail's containerd shim.
@@ -278,17 +278,17 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 		if self, err = filepath.EvalSymlinks(exe); err != nil {
 			return nil, fmt.Errorf("finding this program: %w", err)
 		}
-		self = filepath.Join(filepath.Dir(self), verbs.Program) // the runtime is beside this program
+		self = filepath.Join(filepath.Dir(self), runccli.Program) // the runtime is beside this program
 	}
 	if register {
-		if err := outside.Check(filepath.Dir(self)); err != nil {
+		if err := host.Check(filepath.Dir(self)); err != nil {
 			return nil, err
 		}
 	}
 	var out []install.Runtime
 	for _, n := range c.StringSlice("name") {
 		path := self
-		if verbs.PolicyName(n) != "" {
+		if runccli.PolicyName(n) != "" {
 			path = filepath.Join(filepath.Dir(self), n)
 			if _, err := os.Lstat(path); register && errors.Is(err, os.ErrNotExist) {
 				return nil, fmt.Errorf("%s does not exist: the named policy is picked by the name that agentjail is called by (remedy: ln -s %s %s)", path, filepath.Base(self), path)

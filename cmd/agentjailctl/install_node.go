@@ -10,10 +10,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/enter/outside"
 	"agentjail.dev/runtime/install"
-	"agentjail.dev/runtime/network/names/work"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/runccli"
 )
 
 // machine is the node that the flags name, and what goes there: the image of the
@@ -24,8 +24,8 @@ func machine(c *cli.Context) (install.Machine, error) {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{verbs.Program, verbs.PeoplesProgram, outside.Name, work.Program, work.KeysProgram, shimName},
-		Links: []string{install.DefaultName + "-net"}, Installer: verbs.PeoplesProgram,
+		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.PeoplesProgram, host.Name, helperproto.Program, helperproto.KeysProgram, shimName},
+		Links: []string{install.DefaultName + "-net"}, Installer: runccli.PeoplesProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,
 	}, nil

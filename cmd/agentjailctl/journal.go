@@ -9,13 +9,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/journal"
-	"agentjail.dev/runtime/journal/sources"
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/rootless"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/observe/journal/sources"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // place is where this user's jails and journals are.
@@ -23,7 +23,7 @@ func place(c *cli.Context) (journal.Place, error) {
 	if err := rootless.MustJoin(); err != nil {
 		return journal.Place{}, err
 	}
-	return journal.Here(c.String("config"), verbs.PolicyName(os.Args[0]))
+	return journal.Here(c.String("config"), runccli.PolicyName(os.Args[0]))
 }
 
 // openJournal is the jail of a call's sole argument.
@@ -130,7 +130,7 @@ func verifyJournal(c *cli.Context, j *journal.Jail) error {
 		err = printVerified(c, r)
 	}
 	if err == nil && !r.Whole() {
-		err = &jail.ExitError{Code: 1}
+		err = &lifecycle.ExitError{Code: 1}
 	}
 	return err
 }
@@ -268,7 +268,7 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 
 // pruneJournals is what gc does with journals.
 func pruneJournals(c *cli.Context) error {
-	path, name := c.String("config"), verbs.PolicyName(os.Args[0])
+	path, name := c.String("config"), runccli.PolicyName(os.Args[0])
 	pol, err := policy.Load(path, name)
 	if err != nil {
 		return nil // the caller has told it

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/enter/keeper"
-	"agentjail.dev/runtime/enter/outside"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/jailinit/keeper"
 )
 
 // A kept process has a keeper beside it, which reclaims its jail at its end. Where the keeper is ended before,
@@ -38,7 +38,7 @@ func keep(id, config string) (*kept, error) {
 // start starts a keeper, with nothing of this process's that its end would wait for: its files, its session, its
 // directory.
 func (k *kept) start() error {
-	path, err := outside.Path()
+	path, err := host.Path()
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/learn"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/learn"
 	"agentjail.dev/runtime/state"
 )
 
@@ -82,7 +82,7 @@ func runLearn(c *cli.Context) error {
 		return err
 	}
 	ran := runSandbox(c, watch)
-	var exit *jail.ExitError
+	var exit *lifecycle.ExitError
 	if ran != nil && !errors.As(ran, &exit) || len(watch.runs) == 0 {
 		return ran
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/check"
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/inspect/check"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/refusal"
 )
 
@@ -78,12 +78,12 @@ func TestExplainCommand(t *testing.T) {
 
 func TestExplainCommandRefuses(t *testing.T) {
 	dir := testBundle(t, `, {"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`)
-	if _, err := call(t, "explain", dir); jail.Status(err) != 1 || !strings.Contains(err.Error(), "/etc") {
+	if _, err := call(t, "explain", dir); lifecycle.Status(err) != 1 || !strings.Contains(err.Error(), "/etc") {
 		t.Errorf("the bundle's refusal: %v", err)
 	}
 	text, err := call(t, "explain", "--json", dir)
-	if jail.Status(err) != 1 {
-		t.Errorf("exit status %d", jail.Status(err))
+	if lifecycle.Status(err) != 1 {
+		t.Errorf("exit status %d", lifecycle.Status(err))
 	}
 	var x struct {
 		Refused  string
@@ -96,8 +96,8 @@ func TestExplainCommandRefuses(t *testing.T) {
 		t.Errorf("the parts: %v", x.Refusals)
 	}
 	for _, args := range [][]string{{"explain"}, {"explain", "a", "b"}, {"explain", t.TempDir()}} {
-		if _, err := call(t, args...); jail.Status(err) != 1 {
-			t.Errorf("%v: exit status %d", args, jail.Status(err))
+		if _, err := call(t, args...); lifecycle.Status(err) != 1 {
+			t.Errorf("%v: exit status %d", args, lifecycle.Status(err))
 		}
 	}
 }
@@ -117,8 +117,8 @@ func TestCheckCommand(t *testing.T) {
 	if jerr := json.Unmarshal([]byte(text), &r); jerr != nil {
 		t.Fatal(jerr)
 	}
-	if r.CanStart != (jail.Status(err) == 0) {
-		t.Errorf("canStart is %v, and the exit status %d", r.CanStart, jail.Status(err))
+	if r.CanStart != (lifecycle.Status(err) == 0) {
+		t.Errorf("canStart is %v, and the exit status %d", r.CanStart, lifecycle.Status(err))
 	}
 	text, _ = call(t, "check")
 	if lines := strings.Count(text, "\n"); lines != len(r.Results)+1 {
@@ -138,7 +138,7 @@ func TestInspectCommandRefuses(t *testing.T) {
 		"one-jail-as two-jail-as": "exactly 1 argument",
 	} {
 		_, err := call(t, append([]string{"inspect"}, strings.Fields(args)...)...)
-		if jail.Status(err) != 1 || !strings.Contains(err.Error(), want) {
+		if lifecycle.Status(err) != 1 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/lifecycle"
 )
 
 func main() {
 	// Files of the state directory get the modes that are written in the code.
 	unix.Umask(0o022)
-	err := jail.CloseInherited()
+	err := lifecycle.CloseInherited()
 	if err == nil {
 		app := newApp()
 		err = app.Run(flagsFirst(app, os.Args))

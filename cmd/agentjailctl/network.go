@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/network/names/journal"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/rules/zones"
-	"agentjail.dev/runtime/network/names/work"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/netrules/publicsuffix"
 	"agentjail.dev/runtime/state"
 	"github.com/urfave/cli/v2"
 )
@@ -90,7 +90,7 @@ func networkCheck(c *cli.Context) error {
 	v := set.Match(name, port)
 	if v.OK {
 		_, err := fmt.Fprintf(c.App.Writer, "allowed: %s port %d, by %q\n", name, port, v.Rule.Source())
-		if w := zones.Warning(v.Rule); err == nil && w != "" {
+		if w := publicsuffix.Warning(v.Rule); err == nil && w != "" {
 			_, err = fmt.Fprintln(c.App.Writer, "warning:", w)
 		}
 		return err
@@ -100,7 +100,7 @@ func networkCheck(c *cli.Context) error {
 		fmt.Fprintf(c.App.Writer, " (remedy: in the policy, %s)", v.Remedy)
 	}
 	fmt.Fprintln(c.App.Writer)
-	return &jail.ExitError{Code: 1}
+	return &lifecycle.ExitError{Code: 1}
 }
 
 // target reads NAME[:PORT].
@@ -112,7 +112,7 @@ func target(text string) (string, uint16, error) {
 			return "", 0, fmt.Errorf("%q is not NAME[:PORT]", text)
 		}
 	}
-	name, err := rules.Canonical(name)
+	name, err := netrules.Canonical(name)
 	return name, uint16(port), err
 }
 
@@ -124,7 +124,7 @@ func networkLog(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := journal.NewReader(store.Dir(j.Key))
+	r, err := decisions.NewReader(store.Dir(j.Key))
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("%s: no helper has been started for it yet", j.ID)
 	}
@@ -155,7 +155,7 @@ func networkLog(c *cli.Context) error {
 }
 
 // printEvent prints one event. A jail has a say in its names.
-func printEvent(c *cli.Context, e work.Event) error {
+func printEvent(c *cli.Context, e helperproto.Event) error {
 	if c.Bool("json") {
 		out, err := json.Marshal(e)
 		if err == nil {
@@ -169,7 +169,7 @@ func printEvent(c *cli.Context, e work.Event) error {
 		fmt.Fprintf(&b, ":%d", e.Port)
 	}
 	to := "to"
-	if e.What == work.Publish {
+	if e.What == helperproto.Publish {
 		to = "from"
 	}
 	for _, part := range [][2]string{{"by", e.Rule}, {to, e.Address}, {"with", e.Credential}, {"because", e.Reason}, {"remedy:", e.Remedy}} {
@@ -177,7 +177,7 @@ func printEvent(c *cli.Context, e work.Event) error {
 			fmt.Fprintf(&b, " %s %s", part[0], part[1])
 		}
 	}
-	if e.What == work.End {
+	if e.What == helperproto.End {
 		fmt.Fprintf(&b, " sent %d got %d bytes in %d ms", e.Sent, e.Got, e.Millis)
 	}
 	if e.Dropped > 0 {

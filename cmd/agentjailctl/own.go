@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/rootless"
 )
 
 // ownCommands are agentjail's own, beyond runc's.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/runccli"
 )
 
 // TestPeople: the list that agentjail hands over names all commands that this program has beyond runc's.
@@ -14,7 +14,7 @@ func TestPeople(t *testing.T) {
 		names = append(names, c.Name)
 	}
 	slices.Sort(names)
-	if listed := slices.Sorted(slices.Values(verbs.People)); !slices.Equal(names, listed) {
+	if listed := slices.Sorted(slices.Values(runccli.People)); !slices.Equal(names, listed) {
 		t.Errorf("the commands are %v, the list %v", names, listed)
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/claims"
-	"agentjail.dev/seccomp/exact"
-	"agentjail.dev/seccomp/loaded"
+	"agentjail.dev/seccomp/compiler"
+	"agentjail.dev/seccomp/readback"
+	"agentjail.dev/seccomp/verify"
 )
 
 // proof is what was shown of one filter, or of the filters of a process.
@@ -28,10 +28,10 @@ type proof struct {
 	// Of says which program was looked at, and where it comes from.
 	Of     string          `json:"of"`
 	Holds  bool            `json:"holds"`
-	Claims []claims.Result `json:"claims"`
+	Claims []verify.Result `json:"claims"`
 }
 
-func newProof(profile, arch, of string, res []claims.Result) proof {
+func newProof(profile, arch, of string, res []verify.Result) proof {
 	p := proof{Profile: profile, Arch: arch, Of: of, Holds: true, Claims: res}
 	for _, r := range res {
 		p.Holds = p.Holds && r.Holds
@@ -70,7 +70,7 @@ func tellProofs(c *cli.Context, proofs []proof) (err error) {
 		err = printProofs(c, proofs)
 	}
 	if err == nil && slices.ContainsFunc(proofs, func(p proof) bool { return !p.Holds }) {
-		err = &jail.ExitError{Code: 1}
+		err = &lifecycle.ExitError{Code: 1}
 	}
 	return err
 }
@@ -110,18 +110,18 @@ func proofsFor(c *cli.Context) ([]proof, error) {
 // proveProfile proves the inner filter of a profile, for both answers to
 // violations, and the delegate's where this program has libseccomp.
 func proveProfile(profile, arch string) ([]proof, error) {
-	var res []claims.Result
+	var res []verify.Result
 	var sizes []string
 	for _, kill := range []bool{false, true} {
-		prog, err := exact.Program(profile, arch, kill)
+		prog, err := compiler.Program(profile, arch, kill)
 		if err != nil {
 			return nil, err
 		}
-		r, err := claims.Profile([][]bpf.Insn{prog}, profile, arch)
+		r, err := verify.Profile([][]bpf.Insn{prog}, profile, arch)
 		if err != nil {
 			return nil, err
 		}
-		res, sizes = claims.Merge(res, r), append(sizes, fmt.Sprint(len(prog)))
+		res, sizes = verify.Merge(res, r), append(sizes, fmt.Sprint(len(prog)))
 	}
 	of := "the inner filter, as the init step loads it (" + sizes[0] + " instructions; " + sizes[1] + " with on_violation = \"kill\")"
 	out := []proof{newProof(profile, arch, of, res)}
@@ -173,7 +173,7 @@ func provePids(j *state.Jail, pids []int) ([]proof, error) {
 	}
 	var groups []*group
 	for _, pid := range pids {
-		progs, err := loaded.Filters(pid)
+		progs, err := readback.Filters(pid)
 		if errors.Is(err, unix.ESRCH) && pid != j.InitPid {
 			continue // it has ended
 		}
@@ -191,7 +191,7 @@ func provePids(j *state.Jail, pids []int) ([]proof, error) {
 	}
 	var out []proof
 	for _, g := range groups {
-		res, err := claims.Profile(g.progs, j.Policy.Seccomp.Profile, runtime.GOARCH)
+		res, err := verify.Profile(g.progs, j.Policy.Seccomp.Profile, runtime.GOARCH)
 		if err != nil {
 			return nil, err
 		}

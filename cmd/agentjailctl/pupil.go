@@ -10,15 +10,15 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/learn"
-	"agentjail.dev/runtime/learn/record"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/cgroups"
-	"agentjail.dev/runtime/linux/procstatus"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/procstatus"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/network/names/journal"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/observe/learn"
+	"agentjail.dev/runtime/observe/learn/record"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/seccomp/bpf"
 )
@@ -36,7 +36,7 @@ type pupil struct {
 type looked struct {
 	number uint32
 	late   bool
-	log    *journal.Reader
+	log    *decisions.Reader
 	used   learn.Used
 }
 
@@ -68,7 +68,7 @@ func (p *pupil) Made(j *state.Jail) error {
 		return fmt.Errorf("%s: watching it: %w", j.ID, err)
 	}
 	l := &looked{number: number, late: started(j.InitPid)}
-	l.log, _ = journal.NewReader(p.store.Dir(j.Key)) // none without a network by name
+	l.log, _ = decisions.NewReader(p.store.Dir(j.Key)) // none without a network by name
 	p.jail, p.looked[j.Key] = j, l
 	return nil
 }
@@ -128,7 +128,7 @@ func (p *pupil) Ended(j *state.Jail) {
 			run.Reached, run.Refused = reached(events)
 		}
 	}
-	if changes, err := jail.Diff(context.Background(), p.store, j); err == nil {
+	if changes, err := lifecycle.Diff(context.Background(), p.store, j); err == nil {
 		for _, c := range changes {
 			run.Files = append(run.Files, c.String())
 		}
@@ -137,9 +137,9 @@ func (p *pupil) Ended(j *state.Jail) {
 }
 
 // reached are the names that were connected to, and those that were refused.
-func reached(events []work.Event) (names, not []string) {
+func reached(events []helperproto.Event) (names, not []string) {
 	for _, e := range events {
-		if e.What != work.Connect || e.Name == "" {
+		if e.What != helperproto.Connect || e.Name == "" {
 			continue
 		}
 		entry := fmt.Sprintf("%s:%d", e.Name, e.Port)

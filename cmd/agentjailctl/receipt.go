@@ -11,13 +11,13 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/journal"
-	"agentjail.dev/runtime/journal/sources"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/receipt"
-	"agentjail.dev/runtime/rootless"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/observe/journal/sources"
+	"agentjail.dev/runtime/observe/receipt"
+	"agentjail.dev/runtime/runccli"
 )
 
 func receiptCommand() *cli.Command {
@@ -57,7 +57,7 @@ CONTAINER also that it follows from the journal.`,
 			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
-			place, err := journal.Here(c.String("config"), verbs.PolicyName(os.Args[0]))
+			place, err := journal.Here(c.String("config"), runccli.PolicyName(os.Args[0]))
 			if err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ CONTAINER also that it follows from the journal.`,
 				return err
 			}
 			if v := r.Journal.Verified; v != nil && !*v {
-				return &jail.ExitError{Code: 1}
+				return &lifecycle.ExitError{Code: 1}
 			}
 			return nil
 		},
@@ -158,7 +158,7 @@ func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
 	}
 	whole, err := place.Store.Load(j.Key)
 	if err == nil {
-		err = jail.TellInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
+		err = lifecycle.TellInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
 	}
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "agentjail: telling the jail what it was refused: %v\n", err)
@@ -188,7 +188,7 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 // lookAt looks at a jail that was not removed yet.
 func lookAt(place journal.Place) receipt.Looker {
 	return func(_ context.Context, j *journal.Jail) receipt.Now {
-		l := jail.Look(place.Store, j.Brief)
+		l := lifecycle.Look(place.Store, j.Brief)
 		now := receipt.Now{Facts: l.Used, More: l.More, Looked: l.Known}
 		for _, f := range l.Files {
 			now.Files = append(now.Files, receipt.File(f))

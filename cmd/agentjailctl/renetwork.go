@@ -7,9 +7,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/rootless"
 	"agentjail.dev/runtime/state"
 )
 
@@ -49,9 +49,9 @@ func networkRestartCommand() *cli.Command {
 }
 
 // existingRuntime is for jails that exist: what they need of the policy they read themselves.
-func existingRuntime() (*jail.Runtime, error) {
+func existingRuntime() (*lifecycle.Runtime, error) {
 	store, err := state.Default()
-	return &jail.Runtime{Store: store, Log: caller.Log}, err
+	return &lifecycle.Runtime{Store: store, Log: caller.Log}, err
 }
 
 func networkReload(c *cli.Context) error {
@@ -95,7 +95,7 @@ func networkReload(c *cli.Context) error {
 }
 
 // reloadOne reads one jail's rules again, and says what came of it.
-func reloadOne(c *cli.Context, w *jail.Runtime, j *state.Brief) error {
+func reloadOne(c *cli.Context, w *lifecycle.Runtime, j *state.Brief) error {
 	r, err := w.ReloadNetwork(j.Key)
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.ID, err)

@@ -15,10 +15,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/sandbox"
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/sandbox"
 )
 
 func sandboxCommand() *cli.Command {
@@ -55,7 +55,7 @@ The jail ends with this call, however that ends. The status is the command's own
 			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
 		},
 		Action:       func(c *cli.Context) error { return runSandbox(c, nil) },
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return jail.OwnFailure(err) },
+		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
 	}
 }
 
@@ -68,50 +68,50 @@ func tightenKeys() string {
 }
 
 // runSandbox runs the command line's command; watch may be nil.
-func runSandbox(c *cli.Context, watch jail.Watcher) error {
-	signals := jail.TakeSignals(true)
+func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
+	signals := lifecycle.TakeSignals(true)
 	o, err := sandboxOptions(c)
 	if err != nil {
 		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
 	}
 	w, err := sandboxRuntime(c)
 	if err != nil {
-		return jail.OwnFailure(err)
+		return lifecycle.OwnFailure(err)
 	}
-	return launch(c, w, o, jail.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+	return launch(c, w, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
 }
 
 // launch runs a sandbox. Of the options for the life cycle it sets what is the same for all sandboxes. The jail ends with this process,
 // also where this process is killed.
-func launch(c *cli.Context, w *jail.Runtime, o sandbox.Options, create jail.CreateOptions) error {
+func launch(c *cli.Context, w *lifecycle.Runtime, o sandbox.Options, create lifecycle.CreateOptions) error {
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)
 		return err == nil && fi.IsDir()
 	})
 	if err != nil {
-		return jail.OwnFailure(err)
+		return lifecycle.OwnFailure(err)
 	}
 	caller.Quiet()
 	keeper, err := keep(o.ID, c.String("config"))
 	if err != nil {
-		return jail.OwnFailure(err)
+		return lifecycle.OwnFailure(err)
 	}
 	defer keeper.end()
 	create.ID, create.Spec, create.Run, create.PlainRoot = o.ID, spec, true, true
 	return ownUnlessEnded(w.Create(c.Context, create))
 }
 
-// ownUnlessEnded is jail.OwnFailure for an error that is not the program's own exit status.
+// ownUnlessEnded is lifecycle.OwnFailure for an error that is not the program's own exit status.
 func ownUnlessEnded(err error) error {
-	var ended *jail.ExitError
+	var ended *lifecycle.ExitError
 	if errors.As(err, &ended) {
 		return err
 	}
-	return jail.OwnFailure(err)
+	return lifecycle.OwnFailure(err)
 }
 
 // sandboxRuntime is the way of the command line's jail.
-func sandboxRuntime(c *cli.Context) (*jail.Runtime, error) {
+func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
@@ -262,10 +262,10 @@ func lookPath(name, workspace string) (string, error) {
 	}
 	if found != "" {
 		fmt.Fprintf(os.Stderr, "agentjail: %s: permission denied\n", found)
-		return "", &jail.ExitError{Code: 126}
+		return "", &lifecycle.ExitError{Code: 126}
 	}
-	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", verbs.OneLine(name))
-	return "", &jail.ExitError{Code: 127}
+	fmt.Fprintf(os.Stderr, "agentjail: %s: command not found\n", runccli.OneLine(name))
+	return "", &lifecycle.ExitError{Code: 127}
 }
 
 // programDirs are those directories with programs that are file systems of their

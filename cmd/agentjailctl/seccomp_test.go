@@ -11,11 +11,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"agentjail.dev/runtime/jail"
+	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/claims"
 	"agentjail.dev/seccomp/compare"
+	"agentjail.dev/seccomp/verify"
 )
 
 // allowedBy is how many calls a filter to compare with allows.
@@ -44,8 +44,8 @@ func TestSeccompShow(t *testing.T) {
 		t.Errorf("%v: %d entries", err, len(entries))
 	}
 	for _, args := range [][]string{{"seccomp", "show", "none"}, {"seccomp", "show", "--arch", "riscv64"}, {"seccomp", "show", "default", "strict"}} {
-		if _, err := call(t, args...); jail.Status(err) != 1 {
-			t.Errorf("%v: exit status %d", args, jail.Status(err))
+		if _, err := call(t, args...); lifecycle.Status(err) != 1 {
+			t.Errorf("%v: exit status %d", args, lifecycle.Status(err))
 		}
 	}
 }
@@ -77,8 +77,8 @@ func TestSeccompDiff(t *testing.T) {
 		t.Errorf("%v: %+v", err, d)
 	}
 	for _, against := range []string{"none", file + ".missing"} {
-		if _, err := call(t, "seccomp", "diff", "--against", against); jail.Status(err) != 1 {
-			t.Errorf("against %s: exit status %d", against, jail.Status(err))
+		if _, err := call(t, "seccomp", "diff", "--against", against); lifecycle.Status(err) != 1 {
+			t.Errorf("against %s: exit status %d", against, lifecycle.Status(err))
 		}
 	}
 }
@@ -103,8 +103,8 @@ func TestSeccompProve(t *testing.T) {
 		if args[0] == "--jail" && os.Geteuid() != 0 {
 			continue // see joinsPodman
 		}
-		if text, err := call(t, append([]string{"seccomp", "prove"}, args...)...); jail.Status(err) != 1 {
-			t.Errorf("%v: exit status %d: %s", args, jail.Status(err), text)
+		if text, err := call(t, append([]string{"seccomp", "prove"}, args...)...); lifecycle.Status(err) != 1 {
+			t.Errorf("%v: exit status %d: %s", args, lifecycle.Status(err), text)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestSeccompProve(t *testing.T) {
 // A claim that fails is said, and a proof that has one does not hold.
 func TestFailedProof(t *testing.T) {
 	open := [][]bpf.Insn{{{Code: 0x06, K: bpf.RetAllow}}}
-	res, err := claims.Profile(open, "default", "amd64")
+	res, err := verify.Profile(open, "default", "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestFailedProof(t *testing.T) {
 	if p.Holds {
 		t.Error("a filter that allows all holds")
 	}
-	good := newProof("default", "amd64", "another", []claims.Result{{Holds: true}})
+	good := newProof("default", "amd64", "another", []verify.Result{{Holds: true}})
 	if !good.Holds {
 		t.Error("a claim that holds does not")
 	}
@@ -128,8 +128,8 @@ func TestFailedProof(t *testing.T) {
 		var out bytes.Buffer
 		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return tellProofs(c, []proof{good, p}) }}
 		err := app.Run(append([]string{"prove"}, strings.Fields(flag)...))
-		if jail.Status(err) != 1 {
-			t.Errorf("exit status %d\n%s", jail.Status(err), &out)
+		if lifecycle.Status(err) != 1 {
+			t.Errorf("exit status %d\n%s", lifecycle.Status(err), &out)
 		}
 		if flag == "" && (!strings.Contains(out.String(), "  FAILS  io_uring never passes: io_uring_setup passes") || !strings.Contains(out.String(), "\nFAILED: ")) {
 			t.Error(out.String())

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/install"
-	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/kernel/printable"
 	"agentjail.dev/runtime/state"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/journal"
-	"agentjail.dev/runtime/journal/otlp"
-	"agentjail.dev/runtime/journal/sources"
-	"agentjail.dev/runtime/linux/printable"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/observe/journal/otlp"
+	"agentjail.dev/runtime/observe/journal/sources"
 )
 
 func watchCommand() *cli.Command {

@@ -10,15 +10,15 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"agentjail.dev/runtime/inspect"
-	"agentjail.dev/runtime/jail"
-	"agentjail.dev/runtime/journal/sources"
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/observe/journal/sources"
+	"agentjail.dev/runtime/observe/why"
+	"agentjail.dev/runtime/runccli"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
-	"agentjail.dev/runtime/verbs"
-	"agentjail.dev/runtime/why"
 )
 
 func whyCommand() *cli.Command {
@@ -95,9 +95,9 @@ func askWhy(c *cli.Context) error {
 	case err != nil || a.Verdict == why.Passes:
 		return err
 	case a.Verdict == why.Unknown:
-		return &jail.ExitError{Code: 2}
+		return &lifecycle.ExitError{Code: 2}
 	}
-	return &jail.ExitError{Code: 1}
+	return &lifecycle.ExitError{Code: 1}
 }
 
 // past adds what the jail's journal has of the question. Without a journal, the answer is the rest.
@@ -144,7 +144,7 @@ func factsOfPolicy(c *cli.Context, arch string) (*why.Facts, error) {
 		path = c.Lineage()[1].String("config")
 	}
 	if name == "" {
-		name = verbs.PolicyName(os.Args[0])
+		name = runccli.PolicyName(os.Args[0])
 	}
 	p, err := policy.Load(path, name)
 	if err != nil {

@@ -58,7 +58,7 @@ func (b *bench) findDelegates() error {
 		if err := os.WriteFile(d.policy, fmt.Appendf(nil, "delegate = %q\n", p), 0o644); err != nil {
 			return err
 		}
-		if err := engine.BuildAgentjail(d.agentjail, "-ldflags=-s -w -X agentjail.dev/runtime/policy.defaultDelegate="+p); err != nil {
+		if err := engine.BuildAgentjail(d.agentjail, "-ldflags=-s -w -X agentjail.dev/runtime/spec/policy.defaultDelegate="+p); err != nil {
 			return err
 		}
 		b.found = append(b.found, d)

@@ -18,8 +18,8 @@ import (
 
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/exact"
-	"agentjail.dev/seccomp/kept"
+	"agentjail.dev/seccomp/cache"
+	"agentjail.dev/seccomp/compiler"
 )
 
 // leastKind is the kind of the program that only makes what a jail is made of.
@@ -119,11 +119,11 @@ func (b *bench) limitHeader(s *subject, jail *specs.Spec) (string, error) {
 
 // limitFilters are the two of a jail with Docker's bundle, both compiled by agentjail.
 func (b *bench) limitFilters() (outer, inner []byte, err error) {
-	f, err := kept.Make(seccomp.Options{Arch: runtime.GOARCH}, b.captured.spec.Linux.Seccomp)
+	f, err := cache.Make(seccomp.Options{Arch: runtime.GOARCH}, b.captured.spec.Linux.Seccomp)
 	if err != nil {
 		return nil, nil, err
 	}
-	program, err := exact.Compile(f.Delegates)
+	program, err := compiler.Compile(f.Delegates)
 	if err != nil {
 		return nil, nil, err
 	}

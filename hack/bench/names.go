@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 )

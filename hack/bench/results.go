@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/verbs"
+	"agentjail.dev/runtime/runccli"
 )
 
 // results is what a run found, as it is written to -json.
@@ -92,7 +92,7 @@ func (r *results) add(measure string, s *subject, samples []sample) error {
 		}
 		m.OwnCPU = map[string]float64{}
 		for _, st := range steps {
-			if st.Step == verbs.OwnCPU {
+			if st.Step == runccli.OwnCPU {
 				m.OwnCPU[st.Verb] = st.Median
 				continue // of the whole process, beside its steps
 			}

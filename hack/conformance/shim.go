@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/tests/engine"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"agentjail.dev/runtime/delegate/traits"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // named are the directories whose code may ask for a low-level runtime's name: the
@@ -19,14 +19,14 @@ var named = []string{"runtime/delegate", "runtime/install", "hack", "tests"}
 func TestDelegateNames(t *testing.T) {
 	each(t, named, func(rel string, f *ast.File) {
 		for _, name := range comparedNames(f) {
-			t.Errorf("%s compares with %q (remedy: a trait in runtime/delegate/traits)", rel, name)
+			t.Errorf("%s compares with %q (remedy: a trait in runtime/spec/traits)", rel, name)
 		}
 	})
 }
 
 // modesNamed are the directories whose code may name a network mode: policy, whose
 // values they are, the modes' own, and tests.
-var modesNamed = []string{"runtime/policy", "runtime/network", "hack", "tests"}
+var modesNamed = []string{"runtime/spec/policy", "runtime/spec/network", "hack", "tests"}
 
 // TestNetworkModeNames: no behaviour depends on a network mode's name but by asking
 // the mode.

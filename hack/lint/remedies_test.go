@@ -19,7 +19,7 @@ var grants = []string{
 func TestRemediesNameWhatTheyOpen(t *testing.T) {
 	n := 0
 	for _, f := range goFiles(t, []string{"runtime", "cmd", "shim"}, false, 200) {
-		if strings.HasPrefix(f.rel, "runtime/policy/") || strings.HasPrefix(f.rel, "runtime/why/") {
+		if strings.HasPrefix(f.rel, "runtime/spec/policy/") || strings.HasPrefix(f.rel, "runtime/observe/why/") {
 			continue // keys as such, and remedies that have a field for it
 		}
 		set := token.NewFileSet()

@@ -11,11 +11,11 @@ import (
 // All others call functions, which check types.
 var rawCallers = []struct{ below, why string }{
 	{"runtime/linux", "it is about them"},
-	{"runtime/enter/inside", "after its last preparations the init step may neither allocate nor be preempted"},
+	{"runtime/jailinit/guest", "after its last preparations the init step may neither allocate nor be preempted"},
 	{"runtime/network/names/egress", "every thread of it gives up its privileges"},
-	{"runtime/check/seccomp.go", "seccomp(2), SECCOMP_GET_ACTION_AVAIL"},
-	{"runtime/source/statmount.go", "statmount(2) of Linux 6.8"},
-	{"seccomp/loaded", "ptrace(2), PTRACE_SECCOMP_GET_FILTER"},
+	{"runtime/inspect/check/seccomp.go", "seccomp(2), SECCOMP_GET_ACTION_AVAIL"},
+	{"runtime/spec/bindsource/statmount.go", "statmount(2) of Linux 6.8"},
+	{"seccomp/readback", "ptrace(2), PTRACE_SECCOMP_GET_FILTER"},
 	{"shim/memory.go", "madvise(2) by address"},
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/netseal"
+	"agentjail.dev/runtime/network/seal"
 )
 
 // probes are what a kernel has to answer, each called in a process of its own.
@@ -38,6 +38,6 @@ func sealNetwork() error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	_, err := netseal.SealFresh()
+	_, err := seal.SealFresh()
 	return err
 }

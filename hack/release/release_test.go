@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 const helpText = `NAME:

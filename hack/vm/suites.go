@@ -47,12 +47,12 @@ var suites = []suite{
 		on: []string{"apparmor"},
 		steps: []step{
 			tests("apparmor", 5*time.Minute),
-			tests("runtime/host", 2*time.Minute),
-			tests("runtime/stage", 6*time.Minute),
+			tests("runtime/kernel/hostfacts", 2*time.Minute),
+			tests("runtime/rootfs", 6*time.Minute),
 			tests("runtime/state", 2*time.Minute),
-			tests("runtime/netseal", 5*time.Minute),
-			tests("runtime/linux/fork", 2*time.Minute),
-			tests("runtime/helper", 2*time.Minute),
+			tests("runtime/network/seal", 5*time.Minute),
+			tests("runtime/kernel/fork", 2*time.Minute),
+			tests("runtime/network/helper", 2*time.Minute),
 		},
 	},
 	{
@@ -121,8 +121,8 @@ var suites = []suite{
 	{
 		name: "wall", what: "eBPF programs behind the filters, which this kernel lets refuse",
 		on: []string{"engines"},
-		steps: []step{tests("runtime/ebpf", 3*time.Minute), tests("runtime/ebpf/registry", 3*time.Minute), {
-			name: "tests-wall", pkg: "tests/wall", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
+		steps: []step{tests("runtime/observe/ebpf", 3*time.Minute), tests("runtime/observe/ebpf/jailmap", 3*time.Minute), {
+			name: "tests-wall", pkg: "tests/ebpf", limit: 16 * time.Minute, only: []string{"TestWall", "TestRefusedCalls", "TestEngineIDs", "TestBlock", "TestExec", "TestCost", "TestCollectorFilter"},
 			left: "they take long under emulation, and run on the machine itself (make test-e2e)",
 		}},
 	},

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"agentjail.dev/runtime/delegate/flaws"
-	"agentjail.dev/runtime/delegate/traits"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/cgroups"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // A Choice says why a delegate was taken of those that the host has.

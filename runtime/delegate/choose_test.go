@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/kernel/cgroups"
 )
 
 // A fake is a delegate that says what it is told to, and notes its calls.

@@ -15,10 +15,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/delegate/traits"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/trusted"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // Runtime is an OCI runtime on this host.

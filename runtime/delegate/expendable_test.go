@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/linux/oomscore"
+	"agentjail.dev/runtime/kernel/oomscore"
 )
 
 // TestRunExpendable: what a delegate starts is killed before the host's own, whatever the delegate knows of it.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/fork"
-	"agentjail.dev/runtime/linux/oomscore"
+	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/oomscore"
 )
 
 // Time says in which time namespace a delegate runs that does not know of them.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/delegate/traits"
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // fifoName is what known delegates call the pipe that the process of a

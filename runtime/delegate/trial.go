@@ -15,10 +15,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/cgroups"
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // trialGroup begins the name of a trial's control group.

@@ -3,7 +3,7 @@ package harden
 import (
 	"strings"
 
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // A steering annotation is one by which a delegate, or the sandbox around it,

@@ -10,7 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // TestSteeringAnnotations: of each row, no spelling reaches a delegate, and the

@@ -9,11 +9,11 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // bind decides on one bind mount.
@@ -32,7 +32,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 		return
 	}
 	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
-	if f.Role == source.Injected && f.Kind == source.File {
+	if f.Role == bindsource.Injected && f.Kind == bindsource.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {
 			readOnly = true
@@ -40,10 +40,10 @@ func bind(p *pass, i int, m *specs.Mount) {
 		}
 		b.Copy = p.network.CopyNames && ofNetwork(path.Clean(m.Destination))
 	}
-	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == source.File {
+	if p.network.Resolver != "" && path.Clean(m.Destination) == plan.ResolverFile && f.Kind == bindsource.File {
 		b.Copy, readOnly = true, true // of our own text, whatever the file says
 	}
-	isPublic := f.IsPublic() && !source.Allowed(*f, p.pol.Binds)
+	isPublic := f.IsPublic() && !bindsource.Allowed(*f, p.pol.Binds)
 	if isPublic {
 		public(p, m, f, &b, readOnly)
 		readOnly = true
@@ -61,7 +61,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 
 // known is what is known of a mount's source. A mount without one is refused, and
 // the answer nil.
-func known(p *pass, i int, m *specs.Mount) *source.Fact {
+func known(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 	if m.Source == "" {
 		p.because(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
 		return nil
@@ -75,12 +75,12 @@ func known(p *pass, i int, m *specs.Mount) *source.Fact {
 
 // mayMount refuses a place that is the jail's own and a source that is not for
 // jails. names says that it is one of the host's tables of names.
-func mayMount(p *pass, m *specs.Mount, f *source.Fact, readOnly, names bool) bool {
+func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, names bool) bool {
 	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
 		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
 		return false
 	}
-	if why := source.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
+	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
 		name := m.Source
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
@@ -93,7 +93,7 @@ func mayMount(p *pass, m *specs.Mount, f *source.Fact, readOnly, names bool) boo
 
 // bindOptions sets the options that every bind mount has, and drops those that
 // would loosen it.
-func bindOptions(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
+func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	if has(m.Options, "shared", "rshared") {
 		p.deny(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
@@ -122,7 +122,7 @@ func bindOptions(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
 // public gives a part of the host's configuration that holds no secret: a copy of
 // a file, a directory as it is. Who asked to write to it gets no refusal, since
 // many who mount the host's time zone forget the :ro.
-func public(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool) {
+func public(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
 	switch what := publicGiven()[f.Public]; {
 	case !readOnly:
@@ -133,13 +133,13 @@ func public(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool
 }
 
 // publicGiven says what a jail gets of what was asked for.
-var publicGiven = sync.OnceValue(func() map[source.Public]string {
-	return map[source.Public]string{
-		source.PublicDir:    "the host's own directory",
-		source.PublicFile:   "a copy of the host's file",
-		source.PublicUsers:  "a copy with the standard users and the container's own, without comments",
-		source.PublicGroups: "a copy with the standard groups and the container's own, without members",
-		source.PublicGit:    "a copy of git's settings, without comments",
+var publicGiven = sync.OnceValue(func() map[bindsource.Public]string {
+	return map[bindsource.Public]string{
+		bindsource.PublicDir:    "the host's own directory",
+		bindsource.PublicFile:   "a copy of the host's file",
+		bindsource.PublicUsers:  "a copy with the standard users and the container's own, without comments",
+		bindsource.PublicGroups: "a copy with the standard groups and the container's own, without members",
+		bindsource.PublicGit:    "a copy of git's settings, without comments",
 	}
 })
 
@@ -149,7 +149,7 @@ func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 // setID reports or refuses a directory with programs that run as its owner: the
 // jail could give them another content, by a shared mapping, and they would keep
 // their bits.
-func setID(p *pass, m *specs.Mount, f *source.Fact) {
+func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 	switch {
 	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
 		p.because(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
@@ -165,16 +165,16 @@ func setID(p *pass, m *specs.Mount, f *source.Fact) {
 }
 
 // owner decides whose files of a source the jail may own.
-func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.Owner {
+func owner(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, known bool) plan.Owner {
 	o := plan.OwnerDir
 	switch {
-	case f.Secret && f.Kind == source.File && !p.f.Host.Rootless:
+	case f.Secret && f.Kind == bindsource.File && !p.f.Host.Rootless:
 		// It is to be read by whom the engine was asked to name.
 		return engineOwner(p)
-	case f.Role == source.Injected, f.System, known:
+	case f.Role == bindsource.Injected, f.System, known:
 		// What every user of the host can read, and nothing else of root's.
 		return plan.OwnerNone
-	case source.Allowed(*f, p.pol.Binds):
+	case bindsource.Allowed(*f, p.pol.Binds):
 		// The host's owner answers for it.
 	case f.HostPath:
 		// Its author has no more right on the node than anybody.
@@ -196,7 +196,7 @@ func owner(p *pass, m *specs.Mount, f *source.Fact, readOnly, known bool) plan.O
 	if p.f.Host.Rootless {
 		// Only whoever mounted a file system may map its owners (mount_setattr(2)).
 		// The kernel keeps files of others than the user from the jail.
-		if !readOnly && f.Role == source.Plain {
+		if !readOnly && f.Role == bindsource.Plain {
 			p.missing(report.Access, mountField(m), "a user's engine cannot map owners: its files have the ids that the engine gives the jail")
 		}
 		return plan.OwnerNone
@@ -218,9 +218,9 @@ func engineOwner(p *pass) plan.Owner {
 // user's. A new one belongs to container root, so that another user could not write
 // to it; it holds no file of another's. Podman does the same with
 // each new volume (podman-run(1), "Chowning Volume Mounts").
-func handOver(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind) {
+func handOver(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	user := p.spec.Process.User
-	if b.ReadOnly || user.UID == 0 || !f.New || !f.EnginesVolume() || b.Owner != plan.OwnerSame && b.Owner != plan.OwnerHost || source.Allowed(*f, p.pol.Binds) {
+	if b.ReadOnly || user.UID == 0 || !f.New || !f.EnginesVolume() || b.Owner != plan.OwnerSame && b.Owner != plan.OwnerHost || bindsource.Allowed(*f, p.pol.Binds) {
 		return
 	}
 	uid, gid := uint32(0), uint32(0) // container root's on the disk
@@ -260,7 +260,7 @@ var hostOnes = sync.OnceValue(func() map[string]specs.Mount {
 // fresh puts the jail's own file system in place of the host's, and of a shared
 // memory directory that the engine made larger than policy allows or with a label
 // that is not the jail's.
-func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
+func fresh(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
 	own, ok := hostOnes()[at]
 	switch {
@@ -268,9 +268,9 @@ func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 		return false
 	case path.Clean(m.Source) == at, f.Path == at:
 		p.deny(report.Resources, mountField(m), "the host's", "fresh", "a jail shares nothing of the host's namespaces")
-	case at == "/dev/shm" && f.Role == source.Injected && f.Room > int64(p.pol.Tmpfs.Size):
+	case at == "/dev/shm" && f.Role == bindsource.Injected && f.Room > int64(p.pol.Tmpfs.Size):
 		p.change(report.Resources, report.Lowered, mountField(m), policy.Size(f.Room).String(), policy.Size(p.pol.Tmpfs.Size).String(), "every tmpfs is capped")
-	case at == "/dev/shm" && f.Role == source.Injected && p.plan.Label != "":
+	case at == "/dev/shm" && f.Role == bindsource.Injected && p.plan.Label != "":
 		p.change(report.Resources, report.Set, mountField(m), "the engine's", "fresh", "it has another SELinux label")
 	default:
 		return false
@@ -287,18 +287,18 @@ func fresh(p *pass, m *specs.Mount, f *source.Fact) bool {
 // ofNames is for the host's own tables of names, which engines mount in their
 // place into a container that is to share the host's network (ctr --net-host).
 // Every user of the host can read them.
-func ofNames(m *specs.Mount, f *source.Fact) bool {
+func ofNames(m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
-	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == source.File
+	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == bindsource.File
 }
 
 // likeLXCFS allows single files over those of /proc that only tell of load and
 // sizes, as lxcfs provides them; runc allows these and a few more
 // (checkProcMount).
-func likeLXCFS(m *specs.Mount, f *source.Fact) bool {
+func likeLXCFS(m *specs.Mount, f *bindsource.Fact) bool {
 	switch path.Clean(m.Destination) {
 	case "/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo":
-		return f.Kind == source.File
+		return f.Kind == bindsource.File
 	}
 	return false
 }

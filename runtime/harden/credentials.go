@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // credentials reports which the jail can use, and sets their placeholders. In a network that is joined they are the first jail's.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // TestCredentials: a jail whose own network allows a credential's host has its placeholder, and others do not.
@@ -73,7 +73,7 @@ func TestCredentials(t *testing.T) {
 		if n := len(find(rep, report.Set, "credentials.*")); n != w.reported {
 			t.Errorf("%s: %d in the report: %v", w.what, n, rep.Changes)
 		}
-		set, err := rules.Parse(w.pol.Network.Allow, nil, nil)
+		set, err := netrules.Parse(w.pol.Network.Allow, nil, nil)
 		if err != nil || len(w.pol.Credentials.Usable(set)) != 1 || w.pol.Credentials["a"].Own() {
 			t.Errorf("%s: the host's policy has changed: %+v, %v", w.what, w.pol.Credentials, err)
 		}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // devices leaves the standard nodes and those that policy lists, in the spec
@@ -71,14 +71,14 @@ func dropDevices(p *pass) {
 	}
 	var gone []string
 	var mounts []specs.Mount
-	var sources []*source.Fact
+	var sources []*bindsource.Fact
 	for i, m := range p.spec.Mounts {
-		var f *source.Fact
+		var f *bindsource.Fact
 		if i < len(p.f.Sources) {
 			f = p.f.Sources[i]
 		}
 		at := path.Clean(m.Destination)
-		if f != nil && f.Kind == source.Device && strings.HasPrefix(at, "/dev/") && IsBind(m) {
+		if f != nil && f.Kind == bindsource.Device && strings.HasPrefix(at, "/dev/") && IsBind(m) {
 			gone = append(gone, at)
 			p.plan.Dropped = append(p.plan.Dropped, i)
 			continue

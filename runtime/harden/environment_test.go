@@ -7,8 +7,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // TestEnvironment: what a process's environment gets beside what it has.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // checkExec holds that a process of a running jail gets what the first one of
@@ -281,7 +281,7 @@ func TestUpdate(t *testing.T) {
 // `docker update --pids-limit -1 -m 64m --memory-swap 128m --cpus 2` and
 // `docker update --cpu-shares 100`, as Docker writes them.
 func TestDockerUpdate(t *testing.T) {
-	f := Facts{Host: host.Facts{Cgroup: host.Cgroup{Pids: true, Memory: true, Swap: true, CPU: true}, MemTotal: 1 << 36}}
+	f := Facts{Host: hostfacts.Facts{Cgroup: hostfacts.Cgroup{Pids: true, Memory: true, Swap: true, CPU: true}, MemTotal: 1 << 36}}
 	for name, want := range map[string]string{
 		"docker-update":   `{"memory":{"limit":67108864,"swap":67108864},"cpu":{"shares":0,"quota":200000,"period":100000},"pids":{"limit":1024},"blockIO":{"weight":0}}`,
 		"docker-2-update": `{"cpu":{"shares":100},"blockIO":{"weight":0}}`,

@@ -8,7 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // handlers says, for every field of the specification, which step looks at it

@@ -10,11 +10,11 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // gen makes specs that somebody would write who wants out: from one that an
@@ -96,7 +96,7 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 		}
 	}
 	yes := func() bool { return !g.maybe(4) }
-	f.Host.Cgroup = host.Cgroup{V2: yes(), Pids: yes(), Memory: yes(), Swap: yes(), CPU: yes(), IO: yes(), Sockets: yes()}
+	f.Host.Cgroup = hostfacts.Cgroup{V2: yes(), Pids: yes(), Memory: yes(), Swap: yes(), CPU: yes(), IO: yes(), Sockets: yes()}
 	f.Host.AppArmor, f.Host.SELinux, f.Host.TimeNS = yes(), g.maybe(3), yes()
 	if f.Host.SELinux && yes() {
 		f.Host.ProcessLabel, f.Host.FileLabel = processLabel, fileLabel
@@ -133,14 +133,14 @@ func (g gen) facts(s *specs.Spec, pol policy.Policy) Facts {
 // podUID is the id of the pod that a container is in.
 const podUID = "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
 
-func (g gen) source(f *source.Fact) *source.Fact {
+func (g gen) source(f *bindsource.Fact) *bindsource.Fact {
 	if g.maybe(8) {
 		return nil
 	}
 	c := *f
 	switch g.IntN(8) {
 	case 0:
-		c.Kind = []source.Kind{source.Socket, source.Device, source.Pipe, source.File, source.Dir}[g.IntN(5)]
+		c.Kind = []bindsource.Kind{bindsource.Socket, bindsource.Device, bindsource.Pipe, bindsource.File, bindsource.Dir}[g.IntN(5)]
 	case 1:
 		c.Link = "/home/dev/link"
 	case 2:
@@ -163,12 +163,12 @@ func (g gen) source(f *source.Fact) *source.Fact {
 		c.HostPath, c.Rootless = g.maybe(2), g.maybe(2)
 		if g.maybe(2) {
 			c.Path, c.Also = g.one("/etc/localtime", "/usr/share/zoneinfo/UTC", "/etc/ssl/certs", "/root/.gitconfig"), g.one("", "", "/etc", "/root")
-			c.Public = []source.Public{source.PublicFile, source.PublicDir, source.PublicUsers, source.PublicGit}[g.IntN(4)]
+			c.Public = []bindsource.Public{bindsource.PublicFile, bindsource.PublicDir, bindsource.PublicUsers, bindsource.PublicGit}[g.IntN(4)]
 		}
 	case 7:
-		c.Role = []source.Role{source.Plain, source.Injected, source.Volume, source.Pod}[g.IntN(4)]
-		c.New, c.Secret = g.maybe(2), c.Role == source.Injected && g.maybe(2)
-		if c.Role == source.Pod {
+		c.Role = []bindsource.Role{bindsource.Plain, bindsource.Injected, bindsource.Volume, bindsource.Pod}[g.IntN(4)]
+		c.New, c.Secret = g.maybe(2), c.Role == bindsource.Injected && g.maybe(2)
+		if c.Role == bindsource.Pod {
 			c.Pod = podUID
 			c.Path = "/var/lib/kubelet/pods/" + podUID + "/volumes/kubernetes.io~empty-dir/x"
 			c.Also = g.one("", "", "/etc", "/srv/x", "/var/lib/kubelet/pods/"+podUID+"/volumes/kubernetes.io~secret/y", "/var/lib/kubelet/pods/other/volumes/a~b/c")

@@ -12,24 +12,24 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Facts is what hardening is told about the world.
 type Facts struct {
 	ID   string // the container's
-	Host host.Facts
+	Host hostfacts.Facts
 	IDs  idmap.Map
 	// Sources describes what each bind mount of the incoming spec would mount,
 	// by index in Spec.Mounts; nil for other mounts.
-	Sources []*source.Fact
+	Sources []*bindsource.Fact
 	// NoAppArmor says why the kernel's AppArmor cannot be used, where Host says
 	// that there is none to use.
 	NoAppArmor string

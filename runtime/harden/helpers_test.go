@@ -10,23 +10,23 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // id is the container's id in the fixtures.
 var id = strings.Repeat("a1", 32)
 
 // testHost is a host that has everything.
-func testHost() host.Facts {
-	return host.Facts{
+func testHost() hostfacts.Facts {
+	return hostfacts.Facts{
 		Arch: "amd64", CPUs: 8, MemTotal: 64 << 30,
-		Cgroup:   host.Cgroup{V2: true, Pids: true, Memory: true, Swap: true, CPU: true, IO: true},
+		Cgroup:   hostfacts.Cgroup{V2: true, Pids: true, Memory: true, Swap: true, CPU: true, IO: true},
 		AppArmor: true, Landlock: 6, TimeNS: true, CgroupNS: true, BootTime: 100000, Monotonic: 90000,
-		HardLimits:  host.Limits{"RLIMIT_NOFILE": 1 << 20, "RLIMIT_CORE": 1<<64 - 1, "RLIMIT_NPROC": 1 << 20},
+		HardLimits:  hostfacts.Limits{"RLIMIT_NOFILE": 1 << 20, "RLIMIT_CORE": 1<<64 - 1, "RLIMIT_NPROC": 1 << 20},
 		OOMScoreAdj: -500,
 		HugePages:   []string{"2MB"},
 		Telling:     []string{"/sys/devices/system/cpu/cpu0/thermal_throttle"},
@@ -42,19 +42,19 @@ func testFacts(s *specs.Spec) Facts {
 	return f
 }
 
-func factOf(m specs.Mount) *source.Fact {
+func factOf(m specs.Mount) *bindsource.Fact {
 	if !IsBind(m) {
 		return nil
 	}
 	p := path.Clean(m.Source)
-	f := &source.Fact{Path: p, Kind: source.Dir}
+	f := &bindsource.Fact{Path: p, Kind: bindsource.Dir}
 	switch base := path.Base(p); {
 	case strings.Contains(p, "/volumes/"):
-		f.Role, f.DiskMajor = source.Volume, 8
+		f.Role, f.DiskMajor = bindsource.Volume, 8
 	case strings.Contains(p, "/containers/"), strings.Contains(p, "/userdata/"):
-		f.Role = source.Injected
+		f.Role = bindsource.Injected
 		if base != "shm" {
-			f.Kind = source.File
+			f.Kind = bindsource.File
 		} else {
 			f.Room = 64 << 20
 		}
@@ -63,12 +63,12 @@ func factOf(m specs.Mount) *source.Fact {
 	case strings.HasPrefix(p, "/usr/"):
 		f.System = true
 		if strings.HasPrefix(p, "/usr/bin/") {
-			f.Kind = source.File
+			f.Kind = bindsource.File
 		}
 	case strings.HasPrefix(p, "/etc/"):
-		f.Kind = source.File
+		f.Kind = bindsource.File
 	case strings.HasSuffix(p, ".sock"):
-		f.Kind = source.Socket
+		f.Kind = bindsource.Socket
 	}
 	return f
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // hooks are programs of the host that the bundle names; some run with the

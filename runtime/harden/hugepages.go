@@ -6,7 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // hugePages denies the pages of the host's reserved pool, which count against

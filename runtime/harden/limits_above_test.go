@@ -5,7 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // TestQuotaOfTheGroupAbove: policy's quota is not set where the kernel would refuse it, beyond that of the group above.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 func TestLimits(t *testing.T) {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/seccomp"
 )
 
@@ -379,7 +379,7 @@ func (j *judge) binds() {
 			j.say("bind mount at %s with %v below", m.Destination, f.Below)
 		}
 		names := ro && b.Owner == plan.OwnerNone && m.Source == m.Destination && m.Source == f.Path && (f.Path == "/etc/hosts" || f.Path == "/etc/resolv.conf")
-		if why := source.Refusal(*f, ro, j.pol.Binds); why != nil && !names {
+		if why := bindsource.Refusal(*f, ro, j.pol.Binds); why != nil && !names {
 			j.say("bind mount at %s: %s", m.Destination, why)
 		}
 		if ro && !b.ReadOnly || b.ReadOnly != effectiveOf(m).flags["ro"] {
@@ -388,28 +388,28 @@ func (j *judge) binds() {
 		if effectiveOf(j.in.Mounts[i]).flags["noexec"] && !b.NoExec {
 			j.say("bind mount at %s is staged executable", m.Destination)
 		}
-		if f.Roots() && j.pol.Binds.Root != policy.RootAllow && b.Owner != plan.OwnerNone && !source.Allowed(*f, j.pol.Binds) {
+		if f.Roots() && j.pol.Binds.Root != policy.RootAllow && b.Owner != plan.OwnerNone && !bindsource.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives root's files by owner %s for %+v", m.Destination, b.Owner, *f)
 		}
-		if public := f.Public != "" && f.Role == source.Plain && !source.Allowed(*f, j.pol.Binds); public && (!b.ReadOnly || b.Owner != plan.OwnerNone || f.Public != source.PublicDir && !b.Copy) {
+		if public := f.Public != "" && f.Role == bindsource.Plain && !bindsource.Allowed(*f, j.pol.Binds); public && (!b.ReadOnly || b.Owner != plan.OwnerNone || f.Public != bindsource.PublicDir && !b.Copy) {
 			j.say("bind mount at %s gives a part of the host's configuration by %+v for %+v", m.Destination, b, *f)
 		}
-		if f.HostPath && b.Owner != plan.OwnerNone && !source.Allowed(*f, j.pol.Binds) {
+		if f.HostPath && b.Owner != plan.OwnerNone && !bindsource.Allowed(*f, j.pol.Binds) {
 			j.say("bind mount at %s gives a pod owner %s for %+v", m.Destination, b.Owner, *f)
 		}
-		secret := f.Secret && f.Role == source.Injected && f.Kind == source.File && b.ReadOnly
-		volume := f.EnginesVolume() && !source.Allowed(*f, j.pol.Binds)
+		secret := f.Secret && f.Role == bindsource.Injected && f.Kind == bindsource.File && b.ReadOnly
+		volume := f.EnginesVolume() && !bindsource.Allowed(*f, j.pol.Binds)
 		if volume && (b.Owner == plan.OwnerDir || b.Owner == plan.OwnerSame && j.f.IDs.Given) || b.Owner == plan.OwnerHost && (!volume && !secret || !j.f.IDs.Given) || b.Owner == plan.OwnerSame && secret && j.f.IDs.Given {
 			j.say("bind mount at %s maps owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		if root, _ := j.f.IDs.HostUID(0); b.HandOver && (ro || b.ReadOnly || !f.New || !volume || f.UID != 0 && (!j.f.IDs.Given || f.UID != root) || j.in.Process.User.UID == 0) {
 			j.say("bind mount at %s is given to the user for %+v", m.Destination, *f)
 		}
-		if b.Owner == plan.OwnerSame && f.Role != source.Volume && !f.OwnOfPod() && !secret || f.Role == source.Injected && b.Owner != plan.OwnerNone && !secret || f.System && b.Owner == plan.OwnerDir && f.Role == source.Plain {
+		if b.Owner == plan.OwnerSame && f.Role != bindsource.Volume && !f.OwnOfPod() && !secret || f.Role == bindsource.Injected && b.Owner != plan.OwnerNone && !secret || f.System && b.Owner == plan.OwnerDir && f.Role == bindsource.Plain {
 			j.say("bind mount at %s gives owner %s for %+v", m.Destination, b.Owner, *f)
 		}
 		at := path.Clean(m.Destination)
-		lxcfs := f.Kind == source.File && slices.Contains([]string{"/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo"}, at)
+		lxcfs := f.Kind == bindsource.File && slices.Contains([]string{"/proc/cpuinfo", "/proc/diskstats", "/proc/meminfo", "/proc/stat", "/proc/swaps", "/proc/uptime", "/proc/loadavg", "/proc/slabinfo"}, at)
 		if (at == "/proc" || at == "/sys" || at == "/dev" || strings.HasPrefix(at, "/proc/") || strings.HasPrefix(at, "/sys/")) && !lxcfs {
 			j.say("bind mount over the kernel's own %s", at)
 		}

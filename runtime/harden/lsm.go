@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/plan"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/seccomp"
 )
 

@@ -8,14 +8,14 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // one hardens a spec with one more mount and returns it, or the refusal.
-func one(t *testing.T, m specs.Mount, f *source.Fact, pol policy.Policy) (specs.Mount, *plan.Bind, *report.Report, error) {
+func one(t *testing.T, m specs.Mount, f *bindsource.Fact, pol policy.Policy) (specs.Mount, *plan.Bind, *report.Report, error) {
 	t.Helper()
 	s := mount(m)
 	facts := testFacts(s)
@@ -120,8 +120,8 @@ func TestTmpfsSizes(t *testing.T) {
 }
 
 func TestBinds(t *testing.T) {
-	directory := source.Fact{Path: "/home/dev/project", Kind: source.Dir, UID: 1000, GID: 1000, DiskMajor: 8}
-	rooted := source.Fact{Path: "/srv/data", Kind: source.Dir, DiskMajor: 8}
+	directory := bindsource.Fact{Path: "/home/dev/project", Kind: bindsource.Dir, UID: 1000, GID: 1000, DiskMajor: 8}
+	rooted := bindsource.Fact{Path: "/srv/data", Kind: bindsource.Dir, DiskMajor: 8}
 	allow := policy.Default()
 	allow.Binds.Allow = []string{"/run/x.sock", "/etc/ssl", "/srv/data"}
 	asNobody, asRoot := policy.Default(), policy.Default()
@@ -133,7 +133,7 @@ func TestBinds(t *testing.T) {
 		at      string
 		kind    string
 		options string
-		fact    source.Fact
+		fact    bindsource.Fact
 		pol     policy.Policy
 		want    string    // options, "" where it is refused
 		bind    plan.Bind // without index and source
@@ -156,46 +156,46 @@ func TestBinds(t *testing.T) {
 		{"root's directory as root", "/data", "bind", "rbind", rooted, asRoot, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
 		{"root's directory as root, to read", "/data", "bind", "rbind ro", rooted, asRoot, "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, ReadOnly: true}, ""},
 		{"a user's directory as nobody", "/data", "bind", "rbind", directory, asNobody, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
-		{"a volume that is root's directory", "/data", "bind", "rbind", source.Fact{Path: "/e/volumes/v/_data", Kind: source.Dir, Role: source.Volume, Also: "/srv/x"}, policy.Default(), "", plan.Bind{}, "it belongs to the host's root"},
+		{"a volume that is root's directory", "/data", "bind", "rbind", bindsource.Fact{Path: "/e/volumes/v/_data", Kind: bindsource.Dir, Role: bindsource.Volume, Also: "/srv/x"}, policy.Default(), "", plan.Bind{}, "it belongs to the host's root"},
 		{"a pod author's choice, to write", "/data", "bind", "rbind", hostPath, policy.Default(), "", plan.Bind{}, "a pod's author chose this directory"},
 		{"a pod author's choice, to write, as root", "/data", "bind", "rbind", hostPath, asRoot, "", plan.Bind{}, "a pod's author chose this directory"},
 		{"a pod author's choice, to read", "/data", "bind", "rbind ro", hostPath, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
-		{"a volume of the process's own user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
-		{"a user's directory as a volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
-		{"a volume of root's that is in use", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
-		{"a volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 999, GID: 999}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
-		{"a new volume", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame, HandOver: true}, ""},
-		{"a new volume, to read", "/data", "bind", "rbind ro", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, New: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame, ReadOnly: true}, ""},
-		{"a new volume of another user", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, UID: 999, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
-		{"a new volume of a group", "/data", "bind", "rbind", source.Fact{Path: "/v", Kind: source.Dir, Role: source.Volume, GID: 2000, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
-		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", source.Fact{Path: "/v/hosts", Kind: source.File, Role: source.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
-		{"a secret", "/run/secrets/s", "bind", "rbind rprivate", source.Fact{Path: "/v/mounts/secrets/s", Kind: source.File, Role: source.Injected, Secret: true, UID: 1000}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerSame, ReadOnly: true}, ""},
-		{"the engine's shared memory", "/dev/shm", "bind", "rbind", source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
-		{"the host's programs, to read", "/ro", "bind", "rbind ro", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
-		{"the host's programs, to write", "/rw", "bind", "rbind", source.Fact{Path: "/usr/share", Kind: source.Dir, System: true}, policy.Default(), "", plan.Bind{}, "the host runs programs from it"},
-		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", source.Fact{Path: "/srv/lxcfs/meminfo", Kind: source.File}, policy.Default(), "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Flat: true}, ""},
+		{"a volume of the process's own user", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, UID: 1000}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
+		{"a user's directory as a volume", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, UID: 1000, Also: "/home/u/x"}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"a volume of root's that is in use", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
+		{"a volume of another user", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, UID: 999, GID: 999}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
+		{"a new volume", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame, HandOver: true}, ""},
+		{"a new volume, to read", "/data", "bind", "rbind ro", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, New: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame, ReadOnly: true}, ""},
+		{"a new volume of another user", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, UID: 999, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
+		{"a new volume of a group", "/data", "bind", "rbind", bindsource.Fact{Path: "/v", Kind: bindsource.Dir, Role: bindsource.Volume, GID: 2000, New: true}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerSame}, ""},
+		{"the engine's file", "/etc/hosts", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/hosts", Kind: bindsource.File, Role: bindsource.Injected}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"a secret", "/run/secrets/s", "bind", "rbind rprivate", bindsource.Fact{Path: "/v/mounts/secrets/s", Kind: bindsource.File, Role: bindsource.Injected, Secret: true, UID: 1000}, policy.Default(), "rbind rprivate ro nosuid nodev", plan.Bind{Owner: plan.OwnerSame, ReadOnly: true}, ""},
+		{"the engine's shared memory", "/dev/shm", "bind", "rbind", bindsource.Fact{Path: "/v/shm", Kind: bindsource.Dir, Role: bindsource.Injected, Room: 64 << 20}, policy.Default(), "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone}, ""},
+		{"the host's programs, to read", "/ro", "bind", "rbind ro", bindsource.Fact{Path: "/usr/share", Kind: bindsource.Dir, System: true}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the host's programs, to write", "/rw", "bind", "rbind", bindsource.Fact{Path: "/usr/share", Kind: bindsource.Dir, System: true}, policy.Default(), "", plan.Bind{}, "the host runs programs from it"},
+		{"a file over one of procfs, as lxcfs does", "/proc/meminfo", "bind", "bind ro", bindsource.Fact{Path: "/srv/lxcfs/meminfo", Kind: bindsource.File}, policy.Default(), "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Flat: true}, ""},
 		{"a directory over one of procfs", "/proc/meminfo", "bind", "bind ro", directory, policy.Default(), "", plan.Bind{}, "kernel file system"},
-		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", plan.Bind{}, "kernel file system"},
+		{"a file over another of procfs", "/proc/sys/kernel/core_pattern", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "kernel file system"},
 		{"over procfs", "/proc", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "kernel file system"},
 		{"below sysfs", "/sys/kernel", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "kernel file system"},
 		{"over /dev", "/dev", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "the jail's device nodes"},
 		{"over /dev by a detour", "/x/../dev//", "bind", "bind", directory, policy.Default(), "", plan.Bind{}, "the jail's device nodes"},
-		{"over /dev/null", "/dev/null", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", plan.Bind{}, "/dev/null is the jail's own"},
-		{"over the console", "/dev/console", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File}, policy.Default(), "", plan.Bind{}, "/dev/console is the jail's own"},
-		{"below /dev", "/dev/termination-log", "bind", "bind", source.Fact{Path: "/srv/x", Kind: source.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
-		{"a socket", "/s", "bind", "bind", source.Fact{Path: "/home/x.sock", Kind: source.Socket}, policy.Default(), "", plan.Bind{}, "a socket speaks"},
-		{"an allowed socket", "/s", "bind", "bind", source.Fact{Path: "/run/x.sock", Kind: source.Socket}, allow, "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
-		{"an allowed directory", "/etc/ssl", "bind", "bind ro", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir}, allow, "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true, ReadOnly: true}, ""},
-		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
-		{"the same, writable", "/etc/hosts", "bind", "rbind", source.Fact{Path: "/etc/hosts", Kind: source.File}, policy.Default(), "", plan.Bind{}, "host's configuration"},
-		{"the host's time zone", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/usr/share/zoneinfo/UTC", Kind: source.File, System: true, Link: "/etc/localtime", Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
-		{"the same for a pod", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/timezone", Kind: source.File, HostPath: true, Public: source.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
-		{"certificates, writable", "/etc/ssl/certs", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.Dir, Public: source.PublicDir}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
-		{"the host's users, writable", "/etc/passwd", "bind", "rbind", source.Fact{Path: "/etc/passwd", Kind: source.File, Public: source.PublicUsers}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
-		{"git's settings with a credential", "/root/.gitconfig", "bind", "rbind ro", source.Fact{Path: "/root/.gitconfig", Kind: source.File, Withheld: "the setting x looks like a credential"}, policy.Default(), "", plan.Bind{}, "no copy is given: the setting x looks like a credential"},
-		{"a time zone that is mounted from elsewhere", "/etc/localtime", "bind", "rbind ro", source.Fact{Path: "/etc/localtime", Also: "/root/x", Kind: source.File, Public: source.PublicFile}, policy.Default(), "", plan.Bind{}, "host root's home"},
-		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", source.Fact{Path: "/etc/ssl/certs", Kind: source.File, Public: source.PublicFile}, allow, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
-		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", source.Fact{Path: "/etc/shadow", Kind: source.File}, policy.Default(), "", plan.Bind{}, "host's configuration"},
+		{"over /dev/null", "/dev/null", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "/dev/null is the jail's own"},
+		{"over the console", "/dev/console", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "/dev/console is the jail's own"},
+		{"below /dev", "/dev/termination-log", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
+		{"a socket", "/s", "bind", "bind", bindsource.Fact{Path: "/home/x.sock", Kind: bindsource.Socket}, policy.Default(), "", plan.Bind{}, "a socket speaks"},
+		{"an allowed socket", "/s", "bind", "bind", bindsource.Fact{Path: "/run/x.sock", Kind: bindsource.Socket}, allow, "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true}, ""},
+		{"an allowed directory", "/etc/ssl", "bind", "bind ro", bindsource.Fact{Path: "/etc/ssl/certs", Kind: bindsource.Dir}, allow, "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, Flat: true, ReadOnly: true}, ""},
+		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", bindsource.Fact{Path: "/etc/hosts", Kind: bindsource.File}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the same, writable", "/etc/hosts", "bind", "rbind", bindsource.Fact{Path: "/etc/hosts", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "host's configuration"},
+		{"the host's time zone", "/etc/localtime", "bind", "rbind ro", bindsource.Fact{Path: "/usr/share/zoneinfo/UTC", Kind: bindsource.File, System: true, Link: "/etc/localtime", Public: bindsource.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"the same for a pod", "/etc/localtime", "bind", "rbind ro", bindsource.Fact{Path: "/etc/timezone", Kind: bindsource.File, HostPath: true, Public: bindsource.PublicFile}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"certificates, writable", "/etc/ssl/certs", "bind", "rbind", bindsource.Fact{Path: "/etc/ssl/certs", Kind: bindsource.Dir, Public: bindsource.PublicDir}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},
+		{"the host's users, writable", "/etc/passwd", "bind", "rbind", bindsource.Fact{Path: "/etc/passwd", Kind: bindsource.File, Public: bindsource.PublicUsers}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true, Copy: true}, ""},
+		{"git's settings with a credential", "/root/.gitconfig", "bind", "rbind ro", bindsource.Fact{Path: "/root/.gitconfig", Kind: bindsource.File, Withheld: "the setting x looks like a credential"}, policy.Default(), "", plan.Bind{}, "no copy is given: the setting x looks like a credential"},
+		{"a time zone that is mounted from elsewhere", "/etc/localtime", "bind", "rbind ro", bindsource.Fact{Path: "/etc/localtime", Also: "/root/x", Kind: bindsource.File, Public: bindsource.PublicFile}, policy.Default(), "", plan.Bind{}, "host root's home"},
+		{"a time zone that policy allows", "/etc/localtime", "bind", "rbind", bindsource.Fact{Path: "/etc/ssl/certs", Kind: bindsource.File, Public: bindsource.PublicFile}, allow, "rbind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir}, ""},
+		{"another of the host's tables", "/etc/shadow", "bind", "rbind ro", bindsource.Fact{Path: "/etc/shadow", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "host's configuration"},
 	} {
 		from := c.fact.Path
 		m, b, rep, err := one(t, specs.Mount{Destination: c.at, Type: c.kind, Source: from, Options: strings.Fields(c.options)}, &c.fact, c.pol)
@@ -217,11 +217,11 @@ func TestBinds(t *testing.T) {
 		want.Index, want.Source, want.Storage = 2, from, plan.StorageDirect
 		// The engine's files about the network, which is empty: no path of its own
 		// storage in the jail's mount table.
-		want.Copy = want.Copy || c.fact.Role == source.Injected && c.fact.Kind == source.File && c.at == "/etc/hosts"
+		want.Copy = want.Copy || c.fact.Role == bindsource.Injected && c.fact.Kind == bindsource.File && c.at == "/etc/hosts"
 		// What the host runs of it is kept from the jail, also what an engine's volume
 		// does not have yet only where somebody chose the directory.
-		want.Protect = c.fact.Kind == source.Dir && c.fact.Role != source.Injected && !want.ReadOnly
-		want.Absent = want.Protect && c.fact.Role == source.Plain
+		want.Protect = c.fact.Kind == bindsource.Dir && c.fact.Role != bindsource.Injected && !want.ReadOnly
+		want.Absent = want.Protect && c.fact.Role == bindsource.Plain
 		if *b != want {
 			t.Errorf("%s: planned %+v, not %+v", c.name, *b, want)
 		}
@@ -238,7 +238,7 @@ func TestBinds(t *testing.T) {
 	contain(t, "a source nobody opened", refused(t, s, policy.Default(), f), "nothing is known of its source")
 	contain(t, "no source", refused(t, mount(specs.Mount{Destination: "/x", Type: "bind", Options: []string{"rbind"}}), policy.Default(), testFacts(s)), "a bind mount without a source")
 	// The real path shows when the name is another.
-	_, _, _, err := one(t, specs.Mount{Destination: "/x", Type: "bind", Source: "/var/run/docker.sock"}, &source.Fact{Path: "/run/docker.sock", Kind: source.Socket}, policy.Default())
+	_, _, _, err := one(t, specs.Mount{Destination: "/x", Type: "bind", Source: "/var/run/docker.sock"}, &bindsource.Fact{Path: "/run/docker.sock", Kind: bindsource.Socket}, policy.Default())
 	contain(t, "a link to a socket", fmt.Sprint(err), "/var/run/docker.sock (/run/docker.sock)")
 }
 
@@ -247,7 +247,7 @@ func TestBinds(t *testing.T) {
 func TestSetID(t *testing.T) {
 	refuse := policy.Default()
 	refuse.Binds.SetID = policy.SetIDRefuse
-	with := source.Fact{Path: "/data/p", Kind: source.Dir, UID: 33, SetID: []string{"bin/su"}}
+	with := bindsource.Fact{Path: "/data/p", Kind: bindsource.Dir, UID: 33, SetID: []string{"bin/su"}}
 	at := func(options ...string) specs.Mount {
 		return specs.Mount{Destination: "/w", Type: "bind", Source: "/data/p", Options: append(options, "rbind")}
 	}
@@ -260,7 +260,7 @@ func TestSetID(t *testing.T) {
 	if _, _, _, err = one(t, at("ro"), &with, refuse); err != nil {
 		t.Errorf("read-only: %v", err)
 	}
-	gaveUp := source.Fact{Path: "/data/p", Kind: source.Dir, UID: 33, SetIDGaveUp: true}
+	gaveUp := bindsource.Fact{Path: "/data/p", Kind: bindsource.Dir, UID: 33, SetIDGaveUp: true}
 	_, _, rep, err = one(t, at(), &gaveUp, policy.Default())
 	if found := find(rep, report.Missing, "mounts[/w]"); err != nil || len(found) != 1 || !strings.Contains(found[0].Why, "not all of it was searched") {
 		t.Errorf("a search that met its bound: %v %+v", err, rep)
@@ -274,7 +274,7 @@ func TestSetID(t *testing.T) {
 func TestHostsOwn(t *testing.T) {
 	for at, kind := range map[string]string{"/proc": "proc", "/sys": "tmpfs", "/sys/fs/cgroup": "cgroup", "/dev/pts": "devpts", "/dev/shm": "tmpfs", "/dev/mqueue": "mqueue"} {
 		for _, name := range []string{at, at + "/", "/elsewhere"} {
-			m, b, rep, err := one(t, specs.Mount{Destination: at, Type: "bind", Source: name, Options: []string{"rbind", "rw"}}, &source.Fact{Path: at, Kind: source.Dir}, policy.Default())
+			m, b, rep, err := one(t, specs.Mount{Destination: at, Type: "bind", Source: name, Options: []string{"rbind", "rw"}}, &bindsource.Fact{Path: at, Kind: bindsource.Dir}, policy.Default())
 			if err != nil || m.Type != kind || b != nil || len(find(rep, report.Denied, "mounts["+at+"]")) != 1 {
 				t.Errorf("%s of %s: %v %+v %v", at, name, err, m, rep.Of(report.Denied))
 			}
@@ -285,13 +285,13 @@ func TestHostsOwn(t *testing.T) {
 	}
 	// Not at another place, and not of another one.
 	for _, c := range [][2]string{{"/dev/shm", "/x"}, {"/x", "/dev/shm"}} {
-		_, _, _, err := one(t, specs.Mount{Destination: c[1], Type: "bind", Source: c[0], Options: []string{"rbind"}}, &source.Fact{Path: c[0], Kind: source.Dir, UID: 1000}, policy.Default())
+		_, _, _, err := one(t, specs.Mount{Destination: c[1], Type: "bind", Source: c[0], Options: []string{"rbind"}}, &bindsource.Fact{Path: c[0], Kind: bindsource.Dir, UID: 1000}, policy.Default())
 		if (err == nil) != (c[0] == "/x") {
 			t.Errorf("%s at %s: %v", c[0], c[1], err)
 		}
 	}
 	// Shared memory that the engine made larger than policy allows.
-	m, b, rep, err := one(t, specs.Mount{Destination: "/dev/shm", Type: "bind", Source: "/v/shm", Options: []string{"bind"}}, &source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 1 << 40}, policy.Default())
+	m, b, rep, err := one(t, specs.Mount{Destination: "/dev/shm", Type: "bind", Source: "/v/shm", Options: []string{"bind"}}, &bindsource.Fact{Path: "/v/shm", Kind: bindsource.Dir, Role: bindsource.Injected, Room: 1 << 40}, policy.Default())
 	if err != nil || m.Type != "tmpfs" || b != nil || len(find(rep, report.Lowered, "mounts[/dev/shm]")) != 1 {
 		t.Errorf("%v %+v %v", err, m, rep.Changes)
 	}
@@ -315,7 +315,7 @@ func TestSys(t *testing.T) {
 	}
 	s := mount(specs.Mount{Destination: "/sys/devices/system/cpu/", Type: "bind", Source: "/sys/devices/system/./cpu", Options: []string{"rbind", "ro"}})
 	f := testFacts(s)
-	f.Sources = []*source.Fact{2: {Path: "/sys/devices/system/cpu", Kind: source.Dir}}
+	f.Sources = []*bindsource.Fact{2: {Path: "/sys/devices/system/cpu", Kind: bindsource.Dir}}
 	contain(t, "the host's processors", refused(t, s, policy.Default(), f), "only the jail's own kernel file system")
 	pol := policy.Default()
 	pol.Limits.Mounts = 3

@@ -5,12 +5,12 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Every jail has all of these for itself (namespaces(7)). usual marks those

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // NamedOwner is who is named to own what is mounted in place of the first

@@ -6,10 +6,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // TestMountOwner: who of the jail owns what is mounted, and that the report says so.
@@ -30,7 +30,7 @@ func TestMountOwner(t *testing.T) {
 		s.Process.User = specs.User{UID: 1000, GID: 1000}
 		s.Mounts = append(s.Mounts, specs.Mount{Destination: "/work", Type: "bind", Source: "/srv/w", Options: []string{"rbind"}})
 		f := testFacts(s)
-		f.Sources[len(s.Mounts)-1] = &source.Fact{Path: "/srv/w", Kind: source.Dir, UID: 1000, GID: 1000}
+		f.Sources[len(s.Mounts)-1] = &bindsource.Fact{Path: "/srv/w", Kind: bindsource.Dir, UID: 1000, GID: 1000}
 		f.Owner = c.owner
 		r, rep, err := Harden(s, policy.Default(), f)
 		if err != nil {

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // paths makes the masked and read-only paths a superset of the incoming ones,

@@ -5,8 +5,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/linux/oomscore"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/kernel/oomscore"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // usualIOPriority is the middle of the best-effort class, which a process has

@@ -8,11 +8,11 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // process is what create and exec demand of a process alike.
@@ -70,7 +70,7 @@ func rlimits(p *pass) {
 	seen := map[string]bool{}
 	out := pr.Rlimits[:0:0]
 	for _, r := range pr.Rlimits {
-		if _, known := host.Rlimits[r.Type]; !known {
+		if _, known := hostfacts.Rlimits[r.Type]; !known {
 			p.refuse(refusal.Rlimit, "process.rlimits: unknown type %q", r.Type)
 			continue
 		}

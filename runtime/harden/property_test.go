@@ -11,9 +11,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // check holds what must always hold of one spec, policy and host.

@@ -5,17 +5,17 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/protect"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // protectBind decides what of a bind mount is kept from the jail although the
 // mount can be written to, and whether the mount as a whole becomes read-only
 // because it is something that the host runs.
-func protectBind(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly bool) bool {
-	if f.Role == source.Injected {
+func protectBind(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) bool {
+	if f.Role == bindsource.Injected {
 		return readOnly // the engine made it for this container
 	}
 	pol := p.pol.Binds
@@ -25,7 +25,7 @@ func protectBind(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly
 			p.change(report.Access, report.Lowered, mountField(m), "writable", "read-only", fmt.Sprintf("%s: %s (policy: binds.unprotect)", at, e.Why))
 		}
 	}
-	if f.Kind != source.Dir {
+	if f.Kind != bindsource.Dir {
 		return readOnly
 	}
 	b.Hide = len(pol.Hide) > 0
@@ -33,7 +33,7 @@ func protectBind(p *pass, m *specs.Mount, f *source.Fact, b *plan.Bind, readOnly
 		b.Protect = true
 		// The host runs nothing of a volume by its name, and programs want new ones
 		// to be empty.
-		b.Absent = f.Role == source.Plain
+		b.Absent = f.Role == bindsource.Plain
 	}
 	return readOnly
 }

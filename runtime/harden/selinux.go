@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // containerTypes are the domains of container-selinux that confine a container

@@ -6,9 +6,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // TestOwnLevel: no two blocks of ids have the same pair of categories, and what
@@ -62,7 +62,7 @@ func TestEngineFilesFollowTheLabel(t *testing.T) {
 		}
 		f := testFacts(s)
 		f.Host.SELinux, f.Host.ProcessLabel, f.Host.FileLabel = true, processLabel, fileLabel
-		f.Sources[2] = &source.Fact{Path: "/v/shm", Kind: source.Dir, Role: source.Injected, Room: 64 << 20}
+		f.Sources[2] = &bindsource.Fact{Path: "/v/shm", Kind: bindsource.Dir, Role: bindsource.Injected, Room: 64 << 20}
 		res, _, err := Harden(s, policy.Default(), f)
 		if err != nil || res.Plan.Label != c.wantLabel || res.Spec.Mounts[2].Type != c.wantType {
 			t.Errorf("%q: %q, %+v, %v", c.label, res.Plan.Label, res.Spec.Mounts[2], err)

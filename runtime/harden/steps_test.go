@@ -10,11 +10,11 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 func TestShape(t *testing.T) {

@@ -3,7 +3,7 @@ package harden
 import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // ownSys puts a small tmpfs in place of sysfs, which staging fills with what a

@@ -6,7 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // A sysctlRule is about kernel settings that belong to a namespace: a key that

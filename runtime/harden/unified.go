@@ -7,8 +7,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // unifiedRules are the files of a control group of version 2 that a bundle may

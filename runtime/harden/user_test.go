@@ -7,12 +7,12 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/source"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // TestUsersEngine: what an ordinary user's engine asks for, and cannot have.
@@ -27,10 +27,10 @@ func TestUsersEngine(t *testing.T) {
 	f := testFacts(s)
 	for i, m := range s.Mounts {
 		if strings.HasPrefix(m.Source, "/dev/") {
-			f.Sources[i] = &source.Fact{Path: m.Source, Kind: source.Device}
+			f.Sources[i] = &bindsource.Fact{Path: m.Source, Kind: bindsource.Device}
 		}
 	}
-	f.Host.Rootless, f.Host.Cgroup = true, host.Cgroup{V2: true}
+	f.Host.Rootless, f.Host.Cgroup = true, hostfacts.Cgroup{V2: true}
 	var err error
 	one := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: 1, HostID: 1, Size: 65536}}
 	if f.IDs, err = idmap.ForUser(one, one); err != nil {

@@ -9,13 +9,13 @@ import (
 	"agentjail.dev/seccomp/abi"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/compare"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/compiler"
 )
 
 // The count is that of the compiled filter, whatever errno refused calls have.
 func TestCountCalls(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
-		prog, err := exact.Program("default", arch, false)
+		prog, err := compiler.Program("default", arch, false)
 		if err != nil {
 			t.Fatal(err)
 		}

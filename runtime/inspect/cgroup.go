@@ -8,8 +8,8 @@ import (
 	"strings"
 	"unsafe"
 
-	"agentjail.dev/runtime/linux/bpfmap"
-	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/kernel/bpfmap"
+	"agentjail.dev/runtime/kernel/cgroups"
 )
 
 // cgroupState is what the jail's control groups say.

@@ -3,8 +3,8 @@ package inspect
 import (
 	"slices"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // A check holds one protection against the jail's policy. It is a function of what

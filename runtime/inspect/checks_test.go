@@ -8,14 +8,14 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/delegate/traits"
-	"agentjail.dev/runtime/ebpf/wall"
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/network/seal"
+	"agentjail.dev/runtime/observe/ebpf/status"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 )
 
@@ -39,8 +39,8 @@ func goodDemands() *demands {
 			{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no module"},
 			{Ring: report.Kernel, Kind: report.Denied, Field: "linux.seccomp", Was: "unconfined", Now: "profile default", Why: "w"},
 		}},
-		host: host.Facts{
-			Cgroup: host.Cgroup{Pids: true, Memory: true, Swap: true, CPU: true, IO: true}, TimeNS: true, CgroupNS: true,
+		host: hostfacts.Facts{
+			Cgroup: hostfacts.Cgroup{Pids: true, Memory: true, Swap: true, CPU: true, IO: true}, TimeNS: true, CgroupNS: true,
 			BootTime: 5000, Monotonic: 4900,
 		},
 	}
@@ -76,7 +76,7 @@ func goodOwner(d *demands) uint32 {
 // goodSeen is that jail as the kernel shows it.
 func goodSeen(d *demands) *seen {
 	s := &seen{
-		wall: wall.State{Acting: true, Pinned: true, Refused: []string{"socket", "io_uring"}},
+		wall: status.State{Acting: true, Pinned: true, Refused: []string{"socket", "io_uring"}},
 		pid:  testPid, processes: []*process{goodProcess(d, testPid), goodProcess(d, testPid+1)},
 		uidMap: d.jail.IDs.UIDs, gidMap: d.jail.IDs.GIDs,
 		namespaces: map[string]Namespace{},
@@ -123,7 +123,7 @@ func goodSeen(d *demands) *seen {
 	s.mount("/dev/null").device = "c 1:3"
 	s.mount("/dev/console").device = "c 136:0"
 	s.network = network.Audit{Want: "nothing but lo", Detail: "only lo"}
-	for _, n := range []string{netseal.SealLoopback, netseal.SealLinks, netseal.SealFilter, netseal.SealRules4} {
+	for _, n := range []string{seal.SealLoopback, seal.SealLinks, seal.SealFilter, seal.SealRules4} {
 		s.network.Protections = append(s.network.Protections, network.Finding{Name: n, OK: true})
 	}
 	for _, p := range append(d.masked(), d.readOnly()...) {
@@ -215,7 +215,7 @@ var damages = []damage{
 	{"clocks", "of the host", func(_ *demands, s *seen) { n := s.namespaces["time"]; n.Jail = n.Host; s.namespaces["time"] = n }, Broken, "uptime"},
 	{"clocks", "no time namespaces", func(_ *demands, s *seen) { delete(s.namespaces, "time") }, Missing, "no time namespaces"},
 	{"network", "a link is up", func(_ *demands, s *seen) {
-		s.network.Protections[1] = network.Finding{Name: netseal.SealLinks, Detail: "eth0 is up"}
+		s.network.Protections[1] = network.Finding{Name: seal.SealLinks, Detail: "eth0 is up"}
 	}, Broken, "eth0"},
 	{"network", "nothing known", func(_ *demands, s *seen) { s.network.Protections = nil }, Broken, "not sealed"},
 	{"network", "no filter", func(_ *demands, s *seen) { s.network.Protections[2].OK = false }, Broken, "nftables"},
@@ -431,13 +431,13 @@ var damages = []damage{
 	{"seccomp", "one filter", second(func(p *process) { p.filters = 1 }), Broken, "lacks the inner filter"},
 	{"seccomp", "one filter on the init step", second(func(p *process) { p.filters, p.entering = 1, true }), Holds, "filter"},
 	{"seccomp", "a kernel that does not count", second(func(p *process) { p.filters = -1 }), Holds, "a filter"},
-	{"eBPF programs", "none loaded", func(_ *demands, s *seen) { s.wall = wall.State{} }, Missing, "none act"},
+	{"eBPF programs", "none loaded", func(_ *demands, s *seen) { s.wall = status.State{} }, Missing, "none act"},
 	{"eBPF programs", "gone", func(_ *demands, s *seen) { s.wall.Acting, s.wall.Pinned = false, true }, Broken, "none act"},
 	{"eBPF programs", "not told what", func(_ *demands, s *seen) { s.wall.Refused = nil }, Holds, "not known"},
 	{"eBPF programs", "the engine's ids", func(d *demands, s *seen) { d.jail.IDs.Given = true }, Missing, "do not know this jail"},
 	{"eBPF programs", "the engine's ids, registered", func(d *demands, s *seen) { d.jail.IDs.Given, s.registered = true, true }, Holds, "io_uring"},
 	{"eBPF programs", "a user's", func(d *demands, s *seen) { d.host.Rootless = true }, Missing, "a user's"},
-	{"eBPF programs", "none loaded for policy's block", func(d *demands, s *seen) { d.jail.Policy.EBPF.Block, s.wall = []string{"exec"}, wall.State{} }, Broken, "blocks here, exec"},
+	{"eBPF programs", "none loaded for policy's block", func(d *demands, s *seen) { d.jail.Policy.EBPF.Block, s.wall = []string{"exec"}, status.State{} }, Broken, "blocks here, exec"},
 	{"eBPF programs", "policy's block unknown", func(d *demands, s *seen) {
 		d.jail.Policy.EBPF.Block, s.wall.Hooks = []string{"exec"}, []string{"exec"}
 	}, Broken, "blocks here, exec"},

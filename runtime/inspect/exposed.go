@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/views"
+	"agentjail.dev/runtime/rootfs/procfiles"
 )
 
 // Exposed is one thing that a jail can learn of its host.
@@ -29,13 +29,13 @@ func (s *seen) lookHost(p *proc, first *process) error {
 		return err
 	}
 	defer root.Close()
-	for _, e := range views.Table {
+	for _, e := range procfiles.Table {
 		t := Exposed{Path: e.Path, Tells: e.Tells}
 		open := false
 		switch e.Becomes {
-		case views.Stays:
+		case procfiles.Stays:
 			open, t.Why = !e.AppArmor || !confined(first.label), e.Reads
-		case views.Own:
+		case procfiles.Own:
 			open, t.Why = s.hostOwns(root, e)
 		default:
 			if open, err = kernels(root, e.Path); err != nil {
@@ -55,7 +55,7 @@ func confined(label string) bool { return strings.HasSuffix(label, " (enforce)")
 
 // hostOwns says whether the answer to an entry that is a namespace's, or the
 // image's, is the host's own.
-func (s *seen) hostOwns(root *os.File, e views.Entry) (open bool, why string) {
+func (s *seen) hostOwns(root *os.File, e procfiles.Entry) (open bool, why string) {
 	switch e.Of {
 	case "image":
 		ours, err1 := os.ReadFile(e.Path)

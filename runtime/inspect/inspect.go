@@ -18,10 +18,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/delegate/traits"
-	"agentjail.dev/runtime/host"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/spec/traits"
 	"agentjail.dev/runtime/state"
 )
 
@@ -161,14 +161,14 @@ type demands struct {
 	dir    string // its directory of state
 	report *report.Report
 	spec   *specs.Spec // the hardened one, or nil
-	host   host.Facts
+	host   hostfacts.Facts
 	calls  *Calls
 	// boundary is the delegate's.
 	boundary traits.Boundary
 }
 
 func demandsOf(s state.Store, j *state.Jail) *demands {
-	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: host.Read(), boundary: traits.Of(j.Delegate).Boundary}
+	d := &demands{jail: j, store: s, dir: s.Dir(j.Key), host: hostfacts.Read(), boundary: traits.Of(j.Delegate).Boundary}
 	// Neither is needed to judge: without them there is only less to say.
 	if d.report, _ = s.Report(&j.Brief); d.report == nil {
 		d.report = new(report.Report)

@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/delegate"
-	"agentjail.dev/runtime/host"
 	"agentjail.dev/runtime/internal/testprograms"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
 )
 
@@ -335,7 +335,7 @@ func TestPlainContainer(t *testing.T) {
 		"processes", "memory", "swap", "processors", "disk I/O", "rlimits",
 		"user ids", "group ids", "capabilities", "no_new_privs", "security module", "masked paths", "read-only paths", "seccomp",
 	}
-	h := host.Read().Cgroup
+	h := hostfacts.Read().Cgroup
 	if !h.V2 { // what a device program lets through, the kernel does not tell
 		want = append(want, "device rules")
 	}

@@ -3,8 +3,8 @@ package inspect
 import (
 	"fmt"
 
-	"agentjail.dev/runtime/journal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Events are what a jail's journal keeps of a result: how many protections of each ring hold, and each that is missing or broken.

@@ -11,10 +11,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/ebpf/wall"
-	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/observe/ebpf/status"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
 )
 
@@ -46,7 +46,7 @@ type seen struct {
 	network    network.Audit
 	mounts     []mount
 	hostDevs   map[string]bool // file systems that the host has mounted
-	wall       wall.State
+	wall       status.State
 	registered bool   // with the eBPF programs, by its user namespace
 	rootSize   uint64 // of the file system at the root, in bytes
 	rootFiles  uint64
@@ -71,7 +71,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 	if !j.InitAlive() {
 		return nil, ErrNotRunning
 	}
-	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}, wall: wall.Look()}
+	s := &seen{pid: j.InitPid, hostDevs: map[string]bool{}, wall: status.Look()}
 	first, err := readProcess(p)
 	if err != nil {
 		return nil, err

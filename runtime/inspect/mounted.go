@@ -6,7 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/idmap"
+	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/state"
 )
 

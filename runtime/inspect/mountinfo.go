@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"agentjail.dev/runtime/linux/mountinfo"
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 // mount is a mount of the jail's.

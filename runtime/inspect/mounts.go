@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/stage"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 // class is what a mount is to the jail.
@@ -66,7 +66,7 @@ func rootLayer(d *demands, s *seen) outcome {
 	switch {
 	case m.FS != "overlay":
 		return broken(want, "%s of the host's, %s", m.FS, m.Root)
-	case m.Source != "agentjail" || upper != stage.Upper:
+	case m.Source != "agentjail" || upper != rootfs.Upper:
 		return broken(want, "writes go to %s", orNone(upper))
 	}
 	if l := m.Lacks("nosuid", "nodev"); len(l) > 0 {

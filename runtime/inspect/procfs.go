@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/kernel/cgroups"
 )
 
 // Bounds of what is read from /proc, in bytes.

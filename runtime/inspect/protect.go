@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"agentjail.dev/runtime/linux/mountinfo"
-	"agentjail.dev/runtime/protect/lost"
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/observe/lostpaths"
 )
 
 // protectedPaths: what the host runs of a mounted directory is a read-only mount
@@ -16,7 +16,7 @@ func protectedPaths(d *demands, s *seen) outcome {
 		mounts[i] = s.mounts[i].Mount
 	}
 	var bad []string
-	for _, l := range lost.In(d.jail.Protected, mounts) {
+	for _, l := range lostpaths.In(d.jail.Protected, mounts) {
 		bad = append(bad, l.String())
 	}
 	switch {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/plan"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/plan"
 )
 
 func userIDs(d *demands, s *seen) outcome  { return idMap("user", s.uidMap, d.jail.IDs.UIDs, d) }

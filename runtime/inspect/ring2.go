@@ -7,10 +7,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/linux/oomscore"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/plan"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/oomscore"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // namespaces: none of the jail's is the host's, and all of its processes are in

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"io"
 
-	"agentjail.dev/runtime/linux/printable"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // maxValue bounds what one line shows of a value.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/ebpf/registry"
-	"agentjail.dev/runtime/linux/fork"
+	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/observe/ebpf/jailmap"
 )
 
 // userNS is what was seen of the jail's user namespace.
@@ -34,10 +34,10 @@ func (s *seen) lookUserNS(p *proc) error {
 	}
 	defer f.Close()
 	var number uint32
-	if number, s.userNS.owner, err = registry.About(f); err != nil {
+	if number, s.userNS.owner, err = jailmap.About(f); err != nil {
 		return err
 	}
-	s.registered = s.wall.Acting && registry.Known(number)
+	s.registered = s.wall.Acting && jailmap.Known(number)
 	const size = 32 // a number
 	limits, err := fork.ReadInside(f, fork.NestedLimits(), size)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/cgroups"
-	"agentjail.dev/runtime/linux/landlock"
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/landlock"
 	"agentjail.dev/runtime/network/modes"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/observe/why"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/runtime/state"
-	"agentjail.dev/runtime/why"
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/compiler"
 )
 
 // Why gathers what package why needs of a jail to answer a question. A jail that has ended has its filters, its policy and its network's
@@ -42,7 +42,7 @@ func Why(s state.Store, j *state.Jail, q why.Question, arch string) (*why.Facts,
 		return nil, fmt.Errorf("%s: its system call filter: %w", j.ID, err)
 	}
 	if d.spec != nil && d.spec.Linux != nil && d.spec.Linux.Seccomp != nil {
-		if f.Filters.Outer, err = exact.Compile(d.spec.Linux.Seccomp); err != nil {
+		if f.Filters.Outer, err = compiler.Compile(d.spec.Linux.Seccomp); err != nil {
 			return nil, fmt.Errorf("%s: its outer system call filter: %w", j.ID, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"agentjail.dev/runtime/linux/trusted"
+	"agentjail.dev/runtime/kernel/trusted"
 )
 
 // firstMerging is the version of the configuration that containerd 2.0, 2.1 and 2.2 print: the first that merge what a plugin's table

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/linux/trusted"
+	"agentjail.dev/runtime/kernel/trusted"
 )
 
 // DefaultName is the name under which agentjail is registered unless asked otherwise.

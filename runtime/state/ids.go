@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // ErrPoolFull says that every block of the pool is in use.

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // Rules are those of a network by name that have changed since the jail was made.

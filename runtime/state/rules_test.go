@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/credential"
 )
 
 // TestRules: rules that have changed are in the policy's place, whatever the record says, and are never passed over.

@@ -32,14 +32,14 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/bundle"
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/trusted"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/policy"
-	"agentjail.dev/runtime/report"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // FilterFile is the inner system call filter in a jail's directory, as its processes

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/idmap"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 func record(id string) *Jail {

@@ -8,8 +8,8 @@ import (
 
 	"agentjail.dev/seccomp/abi"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/claims"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/compiler"
+	"agentjail.dev/seccomp/verify"
 )
 
 // Side is what one filter lets pass.
@@ -102,7 +102,7 @@ func (s *Side) look(name string, section *specs.LinuxSeccomp, arch string) error
 	}
 	one := *section
 	one.Architectures = []specs.Arch{here}
-	prog, err := exact.Compile(&one)
+	prog, err := compiler.Compile(&one)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *Side) look(name string, section *specs.LinuxSeccomp, arch string) error
 			s.calls[n] = some
 		}
 	}
-	open, err := claims.OpenEntries([][]bpf.Insn{prog}, arch)
+	open, err := verify.OpenEntries([][]bpf.Insn{prog}, arch)
 	if err != nil {
 		return err
 	}

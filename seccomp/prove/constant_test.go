@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/seccomp/abi"
 	"agentjail.dev/seccomp/bpf"
 	"agentjail.dev/seccomp/compare"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/compiler"
 )
 
 // The kernel answers a call from its bitmap only if every filter of the process allows it whatever its arguments. Of the
@@ -34,7 +34,7 @@ func TestConstant(t *testing.T) {
 					}
 					filter, _ = seccomp.Intersect(filter, incoming)
 				}
-				second, err := exact.Compile(filter)
+				second, err := compiler.Compile(filter)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,8 +10,8 @@ import (
 
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/claims"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/compiler"
+	"agentjail.dev/seccomp/verify"
 )
 
 // Library names the libseccomp that compiles, with its version.
@@ -27,20 +27,20 @@ var goarch = map[specs.Arch]string{specs.ArchX86_64: "amd64", specs.ArchAARCH64:
 // libseccomp, in both shapes that delegates give the filter (runc 1.1's chain,
 // later runc's binary tree) and for both answers to violations, and checks what
 // must hold of it: by itself, with what the init step needs added (of which
-// claims.First is said), and of that together with the inner filter, as
+// verify.First is said), and of that together with the inner filter, as
 // a jail's program has them.
 //
 // Errors: an unknown profile or architecture, or a filter that libseccomp does
 // not compile. A claim that does not hold is no error but a result.
-func Prove(profile, arch string) ([]claims.Result, error) {
-	var own, wide, both []claims.Result
+func Prove(profile, arch string) ([]verify.Result, error) {
+	var own, wide, both []verify.Result
 	for _, kill := range []bool{false, true} {
 		filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: arch, Kill: kill})
 		if err != nil {
 			return nil, err
 		}
 		entry, _ := seccomp.WithEntry(filter)
-		second, err := exact.Compile(filter)
+		second, err := compiler.Compile(filter)
 		if err != nil {
 			return nil, err
 		}
@@ -49,22 +49,22 @@ func Prove(profile, arch string) ([]claims.Result, error) {
 			if err != nil {
 				return nil, fmt.Errorf("profile %s for %s: %w", profile, arch, err)
 			}
-			res, err := claims.Profile([][]bpf.Insn{first}, profile, arch)
+			res, err := verify.Profile([][]bpf.Insn{first}, profile, arch)
 			if err != nil {
 				return nil, err
 			}
-			own = claims.Merge(own, res)
+			own = verify.Merge(own, res)
 			if first, err = Compile(entry, entry.Architectures[0], tree); err != nil {
 				return nil, fmt.Errorf("profile %s for %s: %w", profile, arch, err)
 			}
-			if res, err = claims.First([][]bpf.Insn{first}, arch); err != nil {
+			if res, err = verify.First([][]bpf.Insn{first}, arch); err != nil {
 				return nil, err
 			}
-			wide = claims.Merge(wide, res)
-			if res, err = claims.Profile([][]bpf.Insn{first, second}, profile, arch); err != nil {
+			wide = verify.Merge(wide, res)
+			if res, err = verify.Profile([][]bpf.Insn{first, second}, profile, arch); err != nil {
 				return nil, err
 			}
-			both = claims.Merge(both, res)
+			both = verify.Merge(both, res)
 		}
 	}
 	for i := range wide {
@@ -80,7 +80,7 @@ func Prove(profile, arch string) ([]claims.Result, error) {
 // intersection with an engine's profile, and checks the general claims and that
 // exactly the calls pass that it lists. Errors as for Compile, and a filter for
 // other than one architecture.
-func Check(filter *specs.LinuxSeccomp, tree bool) ([]claims.Result, error) {
+func Check(filter *specs.LinuxSeccomp, tree bool) ([]verify.Result, error) {
 	if len(filter.Architectures) != 1 {
 		return nil, fmt.Errorf("filter for %d architectures %v: only one can be native", len(filter.Architectures), filter.Architectures)
 	}
@@ -98,10 +98,10 @@ func Check(filter *specs.LinuxSeccomp, tree bool) ([]claims.Result, error) {
 			names = append(names, s.Names...)
 		}
 	}
-	listed, err := claims.Listed([][]bpf.Insn{prog}, names, arch)
+	listed, err := verify.Listed([][]bpf.Insn{prog}, names, arch)
 	if err != nil {
 		return nil, err
 	}
-	res, err := claims.General([][]bpf.Insn{prog}, arch)
-	return append([]claims.Result{listed}, res...), err
+	res, err := verify.General([][]bpf.Insn{prog}, arch)
+	return append([]verify.Result{listed}, res...), err
 }

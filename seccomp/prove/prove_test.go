@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/seccomp"
 	"agentjail.dev/seccomp/abi"
 	"agentjail.dev/seccomp/bpf"
-	"agentjail.dev/seccomp/exact"
+	"agentjail.dev/seccomp/compiler"
 )
 
 func TestProve(t *testing.T) {
@@ -106,7 +106,7 @@ func stacked(t *testing.T, g gen, filter *specs.LinuxSeccomp, names []string, ro
 	if err != nil {
 		t.Fatalf("%v\n%s", err, show(entry))
 	}
-	second, err := exact.Compile(filter)
+	second, err := compiler.Compile(filter)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, show(filter))
 	}
@@ -184,7 +184,7 @@ func TestStackedIncoming(t *testing.T) {
 
 func exactly(t *testing.T, s *specs.LinuxSeccomp) []bpf.Insn {
 	t.Helper()
-	prog, err := exact.Compile(s)
+	prog, err := compiler.Compile(s)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, show(s))
 	}

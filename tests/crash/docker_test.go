@@ -15,7 +15,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 )

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/linux/pidfd"
+	"agentjail.dev/runtime/kernel/pidfd"
+	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 )

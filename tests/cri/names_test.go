@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"agentjail.dev/runtime/policy"
+	"agentjail.dev/runtime/spec/policy"
 	"agentjail.dev/tests/contract/promise"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"agentjail.dev/seccomp"
-	"agentjail.dev/seccomp/loaded"
+	"agentjail.dev/seccomp/readback"
 	"agentjail.dev/tests/engine"
 )
 
@@ -31,7 +31,7 @@ type proved []struct {
 // force for calls that the init step itself makes.
 func TestLoadedFilters(t *testing.T) {
 	needAgentjail(t)
-	if _, err := loaded.Filters(os.Getppid()); err != nil {
+	if _, err := readback.Filters(os.Getppid()); err != nil {
 		t.Skipf("filters cannot be read here: %v", err)
 	}
 	tight := filepath.Join(t.TempDir(), "tight.json")

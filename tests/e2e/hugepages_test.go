@@ -3,13 +3,13 @@ package e2e
 import (
 	"testing"
 
-	"agentjail.dev/runtime/host"
+	"agentjail.dev/runtime/kernel/hostfacts"
 )
 
 // TestHugePageLimits: where the host counts the pages of its reserved pool, a
 // jail may have none. The filter denies asking for them anyway (TestAttempts).
 func TestHugePageLimits(t *testing.T) {
-	sizes := host.Read().HugePages
+	sizes := hostfacts.Read().HugePages
 	if len(sizes) == 0 {
 		t.Skip("this host has no hugetlb control group, or no huge pages")
 	}

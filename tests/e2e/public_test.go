@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/source/gitsettings"
+	"agentjail.dev/runtime/spec/bindsource/gitsettings"
 	"agentjail.dev/tests/engine"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/views"
+	"agentjail.dev/runtime/rootfs/procfiles"
 	"agentjail.dev/tests/engine"
 )
 
@@ -50,7 +50,7 @@ func TestSizes(t *testing.T) {
 		return
 	}
 	eq(t, "free after an update", sh(d, id, "free -m | awk '/^Mem:/ {print $2}'"), "128")
-	eq(t, "processors after an update", sh(d, id, "getconf _NPROCESSORS_ONLN"), strconv.Itoa(views.CPUs(nil, min(2, views.ReadHost().CPUs))))
+	eq(t, "processors after an update", sh(d, id, "getconf _NPROCESSORS_ONLN"), strconv.Itoa(procfiles.CPUs(nil, min(2, procfiles.ReadHost().CPUs))))
 	eq(t, "writing to a view", sh(d, id, "echo x > /proc/meminfo 2>/dev/null || echo refused"), "refused")
 }
 
@@ -134,8 +134,8 @@ func TestNothingOfTheHost(t *testing.T) {
 	id := sleeper(d, "--memory", "256m", "--cpus", "1")
 	var paths []string
 	script := "show() { if [ -d $1 ]; then ls -1A $1; else head -c 65536 $1 2>/dev/null; fi | base64 | tr -d '\\n'; echo .; }\n"
-	for _, e := range views.Table {
-		if path.IsAbs(e.Path) && !strings.Contains(e.Path, "(") && e.Becomes != views.Stays {
+	for _, e := range procfiles.Table {
+		if path.IsAbs(e.Path) && !strings.Contains(e.Path, "(") && e.Becomes != procfiles.Stays {
 			paths = append(paths, e.Path)
 			script += "show " + strings.Replace(e.Path, "/PID/", "/self/", 1) + "\n"
 		}
@@ -191,7 +191,7 @@ func TestMountTable(t *testing.T) {
 		}
 	}
 	// Each line's file system has a size of its own.
-	half := views.ReadHost().Memory / 2048
+	half := procfiles.ReadHost().Memory / 2048
 	for line := range strings.Lines(sh(d, id, "df -k 2>/dev/null")) {
 		if f := strings.Fields(line); len(f) > 1 {
 			if kb, err := strconv.ParseInt(f[1], 10, 64); err == nil && kb > half/10*9 && kb < half/10*11 {
@@ -211,8 +211,8 @@ func TestInspectTells(t *testing.T) {
 	needAgentjail(t)
 	d := d(t)
 	stays := 0
-	for _, e := range views.Table {
-		if e.Becomes == views.Stays {
+	for _, e := range procfiles.Table {
+		if e.Becomes == procfiles.Stays {
 			stays++
 		}
 	}
@@ -231,13 +231,13 @@ func TestInspectTells(t *testing.T) {
 		}
 		found := false
 		for _, x := range r.Exposed {
-			i := slices.IndexFunc(views.Table, func(e views.Entry) bool { return e.Path == x.Path })
-			if i < 0 || views.Table[i].Becomes != views.Stays && x.Path != c.more {
+			i := slices.IndexFunc(procfiles.Table, func(e procfiles.Entry) bool { return e.Path == x.Path })
+			if i < 0 || procfiles.Table[i].Becomes != procfiles.Stays && x.Path != c.more {
 				t.Errorf("exposed by %s: %s (%s)", x.Path, x.Reveals, x.Why)
 			}
 			found = found || x.Path == c.more
 		}
-		if found != (c.more != "") || r.Ways != len(views.Table) || len(r.Exposed) > stays+1 {
+		if found != (c.more != "") || r.Ways != len(procfiles.Table) || len(r.Exposed) > stays+1 {
 			t.Errorf("%d of %d told: %s", len(r.Exposed), r.Ways, out)
 		}
 		text, _ := agentjail(t, "inspect", id)

@@ -76,10 +76,10 @@ func BuildAgentjail(out string, flags ...string) error {
 // LinkerFlags is the build flag of a program that is linked as the one under test, with more variables set (PACKAGE.NAME=TEXT).
 func LinkerFlags(variables ...string) string {
 	if d := os.Getenv(DelegateEnv); d != "" {
-		variables = append(variables, "agentjail.dev/runtime/policy.defaultDelegate="+d)
+		variables = append(variables, "agentjail.dev/runtime/spec/policy.defaultDelegate="+d)
 	}
 	if p := os.Getenv(PoolEnv); p != "" {
-		variables = append(variables, "agentjail.dev/runtime/policy.defaultPool="+p)
+		variables = append(variables, "agentjail.dev/runtime/spec/policy.defaultPool="+p)
 	}
 	flags := "-ldflags=-s -w"
 	for _, v := range variables {

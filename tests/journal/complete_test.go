@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
 	"agentjail.dev/tests/journal/refusal"
 )
@@ -24,21 +24,21 @@ type shower struct {
 // elsewhere are the kinds of refusals that the run does not have. The kernel's records are of kernels that this machine is not.
 var elsewhere = map[string]shower{
 	"jail.refused":       {"there is no jail then", []string{"tests/journal TestReach"}},
-	"publish.refused":    {"somebody outside has to connect", []string{"tests/names TestPublish", "runtime/journal/sources TestNetwork"}},
-	"credential.refused": {"it takes a server", []string{"tests/names TestCredentials", "runtime/journal/sources TestNetwork"}},
-	"syscall.killed":     {"the jail's first process is killed, by another policy", []string{"runtime/journal/sources TestKernel"}},
-	"landlock.denied":    {"the kernel tells of it where a domain asks for that, and agentjail's does not", []string{"runtime/journal/sources TestKernel"}},
-	"apparmor.denied":    {"a kernel with AppArmor", []string{"runtime/journal/sources TestKernel"}},
-	"selinux.denied":     {"a kernel with SELinux", []string{"runtime/journal/sources TestKernel"}},
-	"exec.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
-	"trace.blocked":      {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
-	"connect.blocked":    {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
-	"bind.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/wall TestBlock"}},
-	"ring0.passed":       {"programs that block, and no filters", []string{"tests/wall TestWall"}},
-	"module.refused":     {"programs that block, and a kernel that would load a module", []string{"runtime/ebpf/collector TestDescribeRefused"}},
-	"ptrace.refused":     {"programs that block, and the profile debug", []string{"runtime/ebpf/collector TestDescribeRefused"}},
-	"limit.memory":       {"control groups of version 2: those of version 1 kill before they count", []string{"runtime/journal TestCounters"}},
-	"limit.high":         {"control groups of version 2", []string{"runtime/journal TestCounters"}},
+	"publish.refused":    {"somebody outside has to connect", []string{"tests/names TestPublish", "runtime/observe/journal/sources TestNetwork"}},
+	"credential.refused": {"it takes a server", []string{"tests/names TestCredentials", "runtime/observe/journal/sources TestNetwork"}},
+	"syscall.killed":     {"the jail's first process is killed, by another policy", []string{"runtime/observe/journal/sources TestKernel"}},
+	"landlock.denied":    {"the kernel tells of it where a domain asks for that, and agentjail's does not", []string{"runtime/observe/journal/sources TestKernel"}},
+	"apparmor.denied":    {"a kernel with AppArmor", []string{"runtime/observe/journal/sources TestKernel"}},
+	"selinux.denied":     {"a kernel with SELinux", []string{"runtime/observe/journal/sources TestKernel"}},
+	"exec.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
+	"trace.blocked":      {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
+	"connect.blocked":    {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
+	"bind.blocked":       {"programs that block, and a policy that asks for it", []string{"tests/ebpf TestBlock"}},
+	"ring0.passed":       {"programs that block, and no filters", []string{"tests/ebpf TestWall"}},
+	"module.refused":     {"programs that block, and a kernel that would load a module", []string{"runtime/observe/ebpf/collector TestDescribeRefused"}},
+	"ptrace.refused":     {"programs that block, and the profile debug", []string{"runtime/observe/ebpf/collector TestDescribeRefused"}},
+	"limit.memory":       {"control groups of version 2: those of version 1 kill before they count", []string{"runtime/observe/journal TestCounters"}},
+	"limit.high":         {"control groups of version 2", []string{"runtime/observe/journal TestCounters"}},
 }
 
 // TestRefusalsComplete: every kind of refusal is in the run, or in a test elsewhere, which there is and which names the kind; there are forty

@@ -19,7 +19,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/state"
 	"agentjail.dev/tests/engine"
 )

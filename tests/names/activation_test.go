@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/tests/engine"
 )
 
@@ -106,9 +106,9 @@ func TestCannotBegin(t *testing.T) {
 		do    func(j *jail) string
 		want  string
 	}{
-		"the helper":            {work.WorkFD + 1, use, ended(tooFew)},
-		"its activator":         {work.WorkFD, use, ended(fmt.Sprintf("handing on the work: errno %d", unix.EBADF))},
-		"the helper in inspect": {work.WorkFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("said %q", tooFew)},
+		"the helper":            {helperproto.WorkFD + 1, use, ended(tooFew)},
+		"its activator":         {helperproto.WorkFD, use, ended(fmt.Sprintf("handing on the work: errno %d", unix.EBADF))},
+		"the helper in inspect": {helperproto.WorkFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("said %q", tooFew)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			j := start(t, n)

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/network/helper"
 )
 
 // What the jails of these tests may have, and how much they do.

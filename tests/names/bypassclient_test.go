@@ -20,7 +20,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/thread"
+	"agentjail.dev/runtime/kernel/thread"
 )
 
 // A verdict is what became of an attempt.

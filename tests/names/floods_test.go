@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/helper"
+	"agentjail.dev/runtime/network/helper"
 )
 
 // How much a jail sends.

@@ -15,10 +15,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	ends "agentjail.dev/runtime/linux/pidfd"
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network/names/pool"
-	"agentjail.dev/runtime/network/names/work"
+	ends "agentjail.dev/runtime/kernel/pidfd"
+	"agentjail.dev/runtime/network/names/addrpool"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/tests/engine"
 )
 
@@ -229,7 +229,7 @@ func TestWays(t *testing.T) {
 	n := newInternet(t)
 	onHost = n.ca
 	resolveBy(t, dnsAddr)
-	for _, way := range []string{work.SkLookup, work.Redirect, work.Listeners} {
+	for _, way := range []string{helperproto.SkLookup, helperproto.Redirect, helperproto.Listeners} {
 		t.Run(way, func(t *testing.T) { goes(t, n, way) })
 	}
 }
@@ -255,7 +255,7 @@ func only(t *testing.T, way string) string {
 			t.Fatal(err)
 		}
 	}
-	flag := engine.LinkerFlags("agentjail.dev/runtime/network/names/arrival.only=" + way)
+	flag := engine.LinkerFlags("agentjail.dev/runtime/network/names/jailsock.only=" + way)
 	for _, name := range []string{"agentjail", "agentjailctl"} {
 		if err := engine.Build("./cmd/"+name, filepath.Join(dir, name), flag); err != nil {
 			t.Fatal(err)
@@ -272,7 +272,7 @@ func goes(t *testing.T, n *internet, way string) {
 		t.Fatalf("%v: %s", err, said)
 	}
 	for _, w := range ways {
-		if way == work.Listeners && w.args[2] == "8443" {
+		if way == helperproto.Listeners && w.args[2] == "8443" {
 			w.why = "refused" // nobody listens
 		}
 		n.questions()
@@ -303,7 +303,7 @@ func goes(t *testing.T, n *internet, way string) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"verdict":"allowed","name":"api.example.test","port":443`, `"verdict":"refused","name":"other.example.test"`, `"verdict":"refused","name":"api.example.test","port":8443`} {
-		if way == work.Listeners && strings.Contains(want, "8443") {
+		if way == helperproto.Listeners && strings.Contains(want, "8443") {
 			continue
 		}
 		if !strings.Contains(string(text), want) {
@@ -317,13 +317,13 @@ func goes(t *testing.T, n *internet, way string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != work.SkLookup) {
+	if got := strings.Contains(string(text), "connections come to the helper by "+way); got != (way != helperproto.SkLookup) {
 		t.Errorf("the report names %s: %v", way, got)
 	}
 	// A new helper goes the same way, although a program of the jail has taken ports: but for the way without anything in front of it.
 	j.killHelper(t)
 	end := j.takesPorts(t, "1080,3128")
-	if way == work.Listeners {
+	if way == helperproto.Listeners {
 		if out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", "restart", j.id); code == 0 || !strings.Contains(out, "end those programs") {
 			t.Errorf("restart where ports are taken: %d: %s", code, out)
 		}
@@ -360,7 +360,7 @@ func foreign(t *testing.T, j *jail) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	if err := netseal.Redirect(ns, netseal.Target{Range: pool.Range, Port: 9}); err != nil {
+	if err := seal.Redirect(ns, seal.Target{Range: addrpool.Range, Port: 9}); err != nil {
 		t.Fatal(err)
 	}
 	if out, code := j.inspect(t); code == 0 || !strings.Contains(out, "BROKEN") || !strings.Contains(out, "redirect: ") {

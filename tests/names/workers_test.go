@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/helper/workers"
-	"agentjail.dev/runtime/linux/cgroups"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/network/helper/workers"
 	"agentjail.dev/tests/engine"
 )
 
@@ -65,8 +65,8 @@ func TestWorkers(t *testing.T) {
 // others are those of the list that other tests walk, and which.
 var others = map[string]string{
 	"containerd-shim-agentjail-v2":        "containerd's, in whose groups it starts shims",
-	"agentjail-journal " + workers.Reader: "tests/wall TestCollectorFilter; its service's bounds runtime/helper/workers TestService",
-	"agentjail-journal " + workers.Writer: "tests/wall TestCollectorFilter; its service's bounds runtime/helper/workers TestService",
+	"agentjail-journal " + workers.Reader: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
+	"agentjail-journal " + workers.Writer: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
 }
 
 // calling is agentjail while it has a call to do for a jail: an exec that runs.

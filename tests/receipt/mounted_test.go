@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/receipt"
+	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
 )
 

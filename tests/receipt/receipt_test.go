@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/net/html"
 
-	"agentjail.dev/runtime/journal/inside"
-	"agentjail.dev/runtime/receipt"
+	"agentjail.dev/runtime/observe/journal/inside"
+	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
 )
 

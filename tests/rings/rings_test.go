@@ -1,5 +1,5 @@
 // Package rings takes rings of a jail away and looks at what the others still stop. It needs a build of agentjail that
-// no installation has (runtime/internal/without). docs/security/rings.md holds the table of what it finds.
+// no installation has (runtime/internal/ringfault). docs/security/rings.md holds the table of what it finds.
 package rings
 
 import (

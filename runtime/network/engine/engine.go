@@ -11,10 +11,10 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/linux/namespace"
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/network/seal"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Mode is the mode; see runtime/network/modes for what its methods are for.
@@ -56,7 +56,7 @@ func (Mode) Prepare(d network.Decision, s *specs.Spec) (*os.File, error) {
 	if err != nil || ns == nil {
 		return nil, err
 	}
-	if err := netseal.Set(ns, settings(s)); err != nil {
+	if err := seal.Set(ns, settings(s)); err != nil {
 		ns.Close()
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func open(s *specs.Spec) (*os.File, error) {
 		return nil, fmt.Errorf("the engine's network namespace %s: %w", path, err)
 	}
 	// Looked at again, as it was opened again.
-	if hosts, err := netseal.IsHosts(f); err != nil || hosts {
+	if hosts, err := seal.IsHosts(f); err != nil || hosts {
 		f.Close()
 		return nil, fmt.Errorf("the engine's network namespace %s is the host's, or cannot be told from it (%v)", path, err)
 	}
@@ -108,9 +108,9 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 		return out, err
 	}
 	defer ns.Close()
-	if err := netseal.BoundWaiting(ns); err != nil {
+	if err := seal.BoundWaiting(ns); err != nil {
 		out.Changes = append(out.Changes, report.Change{
-			Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(netseal.SealWaiting), Why: err.Error(),
+			Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(seal.SealWaiting), Why: err.Error(),
 		})
 	}
 	return out, nil
@@ -124,7 +124,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 		return a, err
 	}
 	defer ns.Close()
-	a.Protections = []network.Finding{network.Finding(netseal.VerifyWaiting(ns))}
+	a.Protections = []network.Finding{network.Finding(seal.VerifyWaiting(ns))}
 	return a, nil
 }
 

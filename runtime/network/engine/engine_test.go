@@ -6,7 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // TestDecide: the engine's network is taken where it is certain to be that.

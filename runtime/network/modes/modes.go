@@ -6,12 +6,12 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/network/engine"
 	"agentjail.dev/runtime/network/names"
 	"agentjail.dev/runtime/network/none"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Mode is a way for jails to have a network, or none. Each group of methods serves one user.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/policy"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
 )
 
 // TestNames: policy takes the names of the modes that there are, and no others.

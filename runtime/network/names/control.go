@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // How long a helper may take to follow a request, and to say by which rules it goes: it may have to start first. inspect
@@ -32,7 +32,7 @@ const backlog = 4
 
 // controlAddr is the control socket's address by way of an open directory: the path itself may be longer than an address can be.
 func controlAddr(dir *os.File) string {
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), work.ControlSocket)
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), helperproto.ControlSocket)
 }
 
 // listenControl makes the control socket in the jail's directory, for root alone.
@@ -42,7 +42,7 @@ func listenControl(dir string) (*os.File, error) {
 		return nil, err
 	}
 	defer d.Close()
-	if err := os.Remove(filepath.Join(dir, work.ControlSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, helperproto.ControlSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -60,7 +60,7 @@ func listenControl(dir string) (*os.File, error) {
 			return nil, fmt.Errorf("making the control socket: %w", err)
 		}
 	}
-	return os.NewFile(uintptr(fd), work.ControlSocket), nil
+	return os.NewFile(uintptr(fd), helperproto.ControlSocket), nil
 }
 
 // dialControl connects to a jail's helper.
@@ -78,14 +78,14 @@ func dialControl(dir string) (*net.UnixConn, error) {
 }
 
 // ask sends a request to a jail's helper, which has some time for it. One that comes late does not follow it any more.
-func ask(dir string, r work.Request, patience time.Duration) (work.Answer, error) {
-	var a work.Answer
+func ask(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
+	var a helperproto.Answer
 	data, err := json.Marshal(r)
 	if err != nil {
 		return a, err
 	}
-	if len(data) > work.MaxRequest {
-		return a, fmt.Errorf("the rules have more than %d bytes", work.MaxRequest)
+	if len(data) > helperproto.MaxRequest {
+		return a, fmt.Errorf("the rules have more than %d bytes", helperproto.MaxRequest)
 	}
 	c, err := dialControl(dir)
 	if err != nil {
@@ -129,7 +129,7 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	case !serves:
 		return network.Changed{}, network.ErrNoHelper
 	}
-	a, err := ask(j.Dir, work.Request{Verb: work.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
+	a, err := ask(j.Dir, helperproto.Request{Verb: helperproto.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
 	if err != nil {
 		return network.Changed{}, fmt.Errorf("telling the helper, process %d, which may have the former rules still: %w (remedy: agentjail network restart --force, then reload)", h.Pid, err)
 	}
@@ -138,11 +138,11 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 
 // applied says what is wrong with the rules that a helper goes by, held against those on record; "" is nothing.
 func applied(pid int, dir string, r network.Rules) string {
-	set, err := rules.Parse(r.Allow, r.Deny, nil)
+	set, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
 		return fmt.Sprintf("the rules on record: %v", err)
 	}
-	a, err := ask(dir, work.Request{Verb: work.State}, stateTime)
+	a, err := ask(dir, helperproto.Request{Verb: helperproto.State}, stateTime)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("process %d does not say by which rules it goes: %v%s (remedy: agentjail network restart --force)", pid, err, said(dir))
@@ -173,7 +173,7 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	if err == nil {
 		err = serves()
 	}
-	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) && !strings.Contains(err.Error(), work.Publishing) {
+	if err != nil && strings.Contains(err.Error(), unix.EADDRINUSE.Error()) && !strings.Contains(err.Error(), helperproto.Publishing) {
 		return nil, fmt.Errorf("programs of the jail have taken the helper's ports meanwhile, or all of them: %w (remedy: end those programs, or start the jail anew)", err)
 	}
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/credential/secret"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
-	"agentjail.dev/runtime/rootless"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/credential/secret"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // fetch reads the values of the credentials that rules let a jail use. The helper's work has them, and nothing else.
-func fetch(r network.Rules) ([]work.Credential, error) {
+func fetch(r network.Rules) ([]helperproto.Credential, error) {
 	if len(r.Credentials) == 0 {
 		return nil, nil
 	}
-	allow, err := rules.Parse(r.Allow, r.Deny, nil)
+	allow, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func fetch(r network.Rules) ([]work.Credential, error) {
 			return nil, fmt.Errorf("not being dumpable: %w", err)
 		}
 	}
-	var out []work.Credential
+	var out []helperproto.Credential
 	for _, name := range set.Names() {
 		c := set[name]
 		if !c.Own() {
@@ -48,7 +48,7 @@ func fetch(r network.Rules) ([]work.Credential, error) {
 			return nil, fmt.Errorf("credentials.%s: %w", name, err)
 		}
 		if c.ForSSH() {
-			k := work.Credential{Name: name, Hosts: c.Hosts, Value: value, SSH: &work.SSH{User: c.SSH, Repositories: c.Repositories, HostKeys: map[string][][]byte{}}}
+			k := helperproto.Credential{Name: name, Hosts: c.Hosts, Value: value, SSH: &helperproto.SSH{User: c.SSH, Repositories: c.Repositories, HostKeys: map[string][][]byte{}}}
 			for _, h := range c.Hosts {
 				keys, err := c.HostKeys(h)
 				if err != nil {
@@ -60,7 +60,7 @@ func fetch(r network.Rules) ([]work.Credential, error) {
 			continue
 		}
 		header, scheme := c.Field()
-		out = append(out, work.Credential{
+		out = append(out, helperproto.Credential{
 			Name: name, Hosts: c.Hosts, Header: strings.ToLower(header), Scheme: scheme, Placeholder: c.Placeholder, End: c.Ends(), Value: value,
 		})
 	}
@@ -84,13 +84,13 @@ func endpoint(name string, port uint16) string {
 }
 
 // own reads the jail's own keys: that of its certificate authority, where TLS is to be ended, and that of its server of ssh.
-func own(dir string, w *work.Work) (err error) {
-	if slices.ContainsFunc(w.Credentials, func(c work.Credential) bool { return c.End }) {
+func own(dir string, w *helperproto.Work) (err error) {
+	if slices.ContainsFunc(w.Credentials, func(c helperproto.Credential) bool { return c.End }) {
 		if w.Authority, err = ownKey(dir, credential.AuthorityFile); err != nil {
 			return fmt.Errorf("the jail's certificate authority: %w", err)
 		}
 	}
-	if slices.ContainsFunc(w.Credentials, func(c work.Credential) bool { return c.SSH != nil }) {
+	if slices.ContainsFunc(w.Credentials, func(c helperproto.Credential) bool { return c.SSH != nil }) {
 		if w.HostKey, err = ownKey(dir, credential.HostKeyFile); err != nil {
 			return fmt.Errorf("the jail's key for ssh: %w", err)
 		}

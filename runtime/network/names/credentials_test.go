@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // TestJoinsCredentials: a jail joins a network with a credential only if its own policy has the same one; the placeholder is each jail's.

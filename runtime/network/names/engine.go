@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/internal/crash"
-	"agentjail.dev/runtime/linux/atomicfile"
-	"agentjail.dev/runtime/linux/mountinfo"
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/state"
 )
 
@@ -183,7 +183,7 @@ func foundNetwork(pid int) (e engineNetwork, err error) {
 		return e, err
 	}
 	defer f.Close()
-	links, err := netseal.Links(f)
+	links, err := seal.Links(f)
 	if err != nil || len(links) == 0 {
 		return e, err
 	}

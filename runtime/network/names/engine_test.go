@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/network"
 	"agentjail.dev/runtime/state"
 )
 

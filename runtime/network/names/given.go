@@ -11,17 +11,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/journal"
-	"agentjail.dev/runtime/network/names/pool"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/addrpool"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // maxGiven bounds what a helper says of the addresses that it gave, in bytes. It writes some hundred short lines in a jail's life.
 const maxGiven = 16 << 10
 
 // goOn tells a helper where those before it have ended: in the log, and among the addresses.
-func goOn(w *work.Work, dir string) (err error) {
-	if w.LogTurn, w.LogSeq, err = journal.Last(dir); err != nil {
+func goOn(w *helperproto.Work, dir string) (err error) {
+	if w.LogTurn, w.LogSeq, err = decisions.Last(dir); err != nil {
 		return fmt.Errorf("the log: %w", err)
 	}
 	w.Given, err = readGiven(dir)
@@ -29,12 +29,12 @@ func goOn(w *work.Work, dir string) (err error) {
 }
 
 func openGiven(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, work.GivenFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	return os.OpenFile(filepath.Join(dir, helperproto.GivenFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 }
 
 // readGiven is the number below which helpers of a jail may have given every address, 0 where none gave any.
 func readGiven(dir string) (int, error) {
-	f, err := os.OpenFile(filepath.Join(dir, work.GivenFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(filepath.Join(dir, helperproto.GivenFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
@@ -49,7 +49,7 @@ func readGiven(dir string) (int, error) {
 	given := 0
 	for line := range strings.Lines(string(text)) {
 		n, err := strconv.Atoi(strings.TrimSuffix(line, "\n"))
-		if err != nil || n <= 0 || n > pool.Total || len(text) > maxGiven {
+		if err != nil || n <= 0 || n > addrpool.Total || len(text) > maxGiven {
 			return 0, fmt.Errorf("%s is not what a helper writes: no address is known to be new (remedy: start the jail anew)", f.Name())
 		}
 		given = max(given, n)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // TestGiven: what a helper notes is read again, and what it could not have noted is refused.
@@ -16,7 +16,7 @@ func TestGiven(t *testing.T) {
 		"x\n": -1, "-1\n": -1, "99999999\n": -1, "0\n": -1, strings.Repeat("32640\n", 10000): -1,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, work.GivenFile), []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, helperproto.GivenFile), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := readGiven(dir); (err != nil) != (want < 0) || err == nil && got != want {

@@ -13,17 +13,17 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/linux/procstatus"
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/pool"
-	"agentjail.dev/runtime/network/names/publish"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/procstatus"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/network/names/addrpool"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/none"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/publish"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Mode is the mode; see runtime/network/modes for what its methods are for.
@@ -131,7 +131,7 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 }
 
 // answer is how a helper serves, as the record has it.
-func answer(text string) (got work.Arrival, err error) {
+func answer(text string) (got helperproto.Arrival, err error) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		return got, fmt.Errorf("the helper's answer: %w", err)
 	}
@@ -139,15 +139,15 @@ func answer(text string) (got work.Arrival, err error) {
 }
 
 // lesser reports a way for connections that is not the best, and what is lost by it.
-func lesser(got work.Arrival) []report.Change {
-	if got.Way == work.SkLookup {
+func lesser(got helperproto.Arrival) []report.Change {
+	if got.Way == helperproto.SkLookup {
 		return nil
 	}
-	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, work.Lost[got.Way])
+	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, helperproto.Lost[got.Way])
 	if got.Why != "" {
 		why += " (" + got.Why + ")"
 	}
-	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + work.SkLookup, Why: why}}
+	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + helperproto.SkLookup, Why: why}}
 }
 
 // nowhere reports ports of the engine's that are to be published, where the engine has put no network that leads to the helper.
@@ -186,11 +186,11 @@ func joins(j network.Jail) error {
 
 // within says by an error what the first rules allow and the others do not.
 func within(first, own network.Rules) error {
-	less, err := rules.Parse(first.Allow, first.Deny, nil)
+	less, err := netrules.Parse(first.Allow, first.Deny, nil)
 	if err != nil {
 		return err
 	}
-	more, err := rules.Parse(own.Allow, own.Deny, nil)
+	more, err := netrules.Parse(own.Allow, own.Deny, nil)
 	if err != nil {
 		return err
 	}
@@ -293,16 +293,16 @@ func goesBy(j network.Jail, pid int) network.Finding {
 }
 
 // redirected holds the namespace to the redirect that the helper made, or to none.
-func redirected(j network.Jail, got work.Arrival) network.Finding {
+func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	f := network.Finding{Name: "redirect"}
 	ns, err := j.Open()
 	if err == nil {
 		defer ns.Close()
-		t := netseal.Target{Range: pool.Range, Port: got.Port}
+		t := seal.Target{Range: addrpool.Range, Port: got.Port}
 		for _, m := range got.Moved {
-			t.Services = append(t.Services, netseal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
+			t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
 		}
-		err = netseal.VerifyRedirect(ns, t)
+		err = seal.VerifyRedirect(ns, t)
 	}
 	if f.OK = err == nil; err != nil {
 		f.Detail = err.Error()

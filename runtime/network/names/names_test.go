@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // TestServers: the name servers of a resolv.conf as the C library takes them.
@@ -77,8 +77,8 @@ func TestEmptyRoot(t *testing.T) {
 
 // TestLesserWays: a way for connections that is not the best is said to be so, with what is lost and why, by the report and by check.
 func TestLesserWays(t *testing.T) {
-	for way, best := range map[string]bool{work.SkLookup: true, work.Redirect: false, work.Listeners: false} {
-		got := work.Arrival{Way: way, Why: "sk_lookup: no"}
+	for way, best := range map[string]bool{helperproto.SkLookup: true, helperproto.Redirect: false, helperproto.Listeners: false} {
+		got := helperproto.Arrival{Way: way, Why: "sk_lookup: no"}
 		a := judged(got)
 		if a.OK != best || a.Warn == best || !strings.Contains(a.Detail, way) {
 			t.Errorf("check: %s: %+v", way, a)
@@ -90,11 +90,11 @@ func TestLesserWays(t *testing.T) {
 			}
 			continue
 		}
-		if work.Lost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
+		if helperproto.Lost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
 			t.Fatalf("report: %s: %v", way, said)
 		}
 		for _, text := range []string{a.Detail, said[0].Why} {
-			if !strings.Contains(text, work.Lost[way]) || !strings.Contains(text, "sk_lookup: no") {
+			if !strings.Contains(text, helperproto.Lost[way]) || !strings.Contains(text, "sk_lookup: no") {
 				t.Errorf("%s: %s", way, text)
 			}
 		}

@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/namespace"
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/seal"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // outside opens the engine's network namespace that the helper is to connect from; nil where there is none.
@@ -36,7 +36,7 @@ func outside(j network.Jail) (*os.File, error) {
 		return nil, fmt.Errorf("the engine's network namespace %s: %w", d.Outside, err)
 	}
 	// Looked at again, as it was opened again.
-	if hosts, err := netseal.IsHosts(f); err != nil || hosts {
+	if hosts, err := seal.IsHosts(f); err != nil || hosts {
 		f.Close()
 		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be told from it (%v)", d.Outside, err)
 	}

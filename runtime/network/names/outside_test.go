@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"agentjail.dev/runtime/network"
 	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // TestOutside: the helper connects from a namespace that the engine keeps as a file, and from no other that a bundle names.

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // localPorts has the ports that programs of a network namespace connect from (ip(7)), of the reading thread's.
@@ -19,7 +19,7 @@ const localPorts = "/proc/sys/net/ipv4/ip_local_port_range"
 const minShare = 2048
 
 // ports are a jail's share of the ports that its helper connects from.
-func ports(j network.Jail) (p work.Ports, err error) {
+func ports(j network.Jail) (p helperproto.Ports, err error) {
 	from, err := outside(j)
 	if err != nil {
 		return p, err
@@ -63,7 +63,7 @@ func number(j network.Jail) uint32 {
 // share is the share of a jail with a number. An ended connection keeps its port for a minute (TIME_WAIT, RFC 9293 3.6.1), for its server
 // alone. All jails' shares together are the upper half, so that what they use up is never the host's own; the half is shared by as many as
 // have enough.
-func share(all work.Ports, number uint32) work.Ports {
+func share(all helperproto.Ports, number uint32) helperproto.Ports {
 	half := (int(all.Last) - int(all.First) + 1) / 2
 	if half < 1 {
 		return all
@@ -71,5 +71,5 @@ func share(all work.Ports, number uint32) work.Ports {
 	shares := max(1, half/minShare)
 	size := half / shares
 	first := int(all.Last) + 1 - half + int(number)%shares*size
-	return work.Ports{First: uint16(first), Last: uint16(first + size - 1)}
+	return helperproto.Ports{First: uint16(first), Last: uint16(first + size - 1)}
 }

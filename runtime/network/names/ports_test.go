@@ -3,13 +3,13 @@ package names
 import (
 	"testing"
 
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // TestShare: jails' shares are of one half alone, and of jails that follow each other they have no port in common while there are enough.
 func TestShare(t *testing.T) {
-	for _, all := range []work.Ports{{First: 32768, Last: 60999}, {First: 1024, Last: 65535}, {First: 40000, Last: 47999}, {First: 50000, Last: 50009}, {First: 7, Last: 8}} {
+	for _, all := range []helperproto.Ports{{First: 32768, Last: 60999}, {First: 1024, Last: 65535}, {First: 40000, Last: 47999}, {First: 50000, Last: 50009}, {First: 7, Last: 8}} {
 		half := (int(all.Last) - int(all.First) + 1) / 2
 		shares := max(1, half/minShare)
 		used := map[uint16]uint32{}
@@ -29,7 +29,7 @@ func TestShare(t *testing.T) {
 			}
 		}
 	}
-	if p := share(work.Ports{First: 9, Last: 9}, 3); p != (work.Ports{First: 9, Last: 9}) {
+	if p := share(helperproto.Ports{First: 9, Last: 9}, 3); p != (helperproto.Ports{First: 9, Last: 9}) {
 		t.Errorf("of one port: %v", p)
 	}
 }

@@ -3,10 +3,10 @@ package names
 import (
 	"fmt"
 
-	"agentjail.dev/runtime/helper"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/network/names/arrival"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // Probes try in a fresh network namespace what the helper does in a jail's. Only this mode's jails need it.
@@ -15,10 +15,10 @@ func (Mode) Probes() []network.Probe {
 }
 
 func probe() network.Answer {
-	if _, err := helper.Path(work.Program); err != nil {
-		return network.Answer{Detail: err.Error(), Remedy: "install " + work.Program + " beside agentjail, from the same build"}
+	if _, err := helper.Path(helperproto.Program); err != nil {
+		return network.Answer{Detail: err.Error(), Remedy: "install " + helperproto.Program + " beside agentjail, from the same build"}
 	}
-	got, err := arrival.Probe()
+	got, err := jailsock.Probe()
 	if err != nil {
 		return network.Answer{Detail: err.Error(), Remedy: remedy}
 	}
@@ -28,12 +28,12 @@ func probe() network.Answer {
 const remedy = "a kernel of version 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_INET, as root of the machine"
 
 // judged says what a way is worth.
-func judged(got work.Arrival) network.Answer {
+func judged(got helperproto.Arrival) network.Answer {
 	detail := fmt.Sprintf("connections of a fresh network namespace are taken by %s", got.Way)
-	if got.Way == work.SkLookup {
+	if got.Way == helperproto.SkLookup {
 		return network.Answer{OK: true, Detail: detail}
 	}
-	detail += ": " + work.Lost[got.Way]
+	detail += ": " + helperproto.Lost[got.Way]
 	if got.Why != "" {
 		detail += " (" + got.Why + ")"
 	}

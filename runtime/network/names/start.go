@@ -12,21 +12,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/helper"
 	"agentjail.dev/runtime/internal/crash"
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/helper"
 	"agentjail.dev/runtime/network/names/activator"
-	"agentjail.dev/runtime/network/names/arrival"
-	"agentjail.dev/runtime/network/names/calls"
-	"agentjail.dev/runtime/network/names/journal"
-	"agentjail.dev/runtime/network/names/publish"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/callfilters"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/publish"
 )
 
-const firstFD = work.LogFD
+const firstFD = helperproto.LogFD
 
 // launch starts a helper, in the network namespace that it connects from, and returns when it waits for its work.
 func launch(j network.Jail) (*helper.Record, error) {
@@ -41,7 +41,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 	if from != nil {
 		defer from.Close()
 	}
-	var files [work.LastFD - firstFD + 1]*os.File
+	var files [helperproto.LastFD - firstFD + 1]*os.File
 	defer func() {
 		for _, f := range files {
 			if f != nil {
@@ -49,21 +49,21 @@ func launch(j network.Jail) (*helper.Record, error) {
 			}
 		}
 	}()
-	log, err := journal.Open(j.Dir)
+	log, err := decisions.Open(j.Dir)
 	if err != nil {
 		return nil, err
 	}
-	files[work.LogFD-firstFD], files[work.OtherLogFD-firstFD] = log[0], log[1]
-	if files[work.GivenFD-firstFD], err = openGiven(j.Dir); err != nil {
+	files[helperproto.LogFD-firstFD], files[helperproto.OtherLogFD-firstFD] = log[0], log[1]
+	if files[helperproto.GivenFD-firstFD], err = openGiven(j.Dir); err != nil {
 		return nil, err
 	}
-	if files[work.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
+	if files[helperproto.RootFD-firstFD], err = emptyRoot(j.Dir); err != nil {
 		return nil, err
 	}
-	if files[work.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
+	if files[helperproto.ControlFD-firstFD], err = listenControl(j.Dir); err != nil {
 		return nil, err
 	}
-	setup := work.Setup{
+	setup := helperproto.Setup{
 		UID: j.HelperID, GID: j.HelperID, Owner: uint32(os.Geteuid()), Publishes: len(r.Publish) > 0, Authorities: len(r.Credentials) > 0,
 	}
 	o := helper.Options{
@@ -77,7 +77,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 		if err := helper.End(j.Dir); err != nil {
 			return nil, err
 		}
-		o.Files[work.ProgramFD-firstFD] = nil
+		o.Files[helperproto.ProgramFD-firstFD] = nil
 	}
 	how, err := json.Marshal(setup)
 	if err != nil {
@@ -105,16 +105,16 @@ const maxHeld = 16 << 10
 // activatable says whether a helper may be started by an activator, when the jail first uses its network: one that serves the jail alone, and
 // whose work cannot fail by what is outside.
 func activatable(dir string, r network.Rules) bool {
-	return len(r.Publish)+len(r.Credentials) == 0 && r.Size() <= maxHeld && program(dir) == work.Program
+	return len(r.Publish)+len(r.Credentials) == 0 && r.Size() <= maxHeld && program(dir) == helperproto.Program
 }
 
 // activate starts an activator in the helper's place.
-func activate(o helper.Options, setup work.Setup) (h *helper.Record, err error) {
+func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err error) {
 	path, err := helper.Path(o.Name)
 	if err != nil {
 		return nil, err
 	}
-	if o.Files[work.ProgramFD-firstFD], err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
+	if o.Files[helperproto.ProgramFD-firstFD], err = os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0); err != nil {
 		return nil, err
 	}
 	if o.Program, err = activator.Program(); err != nil {
@@ -126,7 +126,7 @@ func activate(o helper.Options, setup work.Setup) (h *helper.Record, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if how, err = activator.Setup(setup.UID, setup.GID, calls.Activation(), how); err != nil {
+	if how, err = activator.Setup(setup.UID, setup.GID, callfilters.Activation(), how); err != nil {
 		return nil, err
 	}
 	return begin(o, how)
@@ -136,26 +136,26 @@ func activate(o helper.Options, setup work.Setup) (h *helper.Record, err error) 
 func program(dir string) string {
 	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return work.KeysProgram
+			return helperproto.KeysProgram
 		}
 	}
-	return work.Program
+	return helperproto.Program
 }
 
 // starting is a jail's helper at start, while the network is sealed.
 type starting struct {
 	jail   network.Jail
 	helper *helper.Record
-	task   *work.Work
-	netns  *os.File         // the jail's
-	inside *arrival.Sockets // ours in it
-	conn   *net.UnixConn    // to the helper
+	task   *helperproto.Work
+	netns  *os.File          // the jail's
+	inside *jailsock.Sockets // ours in it
+	conn   *net.UnixConn     // to the helper
 }
 
 // serve has a helper serve the jail's network, which seal seals. The program of the jail waits for it: what does not wait for each other is
 // done at once. From when it returns, what the jail asks arrives at the helper's sockets, and by serves the helper has answered that it has
 // begun: the caller waits for that when it pleases. Unless an error is returned, it calls serves, once.
-func (s *starting) serve(seal func() error) (got work.Arrival, serves func() error, err error) {
+func (s *starting) serve(seal func() error) (got helperproto.Arrival, serves func() error, err error) {
 	err = thread.Together(seal, s.begin)
 	if err == nil {
 		j := s.jail
@@ -184,7 +184,7 @@ func (s *starting) serve(seal func() error) (got work.Arrival, serves func() err
 func (s *starting) canFail() bool { return s.task.Publishes() || len(s.task.Credentials) > 0 }
 
 // served waits for the helper's answer, and records that it serves.
-func (s *starting) served(got work.Arrival) error {
+func (s *starting) served(got helperproto.Arrival) error {
 	err := answered(s.conn, s.jail.Dir)
 	if err != nil {
 		err = fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
@@ -272,16 +272,16 @@ func (s *starting) arrive(j network.Jail) (err error) {
 	if s.netns, err = j.Open(); err != nil {
 		return err
 	}
-	s.inside, err = arrival.Open(s.netns, func() ([]uint16, error) {
+	s.inside, err = jailsock.Open(s.netns, func() ([]uint16, error) {
 		r, err := j.Rules()
 		if err != nil {
 			return nil, fmt.Errorf("the jail's rules: %w", err)
 		}
-		set, err := rules.Parse(r.Allow, r.Deny, nil)
+		set, err := netrules.Parse(r.Allow, r.Deny, nil)
 		if err != nil {
 			return nil, err
 		}
-		return arrival.Ports(set), nil
+		return jailsock.Ports(set), nil
 	})
 	return err
 }
@@ -313,7 +313,7 @@ func (s *starting) orders() (err error) {
 }
 
 // hand gives the helper its sockets in the jail with its work.
-func (s *starting) hand() (got work.Arrival, err error) {
+func (s *starting) hand() (got helperproto.Arrival, err error) {
 	j := s.jail
 	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
 	if err != nil {
@@ -342,8 +342,8 @@ func (s *starting) send(fds []int) error {
 		return err
 	}
 	defer clear(data) // credentials are in it
-	if len(data) > work.MaxWork {
-		return fmt.Errorf("the rules have more than %d bytes", work.MaxWork)
+	if len(data) > helperproto.MaxWork {
+		return fmt.Errorf("the rules have more than %d bytes", helperproto.MaxWork)
 	}
 	if err := s.conn.SetDeadline(time.Now().Add(controlTime)); err != nil {
 		return err
@@ -370,7 +370,7 @@ func said(dir string) string {
 // answered reads the helper's answer, and no end of file behind it: an activator leaves its work unread, so that its end resets the
 // connection.
 func answered(c *net.UnixConn, dir string) error {
-	var a work.Answer
+	var a helperproto.Answer
 	err := json.NewDecoder(io.LimitReader(c, maxAnswer)).Decode(&a)
 	switch {
 	case errors.Is(err, io.EOF):
@@ -384,12 +384,12 @@ func answered(c *net.UnixConn, dir string) error {
 }
 
 // taskOf is what the helper is told, but for its sockets.
-func taskOf(j network.Jail) (*work.Work, error) {
+func taskOf(j network.Jail) (*helperproto.Work, error) {
 	r, err := j.Rules()
 	if err != nil {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
 	}
-	w := &work.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, LogMax: logMax}
+	w := &helperproto.Work{Allow: r.Allow, Deny: r.Deny, Pinned: r.Pinned, LogMax: logMax}
 	if err := goOn(w, j.Dir); err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package none is the network mode in which a jail reaches nothing: its network namespace has lo, and is sealed
-// (runtime/netseal) against what engines put there behind the runtime's back.
+// (runtime/network/seal) against what engines put there behind the runtime's back.
 package none
 
 import (
@@ -9,9 +9,9 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/netseal"
-	"agentjail.dev/runtime/network"
-	"agentjail.dev/runtime/report"
+	"agentjail.dev/runtime/network/seal"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
 )
 
 // Mode is the mode; see runtime/network/modes for what its methods are for.
@@ -49,14 +49,14 @@ func (Mode) Launch(network.Jail) error { return nil }
 
 // Seal closes the namespace and reports the interfaces that it took down, and the protections that this kernel cannot
 // give. What was reported is returned also with an error: without the packet filter where policy requires it. A
-// namespace that stays open wraps netseal.ErrNotSealed.
+// namespace that stays open wraps seal.ErrNotSealed.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
 		return out, err
 	}
 	defer ns.Close()
-	sealed, err := netseal.Seal(ns)
+	sealed, err := seal.Seal(ns)
 	if err != nil {
 		return out, err
 	}
@@ -65,7 +65,7 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	}
 	for _, m := range sealed.Missing() {
 		out.Changes = append(out.Changes, report.Change{Ring: report.Resources, Kind: report.Missing, Field: network.MissingField(m.Name), Why: m.Detail})
-		if m.Name == netseal.SealFilter && j.FilterRequired {
+		if m.Name == seal.SealFilter && j.FilterRequired {
 			err = fmt.Errorf("the kernel's packet filter is needed and missing: %s (remedy: modprobe nf_tables, or network.filter = \"optional\", which leaves a later interface to routing rules that a program can go around)", m.Detail)
 		}
 	}
@@ -80,10 +80,10 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 		return a, err
 	}
 	defer ns.Close()
-	found, err := netseal.Verify(ns)
+	found, err := seal.Verify(ns)
 	for _, f := range found {
 		a.Protections = append(a.Protections, network.Finding(f))
-		if f.Name == netseal.SealLinks && f.OK && f.Detail != "" {
+		if f.Name == seal.SealLinks && f.OK && f.Detail != "" {
 			a.Detail = f.Detail
 		}
 	}
@@ -97,7 +97,7 @@ func (Mode) Probes() []network.Probe {
 }
 
 func sealFresh() network.Answer {
-	rep, err := netseal.SealFresh()
+	rep, err := seal.SealFresh()
 	if err != nil {
 		return network.Answer{Detail: err.Error(), Remedy: "load nf_tables (`modprobe nf_tables`), and boot a kernel with CONFIG_IP_MULTIPLE_TABLES"}
 	}

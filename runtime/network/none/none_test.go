@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"agentjail.dev/runtime/network"
+	"agentjail.dev/runtime/spec/network"
 )
 
 // TestSeal: a fresh namespace is not as it has to be, and is once it is sealed.

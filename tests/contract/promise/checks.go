@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/linux/landlock"
+	"agentjail.dev/runtime/kernel/landlock"
 	"agentjail.dev/tests/engine"
 )
 

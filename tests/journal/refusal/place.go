@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/journal"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/tests/engine"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/helper/child"
-	"agentjail.dev/runtime/linux/procstatus"
-	"agentjail.dev/runtime/network/names/calls"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/procstatus"
+	"agentjail.dev/runtime/network/helper/child"
+	"agentjail.dev/runtime/network/names/callfilters"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // helperName is what the activator is called, and so this test's program when the activator executes it.
@@ -40,7 +40,7 @@ func beHelper() int {
 		return 1
 	}
 	data, rights := make([]byte, 1024), make([]byte, unix.CmsgSpace(4*16))
-	n, m, _, _, err := unix.Recvmsg(work.WorkFD, data, rights, 0)
+	n, m, _, _, err := unix.Recvmsg(helperproto.WorkFD, data, rights, 0)
 	if err != nil {
 		return 1
 	}
@@ -55,7 +55,7 @@ func beHelper() int {
 	_, opened := os.Open("/")
 	_, raw := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
 	kill := unix.Kill(1, 0)
-	fmt.Fprintf(os.NewFile(work.LogFD, "log"), "%s|%s|%d|%v|%v|%v", setup, data[:n], len(fds), opened, raw, kill)
+	fmt.Fprintf(os.NewFile(helperproto.LogFD, "log"), "%s|%s|%d|%v|%v|%v", setup, data[:n], len(fds), opened, raw, kill)
 	return 0
 }
 
@@ -119,7 +119,7 @@ func start(t *testing.T, uid uint32, root string) *activated {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.log.Close() })
-	how, err := Setup(uid, uid, calls.Activation(), []byte("the helper's own"))
+	how, err := Setup(uid, uid, callfilters.Activation(), []byte("the helper's own"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func start(t *testing.T, uid uint32, root string) *activated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.cmd = &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", work.ProgramFD+1), Args: []string{helperName}, Env: []string{"GOMAXPROCS=2"}}
+	a.cmd = &exec.Cmd{Path: fmt.Sprintf("/proc/self/fd/%d", helperproto.ProgramFD+1), Args: []string{helperName}, Env: []string{"GOMAXPROCS=2"}}
 	a.cmd.ExtraFiles = []*os.File{tell, readyIn, a.log, empty, control, nil, nil, self, f}
 	if err := a.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -315,7 +315,7 @@ func TestSetup(t *testing.T) {
 	if _, err := Setup(1, 2, make([]unix.SockFilter, maxFilter+1), nil); err == nil {
 		t.Error("a filter that is too long")
 	}
-	if n := len(calls.Activation()); n > maxFilter {
+	if n := len(callfilters.Activation()); n > maxFilter {
 		t.Errorf("the filter has %d instructions", n)
 	}
 }

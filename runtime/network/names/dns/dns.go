@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 const (
@@ -111,7 +111,7 @@ func find(q dnsmessage.Question, lookup func(string) (netip.Addr, bool)) (netip.
 	if q.Class != dnsmessage.ClassINET {
 		return netip.Addr{}, false
 	}
-	name, err := rules.Canonical(q.Name.String())
+	name, err := netrules.Canonical(q.Name.String())
 	if err != nil {
 		return netip.Addr{}, false
 	}

@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/callfilter"
-	"agentjail.dev/runtime/linux/landlock"
-	"agentjail.dev/runtime/network/names/calls"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/callfilter"
+	"agentjail.dev/runtime/kernel/landlock"
+	"agentjail.dev/runtime/network/names/callfilters"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // Bounds of the helper's process.
@@ -27,7 +27,7 @@ const (
 
 // confine gives up all that the helper needs no more: files, ids, capabilities, and most system calls. It holds for every thread.
 // AllThreadsSyscall needs a program without cgo.
-func confine(s work.Setup) error {
+func confine(s helperproto.Setup) error {
 	// Its own death costs the jail its network, that of the host's services more.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	if err := limits(); err != nil {
@@ -47,7 +47,7 @@ func confine(s work.Setup) error {
 	if err := enterDomain(); err != nil {
 		return fmt.Errorf("entering a Landlock domain: %w", err)
 	}
-	return callfilter.Load(calls.Serving(os.Getpid()))
+	return callfilter.Load(callfilters.Serving(os.Getpid()))
 }
 
 func limits() error {
@@ -67,17 +67,17 @@ func limits() error {
 // leaveFiles makes an empty directory that is gone the root, in which no file can be made. A user's engine may change it too: its
 // helper has the capabilities of the user's own user namespace.
 func leaveFiles() error {
-	if err := unix.Fchdir(work.RootFD); err != nil {
+	if err := unix.Fchdir(helperproto.RootFD); err != nil {
 		return fmt.Errorf("the empty directory: %w", err)
 	}
 	if err := unix.Chroot("."); err != nil {
 		return fmt.Errorf("chroot: %w", err)
 	}
-	return unix.Close(work.RootFD)
+	return unix.Close(helperproto.RootFD)
 }
 
 // changeIDs changes the ids to the helper's own, which nothing else has.
-func changeIDs(s work.Setup) error {
+func changeIDs(s helperproto.Setup) error {
 	if s.UID == 0 {
 		return nil
 	}
@@ -153,7 +153,7 @@ func closeOthers() error {
 	}
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
-		if err != nil || fd <= work.LastFD {
+		if err != nil || fd <= helperproto.LastFD {
 			continue
 		}
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/hello"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/clienthello"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 const (
@@ -39,8 +39,8 @@ type flow struct {
 	// literal is the address that a proxy's client asked for, where it asked for no name: name is then its text.
 	literal netip.Addr
 	port    uint16
-	rule    *rules.Rule
-	under   *rules.Set // that the rule is of
+	rule    *netrules.Rule
+	under   *netrules.Set // that the rule is of
 	begun   time.Time
 	addr    netip.Addr
 	head    *head // what is kept of the client's until the server has it; nil for nothing
@@ -107,7 +107,7 @@ func (f *flow) serve() {
 
 // refuse tells of a connection that is not made.
 func (f *flow) refuse(reason, remedy string) {
-	e := f.event(work.Connect, refused)
+	e := f.event(helperproto.Connect, refused)
 	if why := f.gone(); why != "" {
 		reason, remedy = why, ""
 	}
@@ -115,8 +115,8 @@ func (f *flow) refuse(reason, remedy string) {
 	f.s.events.add(e)
 }
 
-func (f *flow) event(what, verdict string) work.Event {
-	e := work.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port, Credential: f.credential}
+func (f *flow) event(what, verdict string) helperproto.Event {
+	e := helperproto.Event{What: what, Verdict: verdict, Name: f.name, Port: f.port, Credential: f.credential}
 	if f.rule != nil {
 		e.Rule = f.rule.Source()
 	}
@@ -133,9 +133,9 @@ func (f *flow) tls() {
 	}
 	f.head = f.s.heads.of(f.client)
 	defer f.head.done()
-	h, err := hello.Read(f.head, hello.Limit)
+	h, err := clienthello.Read(f.head, clienthello.Limit)
 	if err == nil {
-		err = hello.Check(h, f.name, f.rule)
+		err = clienthello.Check(h, f.name, f.rule)
 	}
 	if err != nil {
 		f.head.done()
@@ -161,7 +161,7 @@ func (f *flow) tls() {
 func (f *flow) alert(err error) {
 	f.refuse(err.Error(), "")
 	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = f.client.Write(hello.Alert())
+	_, _ = f.client.Write(clienthello.Alert())
 	linger(f.client)
 }
 
@@ -203,7 +203,7 @@ func (f *flow) dial() *net.TCPConn {
 	if !f.connected(up, addr) {
 		return nil
 	}
-	f.s.events.add(f.event(work.Connect, allowed))
+	f.s.events.add(f.event(helperproto.Connect, allowed))
 	return up
 }
 
@@ -224,7 +224,7 @@ func (f *flow) relay(up *net.TCPConn, first []byte) {
 
 // ended tells of a connection's end.
 func (f *flow) ended() {
-	e := f.event(work.End, allowed)
+	e := f.event(helperproto.End, allowed)
 	if why := f.gone(); why != "" {
 		e.Verdict, e.Reason = refused, why
 	}
@@ -278,9 +278,9 @@ func (f *flow) look() ([]byte, error) {
 	rest := bytes.NewReader(buf)
 	f.head = f.s.heads.of(f.client)
 	f.head.Reader = io.MultiReader(rest, f.client)
-	h, err := hello.Read(f.head, hello.Limit)
+	h, err := clienthello.Read(f.head, clienthello.Limit)
 	if err == nil {
-		err = hello.Check(h, f.name, f.rule)
+		err = clienthello.Check(h, f.name, f.rule)
 	}
 	if err != nil {
 		f.head.done()

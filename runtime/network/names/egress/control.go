@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // controlTime is how long one request may take.
@@ -43,7 +43,7 @@ func openControl(f *os.File, owner uint32) (*control, error) {
 }
 
 // follow does what a request asks for. What it returns besides the answer is called where nobody has heard that.
-type follow func(work.Request) (a work.Answer, unheard func(), err error)
+type follow func(helperproto.Request) (a helperproto.Answer, unheard func(), err error)
 
 // serve answers one request after the other.
 func (c *control) serve(change follow) {
@@ -64,7 +64,7 @@ func (c *control) answer(conn *net.UnixConn, change follow) {
 	if conn.SetDeadline(time.Now().Add(controlTime)) != nil || !c.may(conn) {
 		return
 	}
-	var a work.Answer
+	var a helperproto.Answer
 	unheard := func() {}
 	r, err := readRequest(conn)
 	if abandoned(conn) {
@@ -74,7 +74,7 @@ func (c *control) answer(conn *net.UnixConn, change follow) {
 		a, unheard, err = change(r)
 	}
 	if err != nil {
-		a, unheard = work.Answer{Error: err.Error()}, func() {}
+		a, unheard = helperproto.Answer{Error: err.Error()}, func() {}
 	}
 	data, err := json.Marshal(a)
 	if err == nil {
@@ -115,14 +115,14 @@ func (c *control) may(conn *net.UnixConn) bool {
 }
 
 // readRequest reads one request, to the end of what is sent.
-func readRequest(from io.Reader) (work.Request, error) {
-	var r work.Request
-	data, err := io.ReadAll(io.LimitReader(from, work.MaxRequest+1))
+func readRequest(from io.Reader) (helperproto.Request, error) {
+	var r helperproto.Request
+	data, err := io.ReadAll(io.LimitReader(from, helperproto.MaxRequest+1))
 	if err != nil {
 		return r, fmt.Errorf("reading the request: %w", err)
 	}
-	if len(data) > work.MaxRequest {
-		return r, fmt.Errorf("the request has more than %d bytes", work.MaxRequest)
+	if len(data) > helperproto.MaxRequest {
+		return r, fmt.Errorf("the request has more than %d bytes", helperproto.MaxRequest)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -132,7 +132,7 @@ func readRequest(from io.Reader) (work.Request, error) {
 	if d.More() {
 		return r, errors.New("more than one request")
 	}
-	if r.Verb != work.Rules && r.Verb != work.State {
+	if r.Verb != helperproto.Rules && r.Verb != helperproto.State {
 		return r, fmt.Errorf("no such request: %.32q", r.Verb)
 	}
 	return r, nil

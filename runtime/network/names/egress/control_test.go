@@ -12,16 +12,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/journal"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // controlled is the path of a control socket that is served, for one user.
-func controlled(t *testing.T, uid int, change func(work.Request) (work.Answer, error)) string {
+func controlled(t *testing.T, uid int, change func(helperproto.Request) (helperproto.Answer, error)) string {
 	t.Helper()
 	c, path := controlSocket(t, uid)
-	go c.serve(func(r work.Request) (work.Answer, func(), error) {
+	go c.serve(func(r helperproto.Request) (helperproto.Answer, func(), error) {
 		a, err := change(r)
 		return a, func() {}, err
 	})
@@ -75,13 +75,13 @@ func sent(t *testing.T, path, text string) string {
 
 // TestControl: one well-formed request a connection is followed, and nothing else changes anything.
 func TestControl(t *testing.T) {
-	got := make(chan work.Request, 1)
-	path := controlled(t, os.Geteuid(), func(r work.Request) (work.Answer, error) {
+	got := make(chan helperproto.Request, 1)
+	path := controlled(t, os.Geteuid(), func(r helperproto.Request) (helperproto.Answer, error) {
 		if len(r.Allow) == 0 {
-			return work.Answer{}, errors.New("not this one")
+			return helperproto.Answer{}, errors.New("not this one")
 		}
 		got <- r
-		return work.Answer{Ended: 3}, nil
+		return helperproto.Answer{Ended: 3}, nil
 	})
 	for text, want := range map[string]string{
 		"":                           "EOF",
@@ -90,19 +90,19 @@ func TestControl(t *testing.T) {
 		`{"verb":"rules","allow":[]`: "unexpected EOF",
 		`{"verb":"rules","allow":["a.example.test"],"uid":0}`: "unknown field",
 		`{"verb":"rules","allow":["a.example.test"]} {}`:      "more than one",
-		`{"verb":"stop"}`:                                   "no such request",
-		`{"verb":"rules","allow":[]}`:                       "not this one",
-		`{"verb":"` + strings.Repeat("x", work.MaxRequest):  "more than",
-		`{"allow":["` + strings.Repeat("[", 100000) + `"]}`: "no such request",
-		strings.Repeat(`{"allow":`, 100000):                 "exceeded max depth",
+		`{"verb":"stop"}`:             "no such request",
+		`{"verb":"rules","allow":[]}`: "not this one",
+		`{"verb":"` + strings.Repeat("x", helperproto.MaxRequest): "more than",
+		`{"allow":["` + strings.Repeat("[", 100000) + `"]}`:       "no such request",
+		strings.Repeat(`{"allow":`, 100000):                       "exceeded max depth",
 	} {
-		var a work.Answer
+		var a helperproto.Answer
 		said := sent(t, path, text)
 		if err := json.Unmarshal([]byte(said), &a); said != "" && err != nil {
 			t.Errorf("%.40q: %q", text, said)
 		}
 		// Of what is too long the helper does not read the rest: its answer may be lost.
-		if !strings.Contains(a.Error, want) && (said != "" || len(text) < work.MaxRequest) {
+		if !strings.Contains(a.Error, want) && (said != "" || len(text) < helperproto.MaxRequest) {
 			t.Errorf("%.40q: %q, want %q", text, said, want)
 		}
 	}
@@ -141,12 +141,12 @@ func TestControlLate(t *testing.T) {
 	leaves, stays := ask("unheard.example.test"), ask("heard.example.test")
 	defer stays.Close()
 	followed, unheard := make(chan string, 3), make(chan string, 3)
-	go c.serve(func(r work.Request) (work.Answer, func(), error) {
+	go c.serve(func(r helperproto.Request) (helperproto.Answer, func(), error) {
 		followed <- r.Allow[0]
 		if r.Allow[0] == "unheard.example.test" {
 			leaves.Close()
 		}
-		return work.Answer{Ended: 1}, func() { unheard <- r.Allow[0] }, nil
+		return helperproto.Answer{Ended: 1}, func() { unheard <- r.Allow[0] }, nil
 	})
 	if out, err := io.ReadAll(stays); err != nil || string(out) != `{"ended":1}` {
 		t.Errorf("answer %q, %v", out, err)
@@ -161,9 +161,9 @@ func TestControlLate(t *testing.T) {
 
 // TestControlOfAnother: another user is not answered, whoever let him at the socket.
 func TestControlOfAnother(t *testing.T) {
-	path := controlled(t, os.Geteuid()+1, func(work.Request) (work.Answer, error) {
+	path := controlled(t, os.Geteuid()+1, func(helperproto.Request) (helperproto.Answer, error) {
 		t.Error("another user's request is followed")
-		return work.Answer{}, nil
+		return helperproto.Answer{}, nil
 	})
 	if a := sent(t, path, `{"verb":"rules","allow":["a.example.test"]}`); a != "" {
 		t.Errorf("answer %q", a)
@@ -177,7 +177,7 @@ func TestChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	s, err := newServer(&work.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, new(credentials), newEvents(1<<20, 0, 0, log), nil)
+	s, err := newServer(&helperproto.Work{Allow: []string{"b.example.test"}, Pinned: []string{"a.example.test", "b.example.test"}}, new(credentials), newEvents(1<<20, 0, 0, log), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,13 +188,13 @@ func TestChange(t *testing.T) {
 	if _, ok := s.name("a.example.test"); ok {
 		t.Error("a pinned name without a rule is answered")
 	}
-	if _, _, err := s.follow(work.Request{Verb: work.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
+	if _, _, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
 		t.Error("a preset is taken")
 	}
 	if again, ok := s.name("b.example.test"); !ok || again != b {
 		t.Errorf("after rules that were not taken, b has %v", again)
 	}
-	if _, _, err := s.follow(work.Request{Verb: work.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
+	if _, _, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
 		t.Fatal(err)
 	}
 	if c, ok := s.name("c.example.test"); !ok || c.String() != "127.64.0.3" {
@@ -206,17 +206,17 @@ func TestChange(t *testing.T) {
 		}
 	}
 	s.served = []uint16{80}
-	a, unheard, err := s.follow(work.Request{Verb: work.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
+	a, unheard, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
 	if err != nil || len(a.Unserved) != 2 || a.Unserved[0] != 22 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	// What nobody has heard of is in force as far as the former rules had it.
 	unheard()
-	both, err := rules.Parse([]string{"c.example.test:80"}, []string{"a.example.test"}, nil)
+	both, err := netrules.Parse([]string{"c.example.test:80"}, []string{"a.example.test"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, _, err := s.follow(work.Request{Verb: work.State}); err != nil || a.Digest != both.Digest() {
+	if a, _, err := s.follow(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
 		t.Errorf("rules nobody has heard of: %+v, %v; in force are %q", a, err, s.set.now().Entries())
 	}
 	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
@@ -229,11 +229,11 @@ func TestLogTurns(t *testing.T) {
 	dir := t.TempDir()
 	begin := func() *events {
 		t.Helper()
-		files, err := journal.Open(dir)
+		files, err := decisions.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn, seq, err := journal.Last(dir)
+		turn, seq, err := decisions.Last(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,9 +244,9 @@ func TestLogTurns(t *testing.T) {
 	for life := range 3 {
 		e := begin()
 		for i := range 100 {
-			e.add(work.Event{What: work.Connect, Verdict: allowed, Name: "x.example.test", Sent: int64(life*100 + i + 1)})
+			e.add(helperproto.Event{What: helperproto.Connect, Verdict: allowed, Name: "x.example.test", Sent: int64(life*100 + i + 1)})
 		}
-		r, err := journal.NewReader(dir)
+		r, err := decisions.NewReader(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func TestLogTurns(t *testing.T) {
 			}
 		}
 		size := int64(0)
-		for _, name := range work.LogFiles {
+		for _, name := range helperproto.LogFiles {
 			if fi, err := os.Stat(filepath.Join(dir, name)); err == nil {
 				size += fi.Size()
 			}

@@ -8,16 +8,16 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/credential"
-	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/spec/credential"
 )
 
 // credentials are those that the jail can use, by the helper.
 type credentials struct {
-	all    []work.Credential
-	byHost map[string][]*work.Credential
+	all    []helperproto.Credential
+	byHost map[string][]*helperproto.Credential
 	// roots are the host's certificate authorities, by which the servers that get a credential are judged.
 	roots *x509.CertPool
 	// own is the jail's certificate authority; nil where no TLS is ended.
@@ -26,16 +26,16 @@ type credentials struct {
 	places chan struct{}
 	// many are those of connections of HTTP/2.
 	many  chan struct{}
-	speak ended.Speakers
+	speak terminate.Speakers
 	// ssh serves connections to endpoints of ssh, whose credentials' names are known.
-	ssh       func(*ended.SSH)
+	ssh       func(*terminate.SSH)
 	endpoints map[string]string
 	sessions  chan struct{}
 }
 
 // newCredentials are those of the work. Servers are judged by the host's certificate authorities.
-func newCredentials(w *work.Work, roots *x509.CertPool, speak ended.Speakers) (*credentials, error) {
-	var list, keys []work.Credential
+func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak terminate.Speakers) (*credentials, error) {
+	var list, keys []helperproto.Credential
 	for _, c := range w.Credentials {
 		if c.SSH != nil {
 			keys = append(keys, c)
@@ -43,7 +43,7 @@ func newCredentials(w *work.Work, roots *x509.CertPool, speak ended.Speakers) (*
 			list = append(list, c)
 		}
 	}
-	c := &credentials{speak: speak, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*work.Credential{}, places: make(chan struct{}, maxCarried), many: make(chan struct{}, maxHTTP2)}
+	c := &credentials{speak: speak, sessions: make(chan struct{}, maxSSH), all: list, byHost: map[string][]*helperproto.Credential{}, places: make(chan struct{}, maxCarried), many: make(chan struct{}, maxHTTP2)}
 	if err := c.holdKeys(w, keys); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *server) routed(name string) string {
 }
 
 // misplaced says that a placeholder stands where it does not belong.
-func misplaced(c *work.Credential) error {
+func misplaced(c *helperproto.Credential) error {
 	return &misuse{c.Name, &http1.Error{Status: 403, Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts"}}
 }
 
@@ -105,7 +105,7 @@ func (m *misuse) Unwrap() error { return m.err }
 
 // refuseFor tells of a connection whose request is not sent on.
 func (f *flow) refuseFor(why error) {
-	e := f.event(work.Connect, refused)
+	e := f.event(helperproto.Connect, refused)
 	e.Reason = why.Error()
 	if m := new(misuse); errors.As(why, &m) {
 		e.Credential = m.credential
@@ -114,7 +114,7 @@ func (f *flow) refuseFor(why error) {
 }
 
 // judge refuses a request with a placeholder, but for that of one of those that are set in it, in its own header.
-func (c *credentials) judge(q *http1.Request, own []*work.Credential) error {
+func (c *credentials) judge(q *http1.Request, own []*helperproto.Credential) error {
 	for i := range c.all {
 		but := ""
 		if slices.Contains(own, &c.all[i]) {

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"agentjail.dev/runtime/credential/secret"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/spec/credential/secret"
 )
 
 // TestScan: a placeholder is found however it is cut, and its last byte is never let through.
 func TestScan(t *testing.T) {
-	c := &credentials{all: []work.Credential{{Name: "a", Placeholder: "agentjail-0123456789"}, {Name: "b", Placeholder: "short-0123"}}}
+	c := &credentials{all: []helperproto.Credential{{Name: "a", Placeholder: "agentjail-0123456789"}, {Name: "b", Placeholder: "short-0123"}}}
 	for _, p := range c.all {
 		text := "before " + p.Placeholder + " after"
 		for size := 1; size <= len(text); size++ {
@@ -45,12 +45,12 @@ func TestScan(t *testing.T) {
 // TestWork: values reach the helper by Encode alone.
 func TestWork(t *testing.T) {
 	const value = "hunter2-hunter2"
-	w := &work.Work{Allow: []string{"a.example.test"}, Credentials: []work.Credential{{Name: "a", Value: secret.New([]byte(value))}}}
+	w := &helperproto.Work{Allow: []string{"a.example.test"}, Credentials: []helperproto.Credential{{Name: "a", Value: secret.New([]byte(value))}}}
 	data, err := w.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := work.Decode(data)
+	got, err := helperproto.Decode(data)
 	if err != nil || len(got.Credentials) != 1 || string(got.Credentials[0].Value.Reveal()) != value || got.Allow[0] != "a.example.test" {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -63,7 +63,7 @@ func TestWork(t *testing.T) {
 			t.Errorf("shown: %s", s)
 		}
 	}
-	if _, err := work.Decode(plain); err == nil {
+	if _, err := helperproto.Decode(plain); err == nil {
 		t.Error("work without the values is taken")
 	}
 }

@@ -17,9 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // pair is a TCP connection over lo.
@@ -47,7 +47,7 @@ func pair(t *testing.T) (a, b *net.TCPConn) {
 }
 
 // relayed is a flow between the client's end and the server's, at work.
-func relayed(t *testing.T, rule *rules.Rule) (client, server *net.TCPConn, log string, done chan struct{}) {
+func relayed(t *testing.T, rule *netrules.Rule) (client, server *net.TCPConn, log string, done chan struct{}) {
 	t.Helper()
 	client, in := pair(t)
 	up, server := pair(t)
@@ -67,7 +67,7 @@ type serving = server
 
 // TestHalfClose: the end of one way does not end the other.
 func TestHalfClose(t *testing.T) {
-	client, server, log, done := relayed(t, &rules.Rule{})
+	client, server, log, done := relayed(t, &netrules.Rule{})
 	if _, err := client.Write([]byte("question")); err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +86,11 @@ func TestHalfClose(t *testing.T) {
 	}
 	<-done
 	text, err := os.ReadFile(log)
-	var e work.Event
+	var e helperproto.Event
 	if err == nil {
 		err = json.Unmarshal(text, &e)
 	}
-	if err != nil || e.What != work.End || e.Sent != 8 || e.Got != 6 {
+	if err != nil || e.What != helperproto.End || e.Sent != 8 || e.Got != 6 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -98,7 +98,7 @@ func TestHalfClose(t *testing.T) {
 // TestReset: a reset on one side is one on the other, either way.
 func TestReset(t *testing.T) {
 	for _, back := range []bool{false, true} {
-		client, server, _, done := relayed(t, &rules.Rule{})
+		client, server, _, done := relayed(t, &netrules.Rule{})
 		one, other := client, server
 		if back {
 			one, other = server, client
@@ -121,9 +121,9 @@ func TestReset(t *testing.T) {
 func TestOtherTLS(t *testing.T) {
 	hello := []byte{tlsHandshake, 3, 1, 0, 4, 1, 0, 0, 0} // names nobody
 	for _, c := range []struct {
-		rule rules.Rule
+		rule netrules.Rule
 		ok   bool
-	}{{rules.Rule{}, false}, {rules.Rule{TLS: rules.TLSAny}, true}} {
+	}{{netrules.Rule{}, false}, {netrules.Rule{TLS: netrules.TLSAny}, true}} {
 		client, server, log, done := relayed(t, &c.rule)
 		if _, err := client.Write(hello); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestLogBounds(t *testing.T) {
 	e := newEvents(max, 0, 0, f)
 	e.limit.now = func() time.Time { return e.limit.last } // no time passes, in which events would be allowed again
 	for range 3 * logBurst {
-		e.add(work.Event{What: work.Connect, Verdict: refused, Name: "x.example.org"})
+		e.add(helperproto.Event{What: helperproto.Connect, Verdict: refused, Name: "x.example.org"})
 		if fi, err := f.Stat(); err != nil || fi.Size() > max {
 			t.Fatalf("%d bytes, %v", fi.Size(), err)
 		}
@@ -191,7 +191,7 @@ func TestBucket(t *testing.T) {
 
 // TestFit: an address that a name led to is held to the deny list and to what upstream refuses.
 func TestFit(t *testing.T) {
-	set, err := rules.Parse([]string{"a.example.org:443"}, []string{"5.5.5.5"}, nil)
+	set, err := netrules.Parse([]string{"a.example.org:443"}, []string{"5.5.5.5"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/credential/secret"
-	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/terminate"
+	"agentjail.dev/runtime/spec/credential/secret"
 )
 
 // Certificates for hosts, which are made anew before they are too old.
@@ -199,7 +199,7 @@ func (e *ending) close() {
 // http2 serves a connection of HTTP/2.
 func (f *flow) http2(client, up *tls.Conn) {
 	own, creds := f.lend(), f.s.credentials
-	creds.speak.HTTP2(&ended.HTTP2{
+	creds.speak.HTTP2(&terminate.HTTP2{
 		Client: client, Server: up, Host: f.name,
 		Judge: func(h *http1.Head) (*http1.Request, error) {
 			q, err := http1.Judge(h, f.name, portHTTPS, portHTTPS)
@@ -212,7 +212,7 @@ func (f *flow) http2(client, up *tls.Conn) {
 			return q, err
 		},
 		Own: func(name string) bool {
-			return slices.ContainsFunc(own, func(c *work.Credential) bool { return c.Header == name })
+			return slices.ContainsFunc(own, func(c *helperproto.Credential) bool { return c.Header == name })
 		},
 		Scan: func() func([]byte) error { return creds.scan().see }, Reveals: creds.reveals,
 		Refused: f.refuseFor, LeftOut: f.leftOut,

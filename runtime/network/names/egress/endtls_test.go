@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/credential/issue"
-	"agentjail.dev/runtime/credential/secret"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/issue"
+	"agentjail.dev/runtime/spec/credential/secret"
 )
 
 // TestCertificate: a host's certificate is kept, made anew before it is too old, and holds for that host alone, and for none that the
@@ -55,8 +55,8 @@ func TestCertificate(t *testing.T) {
 
 // TestEnds: TLS is ended for the credential's hosts on 443 alone.
 func TestEnds(t *testing.T) {
-	ends, passes := &work.Credential{End: true}, &work.Credential{}
-	c := &credentials{own: new(authority), byHost: map[string][]*work.Credential{"a": {passes, ends}, "b": {passes}}}
+	ends, passes := &helperproto.Credential{End: true}, &helperproto.Credential{}
+	c := &credentials{own: new(authority), byHost: map[string][]*helperproto.Credential{"a": {passes, ends}, "b": {passes}}}
 	for _, w := range []struct {
 		host string
 		port uint16

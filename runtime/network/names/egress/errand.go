@@ -11,15 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/arrival"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/jailsock"
 )
 
 // errand is the work with what came with it.
 type errand struct {
-	work    *work.Work
+	work    *helperproto.Work
 	init    int // a pidfd of the jail's first process
-	sockets *arrival.Sockets
+	sockets *jailsock.Sockets
 	netns   *os.File // the jail's, where it publishes; else nil
 	conn    *net.UnixConn
 	// answered says that an activator has answered.
@@ -75,7 +75,7 @@ func (e *errand) tell(err error) error {
 	if e.answered {
 		return nil
 	}
-	var a work.Answer
+	var a helperproto.Answer
 	if err != nil {
 		a.Error = err.Error()
 	}
@@ -117,12 +117,12 @@ func receive(conn *net.UnixConn) (_ *errand, err error) {
 		return nil, err
 	}
 	defer clear(data)
-	w, err := work.Decode(data)
+	w, err := helperproto.Decode(data)
 	if err != nil {
 		return nil, err
 	}
 	e := &errand{work: w, conn: conn}
-	want := 1 + arrival.Count(w.Sockets)
+	want := 1 + jailsock.Count(w.Sockets)
 	if w.Publishes() {
 		want++
 	}
@@ -130,9 +130,9 @@ func receive(conn *net.UnixConn) (_ *errand, err error) {
 		return nil, fmt.Errorf("%d descriptors with the work, not %d", len(fds), want)
 	}
 	e.init = fds[0]
-	inside := fds[1 : 1+arrival.Count(w.Sockets)]
+	inside := fds[1 : 1+jailsock.Count(w.Sockets)]
 	fds = append(fds[:1:1], fds[1+len(inside):]...)
-	if e.sockets, err = arrival.Take(inside, w.Sockets); err != nil {
+	if e.sockets, err = jailsock.Take(inside, w.Sockets); err != nil {
 		return nil, err
 	}
 	if w.Publishes() {
@@ -159,12 +159,12 @@ func descriptors(control []byte) (fds []int, err error) {
 
 // whole reads on to the end of what is sent.
 func whole(conn *net.UnixConn, begun []byte) ([]byte, error) {
-	rest, err := io.ReadAll(io.LimitReader(conn, work.MaxWork-int64(len(begun))+1))
+	rest, err := io.ReadAll(io.LimitReader(conn, helperproto.MaxWork-int64(len(begun))+1))
 	defer clear(rest)
 	if err != nil {
 		return nil, fmt.Errorf("reading the work: %w", err)
 	}
-	if n := len(begun) + len(rest); n == 0 || n > work.MaxWork {
+	if n := len(begun) + len(rest); n == 0 || n > helperproto.MaxWork {
 		return nil, errors.New("there is no work, or too much of it")
 	}
 	return append(append(make([]byte, 0, len(begun)+len(rest)), begun...), rest...), nil

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // given sends a text with descriptors, and returns the answer.
@@ -65,7 +65,7 @@ func TestErrand(t *testing.T) {
 	}
 	defer unix.Close(init)
 	udp, tcp := socket(unix.SOCK_DGRAM), socket(unix.SOCK_STREAM)
-	w := &work.Work{Allow: []string{"api.example.test"}, Sockets: work.Sockets{In: 1, Taken: work.Arrival{Way: work.SkLookup}}}
+	w := &helperproto.Work{Allow: []string{"api.example.test"}, Sockets: helperproto.Sockets{In: 1, Taken: helperproto.Arrival{Way: helperproto.SkLookup}}}
 	data, err := w.Encode()
 	if err != nil {
 		t.Fatal(err)

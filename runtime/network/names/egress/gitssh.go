@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"agentjail.dev/runtime/network/names/ended"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // holdKeys has the keys for ssh read.
-func (c *credentials) holdKeys(w *work.Work, list []work.Credential) error {
+func (c *credentials) holdKeys(w *helperproto.Work, list []helperproto.Credential) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -26,10 +26,10 @@ func (c *credentials) holdKeys(w *work.Work, list []work.Credential) error {
 		return errors.New("keys for ssh, which this program does not speak, or not for this jail (remedy: start the jail anew)")
 	}
 	c.endpoints = map[string]string{}
-	var keys []ended.Key
+	var keys []terminate.Key
 	for i := range list {
 		k := &list[i]
-		keys = append(keys, ended.Key{Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys, Private: k.Value.Reveal()})
+		keys = append(keys, terminate.Key{Name: k.Name, User: k.SSH.User, Repositories: k.SSH.Repositories, HostKeys: k.SSH.HostKeys, Private: k.Value.Reveal()})
 		for at := range k.SSH.HostKeys {
 			if c.endpoints[at] != "" {
 				c.endpoints[at] += " "
@@ -53,7 +53,7 @@ func (f *flow) ssh() {
 	}
 	defer func() { <-c.sessions }()
 	f.credential = c.endpoints[f.endpoint()]
-	c.ssh(&ended.SSH{
+	c.ssh(&terminate.SSH{
 		Client: f.client, Endpoint: f.endpoint(),
 		Dial: func() net.Conn {
 			time.Sleep(f.s.rate.take()) // one connection has many
@@ -64,7 +64,7 @@ func (f *flow) ssh() {
 		},
 		Refused: f.refuseFor,
 		Allowed: func(what string) {
-			e := f.event(work.Connect, allowed)
+			e := f.event(helperproto.Connect, allowed)
 			e.Reason = what
 			f.s.events.add(e)
 		},

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/network/names/arrival"
-	"agentjail.dev/runtime/network/names/publish"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/spec/publish"
 )
 
 // inbound is what is connected to from outside.
@@ -41,7 +41,7 @@ type made struct {
 }
 
 // openInbound listens outside, where the helper is, before its confinement, which takes that right.
-func openInbound(w *work.Work, netns *os.File) (*inbound, error) {
+func openInbound(w *helperproto.Work, netns *os.File) (*inbound, error) {
 	in := &inbound{entries: w.Publish, engine: w.Engine}
 	if len(in.entries)+len(in.engine) == 0 {
 		return in, nil
@@ -55,7 +55,7 @@ func openInbound(w *work.Work, netns *os.File) (*inbound, error) {
 		}
 		l, err := c.Listen(context.Background(), network, e.At.String())
 		if err != nil {
-			return nil, fmt.Errorf(work.Publishing+"%s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
+			return nil, fmt.Errorf(helperproto.Publishing+"%s: %w (remedy: publish at another port or address, or end what listens there)", e, err)
 		}
 		in.listeners = append(in.listeners, l.(*net.TCPListener))
 	}
@@ -72,16 +72,16 @@ func (in *inbound) fromEngine() error {
 	if len(in.engine) == 0 {
 		return nil
 	}
-	l, err := arrival.ListenTCP("127.0.0.1:0")
+	l, err := jailsock.ListenTCP("127.0.0.1:0")
 	if err == nil {
 		in.arriving = []*net.TCPListener{l}
-		if err = arrival.DivertPorts(l, in.engine); err == nil {
+		if err = jailsock.DivertPorts(l, in.engine); err == nil {
 			return nil
 		}
 		l.Close()
 	}
 	if lerr := in.eachPort(); lerr != nil {
-		return fmt.Errorf(work.Publishing+"the ports of the engine's network: %w; %w (remedy: Linux 5.9 or later, as root of the machine; or at most %d ports in network.publish)", err, lerr, arrival.MaxListeners)
+		return fmt.Errorf(helperproto.Publishing+"the ports of the engine's network: %w; %w (remedy: Linux 5.9 or later, as root of the machine; or at most %d ports in network.publish)", err, lerr, jailsock.MaxListeners)
 	}
 	return nil
 }
@@ -91,13 +91,13 @@ func (in *inbound) eachPort() error {
 	in.arriving = nil
 	for _, r := range in.engine {
 		for p := int(r.First); p <= int(r.Last); p++ {
-			if len(in.arriving) == arrival.MaxListeners {
-				return fmt.Errorf("there are more than %d", arrival.MaxListeners)
+			if len(in.arriving) == jailsock.MaxListeners {
+				return fmt.Errorf("there are more than %d", jailsock.MaxListeners)
 			}
 			if in.published(uint16(p)) {
 				continue
 			}
-			l, err := arrival.ListenTCP(netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(p)).String())
+			l, err := jailsock.ListenTCP(netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(p)).String())
 			if err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (in *inbound) published(port uint16) bool {
 
 // asArrived is the entry for a connection in the engine's network. An entry of the jail's own has the port first.
 func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok bool) {
-	to, err := arrival.Local(c)
+	to, err := jailsock.Local(c)
 	if err != nil {
 		return e, "", false
 	}
@@ -171,7 +171,7 @@ func (in *inbound) serve(s *server) {
 func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule string) {
 	defer c.Close()
 	begun := time.Now()
-	v := work.Event{What: work.Publish, Verdict: allowed, Port: e.Port, Rule: rule, Address: c.RemoteAddr().String()}
+	v := helperproto.Event{What: helperproto.Publish, Verdict: allowed, Port: e.Port, Rule: rule, Address: c.RemoteAddr().String()}
 	to, err := in.dial(e.Port)
 	if err != nil {
 		v.Verdict, v.Reason = refused, err.Error()
@@ -191,7 +191,7 @@ func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule s
 	n, err := io.Copy(to, c)
 	finish(to, c, err)
 	<-done
-	v.What, v.Got, v.Millis = work.End, n, time.Since(begun).Milliseconds()
+	v.What, v.Got, v.Millis = helperproto.End, n, time.Since(begun).Milliseconds()
 	s.events.add(v)
 }
 

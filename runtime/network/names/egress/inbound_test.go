@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/thread"
-	"agentjail.dev/runtime/network/names/publish"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/spec/publish"
 )
 
 // TestFromEngine: connections in the engine's network arrive at the ports that may, with the port that they were made to, and no others

@@ -9,24 +9,24 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"agentjail.dev/runtime/network/names/arrival"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/jailsock"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // live is the rules that are in force.
-type live struct{ set atomic.Pointer[rules.Set] }
+type live struct{ set atomic.Pointer[netrules.Set] }
 
-func newLive(set *rules.Set) *live {
+func newLive(set *netrules.Set) *live {
 	l := new(live)
 	l.set.Store(set)
 	return l
 }
 
-func (l *live) now() *rules.Set                                { return l.set.Load() }
-func (l *live) Allowed(name string) bool                       { return l.now().Allowed(name) }
-func (l *live) Match(name string, port uint16) rules.Verdict   { return l.now().Match(name, port) }
-func (l *live) MatchAddr(a netip.Addr, p uint16) rules.Verdict { return l.now().MatchAddr(a, p) }
+func (l *live) now() *netrules.Set                                { return l.set.Load() }
+func (l *live) Allowed(name string) bool                          { return l.now().Allowed(name) }
+func (l *live) Match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
+func (l *live) MatchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
 
 // flows are the connections that a rule has let through. The rules change while the lock is held, so that each connection is either in
 // the table then, or is judged by the new ones.
@@ -44,7 +44,7 @@ func (s *server) givesFrom(next int, file io.Writer) {
 }
 
 // verdict is what rules say of a connection's name, or of the address that it is for.
-func (f *flow) verdict(set *rules.Set) rules.Verdict {
+func (f *flow) verdict(set *netrules.Set) netrules.Verdict {
 	if f.literal.IsValid() {
 		return set.MatchAddr(f.literal, f.port)
 	}
@@ -99,12 +99,12 @@ func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
 }
 
 // lost says why rules do not let a connection go on, or "".
-func (f *flow) lost(set *rules.Set) string {
+func (f *flow) lost(set *netrules.Set) string {
 	v := f.verdict(set)
 	if !v.OK {
 		return v.Reason
 	}
-	if r := v.Rule; r.TLS != rules.TLSAny && (f.rule.TLS == rules.TLSAny || f.rule.ECH && !r.ECH) {
+	if r := v.Rule; r.TLS != netrules.TLSAny && (f.rule.TLS == netrules.TLSAny || f.rule.ECH && !r.ECH) {
 		return "its rule has lost an option"
 	}
 	if f.addr.IsValid() {
@@ -117,12 +117,12 @@ func (f *flow) lost(set *rules.Set) string {
 
 // follow does what the starter asks for. Where its answer is not heard, what is on record is what the former and the new rules both
 // allow (jail.ReloadNetwork), and so are the rules then.
-func (s *server) follow(r work.Request) (a work.Answer, unheard func(), err error) {
+func (s *server) follow(r helperproto.Request) (a helperproto.Answer, unheard func(), err error) {
 	former := s.set.now()
-	if r.Verb == work.State {
-		return work.Answer{Digest: former.Digest()}, func() {}, nil
+	if r.Verb == helperproto.State {
+		return helperproto.Answer{Digest: former.Digest()}, func() {}, nil
 	}
-	set, err := rules.Parse(r.Allow, r.Deny, nil)
+	set, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
 		return a, nil, err
 	}
@@ -134,7 +134,7 @@ func (s *server) follow(r work.Request) (a work.Answer, unheard func(), err erro
 }
 
 // change puts other rules in force, and ends the connections that they do not let through. Names keep their addresses.
-func (s *server) change(set *rules.Set) work.Answer {
+func (s *server) change(set *netrules.Set) helperproto.Answer {
 	s.pool.Add(set.Exact())
 	var ended []*flow
 	s.flows.mu.Lock()
@@ -152,11 +152,11 @@ func (s *server) change(set *rules.Set) work.Answer {
 	for _, f := range ended {
 		f.withdraw()
 	}
-	a := work.Answer{Ended: len(ended)}
+	a := helperproto.Answer{Ended: len(ended)}
 	if s.served == nil {
 		return a
 	}
-	a.Unserved = slices.DeleteFunc(arrival.Ports(set), func(p uint16) bool { return slices.Contains(s.served, p) })
+	a.Unserved = slices.DeleteFunc(jailsock.Ports(set), func(p uint16) bool { return slices.Contains(s.served, p) })
 	return a
 }
 

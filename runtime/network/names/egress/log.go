@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // Bounds of the log: events of a jail that makes as many as it likes.
@@ -40,7 +40,7 @@ func newEvents(max int64, turn int, seq uint64, files ...*os.File) *events {
 }
 
 // add writes an event. A log that cannot be written stops nothing.
-func (e *events) add(v work.Event) {
+func (e *events) add(v helperproto.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.limit.try() {
@@ -85,7 +85,7 @@ func (e *events) refusedName(name, reason, remedy string) {
 	}
 	e.mu.Unlock()
 	if !known {
-		e.add(work.Event{What: work.Name, Verdict: refused, Name: name, Reason: reason, Remedy: remedy})
+		e.add(helperproto.Event{What: helperproto.Name, Verdict: refused, Name: name, Reason: reason, Remedy: remedy})
 	}
 }
 

@@ -19,13 +19,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/helper/child"
-	"agentjail.dev/runtime/network/names/ended"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/helper/child"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
 // Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
-func Main(speak ended.Speakers) int {
+func Main(speak terminate.Speakers) int {
 	if err := run(speak); err != nil {
 		// Of one that was activated nobody waits to hear it: it goes on record (helper.SaidFile).
 		fmt.Fprintln(os.Stderr, err)
@@ -34,7 +34,7 @@ func Main(speak ended.Speakers) int {
 	return 0
 }
 
-func run(speak ended.Speakers) error {
+func run(speak terminate.Speakers) error {
 	h, err := begin(speak)
 	e, err := h.assigned(err)
 	if err != nil {
@@ -49,12 +49,12 @@ func run(speak ended.Speakers) error {
 
 // helper is one that waits for its work.
 type helper struct {
-	setup work.Setup
+	setup helperproto.Setup
 	ctl   *control
 	rt    *routes
 	// roots are the host's certificate authorities; nil where no credential needs them.
 	roots *x509.CertPool
-	speak ended.Speakers
+	speak terminate.Speakers
 }
 
 // assigned says that the helper is ready, or that it is not, and waits for its work. An activator has done both.
@@ -63,7 +63,7 @@ func (h *helper) assigned(err error) (*errand, error) {
 		if err != nil {
 			return nil, err
 		}
-		return held(os.NewFile(work.WorkFD, "work"))
+		return held(os.NewFile(helperproto.WorkFD, "work"))
 	}
 	ready := os.NewFile(child.ReadyFD, "ready")
 	if err != nil {
@@ -78,7 +78,7 @@ func (h *helper) assigned(err error) (*errand, error) {
 }
 
 // begin makes ready what takes files or privileges, and gives those up. What it knows of its set-up is returned with an error, too.
-func begin(speak ended.Speakers) (*helper, error) {
+func begin(speak terminate.Speakers) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
 	h := &helper{speak: speak}
@@ -92,10 +92,10 @@ func begin(speak ended.Speakers) (*helper, error) {
 		}
 	}
 	// Go's own files are nobody's to inherit; these came through exec.
-	for fd := child.ReadyFD; fd <= work.LastFD; fd++ {
+	for fd := child.ReadyFD; fd <= helperproto.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
-	if h.ctl, err = openControl(os.NewFile(work.ControlFD, "control socket"), h.setup.Owner); err != nil {
+	if h.ctl, err = openControl(os.NewFile(helperproto.ControlFD, "control socket"), h.setup.Owner); err != nil {
 		return h, err
 	}
 	if h.rt, err = openRoutes(); err != nil {
@@ -134,13 +134,13 @@ func (h *helper) serve(e *errand) error {
 	if err != nil {
 		return err
 	}
-	log := newEvents(w.LogMax, w.LogTurn, w.LogSeq, os.NewFile(work.LogFD, "log"), os.NewFile(work.OtherLogFD, "log"))
+	log := newEvents(w.LogMax, w.LogTurn, w.LogSeq, os.NewFile(helperproto.LogFD, "log"), os.NewFile(helperproto.OtherLogFD, "log"))
 	server, err := newServer(w, creds, log, h.rt)
 	if err != nil {
 		return err
 	}
 	server.served = e.sockets.Served()
-	server.givesFrom(w.Given, os.NewFile(work.GivenFD, work.GivenFile))
+	server.givesFrom(w.Given, os.NewFile(helperproto.GivenFD, helperproto.GivenFile))
 	for range dnsWorkers {
 		go server.answerUDP(e.sockets.UDP, e.sockets.Reply)
 	}
@@ -166,7 +166,7 @@ const dnsWorkers = 2
 const maxSetup = 4 << 10
 
 // told reads the set-up. An end of file without any is of a starter that was killed.
-func told(from *os.File) (s work.Setup, err error) {
+func told(from *os.File) (s helperproto.Setup, err error) {
 	defer from.Close()
 	data, err := io.ReadAll(io.LimitReader(from, maxSetup+1))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/linux/localports"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/kernel/localports"
+	"agentjail.dev/runtime/network/names/helperproto"
 )
 
 // Bounds of one connection's buffers where there are many. A few have what the kernel gives, which a fast and far server takes: a window that is
@@ -26,7 +26,7 @@ const connPerSecondAny = 50
 
 // ways are how sockets outside are made.
 type ways struct {
-	ports   work.Ports
+	ports   helperproto.Ports
 	crowded func() bool
 }
 

@@ -8,10 +8,10 @@ import (
 	"net/netip"
 	"time"
 
+	"agentjail.dev/runtime/network/names/addrpool"
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/pool"
 	"agentjail.dev/runtime/network/names/proxy"
-	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // Programs that insist on a proxy have two. What they ask for goes the way of every other connection. They alone reach an address that a
@@ -66,14 +66,14 @@ func (s *server) socks(c *net.TCPConn) {
 // aim judges what a client asks a proxy for. An address that stands for a name is that name.
 func (f *flow) aim(t proxy.Target) error {
 	f.name, f.port = t.Name, t.Port
-	var v rules.Verdict
+	var v netrules.Verdict
 	switch {
 	case t.Name != "":
 		v = f.s.set.Match(t.Name, t.Port)
-	case pool.Range.Contains(t.Addr):
+	case addrpool.Range.Contains(t.Addr):
 		name, ok := f.s.pool.Name(t.Addr)
 		if !ok {
-			f.name, v = t.Addr.String(), rules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "names are asked for first"}
+			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "names are asked for first"}
 			break
 		}
 		f.name, v = name, f.s.set.Match(name, t.Port)

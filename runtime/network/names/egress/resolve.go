@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/upstream"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/destaddr"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 const (
@@ -46,7 +46,7 @@ type answer struct {
 }
 
 // newResolver asks the work's servers. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
-func newResolver(w *work.Work, rt *routes, out *ways) *resolver {
+func newResolver(w *helperproto.Work, rt *routes, out *ways) *resolver {
 	servers := w.Servers
 	var next atomic.Uint32
 	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -98,7 +98,7 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 
 // dial connects to the first address that answers, of those that the rule may reach. The address that was checked is the one that is
 // dialled.
-func (r *resolver) dial(set *rules.Set, addrs []netip.Addr, port uint16, rule *rules.Rule) (*net.TCPConn, netip.Addr, error) {
+func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule *netrules.Rule) (*net.TCPConn, netip.Addr, error) {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
 	defer cancel()
@@ -120,13 +120,13 @@ func (r *resolver) dial(set *rules.Set, addrs []netip.Addr, port uint16, rule *r
 
 // fit says whether an address that a name led to may be reached. One that the kernel does not simply send to is not: it is this host's,
 // a broadcast's, or a group's.
-func (r *resolver) fit(set *rules.Set, a netip.Addr, port uint16, rule *rules.Rule) error {
+func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netrules.Rule) error {
 	if r := set.DeniesAddr(a, port); r != nil {
 		return fmt.Errorf("%s is denied by %q", a, r.Source())
 	}
 	kind, err := r.kind(a)
 	own := func(a netip.Addr) bool { return kind == unix.RTN_LOCAL || slices.Contains(r.hosts, a.Unmap()) }
-	if err := upstream.Judge(a, rule, own); err != nil {
+	if err := destaddr.Judge(a, rule, own); err != nil {
 		return err
 	}
 	if err == nil && kind != unix.RTN_UNICAST {

@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/spec/credential"
 )
 
 const (
@@ -35,7 +35,7 @@ type carrier struct {
 	f      *flow
 	client net.Conn
 	host   string
-	own    []*work.Credential
+	own    []*helperproto.Credential
 	up     net.Conn
 	raw    *net.TCPConn  // below up
 	server *bufio.Reader // of up
@@ -80,7 +80,7 @@ func (f *flow) place(places chan struct{}, wait time.Duration) bool {
 }
 
 // lend has the flow's events name the credentials that are set in its requests.
-func (f *flow) lend() []*work.Credential {
+func (f *flow) lend() []*helperproto.Credential {
 	own := f.s.credentials.byHost[f.name]
 	var names []string
 	for _, o := range own {
@@ -280,7 +280,7 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 }
 
 // set sets the credentials in a request, and has it go to their host.
-func set(q *http1.Request, host string, own []*work.Credential) {
+func set(q *http1.Request, host string, own []*helperproto.Credential) {
 	q.Readdress(host)
 	for _, o := range own {
 		value := string(o.Value.Reveal())
@@ -311,7 +311,7 @@ func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err 
 
 // leftOut tells of fields that had the credential.
 func (f *flow) leftOut(n int) {
-	e := f.event(work.Connect, allowed)
+	e := f.event(helperproto.Connect, allowed)
 	e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
 	f.s.events.add(e)
 }

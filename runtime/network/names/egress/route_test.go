@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"agentjail.dev/runtime/credential/secret"
+	"agentjail.dev/runtime/network/names/helperproto"
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/spec/credential/secret"
 )
 
 // readHead reads one head.
@@ -50,11 +50,11 @@ func TestCarrier(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		creds := &credentials{all: []work.Credential{{Name: "k", Hosts: []string{"a"}, Header: "x-key", Scheme: "Bearer", Placeholder: placeholder, Value: secret.New([]byte(value))}}}
+		creds := &credentials{all: []helperproto.Credential{{Name: "k", Hosts: []string{"a"}, Header: "x-key", Scheme: "Bearer", Placeholder: placeholder, Value: secret.New([]byte(value))}}}
 		client, in := pair(t)
 		up, far := pair(t)
 		f := &flow{s: &server{events: newEvents(1<<20, 0, 0, log), heads: newHeads(), credentials: creds}, client: in, name: "a", port: 443, begun: time.Now()}
-		x := &carrier{f: f, client: in, host: "a", own: []*work.Credential{&creds.all[0]}, up: up, raw: up, scan: creds.scan(), asked: f.s.heads.of(in), answered: f.s.heads.of(up)}
+		x := &carrier{f: f, client: in, host: "a", own: []*helperproto.Credential{&creds.all[0]}, up: up, raw: up, scan: creds.scan(), asked: f.s.heads.of(in), answered: f.s.heads.of(up)}
 		x.server = bufio.NewReader(x.answered)
 		sent := make(chan string, 1)
 		go func() {

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"time"
 
+	"agentjail.dev/runtime/network/names/addrpool"
 	"agentjail.dev/runtime/network/names/dns"
-	"agentjail.dev/runtime/network/names/pool"
-	"agentjail.dev/runtime/network/names/rules"
-	"agentjail.dev/runtime/network/names/work"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // Bounds of what a jail can have open.
@@ -30,7 +30,7 @@ type server struct {
 	set      *live
 	flows    flows
 	served   []uint16 // ports at which connections arrive; nil is all
-	pool     *pool.Pool
+	pool     *addrpool.Pool
 	resolver *resolver
 	events   *events
 	rate     *bucket
@@ -41,8 +41,8 @@ type server struct {
 	credentials *credentials
 }
 
-func newServer(w *work.Work, c *credentials, e *events, rt *routes) (*server, error) {
-	set, err := rules.Parse(w.Allow, w.Deny, nil)
+func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*server, error) {
+	set, err := netrules.Parse(w.Allow, w.Deny, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func newServer(w *work.Work, c *credentials, e *events, rt *routes) (*server, er
 }
 
 // addresses are those of the exact names: first of those that had one before, which keep it.
-func addresses(pinned, exact []string) *pool.Pool {
-	p := pool.New(pinned)
+func addresses(pinned, exact []string) *addrpool.Pool {
+	p := addrpool.New(pinned)
 	p.Add(exact)
 	return p
 }

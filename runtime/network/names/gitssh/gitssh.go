@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
 // Bounds of a connection. A session's buffers are the library's, two of 2 MiB at most, so there is one session at a time.
@@ -41,7 +41,7 @@ type held struct {
 }
 
 // New reads the key by which the jail knows the helper, and those that it does not have; their texts are overwritten.
-func New(hostKey []byte, keys []ended.Key) (func(*ended.SSH), error) {
+func New(hostKey []byte, keys []terminate.Key) (func(*terminate.SSH), error) {
 	s := &server{keys: map[string][]*held{}}
 	var err error
 	if s.host, err = ssh.ParsePrivateKey(hostKey); err != nil {
@@ -65,7 +65,7 @@ func New(hostKey []byte, keys []ended.Key) (func(*ended.SSH), error) {
 }
 
 // serve serves a connection of the jail's until it ends.
-func (s *server) serve(c *ended.SSH) {
+func (s *server) serve(c *terminate.SSH) {
 	conf := &ssh.ServerConfig{NoClientAuth: true, ServerVersion: version, MaxAuthTries: 1}
 	conf.NoClientAuthCallback = func(m ssh.ConnMetadata) (*ssh.Permissions, error) {
 		if slices.ContainsFunc(s.keys[c.Endpoint], func(k *held) bool { return k.user == m.User() }) {
@@ -133,7 +133,7 @@ func refusal(err error, remedy string) string {
 // jail is one connection.
 type jail struct {
 	s    *server
-	c    *ended.SSH
+	c    *terminate.SSH
 	user string
 }
 

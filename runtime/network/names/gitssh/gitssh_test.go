@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"agentjail.dev/runtime/network/names/ended"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
 // TestParse: what passes is a program of git's with one repository, and nothing that a shell would read in another way.
@@ -117,7 +117,7 @@ func (l *lab) begin(t *testing.T, user string, key any, known bool, repositories
 		t.Fatal(err)
 	}
 	l.userKey, l.endpoint = own.PublicKey(), "git.example.test:22"
-	serve, err := New(marshal(t, hostKey, ""), []ended.Key{{
+	serve, err := New(marshal(t, hostKey, ""), []terminate.Key{{
 		Name: "k", User: "git", Repositories: repositories, Private: marshal(t, key, ""),
 		HostKeys: map[string][][]byte{l.endpoint: {far.PublicKey().Marshal()}},
 	}})
@@ -128,7 +128,7 @@ func (l *lab) begin(t *testing.T, user string, key any, known bool, repositories
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		serve(&ended.SSH{
+		serve(&terminate.SSH{
 			Client: in, Endpoint: l.endpoint,
 			Dial: func() net.Conn {
 				l.asked++
@@ -321,7 +321,7 @@ func TestKeys(t *testing.T) {
 	_, key := signer(t)
 	host := func() []byte { return marshal(t, &key, "") }
 	text := marshal(t, &key, "")
-	if _, err := New(host(), []ended.Key{{Name: "k", Private: text}}); err != nil || text[0] != 0 {
+	if _, err := New(host(), []terminate.Key{{Name: "k", Private: text}}); err != nil || text[0] != 0 {
 		t.Errorf("%v, %q", err, text[:8])
 	}
 	for want, text := range map[string][]byte{
@@ -330,7 +330,7 @@ func TestKeys(t *testing.T) {
 		"that ssh can use":     []byte("hunter2"),
 		"that ssh-keygen has ": []byte("ssh-ed25519 AAAA hunter2"),
 	} {
-		_, err := New(host(), []ended.Key{{Name: "k", Private: text}})
+		_, err := New(host(), []terminate.Key{{Name: "k", Private: text}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "credentials.k") || !strings.Contains(err.Error(), "(remedy: ") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", want, err)
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/credential"
+	"agentjail.dev/runtime/spec/credential"
 )
 
 // programs are those of git on a server's side.

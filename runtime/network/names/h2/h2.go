@@ -22,8 +22,8 @@ import (
 	"sync"
 	"time"
 
-	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
 // Bounds of a connection, in bytes but for the first. With the connections that there can be at once they are within the helper's memory.
@@ -50,7 +50,7 @@ const (
 var discard = log.New(io.Discard, "", 0)
 
 // Serve serves a connection until it ends on one side.
-func Serve(c *ended.HTTP2) {
+func Serve(c *terminate.HTTP2) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
 	t := &http.Transport{
@@ -121,7 +121,7 @@ func (l *single) state(_ net.Conn, now http.ConnState) {
 
 // serving is a connection.
 type serving struct {
-	c      *ended.HTTP2
+	c      *terminate.HTTP2
 	server *http.ClientConn
 	proxy  *httputil.ReverseProxy
 	gone   sync.Once

@@ -26,8 +26,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"agentjail.dev/runtime/network/names/ended"
 	"agentjail.dev/runtime/network/names/http1"
+	"agentjail.dev/runtime/network/names/terminate"
 )
 
 const (
@@ -71,7 +71,7 @@ func newLab(t *testing.T, server http.Handler) *lab {
 	}
 	go func() {
 		defer close(l.done)
-		Serve(&ended.HTTP2{
+		Serve(&terminate.HTTP2{
 			Client: in, Server: up, Host: host,
 			Judge: func(h *http1.Head) (*http1.Request, error) {
 				q, err := http1.Judge(h, host, 443, 443)

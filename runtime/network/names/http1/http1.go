@@ -27,7 +27,7 @@ import (
 	"strconv"
 	"strings"
 
-	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // A Request was judged and may be sent on.
@@ -146,7 +146,7 @@ func (r *Reader) authority(text string) (string, error) {
 	number := r.usual
 	if hasPort {
 		var err error
-		if number, err = rules.ParsePort(port); err != nil {
+		if number, err = netrules.ParsePort(port); err != nil {
 			return "", malformed("a Host whose port is not a number")
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Reader) authority(text string) (string, error) {
 		own = "[" + r.name + "]"
 	}
 	if host != own {
-		c, err := rules.Canonical(host)
+		c, err := netrules.Canonical(host)
 		if err != nil {
 			return "", malformed("a Host that is not the name %s: %v", r.name, err)
 		}

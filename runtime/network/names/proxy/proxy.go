@@ -24,7 +24,7 @@ import (
 	"strings"
 
 	"agentjail.dev/runtime/network/names/http1"
-	"agentjail.dev/runtime/network/names/rules"
+	"agentjail.dev/runtime/spec/netrules"
 )
 
 // A Target is whom a program asks for: by name, or by address.
@@ -105,7 +105,7 @@ func address(r io.Reader, kind byte) (t Target, code byte, err error) {
 	}
 	t.Port = uint16(b[n])<<8 | uint16(b[n+1])
 	if kind == 3 {
-		if t.Name, err = rules.Canonical(string(b[:n])); err != nil {
+		if t.Name, err = netrules.Canonical(string(b[:n])); err != nil {
 			return t, NotAllowed, err
 		}
 		return t, 0, nil
@@ -176,7 +176,7 @@ func authority(text string) (Target, error) {
 		return Target{}, errors.New("a target without a port")
 	}
 	host := text[:i]
-	port, err := rules.ParsePort(text[i+1:])
+	port, err := netrules.ParsePort(text[i+1:])
 	if err != nil {
 		return Target{}, err
 	}
@@ -191,7 +191,7 @@ func authority(text string) (Target, error) {
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {
 		return Target{Addr: addr, Port: port}, nil
 	}
-	name, err := rules.Canonical(host)
+	name, err := netrules.Canonical(host)
 	return Target{Name: name, Port: port}, err
 }
 

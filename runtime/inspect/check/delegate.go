@@ -1,0 +1,113 @@
+package check
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/delegate/flaws"
+	"agentjail.dev/runtime/jailinit/host"
+)
+
+// lastStep looks for the program that goes into every jail first.
+func lastStep(e *env) answer {
+	dir, err := e.programs()
+	if err != nil {
+		return fail("start agentjail by its path", "%v", err)
+	}
+	if err := host.Check(dir); err != nil {
+		return fail("install "+host.Name+" beside agentjail, from the same build", "%v", err)
+	}
+	return ok("%s", filepath.Join(dir, host.Name))
+}
+
+// delegateFound looks for the delegate that jails are run with. It is asked
+// directly: the file in which the way of a bundle keeps answers is not touched.
+func delegateFound(e *env) answer {
+	d, err := e.delegate()
+	if err != nil {
+		return fail("install runc (Debian: apt-get install runc)", "%v", err)
+	}
+	chosen := ""
+	if c := d.Choice; c != nil {
+		chosen = fmt.Sprintf("; the best of %d for auto: %s", 1+len(c.Not)+len(c.Also), c.Why)
+		for _, no := range slices.Concat(c.Not, c.Also) {
+			chosen += "; not " + no
+		}
+	}
+	out, err := d.Output("--version")
+	if err != nil {
+		return fail("reinstall it", "%v", err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	if d.Choice != nil && d.Choice.Doubt {
+		return warn("see what each says; name one as delegate in the policy file if jails start", "%s (%s)%s", d.Path, line, chosen)
+	}
+	f, err := d.Features()
+	if err != nil {
+		return warn("a newer release (runc 1.1, crun 1.8.6) says more", "%s (%s), which does not tell its features%s", d.Path, line, chosen)
+	}
+	if f.Linux == nil || f.Linux.Seccomp == nil || f.Linux.Seccomp.Enabled == nil || !*f.Linux.Seccomp.Enabled {
+		return fail("use a build with libseccomp", "%s (%s) is built without seccomp", d.Path, line)
+	}
+	return ok("%s (%s), specification %s%s", d.Path, line, f.OCIVersionMax, chosen)
+}
+
+// delegateFixes holds every delegate on the host against the table of flaws.
+func delegateFixes(e *env) answer {
+	var good, bad, remedies []string
+	for _, d := range delegates(e) {
+		a := fail("reinstall it", "%s does not tell its version", d.Path)
+		if out, err := d.Output("--version"); err == nil {
+			line, _, _ := strings.Cut(string(out), "\n")
+			j := flaws.Judge(d.Path, line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
+			a = answer{ok: j.OK, detail: j.Detail, remedy: j.Remedy}
+		}
+		if a.ok {
+			good = append(good, a.detail)
+			continue
+		}
+		bad = append(bad, a.detail)
+		if !slices.Contains(remedies, a.remedy) {
+			remedies = append(remedies, a.remedy)
+		}
+	}
+	switch {
+	case len(good)+len(bad) == 0:
+		return fail("install runc", "there is no delegate")
+	case len(bad) > 0:
+		return fail(strings.Join(remedies, "; "), "%s", strings.Join(append(bad, good...), "; "))
+	}
+	return ok("%s", strings.Join(good, "; "))
+}
+
+// delegates are those that policy could name, once each whatever their names.
+func delegates(e *env) []*delegate.Runtime {
+	all := delegate.All()
+	if d, err := delegate.Resolve(e.policy.Delegate); err == nil { // All has what auto may mean
+		all = append([]*delegate.Runtime{d}, all...)
+	}
+	var out []*delegate.Runtime
+	var seen []os.FileInfo
+	for _, d := range all {
+		st, err := os.Stat(d.Path)
+		if err != nil || slices.ContainsFunc(seen, func(o os.FileInfo) bool { return os.SameFile(o, st) }) {
+			continue
+		}
+		seen = append(seen, st)
+		out = append(out, d)
+	}
+	return out
+}
+
+// boundary says where the delegate's protections are held.
+func boundary(e *env) answer {
+	d, err := e.delegate()
+	if err != nil {
+		return fail("first as for the delegate", "there is no delegate")
+	}
+	return ok("%s", strings.Join(d.Traits().Boundary.Lines(), "; "))
+}

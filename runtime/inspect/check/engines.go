@@ -1,0 +1,67 @@
+package check
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"agentjail.dev/runtime/delegate/flaws"
+	"agentjail.dev/runtime/kernel/trusted"
+)
+
+// engineFixes holds the engines and runtimes on the host against the releases that
+// closed what a container could do by them.
+func engineFixes(e *env) answer {
+	var good, bad, remedies []string
+	for _, name := range flaws.Engines() {
+		path := e.program(name)
+		if path == "" {
+			continue
+		}
+		j := flaws.Judgement{Detail: path + " does not tell its version", Remedy: "reinstall it"}
+		if line, err := versionLine(path); err == nil {
+			j = flaws.JudgeEngine(filepath.Join(filepath.Dir(path), name), line, flaws.Packages{Dpkg: e.dpkg, Doc: e.doc})
+		}
+		if j.OK {
+			good = append(good, j.Detail)
+		} else {
+			bad = append(bad, j.Detail)
+		}
+		if j.Remedy != "" && !slices.Contains(remedies, j.Remedy) {
+			remedies = append(remedies, j.Remedy)
+		}
+	}
+	a := answer{ok: len(bad) == 0, detail: strings.Join(append(bad, good...), "; "), remedy: strings.Join(remedies, "; ")}
+	if a.detail == "" {
+		a.detail = "no engine whose fixes are known is installed"
+	}
+	return a
+}
+
+// program finds a program that only root can have written, or returns "".
+func (e *env) program(name string) string {
+	for _, dir := range e.bins {
+		real, err := filepath.EvalSymlinks(filepath.Join(dir, name))
+		if err == nil && trusted.Check(real) == nil {
+			return real
+		}
+	}
+	return ""
+}
+
+// versionWait is how long a program may take to tell its version.
+var versionWait = time.Second
+
+// versionLine is the first line of a program's --version.
+func versionLine(path string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), versionWait)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	line, _, _ := strings.Cut(string(out), "\n")
+	return line, err
+}

@@ -1,0 +1,118 @@
+package check
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/spec/network"
+)
+
+// A bridge is an interface of the host's that connects containers, with a
+// network whose addresses can all be asked for.
+type bridge struct {
+	name string
+	net  netip.Prefix
+}
+
+// bridges are the host's.
+func bridges() ([]bridge, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	var out []bridge
+	for _, l := range links {
+		if _, err := os.Stat(filepath.Join("/sys/class/net", l.Name, "bridge")); err != nil {
+			continue
+		}
+		addresses, err := l.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("addresses of %s: %w", l.Name, err)
+		}
+		for _, a := range addresses {
+			p, err := netip.ParsePrefix(a.String())
+			if err == nil && !p.Addr().IsLinkLocalUnicast() {
+				out = append(out, bridge{l.Name, p.Masked()})
+			}
+		}
+	}
+	return out, nil
+}
+
+// neighbours compares the table of neighbours, of which the kernel has one for
+// all network namespaces (arp(7), gc_thresh3), with the networks that jails can
+// be in: a program that sends to each address of one has an entry for each.
+func neighbours(e *env) answer {
+	mode, err := modes.Named(e.policy.Network.Mode)
+	if err != nil {
+		return fail("network.mode in the policy", "%v", err)
+	}
+	if !mode.Terms(network.Decision{Mode: e.policy.Network.Mode, Namespace: network.Own}).EngineHook {
+		return ok("no jail has its engine's network (network.mode = %q)", e.policy.Network.Mode)
+	}
+	have, err := e.bridges()
+	if err != nil {
+		return warn("look at `ip neighbour` and net.ipv4.neigh.default.gc_thresh3 by hand", "the host's bridges cannot be read: %v", err)
+	}
+	var less []string
+	for _, b := range have {
+		family := "ipv4"
+		if b.net.Addr().Is6() {
+			family = "ipv6"
+		}
+		name := "net." + family + ".neigh.default.gc_thresh3"
+		n, err := e.numbers(name)
+		if err != nil || len(n) != 1 {
+			return warn("mount /proc/sys", "%s cannot be read: %v", name, err)
+		}
+		if free := b.net.Addr().BitLen() - b.net.Bits(); free > 32 || uint64(1)<<free > n[0] {
+			less = append(less, fmt.Sprintf("%s (%s) has more addresses than the host may have neighbours (%s is %d)", b.name, b.net, name, n[0]))
+		}
+	}
+	if len(less) == 0 {
+		return ok("the %d networks of bridges have fewer addresses than the host may have neighbours", len(have))
+	}
+	return warn("networks with fewer addresses (a /22 has 1024; dockerd's bip and default-address-pools, no IPv6), or for IPv4 net.ipv4.neigh.default.gc_thresh1, 2 and 3 above them",
+		"one jail can fill the table, and the host finds no new neighbour: %s", strings.Join(less, "; "))
+}
+
+// What a jail with a network by name can have tracked: its helper's new
+// connections in the time that an ended one is kept
+// (nf_conntrack_tcp_timeout_time_wait).
+const (
+	trackedPerSecond = 200
+	trackedAfter     = 120 // seconds, where the host does not say
+	// trackedJails is how many such jails a host's table should be large enough for.
+	trackedJails = 4
+)
+
+// tracking compares the table of connections with what jails with a network by
+// name can take of it. A host that tracks none has no such setting.
+func tracking(e *env) answer {
+	mode, err := modes.Named(e.policy.Network.Mode)
+	if err != nil {
+		return fail("network.mode in the policy", "%v", err)
+	}
+	if !mode.Terms(network.Decision{Mode: e.policy.Network.Mode, Namespace: network.Own}).ByRules {
+		return ok("no jail has a network by name (network.mode = %q)", e.policy.Network.Mode)
+	}
+	most, err := e.numbers("net.netfilter.nf_conntrack_max")
+	if err != nil || len(most) != 1 {
+		return ok("the host tracks no connections")
+	}
+	kept := uint64(trackedAfter)
+	if n, err := e.numbers("net.netfilter.nf_conntrack_tcp_timeout_time_wait"); err == nil && len(n) == 1 {
+		kept = n[0]
+	}
+	jail := kept * trackedPerSecond
+	const says = "one jail with a network by name can have %d tracked (%d a second, kept %d s), and the host %d (net.netfilter.nf_conntrack_max)"
+	if jail*trackedJails > most[0] {
+		return warn("raise net.netfilter.nf_conntrack_max, or lower net.netfilter.nf_conntrack_tcp_timeout_time_wait", says, jail, trackedPerSecond, kept, most[0])
+	}
+	return ok(says, jail, trackedPerSecond, kept, most[0])
+}

@@ -1,0 +1,180 @@
+// Package jailinit is the init step into a jail: a small static program,
+// agentjail-enter, that a delegate starts in the place of the jail's own. It
+// checks from inside that every ring is in force, adds the protections that can only
+// be put up there, and then becomes the real program.
+//
+// This package is what both sides know: the orders. Package outside is the
+// host's side, package inside the jail's; that and this one import next to
+// nothing, as every start waits for them.
+package jailinit
+
+import "errors"
+
+// Where the delegate leaves the program and its orders in the process that it
+// starts (runc(8), --preserve-fds).
+const (
+	ProgramFD = 3
+	OrdersFD  = 4
+	// LifeFD, where the step stays as the first process, is its end of a pair of sockets: it writes
+	// a byte there once the program runs, and an end of file there is the jail's end.
+	LifeFD = 5
+)
+
+// Program is what a delegate is to start instead of the first argument, which
+// becomes the second.
+const Program = "/proc/self/fd/3"
+
+// Exit statuses of the step, as shells and engines use them.
+const (
+	ExitRefused       = 125
+	ExitNotExecutable = 126
+	ExitNotFound      = 127
+)
+
+// Orders is what the step checks and does. A field's zero value asks for
+// nothing.
+type Orders struct {
+	// UIDMap and GIDMap are the lines that /proc/self/uid_map and gid_map must
+	// hold, numbers separated by single spaces.
+	UIDMap, GIDMap string
+	// Namespaces must be other ones than these of the host.
+	Namespaces []Namespace
+	// UID, GID and Groups are the process's, as the jail sees them.
+	UID, GID uint32
+	Groups   []uint32
+	// Label is what LabelFile must hold: the security module's name for the
+	// process's domain.
+	LabelFile, Label string
+	// Loopback asks that no other interface has an address or a route.
+	Loopback bool
+	// Masked and ReadOnly are paths that must be covered, or be mounted
+	// read-only, unless the kernel has them not.
+	Masked, ReadOnly []string
+	// Limits are control group files and the most that each may hold.
+	Limits []Limit
+	// OOMScore is the least that the process's must be (proc_pid_oom_score_adj(5)).
+	OOMScore uint32
+	// Rlimits are set here: a delegate cannot set each of them, and SELinux sets
+	// soft ones anew where a program's label changes (setrlimit(2)).
+	Rlimits []Rlimit
+	// CPUs, if not 0, is on how many processors the process may run, so that
+	// what counts them sees what it can use. Seed picks which.
+	CPUs, Seed uint32
+	// Landlock asks for a Landlock domain.
+	Landlock Landlock
+	// DenyWriteExecute refuses memory that was writable and becomes executable
+	// (PR_SET_MDWE(2const), Linux 6.3).
+	DenyWriteExecute bool
+	// Filter is a further seccomp filter, an array of struct sock_filter.
+	Filter []byte
+	// LeaveFilters, if not 0, is about how many instructions the program's own
+	// filters may have: padding takes the rest.
+	LeaveFilters uint32
+	// Init has the step stay as the first process: it runs the program as a child, passes signals
+	// on to it, waits for every process that is left behind, and ends as the program does.
+	Init bool
+	// OwnEnv are variables that the step was given for itself and does not hand on.
+	OwnEnv []string
+	// Without names checks that a test has taken the subject of away.
+	Without []string
+}
+
+// Namespace is a kind, by its name in /proc/PID/ns, and the inode that the
+// host's has.
+type Namespace struct {
+	Name string
+	Host uint64
+}
+
+// A Limit is a bound on what a control group file holds. Of Files the first
+// that exists counts; where none does, the jail shows no control groups.
+type Limit struct {
+	Files []string
+	Max   uint64
+}
+
+// Rlimit is a resource limit (getrlimit(2)).
+type Rlimit struct {
+	Resource   uint32
+	Soft, Hard uint64
+}
+
+// Landlock is a domain (landlock(7)).
+type Landlock struct {
+	// Want asks for one, Required refuses to start on a kernel without.
+	Want, Required bool
+	// Scoped keeps signals and abstract sockets within the domain. A further
+	// process of a jail is in a domain of its own and must reach the first's.
+	Scoped bool
+	// NoTCP denies TCP altogether.
+	NoTCP bool
+	// Devices are paths whose device files keep their ioctls.
+	Devices []string
+}
+
+// OwnFilters is about how many instructions the kernel still takes of filters of
+// a program's own, where it may load any. One sandbox has some hundreds.
+const OwnFilters = 4096
+
+// NoFilterSpace explains the kernel's error 524 (ENOTSUPP) for a filter.
+const NoFilterSpace = "errno 524: the host has no space left for compiled filters " +
+	"(remedy: `sysctl -w net.core.bpf_jit_limit=BYTES`, more than now; end the jails of profile server that took it)"
+
+// magic begins every set of orders; it changes with their form, so that
+// programs of different versions do not misunderstand each other.
+const magic = "agentjail-enter 5\n"
+
+// ErrForm says that orders were written by another version.
+var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
+
+// Encode writes orders for Decode.
+func (o *Orders) Encode() []byte {
+	e := &encoder{buf: []byte(magic)}
+	o.fields(e)
+	return e.buf
+}
+
+// Decode reads orders.
+func Decode(data []byte) (*Orders, error) {
+	if len(data) < len(magic) || string(data[:len(magic)]) != magic {
+		return nil, ErrForm
+	}
+	d := &decoder{buf: data[len(magic):]}
+	o := new(Orders)
+	o.fields(d)
+	if d.bad || len(d.buf) != 0 {
+		return nil, ErrForm
+	}
+	return o, nil
+}
+
+// fields visits every field in the order in which it is written.
+func (o *Orders) fields(c codec) {
+	c.text(&o.UIDMap)
+	c.text(&o.GIDMap)
+	list(c, &o.Namespaces, func(n *Namespace) { c.text(&n.Name); c.u64(&n.Host) })
+	c.u32(&o.UID)
+	c.u32(&o.GID)
+	list(c, &o.Groups, c.u32)
+	c.text(&o.LabelFile)
+	c.text(&o.Label)
+	c.flag(&o.Loopback)
+	list(c, &o.Masked, c.text)
+	list(c, &o.ReadOnly, c.text)
+	list(c, &o.Limits, func(l *Limit) { list(c, &l.Files, c.text); c.u64(&l.Max) })
+	c.u32(&o.OOMScore)
+	list(c, &o.Rlimits, func(r *Rlimit) { c.u32(&r.Resource); c.u64(&r.Soft); c.u64(&r.Hard) })
+	c.u32(&o.CPUs)
+	c.u32(&o.Seed)
+	for _, f := range []*bool{&o.Landlock.Want, &o.Landlock.Required, &o.Landlock.Scoped, &o.Landlock.NoTCP, &o.DenyWriteExecute} {
+		c.flag(f)
+	}
+	list(c, &o.Landlock.Devices, c.text)
+	filter := string(o.Filter)
+	c.text(&filter)
+	o.Filter = []byte(filter)
+	c.u32(&o.LeaveFilters)
+	c.flag(&o.Init)
+	list(c, &o.OwnEnv, c.text)
+	list(c, &o.Without, c.text)
+}

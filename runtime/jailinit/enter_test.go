@@ -1,0 +1,70 @@
+package jailinit
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+)
+
+// sample has something in every field; the test below sees to that.
+func sample() *Orders {
+	return &Orders{
+		UIDMap: "0 2013265920 65536\n", GIDMap: "0 2013265920 65536\n",
+		Namespaces: []Namespace{{"pid", 1}, {"mnt", 1 << 40}},
+		UID:        1, GID: 2, Groups: []uint32{3, 4},
+		LabelFile: "/proc/self/attr/current", Label: "agentjail-default (enforce)",
+		Loopback: true, Masked: []string{"/proc/kcore"}, ReadOnly: []string{"/proc/sys", ""},
+		Limits:  []Limit{{[]string{"a", "b"}, 5}},
+		Rlimits: []Rlimit{{6, 7, 8}, {9, 10, 11}}, OOMScore: 900,
+		CPUs: 12, Seed: 13,
+		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, Devices: []string{"/dev/null"}},
+		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, LeaveFilters: 14, Init: true, OwnEnv: []string{"A=1"}, Without: []string{"status"},
+	}
+}
+
+func TestEveryFieldTravels(t *testing.T) {
+	o := sample()
+	for _, v := range []reflect.Value{reflect.ValueOf(*o), reflect.ValueOf(o.Landlock)} {
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("the sample says nothing of %s.%s", v.Type(), v.Type().Field(i).Name)
+			}
+		}
+	}
+	got, err := Decode(o.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, o) {
+		t.Errorf("decoded\n%+v\nencoded\n%+v", got, o)
+	}
+}
+
+// TestDamagedOrders: every other text is refused, and none makes the decoder
+// take much memory or panic.
+func TestDamagedOrders(t *testing.T) {
+	whole := sample().Encode()
+	for n := range whole {
+		if _, err := Decode(whole[:n]); !errors.Is(err, ErrForm) {
+			t.Fatalf("the first %d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	if _, err := Decode(append(whole, 0)); !errors.Is(err, ErrForm) {
+		t.Errorf("with a byte more: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(sample().Encode())
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o, err := Decode(data)
+		if err != nil {
+			return
+		}
+		again, err := Decode(o.Encode())
+		if err != nil || !reflect.DeepEqual(again, o) {
+			t.Errorf("%+v does not survive: %+v, %v", o, again, err)
+		}
+	})
+}

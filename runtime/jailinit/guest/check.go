@@ -1,0 +1,300 @@
+package guest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jailinit"
+)
+
+// checks is what has to be in force before anything of the image runs. Each
+// says what is wrong, or "".
+var checks = []struct {
+	name, ring string
+	run        func(*jailinit.Orders) string
+}{
+	{"ids", access, ids},
+	{"namespaces", resources, namespaces},
+	{"status", access, status},
+	{"seccomp", kernel, filtered},
+	{"label", access, label},
+	{"network", resources, network},
+	{"cwd", access, cwd},
+	{"files", access, files},
+	{"mounts", access, mounts},
+	{"limits", resources, limits},
+	{"oom score", resources, oomScore},
+}
+
+// check looks at every ring and names all that is broken.
+func check(o *jailinit.Orders) error {
+	var out []string
+	for _, c := range checks {
+		if slices.Contains(o.Without, c.name) {
+			continue
+		}
+		if why := c.run(o); why != "" {
+			out = append(out, c.ring+": "+why)
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return &refusal{strings.Join(out, "; ")}
+}
+
+type refusal struct{ why string }
+
+func (r *refusal) Error() string { return r.why }
+
+// ids: the jail's user namespace has the mapping that was given out.
+func ids(o *jailinit.Orders) string {
+	for _, m := range [][2]string{{"/proc/self/uid_map", o.UIDMap}, {"/proc/self/gid_map", o.GIDMap}} {
+		text, err := file(m[0])
+		if err != nil {
+			return err.Error()
+		}
+		if squeeze(text) != m[1] {
+			return m[0] + " is not the jail's mapping"
+		}
+	}
+	return ""
+}
+
+// namespaces: none is the host's.
+func namespaces(o *jailinit.Orders) string {
+	buf := make([]byte, 64)
+	for _, n := range o.Namespaces {
+		k, err := unix.Readlink("/proc/self/ns/"+n.Name, buf)
+		if err != nil {
+			return "reading the " + n.Name + " namespace: " + err.Error()
+		}
+		if string(buf[:k]) == n.Name+":["+itoa(n.Host)+"]" {
+			return "the " + n.Name + " namespace is the host's"
+		}
+	}
+	return ""
+}
+
+// processStatus is /proc/self/status by its keys, read once.
+var processStatus map[string]string
+
+func statusOf(key string) (string, string) {
+	if processStatus == nil {
+		text, err := file("/proc/thread-self/status")
+		if err != nil {
+			return "", err.Error()
+		}
+		processStatus = map[string]string{}
+		lines(text, func(l string) bool {
+			if k, v, ok := strings.Cut(l, ":"); ok {
+				processStatus[k] = strings.Join(strings.Fields(v), " ")
+			}
+			return true
+		})
+	}
+	return processStatus[key], ""
+}
+
+// status: the process is who it should be and has no privilege at all.
+func status(o *jailinit.Orders) string {
+	groups := slices.Clone(o.Groups)
+	slices.Sort(groups)
+	var words []string
+	for _, g := range slices.Compact(groups) {
+		words = append(words, itoa(uint64(g)))
+	}
+	uid, gid := itoa(uint64(o.UID)), itoa(uint64(o.GID))
+	const none = "0000000000000000"
+	var bad []string
+	for _, w := range [][2]string{
+		{"Uid", strings.Join([]string{uid, uid, uid, uid}, " ")},
+		{"Gid", strings.Join([]string{gid, gid, gid, gid}, " ")},
+		{"CapInh", none}, {"CapPrm", none}, {"CapEff", none}, {"CapBnd", none}, {"CapAmb", none},
+		{"NoNewPrivs", "1"},
+	} {
+		have, why := statusOf(w[0])
+		if why != "" {
+			return why
+		}
+		if have != w[1] {
+			bad = append(bad, w[0]+" is "+have+" and must be "+w[1])
+		}
+	}
+	// Delegates may add the process's own group to the list.
+	have, _ := statusOf("Groups")
+	for _, g := range strings.Fields(have) {
+		if g != gid && !slices.Contains(words, g) {
+			bad = append(bad, "the process is in group "+g)
+		}
+	}
+	return strings.Join(bad, ", ")
+}
+
+// filtered: a filter is loaded.
+func filtered(*jailinit.Orders) string {
+	have, why := statusOf("Seccomp")
+	if why == "" && have != "2" {
+		why = "no system call filter is loaded"
+	}
+	return why
+}
+
+// label: the security module confines the process.
+func label(o *jailinit.Orders) string {
+	if o.Label == "" {
+		return ""
+	}
+	text, err := file(o.LabelFile)
+	if err != nil {
+		return err.Error()
+	}
+	if have := strings.TrimRight(text, "\n\x00"); !labelled(have, o.Label) {
+		return "the process is labelled " + strconv.Quote(have) + " and must be " + strconv.Quote(o.Label)
+	}
+	return ""
+}
+
+// labelled compares labels. The kernel lists AppArmor's stacked profiles in an
+// order of its own, and calls their mode mixed where they do not all have the
+// same (apparmor(7)); a single one must be enforced.
+func labelled(have, want string) bool {
+	if have == want {
+		return true
+	}
+	want, ok := strings.CutSuffix(want, " (enforce)")
+	if !ok || !strings.Contains(want, "//&") {
+		return false
+	}
+	name, mode, _ := strings.Cut(have, " ")
+	if mode != "(enforce)" && mode != "(mixed)" {
+		return false
+	}
+	parts := strings.Split(name, "//&")
+	for p := range strings.SplitSeq(want, "//&") {
+		if !slices.Contains(parts, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// network: only lo has routes and addresses. Interfaces that the engine put
+// there stay, down and without either.
+func network(o *jailinit.Orders) string {
+	if !o.Loopback {
+		return ""
+	}
+	for path, column := range map[string]int{"/proc/self/net/route": 0, "/proc/self/net/if_inet6": 5} {
+		text, err := file(path)
+		if err != nil {
+			if unix.Access(path, unix.F_OK) == unix.ENOENT {
+				continue // no IPv6
+			}
+			return err.Error()
+		}
+		bad := ""
+		lines(text, func(l string) bool {
+			if f := strings.Fields(l); len(f) > column && f[column] != "lo" && f[column] != "Iface" {
+				bad = f[column]
+			}
+			return bad == ""
+		})
+		if bad != "" {
+			return "the network interface " + bad + " is in use (" + path + ")"
+		}
+	}
+	return ""
+}
+
+// cwd: a working directory outside the root is a way out (CVE-2024-21626).
+func cwd(*jailinit.Orders) string {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Getcwd(buf)
+	if err != nil {
+		return "the working directory: " + err.Error()
+	}
+	if n < 1 || buf[0] != '/' {
+		return "the working directory is outside the jail's root (CVE-2024-21626)"
+	}
+	return ""
+}
+
+// files: nothing is open but the standard files, and those are no directories.
+func files(*jailinit.Orders) string {
+	for fd := range 3 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return "standard file " + itoa(uint64(fd)) + " is a directory"
+		}
+	}
+	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "listing open files: " + err.Error()
+	}
+	defer unix.Close(dir)
+	buf := make([]byte, 4096)
+	var names []string
+	for {
+		n, err := unix.ReadDirent(dir, buf)
+		if err != nil {
+			return "listing open files: " + err.Error()
+		}
+		if n == 0 {
+			break
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd < 3 || fd == dir {
+			continue
+		}
+		// This program's own are close-on-exec; what a delegate left is not.
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
+			target := make([]byte, 256)
+			n, _ := unix.Readlink("/proc/self/fd/"+name, target)
+			return "file " + name + " was left open (" + string(target[:max(n, 0)]) + ")"
+		}
+	}
+	return ""
+}
+
+// limits: the control groups bound the jail.
+func limits(o *jailinit.Orders) string {
+	for _, l := range o.Limits {
+		for _, path := range l.Files {
+			text, err := file(path)
+			if err != nil {
+				continue
+			}
+			text = strings.TrimSpace(text)
+			if n, err := strconv.ParseUint(text, 10, 64); err != nil || n > l.Max {
+				return path + " is " + text + " and must be at most " + itoa(l.Max)
+			}
+			break
+		}
+	}
+	return ""
+}
+
+// oomScore: the process dies before the host's own when memory runs out.
+func oomScore(o *jailinit.Orders) string {
+	if o.OOMScore == 0 {
+		return ""
+	}
+	const path = "/proc/self/oom_score_adj"
+	text, err := file(path)
+	if err != nil {
+		return err.Error()
+	}
+	text = strings.TrimSpace(text)
+	if n, err := strconv.Atoi(text); err != nil || n < int(o.OOMScore) {
+		return path + " is " + text + " and must be at least " + itoa(uint64(o.OOMScore))
+	}
+	return ""
+}

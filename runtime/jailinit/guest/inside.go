@@ -1,0 +1,165 @@
+// Package guest is the jail's side of the init step: it runs as the first
+// program of every process that enters a jail, under all of the jail's protections.
+//
+// It imports next to nothing, and neither package fmt nor reflection: every
+// start waits for it. Nothing that it reads in the jail is trusted further than
+// to refuse the start: the files of /proc are the kernel's, and paths are
+// opened without following links.
+package guest
+
+import (
+	"os"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jailinit"
+)
+
+// A broken ring stops the start.
+type broken struct{ ring, what string }
+
+func (b *broken) Error() string { return b.ring + ": " + b.what }
+
+// The rings' names, as in reports.
+const (
+	resources = "ring 2 (resources)"
+	access    = "ring 1 (access)"
+	kernel    = "ring 0 (kernel surface)"
+)
+
+// Main is the whole program. It does not return.
+func Main() {
+	// Landlock and seccomp hold for a thread; the one that has them must be
+	// the one that execs.
+	runtime.LockOSThread()
+	// Until then, this process is not the jail's to look into.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		fail(jailinit.ExitRefused, "agentjail: clearing the dumpable flag: "+err.Error())
+	}
+	o, err := orders()
+	if err != nil {
+		fail(jailinit.ExitRefused, "agentjail: the init step's orders: "+err.Error())
+	}
+	if err := check(o); err != nil {
+		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
+	}
+	if err := raise(o); err != nil {
+		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
+	}
+	if len(os.Args) < 2 {
+		fail(jailinit.ExitRefused, "agentjail: no program to start")
+	}
+	path, status, why := lookup(os.Args[1])
+	if status != 0 {
+		fail(status, why)
+	}
+	last, err := newFinal(o, path, os.Args[1:], handOn(os.Environ(), o.OwnEnv))
+	if err != nil {
+		fail(jailinit.ExitRefused, "agentjail: refusing to start: "+err.Error())
+	}
+	if o.Init {
+		last.stay()
+	}
+	last.become()
+}
+
+// handOn is the environment, which it changes, without one entry for each of the step's own.
+func handOn(env, own []string) []string {
+	for _, o := range own {
+		if i := slices.Index(env, o); i >= 0 {
+			env = slices.Delete(env, i, i+1)
+		}
+	}
+	return env
+}
+
+// fail ends the process with a message on its standard error.
+func fail(status int, why string) {
+	_, _ = unix.Write(2, []byte(why+"\n"))
+	os.Exit(status)
+}
+
+// orders reads what the host's side wrote, and closes both files. A third stays this program's.
+func orders() (*jailinit.Orders, error) {
+	data, err := read(jailinit.OrdersFD, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	o, err := jailinit.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, fd := range []int{jailinit.ProgramFD, jailinit.OrdersFD} {
+		if err := unix.Close(fd); err != nil {
+			return nil, err
+		}
+	}
+	// Anything else in its place is a file that a delegate left open, and found as such.
+	var st unix.Stat_t
+	if o.Init && unix.Fstat(jailinit.LifeFD, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		unix.CloseOnExec(jailinit.LifeFD)
+	}
+	return o, nil
+}
+
+// raise puts up the protections that only the process itself can, but for those of
+// a final: they take away what the others and the step need.
+func raise(o *jailinit.Orders) error {
+	runOn(o.CPUs, o.Seed)
+	if o.DenyWriteExecute {
+		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
+			return &broken{access, "process.deny_write_execute: " + err.Error() + " (Linux 6.3 is needed)"}
+		}
+	}
+	if o.Landlock.Want {
+		if err := confine(&o.Landlock); err != nil {
+			return &broken{access, "Landlock: " + err.Error()}
+		}
+	}
+	if len(o.Filter) > 0 {
+		if err := pad(o); err != nil {
+			return &broken{kernel, "padding of filters: " + err.Error()}
+		}
+	}
+	return nil
+}
+
+// read reads to the end of a file of at most max bytes.
+func read(fd, max int) ([]byte, error) {
+	buf := make([]byte, 32<<10)
+	n := 0
+	for {
+		m, err := unix.Read(fd, buf[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m == 0 {
+			return buf[:n], nil
+		}
+		if n += m; n >= max {
+			return nil, unix.EFBIG
+		}
+		if n == len(buf) {
+			buf = append(buf, make([]byte, len(buf))...)
+		}
+	}
+}
+
+// file reads a file of the kernel's by its path.
+func file(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	b, err := read(fd, 4<<20)
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(b), nil
+}

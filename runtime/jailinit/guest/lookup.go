@@ -1,0 +1,56 @@
+package guest
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jailinit"
+)
+
+// lookup finds the program as runc does. The messages are those that engines
+// look for: Docker exits with 127 for one that is not there and with 126 for one
+// that cannot be run.
+func lookup(name string) (path string, status int, why string) {
+	if strings.ContainsRune(name, '/') {
+		switch err := executable(name); err {
+		case nil:
+			return name, 0, ""
+		case unix.ENOENT, unix.ENOTDIR:
+			return "", jailinit.ExitNotFound, "exec: " + strconv.Quote(name) + ": stat " + name + ": " + err.Error()
+		default:
+			return "", jailinit.ExitNotExecutable, "exec: " + strconv.Quote(name) + ": " + err.Error()
+		}
+	}
+	denied := false
+	for dir := range strings.SplitSeq(os.Getenv("PATH"), ":") {
+		if !strings.HasPrefix(dir, "/") {
+			continue // a program of the working directory is not meant
+		}
+		p := dir + "/" + name
+		switch executable(p) {
+		case nil:
+			return p, 0, ""
+		case unix.EACCES:
+			denied = true
+		}
+	}
+	if denied {
+		return "", jailinit.ExitNotExecutable, "exec: " + strconv.Quote(name) + ": permission denied"
+	}
+	return "", jailinit.ExitNotFound, "exec: " + strconv.Quote(name) + ": executable file not found in $PATH"
+}
+
+// executable is nil for a file that this process may run.
+func executable(path string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.EACCES // as execve(2) says
+	}
+	return unix.Access(path, unix.X_OK)
+}

@@ -1,0 +1,116 @@
+package guest
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/kernel/mountinfo"
+)
+
+// mountTable is the jail's mounts, read once; what is mounted at a place last
+// comes last.
+var mountTable []mountinfo.Mount
+
+func table() ([]mountinfo.Mount, error) {
+	if mountTable != nil {
+		return mountTable, nil
+	}
+	text, err := file("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	mountTable, err = mountinfo.Parse(text)
+	return mountTable, err
+}
+
+// mounts: set-id bits and device files mean nothing in the jail, and what
+// steers the kernel or tells of the host is covered.
+func mounts(o *jailinit.Orders) string {
+	ms, err := table()
+	if err != nil {
+		return err.Error()
+	}
+	if len(ms) == 0 {
+		return "no mounts are listed"
+	}
+	top := make(map[string]*mountinfo.Mount, len(ms))
+	for i := range ms {
+		top[ms[i].Point] = &ms[i]
+	}
+	null := top["/dev/null"]
+	if null != nil && !isNull(null.Point) {
+		null = nil
+	}
+	isNull := func(m *mountinfo.Mount) bool {
+		return null != nil && m.Dev == null.Dev && m.Root == null.Root || isNull(m.Point)
+	}
+	for i := range ms {
+		m := &ms[i]
+		if inDir(m.Point, "/dev") || holdsNothing(m) {
+			continue
+		}
+		if (!m.Has("nosuid") || !m.Has("nodev")) && !isNull(m) {
+			return "the mount at " + m.Point + " lacks nosuid or nodev"
+		}
+	}
+	if root := top["/"]; root == nil || root.FS != "overlay" {
+		return "the root is not the ephemeral layer"
+	}
+	for _, p := range o.Masked {
+		// A mask is an empty file system, the null device or a file of the jail's.
+		if m := top[p]; m != nil && (m.ReadOnly() && m.FS == "tmpfs" || isNull(m)) || missing(p) {
+			continue
+		}
+		if !covered(top, p, func(m *mountinfo.Mount) bool { return m.ReadOnly() && m.FS == "tmpfs" }) {
+			return p + " is not masked"
+		}
+	}
+	for _, p := range o.ReadOnly {
+		if missing(p) || covered(top, p, (*mountinfo.Mount).ReadOnly) {
+			continue
+		}
+		return p + " is not read-only"
+	}
+	return ""
+}
+
+// holdsNothing says whether a mount can hold neither programs nor devices: file
+// systems for which the kernel itself rules them out (SB_I_NOEXEC and SB_I_NODEV),
+// the host's devices, and the empty ones that delegates mask with.
+func holdsNothing(m *mountinfo.Mount) bool {
+	return m.FS == "proc" || m.FS == "sysfs" || m.FS == "devtmpfs" || m.FS == "tmpfs" && m.ReadOnly()
+}
+
+// covered says whether the mount that path is in passes the test.
+func covered(top map[string]*mountinfo.Mount, path string, test func(*mountinfo.Mount) bool) bool {
+	for at := path; ; {
+		if m := top[at]; m != nil {
+			return test(m)
+		}
+		if at == "/" {
+			return false
+		}
+		if i := strings.LastIndexByte(at, '/'); i > 0 {
+			at = at[:i]
+		} else {
+			at = "/"
+		}
+	}
+}
+
+func inDir(path, dir string) bool {
+	return strings.HasPrefix(path, dir) && (len(path) == len(dir) || path[len(dir)] == '/')
+}
+
+func missing(path string) bool {
+	err := unix.Access(path, unix.F_OK)
+	return err == unix.ENOENT || err == unix.ENOTDIR
+}
+
+// isNull says whether path is the null device.
+func isNull(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+}

@@ -1,0 +1,134 @@
+// Package host is the host's side of the init step into a jail: it makes the
+// files that a delegate hands to the jail's process.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/kernel/trusted"
+)
+
+// Name is the step's file name. It lies in agentjail's own directory.
+const Name = "agentjail-enter"
+
+// Files are those for a delegate's process, as descriptors from jailinit.ProgramFD on: the step, its orders and,
+// where the step stays, its end of the pair of sockets at jailinit.LifeFD.
+type Files struct {
+	Given []*os.File
+	// Life is our end of that pair: the jail ends when it is closed. It is nil where the step does not stay, and the caller's to close.
+	Life *os.File
+}
+
+// Close closes what was made to be given.
+func (f *Files) Close() {
+	for _, x := range f.Given {
+		x.Close()
+	}
+	f.Given = nil
+}
+
+// Prepare makes the files; after an error there are none. dir is agentjail's directory of state, where a copy of
+// the program is kept: no jail ever holds a file of the host's that is a program
+// (CVE-2019-5736). The copy can be run and not read, so that the kernel keeps the
+// process that runs it from being traced or looked into (would_dump in exec.c,
+// since Linux 4.10), and a mount of its own that nobody else sees makes it
+// read-only. label is the copy's SELinux label, or "".
+func Prepare(dir, label string, o *jailinit.Orders) (_ *Files, err error) {
+	var f Files
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	give := func(x *os.File, err error) error {
+		if err == nil {
+			f.Given = append(f.Given, x)
+		}
+		return err
+	}
+	if err = give(program(dir, label)); err != nil {
+		return nil, err
+	}
+	if err = give(pipe(o.Encode())); err != nil {
+		return nil, fmt.Errorf("writing the orders of %s: %w", Name, err)
+	}
+	if !o.Init {
+		return &f, nil
+	}
+	var pair [2]int
+	if pair, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("making a pair of sockets: %w", err)
+	}
+	f.Life = os.NewFile(uintptr(pair[0]), "life")
+	_ = give(os.NewFile(uintptr(pair[1]), "life"), nil)
+	return &f, nil
+}
+
+// pipe returns the reading end of a pipe that holds data and has no other end. A
+// security module lets a jail read its engine's pipes; it need not let it read
+// other files.
+func pipe(data []byte) (*os.File, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, err
+	}
+	r, w := os.NewFile(uintptr(fds[0]), "orders"), os.NewFile(uintptr(fds[1]), "orders")
+	defer w.Close()
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, len(data)); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("making a pipe of %d bytes: %w", len(data), err)
+	}
+	if _, err := w.Write(data); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Path is where the step is expected: beside the running program.
+func Path() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program's directory: %w", err)
+	}
+	return filepath.Join(filepath.Dir(self), Name), nil
+}
+
+// Check says what is wrong with the step in agentjail's directory dir, or nil.
+func Check(dir string) error {
+	f, err := open(filepath.Join(dir, Name))
+	if err == nil {
+		f.Close()
+	}
+	return err
+}
+
+// open opens the step's program, which nobody but root may have written.
+func open(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s is missing: it belongs beside agentjail (remedy: install both from one build)", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err == nil {
+		if st.Mode&unix.S_IFMT != unix.S_IFREG {
+			err = fmt.Errorf("%s is not a file", path)
+		} else {
+			err = trusted.OwnerOf(int(f.Fd()), path, &st)
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,102 @@
+package lifecycle
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+)
+
+// maxAccounts bounds an image's account file, in bytes.
+const maxAccounts = 1 << 20
+
+// findUser finds USER[:GROUP] in an image's account files, as engines do for the
+// user of a process: a number need not be there, and the group is the one that the
+// file has for the user, or 0.
+func findUser(root *os.File, text string) (*plan.User, error) {
+	name, group, both := strings.Cut(text, ":")
+	uid, number := policy.AccountID(name)
+	out := &plan.User{UID: uid}
+	if !number || !both {
+		fields, err := findAccount(root, "etc/passwd", 4, func(f []string) bool { return f[0] == name || number && f[2] == name })
+		switch {
+		case err != nil && !number:
+			return nil, err
+		case err == nil:
+			var ok1, ok2 bool
+			out.UID, ok1 = policy.AccountID(fields[2])
+			out.GID, ok2 = policy.AccountID(fields[3])
+			if !ok1 || !ok2 {
+				return nil, fmt.Errorf("the image's etc/passwd has no ids for %s", name)
+			}
+			if number && out.UID != uid { // another's name is a number
+				out.UID, out.GID = uid, 0
+			}
+		}
+	}
+	if both {
+		gid, number := policy.AccountID(group)
+		if !number {
+			fields, err := findAccount(root, "etc/group", 3, func(f []string) bool { return f[0] == group })
+			if err != nil {
+				return nil, err
+			}
+			var ok bool
+			if gid, ok = policy.AccountID(fields[2]); !ok {
+				return nil, fmt.Errorf("the image's etc/group has no id for %s", group)
+			}
+		}
+		out.GID = gid
+	}
+	return out, nil
+}
+
+// findAccount returns the first line of an account file (passwd(5), group(5)) that
+// matches, by its fields, of which it has at least so many. The file is the
+// image's: it is looked for below root, whatever links there are, and it may be
+// anything.
+func findAccount(root *os.File, path string, fields int, match func([]string) bool) ([]string, error) {
+	data, err := readBelow(root, path, maxAccounts)
+	if err != nil {
+		return nil, fmt.Errorf("the image's %w", err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, 64<<10)
+	for lines.Scan() {
+		if f := strings.Split(lines.Text(), ":"); len(f) >= fields && match(f) {
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("the image's %s does not have it", path)
+}
+
+// readBelow reads a regular file of at most most bytes, at a path that does not
+// leave root.
+func readBelow(root *os.File, path string, most int64) ([]byte, error) {
+	// Without opening what it is first: an image may have a device there.
+	at, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, most)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", at))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}

@@ -1,0 +1,54 @@
+package lifecycle
+
+import (
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/procstatus"
+)
+
+// awaitProgram waits until a jail's first process has become its program: for a
+// start that goes without the delegate, and for an exec over a delegate that enters
+// the jail's user namespace first and the others from there, for which it must
+// have power over that process; nobody in a jail has any over the init step.
+// Before that step the process is still the delegate's own, for whose end the
+// delegate's `start` does not wait either, with one filter at most; the step adds
+// a second. dir is where the step's copies are.
+//
+// It looks time and again: nothing tells when a process becomes another program
+// but inotify on the program's file, and closing that takes 20 ms (a grace
+// period of SRCU). The step needs some milliseconds, and this machine's processors.
+func awaitProgram(pid int, dir string) {
+	const most, first, pause = 5 * time.Second, 2 * time.Millisecond, 200 * time.Microsecond
+	begin := time.Now()
+	for sleep := first; ; sleep = pause {
+		// A process that runs the step has not ended: its program is looked at first, which costs a tenth, and again
+		// after its filters, which the step may have got meanwhile.
+		if !host.Runs(pid, dir) {
+			ended, filters := fate(pid)
+			if ended || (filters >= 2 || ringfault.Ring(0)) && !host.Runs(pid, dir) {
+				return
+			}
+		}
+		if time.Since(begin) > most {
+			return
+		}
+		// Not Go's own sleep, which wakes other threads as well.
+		t := unix.NsecToTimespec(int64(sleep))
+		_ = unix.Nanosleep(&t, nil)
+	}
+}
+
+// fate says whether a process has ended, and how many system call filters it has.
+func fate(pid int) (ended bool, filters int) {
+	s, err := procstatus.Read(pid)
+	if err != nil {
+		return true, 0
+	}
+	filters, _ = strconv.Atoi(s.Field("Seccomp_filters"))
+	return s.Ended(), filters
+}

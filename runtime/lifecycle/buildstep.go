@@ -1,0 +1,65 @@
+package lifecycle
+
+import (
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+)
+
+// A step of an image's build is to keep what it changes, with owners and set-id
+// bits; a jail's layer is thrown away, and nothing in a jail can make such files.
+func errBuild() *refusal.Error {
+	return refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
+}
+
+// buildSteps recognise, by the engine, a container that is one. What they look at
+// belongs to the engine: a container cannot write it, and it only ever refuses a
+// start.
+var buildSteps = []struct {
+	is     func(id, bundle string, s *specs.Spec) bool
+	remedy string
+}{
+	{func(id, bundle string, _ *specs.Spec) bool { return id == buildID(bundle) }, "`podman build --runtime=crun`"},
+	{func(id, _ string, s *specs.Spec) bool { return dockerBuildStep(id, s) },
+		"build with BuildKit, which runs its steps itself: `DOCKER_BUILDKIT=1 docker build`, `docker buildx build`, docker compose 2; " +
+			"for programs that know only the old builder, leave Docker's default runtime as it was and start jails with `--runtime=agentjail`"},
+	{buildKitStep, "leave BuildKit its runc: `worker.oci.binary` and `worker.containerd.runtime` in buildkitd.toml, DOCKER_BUILDKIT_RUNC_COMMAND of dockerd, a program named runc before the real one in PATH"},
+}
+
+// refuseBuild refuses a step of an image's build, with the way to do it.
+func refuseBuild(id, bundle string, s *specs.Spec) error {
+	for _, b := range buildSteps {
+		if b.is(id, bundle, s) {
+			return errBuild().WithRemedy("%s", b.remedy)
+		}
+	}
+	return nil
+}
+
+// buildKitStep says whether BuildKit has made a container for a step of a build.
+// It gives each step the network's files of its own, from the directory of its
+// executor (moby/buildkit, executor/oci, GetResolvConf). With the worker that calls
+// a runtime, the bundles are in that directory, too (executor/runcexecutor). With
+// containerd's, the worker's record of its own id is (worker/base, ID).
+func buildKitStep(id, bundle string, s *specs.Spec) bool {
+	for _, m := range s.Mounts {
+		if m.Destination != "/etc/resolv.conf" && m.Destination != "/etc/hosts" || !filepath.IsAbs(m.Source) {
+			continue
+		}
+		dir := filepath.Dir(m.Source)
+		if filepath.Base(dir) == "executor" && bundle == filepath.Join(dir, id) {
+			return true
+		}
+		if unix.Access(filepath.Join(dir, "workerid"), unix.F_OK) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// buildID is the id that Podman's and Buildah's builds give the container of a
+// step whose bundle this is (buildah run_common.go).
+func buildID(bundle string) string { return "buildah-" + filepath.Base(bundle) }

@@ -1,0 +1,154 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/runtime/state"
+)
+
+// cgroupDirs are the control group directories that the delegate will make for a
+// container: only those that do not exist yet, since what was there before is
+// not the jail's to remove. The systemd driver's are systemd's to end. all says
+// that there will be no others.
+func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []string, all bool) {
+	if systemd || strings.Contains(cgroupsPath, ":") {
+		return nil, false
+	}
+	own, err := cgroups.Of("self")
+	if err != nil {
+		return nil, false
+	}
+	all = true
+	// An empty path is the id.
+	rel := cgroupsPath
+	if rel == "" {
+		rel = id
+	}
+	for _, g := range own {
+		// A hierarchy without controllers is not mounted everywhere.
+		found := g.Controllers == "" || strings.HasPrefix(g.Controllers, "name=")
+		for _, root := range g.Mounts(cgroups.Root) {
+			found = true
+			dir := groupDir(root, base(root, g), rel, of.GroupsBelowRoot)
+			if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && dir != root {
+				dirs = append(dirs, dir)
+			} else {
+				all = false
+			}
+		}
+		all = all && found
+	}
+	return dirs, all && len(dirs) > 0
+}
+
+// base is the group that runc takes for the caller's own where it makes others
+// below it, in the hierarchy at root: in version 2, where processes lie in
+// leaves, the one above; beside version 1 the topmost (opencontainers/cgroups,
+// fs2/defaultpath.go and fs/paths.go).
+func base(root string, g cgroups.Group) string {
+	switch {
+	case g.Controllers != "":
+		return g.Path
+	case root == cgroups.Root:
+		return filepath.Dir(g.Path)
+	}
+	return "/"
+}
+
+// groupDir is where a delegate makes a group in a hierarchy: one that is not
+// absolute is below the caller's own or, by the delegate's traits, the root.
+func groupDir(root, own, rel string, belowRoot bool) string {
+	if filepath.IsAbs(rel) || belowRoot {
+		own = "/"
+	}
+	return filepath.Join(root, own, filepath.Clean("/"+rel))
+}
+
+// quotaAbove is the processor time of the nearest control group of version 1 that bounds it above a container's: the kernel refuses a
+// quota beyond that (kernel/sched/core.c, tg_cfs_schedulable_down), where version 2 takes the least of both. The kubelet bounds the
+// group of a pod. root is where the hierarchy is mounted.
+func quotaAbove(root, cgroupsPath string) harden.CPUQuota {
+	if !filepath.IsAbs(cgroupsPath) {
+		return harden.CPUQuota{}
+	}
+	for dir := filepath.Dir(filepath.Clean(cgroupsPath)); dir != "/"; dir = filepath.Dir(dir) {
+		number := func(file string) int64 {
+			text, _ := cgroups.Read(filepath.Join(root, dir), file)
+			n, _ := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+			return n
+		}
+		if quota := number("cpu.cfs_quota_us"); quota > 0 {
+			if period := number("cpu.cfs_period_us"); period > 0 {
+				return harden.CPUQuota{Quota: quota, Period: uint64(period)}
+			}
+		}
+	}
+	return harden.CPUQuota{}
+}
+
+// cgroupPatience is how long a killed process may take to leave its group.
+const cgroupPatience = 2 * time.Second
+
+// removeCgroups ends what is left in the jail's control groups, and removes
+// them, where the delegate has not done so.
+func removeCgroups(j *state.Brief) error {
+	var errs []error
+	deadline := time.Now().Add(cgroupPatience)
+	for _, dir := range j.CgroupDirs {
+		for {
+			err := removeGroup(dir)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+				errs = append(errs, fmt.Errorf("removing control group %s: %w", dir, err))
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeGroup kills what is in a group and removes it with those below it.
+func removeGroup(dir string) error {
+	err := unix.Rmdir(dir)
+	if err == nil || err == unix.ENOENT || err == unix.ENOTDIR {
+		return nil
+	}
+	procs, _ := cgroups.Procs(dir)
+	for _, pid := range procs {
+		if pid > 1 && pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	entries, rerr := os.ReadDir(dir)
+	if rerr != nil {
+		if errors.Is(rerr, os.ErrNotExist) {
+			return nil
+		}
+		return rerr
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeGroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package lifecycle
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/state"
+)
+
+// checkExecCwd refuses a working directory that leads through one of /proc's
+// magic links: by a file that the delegate left open, that is a way out
+// (CVE-2024-21626). The jail's own tree is walked from its root, where /proc's
+// links are not followed; what the name would then mean to the delegate is what
+// was looked at, unless the jail changes it in between, which delegates since
+// runc 1.1.12 and crun 1.14.3 check themselves.
+func checkExecCwd(j *state.Brief, cwd string) error {
+	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", j.InitPid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil //nolint:nilerr // not running: the delegate says so in its own words
+	}
+	defer root.Close()
+	fd, err := unix.Openat2(int(root.Fd()), cwd, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	switch err {
+	case nil:
+		unix.Close(fd)
+		return nil
+	case unix.ELOOP, unix.EXDEV:
+		return refusal.New(refusal.Cwd, "process.cwd %q leads out of the jail (CVE-2024-21626)", cwd)
+	}
+	// A missing directory, or one that may not be entered, is the delegate's to
+	// name. A link to /proc/self is missing from here too: refuse those.
+	if through, lerr := throughProc(int(root.Fd()), cwd); lerr == nil && through {
+		return refusal.New(refusal.Cwd, "process.cwd %q leads through /proc (CVE-2024-21626)", cwd)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package lifecycle
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/seccomp/cache"
+)
+
+// takeIDs gives the jail its host ids. Who undoes the claim gives them back.
+func (a *attempt) takeIDs() error {
+	if err := a.w.assignIDs(a.j, a.p); err != nil {
+		return err
+	}
+	a.p.facts.IDs = a.j.IDs
+	crash.Point("create.ids")
+	return nil
+}
+
+// harden decides what the jail is, and makes its system call filter.
+func (a *attempt) harden() error {
+	w, p := a.w, a.p
+	if err := ensureLSM(a.ctx, &p.facts, w.Policy); err != nil {
+		return err
+	}
+	policy := harden.Tighten(p.b.Spec, w.Policy)
+	var err error
+	a.filter, err = cache.Store{Dir: filepath.Join(w.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
+	if err != nil {
+		p.facts.Filter = &harden.Filter{Err: err}
+	} else {
+		p.facts.Filter = &harden.Filter{Section: a.filter.Delegates, Notes: a.filter.Notes}
+	}
+	p.facts.Placeholders = policy.Credentials.Placeholders()
+	if o := credential.OrderOf(policy.Credentials); !o.Empty() {
+		keys, err := issue(a.ctx, o)
+		if err != nil {
+			return err
+		}
+		p.facts.Authority, a.authority = keys.Authority, keys.AuthorityPair
+		p.facts.HostKey, a.hostKey = keys.HostKey, keys.HostKeyPrivate
+	}
+	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
+	w.tell(p.rep)
+	if err != nil {
+		return err
+	}
+	if c := a.d.Choice; c != nil && len(c.Not) > 0 {
+		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "delegate", Now: a.d.Path, Why: "better ones cannot be used here: " + strings.Join(c.Not, "; ")})
+	}
+	for _, i := range slices.Backward(p.res.Plan.Dropped) {
+		p.sources[i].File.Close()
+		p.sources = slices.Delete(p.sources, i, i+1)
+	}
+	p.res.Plan.Plain = a.o.PlainRoot
+	p.res.Plan.Inside = insideFile(p.res.Policy, p.rep)
+	a.spec = p.res.Spec
+	return nil
+}
+
+// record notes in the jail's record what was decided. It is saved by write.
+func (a *attempt) record() error {
+	j, spec, binds := a.j, a.spec, a.p.res.Plan.Binds
+	if a.p.res.Plan.Authority != "" {
+		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.AuthorityFile), a.authority, 0o600); err != nil {
+			return fmt.Errorf("the jail's certificate authority: %w", err)
+		}
+	}
+	if a.p.res.Plan.KnownHosts != "" {
+		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.HostKeyFile), a.hostKey, 0o600); err != nil {
+			return fmt.Errorf("the jail's key for ssh: %w", err)
+		}
+	}
+	if err := ringfault.Spec(spec, a.p.b.Spec); err != nil {
+		return err
+	}
+	for i := range binds {
+		if ringfault.Ring(1) {
+			binds[i].Owner = plan.OwnerSame
+		}
+	}
+	j.Process, j.Limits, j.CgroupsPath = spec.Process, spec.Linux.Resources, spec.Linux.CgroupsPath
+	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(a.p.res.Plan)
+	var allGroups bool
+	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, a.o.ID, j.SystemdCgroup, a.d.Traits())
+	j.Direct = allGroups && direct(spec)
+	j.Policy = a.p.res.Policy
+	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
+	return nil
+}
+
+// tell logs what the caller asked for and did not get.
+func (w *Runtime) tell(r *report.Report) {
+	if r == nil {
+		return
+	}
+	for _, c := range r.Of(report.Denied) {
+		w.Log.Warnf("agentjail: denied: %s", c)
+	}
+	// What the host lacks is the same for each jail: the report, inspect and check name it every time, the log once.
+	for _, c := range r.Of(report.Missing) {
+		if w.Store.OncePerBoot(c.String()) {
+			w.Log.Warnf("agentjail: this host cannot hold: %s", c)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/state"
+)
+
+// What a delegate does at start and at delete is little, and its own start takes
+// several times as long. For most jails it is done here. Whatever is unusual is
+// the delegate's.
+
+// direct says of a jail's spec that what the delegate makes of it is known: a
+// process that takes all others along when it ends, and nothing of the host's
+// but control groups.
+func direct(s *specs.Spec) bool {
+	if s.Linux.IntelRdt != nil {
+		return false
+	}
+	// Prestart is what Docker uses, and over before start.
+	if h := s.Hooks; h != nil && len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.PIDNamespace && n.Path == ""
+	})
+}
+
+// startInit starts a created container, by otherwise where that is the delegate's to
+// do.
+func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
+	if !j.Direct {
+		return otherwise()
+	}
+	done := w.step("release")
+	known, err := startDirectly(j, w.Store.Root)
+	if err == nil && !known {
+		return otherwise()
+	}
+	if err == nil && !j.Stays {
+		// A signal that comes before the program can take it is lost: the kernel
+		// keeps from a first process what it has no handler for (kill(2), Notes).
+		// Whoever called start may send one at once.
+		awaitProgram(j.InitPid, w.Store.Root)
+	}
+	done()
+	return err
+}
+
+// startedBefore says that a process that waits to be started would not be as this one is: it runs the init step, or has both its filters, of
+// which the delegate gives one at most, and we ourselves those that we were started under.
+func startedBefore(pid int, root string) bool {
+	_, filters := fate(pid)
+	_, ours := fate(os.Getpid())
+	return filters >= ours+2 || host.Runs(pid, root)
+}
+
+func startDirectly(j *state.Brief, root string) (known bool, err error) {
+	fd, err := unix.PidfdOpen(j.InitPid, 0)
+	if err != nil || !j.InitAlive() { // it may be another's by now
+		return false, nil
+	}
+	defer unix.Close(fd)
+	return delegate.Start(j.DelegateState(), fd, func() error {
+		if frozen(j.CgroupDirs) {
+			return errors.New("cannot start a container in the paused state") // runc's message
+		}
+		if startedBefore(j.InitPid, root) {
+			return delegate.ErrRuns
+		}
+		return nil
+	})
+}
+
+// ended says that a direct jail was made completely, and its processes have
+// ended.
+func ended(j *state.Brief) bool {
+	return j.Direct && j.InitPid != 0 && (j.Ended || j.Init().Gone())
+}
+
+// frozen says whether one of the control groups is (freezer of cgroups(7)).
+func frozen(dirs []string) bool {
+	for _, dir := range dirs {
+		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
+			if !cgroups.CanHave(dir, file) {
+				continue
+			}
+			text, err := cgroups.Read(dir, file)
+			if err == nil && strings.TrimSpace(text) != thawed {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// deleteDirectly removes a jail whose processes have ended.
+func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
+	defer w.step("release")()
+	_, err := os.Lstat(j.DelegateState())
+	missing := errors.Is(err, os.ErrNotExist)
+	j.Ended = true
+	w.noteEnd(j, nil)
+	if err := forget(j); err != nil {
+		return err
+	}
+	crash.Point("delete.delegated")
+	if err := w.release(j); err != nil {
+		return err
+	}
+	crash.Point("delete.released")
+	if missing && !force {
+		return errNotOurs(j.ID) // as the delegate would say
+	}
+	return nil
+}
+
+// forget removes what the delegate made: the groups first, since it knows of
+// them only while its directory is there.
+func forget(j *state.Brief) error {
+	if err := removeCgroups(j); err != nil {
+		return err
+	}
+	j.Removed, j.CgroupDirs = j.CgroupDirs, nil // gone, for the release that follows
+	if err := os.RemoveAll(j.DelegateState()); err != nil {
+		return fmt.Errorf("removing the delegate's record: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+)
+
+// maxDockerState bounds what is read of Docker's record of a container, in bytes.
+const maxDockerState = 1 << 20
+
+// dockerBuildStep says whether Docker has made a container for a RUN of its
+// classic builder. Such a container has no label and no other mark. Its record
+// has what together only the builder asks for (moby, builder/dockerfile,
+// dispatchRun and hostConfigFromOptions): the image by its digest, no health
+// check, no log, and no stream attached. What is read belongs to the engine; a
+// container cannot write it, and it only ever refuses a start.
+func dockerBuildStep(id string, s *specs.Spec) bool {
+	dir := dockerRecord(id, s)
+	if dir == "" {
+		return false
+	}
+	var config struct {
+		Config struct {
+			Image                                   string
+			Tty, OpenStdin                          bool
+			AttachStdin, AttachStdout, AttachStderr bool
+			Healthcheck                             struct{ Test []string }
+		}
+	}
+	var host struct {
+		LogConfig struct{ Type string }
+	}
+	if !readRecord(filepath.Join(dir, "config.v2.json"), &config) || !readRecord(filepath.Join(dir, "hostconfig.json"), &host) {
+		return false
+	}
+	c := config.Config
+	return strings.HasPrefix(c.Image, "sha256:") && host.LogConfig.Type == "none" && slices.Equal(c.Healthcheck.Test, []string{"NONE"}) &&
+		!c.Tty && !c.OpenStdin && !c.AttachStdin && !c.AttachStdout && !c.AttachStderr
+}
+
+// dockerRecord is the directory that dockerd keeps of a container: the files that
+// it mounts in each one are there, wherever its data is.
+func dockerRecord(id string, s *specs.Spec) string {
+	for _, m := range s.Mounts {
+		dir := filepath.Dir(m.Source)
+		if filepath.IsAbs(dir) && filepath.Base(dir) == id && filepath.Base(filepath.Dir(dir)) == "containers" &&
+			slices.Contains([]string{"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}, m.Destination) {
+			return dir
+		}
+	}
+	return ""
+}
+
+func readRecord(path string, to any) bool {
+	data, err := atomicfile.Read(path, maxDockerState)
+	return err == nil && json.Unmarshal(data, to) == nil
+}

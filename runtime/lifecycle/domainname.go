@@ -1,0 +1,45 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// takeDomainname takes the UTS domain name out of a hardened spec, for this
+// process to set. Docker asks for it as a kernel setting, whose file belongs to
+// host root: no delegate can write it from a user namespace (Linux,
+// utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know
+// the specification's own field. A namespace that another container has too
+// keeps its name.
+func takeDomainname(s *specs.Spec) string {
+	name := s.Domainname
+	s.Domainname = ""
+	for k, v := range s.Linux.Sysctl {
+		if strings.ReplaceAll(k, "/", ".") == "kernel.domainname" {
+			delete(s.Linux.Sysctl, k)
+			name = strings.TrimSuffix(v, "\n")
+		}
+	}
+	own := slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.UTSNamespace && n.Path == ""
+	})
+	if !own {
+		return ""
+	}
+	return name
+}
+
+// setDomainname sets the domain name in the UTS namespace of a process.
+func setDomainname(pid int, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := inUTSNS(pid, func() error { return unix.Setdomainname([]byte(name)) }); err != nil {
+		return fmt.Errorf("setting the domain name %q (setdomainname(2)): %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package lifecycle
+
+import (
+	"errors"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/state"
+	"agentjail.dev/seccomp"
+	"agentjail.dev/seccomp/bpf"
+	"agentjail.dev/seccomp/cache"
+)
+
+// throughEnter has the delegate start the init step in the place of a process's
+// program, and returns the files that it hands on for it. The process is changed:
+// its program becomes the step's first argument. linux is nil for a further
+// process of a running jail, whose mounts were looked at when it started; viewed
+// are the paths of the jail's views.
+func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*host.Files, error) {
+	o := &jailinit.Orders{
+		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
+		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
+		Namespaces: hostNamespaces(f),
+		Loopback:   loopback,
+		Limits:     groupLimits(j, f),
+		OOMScore:   uint32(oomScore(p)),
+		Landlock: jailinit.Landlock{
+			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,
+			NoTCP:   !seccomp.Connects(j.Policy.Seccomp.Profile),
+			Devices: slices.Concat(ownDevices, j.Policy.Devices.Allow),
+		},
+		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
+		CPUs:             uint32(procfiles.CPUs(j.Limits, f.CPUs)), Seed: seed(j.Key),
+		Filter: filter,
+	}
+	if seccomp.LoadsFilters(j.Policy.Seccomp.Profile) {
+		o.LeaveFilters = jailinit.OwnFilters
+	}
+	if linux != nil {
+		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
+	}
+	o.LabelFile, o.Label = label(p)
+	for _, r := range p.Rlimits {
+		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard})
+	}
+	// With one processor, Go starts fewer threads for the step: a tenth of its time.
+	if o.Init = linux != nil && j.Stays; o.Init {
+		o.OwnEnv = []string{"GOGC=off"} // what it holds does not grow
+	}
+	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
+		o.OwnEnv = append(o.OwnEnv, one+"1")
+	}
+	p.Env = slices.Concat(o.OwnEnv, p.Env)
+	ringfault.Orders(o)
+	files, err := host.Prepare(w.Store.Root, programLabel(j.MountLabel), o)
+	if err != nil {
+		return nil, err
+	}
+	p.Rlimits = nil
+	p.Args = append([]string{jailinit.Program}, p.Args...)
+	return files, nil
+}
+
+// maxFilter is the size of the longest program that the kernel takes.
+const maxFilter = 8 * bpf.MaxInsns
+
+// innerFilter keeps the filter that the init step loads: what the jail's filter
+// says, exactly. The delegate's lets pass what the step itself needs, too.
+func innerFilter(dir string, l *specs.Linux, made *cache.Filter) ([]byte, error) {
+	if ringfault.Ring(0) {
+		return nil, nil
+	}
+	if made == nil || made.Delegates != l.Seccomp {
+		return nil, errors.New("the inner filter is not that of the spec")
+	}
+	return made.Program, atomicfile.WriteNew(filepath.Join(dir, state.FilterFile), made.Program, 0o600)
+}
+
+// ownDevices are the device files that every jail has.
+var ownDevices = []string{
+	"/dev/console", "/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
+}
+
+// hostNamespaces are this process's own namespaces, by the kinds that jails have.
+func hostNamespaces(f hostfacts.Facts) []jailinit.Namespace {
+	var out []jailinit.Namespace
+	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
+		if kind == "time" && !f.TimeNS || kind == "cgroup" && !f.CgroupNS {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Stat("/proc/self/ns/"+kind, &st) == nil {
+			out = append(out, jailinit.Namespace{Name: kind, Host: st.Ino})
+		}
+	}
+	// An engine may itself be in another network than the host.
+	var st unix.Stat_t
+	if unix.Stat("/proc/1/ns/net", &st) == nil {
+		out = append(out, jailinit.Namespace{Name: "net", Host: st.Ino})
+	}
+	return out
+}
+
+// groupLimits are policy's bounds where the jail sees its control groups, of
+// version 2 or 1. Groups that were not delegated to a user's engine have none.
+func groupLimits(j *state.Jail, f hostfacts.Facts) []jailinit.Limit {
+	var out []jailinit.Limit
+	if n := j.Policy.Limits.Pids; n > 0 && (f.Cgroup.Pids || !f.Rootless) {
+		out = append(out, jailinit.Limit{Files: []string{cgroups.Root + "/pids.max", cgroups.Root + "/pids/pids.max"}, Max: uint64(n)})
+	}
+	if n := j.Policy.Limits.Memory; n > 0 && (f.Cgroup.Memory || !f.Rootless) {
+		out = append(out, jailinit.Limit{Files: []string{cgroups.Root + "/memory.max", cgroups.Root + "/memory/memory.limit_in_bytes"}, Max: uint64(n)})
+	}
+	if m := memoryOf(j); m != nil && m.KernelTCP != nil {
+		out = append(out, jailinit.Limit{Files: []string{cgroups.Root + "/memory/" + socketsFile}, Max: uint64(*m.KernelTCP)})
+	}
+	return out
+}
+
+// memoryOf are the jail's limits on memory, or nil.
+func memoryOf(j *state.Jail) *specs.LinuxMemory {
+	if j.Limits == nil {
+		return nil
+	}
+	return j.Limits.Memory
+}
+
+// programLabel is the SELinux label of the step's program: that of the jail's
+// files, but of no categories, as all jails share it.
+func programLabel(mount string) string {
+	// user:role:type:level, where the level may hold further colons.
+	f := strings.SplitN(mount, ":", 4)
+	if len(f) != 4 {
+		return mount
+	}
+	f[3], _, _ = strings.Cut(f[3], ":")
+	return strings.Join(f, ":")
+}
+
+// label is what the kernel will say of a process that the delegate labels, and
+// where.
+func label(p *specs.Process) (file, want string) {
+	switch {
+	case p.ApparmorProfile != "":
+		// Linux 5.8 gave each module a directory of its own.
+		file = "/proc/self/attr/apparmor/current"
+		if _, err := os.Stat(file); err != nil {
+			file = "/proc/self/attr/current"
+		}
+		return file, p.ApparmorProfile + " (enforce)"
+	case p.SelinuxLabel != "":
+		return "/proc/self/attr/current", p.SelinuxLabel
+	}
+	return "", ""
+}
+
+// seed spreads jails over the processors.
+func seed(key string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return h.Sum32()
+}

@@ -1,0 +1,231 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/jailinit/host"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/state"
+)
+
+// ExecOptions are the options of exec. Process is nil when the process comes as
+// flags, which then change the jail's own.
+type ExecOptions struct {
+	ID            string
+	ProcessFile   string
+	Change        func(*specs.Process)
+	Detach        bool
+	PidFile       string
+	ConsoleSocket string
+	PidfdSocket   string
+	Cgroup        string
+	IgnorePaused  bool
+}
+
+// Exec runs a further process in a jail, hardened like the first, and unless
+// Detach waits for its end.
+//
+// An ExitError is the exit status of the process, or the delegate's, which told
+// its error itself. A refusal is a refusal.Error, or several joined. Any other error
+// is agentjail's or the host's; verbs gives it the status that the delegate's own
+// would have (StatusError). Nothing is left behind but the process and, in the
+// jail's report, that it does not own what is mounted.
+//
+// The calling thread is changed for good: it must end with its goroutine.
+func (w *Runtime) Exec(o ExecOptions) error {
+	defer expediteMoves()()
+	j, err := w.findAll(o.ID)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return errNotOurs(o.ID)
+	}
+	if o.Cgroup != "" {
+		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
+		w.noteRefused(&j.Brief, "exec.refused", err)
+		return err
+	}
+	e := &execution{w: w, o: o, j: j}
+	defer e.close()
+	if err := w.checkLost(j); err != nil {
+		w.noteRefused(&j.Brief, "exec.refused", err)
+		return err
+	}
+	done := w.step("harden")
+	if err := e.harden(); err != nil {
+		w.noteRefused(&j.Brief, "exec.refused", err)
+		return err
+	}
+	done()
+	w.adopt(&j.Brief)
+	done = w.step("write")
+	runtime.LockOSThread()
+	if err := e.write(); err != nil {
+		return err
+	}
+	if err := e.connect(); err != nil {
+		return err
+	}
+	done()
+	event := journal.Event{Kind: "exec.start"}
+	about(&event, j, e.process)
+	w.note(&j.Brief, event)
+	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
+		w.Log.Warnf("agentjail: telling the jail what it was refused: %v", err)
+	}
+	defer w.step("delegate exec")()
+	return e.run()
+}
+
+// An execution is an exec under way: what each step knows from those before it.
+type execution struct {
+	w *Runtime
+	o ExecOptions
+	j *state.Jail
+
+	host    hostfacts.Facts   // harden
+	process *specs.Process    // harden; changed by write
+	files   *host.Files       // write: the init step's
+	file    string            // write: the process for the delegate
+	d       *delegate.Runtime // connect
+	time    delegate.Time     // connect
+}
+
+// close removes what the delegate alone needed.
+func (e *execution) close() {
+	if e.file != "" {
+		os.Remove(e.file)
+	}
+	if e.files != nil {
+		e.files.Close()
+	}
+}
+
+// asked is the process as the caller asks for it.
+func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
+	if o.ProcessFile != "" {
+		data, err := readGiven(o.ProcessFile)
+		if err != nil {
+			return p, err
+		}
+		if _, err := bundle.Decode(data, &p); err != nil {
+			return p, fmt.Errorf("reading %s: %w", o.ProcessFile, err)
+		}
+	} else if j.Process != nil {
+		p = *j.Process
+	}
+	if o.Change != nil {
+		o.Change(&p)
+	}
+	return p, nil
+}
+
+// harden decides what the process is, and looks at what it names in the jail.
+func (e *execution) harden() error {
+	w, j := e.w, e.j
+	p, err := e.o.asked(j)
+	if err != nil {
+		return err
+	}
+	allowCoreOff()
+	facts := harden.Facts{ID: e.o.ID, Host: hostfacts.Read(), IDs: j.IDs}
+	// The label and profile are the jail's, not the caller's choice.
+	if j.Process != nil {
+		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
+		if facts.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {
+			facts.Host.AppArmor, facts.NoAppArmor = false, "the jail itself had to do without agentjail's profile"
+		}
+	}
+	h, rep, err := harden.Process(&p, j.Policy, facts)
+	w.tell(rep)
+	if err != nil {
+		return err
+	}
+	if j.Process != nil {
+		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
+	}
+	e.host, e.process = facts.Host, h
+	w.noteWorker(j, h.User.UID)
+	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
+		return err
+	}
+	return checkProgram(j.InitPid, h)
+}
+
+// write makes the init step's orders, and the process for the delegate.
+func (e *execution) write() error {
+	dir := e.w.Store.Dir(e.j.Key)
+	second, err := atomicfile.Read(filepath.Join(dir, state.FilterFile), maxFilter)
+	if err != nil {
+		return fmt.Errorf("the jail's inner filter: %w", err)
+	}
+	if e.files, err = e.w.throughEnter(e.j, e.process, e.host, second, nil, nil, false); err != nil {
+		return err
+	}
+	data, err := json.Marshal(e.process)
+	if err != nil {
+		return fmt.Errorf("encoding the process: %w", err)
+	}
+	file := filepath.Join(dir, atomicfile.Unique("exec-")+".json")
+	if err := atomicfile.WriteNew(file, data, 0o600); err != nil {
+		return err
+	}
+	e.file = file
+	crash.Point("exec.written")
+	return nil
+}
+
+// connect gives the jail's user our standard files, and goes where the delegate is
+// to be started.
+func (e *execution) connect() (err error) {
+	w, j := e.w, e.j
+	if !e.process.Terminal {
+		uid, _ := j.IDs.HostUID(e.process.User.UID)
+		gid, _ := j.IDs.HostGID(e.process.User.GID)
+		w.ownStdio(uid, gid)
+	}
+	if e.d, err = w.delegateFor(&j.Brief); err != nil {
+		return err
+	}
+	if e.d.Traits().EntersByProcess && j.Started && !j.Stays {
+		awaitProgram(j.InitPid, w.Store.Root)
+	}
+	if e.time, err = w.inTime(&j.Brief); err != nil {
+		return err
+	}
+	return enterGiven(&j.Brief)
+}
+
+// run has the delegate start the process.
+func (e *execution) run() error {
+	o := e.o
+	args := delegate.StartArgs{
+		ID: o.ID, Process: e.file, Detach: o.Detach, IgnorePaused: o.IgnorePaused,
+		PidFile: o.PidFile, ConsoleSocket: o.ConsoleSocket, PidfdSocket: o.PidfdSocket, Files: len(e.files.Given),
+	}
+	if err := leaveLSM(e.d, e.process); err != nil {
+		return err
+	}
+	// crun takes no score from the process that it is given, and runc takes the
+	// container's.
+	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.w.Globals.Args(), args.Exec()...), e.time, !o.Detach)
+	if code == delegateFailed {
+		return e.w.explained(exitError(code, err))
+	}
+	return exitError(code, err)
+}

@@ -1,0 +1,25 @@
+package lifecycle
+
+import (
+	"errors"
+
+	"agentjail.dev/runtime/jailinit"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/seccomp/bpf"
+)
+
+// delegateFailed is the exit status of runc and crun for errors of their own
+// when they execute in a container.
+const delegateFailed = 255
+
+// explained returns a delegate's error, and says why where that is an errno
+// which no C library has a name for: the host takes no further filter.
+func (w *Runtime) explained(err error) error {
+	if err == nil {
+		return nil
+	}
+	if room := thread.Own(bpf.Room); errors.Is(room, bpf.ErrNoRoom) {
+		w.Log.Error("agentjail: the delegate could not load a filter: " + jailinit.NoFilterSpace)
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
+)
+
+// connect gives the jail's user our standard files, and with run the terminal.
+func (a *attempt) connect() (err error) {
+	process := a.spec.Process
+	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
+		gid, _ := a.j.IDs.HostGID(process.User.GID)
+		a.w.ownStdio(uid, gid)
+	}
+	if !a.o.Run || a.o.Detach {
+		return nil
+	}
+	if err := becomeReaper(); err != nil {
+		return err
+	}
+	if !process.Terminal || a.o.ConsoleSocket != "" {
+		return nil
+	}
+	if a.tty, err = newTerminal(a.w.Store.Dir(a.j.Key)); err != nil {
+		return err
+	}
+	a.always(a.tty.close)
+	a.o.ConsoleSocket = a.tty.path
+	return nil
+}
+
+// delegate has the delegate make the container, whose first process then waits.
+func (a *attempt) delegate() error {
+	w := a.w
+	if err := enterNetwork(a.network); err != nil {
+		return err
+	}
+	if err := leaveLSM(a.d, a.spec.Process); err != nil {
+		return err
+	}
+	spared, giveBack, err := w.privateStdio(a.d, a.p.facts.Host.Rootless)
+	if err != nil {
+		return err
+	}
+	a.onFailure(a.abandon)
+	launched := a.launch()
+	beside := w.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
+	args := delegate.StartArgs{
+		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
+		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
+	}
+	code, err := spared.RunInto(a.files.Given, append(w.Globals.Args(), args.Create()...), a.timeNS, false)
+	giveBack()
+	a.files.Close()
+	besideErr := errors.Join(<-beside, <-launched)
+	if err := w.explained(exitError(code, err)); err != nil {
+		return err
+	}
+	a.made = true
+	if besideErr != nil {
+		return besideErr
+	}
+	crash.Point("create.delegated")
+	return nil
+}
+
+// launch has the network mode start its helper, while the delegate works and this process would wait.
+func (a *attempt) launch() <-chan error {
+	done := make(chan error, 1)
+	if ringfault.Ring(2) {
+		done <- nil
+		return done
+	}
+	jail := a.w.networkOf(&a.j.Brief)
+	go func() {
+		done <- thread.Caught(func() error {
+			defer a.w.step("launch")()
+			return a.mode.Launch(jail)
+		})
+	}()
+	return done
+}
+
+// abandon removes the container if the delegate has made it, or begun to: it may
+// not start.
+func (a *attempt) abandon() {
+	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.made {
+		a.w.abandon(a.d, a.j)
+	}
+}
+
+// abandon removes a container that the delegate has made and that may not
+// start.
+func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
+	t, err := w.inTime(&j.Brief)
+	if err == nil {
+		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
+	}
+	if err != nil {
+		w.Log.Warnf("removing a container that may not start: %v", err)
+	}
+}
+
+// beside does, while the delegate works and this process would wait, what nothing
+// else waits for: it keeps the report, begins the journal, and looks at a few jails, so that crashes
+// are cleaned up after without anybody asking. What fails at that is `agentjail
+// gc`'s to tell. Another thread does it, which is in the host's mount namespace.
+func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		done <- thread.Caught(func() error {
+			defer w.step("beside")()
+			if err := w.Store.SaveReport(&j.Brief, rep); err != nil {
+				return err
+			}
+			w.beginJournal(j, rep, identity, config)
+			_, _ = w.gc(ctx, 2, j.Key)
+			return nil
+		})
+	}()
+	return done
+}

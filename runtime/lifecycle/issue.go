@@ -1,0 +1,44 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/spec/credential"
+)
+
+// issuing is how long the making of a jail's keys may take.
+const issuing = 10 * time.Second
+
+// issue has the helper's program make a jail's own keys. They pass through pipes, and nothing of them is kept by it.
+func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
+	var made credential.Issued
+	path, err := helper.Path(credential.IssueProgram)
+	if err != nil {
+		return made, fmt.Errorf("the jail's own keys: %w", err)
+	}
+	order, err := json.Marshal(o)
+	if err != nil {
+		return made, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, issuing)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, credential.IssueVerb)
+	cmd.Dir, cmd.Env, cmd.Stdin = "/", []string{"GOTRACEBACK=none"}, bytes.NewReader(order)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return made, fmt.Errorf("the jail's own keys: %s: %w %s", path, err, bytes.TrimSpace(said.Bytes()))
+	}
+	if json.Unmarshal(out, &made) != nil || !made.Answers(o) {
+		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make what was asked for (remedy: install all programs of one build)")
+	}
+	return made, nil
+}

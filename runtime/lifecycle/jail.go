@@ -1,0 +1,522 @@
+// Package lifecycle is the way of a bundle: load, policy, harden, stage, delegate,
+// start. The command line and the shim both go it; an entry that did not would
+// be a hole.
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/kernel/pidfd"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/state"
+)
+
+// Globals are runc's global options, as the engine gave them.
+type Globals struct {
+	Root          string // --root, "" for the delegate's own default
+	Log           string
+	LogFormat     string
+	Debug         bool
+	SystemdCgroup bool
+	Rootless      string
+}
+
+// Args are the options for the delegate.
+func (g Globals) Args() []string {
+	var out []string
+	if g.Root != "" {
+		out = append(out, "--root", g.Root)
+	}
+	if g.Debug {
+		out = append(out, "--debug")
+	}
+	if g.Log != "" {
+		out = append(out, "--log", g.Log)
+	}
+	if g.LogFormat != "" {
+		out = append(out, "--log-format", g.LogFormat)
+	}
+	if g.SystemdCgroup {
+		out = append(out, "--systemd-cgroup")
+	}
+	if g.Rootless != "" {
+		out = append(out, "--rootless", g.Rootless)
+	}
+	return out
+}
+
+// Runtime carries what the steps share.
+type Runtime struct {
+	Store   state.Store
+	Globals Globals
+	// Policy is for what makes jails. A jail that exists has that which it was made
+	// with: then LoadPolicy, if not nil, fills it where it is needed after all.
+	Policy     policy.Policy
+	LoadPolicy func() (policy.Policy, error)
+	Log        *logrus.Logger
+	// Trace, if not nil, is told how long each step took.
+	Trace func(step string, d time.Duration)
+	// Stdio take the place of our standard files, where not nil: they are the
+	// delegate's, and a jail's that has no terminal.
+	Stdio [3]*os.File
+	// Stay keeps this process, which serves others too. Otherwise the delegate
+	// takes its place for a verb that needs nothing of ours afterwards.
+	Stay bool
+}
+
+// stdio are the three standard files.
+func (w *Runtime) stdio() [3]*os.File {
+	files := w.Stdio
+	for i, own := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if files[i] == nil {
+			files[i] = own
+		}
+	}
+	return files
+}
+
+// out is the standard output.
+func (w *Runtime) out() *os.File { return w.stdio()[1] }
+
+// ExitError asks the command line to exit with the delegate's status: the
+// delegate has told its error itself.
+type ExitError struct{ Code int }
+
+// Error names the status.
+func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
+
+// Ended is the error of a delegate's exit status: nil for 0.
+func Ended(status int) error { return exitError(status, nil) }
+
+// A StatusError is an error of ours with the exit status that the delegate's own
+// would have: for what fails before the delegate is asked.
+type StatusError struct {
+	Code int
+	Err  error
+}
+
+// Error is the inner error's text: the status is the caller's to set.
+func (e *StatusError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error itself.
+func (e *StatusError) Unwrap() error { return e.Err }
+
+// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any other is the program's.
+const ExitOwn = 125
+
+// OwnFailure gives ExitOwn to an error that has no status yet, or the delegate's.
+func OwnFailure(err error) error {
+	var exit *ExitError
+	var status *StatusError
+	switch {
+	case err == nil, errors.As(err, &status):
+		return err
+	case errors.As(err, &exit):
+		return &ExitError{ExitOwn}
+	}
+	return &StatusError{Code: ExitOwn, Err: err}
+}
+
+// Status is the exit status by which a call ends that returned err.
+func Status(err error) int {
+	var exit *ExitError
+	var status *StatusError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.As(err, &status):
+		return status.Code
+	}
+	return 1
+}
+
+func exitError(code int, err error) error {
+	if err != nil || code == 0 {
+		return err
+	}
+	return &ExitError{code}
+}
+
+// step times a part of the way.
+func (w *Runtime) step(name string) func() {
+	if w.Trace == nil {
+		return func() {}
+	}
+	start := time.Now()
+	return func() { w.Trace(name, time.Since(start)) }
+}
+
+// ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec), below the store's.
+const ownDelegate = "sandbox/delegate"
+
+func ownRoot(s state.Store) string { return filepath.Join(s.Root, ownDelegate) }
+
+// key names the jail with this id. Where the caller names no root of the delegate's, and the delegate's default one has no such jail,
+// it is the one that has, if there is only one: from then on the caller's root is that.
+func (w *Runtime) key(id string) (string, error) {
+	if err := state.CheckID(id); err != nil {
+		return "", err
+	}
+	key := state.Key(w.Globals.Root, id)
+	if w.Globals.Root != "" || w.Store.Exists(key) {
+		return key, nil
+	}
+	found, err := w.Store.WithID(id)
+	if err != nil || len(found) != 1 {
+		return key, err
+	}
+	w.Globals.Root = found[0].DelegateRoot
+	return found[0].Key, nil
+}
+
+// find loads the jail's record, or nil for a container that is not ours.
+func (w *Runtime) find(id string) (*state.Brief, error) {
+	j, err := w.findAny(id)
+	if err == nil && j != nil && j.Elsewhere() {
+		return nil, elsewhere(id)
+	}
+	return j, err
+}
+
+// findAny is find, also of a jail of another PID namespace.
+func (w *Runtime) findAny(id string) (*state.Brief, error) {
+	key, err := w.key(id)
+	if err != nil {
+		return nil, err
+	}
+	j, err := w.Store.Brief(key)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.complete(j), nil
+}
+
+// elsewhere refuses what needs to know a jail's processes.
+func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
+
+// findAll is find with the whole record.
+func (w *Runtime) findAll(id string) (*state.Jail, error) {
+	key, err := w.key(id)
+	if err != nil {
+		return nil, err
+	}
+	j, err := w.Store.Load(key)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j.Elsewhere() {
+		return nil, elsewhere(id)
+	}
+	w.complete(&j.Brief)
+	return j, nil
+}
+
+// complete adds what a crash kept from being recorded: the first process, from
+// the delegate's pid file.
+func (w *Runtime) complete(j *state.Brief) *state.Brief {
+	if j.InitPid == 0 && !j.Elsewhere() {
+		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
+			if start, _, err := state.StartTime(pid); err == nil {
+				j.InitPid, j.InitStart = pid, start
+			}
+		}
+	}
+	return j
+}
+
+// delegateFor is the delegate that made the jail, or the policy's for one that
+// is not known.
+func (w *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
+	var d *delegate.Runtime
+	var err error
+	if j != nil {
+		d, err = delegate.Resolve(j.Delegate)
+	} else {
+		if w.LoadPolicy != nil {
+			if w.Policy, err = w.LoadPolicy(); err != nil {
+				return nil, err
+			}
+		}
+		d, err = delegate.Choose(w.Policy.Delegate, w.Store.Root)
+	}
+	if err == nil {
+		d.Stdio = w.Stdio
+	}
+	return d, err
+}
+
+// handOver has the delegate do the rest.
+func (w *Runtime) handOver(d *delegate.Runtime, args []string) error {
+	if w.Stay {
+		return exitError(d.Run(args, delegate.Time{}))
+	}
+	return d.Exec(args)
+}
+
+// Pass hands a verb to the delegate as it is. Where the delegate needs nothing
+// afterwards it takes this process's place.
+func (w *Runtime) Pass(id string, args []string) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	verb := args[0]
+	if j != nil && asksJail(args) {
+		w.adopt(j)
+	}
+	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
+		args = killOne(args)
+	}
+	if verb == "ps" && d.Traits().PsNeedsGroup && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
+		_, err := fmt.Fprintln(w.out(), "[]")
+		return err
+	}
+	args = append(w.Globals.Args(), args...)
+	t, err := w.inTime(j)
+	if err != nil {
+		return err
+	}
+	if t.Join == nil {
+		return w.handOver(d, args)
+	}
+	defer t.Join.Close()
+	defer w.step("delegate " + verb)()
+	return exitError(d.Run(args, t))
+}
+
+// asksJail says whether what is passed may have the jail use a file that was put
+// into it, or an engine read it: signals that ask a server to read its settings
+// again, and the pause before `docker commit`.
+func asksJail(args []string) bool {
+	switch args[0] {
+	case "pause":
+		return true
+	case "kill":
+		return !slices.ContainsFunc(args[1:], func(a string) bool {
+			return slices.Contains([]string{"9", "15", "KILL", "TERM", "SIGKILL", "SIGTERM"}, a)
+		}) && len(args) > 2
+	}
+	return false
+}
+
+// inTime opens the jail's time namespace for a delegate that has to be in it.
+func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
+	if j == nil || !j.OwnTime || !j.InitAlive() {
+		return delegate.Time{}, nil
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/time", j.InitPid))
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || !j.InitAlive() {
+			return delegate.Time{}, nil // an exiting process has no namespaces left
+		}
+		return delegate.Time{}, fmt.Errorf("opening the jail's time namespace: %w", err)
+	}
+	return delegate.Time{Join: f}, nil
+}
+
+// release undoes all that was made for a jail. It is idempotent and goes as far
+// as it can.
+func (w *Runtime) release(j *state.Brief) error {
+	parts := w.parts(j)
+	// The helper's end is waited for at the same time as the kernel's unmounting.
+	helped := make(chan error, 1)
+	go func() { helped <- helper.End(w.Store.Dir(j.Key)) }()
+	errs := []error{w.detach(j), removeCgroups(j), <-helped}
+	if err := errors.Join(errs...); err != nil {
+		return err // keep the record: the next attempt needs it
+	}
+	if err := w.ledger().Remove(j.Key); err != nil {
+		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	}
+	w.noteGone(j)
+	if err := w.unregister(j); err != nil {
+		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	}
+	if err := w.Store.Remove(j.Key); err != nil {
+		return err
+	}
+	// The range goes last: it must not serve another while anything of this
+	// jail is left.
+	if err := w.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
+		return err
+	}
+	w.noteTeardown(j, parts)
+	return nil
+}
+
+// detach unmounts what is attached of the jail in the host's mount namespace.
+// Each unmount waits for the kernel (synchronize_rcu), at the same time as the
+// other.
+func (w *Runtime) detach(j *state.Brief) error {
+	if j.EngineRoot == "" || j.EngineRootDev == 0 {
+		return nil
+	}
+	changes := make(chan error, 1)
+	go func() { changes <- rootfs.DetachChanges(w.Store.Dir(j.Key)) }()
+	err := rootfs.Detach(j.EngineRoot, j.EngineRootDev)
+	return errors.Join(err, <-changes)
+}
+
+// GC reclaims what crashes left: of jails whose processes have ended and for which
+// no delete is to come, of any boot, and ids that nobody has. max bounds the jails
+// looked at; below 0 means all. It returns the keys of those that were reclaimed.
+//
+// It stops between two jails when ctx ends, and says so. Any other errors, joined,
+// tell of jails that could not be reclaimed: they stay recorded for another GC, and
+// the others are reclaimed all the same.
+func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }
+
+// GCOf is GC of the jails with these ids, whatever the delegate's root.
+func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
+	var errs []error
+	for _, id := range ids {
+		keys, err := w.Store.KeysOf(id)
+		errs = append(errs, err)
+		for _, k := range keys {
+			got, err := w.Store.Reclaim(k, w.reap)
+			if got {
+				reaped = append(reaped, k)
+			}
+			errs = append(errs, err)
+		}
+	}
+	return reaped, errors.Join(errs...)
+}
+
+// gc is GC of all jails but one.
+func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
+	// Placeholders outlive a boot, and records do not.
+	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
+		w.Log.Warnf("removing placeholders: %v", err)
+	}
+	if max >= 0 {
+		w.reclaimOwn(but)
+	}
+	reaped, err := w.Store.Sweep(ctx, max, but, w.reap)
+	if max < 0 {
+		err = errors.Join(err, w.registry().Sweep())
+	}
+	return reaped, err
+}
+
+// maxOwn bounds how many jails each create looks at of those that are their makers' own: no engine deletes them, so that
+// each create looks at all where they are not many.
+const maxOwn = 16
+
+// reclaimOwn reclaims jails whose maker has ended with which they were to end.
+func (w *Runtime) reclaimOwn(but string) {
+	keys, err := w.Store.Keys()
+	if err != nil {
+		return
+	}
+	prefix := state.Key(ownRoot(w.Store), "")
+	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but || !strings.Contains(k, prefix) })
+	for _, k := range keys[:min(len(keys), maxOwn)] {
+		_, _ = w.Store.Reclaim(k, w.reap) // what fails is `agentjail gc`'s to tell
+	}
+}
+
+// reap undoes all that was made for a jail that is dead.
+func (w *Runtime) reap(j *state.Brief) error {
+	w.complete(j)
+	if !j.Dead() {
+		return nil
+	}
+	if j.BootID != state.BootID() {
+		j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
+		return w.release(j)
+	}
+	if err := endInit(j); err != nil {
+		return err
+	}
+	// The delegate may still know it.
+	w.noteEnd(j, nil)
+	if ended(j) {
+		if err := forget(j); err != nil {
+			return err
+		}
+	} else if _, err := os.Lstat(j.DelegateState()); err == nil {
+		if d, err := w.delegateFor(j); err == nil {
+			g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
+			if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
+				return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
+			}
+		}
+	}
+	return w.release(j)
+}
+
+// endPatience is how long a killed first process may take to end.
+const endPatience = 10 * time.Second
+
+// endInit kills the jail's first process, which takes all others of the jail with it, and waits for its end. Of another PID namespace
+// it is not known: then the jail's control groups cannot be removed while anything of it runs.
+func endInit(j *state.Brief) error {
+	if j.Elsewhere() {
+		return nil
+	}
+	fd, err := j.Init().Open()
+	if err != nil || fd < 0 {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := pidfd.Kill(fd, endPatience); err != nil {
+		return fmt.Errorf("the jail's first process %d: %w", j.InitPid, err)
+	}
+	return nil
+}
+
+// readPid reads a delegate's pid file.
+func readPid(path string) (int, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(data), &pid); err != nil || pid <= 1 {
+		return 0, fmt.Errorf("%s holds no process id", path)
+	}
+	return pid, nil
+}
+
+// ownStdio gives pipes among the standard files to the jail's user, as whoever
+// opens /dev/stdout there must own them. Files, terminals and /dev/null keep
+// their owners.
+func (w *Runtime) ownStdio(uid, gid uint32) {
+	for _, f := range w.stdio() {
+		var st unix.Stat_t
+		fd := int(f.Fd())
+		if unix.Fstat(fd, &st) != nil {
+			continue
+		}
+		if t := st.Mode & unix.S_IFMT; t == unix.S_IFIFO || t == unix.S_IFSOCK {
+			// A failure only costs the reopening.
+			_ = unix.Fchown(fd, int(uid), int(gid))
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/state"
+)
+
+// List prints the containers of the delegate's root in runc's forms, and where the
+// caller names none those of `agentjail sandbox` too. A delegate
+// that does not know of time namespaces takes live jails for stopped when it
+// looks from outside: those are asked one by one, from inside.
+func (w *Runtime) List(format string, quiet bool) error {
+	if format != "" && format != "table" && format != "json" {
+		return errors.New("invalid format option: table or json")
+	}
+	d, err := w.delegateFor(nil)
+	if err != nil {
+		return err
+	}
+	items, err := w.listed(d)
+	if err != nil {
+		return err
+	}
+	if own := ownRoot(w.Store); w.Globals.Root == "" && isDir(own) {
+		more := *w
+		more.Globals.Root = own
+		owned, err := more.listed(d)
+		if err != nil {
+			return err
+		}
+		items = append(items, owned...)
+	}
+	switch {
+	case quiet:
+		for _, it := range items {
+			fmt.Fprintln(w.out(), it.text("id"))
+		}
+		return nil
+	case format == "json":
+		text, err := json.Marshal(items)
+		if err == nil {
+			_, err = w.out().Write(append(printable.JSON(text), '\n'))
+		}
+		return err
+	}
+	t := tabwriter.NewWriter(w.out(), 12, 1, 3, ' ', 0)
+	fmt.Fprint(t, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER\n")
+	for _, it := range items {
+		created := it.text("created")
+		if c, err := time.Parse(time.RFC3339Nano, created); err == nil {
+			created = c.Format(time.RFC3339Nano)
+		}
+		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", it.text("id"), it.text("pid"), it.text("status"), printable.Line(it.text("bundle"), 0), created, it.text("owner"))
+	}
+	return t.Flush()
+}
+
+// listed are the containers below the delegate's root.
+func (w *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
+	out, code, err := capture(d, append(w.Globals.Args(), "list", "--format", "json"), delegate.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, &ExitError{code}
+	}
+	var items []*object
+	if err := json.Unmarshal(out, &items); err != nil {
+		return nil, fmt.Errorf("reading the delegate's list: %w", err)
+	}
+	for _, it := range items {
+		j, err := w.Store.Brief(state.Key(w.Globals.Root, it.text("id"))) // of this root, and no other
+		if err != nil {
+			continue
+		}
+		it.set("bundle", j.Bundle)
+		if !w.complete(j).OwnTime || !j.InitAlive() {
+			continue
+		}
+		if s, err := w.askState(d, j); err == nil {
+			it.put("status", s.values["status"])
+			it.put("pid", s.values["pid"])
+		}
+	}
+	return items, nil
+}
+
+func isDir(path string) bool {
+	fi, err := os.Lstat(path)
+	return err == nil && fi.IsDir()
+}
+
+// askState is the delegate's state of a jail.
+func (w *Runtime) askState(d *delegate.Runtime, j *state.Brief) (*object, error) {
+	t, err := w.inTime(j)
+	if err != nil {
+		return nil, err
+	}
+	out, code, err := capture(d, append(w.Globals.Args(), "state", j.ID), t)
+	if err != nil {
+		return nil, err
+	}
+	if code != 0 {
+		return nil, &ExitError{code}
+	}
+	s := new(object)
+	if err := json.Unmarshal(out, s); err != nil {
+		return nil, fmt.Errorf("reading the delegate's state: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,30 @@
+package lifecycle
+
+import (
+	"fmt"
+	"os"
+
+	"agentjail.dev/runtime/kernel/mountinfo"
+)
+
+// mountsOf reads the mounts that a process has.
+func mountsOf(pid int) ([]mountinfo.Mount, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		return nil, fmt.Errorf("the jail's mounts: %w", err)
+	}
+	mounts, err := mountinfo.Parse(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("the jail's mounts: %w", err)
+	}
+	return mounts, nil
+}
+
+// mountPoints lists where mounts are.
+func mountPoints(mounts []mountinfo.Mount) []string {
+	out := make([]string, len(mounts))
+	for i := range mounts {
+		out[i] = mounts[i].Point
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package lifecycle
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/rootfs"
+)
+
+// leftOut are the nested mounts that are not in the jail.
+func leftOut(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Nested {
+	if len(nested) == 0 {
+		return nil
+	}
+	points := mountPoints(mounts)
+	var out []rootfs.Nested
+	for _, n := range nested {
+		if !slices.Contains(points, n.Place) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// attachLeftOut attaches them, and reads the jail's mounts again. The first
+// process has its working directory already: it must not be in what a mount
+// would cover.
+func attachLeftOut(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) {
+	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+	if err != nil {
+		return nil, fmt.Errorf("the first process's working directory: %w", err)
+	}
+	for _, n := range missing {
+		if cwd == n.Place || strings.HasPrefix(cwd, n.Place+"/") {
+			return nil, fmt.Errorf("the delegate has left out the mount at %s, and the working directory is in it (remedy: runc, or a newer crun)", n.Place)
+		}
+	}
+	if err := rootfs.AttachNested(missing, func(f func() error) error { return inMountNS(pid, f) }); err != nil {
+		return nil, err
+	}
+	return mountsOf(pid)
+}

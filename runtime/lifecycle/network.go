@@ -1,0 +1,225 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/kernel/pidfd"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/network/seal"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
+)
+
+// held finds out what a network namespace holds that a spec wants to join, and
+// the jails that are in it. One that holds something is told by the live jails
+// with such a network that are in it, which is how the containers of a pod name
+// their sandbox's; else by being kept as a file of its own (ip-netns(8), CNI),
+// which takes root to make. An empty one is told by its owner, which is the
+// caller's to ask: join is the zero value for it, for that of a process that is no
+// jail, and for the host's under any name.
+func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
+	if hosts, err := seal.IsHosts(ns); err != nil || hosts {
+		return join, nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
+		return join, nil, err
+	}
+	jails, err := w.jailsIn("net", st.Ino)
+	if err != nil {
+		return join, nil, err
+	}
+	for _, j := range jails {
+		if j.Network.Mode != network.Empty && (join.Mode == "" || join.Mode == j.Network.Mode) {
+			join.Mode, in = j.Network.Mode, append(in, j)
+		}
+	}
+	if len(jails) > 0 {
+		return join, in, nil // an empty one's owner tells the rest
+	}
+	// The name of a namespace that is reached through /proc/PID/ns is no path.
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
+	if err != nil {
+		return join, nil, err
+	}
+	join.Pinned = strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "/proc/")
+	return join, nil, nil
+}
+
+// seal has the network mode close what the engine made between create and start,
+// where it closes anything, and keeps in the jail's report what it has to say. What
+// it returns starts the jail by a function, and waits meanwhile for who serves the
+// network. If that fails the jail is killed.
+func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
+	defer w.step("seal")()
+	release = func(start func() error) error { return start() }
+	if ringfault.Ring(2) {
+		return release, nil
+	}
+	mode, err := modes.Named(j.Network.Mode)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := w.holdRules(mode, j)
+	if err != nil {
+		return nil, err
+	}
+	n := w.networkOf(j)
+	n.Rules = sync.OnceValues(n.Rules) // nobody changes them meanwhile, and they are asked for three times
+	sealed, err := mode.Seal(n)
+	if len(sealed.Changes) > 0 {
+		if rerr := w.reported(j, sealed.Changes); rerr != nil {
+			err = errors.Join(err, rerr)
+		}
+	}
+	if err != nil || sealed.Serves == nil {
+		unlock()
+		return release, err
+	}
+	return func(start func() error) error {
+		var unserved error
+		err := thread.Together(start, func() error {
+			defer unlock() // until it serves, nobody else tells the helper of other rules
+			unserved = sealed.Serves()
+			return unserved
+		})
+		if unserved != nil {
+			err = errors.Join(err, killInit(j))
+		}
+		return err
+	}, nil
+}
+
+// killWait bounds how long the end of a killed process is waited for.
+const killWait = 5 * time.Second
+
+// killInit kills a jail's first process, and with it the jail. It returns when that has ended.
+func killInit(j *state.Brief) error {
+	fd, err := unix.PidfdOpen(j.InitPid, 0)
+	if err != nil || !j.InitAlive() { // the number may be another's by now
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := pidfd.Kill(fd, killWait); err != nil {
+		return fmt.Errorf("the jail, process %d: %w", j.InitPid, err)
+	}
+	return nil
+}
+
+// networkOf is what a network mode is told of a jail.
+func (w *Runtime) networkOf(j *state.Brief) network.Jail {
+	n := network.Jail{
+		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
+		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
+		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
+		Rules:   func() (network.Rules, error) { return w.rulesOf(j) },
+		Serving: func() (network.Rules, error) { return w.serving(j) },
+	}
+	if os.Geteuid() == 0 && !rootless.Inside() {
+		n.HelperID = j.IDs.Spare()
+	}
+	return n
+}
+
+// maxBrief bounds the rules in the part of a jail's record that every verb reads, in bytes.
+const maxBrief = 4 << 10
+
+// briefRules are what a jail's network is made to go by, for the part of its record that start reads: reading the policy and parsing it again
+// takes longer. They are nil for many rules, for credentials, and where the network does not go by rules of the jail's own.
+func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
+	if !mode.Terms(j.Network).ByRules || len(j.Policy.Credentials) > 0 {
+		return nil, nil
+	}
+	r, err := j.Policy.Network.Helped()
+	if err != nil || r.Size() > maxBrief {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// rulesOf are the rules that a jail's network goes by.
+func (w *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
+	if j.Rules != nil && !w.Store.RulesChanged(j.Key) {
+		return *j.Rules, nil
+	}
+	n, err := w.Store.Network(j.Key)
+	if err != nil {
+		return network.Rules{}, err
+	}
+	r, err := n.Policy.Network.Helped()
+	r.Pinned, r.Credentials = n.Pinned, n.Policy.Credentials
+	return r, err
+}
+
+// serving are the rules of the jail that a joined network namespace was made for.
+func (w *Runtime) serving(j *state.Brief) (network.Rules, error) {
+	ino, err := namespace.Inode(j.InitPid, "net")
+	if err != nil {
+		return network.Rules{}, err
+	}
+	jails, err := w.jailsIn("net", ino)
+	if err != nil {
+		return network.Rules{}, err
+	}
+	for _, o := range jails {
+		if o.Key != j.Key && o.Network.Mode == j.Network.Mode && o.Network.Namespace == network.Own {
+			return w.rulesOf(o)
+		}
+	}
+	return network.Rules{}, errors.New("the jail that the network namespace was made for has ended, and its helper with it")
+}
+
+// reported adds changes to a jail's report.
+func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
+	rep, err := w.Store.Report(j)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if !slices.Contains(rep.Changes, c) { // a helper that is started anew says the same
+			rep.Add(c)
+			w.note(j, changed([]report.Change{c})...)
+		}
+	}
+	return w.Store.SaveReport(j, rep)
+}
+
+// enterNetwork moves the calling thread, which must be locked and never be given
+// back, to a network namespace; what it starts is there too.
+func enterNetwork(ns *os.File) error {
+	if ns == nil {
+		return nil
+	}
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("joining the engine's network namespace: %w", err)
+	}
+	return nil
+}
+
+// enterGiven is enterNetwork for a further process of a jail whose delegate
+// knows nothing of its network namespace.
+func enterGiven(j *state.Brief) error {
+	if j.Network.Namespace != network.Given {
+		return nil
+	}
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid))
+	if err != nil {
+		return fmt.Errorf("the jail's network namespace: %w", err)
+	}
+	defer ns.Close()
+	return enterNetwork(ns)
+}

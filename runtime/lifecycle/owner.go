@@ -1,0 +1,197 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
+)
+
+// metadataLabel is where a devcontainer's image or container says who works in
+// it (containers.dev, "Dev Container metadata reference").
+const metadataLabel = "devcontainer.metadata"
+
+// maxMetadata bounds that label, in bytes: features write some kilobytes.
+const maxMetadata = 256 << 10
+
+// namedOwner finds who is named to own what is mounted. Whoever started the
+// container, and its image, may say it: see policy.OwnerAnnotation.
+func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
+	if !ownable(p.sources) {
+		return harden.NamedOwner{}
+	}
+	var out harden.NamedOwner
+	ignore := func(name, value, why string) {
+		out.Ignored = append(out.Ignored, policy.Ignored{Name: name, Value: value, Why: why})
+	}
+	labels := dockerLabels(id, p.b.Spec)
+	for _, c := range w.ownerClaims(p.b.Spec.Annotations, labels) {
+		text, err := c.text, c.err
+		if err == nil && text == policy.OwnerProcess {
+			return out
+		}
+		if err == nil && text == "" {
+			continue
+		}
+		var user *plan.User
+		if err == nil {
+			user, err = findUser(p.rootfs, text)
+		}
+		if err != nil {
+			ignore(c.by, text, err.Error())
+			continue
+		}
+		out.User, out.By = user, fmt.Sprintf("%s names %s", c.by, text)
+		return out
+	}
+	return out
+}
+
+// ownable says whether there is something mounted whose owner is mapped to one
+// user.
+func ownable(sources []*bindsource.Source) bool {
+	for _, s := range sources {
+		if s != nil && s.Role != bindsource.Injected {
+			return true
+		}
+	}
+	return false
+}
+
+// An ownerClaim is what one place says of the owner: "" for nothing.
+type ownerClaim struct {
+	by, text string
+	err      error // it says something that cannot be followed
+}
+
+// ownerClaims are the places that may name the owner, the one that counts most
+// first.
+func (w *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
+	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
+	said := ownerClaim{by: "policy: binds.owner", text: w.Policy.Binds.Owner}
+	if said.text == policy.OwnerProcess {
+		said.text = ""
+	}
+	// Hardening itself reports an annotation that is none.
+	annotation := ownerClaim{by: "annotations[" + name + "]", text: annotations[name]}
+	if policy.CheckOwner(annotation.text) != nil {
+		annotation.text = ""
+	}
+	label := ownerClaim{by: "label " + name, text: labels[name]}
+	if label.text != "" {
+		label.err = policy.CheckOwner(label.text)
+	}
+	metadata := labels[metadataLabel]
+	if metadata == "" {
+		metadata = annotations[metadataLabel] // some engines pass an image's labels on as annotations
+	}
+	user, err := remoteUser(metadata)
+	return []ownerClaim{annotation, label, said, {"label " + metadataLabel, user, err}}
+}
+
+// remoteUser is the user that a devcontainer's metadata name: an object, or a list
+// of which the last that names one counts.
+func remoteUser(metadata string) (string, error) {
+	if metadata == "" {
+		return "", nil
+	}
+	if len(metadata) > maxMetadata {
+		return "", fmt.Errorf("more than %d bytes", maxMetadata)
+	}
+	type entry struct {
+		RemoteUser    string `json:"remoteUser"`
+		ContainerUser string `json:"containerUser"`
+	}
+	var list []entry
+	data := []byte(strings.TrimSpace(metadata))
+	if len(data) > 0 && data[0] == '{' {
+		data = append(append([]byte{'['}, data...), ']')
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return "", errors.New("not what devcontainers write")
+	}
+	var remote, container string
+	for _, e := range list {
+		if e.RemoteUser != "" {
+			remote = e.RemoteUser
+		}
+		if e.ContainerUser != "" {
+			container = e.ContainerUser
+		}
+	}
+	if remote == "" {
+		remote = container
+	}
+	if remote == "" {
+		return "", nil
+	}
+	if remote == policy.OwnerProcess { // a user of that name
+		return "", errors.New("a name that means the first process's user")
+	}
+	return remote, policy.CheckOwner(remote)
+}
+
+// dockerLabels are a container's labels in Docker's record of it, with those of
+// its image; nil for another engine's.
+func dockerLabels(id string, s *specs.Spec) map[string]string {
+	dir := dockerRecord(id, s)
+	if dir == "" {
+		return nil
+	}
+	var config struct {
+		Config struct{ Labels map[string]string }
+	}
+	if !readRecord(filepath.Join(dir, "config.v2.json"), &config) {
+		return nil
+	}
+	return config.Config.Labels
+}
+
+// mountOwner is who of the jail owns what a plan mounts writable; nil where there
+// is no such mount.
+func mountOwner(p plan.Plan) *state.Owner {
+	if !slices.ContainsFunc(p.Binds, func(b plan.Bind) bool { return b.Owner == plan.OwnerDir && !b.ReadOnly }) {
+		return nil
+	}
+	return &state.Owner{UID: p.User.UID, GID: p.User.GID}
+}
+
+// maxLost bounds a report that execs add to.
+const maxLost = 64
+
+// noteWorker says, once for each user of a jail, that a further process is not the
+// owner of what is mounted: what it makes there is refused, or nobody's on the host.
+func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
+	if j.MountOwner == nil || j.MountOwner.UID == uid {
+		return
+	}
+	c := report.Change{
+		Ring: report.Access, Kind: report.Denied, Field: fmt.Sprintf("exec as uid %d", uid),
+		Was: "owner of mounted directories", Now: fmt.Sprintf("one of the others: they belong to uid %d", j.MountOwner.UID),
+		Why: fmt.Sprintf("one user of a jail owns them, and has to be known when it is made (remedy: start the container with -u %d, or with the label or annotation %s=%d; or policy: binds.owner)",
+			uid, policy.AnnotationPrefix+policy.OwnerAnnotation, uid),
+	}
+	rep, err := w.Store.Report(&j.Brief)
+	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Denied)) >= maxLost) {
+		return
+	}
+	w.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
+	if err == nil {
+		rep.Add(c)
+		err = w.Store.SaveReport(&j.Brief, rep)
+	}
+	if err != nil {
+		w.Log.Warnf("adding to the jail's report: %v", err)
+	}
+}

@@ -1,0 +1,95 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// checkProgram looks for a process's program in the running jail, and fails in
+// the words of runc where there is none: engines tell by them whether a
+// container's status is 127 or 126 (moby daemon/errors.go, translateContainerdStartErr).
+// The delegate cannot do this, as it starts the init step. Nothing depends on
+// the answer but the message: the step looks again, as the jail's own user.
+func checkProgram(pid int, p *specs.Process) error {
+	if p == nil || len(p.Args) == 0 {
+		return nil
+	}
+	dir, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil //nolint:nilerr // not running: the delegate says so in its own words
+	}
+	defer unix.Close(dir)
+	name := p.Args[0]
+	if strings.ContainsRune(name, '/') {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = p.Cwd + "/" + path // not cleaned: ".." after a link
+		}
+		switch err := runnable(dir, path); {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+			return fmt.Errorf("exec: %q: stat %s: %w", name, name, err)
+		case err != nil:
+			return fmt.Errorf("exec: %q: %w", name, err)
+		}
+		return nil
+	}
+	var denied error
+	for d := range strings.SplitSeq(pathOf(p.Env), ":") {
+		if !filepath.IsAbs(d) {
+			continue
+		}
+		err := runnable(dir, d+"/"+name)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, os.ErrPermission) {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return fmt.Errorf("exec: %q: %w", name, denied)
+	}
+	return fmt.Errorf("exec: %q: executable file not found in $PATH", name)
+}
+
+// pathOf is the environment's PATH, of which the last counts.
+func pathOf(env []string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if v, ok := strings.CutPrefix(env[i], "PATH="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// runnable says what keeps a file of the jail from being run, as far as it can
+// be told from outside. What leads through one of /proc's links is left to the
+// step.
+func runnable(root int, path string) error {
+	fd, err := unix.Openat2(root, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		if err == unix.ENOENT || err == unix.ENOTDIR {
+			return err
+		}
+		return nil //nolint:nilerr // the step finds out
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil //nolint:nilerr // the step finds out
+	}
+	switch {
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&0o111 == 0:
+		return unix.EACCES // as execve(2) says
+	}
+	return nil
+}

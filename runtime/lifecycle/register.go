@@ -1,0 +1,145 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/observe/ebpf/jailmap"
+	"agentjail.dev/runtime/observe/ebpf/status"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/state"
+)
+
+// spaceFile holds, in the directory of a jail that the eBPF programs are told of, the number of its user namespace.
+const spaceFile = "userns"
+
+func (w *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: w.Store.Root} }
+
+// register has the eBPF programs recognise the waiting jail where they do not by its host ids, and refuse it what policy blocks beyond their
+// default. Without programs a jail runs all the same, unless policy asks for them.
+func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
+	block := a.j.Policy.EBPF.Block
+	if a.p.facts.Host.Rootless {
+		if len(block) > 0 {
+			return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, which are root's and do not know this user's jails", strings.Join(block, ", ")).WithRemedy("a root engine, or no ebpf.block")
+		}
+		return nil
+	}
+	if !a.j.IDs.Given && len(block) == 0 {
+		return nil
+	}
+	bits, err := jailmap.Bits(block)
+	if err != nil {
+		return err
+	}
+	return onHostThread(func() error {
+		if err := acting(block); err != nil {
+			return err
+		}
+		ns, err := namespace.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+		if err != nil {
+			return fmt.Errorf("opening the jail's user namespace: %w", err)
+		}
+		defer ns.Close()
+		number, owner, err := jailmap.About(ns)
+		if err != nil {
+			return err
+		}
+		e := jailmap.Entry{Owner: owner, Block: bits}
+		// Now rather than when create began: what was staged since then is not the jail's, and nothing of the image has run.
+		if e.Born, err = jailmap.Now(); err != nil {
+			return err
+		}
+		if slices.Contains(block, "exec") {
+			e.Devices = mountedDevices(a.p.b.Spec.Mounts, mounts)
+		}
+		if err := atomicfile.WriteNew(filepath.Join(a.w.Store.Dir(a.j.Key), spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
+			return err
+		}
+		err = a.w.registry().Add(number, a.j.Key, e)
+		switch {
+		case !errors.Is(err, jailmap.ErrUnseen):
+			return err
+		case len(block) == 0:
+			return nil // inspect says so
+		}
+		// Programs that still act, of a collector that has ended, and whose map nobody reaches any more.
+		return noneAct(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` says what this kernel can do")
+	})
+}
+
+// acting refuses a jail that is to be blocked what no program blocks.
+func acting(block []string) error {
+	if len(block) == 0 {
+		return nil
+	}
+	s := status.Look()
+	for _, name := range block {
+		if s.Acting && slices.Contains(s.Hooks, name) {
+			continue
+		}
+		refused := noneAct(name)
+		if name == "connect" || name == "bind" {
+			return refused.WithRemedy("systemctl restart agentjail-journal, which takes its option --connections where policy itself does not block them; `agentjail check` says what this kernel can do")
+		}
+		return refused.WithRemedy("systemctl start agentjail-journal; `agentjail check` says what this kernel can do")
+	}
+	return nil
+}
+
+func noneAct(name string) *refusal.Error {
+	return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, and none act on it", name)
+}
+
+// mountedDevices are those of the directories that are mounted from outside: by what was asked for, and, since a mount may be asked for behind
+// a link of the image, whatever is on a disk. Below /dev, engines mount memory for the jail alone.
+func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
+	var out []uint32
+	var root string
+	for _, m := range mounts {
+		if m.Point == "/" {
+			root = m.Dev
+		}
+	}
+	for _, m := range mounts {
+		bound := slices.ContainsFunc(asked, func(s specs.Mount) bool { return harden.IsBind(s) && path.Clean(s.Destination) == m.Point })
+		if m.Dev == root || strings.HasPrefix(m.Point, "/dev/") || !bound && strings.HasPrefix(m.Dev, "0:") {
+			continue
+		}
+		major, minor, _ := strings.Cut(m.Dev, ":")
+		x, err1 := strconv.ParseUint(major, 10, 12)
+		y, err2 := strconv.ParseUint(minor, 10, 20)
+		if d := jailmap.Device(uint32(x), uint32(y)); errors.Join(err1, err2) == nil && !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// unregister takes back what register did.
+func (w *Runtime) unregister(j *state.Brief) error {
+	data, err := os.ReadFile(filepath.Join(w.Store.Dir(j.Key), spaceFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	number, err := strconv.ParseUint(string(data), 10, 32)
+	if err != nil {
+		return nil // cut short by a crash, before anything was registered
+	}
+	return w.registry().Remove(uint32(number), j.Key)
+}

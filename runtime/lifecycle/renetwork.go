@@ -1,0 +1,220 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
+)
+
+// Reloaded is what reading a jail's rules again has done.
+type Reloaded struct {
+	network.Changed
+	// Entries are in force.
+	Entries int
+	// Others are settings that have changed in the policy as well. They are for new jails alone.
+	Others []string
+}
+
+// holdRules keeps a jail's rules from being changed where its mode starts by them.
+func (w *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
+	if !mode.Terms(j.Network).ByRules {
+		return func() {}, nil
+	}
+	return w.Store.Lock(j.Key)
+}
+
+// changing is a running jail with rules of its own, locked until unlock is called.
+func (w *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
+	unlock, err = w.Store.Lock(key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	if j, err = w.Store.Load(key); err != nil {
+		return nil, nil, nil, err
+	}
+	w.complete(&j.Brief)
+	m, err := modes.Named(j.Network.Mode)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	mode, ok := m.(modes.Changing)
+	if !ok || !m.Terms(j.Network).ByRules {
+		return nil, nil, nil, fmt.Errorf("it has no rules of its own for its network (%s)", j.Network.Mode)
+	}
+	if !j.InitAlive() {
+		return nil, nil, nil, errors.New("it has ended")
+	}
+	return j, mode, unlock, nil
+}
+
+// of is w for the calls of the engine that made a jail, whose other containers are looked for.
+func (w *Runtime) of(j *state.Jail) *Runtime {
+	own := *w
+	own.Globals.Root = j.DelegateRoot
+	return &own
+}
+
+// RestartNetwork starts a running jail's helper anew that has ended, or ends it first by force. After an error the jail reaches nothing,
+// as before.
+func (w *Runtime) RestartNetwork(key string, force bool) error {
+	j, mode, unlock, err := w.changing(key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w = w.of(j)
+	changes, err := mode.Restart(w.networkOf(&j.Brief), force)
+	if err != nil {
+		return err
+	}
+	w.note(&j.Brief, journal.Event{Kind: "network.restart"})
+	if len(changes) == 0 {
+		return nil
+	}
+	return w.reported(&j.Brief, changes)
+}
+
+// reportRules has a jail's report tell of other rules.
+func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
+	rep, err := w.Store.Report(j)
+	if err != nil {
+		return err
+	}
+	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool { return c.Field == "network.allow" || c.Field == "network.deny" })
+	rep.Changes = append(rep.Changes, harden.NetworkRules(n)...)
+	return w.Store.SaveReport(j, rep)
+}
+
+// ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made, and puts its rules for the network in
+// force.
+//
+// Whenever it is killed, neither the record nor the helper allows what neither the former rules nor the new ones do. What
+// is on record while the helper is told is what both allow: a helper that is started anew from it has no more than either.
+// After an error the helper may have the former rules still, and what is on record is no more than those.
+func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
+	var out Reloaded
+	j, mode, unlock, err := w.changing(key)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	w = w.of(j)
+	former := j.Policy.Network
+	p, err := again(j)
+	if err != nil {
+		return out, err
+	}
+	next, err := w.podCommon(j, p.Network)
+	if err != nil {
+		return out, err
+	}
+	both, err := former.Common(next)
+	if err != nil {
+		return out, err
+	}
+	pinned, err := pinnedSoFar(j, next)
+	if err != nil {
+		return out, err
+	}
+	if err := w.Store.SaveRules(key, state.Rules{Allow: both.Allow, Deny: both.Deny, Pinned: pinned}); err != nil {
+		return out, err
+	}
+	crash.Point("reload.narrowed")
+	r := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
+	// One that is started anew in place of a helper that has ended goes by the record.
+	out.Changed, err = mode.Change(w.networkOf(&j.Brief), r)
+	if err != nil && !errors.Is(err, network.ErrNoHelper) {
+		return out, err
+	}
+	crash.Point("reload.told")
+	w.note(&j.Brief, journal.Event{Kind: "network.rules", Value: fmt.Sprintf("%d allowed, %d denied", len(r.Allow), len(r.Deny))})
+	out.Entries, out.Others = len(r.Allow), policy.Differs(j.Policy, p)
+	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}), w.reportRules(&j.Brief, next))
+}
+
+// again reads a jail's policy again.
+func again(j *state.Jail) (policy.Policy, error) {
+	if j.Policy.Origin == nil {
+		return policy.Policy{}, errors.New("it was made by an earlier release, which did not record where its policy comes from (remedy: start the jail anew)")
+	}
+	return j.Policy.Origin.Again()
+}
+
+// pinnedSoFar are the exact names of a jail's rules up to the next ones, each where it was first.
+func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
+	pinned := j.Pinned
+	for _, n := range []policy.Network{j.Policy.Network, next} {
+		set, err := n.Rules()
+		if err != nil {
+			return nil, err
+		}
+		pinned = addNew(pinned, set.Exact())
+	}
+	return pinned, nil
+}
+
+// podCommon leaves of a pod's rules what all its containers' own allow, which are read again too.
+func (w *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
+	ino, err := namespace.Inode(first.InitPid, "net")
+	if err != nil {
+		return next, err
+	}
+	jails, err := w.jailsIn("net", ino)
+	if err != nil {
+		return next, err
+	}
+	for _, b := range jails {
+		if b.Key == first.Key || b.Network.Namespace != network.Joined {
+			continue
+		}
+		j, err := w.Store.Load(b.Key)
+		if errors.Is(err, state.ErrNotFound) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			return next, err
+		}
+		if j.Policy.Network.Mode != first.Policy.Network.Mode {
+			continue // as at its start
+		}
+		own, err := again(j)
+		if err != nil {
+			return next, fmt.Errorf("container %s of the pod: %w", j.ID, err)
+		}
+		if next, err = next.Common(own.Network); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// addNew adds what is not in a list.
+func addNew(list, more []string) []string {
+	have := map[string]bool{}
+	for _, s := range list {
+		have[s] = true
+	}
+	list = slices.Clone(list)
+	for _, s := range more {
+		if !have[s] {
+			have[s] = true
+			list = append(list, s)
+		}
+	}
+	return list
+}

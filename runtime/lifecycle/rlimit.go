@@ -1,0 +1,18 @@
+package lifecycle
+
+import (
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/spec/plan"
+)
+
+// allowCoreOff raises this process's hard limit on core files to the one that a
+// jail is to have, where an engine was started with less. A failure is seen in
+// the host's facts: only CAP_SYS_RESOURCE raises a hard limit (setrlimit(2)).
+func allowCoreOff() {
+	var l unix.Rlimit
+	if unix.Prlimit(0, unix.RLIMIT_CORE, nil, &l) == nil && l.Max < plan.CoreOff {
+		l.Max = plan.CoreOff
+		_ = unix.Prlimit(0, unix.RLIMIT_CORE, &l, nil)
+	}
+}

@@ -1,0 +1,213 @@
+package lifecycle
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/cgroups"
+	"agentjail.dev/runtime/kernel/mountinfo"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/state"
+)
+
+// settle records the jail's first process and looks at it from outside before
+// anything of the image has run.
+func (a *attempt) settle() error {
+	if a.tty != nil {
+		if err := a.tty.receive(); err != nil {
+			return err
+		}
+	}
+	pid, err := a.recordFirst()
+	if err != nil {
+		return err
+	}
+	if err := boundSockets(pid, a.j); err != nil {
+		return err
+	}
+	// After all limits of the jail's own are there, which are the helper's too.
+	if err := helper.Place(a.w.Store.Dir(a.j.Key), pid); err != nil {
+		return err
+	}
+	mounts, err := a.settleMounts(pid)
+	if err != nil {
+		return err
+	}
+	if err := a.register(pid, mounts); err != nil {
+		return err
+	}
+	if err := checkProgram(pid, a.j.Process); err != nil {
+		return err
+	}
+	if err := diesFirst(pid, a.j.Process); err != nil {
+		return err
+	}
+	if a.o.PidFile != "" {
+		if err := atomicfile.Write(a.o.PidFile, []byte(fmt.Sprint(pid)), 0o644); err != nil {
+			return fmt.Errorf("writing the pid file: %w", err)
+		}
+	}
+	crash.Point("create.settled")
+	if err := setDomainname(pid, a.domain); err != nil {
+		return err
+	}
+	return settleUserNS(a.userns, pid)
+}
+
+// recordFirst records the jail's first process, which the delegate has told us.
+func (a *attempt) recordFirst() (pid int, err error) {
+	if pid, err = readPid(filepath.Join(a.w.Store.Dir(a.j.Key), pidFile)); err != nil {
+		return 0, fmt.Errorf("the delegate left no pid: %w", err)
+	}
+	start, _, err := state.StartTime(pid)
+	if err != nil {
+		return 0, fmt.Errorf("the jail's first process: %w", err)
+	}
+	// Without its number, the parents of a process say which of a pod's jails it is in.
+	mounts, _ := namespace.Inode(pid, "mnt")
+	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
+		return 0, fmt.Errorf("recording the jail's first process: %w", err)
+	}
+	return pid, nil
+}
+
+// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the views that it adds.
+func (a *attempt) settleMounts(pid int) ([]mountinfo.Mount, error) {
+	// Read once: a jail has a hundred mounts. What follows only adds views.
+	mounts, err := mountsOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	if missing := leftOut(a.staged.Nested, mounts); len(missing) > 0 {
+		if mounts, err = attachLeftOut(pid, missing); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkPlaces(a.spec, a.staged.Places, mounts); err != nil {
+		return nil, err
+	}
+	if err := settleMounts(pid, mounts, a.staged); err != nil {
+		return nil, err
+	}
+	return mounts, checkCwdInside(pid, mounts)
+}
+
+// checkCwdInside refuses a first process whose working directory is on a mount
+// that its mount namespace does not have: it got there through a file that the
+// delegate left open (CVE-2024-21626). The process waits for `start`, and its
+// directory is already set.
+func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
+	var stx unix.Statx_t
+	cwd := fmt.Sprintf("/proc/%d/cwd", pid)
+	if err := unix.Statx(unix.AT_FDCWD, cwd, 0, unix.STATX_MNT_ID, &stx); err != nil {
+		return fmt.Errorf("the jail's working directory: %w", err)
+	}
+	id := strconv.FormatUint(stx.Mnt_id, 10)
+	if slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.ID == id }) {
+		return nil
+	}
+	return refusal.New(refusal.Cwd, "the working directory leads out of the jail (CVE-2024-21626)")
+}
+
+// settleMounts caps, in the waiting jail's mount namespace, what its delegate
+// mounted there by itself without a size, and attaches the jail's views.
+func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
+	tighten := loose(mounts)
+	if len(tighten) == 0 && len(st.Views) == 0 && !st.Attaches() {
+		return nil
+	}
+	return inMountNS(pid, func() error {
+		for _, m := range tighten {
+			if m.at == cgroups.Root {
+				if err := capTmpfs(m.at); err != nil {
+					return err
+				}
+			}
+			if err := m.tighten(); err != nil {
+				return err
+			}
+		}
+		if err := st.AttachViews(); err != nil {
+			return err
+		}
+		return st.AttachProtected()
+	})
+}
+
+// A looseMount is one that a delegate has made too loosely.
+type looseMount struct {
+	at       string
+	writable bool // and may stay so
+}
+
+// loose finds what a delegate mounts by itself and mounts too
+// loosely. Each tmpfs that can be written to: the one that holds the control
+// groups of version 1, which is the jail's own in its user namespace, and masks.
+// crun puts masks below a read-only path ("/proc/sys/dev") before it binds that
+// path onto itself, and the copies of the masks are writable; their size of 0
+// means unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
+// written there. Masks that are a node or a view on a tmpfs of ours are no root
+// of one. And what has lost the flags that the bundle asks for, with crun 1.8: the
+// read-only paths of /proc, which it binds, and a pod's mqueue, which it cannot
+// mount in a user namespace that it joined.
+func loose(mounts []mountinfo.Mount) []looseMount {
+	var out []looseMount
+	for i := range mounts {
+		m := &mounts[i]
+		if slices.ContainsFunc(out, func(o looseMount) bool { return o.at == m.Point }) {
+			continue
+		}
+		below := strings.HasPrefix(m.Point, "/proc/")
+		switch {
+		case m.FS == "tmpfs" && (m.Point == cgroups.Root || below && m.Root == "/" && !m.Has("ro")):
+			out = append(out, looseMount{at: m.Point})
+		case m.FS == "proc" && below && len(m.Lacks("nosuid", "nodev", "noexec", "ro")) > 0:
+			out = append(out, looseMount{at: m.Point})
+		case m.FS == "mqueue" && len(m.Lacks("nosuid", "nodev", "noexec")) > 0:
+			out = append(out, looseMount{at: m.Point, writable: true})
+		}
+	}
+	return out
+}
+
+// capTmpfs gives the tmpfs at path hardly any room. Reconfiguration by
+// fspick(2) keeps what is in it.
+func capTmpfs(path string) error {
+	fs, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("capping %s: %w", path, err)
+	}
+	defer unix.Close(fs)
+	for _, o := range [][2]string{{"size", "65536"}, {"nr_inodes", "128"}} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return fmt.Errorf("capping %s: %w", path, err)
+		}
+	}
+	if err := unix.FsconfigReconfigure(fs); err != nil {
+		return fmt.Errorf("capping %s: %w", path, err)
+	}
+	return nil
+}
+
+// tighten takes set-id bits, devices, programs and, unless it may stay so,
+// writing away from the mount.
+func (m looseMount) tighten() error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	if !m.writable {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, m.at, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
+		return fmt.Errorf("taking what it may not have from the mount at %s: %w", m.at, err)
+	}
+	return nil
+}

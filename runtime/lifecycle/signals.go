@@ -1,0 +1,137 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Signals are those that this process gets while it runs a jail: once the jail's program runs they are that
+// program's, and before they end its making.
+type Signals struct {
+	ch       chan os.Signal
+	terminal bool // the jail is to end with this process's controlling terminal
+
+	mu   sync.Mutex
+	pid  int // who they are passed to; 0 before there is one
+	tty  *terminal
+	came unix.Signal // the first that came while the jail was made
+	// held are those that came since its program is started, and that cannot be passed on yet; nil before.
+	held []unix.Signal
+}
+
+// ending are the signals that end a program which does nothing about them, and that terminals, engines and
+// service managers send for it.
+var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
+
+// TakeSignals begins to take signals. What is ignored stays so (nohup(1)). own says that the jail is this process's own.
+func TakeSignals(own bool) *Signals {
+	s := &Signals{ch: make(chan os.Signal, 64), terminal: own && hasTerminal()}
+	for _, sig := range append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}, ending...) {
+		if !signal.Ignored(sig) {
+			signal.Notify(s.ch, sig)
+		}
+	}
+	go func() {
+		for sig := range s.ch {
+			s.take(sig.(unix.Signal))
+		}
+	}()
+	return s
+}
+
+// take passes a signal on, or keeps it for who makes the jail.
+func (s *Signals) take(sig unix.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case sig == unix.SIGWINCH:
+		s.tty.resize()
+	case s.pid != 0:
+		_ = unix.Kill(s.pid, sig)
+		if sig == unix.SIGHUP && s.terminal && !hasTerminal() {
+			// The terminal is gone, and the jail goes with it: its program may heed the signal, and not ignore it.
+			pid := s.pid
+			time.AfterFunc(hangupPatience, func() { _ = unix.Kill(pid, unix.SIGKILL) })
+		}
+	case s.held != nil:
+		s.held = append(s.held, sig)
+	case s.came == 0 && sig != unix.SIGUSR1 && sig != unix.SIGUSR2:
+		s.came = sig
+	}
+}
+
+// hangupPatience is how long a program may take to end after its terminal is gone.
+const hangupPatience = 2 * time.Second
+
+// hasTerminal says whether this process has a controlling terminal (tty(4)).
+func hasTerminal() bool {
+	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return true
+}
+
+// interrupted is the error by which the making of a jail ends after a signal.
+func (s *Signals) interrupted() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.came == 0 {
+		return nil
+	}
+	return &StatusError{Code: 128 + int(s.came), Err: fmt.Errorf("ended by %s before the program was started", unix.SignalName(s.came))}
+}
+
+// hold keeps for the jail's program what comes from now on. An error where one came before.
+func (s *Signals) hold() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	s.held = make([]unix.Signal, 0, 8)
+	s.mu.Unlock()
+	return s.interrupted()
+}
+
+// passTo passes on to the jail's first process what was held, and what comes from now on.
+func (s *Signals) passTo(pid int, tty *terminal) {
+	s.mu.Lock()
+	s.pid, s.tty = pid, tty
+	held := s.held
+	s.mu.Unlock()
+	for _, sig := range held {
+		s.take(sig)
+	}
+}
+
+// stop gives the signals back.
+func (s *Signals) stop() {
+	if s != nil {
+		signal.Stop(s.ch)
+		close(s.ch)
+	}
+}
+
+// awaitInit waits until the init step that stays as the first process has started the program: from then on a
+// signal to it is the program's. life is this process's end of their pair of sockets, or nil. Where the step
+// ends before, its status says why.
+func awaitInit(life *os.File) {
+	if life == nil {
+		return
+	}
+	for b := make([]byte, 1); ; {
+		if _, err := unix.Read(int(life.Fd()), b); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}

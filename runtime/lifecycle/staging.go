@@ -1,0 +1,83 @@
+package lifecycle
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/spec/report"
+)
+
+// openUserNS makes or opens the jail's user namespace.
+func (a *attempt) openUserNS() (err error) {
+	if a.userns, err = a.w.openUserNS(a.j, a.p); err != nil {
+		return err
+	}
+	a.always(func() { a.w.closeUserNS(a.userns) })
+	crash.Point("create.userns")
+	return nil
+}
+
+// stage mounts the jail's root and what is mounted in it, in this thread's own
+// mount namespace, which ends with the thread.
+func (a *attempt) stage() error {
+	w, p, j, spec := a.w, a.p, a.j, a.spec
+	machine := procfiles.ReadHost()
+	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())
+	j.Born = own.Born.Unix()
+	st, err := rootfs.Stage(rootfs.Request{
+		Dir: w.Store.Dir(j.Key), Spec: spec, Plan: p.res.Plan, Sources: p.sources, Rootfs: p.rootfs, Mounts: p.engine.Mounts, Rootless: p.facts.Host.Rootless,
+		Needed: w.needed(a.o, a.d, spec), AllMounts: spec.Hooks != nil || p.facts.Host.SELinux,
+		Single: procfiles.Single(own, machine), Sys: procfiles.Sys(own, machine), UserNS: a.userns.made(), Ledger: w.ledger(), Key: j.Key,
+	})
+	if err != nil {
+		return err
+	}
+	a.staged = st
+	a.always(st.Close)
+	j.ViewsDev = st.ViewsDev
+	for _, n := range st.Notes {
+		p.rep.Add(report.Change{Ring: report.Resources, Kind: report.Set, Field: "root", Why: n})
+	}
+	reportProtected(p.rep, st.Protected)
+	j.Protected = st.ProtectedPaths()
+	crash.Point("create.staged")
+	if !a.o.PlainRoot && w.engineSeesRoot(p) {
+		j.EngineRoot, j.EngineRootDev = p.b.Spec.Root.Path, st.Dev
+	}
+	return nil
+}
+
+// needed lists the paths that the delegate is given, and those that this process
+// uses from the mount namespace in which the delegate works.
+func (w *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []string {
+	self, _ := os.Executable() // the init step is beside it
+	out := []string{w.Store.Root, w.Globals.Root, w.Globals.Log, d.Path, self, o.PidFile, o.ConsoleSocket, o.PidfdSocket}
+	for _, ns := range s.Linux.Namespaces {
+		out = append(out, ns.Path)
+	}
+	return out
+}
+
+// managerAnnotation is where CRI-O tells that it made a bundle (pkg/annotations, ContainerManager).
+const managerAnnotation, crio = "io.container.manager", "cri-o"
+
+// engineSeesRoot says whether the jail's root is to be mounted over the
+// engine's: over a directory that an engine made for this container alone. A plain
+// directory of somebody's may serve several containers, and stays as it is. CRI-O
+// unmounts the root of a container that has ended before it has the runtime delete
+// it (internal/oci, StopContainer), which fails while something is mounted over it,
+// and looks into no root.
+func (w *Runtime) engineSeesRoot(p *prepared) bool {
+	path := p.b.Spec.Root.Path
+	if p.b.Spec.Annotations[managerAnnotation] == crio {
+		return false
+	}
+	return p.inStorage || rootfs.IsMount(p.rootfs) && strings.HasPrefix(path, p.b.Dir+"/")
+}

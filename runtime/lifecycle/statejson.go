@@ -1,0 +1,46 @@
+package lifecycle
+
+import (
+	"encoding/json"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/kernel/printable"
+)
+
+// State prints the delegate's answer with the engine's own bundle and root in
+// it: an engine compares them with what it knows.
+func (w *Runtime) State(id string) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return w.Pass(id, []string{"state", id})
+	}
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	s, err := w.askState(d, j)
+	if err != nil {
+		return err
+	}
+	s.set("bundle", j.Bundle)
+	if _, has := s.values["rootfs"]; has && j.EngineRoot != "" {
+		s.set("rootfs", j.EngineRoot)
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.out().Write(append(printable.JSON(text), '\n'))
+	return err
+}
+
+// capture runs the delegate and returns what it printed.
+func capture(d *delegate.Runtime, args []string, t delegate.Time) ([]byte, int, error) {
+	if t.Join != nil {
+		defer t.Join.Close()
+	}
+	return d.Capture(args, t)
+}

@@ -1,0 +1,98 @@
+package lifecycle
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/delegate"
+)
+
+// privateStdio is the delegate with standard files that it may give away, and a
+// function to call when it has made the jail. Before release 1.24 crun gives
+// each of its standard files that is no terminal to the jail's root, and from
+// outside, where the host lets it: /dev/null, which every program shares, would
+// be the jail's to take from all others. A null device that nobody else has
+// stands in for it; inside, runc and crun open the jail's own in its place. Other
+// devices and files are given back before the jail's program runs.
+func (w *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
+	if d.Traits().KeepsStdio || rootless { // without privilege nothing of others' can be given away
+		return d, func() {}, nil
+	}
+	own := *d
+	var null *os.File
+	var undo []func()
+	done := func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	for i, f := range w.stdio() {
+		var st unix.Stat_t
+		fd := int(f.Fd())
+		if unix.Fstat(fd, &st) != nil {
+			continue
+		}
+		switch t := st.Mode & unix.S_IFMT; {
+		case t == unix.S_IFIFO || t == unix.S_IFSOCK:
+		case t == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3):
+			if null == nil {
+				var err error
+				if null, err = newNull(); err != nil {
+					done()
+					return nil, nil, err
+				}
+				undo = append(undo, func() { null.Close() })
+			}
+			own.Stdio[i] = null
+		default:
+			undo = append(undo, func() {
+				var now unix.Stat_t
+				if unix.Fstat(fd, &now) == nil && (now.Uid != st.Uid || now.Gid != st.Gid) {
+					_ = unix.Fchown(fd, int(st.Uid), int(st.Gid))
+				}
+			})
+		}
+	}
+	return &own, done, nil
+}
+
+// newNull makes a null device on a file system that is mounted nowhere and ends
+// with it.
+func newNull() (*os.File, error) {
+	fail := func(err error) (*os.File, error) { return nil, fmt.Errorf("making a null device: %w", err) }
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(fs)
+	// A label counts as an inode or two (Linux 6.6, mm/shmem.c).
+	for _, o := range [][2]string{{"size", "4096"}, {"nr_inodes", "16"}, {"mode", "0700"}} {
+		if err := unix.FsconfigSetString(fs, o[0], o[1]); err != nil {
+			return fail(err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return fail(err)
+	}
+	dir, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return fail(err)
+	}
+	defer unix.Close(dir)
+	const name = "null"
+	if err := unix.Mknodat(dir, name, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		return fail(err)
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fail(err)
+	}
+	f := os.NewFile(uintptr(fd), os.DevNull)
+	if err := unix.Fchmod(fd, 0o666); err != nil { // whatever the umask
+		f.Close()
+		return fail(err)
+	}
+	return f, nil
+}

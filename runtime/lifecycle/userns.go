@@ -1,0 +1,188 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/state"
+)
+
+// A jail's user namespace is made here, by the jail's own host user, and joined
+// by the delegate: what the kernel counts by user is then the jail's own, up to
+// the top (fork.UserNSOf). Nothing keeps it but this process and the jail's.
+
+// userNS is a jail's user namespace while the jail is made.
+type userNS struct {
+	file *os.File
+	// making is locked while namespaces are made in it: by each who makes a jail
+	// in it, together, and by who forbids it, alone.
+	making *os.File
+	// open says that it was closed to further namespaces, and is not now.
+	open bool
+}
+
+// made is the namespace if it is known yet.
+func (u *userNS) made() *os.File {
+	if u == nil {
+		return nil
+	}
+	return u.file
+}
+
+// closeUserNS ends what a failure has left of the making of a jail in u.
+func (w *Runtime) closeUserNS(u *userNS) {
+	if u == nil {
+		return
+	}
+	if u.open {
+		if err := u.forbid(); err != nil {
+			w.Log.Warnf("after making a jail: %v", err)
+		}
+	}
+	if u.making != nil {
+		u.making.Close()
+	}
+	u.file.Close()
+}
+
+// specUserNS is the user namespace of a spec, or nil.
+func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
+	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.UserNamespace })
+	if i < 0 {
+		return nil
+	}
+	return &s.Linux.Namespaces[i]
+}
+
+// openUserNS makes the jail's user namespace and has the spec name it, or opens
+// that of another jail which the spec names. nil is for one that is the delegate's
+// to make: a user's own engine can act for nobody else.
+func (w *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
+	ns := specUserNS(p.res.Spec)
+	switch {
+	case ns == nil || ns.Path == "" && p.facts.Host.Rootless:
+		return nil, nil
+	case ns.Path != "":
+		return w.joinUserNS(j, ns.Path, p.facts.Joins)
+	}
+	uid, gid := j.IDs.Owner()
+	f, err := fork.UserNSOf(uid, gid, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
+	if err != nil {
+		return nil, err
+	}
+	making, err := w.Store.Making(j.Userns, j.IDs, j.Key)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	ns.Path = userNSPath(os.Getpid(), f.Fd())
+	j.OwnUserNS = ns.Path
+	return &userNS{file: f, making: making}, nil
+}
+
+// userNSPath is where a delegate finds a descriptor of this process. The dot keeps runc 1.1.12 to 1.1.15, and 1.2, from taking it for
+// /proc/PID/ns/user: they scan the path for "/proc/%d", do not look whether the rest is as expected, read /proc/PID/uid_map of this process
+// in place of the namespace's, and refuse the bundle since that is another (libcontainer/userns GetUserNamespaceMappings).
+func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/%d", pid, fd) }
+
+// joinUserNS opens the user namespace of another jail, and makes room in it for
+// the namespaces of this one.
+func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
+	f, err := namespace.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the user namespace to join: %w", err)
+	}
+	u := &userNS{file: f}
+	var other string
+	for _, join := range joins {
+		if join.Jail != "" {
+			other = state.Key(w.Globals.Root, join.Jail)
+		}
+	}
+	if u.making, err = w.Store.Making(j.Userns, j.IDs, other); err == nil {
+		u.open = true
+		err = u.limit("2147483647") // as at its making (create_user_ns in kernel/user_namespace.c)
+	}
+	if err != nil {
+		w.closeUserNS(u)
+		return nil, fmt.Errorf("making room in the user namespace to join: %w", err)
+	}
+	return u, nil
+}
+
+// limit bounds the namespaces in the user namespace, of every kind but mounts'.
+func (u *userNS) limit(most string) error {
+	var all []fork.Setting
+	for _, path := range fork.NestedLimits() {
+		all = append(all, fork.Setting{Path: path, Text: most})
+	}
+	err := fork.WriteInside(u.file, all)
+	if errors.Is(err, unix.EROFS) { // an engine in a container: the filter alone keeps namespaces from being made
+		return nil
+	}
+	return err
+}
+
+// forbid has the kernel refuse further namespaces in the user namespace, unless
+// another jail is being made in it: then it is the last one's to do.
+func (u *userNS) forbid() error {
+	if u.making != nil {
+		defer func() { u.making.Close(); u.making, u.open = nil, false }()
+		err := unix.Flock(int(u.making.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == unix.EWOULDBLOCK {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("locking the user namespace: %w", err)
+		}
+	}
+	if err := u.limit("0"); err != nil {
+		remedy := ""
+		if errors.Is(err, unix.EACCES) {
+			remedy = " (remedy, where SELinux confines the engine: semodule -i hack/selinux/agentjail.cil)"
+		}
+		return fmt.Errorf("forbidding further namespaces in the jail's user namespace: %w%s", err, remedy)
+	}
+	return nil
+}
+
+// settleUserNS looks whether the jail is where it is to be, once all of its
+// namespaces are made, and forbids further ones.
+func settleUserNS(u *userNS, pid int) error {
+	if ringfault.Ring(2) {
+		return nil
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
+	if err != nil {
+		return fmt.Errorf("opening the jail's user namespace: %w", err)
+	}
+	defer f.Close()
+	if u == nil {
+		return (&userNS{file: f}).forbid()
+	}
+	same, err := sameFile(f, u.file)
+	if err == nil && !same {
+		err = refusal.New(refusal.Delegate, "the delegate put the jail into another one than it was given")
+	}
+	if err != nil {
+		return fmt.Errorf("the jail's user namespace: %w", err)
+	}
+	return u.forbid()
+}
+
+func sameFile(a, b *os.File) (bool, error) {
+	var x, y unix.Stat_t
+	err := errors.Join(unix.Fstat(int(a.Fd()), &x), unix.Fstat(int(b.Fd()), &y))
+	return x.Dev == y.Dev && x.Ino == y.Ino, err
+}

@@ -1,0 +1,270 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/network/helper"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/spec/bundle"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
+)
+
+// errNotOurs is the answer for a container that agentjail did not make: what
+// could loosen it is refused.
+func errNotOurs(id string) error {
+	return fmt.Errorf("container %q does not exist", id)
+}
+
+// Start seals the jail's network and starts its program. Engines put
+// interfaces into the namespace between create and start.
+//
+// An ExitError is the delegate's exit status, which told its error itself: that of
+// `start` on a container that runs or has ended. Any other error is agentjail's or
+// the host's. After an error the jail waits as before, or its program runs: Delete
+// removes it either way.
+func (w *Runtime) Start(id string) error {
+	j, err := w.find(id)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return errNotOurs(id)
+	}
+	release := func(start func() error) error { return start() }
+	if j.InitAlive() {
+		if release, err = w.seal(j); err != nil {
+			return fmt.Errorf("sealing the jail's network: %w", err)
+		}
+	}
+	crash.Point("start.sealed")
+	return release(func() error {
+		w.adopt(j)
+		if !j.Started {
+			if err := w.Store.Start(j); err != nil {
+				return err
+			}
+		}
+		w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
+		if w.Stay {
+			go w.watchStarted(j.Key)
+		}
+		return w.startInit(j, func() error { return w.Pass(id, []string{"start", id}) })
+	})
+}
+
+// Update changes a running jail's limits, within policy. Nil changes none.
+//
+// A refusal is a refusal.Error, or several joined, and an ExitError the delegate's
+// exit status, which told its error itself: the limits are then as they were, or
+// some of them changed. After any other error the limits can hold while the jail's
+// record and its files in /proc and /sys still tell of the former ones; another
+// Update sets that right.
+func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
+	j, err := w.findAll(id)
+	if err != nil {
+		return err
+	}
+	if j == nil {
+		return errNotOurs(id)
+	}
+	r, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
+	if err != nil {
+		w.noteRefused(&j.Brief, "limits.refused", err)
+		return err
+	}
+	w.tell(rep)
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding the limits: %w", err)
+	}
+	runtime.LockOSThread()
+	file := filepath.Join(w.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
+	if err := atomicfile.Write(file, data, 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(file)
+	d, err := w.delegateFor(&j.Brief)
+	if err != nil {
+		return err
+	}
+	t, err := w.inTime(&j.Brief)
+	if err != nil {
+		return err
+	}
+	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
+		return err
+	}
+	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: "limits.update", Value: string(data)})...)
+	if err := helper.Follow(w.Store.Dir(j.Key), j.InitPid); err != nil {
+		return err
+	}
+	return w.resize(j, r)
+}
+
+// lowered are the limits of an update that policy has lowered.
+func lowered(rep *report.Report) []journal.Event {
+	var out []journal.Event
+	for _, c := range rep.Changes {
+		if c.Kind == report.Lowered {
+			out = append(out, journal.Event{Kind: "limits.refused", Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why})
+		}
+	}
+	return out
+}
+
+// resize has the jail's views and its record follow its limits.
+func (w *Runtime) resize(j *state.Jail, r *specs.LinuxResources) error {
+	j.Limits = harden.Updated(j.Limits, r)
+	if err := w.Store.Save(j); err != nil {
+		return err
+	}
+	if j.ViewsDev == 0 || !j.InitAlive() {
+		return nil
+	}
+	machine := procfiles.ReadHost()
+	files := procfiles.Sized(procfiles.For(j.Limits, machine, "", time.Unix(j.Born, 0)), machine)
+	err := rootfs.RewriteViews(j.ViewsDev, files, func(f func() error) error { return inMountNS(j.InitPid, f) })
+	if err != nil && j.InitAlive() {
+		return fmt.Errorf("telling the jail of its limits: %w", err)
+	}
+	return nil
+}
+
+// readGiven reads a file that the caller named, which may be a pipe: shells make
+// /dev/fd/N of a command's output.
+func readGiven(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, bundle.MaxConfig+1))
+	if err == nil && len(data) > bundle.MaxConfig {
+		err = fmt.Errorf("%s has more than %d bytes", path, bundle.MaxConfig)
+	}
+	return data, err
+}
+
+// ReadResources reads limits in the form of `update --resources`; "-" is
+// standard input.
+func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
+	var data []byte
+	var err error
+	if path == "-" {
+		data, err = io.ReadAll(io.LimitReader(w.stdio()[0], bundle.MaxConfig))
+	} else {
+		data, err = readGiven(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading limits: %w", err)
+	}
+	r := new(specs.LinuxResources)
+	if _, err := bundle.Decode(data, r); err != nil {
+		return nil, fmt.Errorf("reading limits: %w", err)
+	}
+	return r, nil
+}
+
+// Delete removes a container and all that was made for it, and with force kills
+// its processes first. With force a missing one is no error, as with runc. Of a jail
+// of another PID namespace only the control groups are known: with force they must
+// be empty.
+//
+// An ExitError is the delegate's exit status, which told its error itself: the
+// container runs still, or is none. After any error what is left of the jail stays
+// recorded, and another Delete, or GC once its processes have ended, goes on.
+func (w *Runtime) Delete(id string, force bool) error {
+	key, err := w.key(id)
+	if err != nil {
+		return err
+	}
+	unlock, err := w.Store.Lock(key)
+	switch {
+	case err == nil:
+		defer unlock()
+	case !errors.Is(err, state.ErrNotFound):
+		return err
+	}
+	j, err := w.findAny(id)
+	if err != nil {
+		return err
+	}
+	if j != nil && j.Elsewhere() && !force {
+		return elsewhere(id)
+	}
+	if j != nil && ended(j) {
+		return w.deleteDirectly(j, force)
+	}
+	d, err := w.delegateFor(j)
+	if err != nil {
+		return err
+	}
+	args := append(w.Globals.Args(), "delete")
+	if force {
+		args = append(args, "--force")
+	}
+	args = append(args, id)
+	if j == nil {
+		return w.handOver(d, args)
+	}
+	// The jail may have been made with the systemd driver while the engine's
+	// clean-up does not say so.
+	if j.SystemdCgroup && !w.Globals.SystemdCgroup {
+		args = append([]string{"--systemd-cgroup"}, args...)
+	}
+	runtime.LockOSThread()
+	t, err := w.inTime(j)
+	if err != nil {
+		return err
+	}
+	runs := j.InitAlive()
+	if !runs || force {
+		w.noteEnd(j, nil)
+	}
+	done := w.step("delegate delete")
+	code, err := d.Run(args, t)
+	done()
+	crash.Point("delete.delegated")
+	if err != nil {
+		return err
+	}
+	if _, serr := os.Lstat(j.DelegateState()); serr == nil && code != 0 {
+		return &ExitError{code} // it runs, or could not be removed
+	}
+	if j.InitAlive() && !force {
+		return exitError(code, nil)
+	}
+	if err := endInit(j); err != nil { // one that the delegate does not know any more
+		return err
+	}
+	if runs {
+		w.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
+	}
+	done = w.step("release")
+	if err := w.release(j); err != nil {
+		return err
+	}
+	done()
+	crash.Point("delete.released")
+	if force {
+		return nil
+	}
+	return exitError(code, nil)
+}

@@ -1,0 +1,86 @@
+package lifecycle
+
+import (
+	"path/filepath"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/filetime"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/rootfs"
+	"agentjail.dev/runtime/spec/bundle"
+)
+
+// writeFilter keeps the filter that the init step loads.
+func (a *attempt) writeFilter() (err error) {
+	a.second, err = innerFilter(a.w.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
+	return err
+}
+
+// prepareNetwork has the network's mode make ready what the delegate needs.
+func (a *attempt) prepareNetwork() (err error) {
+	a.j.Network = a.p.res.Plan.Network
+	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
+		return err
+	}
+	if a.j.Rules, err = briefRules(a.mode, a.j); err != nil {
+		return err
+	}
+	if a.network, err = a.mode.Prepare(a.j.Network, a.spec); err != nil || a.network == nil {
+		return err
+	}
+	a.always(func() { a.network.Close() })
+	return nil
+}
+
+// write saves the record, and the bundle and the init step's orders for the
+// delegate.
+func (a *attempt) write() (err error) {
+	w, j, spec := a.w, a.j, a.spec
+	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
+	a.timeNS = a.caps.Dialect(spec)
+	j.OwnTime = a.timeNS.Offsets != ""
+	a.domain = takeDomainname(spec)
+	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(w.Store.Dir(j.Key)).UnixNano()
+	if err := w.Store.Save(j); err != nil {
+		return err
+	}
+	a.files, err = w.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.mode.Terms(j.Network).OnlyLoopback)
+	if err != nil {
+		return err
+	}
+	a.always(a.files.Close)
+	if a.files.Life != nil {
+		a.always(func() { a.files.Life.Close() })
+	}
+	a.bundle = &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec}
+	return a.bundle.Save()
+}
+
+// attach shows the engine the jail's root in place of its own, where it looks
+// there. Who undoes the claim detaches it.
+func (a *attempt) attach() error {
+	if a.j.EngineRoot != "" {
+		err := onHostThread(func() error {
+			if err := rootfs.AttachChanges(a.staged.Changes, a.w.Store.Dir(a.j.Key)); err != nil {
+				return err
+			}
+			crash.Point("create.changes")
+			return rootfs.Attach(a.staged.Root, a.p.rootfs)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	crash.Point("create.attached")
+	return nil
+}
+
+// withOwnProcess gives the spec a process of its own to change: the record keeps
+// the one that the jail is to run.
+func withOwnProcess(s *specs.Spec) *specs.Process {
+	p := *s.Process
+	s.Process = &p
+	return s.Process
+}

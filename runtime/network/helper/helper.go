@@ -1,0 +1,485 @@
+// Package helper owns the long-lived helper processes of a jail: processes outside it that serve it for as long as it lives.
+//
+// A helper is recorded in the jail's directory before it is told anything, and ends by itself where that never comes: whoever starts it can
+// be killed at any time, and what is left is either recorded or ends. Begin starts it and Ready waits until it has made itself ready, while
+// the jail is being made; Place puts it into control groups once the jail has some. Its work is a matter between it and the network mode
+// that has it: the record says that it was told (Tell), and that it serves (Serves). It ends with the jail's first process, of which its
+// work gives it a pidfd, with the jail's delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
+// compared with the record.
+package helper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/pidfd"
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/network/helper/child"
+	"agentjail.dev/runtime/state"
+)
+
+// File is the record of a jail's helper, in the jail's directory. A jail has at most one.
+const File = "helper.json"
+
+// SaidFile, in the jail's directory, is the standard error of the helper that was begun last: why one ended that had nobody to tell any more,
+// and what Go's runtime says of a program that it ends. The bounds of what a helper writes there are its own, and those of its control group.
+const SaidFile = "helper.stderr"
+
+// Bounds of a helper, where a control group can be made for it.
+const (
+	MemoryMax = 96 << 20 // bytes
+	PidsMax   = 64       // threads
+	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the jail has no limit on its own.
+	SocketsMax = 64 << 20 // bytes
+)
+
+const (
+	maxRecord = 64 << 10 // bytes
+	maxError  = 4 << 10  // bytes
+	maxSaid   = 300      // characters
+	// patience is how long a helper may take to be ready, and a killed one to end.
+	patience = 10 * time.Second
+)
+
+// A Record tells which process helps a jail.
+type Record struct {
+	Name string `json:"name"` // the program's
+	state.Process
+	// Told says that it was given its work, or was about to be: it is nobody else's to give it any.
+	Told bool `json:"told,omitempty"`
+	// Answer says how it serves, once it does.
+	Answer string `json:"answer,omitempty"`
+	// Group names its control groups, and Cgroups are their directories that were made for it.
+	Group   string   `json:"group,omitempty"`
+	Cgroups []string `json:"cgroups,omitempty"`
+	// Refused says that it could not be moved into one of them.
+	Refused bool `json:"refused,omitempty"`
+}
+
+// Options are what a helper is started with.
+type Options struct {
+	Dir  string // the jail's directory
+	Name string // the program's file name, beside the running program
+	// Program is executed in place of that, under its name, where it is not nil. It is handed on, too, after Files.
+	Program *os.File
+	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to Place.
+	Beside int
+	// Group names the helper's control groups.
+	Group string
+	// Files are handed on, from child.FirstFD.
+	Files []*os.File
+	// Netns is the network namespace that the helper is started in; nil is this process's.
+	Netns *os.File
+}
+
+// Load reads the record of a jail's helper; nil where there is none.
+func Load(dir string) (*Record, error) {
+	data, err := atomicfile.Read(filepath.Join(dir, File), maxRecord)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of the jail's helper: %w", err)
+	}
+	r := new(Record)
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("reading the record of the jail's helper: %w", err)
+	}
+	return r, nil
+}
+
+// Waits says whether the helper runs and has not been told its work.
+func (r *Record) Waits() bool { return r != nil && !r.Told && r.Alive() }
+
+// Tell records that the helper is about to be told its work. Until it Serves, nobody knows whether it was.
+func (r *Record) Tell(dir string) error {
+	r.Told = true
+	return r.save(dir)
+}
+
+// Serves records how the helper serves.
+func (r *Record) Serves(dir, answer string) error {
+	r.Answer = answer
+	return r.save(dir)
+}
+
+// Bounded says whether control groups bound the helper. A user's engine may have none to give.
+func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
+
+// A Pending helper has been started and recorded, and waits to be told how to make itself ready.
+type Pending struct {
+	o           Options
+	pid         int
+	record      *Record
+	work, ready *os.File     // our ends of its pipes
+	moved       func() error // waits until it is in its control groups
+}
+
+// Begin starts a helper, which makes itself ready as far as it can without being told anything: by Ready it is, and by Abandon it is ended.
+// After an error there is none, or what is left of it is on record for End.
+//
+// Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
+func Begin(o Options) (*Pending, error) {
+	path, err := Path(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	work, work2, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer work.Close() // so that it gets an end of file when ours is closed
+	ready, ready2, err := pipe()
+	if err != nil {
+		work2.Close()
+		return nil, err
+	}
+	defer ready2.Close()
+	p := &Pending{o: o, work: work2, ready: ready, moved: func() error { return nil }}
+	all := placesOf(o)
+	of, err := follow(all)
+	if err == nil {
+		of = slices.Concat(own, of)
+		p.record, err = record(o, all)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	var left []string
+	if p.pid, left, err = fork(path, o, p.record.Cgroups, of, work, ready2); err != nil {
+		p.close()
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", o.Name, err), End(o.Dir))
+	}
+	if err = p.record.begun(o.Dir, p.pid); err != nil {
+		return nil, errors.Join(err, p.Abandon())
+	}
+	// Meanwhile: a move can wait for a grace period of the kernel.
+	done := make(chan error, 1)
+	p.moved = sync.OnceValue(func() error { return <-done })
+	go func() { done <- p.record.move(left, of) }()
+	return p, nil
+}
+
+// move moves the helper to control groups that it was not born in.
+func (r *Record) move(dirs []string, of []bound) error {
+	for _, dir := range dirs {
+		err := enter(dir, of, r.Pid)
+		if rootless.Inside() && errors.Is(err, os.ErrPermission) {
+			r.Refused = true // the group that both are below is not the user's (cgroups(7))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the control group of %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// Place puts a jail's helper, if it has one, into control groups beside those of a process, unless it has some.
+func Place(dir string, beside int) error {
+	r, err := Load(dir)
+	if err != nil || r == nil || len(r.Cgroups) > 0 {
+		return err
+	}
+	all := places(beside, r.Group)
+	if r.Cgroups = dirs(all); len(r.Cgroups) == 0 {
+		return nil
+	}
+	of, err := follow(all)
+	if err != nil {
+		return fmt.Errorf("the limits of the jail, for %s: %w", r.Name, err)
+	}
+	if err := r.save(dir); err != nil { // before they are made, so that End finds them
+		return err
+	}
+	crash.Point("create.placing")
+	fd, err := r.Open()
+	if err != nil {
+		return err
+	}
+	if fd < 0 {
+		return fmt.Errorf("%s, process %d, has ended", r.Name, r.Pid)
+	}
+	defer unix.Close(fd)
+	if err := r.move(r.Cgroups, slices.Concat(own, of)); err != nil {
+		return err
+	}
+	if r.Refused {
+		return r.save(dir)
+	}
+	return nil
+}
+
+// Ready tells the helper how to make itself ready and returns when it is, in the control groups that it was to be in. After an error it is
+// ended, or what is left of it is on record for End.
+func (p *Pending) Ready(how []byte) (*Record, error) {
+	err := p.tell(how)
+	if err != nil {
+		return nil, errors.Join(err, p.Abandon())
+	}
+	p.close()
+	return p.record, nil
+}
+
+func (p *Pending) tell(how []byte) error {
+	if err := feed(p.work, how); err != nil {
+		return fmt.Errorf("telling %s how to begin: %w", p.o.Name, err)
+	}
+	p.work.Close() // so that an end of file arrives
+	if err := await(p.ready); err != nil {
+		return fmt.Errorf("%s: %w", p.o.Name, err)
+	}
+	if err := p.moved(); err != nil {
+		return err
+	}
+	if p.record.Refused {
+		return p.record.save(p.o.Dir)
+	}
+	return nil
+}
+
+// Abandon ends the helper, which may have been told.
+func (p *Pending) Abandon() error {
+	p.close()
+	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
+	_ = p.moved()                      // nothing may be made for it after its end
+	return End(p.o.Dir)
+}
+
+func (p *Pending) close() {
+	p.work.Close()
+	p.ready.Close()
+}
+
+// fork starts the program in a session of its own, with nothing of ours but its files. It returns those of the control groups that it is
+// not in yet.
+func fork(path string, o Options, groups []string, of []bound, work, ready *os.File) (pid int, left []string, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer null.Close()
+	said, err := os.OpenFile(filepath.Join(o.Dir, SaidFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer said.Close()
+	files := []uintptr{null.Fd(), null.Fd(), said.Fd(), work.Fd(), ready.Fd()}
+	for _, f := range o.Files {
+		files = append(files, f.Fd())
+	}
+	if o.Program != nil { // by the number that it has in the child, whose others are overwritten
+		path = fmt.Sprintf("/proc/self/fd/%d", len(files))
+		files = append(files, o.Program.Fd())
+	}
+	attr := &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = thread.Own(func() (err error) {
+		if o.Netns != nil {
+			if err = unix.Setns(int(o.Netns.Fd()), unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("joining network namespace %s: %w", o.Netns.Name(), err)
+			}
+		}
+		var second *os.File
+		if second, left = birth(groups, of); second != nil {
+			defer second.Close()
+			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, int(second.Fd())
+			if pid, err = syscall.ForkExec(path, []string{o.Name}, attr); err == nil {
+				return nil
+			}
+			attr.Sys.UseCgroupFD = false // clone3(2) may be unknown, or denied
+			left = append(left, second.Name())
+		}
+		pid, err = syscall.ForkExec(path, []string{o.Name}, attr)
+		return err
+	})
+	return pid, left, err
+}
+
+// placesOf are the places of a helper that is started beside a process.
+func placesOf(o Options) []place {
+	if o.Beside <= 0 {
+		return nil
+	}
+	return places(o.Beside, o.Group)
+}
+
+// record begins the record of who helps the jail, with the control groups that are about to be made for it.
+func record(o Options, all []place) (*Record, error) {
+	r := &Record{Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group, Cgroups: dirs(all)}
+	if len(r.Cgroups) == 0 {
+		return r, nil // nothing is made that End would have to find
+	}
+	return r, r.save(o.Dir)
+}
+
+// begun records the helper's process.
+func (r *Record) begun(dir string, pid int) (err error) {
+	if r.Process, err = state.Recorded(pid); err != nil {
+		return err
+	}
+	return r.save(dir)
+}
+
+func (r *Record) save(dir string) error {
+	data, err := json.Marshal(r)
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(dir, File), data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("recording the jail's helper: %w", err)
+	}
+	return nil
+}
+
+// feed writes what the helper is told, for which it has patience: it reads before it does anything else.
+func feed(w *os.File, data []byte) error {
+	if err := w.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// await reads the helper's word.
+func await(ready *os.File) error {
+	if err := ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	var text []byte
+	buf := make([]byte, maxError)
+	for len(text) < maxError {
+		n, err := ready.Read(buf[:maxError-len(text)])
+		text = append(text, buf[:n]...)
+		if string(text) == child.Ready {
+			return nil
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("not ready after %v", patience)
+		}
+		if err != nil || n == 0 {
+			break
+		}
+	}
+	if why := strings.TrimSpace(string(text)); why != "" {
+		return errors.New(why)
+	}
+	return errors.New("it ended before it was ready")
+}
+
+// Said is the first line that the helper begun last has written to its standard error, as printable text in quotes; "" where there is none.
+// A helper talks to a jail: what it writes is read with limits.
+func Said(dir string) string {
+	f, err := os.OpenFile(filepath.Join(dir, SaidFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return ""
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxError))
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if line == "" {
+		return ""
+	}
+	return `"` + printable.Line(line, maxSaid) + `"`
+}
+
+// End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.
+func End(dir string) error {
+	r, err := Load(dir)
+	if err != nil || r == nil {
+		return err
+	}
+	// Of another PID namespace, its control groups are what ends it, or stay where they hold it.
+	if err := r.kill(); err != nil && !(errors.Is(err, state.ErrElsewhere) && len(r.Cgroups) > 0) {
+		return fmt.Errorf("ending the jail's helper: %w", err)
+	}
+	if r.BootID == state.BootID() {
+		for _, g := range r.Cgroups {
+			if err := leave(g); err != nil {
+				return fmt.Errorf("removing the helper's control group: %w", err)
+			}
+		}
+	}
+	for _, name := range []string{SaidFile, File} { // the record last, by which the rest is found
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("removing the record of the jail's helper: %w", err)
+		}
+	}
+	return nil
+}
+
+// kill kills the process and waits for its end.
+func (r *Record) kill() error {
+	fd, err := r.Open()
+	if err != nil {
+		return err
+	}
+	// Where it is this process's child, nobody else may wait for it.
+	defer func() { _, _ = unix.Wait4(r.Pid, nil, unix.WNOHANG, nil) }()
+	if fd < 0 {
+		return nil
+	}
+	defer unix.Close(fd)
+	if err := pidfd.Kill(fd, patience); err != nil {
+		return fmt.Errorf("process %d: %w", r.Pid, err)
+	}
+	return nil
+}
+
+// Path is where a helper's program is expected: beside the running one. Nobody but root may have written it.
+func Path(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program's directory: %w", err)
+	}
+	path := filepath.Join(filepath.Dir(self), name)
+	return path, Check(path)
+}
+
+// Check says what is wrong with a helper's program, or nil.
+func Check(path string) error {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	switch {
+	case err == unix.ENOENT:
+		return fmt.Errorf("%s is missing: it belongs beside agentjail (remedy: install both from one build)", path)
+	case err != nil:
+		return &os.PathError{Op: "lstat", Path: path, Err: err}
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fmt.Errorf("%s is not a file", path)
+	}
+	return trusted.Owner(path, &st)
+}
+
+func pipe() (r, w *os.File, err error) {
+	var fds [2]int
+	// Non-blocking, so that deadlines hold; a helper makes its own ends as it likes.
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "helper's pipe"), os.NewFile(uintptr(fds[1]), "helper's pipe"), nil
+}

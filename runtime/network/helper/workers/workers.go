@@ -1,0 +1,128 @@
+// Package workers is the list of the processes that work for a jail outside of its program: which control groups each is in, what bounds it,
+// and what happens at each bound. What a helper does for a jail is inside that jail's limits. docs/host-limits.md has the list, and tests hold
+// running processes to it.
+package workers
+
+import (
+	"fmt"
+	"strings"
+
+	"agentjail.dev/runtime/network/helper"
+)
+
+// Group says whose control groups a process is in.
+type Group string
+
+// The groups of workers.
+const (
+	// Own are groups that are made for the process beside the jail's (helper.Place).
+	Own Group = "its own, beside the jail's"
+	// Jails are the jail's.
+	Jails Group = "the jail's"
+	// Callers are those of who calls agentjail: an engine, a person's session. They bound what a jail costs as they bound any container's.
+	Callers Group = "its caller's"
+	// Service are those of the host's service.
+	Service Group = "its service's"
+)
+
+// NoFile is how many files a helper may have open (RLIMIT_NOFILE).
+const NoFile = 16384
+
+// Bounds of the collector's service, as hack/systemd/agentjail-journal.service has them.
+const (
+	CollectorCPU    = "100%"
+	CollectorMemory = "128M"
+	CollectorTasks  = "64"
+)
+
+// A Worker is a process that works for a jail.
+type Worker struct {
+	// Name is the program's, and Part is which of its processes; "" is the only one.
+	Name, Part string
+	// While says when it is there.
+	While string
+	Group Group
+	// Processor, Memory, Sockets and Files say what bounds the process.
+	Processor, Memory, Sockets, Files string
+	// Full says what happens at the bounds.
+	Full string
+}
+
+// String names it.
+func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part) }
+
+// Bounds that several have.
+const (
+	likeJail = "the jail's quota and weight again, also after an update"
+	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 16 have small buffers. Ports: a share of the host's"
+	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` says so"
+)
+
+var ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
+
+// Parts of programs.
+const (
+	Activator = "as its activator"
+	Reader    = "reader"
+	Writer    = "writer"
+	Verb      = "create, start, exec, delete …"
+	Sandbox   = "sandbox"
+)
+
+// All is the list.
+var All = []Worker{
+	{
+		Name: "agentjail-egress", Part: Activator, While: "from `create` to the first use of a network by name", Group: Own,
+		Processor: likeJail, Memory: ownMemory, Sockets: "none outside", Files: "its starter's limit; it opens none",
+		Full: "killed, the jail reaches nothing, and `inspect` says so",
+	},
+	{
+		Name: "agentjail-egress", While: "from then to the jail's end", Group: Own,
+		Processor: likeJail, Memory: ownMemory, Sockets: sockets, Files: fmt.Sprint(NoFile), Full: throttle,
+	},
+	{
+		Name: "agentjail-egress-keys", While: "in its place, with credentials for which TLS or ssh is ended", Group: Own,
+		Processor: likeJail, Memory: ownMemory, Sockets: sockets, Files: fmt.Sprint(NoFile), Full: throttle,
+	},
+	{
+		Name: "agentjail-enter", While: "from `create` or `exec` to the program's first instruction", Group: Jails,
+		Processor: "the jail's", Memory: "the jail's", Sockets: "the jail's", Files: "the jail's", Full: "the start or the exec fails",
+	},
+	{
+		Name: "agentjail", Part: Verb, While: "for one call, with the delegate", Group: Callers,
+		Processor: "its caller's", Memory: "its caller's; what a jail wrote is read within bounds", Sockets: "its caller's", Files: "its caller's", Full: "the call fails",
+	},
+	{
+		Name: "agentjailctl", Part: Sandbox, While: "for one run", Group: Callers,
+		Processor: "its caller's", Memory: "its caller's", Sockets: "its caller's", Files: "its caller's", Full: "the run fails",
+	},
+	{
+		Name: "containerd-shim-agentjail-v2", While: "as long as a jail or pod of containerd's", Group: Callers,
+		Processor: "containerd's, or its `ShimCgroup`", Memory: "the same", Sockets: "the same", Files: "the same",
+		Full: "as any shim: output waits until it is read",
+	},
+	{
+		Name: "agentjail-journal", Part: Reader, While: "one for a host", Group: Service,
+		Processor: "`CPUQuota` " + CollectorCPU + " for both; a jail's share: 200 refusals and 1000 other events a second", Memory: "`MemoryMax` " + CollectorMemory + ", `TasksMax` " + CollectorTasks + " for both",
+		Sockets: "none", Files: "its service's limit; it opens none", Full: "events are left out, and counted (`journal.lost`); the programs go on refusing",
+	},
+	{
+		Name: "agentjail-journal", Part: Writer, While: "one for a host", Group: Service,
+		Processor: "with the reader", Memory: "with the reader", Sockets: "none but to systemd", Files: "`journal.size` for each jail; one open at a time",
+		Full: "events wait in the ring, and are left out and counted when that is full",
+	},
+}
+
+// Markdown is the list as a table.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString("| process | while | control groups | processor | memory | sockets | files | at a bound |\n|---|---|---|---|---|---|---|---|\n")
+	for _, w := range All {
+		name := "`" + w.Name + "`"
+		if w.Part != "" {
+			name += " " + w.Part
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", name, w.While, w.Group, w.Processor, w.Memory, w.Sockets, w.Files, w.Full)
+	}
+	return b.String()
+}

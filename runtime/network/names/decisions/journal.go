@@ -1,0 +1,157 @@
+// Package decisions reads the log of decisions of a jail's network by name: two files, which the helper fills in turns. It writes one
+// until that is full and then begins the other anew, so that what is there is the last of the log. Each event has a number.
+//
+// The helper talks to a jail: what it writes is read with limits.
+package decisions
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/network/names/helperproto"
+)
+
+const (
+	// maxLine bounds an event, and maxRead what is read of a file at a time, in bytes.
+	maxLine = 64 << 10
+	maxRead = 4 << 20
+)
+
+// Open opens a jail's log for writing: its files, in the order of helperproto.LogFiles.
+func Open(dir string) (files [len(helperproto.LogFiles)]*os.File, err error) {
+	for i, name := range helperproto.LogFiles {
+		if files[i], err = os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600); err != nil {
+			for _, f := range files[:i] {
+				f.Close()
+			}
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// Last says where a log ends: in which of the files, and the number of the last event.
+func Last(dir string) (turn int, seq uint64, err error) {
+	r, err := NewReader(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer r.Close()
+	for i, t := range r.files {
+		events, err := t.read()
+		if err != nil {
+			return 0, 0, err
+		}
+		for _, e := range events {
+			if e.Seq > seq {
+				turn, seq = i, e.Seq
+			}
+		}
+	}
+	return turn, seq, nil
+}
+
+// A Reader reads a log.
+type Reader struct{ files []*tail }
+
+// NewReader opens a log. os.ErrNotExist is for a jail that has none.
+func NewReader(dir string) (*Reader, error) {
+	r := new(Reader)
+	for i, name := range helperproto.LogFiles {
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if i > 0 && errors.Is(err, os.ErrNotExist) {
+			continue // an earlier release's
+		}
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.files = append(r.files, &tail{f: f})
+	}
+	return r, nil
+}
+
+// Close closes the files.
+func (r *Reader) Close() {
+	for _, t := range r.files {
+		t.f.Close()
+	}
+}
+
+// Next is what was written since it was last called, in order. A line that is no event is one without a verdict, which says so.
+func (r *Reader) Next() ([]helperproto.Event, error) {
+	var out []helperproto.Event
+	for _, t := range r.files {
+		events, err := t.read()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, events...)
+	}
+	slices.SortStableFunc(out, func(a, b helperproto.Event) int {
+		switch {
+		case a.Seq < b.Seq:
+			return -1
+		case a.Seq > b.Seq:
+			return 1
+		}
+		return 0
+	})
+	return out, nil
+}
+
+// tail is one of the files, read up to at.
+type tail struct {
+	f     *os.File
+	at    int64
+	first []byte // how it begins, which tells whether it was begun anew
+}
+
+// read returns the events that are new. The helper writes whole lines.
+func (t *tail) read() ([]helperproto.Event, error) {
+	fi, err := t.f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", t.f.Name())
+	}
+	first := make([]byte, 256) // the number and the time are among these
+	n, err := t.f.ReadAt(first, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if first = first[:n]; fi.Size() < t.at || !bytes.HasPrefix(first, t.first) {
+		t.at = 0
+	}
+	t.first = first
+	data, err := io.ReadAll(io.NewSectionReader(t.f, t.at, maxRead))
+	if err != nil {
+		return nil, err
+	}
+	var out []helperproto.Event
+	for {
+		i := bytes.IndexByte(data, '\n')
+		if i < 0 && len(data) < maxLine {
+			return out, nil // nothing, or a line that is being written
+		}
+		if i < 0 {
+			i = len(data) - 1 // no line of the helper's
+		}
+		var e helperproto.Event
+		if json.Unmarshal(data[:i], &e) != nil {
+			e = helperproto.Event{Reason: "a line of the log that is no event"}
+		}
+		out = append(out, e)
+		t.at += int64(i) + 1
+		data = data[i+1:]
+	}
+}

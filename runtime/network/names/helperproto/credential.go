@@ -1,0 +1,75 @@
+package helperproto
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"agentjail.dev/runtime/spec/credential/secret"
+)
+
+// A Credential is set by the helper in requests to its hosts.
+type Credential struct {
+	Name   string   `json:"name"`
+	Hosts  []string `json:"hosts"`
+	Header string   `json:"header"`
+	// Scheme stands before the value; "" is nothing.
+	Scheme string `json:"scheme,omitempty"`
+	// Placeholder stands for it in the jail. In any other place than the header it is refused.
+	Placeholder string `json:"placeholder"`
+	// End ends TLS to its hosts.
+	End bool `json:"end,omitempty"`
+	// SSH is that of a key for git over ssh, which has no header and no placeholder; nil for others.
+	SSH *SSH `json:"ssh,omitempty"`
+
+	Value secret.Value `json:"-"`
+}
+
+// SSH is how a key is used.
+type SSH struct {
+	User         string   `json:"user"`
+	Repositories []string `json:"repositories,omitempty"`
+	// HostKeys are the servers' own, by NAME:PORT.
+	HostKeys map[string][][]byte `json:"hostKeys"`
+}
+
+// wire is Work with what its own JSON does not show.
+type wire struct {
+	*Work
+	Values    [][]byte `json:"values,omitempty"` // of the credentials, in their order
+	Authority []byte   `json:"authority,omitempty"`
+	HostKey   []byte   `json:"hostKey,omitempty"`
+}
+
+// Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes it.
+func (w *Work) Encode() ([]byte, error) {
+	out := wire{Work: w, Authority: w.Authority.Reveal(), HostKey: w.HostKey.Reveal()}
+	for _, c := range w.Credentials {
+		out.Values = append(out.Values, c.Value.Reveal())
+	}
+	return json.Marshal(out)
+}
+
+// Wipe overwrites all that is secret.
+func (w *Work) Wipe() {
+	for _, c := range w.Credentials {
+		c.Value.Wipe()
+	}
+	w.Authority.Wipe()
+	w.HostKey.Wipe()
+}
+
+// Decode is the other end of Encode.
+func Decode(data []byte) (*Work, error) {
+	in := wire{Work: new(Work)}
+	if err := json.Unmarshal(data, &in); err != nil {
+		return nil, fmt.Errorf("reading the work: %w", err)
+	}
+	if len(in.Values) != len(in.Credentials) {
+		return nil, fmt.Errorf("reading the work: %d values for %d credentials", len(in.Values), len(in.Credentials))
+	}
+	for i, v := range in.Values {
+		in.Credentials[i].Value = secret.New(v)
+	}
+	in.Work.Authority, in.Work.HostKey = secret.New(in.Authority), secret.New(in.HostKey)
+	return in.Work, nil
+}

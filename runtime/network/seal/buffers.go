@@ -1,0 +1,91 @@
+package seal
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A bound is the most that the numbers of a setting may be.
+type bound struct {
+	path string
+	most []uint64
+}
+
+// buffers are the namespace's own settings for how much of the kernel's memory a socket takes. The kernel has one budget for all sockets
+// of the host (udp_mem, tcp_mem), lo is enough to use it up, and what is above it throttles the host's own connections. The numbers are
+// those that a small machine has, but for the third of TCP's, up to which a socket's buffer grows by itself: a mebibyte, in place of 4 to
+// 32, costs loopback nothing. Source: Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst.
+var buffers = []bound{
+	{"ipv4/tcp_rmem", []uint64{4096, 16384, 1 << 20}},
+	{"ipv4/tcp_wmem", []uint64{4096, 8192, 1 << 20}},
+	// No listener takes data with the first packet (2): such a connection exists before it is answered, and so before it is counted.
+	{"ipv4/tcp_fastopen", []uint64{1}},
+	// What a socket gets whatever the others have.
+	{"ipv4/udp_rmem_min", []uint64{4096}},
+	{"ipv4/udp_wmem_min", []uint64{4096}},
+	// Options and ancillary data, of which nothing is counted for anybody; 128 KiB since Linux 6.9.
+	{"core/optmem_max", []uint64{20480}},
+}
+
+// lower brings the numbers of a setting down to the bound. It raises none, and a setting that the kernel does not have is no failure.
+func (d sysctlDir) lower(b bound) error {
+	have, err := d.numbers(b)
+	if err != nil || have == nil {
+		return err
+	}
+	low := make([]string, len(have))
+	changed := false
+	for i, n := range have {
+		low[i] = strconv.FormatUint(min(n, b.most[i]), 10)
+		changed = changed || n > b.most[i]
+	}
+	if !changed {
+		return nil
+	}
+	return d.set(sysctl{b.path, strings.Join(low, " ")})
+}
+
+// within says whether a number is above the bound.
+func (d sysctlDir) within(b bound) error {
+	have, err := d.numbers(b)
+	if err != nil {
+		return err
+	}
+	for i, n := range have {
+		if n > b.most[i] {
+			return fmt.Errorf("net/%s is %d, above %d", b.path, n, b.most[i])
+		}
+	}
+	return nil
+}
+
+// numbers reads a setting, nil for one that the kernel does not have.
+func (d sysctlDir) numbers(b bound) ([]uint64, error) {
+	fd, err := unix.Openat(d.fd, b.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	var text string
+	if err == nil {
+		text, err = readSysctl(fd)
+		unix.Close(fd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read net/%s: %w", b.path, err)
+	}
+	fields := strings.Fields(text)
+	if len(fields) != len(b.most) {
+		return nil, fmt.Errorf("read net/%s: %q has not %d numbers", b.path, text, len(b.most))
+	}
+	out := make([]uint64, len(fields))
+	for i, f := range fields {
+		if out[i], err = strconv.ParseUint(f, 10, 64); err != nil {
+			return nil, fmt.Errorf("read net/%s: %w", b.path, err)
+		}
+	}
+	return out, nil
+}

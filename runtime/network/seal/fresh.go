@@ -1,0 +1,35 @@
+package seal
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/thread"
+)
+
+// SealFresh seals a network namespace that it makes, and that ends with the call: whether a jail's can be sealed on this host.
+// The caller needs what Seal needs.
+func SealFresh() (Report, error) {
+	var r Report
+	err := thread.Own(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		ns, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		// Another thread calls Seal, which refuses its caller's own namespace.
+		sealed := make(chan error, 1)
+		go func() {
+			var err error
+			r, err = Seal(ns)
+			sealed <- err
+		}()
+		return <-sealed
+	})
+	return r, err
+}

@@ -1,0 +1,68 @@
+package seal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/thread"
+)
+
+// inNamespace calls f on a thread of its own that has joined the network namespace. The thread is never given back: the goroutine ends
+// with the thread locked, which makes the Go runtime destroy it (runtime.LockOSThread), so no other goroutine ever runs in the jail's
+// namespace.
+func inNamespace(netns *os.File, f func() error) error {
+	if err := checkForeign(netns); err != nil {
+		return err
+	}
+	err := thread.Own(func() error { return enter(netns, f) })
+	runtime.KeepAlive(netns)
+	return err
+}
+
+func enter(netns *os.File, f func() error) error {
+	if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("join network namespace %s: %w", netns.Name(), err)
+	}
+	return f()
+}
+
+// errOwnNamespace guards the worst possible mistake: sealing the host.
+var errOwnNamespace = errors.New("refused: this is the network namespace of the host or of the caller, not a jail's")
+
+const initNamespace = "/proc/1/ns/net"
+
+// IsHosts says whether a network namespace is that of process 1, where that may be read, or of the caller, which engines share
+// with the runtimes that they start.
+func IsHosts(netns *os.File) (bool, error) {
+	err := checkForeign(netns)
+	if errors.Is(err, errOwnNamespace) {
+		return true, nil
+	}
+	return false, err
+}
+
+// checkForeign refuses the namespace of the calling thread and the one of process 1.
+func checkForeign(netns *os.File) error {
+	var jail unix.Stat_t
+	if err := unix.Fstat(int(netns.Fd()), &jail); err != nil {
+		return fmt.Errorf("stat network namespace %s: %w", netns.Name(), err)
+	}
+	for _, path := range []string{"/proc/thread-self/ns/net", "/proc/self/ns/net", initNamespace} {
+		var own unix.Stat_t
+		err := unix.Stat(path, &own)
+		if path == initNamespace && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)) {
+			continue // process 1 has capabilities that we lack (ptrace(2), access mode checking)
+		}
+		if err != nil {
+			return fmt.Errorf("stat %s: %w", path, err)
+		}
+		if own.Dev == jail.Dev && own.Ino == jail.Ino {
+			return fmt.Errorf("%w (%s)", errOwnNamespace, path)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package seal
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Verify reads the namespace that netns is an open file of and returns one finding for every protection, in a fixed order. It changes
+// nothing. An interface that was plugged in after Seal and is up makes "links" a failure only if the filter or the rules do not hold.
+// The error is for a namespace that cannot be read; the same conditions as for Seal apply.
+func Verify(netns *os.File) ([]Finding, error) {
+	var out []Finding
+	err := inNamespace(netns, func() (err error) {
+		out, err = verify()
+		return err
+	})
+	if err != nil {
+		return out, fmt.Errorf("verify network seal: %w", err)
+	}
+	return out, nil
+}
+
+func verify() ([]Finding, error) {
+	c, err := dial(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
+	}
+	defer c.close()
+	ipv6 := hasIPv6()
+	lo, links, err := c.links()
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := c.addresses()
+	if err != nil {
+		return nil, err
+	}
+	routes, err := c.routes(unix.AF_INET)
+	if err != nil {
+		return nil, err
+	}
+
+	rules4 := finding(SealRules4, "", c.verifyRules(unix.AF_INET))
+	rules6 := Finding{Name: SealRules6, OK: true, Detail: noIPv6}
+	if ipv6 {
+		rules6 = finding(SealRules6, "", c.verifyRules(unix.AF_INET6))
+	}
+	filter := finding(SealFilter, "", verifyFilter())
+	return []Finding{
+		verifyLoopback(lo, addrs),
+		verifyLinks(links, addrs, filter.OK && rules4.OK && rules6.OK),
+		rules4,
+		rules6,
+		filter,
+		finding(SealWaiting, "", waiting(Waiting).verified()),
+		verifyResolver(routes),
+		finding(SealSysctls, "", verifySysctls()),
+	}, nil
+}
+
+func verifyLoopback(lo Link, addrs []address) Finding {
+	if !lo.Up {
+		return Finding{Name: SealLoopback, Detail: "lo is down"}
+	}
+	for _, a := range addrs {
+		if a.link == loopback && a.foreign() {
+			return Finding{Name: SealLoopback, Detail: fmt.Sprintf("lo has the address %s", a.prefix)}
+		}
+	}
+	return Finding{Name: SealLoopback, OK: true}
+}
+
+// verifyLinks: an interface that is up or has an address was plugged in after the seal; the protections behind decide whether that matters.
+func verifyLinks(links []Link, addrs []address, filtered bool) Finding {
+	var open, down []string
+	for _, l := range links {
+		switch hasAddress := slices.ContainsFunc(addrs, func(a address) bool { return a.link == l.Index }); {
+		case l.Up:
+			open = append(open, l.Name+" is up")
+		case hasAddress:
+			open = append(open, l.Name+" has an address")
+		default:
+			down = append(down, l.Name)
+		}
+	}
+	switch {
+	case len(open) > 0 && filtered:
+		return Finding{Name: SealLinks, OK: true, Detail: strings.Join(open, ", ") + " (plugged in later; filter and rules hold)"}
+	case len(open) > 0:
+		return Finding{Name: SealLinks, Detail: strings.Join(open, ", ")}
+	case len(down) > 0:
+		return Finding{Name: SealLinks, OK: true, Detail: "down: " + strings.Join(down, ", ")}
+	}
+	return Finding{Name: SealLinks, OK: true, Detail: "only lo"}
+}
+
+func verifyResolver(routes []route) Finding {
+	if slices.ContainsFunc(routes, route.isResolverGrave) {
+		return Finding{Name: SealResolver, OK: true}
+	}
+	return Finding{Name: SealResolver, Detail: fmt.Sprintf("%s is reachable", resolver.Addr())}
+}
+
+func verifySysctls() error {
+	d, err := openSysctls()
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	for _, s := range slices.Concat(sysctls4, sysctls6) {
+		if err := d.check(s); err != nil {
+			return err
+		}
+	}
+	for _, b := range buffers {
+		if err := d.within(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package collector
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"agentjail.dev/runtime/internal/budget"
+	"agentjail.dev/runtime/observe/ebpf"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/state"
+)
+
+// TestDescribeRefused: what a program refuses is an event of its hook's kind, a refusal with a rule.
+func TestDescribeRefused(t *testing.T) {
+	for _, c := range []struct {
+		in   ebpf.Event
+		want string
+	}{
+		{ebpf.Event{Hook: ebpf.Module, Text: "dccp"}, "module.refused"},
+		{ebpf.Event{Hook: ebpf.Ptrace}, "ptrace.refused"},
+		{ebpf.Event{Hook: ebpf.IOUring}, "ring0.passed"},
+		{ebpf.Event{Hook: ebpf.Exec}, "exec.blocked"},
+		{ebpf.Event{Hook: ebpf.Trace}, "trace.blocked"},
+		{ebpf.Event{Hook: ebpf.Connect}, "connect.blocked"},
+		{ebpf.Event{Hook: ebpf.Bind}, "bind.blocked"},
+	} {
+		c.in.Refused, c.in.Program = true, "probe"
+		e := describe(&c.in, 2, time.Now(), time.Time{})
+		if err := e.Complete(); err != nil {
+			t.Errorf("%s: %v", c.want, err)
+		}
+		if e.Kind != c.want || e.Errno != "EPERM" || e.Count != 2 || e.Program != "probe" || e.Source != journal.SourceEBPF || !e.Refused() && c.want != "ring0.passed" || e.Decided() == "" {
+			t.Errorf("%v: %+v, decided by %q; want %s", c.in.Hook, e, e.Decided(), c.want)
+		}
+		if c.in.Text != "" && e.Name != c.in.Text {
+			t.Errorf("%s: %+v does not say of what", c.want, e)
+		}
+	}
+}
+
+// TestDescribeProgram: arguments that are not all there end with a mark, and the journal has each of a program's.
+func TestDescribeProgram(t *testing.T) {
+	for name, row := range map[string]struct {
+		started ebpf.Started
+		argv    []string
+	}{
+		"whole":               {ebpf.Started{Argv: "sh\x00-c\x00\x00", ArgvSize: 7}, []string{"sh", "-c", ""}},
+		"cut":                 {ebpf.Started{Argv: "sh\x00lo", ArgvSize: 70}, []string{"sh", "lo…"}},
+		"none, as nobody saw": {ebpf.Started{}, nil},
+	} {
+		e := describe(&ebpf.Event{Hook: ebpf.Exec, Text: "/bin/sh", Parent: 7, Started: row.started}, 1, time.Now(), time.Time{})
+		if !slices.Equal(e.Argv, row.argv) || e.Path != "/bin/sh" || e.PPid != 7 {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}
+
+// TestOf: an event of a pod's process is of the jail whose mount namespace it was in, also when the process is gone, or is no descendant of the
+// jail's first one, as those of exec are not.
+func TestOf(t *testing.T) {
+	pause, main := &state.Brief{ID: "pause", InitPid: 1 << 30, MountNS: 11}, &state.Brief{ID: "main", InitPid: os.Getpid(), MountNS: 12}
+	all := []*state.Brief{pause, main}
+	for _, row := range []struct {
+		event       ebpf.Event
+		pause, main bool
+	}{
+		{ebpf.Event{Pid: 1, Mounts: 11}, true, false},
+		{ebpf.Event{Pid: 1, Mounts: 12}, false, true},
+		{ebpf.Event{Pid: 1 << 30, Mounts: 12}, false, true},
+		{ebpf.Event{Pid: uint32(os.Getpid()), Mounts: 13}, false, true}, // as the parents say
+		{ebpf.Event{Pid: uint32(os.Getpid())}, false, true},
+	} {
+		if p, m := of(&row.event, pause, all), of(&row.event, main, all); p != row.pause || m != row.main {
+			t.Errorf("%+v: %v of pause, %v of main", row.event, p, m)
+		}
+	}
+}
+
+// TestBrief: a jail whose programs have long arguments gets a share of them into its journal, others theirs, and time gives some back.
+func TestBrief(t *testing.T) {
+	w := newWriter(journal.Place{}, Options{})
+	long := strings.Repeat("x", 1000)
+	const jail, other = 1 << 32, 2 << 32
+	kept := func(jail uint64) bool {
+		e := journal.Event{Kind: "process.exec", Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
+		w.brief(jail, &e)
+		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != (len(e.Facts) == 0) || e.Path != "/bin/x" {
+			t.Fatalf("%+v", e)
+		}
+		return len(e.Argv) == 1
+	}
+	n := 0
+	for n < 10*int(words.Burst)/len(long) && kept(jail) {
+		n++
+	}
+	if n < int(words.Burst)/1100 || n >= 5*int(words.Burst)/len(long) {
+		t.Errorf("%d events have theirs", n)
+	}
+	if !kept(other) {
+		t.Error("another jail has none")
+	}
+	var a budget.Bucket
+	now := time.Now()
+	for _, row := range []struct {
+		after time.Duration
+		n     int64
+		want  bool
+	}{{0, words.Burst, true}, {0, 1, false}, {time.Second, words.Rate, true}, {0, 1, false}, {time.Hour, words.Burst, true}, {0, 1, false}} {
+		if now = now.Add(row.after); a.Take(words, row.n, now) != row.want {
+			t.Errorf("%+v", row)
+		}
+	}
+}

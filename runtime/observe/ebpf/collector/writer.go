@@ -1,0 +1,354 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/budget"
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/observe/ebpf"
+	"agentjail.dev/runtime/observe/ebpf/jailmap"
+	"agentjail.dev/runtime/observe/ebpf/status"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/state"
+)
+
+// writeEvery is how long an event may wait for others, and maxPending how many wait at most.
+const (
+	writeEvery = 200 * time.Millisecond
+	maxPending = 4096
+)
+
+// A writer writes events to the journals of jails.
+type writer struct {
+	place journal.Place
+	say   func(format string, args ...any)
+	// print gets every event, whether or not its jail has a journal; nil is nobody.
+	print func(journal.Event)
+
+	// registered takes the jails that the reader is to register; nil is nobody.
+	registered io.WriteCloser
+
+	mu sync.Mutex
+	// jails are those that were last seen to have these host ids: a jail may be gone before what it did is written.
+	jails   map[uint64]known
+	pending map[uint64][]counted // by jail
+	n       int
+	lost    map[uint64]uint64 // dropped and lost, by jail, as last reported
+	failed  error
+	wrong   int
+}
+
+// known are the records of jails, as they were.
+type known struct {
+	at     time.Time
+	briefs []*state.Brief
+	// words are what is left for arguments and directories of its programs.
+	words budget.Bucket
+}
+
+// words bounds arguments and working directories in a jail's journal. What is over is left out of its event, so that a jail whose programs have
+// long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
+var words = budget.Budget{Burst: 512 << 10, Rate: 16 << 10}
+
+// wordsLeftFact is of an event whose arguments and directory were left out.
+const wordsLeftFact = "arguments=left-out"
+
+// brief leaves arguments and directory out of an event of a jail that has had its share of them.
+func (w *writer) brief(jail uint64, e *journal.Event) {
+	if len(e.Argv) == 0 && e.Cwd == "" {
+		return
+	}
+	n := int64(len(e.Cwd))
+	for _, s := range e.Argv {
+		n += int64(len(s))
+	}
+	w.mu.Lock()
+	k := w.jails[jail]
+	enough := k.words.Take(words, n, time.Now())
+	w.jails[jail] = k
+	w.mu.Unlock()
+	if !enough {
+		e.Argv, e.Cwd, e.Facts = nil, "", append(e.Facts, wordsLeftFact)
+	}
+}
+
+// lookEvery is how long an answer counts; nobody gets a jail's host ids so soon after it.
+const lookEvery = time.Second
+
+// counted is an event, and how many of its kind there were.
+type counted struct {
+	ebpf.Event
+	count uint64
+}
+
+func newWriter(place journal.Place, o Options) *writer {
+	return &writer{place: place, say: o.Say, print: o.Print, jails: map[uint64]known{}, pending: map[uint64][]counted{}, lost: map[uint64]uint64{}}
+}
+
+func (w *writer) status(s Status) {
+	if s.Error != "" {
+		w.failed = errors.New(s.Error)
+		return
+	}
+	w.say("programs act on: %s", strings.Join(s.Acting, ", "))
+	for why, names := range missing(s.Programs) {
+		w.say("without %s: %s", strings.Join(names, ", "), why)
+	}
+	if data, err := json.Marshal(s); err == nil {
+		if err := atomicfile.Write(status.StatusFile, data, 0o644); err != nil {
+			w.say("%v", err)
+		}
+	}
+	w.register()
+	ready()
+}
+
+func (w *writer) registry() jailmap.Registry { return jailmap.Registry{Root: w.place.Store.Root} }
+
+// register has the reader register the jails that were there before the programs.
+func (w *writer) register() {
+	if w.registered == nil {
+		return
+	}
+	defer w.registered.Close()
+	spaces, err := w.registry().All()
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		err = json.NewEncoder(w.registered).Encode(spaces)
+	}
+	if err != nil {
+		w.say("the jails that are there already: %v", err)
+	}
+}
+
+// missing are the programs that are not there, by the reason.
+func missing(programs []ebpf.Loaded) map[string][]string {
+	out := map[string][]string{}
+	for _, p := range programs {
+		if p.Why != "" {
+			out[p.Why] = append(out[p.Why], p.Name)
+		}
+	}
+	return out
+}
+
+// bad counts events that are none: one line says so.
+func (w *writer) bad(err error) {
+	if w.wrong++; w.wrong == 1 {
+		w.say("%v: left out, as are further ones", err)
+	}
+}
+
+func (w *writer) event(e ebpf.Event) {
+	w.mu.Lock()
+	full := false
+	defer func() {
+		w.mu.Unlock()
+		if full {
+			w.flush()
+		}
+	}()
+	list := w.pending[e.Jail]
+	for i := len(list) - 1; i >= 0 && i > len(list)-8; i-- {
+		if same(&list[i].Event, &e) {
+			list[i].count++
+			return
+		}
+	}
+	w.pending[e.Jail] = append(list, counted{e, 1})
+	w.n++
+	full = w.n >= maxPending
+}
+
+// same says whether two events differ in nothing but their time and process.
+func same(a, b *ebpf.Event) bool {
+	x, y := *a, *b
+	x.Time, y.Time, x.Pid, y.Pid, x.Parent, y.Parent = 0, 0, 0, 0, 0, 0
+	return x == y
+}
+
+func (w *writer) counts(c ebpf.Counts) {
+	w.mu.Lock()
+	now := c.Dropped + c.Lost
+	missing := now - w.lost[c.Jail]
+	if now < w.lost[c.Jail] {
+		missing = now
+	}
+	if len(w.lost) >= maxKnown { // the reader names jails, and is not trusted: what is told twice is better than what is kept for ever
+		clear(w.lost)
+	}
+	w.lost[c.Jail] = now
+	w.mu.Unlock()
+	if missing == 0 {
+		return
+	}
+	e := journal.Event{Kind: "journal.lost", Source: journal.SourceEBPF, Dropped: missing,
+		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
+	for _, b := range w.of(c.Jail) {
+		w.append(b, e)
+	}
+}
+
+func (w *writer) flushAlways(ctx context.Context) {
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.flush()
+		}
+	}
+}
+
+// flush writes the events that wait.
+func (w *writer) flush() {
+	boot := booted()
+	w.mu.Lock()
+	pending := w.pending
+	w.pending, w.n = map[uint64][]counted{}, 0
+	w.mu.Unlock()
+	for jail, list := range pending {
+		briefs := w.of(jail)
+		for _, b := range briefs {
+			w.to(b, briefs, list, boot)
+		}
+	}
+}
+
+// to writes a jail's share of events. Several jails can have the same ids, as those of a pod do.
+func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot time.Time) {
+	var out []journal.Event
+	for i := range list {
+		if len(all) > 1 && !of(&list[i].Event, b, all) {
+			continue
+		}
+		e := describe(&list[i].Event, list[i].count, boot, journal.Of(b).Born)
+		w.brief(list[i].Jail, &e)
+		out = append(out, e)
+	}
+	w.append(b, out...)
+}
+
+// of says whether an event is of this jail, of all that have its host ids. A mount namespace is one jail's. Where none of them is known to have
+// the event's, as the records of an earlier release do not say, its process's parents decide.
+func of(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
+	if e.Mounts != 0 && slices.ContainsFunc(all, func(o *state.Brief) bool { return o.MountNS == e.Mounts }) {
+		return b.MountNS == e.Mounts
+	}
+	return descends(int(e.Pid), b.InitPid)
+}
+
+// append writes to the journal of a jail, where it has one.
+func (w *writer) append(b *state.Brief, events ...journal.Event) {
+	if len(events) == 0 {
+		return
+	}
+	if w.print != nil {
+		for _, e := range events {
+			e.Jail, e.Key = b.ID, b.Key
+			if e.Complete() == nil {
+				e.Clean()
+				w.print(e)
+			}
+		}
+	}
+	err := journal.Of(b).Log().Append(events...)
+	if err != nil && !errors.Is(err, journal.ErrNone) && !errors.Is(err, os.ErrNotExist) {
+		w.say("%v", err)
+	}
+}
+
+// of are the jails that have these host ids, or had.
+func (w *writer) of(jail uint64) []*state.Brief {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.look(jail)
+}
+
+// look looks for them; the lock is the caller's.
+func (w *writer) look(jail uint64) []*state.Brief {
+	k := w.jails[jail]
+	if time.Since(k.at) < lookEvery {
+		return k.briefs
+	}
+	var now []*state.Brief
+	dir := filepath.Join(w.place.Store.Root, "ids", strconv.FormatUint(jail>>32, 10))
+	if jail>>32 == 0 {
+		dir = w.registry().Dir(uint32(jail))
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if b, err := w.place.Store.Brief(e.Name()); err == nil {
+			now = append(now, b)
+		}
+	}
+	if len(now) == 0 {
+		now = k.briefs
+	}
+	if len(w.jails) >= maxKnown {
+		clear(w.jails)
+	}
+	w.jails[jail] = known{at: time.Now(), briefs: now, words: k.words}
+	return now
+}
+
+// booted is when the machine was, by the clock that events have.
+func booted() time.Time {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(ts.Nano()))
+}
+
+// maxParents bounds the search for a process's jail.
+const maxParents = 128
+
+// maxKnown bounds what is remembered of jails.
+const maxKnown = 4096
+
+// descends says whether a process is another's descendant, or the other. One that is gone is nobody's: then it may be any jail's.
+func descends(pid, of int) bool {
+	for range maxParents {
+		if pid == of {
+			return true
+		}
+		parent, err := parentOf(pid)
+		if err != nil {
+			return true
+		}
+		if parent <= 1 {
+			return false
+		}
+		pid = parent
+	}
+	return false
+}
+
+func parentOf(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// Behind the name, which may hold anything: state, parent.
+	i := strings.LastIndexByte(string(text), ')')
+	f := strings.Fields(string(text[i+1:]))
+	if len(f) < 2 {
+		return 0, errors.New("no parent")
+	}
+	return strconv.Atoi(f[1])
+}

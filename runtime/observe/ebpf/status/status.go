@@ -1,0 +1,52 @@
+package status
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"slices"
+)
+
+// StatusFile is where the collector says what it loaded, for `agentjail inspect`: JSON, root's.
+const StatusFile = "/run/agentjail-journal/status.json"
+
+// maxStatus bounds what is read of it.
+const maxStatus = 64 << 10
+
+// State is what is known of the programs.
+type State struct {
+	// Acting says that they act: they were asked.
+	Acting bool
+	// Pinned says that a collector has loaded and pinned them, as it has said: then they should act.
+	Pinned bool
+	// Refused are the hooks that they refuse, as the collector has said; none where that is not known.
+	Refused []string
+	// Hooks are those that some program acts on, as the collector has said.
+	Hooks []string
+}
+
+// Look asks the programs, and reads what the collector said of them.
+func Look() State {
+	s := State{Acting: Acting()}
+	f, err := os.Open(StatusFile)
+	if err != nil {
+		return s
+	}
+	defer f.Close()
+	var said struct {
+		Pinned  bool     `json:"pinned"`
+		Acting  []string `json:"acting"`
+		Verdict []string `json:"verdict"`
+	}
+	if json.NewDecoder(io.LimitReader(f, maxStatus)).Decode(&said) != nil {
+		return s
+	}
+	for _, h := range said.Verdict {
+		if slices.Contains(said.Acting, h) {
+			s.Refused = append(s.Refused, h)
+		}
+	}
+	s.Hooks = said.Acting
+	s.Pinned = said.Pinned && len(s.Refused) > 0
+	return s
+}

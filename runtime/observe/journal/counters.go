@@ -1,0 +1,109 @@
+package journal
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentjail.dev/runtime/kernel/cgroups"
+)
+
+// A counter is a number of a control group that counts how often a limit was met.
+type counter struct {
+	controller string // whose hierarchy of version 1 has the file; version 2 is "" there
+	file, key  string // key is the first word of the line; "" is the whole file
+	kind       string
+}
+
+var counters = []counter{
+	{"", "memory.events", "oom_kill", "limit.oom"},
+	{"", "memory.events", "max", "limit.memory"},
+	{"", "memory.events", "high", "limit.high"},
+	{"", "pids.events", "max", "limit.pids"},
+	{"", "cpu.stat", "nr_throttled", "limit.cpu"},
+	{"memory", "memory.oom_control", "oom_kill", "limit.oom"},
+	{"memory", "memory.failcnt", "", "limit.memory"},
+	{"pids", "pids.events", "max", "limit.pids"},
+	{"cpu", "cpu.stat", "nr_throttled", "limit.cpu"},
+}
+
+// limitFiles are the limits that were met, by kind.
+var limitFiles = map[string][]string{
+	"limit.oom": {"memory.max", "memory.limit_in_bytes"}, "limit.memory": {"memory.max", "memory.limit_in_bytes"},
+	"limit.high": {"memory.high"}, "limit.pids": {"pids.max"},
+}
+
+// Counters tells from a jail's control group directories, of either version, which limits were met and how often. read is cgroups.Read, or
+// what shares its answers with others. ended says that the jail has: it counted, but nothing of it is at a limit at the moment.
+func Counters(dirs []string, ended bool, read func(dir, file string) (string, error)) []Event {
+	var out []Event
+	now := At(time.Now())
+	for _, dir := range dirs {
+		counting := cgroups.Counting(dir)
+		for _, c := range counters {
+			if !slices.Contains(counting, c.controller) {
+				continue
+			}
+			text, _ := read(dir, c.file)
+			n := count(text, c.key)
+			e := Event{Kind: c.kind, Time: now, Source: SourceCgroup, Count: n}
+			if n == 0 && !ended && c.kind == "limit.pids" && full(read, dir, "pids.current", "pids.max") {
+				// New kernels with version 1 do not count.
+				e.Count, e.Reason = 1, "there are as many as may be"
+			}
+			if e.Count == 0 {
+				continue
+			}
+			for _, name := range limitFiles[c.kind] {
+				if text, err := read(dir, name); err == nil {
+					e.Limit = strings.TrimSpace(text)
+				}
+			}
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// full says whether a group uses all that it may.
+func full(read func(dir, file string) (string, error), dir, current, most string) bool {
+	now, err := read(dir, current)
+	top, terr := read(dir, most)
+	n, m := count(now, ""), count(top, "")
+	return err == nil && terr == nil && m > 0 && n >= m
+}
+
+// count finds a number in a file of lines of a word and a number.
+func count(text, key string) uint64 {
+	if key == "" {
+		n, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+		return n
+	}
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, key+" "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(rest), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// Groups are the control group directories of a process.
+func Groups(pid int) ([]string, error) {
+	groups, err := cgroups.Of(fmt.Sprint(pid))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, g := range groups {
+		for _, root := range g.Mounts(cgroups.Root) {
+			if g.Path != "/" { // the host's root group counts everybody
+				out = append(out, filepath.Join(root, g.Path))
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,210 @@
+// Package journal keeps what happened to each jail, outside its reach: one file of lines of JSON a jail, written by the host alone, chained
+// by hashes, bounded, and kept for a while after the jail was deleted. Anybody who learns something of a jail appends an Event; the reader
+// is the same for all of them. What every kind of event means is the table Kinds; docs/journal.md describes the schema.
+//
+// What an event tells of a jail is the jail's to choose: names, paths, arguments. Append cleans and cuts it.
+package journal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"agentjail.dev/runtime/kernel/printable"
+)
+
+// Version is the schema's, in each event. A field keeps its meaning within a version; new ones may come.
+const Version = 1
+
+// Bounds of an event, in characters, and of its line, in bytes.
+const (
+	maxText  = 1024
+	maxList  = 64
+	maxLine  = 16 << 10
+	maxFacts = 8 << 10
+)
+
+// An Event is one line of a journal. The schema is flat: every field has a name of its own, and those that a kind does not use are left out.
+type Event struct {
+	// Version, Seq, Time and Prev are set by Append. Time is kept if it is set.
+	Version int    `json:"v"`
+	Seq     uint64 `json:"seq"`
+	Time    string `json:"time"` // RFC 3339 with nanoseconds, UTC
+	// Jail and Key name the jail: its id, and the name of its record.
+	Jail string `json:"jail"`
+	Key  string `json:"key,omitempty"`
+	// Kind is one of Kinds, from which come Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and Severity.
+	Kind        string `json:"kind"`
+	Ring        int    `json:"ring"` // 0, 1, 2, or None
+	Verdict     string `json:"verdict"`
+	Class       int    `json:"class_uid"`
+	Activity    int    `json:"activity_id"`
+	Disposition int    `json:"disposition_id"`
+	Severity    int    `json:"severity_id"`
+	// Source is who saw it: one of Sources.
+	Source string `json:"source"`
+	// Count is how many times it happened, where one line stands for several; 0 is once.
+	Count uint64 `json:"count,omitempty"`
+
+	// The process: its id on the host, its user on the host, its program (a path where known, else the kernel's name of 15 characters).
+	Pid     int     `json:"pid,omitempty"`
+	UID     *uint32 `json:"uid,omitempty"`
+	Program string  `json:"program,omitempty"`
+	// PPid and Parent are the process that started it.
+	PPid   int    `json:"ppid,omitempty"`
+	Parent string `json:"parent,omitempty"`
+	// Argv, Cwd and Hash ("sha256:…" of the file) are of a program that is run.
+	Argv []string `json:"argv,omitempty"`
+	Cwd  string   `json:"cwd,omitempty"`
+	Hash string   `json:"hash,omitempty"`
+
+	// Target is what was asked for where no other field says it: a field of config.json, a protection, a capability, a hook, a class of objects.
+	Target string `json:"target,omitempty"`
+	// Path is a file, as the jail sees it where that is known.
+	Path string `json:"path,omitempty"`
+	// Name, Port and Address are the other end of a connection.
+	Name    string `json:"name,omitempty"`
+	Port    uint16 `json:"port,omitempty"`
+	Address string `json:"address,omitempty"`
+	// Credential names one, never its value.
+	Credential string `json:"credential,omitempty"`
+	Sent       int64  `json:"sent,omitempty"`
+	Got        int64  `json:"got,omitempty"`
+	Millis     int64  `json:"ms,omitempty"`
+
+	// Syscall is a system call's name, with its number (of Arch, as seccomp numbers it) and arguments in hexadecimal.
+	Syscall   string   `json:"syscall,omitempty"`
+	Number    *int     `json:"number,omitempty"`
+	Arch      string   `json:"arch,omitempty"`
+	Arguments []string `json:"arguments,omitempty"`
+	// Errno is what the program was told, by name: "EPERM".
+	Errno string `json:"errno,omitempty"`
+
+	// Value and Limit are of a limit that was met.
+	Value string `json:"value,omitempty"`
+	Limit string `json:"limit,omitempty"`
+	// Status is an exit status or the signal's name.
+	Status string `json:"status,omitempty"`
+
+	// Rule is what decided: an entry of the network's rules, a path's protection, or for a system call "unlisted" or "argument".
+	Rule   string `json:"rule,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
+	// Facts are what else is known, as NAME=VALUE: of a jail's identity at its creation, of what it used and what was removed at its end. In
+	// jail.files they are lines as of `agentjail diff`.
+	Facts []string `json:"facts,omitempty"`
+	// Policy is the hash of the policy that the jail was made with.
+	Policy string `json:"policy,omitempty"`
+	// Dropped is how many events are missing, in a line of kind journal.lost and the like.
+	Dropped uint64 `json:"dropped,omitempty"`
+
+	// Prev is the SHA-256 of the line before, without its line end; "" in a journal's first.
+	Prev string `json:"prev"`
+}
+
+// At is an event's time for Event.Time.
+func At(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000000Z") }
+
+// When is Time, or the zero time where it is none.
+func (e *Event) When() time.Time {
+	t, err := time.Parse(time.RFC3339Nano, e.Time)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// Refused says whether something was kept from the jail: what `agentjail denied` shows.
+func (e *Event) Refused() bool {
+	return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit || e.Verdict == VerdictAlert && e.Disposition == isBlocked
+}
+
+// texts are all fields that a jail may have had a say in.
+func (e *Event) texts() []*string {
+	return []*string{
+		&e.Time, &e.Jail, &e.Key, &e.Source, &e.Program, &e.Parent, &e.Cwd, &e.Hash, &e.Target, &e.Path, &e.Name, &e.Address, &e.Credential,
+		&e.Syscall, &e.Arch, &e.Errno, &e.Value, &e.Limit, &e.Status, &e.Rule, &e.Reason, &e.Remedy, &e.Policy,
+	}
+}
+
+// Clean makes all text of an event printable and cuts it.
+func (e *Event) Clean() {
+	for _, s := range e.texts() {
+		*s = printable.Line(*s, maxText)
+	}
+	for _, list := range []*[]string{&e.Argv, &e.Arguments, &e.Facts} {
+		in, left := *list, maxText*2
+		if list == &e.Facts {
+			left = maxFacts
+		}
+		if len(in) == 0 {
+			continue
+		}
+		out := make([]string, 0, min(len(in), maxList))
+		for _, s := range in {
+			if len(out) == maxList || left <= 0 {
+				out = append(out, fmt.Sprintf("... %d more", len(in)-len(out)))
+				break
+			}
+			s = printable.Line(s, min(maxText, left))
+			left -= len(s)
+			out = append(out, s)
+		}
+		*list = out
+	}
+}
+
+// Complete fills what the kind says, and the remedy where the event has none.
+func (e *Event) Complete() error {
+	k, ok := Lookup(e.Kind)
+	if !ok {
+		return fmt.Errorf("%q is no kind of event", e.Kind)
+	}
+	e.Version = Version
+	if k.Ring != Varies {
+		e.Ring = k.Ring
+	}
+	e.Verdict, e.Class, e.Activity, e.Disposition, e.Severity = k.Verdict, k.Class, k.Activity, k.Disposition, k.Severity
+	if e.Source == "" {
+		e.Source = k.Sources[0]
+	}
+	if e.Remedy == "" {
+		e.Remedy = e.fill(k.Remedy)
+	}
+	return nil
+}
+
+// fill puts the event's own words into a pattern.
+func (e *Event) fill(pattern string) string {
+	if !strings.Contains(pattern, "{") {
+		return pattern
+	}
+	port := ""
+	if e.Port != 0 {
+		port = fmt.Sprint(e.Port)
+	}
+	return strings.NewReplacer("{name}", e.Name, "{port}", port, "{path}", e.Path, "{target}", e.Target, "{syscall}", e.Syscall,
+		"{credential}", e.Credential, "{program}", e.Program, "{limit}", e.Limit).Replace(pattern)
+}
+
+// line is the event as a line of a journal, without its end.
+func (e *Event) line() ([]byte, error) {
+	data := e.encode(make([]byte, 0, 1024))
+	if len(data) > maxLine {
+		// Every field is bounded, but not the sum: what is long goes.
+		e.Argv, e.Arguments, e.Reason, e.Remedy = nil, nil, printable.Line(e.Reason, 256), printable.Line(e.Remedy, 256)
+		e.Path, e.Cwd, e.Target = printable.Line(e.Path, 512), printable.Line(e.Cwd, 256), printable.Line(e.Target, 256)
+		data = e.encode(data[:0])
+	}
+	for len(data) > maxLine && len(e.Facts) > 1 {
+		e.Facts = append(e.Facts[:len(e.Facts)/2:len(e.Facts)/2], "more=true")
+		if len(e.Facts) == 2 {
+			e.Facts = e.Facts[1:]
+		}
+		data = e.encode(data[:0])
+	}
+	if len(data) > maxLine {
+		return nil, fmt.Errorf("an event of %d bytes is too long", len(data))
+	}
+	return data, nil
+}

@@ -1,0 +1,149 @@
+// Package inside makes the file in which a jail reads what it was refused, where policy lets it: its own refusals and what its operator
+// would write to allow each, and nothing that it could not have seen itself. No path or id of the host's is in it, no name of a rule that
+// it did not meet, and no reason, whose words may hold any of them.
+package inside
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/journal"
+)
+
+// Dir is the directory in the jail, and File the file in it, which is replaced as a whole.
+const (
+	Dir  = "/run/agentjail"
+	File = "denials.json"
+)
+
+// MaxSize bounds the file, in bytes.
+const MaxSize = 64 << 10
+
+// Bounds of what is listed.
+const (
+	maxDenials = 128
+	maxText    = 300
+)
+
+// A Denial is what was refused.
+type Denial struct {
+	Kind  string `json:"kind"`
+	What  string `json:"what"`
+	Errno string `json:"errno,omitempty"`
+	Count uint64 `json:"count"`
+	// Last is when it happened last.
+	Last string `json:"last,omitempty"`
+	// Meaning is what the kind means, and Ask what the operator would write.
+	Meaning string `json:"meaning"`
+	Ask     string `json:"ask,omitempty"`
+}
+
+// A Notice is the file's content.
+type Notice struct {
+	Schema  string   `json:"schema"`
+	About   string   `json:"about"`
+	Updated string   `json:"updated"`
+	Denied  []Denial `json:"denied"`
+	More    int      `json:"more,omitempty"`
+	MayAsk  []string `json:"mayAsk"`
+}
+
+const about = "What this jail was refused, as far as its host had looked when it wrote this. It is read-only here. Nothing in it can be changed from inside; the operator can."
+
+// told are the kinds that a jail is told of, with what of an event it knows itself. Others name files of the host's, or what somebody else did.
+var told = map[string]func(*journal.Event) string{
+	"privilege.denied": field, "name.refused": target, "connect.refused": target, "credential.refused": target,
+	"syscall.refused": call, "syscall.killed": call, "module.refused": none, "ptrace.refused": none,
+	"limit.oom": none, "limit.memory": none, "limit.high": none, "limit.pids": none, "limit.cpu": none, "limit.layer": none, "limit.inodes": none,
+}
+
+func none(*journal.Event) string { return "" }
+
+func call(e *journal.Event) string { return cmp.Or(e.Syscall, numbered(e)) }
+
+func numbered(e *journal.Event) string {
+	if e.Number == nil {
+		return ""
+	}
+	return (&journal.Event{Number: e.Number}).What()
+}
+
+func target(e *journal.Event) string {
+	return (&journal.Event{Name: e.Name, Address: e.Address, Port: e.Port}).What()
+}
+
+// field is the place in the container's configuration, without what it was to be.
+func field(e *journal.Event) string { return e.Target }
+
+// mayAsk is what the operator can be asked for whatever was refused.
+var mayAsk = []string{
+	"network.allow: a name and port, or a preset such as @pypi or @npm (`agentjail network check ID NAME:PORT` says whether it is allowed)",
+	"network.publish: a port of this jail's to be connected to",
+	"credentials: one that is set in requests to a host, and never readable here",
+	"limits.memory, limits.pids, root.size: more of them",
+	"seccomp.profile: another list of system calls (`agentjail seccomp show`)",
+}
+
+// Of makes the file of a jail's events.
+func Of(events []journal.Event, now time.Time) []byte {
+	n := Notice{Schema: "agentjail.denials.v1", About: about, Updated: journal.At(now), Denied: []Denial{}, MayAsk: mayAsk}
+	at := map[string]int{}
+	for i := range events {
+		e := &events[i]
+		words, known := told[e.Kind]
+		k, isKind := journal.Lookup(e.Kind)
+		if !known || !isKind {
+			continue
+		}
+		what := printable.Line(words(e), maxText)
+		key := e.Kind + "\x00" + what
+		pos, there := at[key]
+		if !there {
+			if len(n.Denied) == maxDenials {
+				n.More++
+				continue
+			}
+			pos = len(n.Denied)
+			at[key] = pos
+			n.Denied = append(n.Denied, Denial{Kind: e.Kind, What: what, Errno: printable.Line(e.Errno, 20), Meaning: k.Meaning, Ask: ask(e, k)})
+		}
+		n.Denied[pos].Count += max(e.Count, 1)
+		n.Denied[pos].Last = printable.Line(e.Time, 40)
+	}
+	return n.bytes()
+}
+
+// ask is the kind's remedy with the event's own words that the jail knows.
+func ask(e *journal.Event, k *journal.Kind) string {
+	if strings.Contains(k.Remedy, "agentjail ") { // a command of the host's
+		return ""
+	}
+	own := journal.Event{Kind: e.Kind, Ring: e.Ring, Name: e.Name, Port: e.Port, Syscall: e.Syscall, Credential: e.Credential, Target: field(e)}
+	if own.Name == "" {
+		own.Name = e.Address
+	}
+	if own.Complete() != nil {
+		return ""
+	}
+	return printable.Line(own.Remedy, maxText)
+}
+
+// bytes is the file, within its bound.
+func (n *Notice) bytes() []byte {
+	for {
+		data, err := json.MarshalIndent(n, "", "  ")
+		if err != nil {
+			return nil // no type of it fails
+		}
+		if len(data) < MaxSize || len(n.Denied) == 0 {
+			return append(data, '\n')
+		}
+		half := len(n.Denied) / 2
+		n.More += len(n.Denied) - half
+		n.Denied = slices.Clip(n.Denied[:half])
+	}
+}

@@ -1,0 +1,394 @@
+package sources
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/state"
+)
+
+// Kernel is what AppArmor, SELinux, Landlock and seccomp tell the kernel's log, or auditd's where that takes it: records of
+// audit(7) of processes with the jail's own ids on the host.
+type Kernel struct{}
+
+// Name is journal.SourceKernel.
+func (Kernel) Name() string { return journal.SourceKernel }
+
+// Bounds of what is read.
+const (
+	maxRecords = 50_000
+	maxAudit   = 8 << 20
+	maxRecord  = 8 << 10
+)
+
+// auditLog is auditd's (auditd.conf(5)).
+const auditLog = "/var/log/audit/audit.log"
+
+// Events reads the records of a jail's time that are of its ids.
+func (Kernel) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
+	ids, ok := idsOf(j)
+	if !ok {
+		return nil, nil
+	}
+	p := newParser(j, ids)
+	err := kmsg(p.line)
+	if aerr := tailOf(auditLog, func(line string) { p.line(line, time.Time{}) }); aerr != nil && !errors.Is(aerr, os.ErrNotExist) {
+		err = errors.Join(err, aerr)
+	}
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		err = nil // another user's jails: they have no such log
+	}
+	// Of another jail's domain, or one that is not told.
+	p.out = slices.DeleteFunc(p.out, func(e journal.Event) bool { return e.Kind == "landlock.denied" && e.Pid == 0 })
+	return p.out, err
+}
+
+// idRange are host ids of one jail alone.
+type idRange struct{ first, count uint64 }
+
+func (r idRange) has(uid uint64) bool { return uid >= r.first && uid-r.first < r.count }
+
+// idsOf are the ids that a jail has for itself: of its record, or of its journal's first event.
+func idsOf(j *journal.Jail) (idRange, bool) {
+	if j.Brief != nil {
+		return parseIDs(journal.OwnIDs(j.Brief))
+	}
+	events, err := journal.Read(j.Path)
+	if err != nil || len(events) == 0 {
+		return idRange{}, false
+	}
+	return parseIDs(events[0].Value)
+}
+
+func parseIDs(text string) (r idRange, ok bool) {
+	a, b, _ := strings.Cut(text, ":")
+	first, err := strconv.ParseUint(a, 10, 32)
+	count, err2 := strconv.ParseUint(b, 10, 32)
+	return idRange{first, count}, err == nil && err2 == nil
+}
+
+// kmsg reads the kernel's log (Documentation/ABI/testing/dev-kmsg).
+func kmsg(each func(string, time.Time)) error {
+	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("the kernel's log: %w", err)
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, maxRecord)
+	for range maxRecords {
+		n, err := unix.Read(fd, buf)
+		switch {
+		case err == unix.EPIPE || err == unix.EINTR: // overwritten meanwhile: the next one is there
+			continue
+		case err == unix.EAGAIN, err == nil && n == 0:
+			return nil
+		case err != nil:
+			return fmt.Errorf("the kernel's log: %w", err)
+		}
+		each(kmsgRecord(string(buf[:n])))
+	}
+	return nil
+}
+
+// kmsgRecord is a record's text and time: "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT", on which lines of KEY=VALUE may follow.
+func kmsgRecord(record string) (string, time.Time) {
+	head, text, _ := strings.Cut(record, ";")
+	text, _, _ = strings.Cut(text, "\n")
+	var now unix.Timespec
+	parts := strings.Split(head, ",")
+	if len(parts) < 3 || unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
+		return text, time.Time{}
+	}
+	us, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil {
+		return text, time.Time{}
+	}
+	return text, time.Now().Add(time.Duration(us)*time.Microsecond - time.Duration(now.Nano()))
+}
+
+// tailOf reads the last lines of a log.
+func tailOf(path string, each func(string)) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		return err
+	}
+	lines := bufio.NewScanner(io.NewSectionReader(f, max(0, fi.Size()-maxAudit), maxAudit))
+	lines.Buffer(nil, 64<<10)
+	for lines.Scan() {
+		each(lines.Text())
+	}
+	return nil // a line that is too long ends it
+}
+
+// auditRecord is a record of audit, taken apart.
+type auditRecord struct {
+	kind   string // its number
+	time   time.Time
+	text   string
+	fields map[string]string
+}
+
+// auditTypes are auditd's names of the kinds that count.
+var auditTypes = map[string]string{"SECCOMP": "1326", "AVC": "1400", "LANDLOCK_ACCESS": "1423", "LANDLOCK_DOMAIN": "1424"}
+
+// parseAudit takes a record apart: of the kernel's log ("audit: type=1400 audit(1.2:3): a=b") or auditd's ("type=AVC msg=audit(1.2:3): a=b").
+func parseAudit(line string) (r auditRecord, ok bool) {
+	line = strings.TrimPrefix(line, "audit: ")
+	rest, ok := strings.CutPrefix(line, "type=")
+	if !ok {
+		return r, false
+	}
+	r.kind, rest, _ = strings.Cut(rest, " ")
+	if n, named := auditTypes[r.kind]; named {
+		r.kind = n
+	}
+	rest, ok = strings.CutPrefix(strings.TrimPrefix(rest, "msg="), "audit(")
+	if !ok {
+		return r, false
+	}
+	stamp, text, ok := strings.Cut(rest, "):")
+	if !ok {
+		return r, false
+	}
+	stamp, _, _ = strings.Cut(stamp, ":")
+	sec, milli, _ := strings.Cut(stamp, ".")
+	s, err := strconv.ParseInt(sec, 10, 64)
+	ms, err2 := strconv.ParseInt(milli, 10, 64)
+	if err != nil || err2 != nil {
+		return r, false
+	}
+	r.time, r.text, r.fields = time.UnixMilli(s*1000+ms).UTC(), text, fieldsOf(text)
+	return r, true
+}
+
+// fieldsOf are the words KEY=VALUE of a record. A value in quotes is the process's to choose; the kernel writes it in hexadecimal if it
+// holds a quote, a blank or a control character. The first one of a name counts.
+func fieldsOf(text string) map[string]string {
+	out := map[string]string{}
+	for len(text) > 0 && len(out) < 64 {
+		text = strings.TrimLeft(text, " \x1d")
+		end := strings.IndexAny(text, " =\x1d")
+		if end < 0 {
+			return out
+		}
+		key := text[:end]
+		if text[end] != '=' {
+			text = text[end:]
+			continue
+		}
+		text = text[end+1:]
+		var value string
+		if strings.HasPrefix(text, `"`) {
+			value, text, _ = strings.Cut(text[1:], `"`)
+		} else if end := strings.IndexAny(text, " \x1d"); end < 0 {
+			value, text = text, ""
+		} else {
+			value, text = text[:end], text[end:]
+		}
+		if _, twice := out[key]; !twice {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// An auditParser makes events of the records of one jail.
+type auditParser struct {
+	id      string
+	ids     idRange
+	from    time.Time
+	domains map[string]auditRecord // Landlock's, of which who made them is told once
+	out     []journal.Event
+}
+
+// maxDomains bounds what is remembered.
+const maxDomains = 10_000
+
+func newParser(j *journal.Jail, ids idRange) *auditParser {
+	return &auditParser{id: j.ID, ids: ids, from: j.Born, domains: map[string]auditRecord{}}
+}
+
+// line looks at a line of a log; at is when it was written, where the log says so beside the text.
+func (p *auditParser) line(text string, at time.Time) {
+	switch {
+	case len(text) > maxRecord || len(p.out) >= maxRecords:
+		return
+	case !strings.Contains(text, "audit("):
+		if !at.Before(p.from) {
+			p.cgroup(text, at)
+		}
+		return
+	}
+	r, ok := parseAudit(text)
+	if !ok || r.time.Before(p.from) {
+		return
+	}
+	switch {
+	case r.kind == "1424":
+		// It comes behind the first refusal of its domain.
+		if domain := r.fields["domain"]; p.mine(r) && len(p.domains) < maxDomains {
+			p.domains[domain] = r
+			for i := range p.out {
+				if e := &p.out[i]; e.Kind == "landlock.denied" && e.Rule == domain {
+					whose(e, r)
+				}
+			}
+		}
+	case r.kind == "1423":
+		p.landlock(r)
+	case !p.mine(r):
+	case r.kind == "1326":
+		p.out = append(p.out, seccomp(r))
+	case r.kind == "1400" && r.fields["apparmor"] == "DENIED":
+		p.out = append(p.out, apparmor(r))
+	case r.kind == "1400" && strings.Contains(r.text, "avc:") && strings.Contains(r.text, "denied"):
+		p.out = append(p.out, selinux(r))
+	}
+}
+
+// cgroup is for what the kernel tells of limits: of the first fork that a group refused, and of each process that it killed.
+func (p *auditParser) cgroup(text string, at time.Time) {
+	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
+		p.out = append(p.out, journal.Event{Kind: "limit.pids", Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
+		return
+	}
+	rest, ok := strings.CutPrefix(text, "oom-kill:")
+	if !ok {
+		return
+	}
+	if r := killed(rest); p.mine(r) {
+		e := journal.Event{Kind: "limit.oom", Source: journal.SourceKernel, Time: journal.At(at)}
+		whose(&e, r)
+		p.out = append(p.out, e)
+	}
+}
+
+// killed is the process of an OOM record, which ends in ",task=NAME,pid=NUMBER,uid=NUMBER" (dump_oom_victim in mm/oom_kill.c). The name is the
+// jail's to choose, commas and all, and 15 characters are enough for ",uid=" and another jail's id: the last of each counts.
+func killed(text string) auditRecord {
+	fields := map[string]string{}
+	text, fields["uid"] = cutLast(text, ",uid=")
+	text, fields["pid"] = cutLast(text, ",pid=")
+	_, fields["comm"], _ = strings.Cut(text, ",task=")
+	return auditRecord{fields: fields}
+}
+
+func cutLast(text, sep string) (before, after string) {
+	i := strings.LastIndex(text, sep)
+	if i < 0 {
+		return text, ""
+	}
+	return text[:i], text[i+len(sep):]
+}
+
+// groupOf says whether a control group is a container's of that id: one of its directories is called so, by systemd PREFIX-ID.scope.
+func groupOf(path, id string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if scope, ok := strings.CutSuffix(name, ".scope"); name == id || ok && (scope == id || strings.HasSuffix(scope, "-"+id)) {
+			return id != ""
+		}
+	}
+	return false
+}
+
+// mine says whether a record is of the jail's ids.
+func (p *auditParser) mine(r auditRecord) bool {
+	for _, key := range []string{"fsuid", "uid"} {
+		if uid, err := strconv.ParseUint(r.fields[key], 10, 32); err == nil {
+			return p.ids.has(uid)
+		}
+	}
+	return false
+}
+
+// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may be told later.
+func (p *auditParser) landlock(r auditRecord) {
+	domain := r.fields["domain"]
+	e := journal.Event{Kind: "landlock.denied", Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain, Path: unhex(r.fields["path"]), Target: r.fields["blockers"]}
+	if d, known := p.domains[domain]; known {
+		whose(&e, d)
+	}
+	p.out = append(p.out, e)
+}
+
+// whose says which process a record is of.
+func whose(e *journal.Event, r auditRecord) {
+	e.Pid, _ = strconv.Atoi(r.fields["pid"])
+	e.Program = unhex(r.fields["exe"])
+	if e.Program == "" || e.Program == "(null)" {
+		e.Program = unhex(r.fields["comm"])
+	}
+	for _, key := range []string{"fsuid", "uid"} {
+		if uid, err := strconv.ParseUint(r.fields[key], 10, 32); err == nil {
+			id := uint32(uid)
+			e.UID = &id
+			return
+		}
+	}
+}
+
+func seccomp(r auditRecord) journal.Event {
+	e := journal.Event{Kind: "syscall.refused", Source: journal.SourceKernel, Time: journal.At(r.time), Arch: r.fields["arch"]}
+	if n, err := strconv.Atoi(r.fields["syscall"]); err == nil {
+		e.Number = &n
+	}
+	if r.fields["sig"] != "" && r.fields["sig"] != "0" {
+		e.Kind, e.Status = "syscall.killed", "signal "+r.fields["sig"]
+	}
+	whose(&e, r)
+	return e
+}
+
+func apparmor(r auditRecord) journal.Event {
+	e := journal.Event{
+		Kind: "apparmor.denied", Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["profile"], Path: unhex(r.fields["name"]),
+		Target: strings.TrimSpace(r.fields["operation"] + " " + r.fields["denied_mask"]),
+	}
+	if c := r.fields["capname"]; c != "" {
+		e.Target = "capability " + c
+	}
+	whose(&e, r)
+	return e
+}
+
+func selinux(r auditRecord) journal.Event {
+	_, asked, _ := strings.Cut(r.text, "{")
+	asked, _, _ = strings.Cut(asked, "}")
+	e := journal.Event{
+		Kind: "selinux.denied", Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"], Path: unhex(r.fields["name"]),
+		Target: strings.TrimSpace(strings.TrimSpace(asked)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
+	}
+	whose(&e, r)
+	return e
+}
+
+// unhex undoes the kernel's hexadecimal form of text that is not plain.
+func unhex(s string) string {
+	if len(s) < 4 || len(s)%2 != 0 || strings.Trim(s, "0123456789ABCDEF") != "" {
+		return s
+	}
+	out := make([]byte, 0, len(s)/2)
+	for i := 0; i < len(s); i += 2 {
+		b, err := strconv.ParseUint(s[i:i+2], 16, 8)
+		if err != nil {
+			return s
+		}
+		out = append(out, byte(b))
+	}
+	return string(out)
+}

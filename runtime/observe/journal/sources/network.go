@@ -1,0 +1,84 @@
+package sources
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	names "agentjail.dev/runtime/network/names/decisions"
+	"agentjail.dev/runtime/network/names/helperproto"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/state"
+)
+
+// Network is the log of the helper of a network by name.
+type Network struct{}
+
+// Name is journal.SourceNetwork.
+func (Network) Name() string { return journal.SourceNetwork }
+
+// maxNetwork bounds how many of its events are read.
+const maxNetwork = 200_000
+
+// Events reads the log, of a jail that was deleted from where it is kept.
+func (Network) Events(s state.Store, j *journal.Jail) ([]journal.Event, error) {
+	dir := s.Dir(j.Key)
+	if j.Brief == nil {
+		dir = journal.KeptDir(j.Path)
+	}
+	r, err := names.NewReader(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	var out []journal.Event
+	for len(out) < maxNetwork {
+		events, err := r.Next()
+		if err != nil || len(events) == 0 {
+			return out, err
+		}
+		for _, e := range events {
+			out = append(out, FromNetwork(e)...)
+		}
+	}
+	return out, fmt.Errorf("the log has more than %d events", maxNetwork)
+}
+
+// networkKinds are the kinds of what a helper decides, allowed and refused.
+var networkKinds = map[string][2]string{
+	helperproto.Name:    {"name.allowed", "name.refused"},
+	helperproto.Connect: {"connect.allowed", "connect.refused"},
+	helperproto.Publish: {"publish.allowed", "publish.refused"},
+	helperproto.End:     {"connect.end", "connect.end"},
+}
+
+// FromNetwork is an event of the helper's as the journal has it.
+func FromNetwork(e helperproto.Event) []journal.Event {
+	var out []journal.Event
+	if e.Dropped > 0 {
+		out = append(out, journal.Event{Kind: "journal.lost", Time: e.Time, Source: journal.SourceNetwork, Dropped: uint64(e.Dropped)})
+	}
+	kinds, known := networkKinds[e.What]
+	if !known {
+		return append(out, journal.Event{Kind: "journal.lost", Time: e.Time, Source: journal.SourceNetwork, Reason: e.Reason})
+	}
+	kind := kinds[1]
+	if e.Verdict == "allowed" {
+		kind = kinds[0]
+	}
+	if e.Credential != "" && kind == "connect.refused" {
+		kind = "credential.refused"
+	}
+	event := journal.Event{
+		Kind: kind, Time: e.Time, Source: journal.SourceNetwork, Name: e.Name, Port: e.Port, Address: e.Address, Rule: e.Rule, Reason: e.Reason,
+		Remedy: e.Remedy, Credential: e.Credential, Sent: e.Sent, Got: e.Got, Millis: e.Millis,
+	}
+	if out = append(out, event); e.What == helperproto.End && e.Credential != "" {
+		event.Kind, event.Sent, event.Got, event.Millis, event.Reason = "credential.used", 0, 0, 0, ""
+		out = append(out, event)
+	}
+	return out
+}

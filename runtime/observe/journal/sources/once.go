@@ -1,0 +1,59 @@
+package sources
+
+import (
+	"slices"
+
+	"agentjail.dev/runtime/observe/journal"
+)
+
+// counted are the kinds that a control group counts and that others tell one by one.
+var counted = []string{"limit.oom", "limit.pids"}
+
+// Once is for those who count: of what a control group's counter counts and other sources tell one by one, it leaves one account. The events
+// of the source that tells most stay, for they know when and which program, and the first of them stands for those that nobody told. What
+// is changed is in no chain anymore.
+func Once(in []journal.Event) []journal.Event {
+	out := in
+	for _, kind := range counted {
+		out = once(out, kind)
+	}
+	return out
+}
+
+func once(in []journal.Event, kind string) []journal.Event {
+	var n uint64
+	limit, told := "", map[string]uint64{}
+	for i := range in {
+		switch e := &in[i]; {
+		case e.Kind != kind:
+		case e.Source == journal.SourceCgroup:
+			n, limit = n+max(1, e.Count), e.Limit
+		default:
+			told[e.Source] += max(1, e.Count)
+		}
+	}
+	best := ""
+	for _, s := range []string{journal.SourceKernel, journal.SourceEBPF} {
+		if told[s] > told[best] {
+			best = s
+		}
+	}
+	if best == "" {
+		return in
+	}
+	out := slices.DeleteFunc(slices.Clone(in), func(e journal.Event) bool { return e.Kind == kind && e.Source != best })
+	more := n - min(n, told[best])
+	for i := range out {
+		e := &out[i]
+		if e.Kind != kind {
+			continue
+		}
+		if n > 0 {
+			e.Seq, e.Prev, e.Limit, e.Reason = 0, "", limit, ""
+		}
+		if more > 0 {
+			e.Count, more = max(1, e.Count)+more, 0
+		}
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+// Package sources reads all that is known of a jail from outside, whoever wrote it: its journal, and what nobody has written there. It is
+// for those who ask, and needs nothing that runs in the background.
+package sources
+
+import (
+	"fmt"
+	"slices"
+
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/state"
+)
+
+// A Source has events of a jail that are not in its journal.
+type Source interface {
+	// Name is one of the journal's sources.
+	Name() string
+	// Events returns those that are there, in their order. It bounds what it reads. An error is told beside the events, and does not
+	// keep the other sources from being read.
+	Events(s state.Store, j *journal.Jail) ([]journal.Event, error)
+}
+
+// All are the sources at hand.
+var All = []Source{Network{}, Groups{}, Layer{}, Kernel{}}
+
+// Events returns everything that is known of a jail, from its journal and from all sources at hand, merged by time. What could not be
+// read is an event too, of kind source.absent. It is the one way for whoever asks: denied, why, receipt, journal, watch.
+func Events(s state.Store, j *journal.Jail) []journal.Event {
+	var out []journal.Event
+	absent := func(name string, err error) {
+		out = append(out, journal.Event{Kind: "source.absent", Target: name, Reason: err.Error()})
+	}
+	if j.Path == "" {
+		absent(journal.SourceOwn, journal.ErrNone)
+	} else {
+		events, err := journal.Read(j.Path)
+		if out = append(out, events...); err != nil {
+			absent(journal.SourceOwn, err)
+		}
+	}
+	for _, source := range All {
+		events, err := source.Events(s, j)
+		for i := range events {
+			events[i].Seq, events[i].Prev = 0, "" // they are in no chain
+		}
+		if out = append(out, events...); err != nil {
+			absent(source.Name(), err)
+		}
+	}
+	return merged(out, j)
+}
+
+// merged completes, cleans and sorts events. Those without a time come last.
+func merged(in []journal.Event, j *journal.Jail) []journal.Event {
+	out := in[:0]
+	for _, e := range in {
+		if e.Jail == "" {
+			e.Jail, e.Key = j.ID, j.Key
+		}
+		if err := e.Complete(); err != nil {
+			// A later release's kind, or a foreign line.
+			e = journal.Event{Kind: "source.absent", Time: e.Time, Jail: j.ID, Key: j.Key, Reason: fmt.Sprint(err)}
+			_ = e.Complete()
+		}
+		e.Clean()
+		out = append(out, e)
+	}
+	slices.SortStableFunc(out, func(a, b journal.Event) int {
+		switch at, bt := a.When(), b.When(); {
+		case at.IsZero() != bt.IsZero():
+			if at.IsZero() {
+				return 1
+			}
+			return -1
+		default:
+			return at.Compare(bt)
+		}
+	})
+	return out
+}

@@ -1,0 +1,62 @@
+package receipt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/observe/journal/sources"
+)
+
+// A Looker looks at a jail that exists: all of Now that is not in its journal yet.
+type Looker func(context.Context, *journal.Jail) Now
+
+// Make makes the receipt of a jail, from its journal and all other sources, and of a jail that exists from a look at it. With verify the
+// journal's chain is followed.
+func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, verify bool) *Receipt {
+	now := Now{Time: time.Now()}
+	if b := j.Brief; b != nil {
+		at := now.Time
+		now = look(ctx, j)
+		now.Time, now.Exists, now.Alive = at, true, b.InitAlive()
+	}
+	events := sources.Once(sources.Events(p.Store, j))
+	r := Of(events, now)
+	if r.Identity.ID == "" {
+		r.Identity.ID = j.ID
+	}
+	r.Identity.Run = j.Key + "@" + journal.At(j.Born)
+	r.provenance(j, verify)
+	return r
+}
+
+// provenance says of which journal the receipt is.
+func (r *Receipt) provenance(j *journal.Jail, verify bool) {
+	if j.Path == "" {
+		r.Journal.Problem = journal.ErrNone.Error()
+		return
+	}
+	found, err := journal.Verify(j.Path)
+	if err != nil {
+		r.Journal.Problem = err.Error()
+		if verify {
+			r.Journal.Verified = new(bool)
+		}
+		return
+	}
+	r.Journal.Events, r.Journal.Last = found.Events, found.Head
+	if !verify {
+		return
+	}
+	whole := found.Whole()
+	r.Journal.Verified = &whole
+	switch {
+	case !whole:
+		r.Journal.Problem = fmt.Sprintf("%d places at which the chain is broken: %s", len(found.Problems), found.Problems[0])
+	case len(found.Torn) > 0:
+		r.Journal.Problem = fmt.Sprintf("%d lines were cut short by a crash", len(found.Torn))
+	case len(found.Gaps) > 0:
+		r.Journal.Problem = "rotation dropped events " + found.Gaps[0]
+	}
+}

@@ -1,0 +1,433 @@
+package receipt
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/report"
+)
+
+// Bounds of a receipt: a jail makes as many events as it likes.
+const (
+	maxEvents  = 400 // half of them the first, half the last
+	maxGroups  = 500
+	maxNames   = 500
+	maxNoted   = 200
+	maxListed  = 8192
+	maxNumbers = 1 << 30
+)
+
+// Now is what is known of a jail beside its journal, when a receipt is made.
+type Now struct {
+	Time time.Time
+	// Exists says that the jail was not removed yet, and Alive that its first process runs.
+	Exists, Alive bool
+	// Facts, Files, More and Looked are those of a last look (runtime/lifecycle), of a jail that exists.
+	Facts        []string
+	Files        []File
+	More, Looked bool
+	// Mounted are the events of kind jail.mounted and jail.arrived that its delete would note now.
+	Mounted []journal.Event
+}
+
+// Of makes the receipt of a jail from its events, which are in the order of time. It asks nothing of the host.
+func Of(events []journal.Event, now Now) *Receipt {
+	m := &maker{
+		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now.Time},
+		groups: map[string]int{}, names: map[string]int{}, credentials: map[string]int{}, limits: map[string]int{}, programs: map[string]bool{},
+	}
+	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
+		m.r.Rings = append(m.r.Rings, Ring{Ring: int(ring), Name: ring.String()})
+	}
+	for i := range events {
+		m.add(&events[i])
+	}
+	m.now(now)
+	m.finish(events)
+	return m.r
+}
+
+// now adds what is not in the journal yet.
+func (m *maker) now(now Now) {
+	r := m.r
+	switch {
+	case m.refusedWhole:
+		r.State = Refused
+	case now.Alive:
+		r.State, r.Ended = Running, time.Time{}
+	case now.Exists, !r.Ended.IsZero():
+		r.State = Ended
+	default:
+		r.State = Unfinished
+	}
+	if now.Exists {
+		m.amounts(&journal.Event{Facts: now.Facts})
+		r.Touched.Known, r.Touched.Files, r.Touched.More = now.Looked, now.Files, now.More
+		t := &r.Touched
+		t.Mounted, t.Arrived, t.ArrivedTotal, t.ArrivedUnseen = nil, nil, 0, nil
+		for i := range now.Mounted {
+			now.Mounted[i].Clean()
+			m.add(&now.Mounted[i])
+		}
+	}
+}
+
+// A maker goes through the events.
+type maker struct {
+	r                                  *Receipt
+	groups, names, credentials, limits map[string]int // where in the receipt's lists
+	programs                           map[string]bool
+	refusedWhole                       bool
+}
+
+// add takes one event into account.
+func (m *maker) add(e *journal.Event) {
+	r := m.r
+	switch e.Kind {
+	case "jail.create":
+		m.created(e)
+	case "jail.refused":
+		m.refusedWhole = true
+		r.Ended = e.When()
+	case "jail.exit":
+		m.exited(e)
+	case "jail.delete", "jail.reclaimed":
+		m.deleted(e)
+	case "jail.used":
+		m.amounts(e)
+	case "jail.files":
+		m.files(e)
+	case "jail.mounted":
+		m.mounted(e)
+	case "jail.arrived":
+		m.arrived(e)
+	case "jail.teardown":
+		m.torn(e)
+	case "jail.inspected":
+		m.inspected(e)
+	case "protection.missing":
+		if ring := m.ring(e.Ring); ring != nil && len(ring.Start.Missing) < maxNoted {
+			ring.Start.Missing = append(ring.Start.Missing, joined(e.Target, e.Reason))
+		}
+	case "protection.broken", "protection.lost":
+		if ring := m.ring(e.Ring); ring != nil && len(ring.End.Broken) < maxNoted {
+			ring.End.Broken = append(ring.End.Broken, joined(cmp.Or(e.Target, e.Path), e.Reason))
+		}
+	case "privilege.denied":
+		if ring := m.ring(e.Ring); ring != nil {
+			ring.Start.Denied++
+		}
+	case "connect.allowed", "connect.end", "credential.used":
+		m.used(e)
+	case "exec.start", "process.exec":
+		m.ran(e)
+	}
+	if e.Dropped > 0 {
+		r.Journal.Lost += int64(min(e.Dropped, maxNumbers))
+	}
+	switch {
+	case e.Verdict == journal.VerdictLimit:
+		m.limit(e)
+	case e.Refused() || e.Kind == "ring0.passed":
+		m.refused(e)
+	}
+}
+
+func joined(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
+
+func (m *maker) ring(n int) *Ring {
+	for i := range m.r.Rings {
+		if m.r.Rings[i].Ring == n {
+			return &m.r.Rings[i]
+		}
+	}
+	return nil
+}
+
+// created is the jail's identity.
+func (m *maker) created(e *journal.Event) {
+	r, i := m.r, &m.r.Identity
+	r.Began = e.When()
+	i.ID, i.Policy, i.Command, i.Dir, i.Config = e.Jail, e.Policy, e.Argv, e.Cwd, e.Hash
+	for name, to := range map[string]*string{
+		"name": &i.Name, "engine": &i.Engine, "root": &i.Root, "bundle": &i.Bundle, "policy.name": &i.PolicyName, "seccomp": &i.Filter,
+		"delegate": &i.Delegate, "user": &i.User, "version": &i.Version,
+	} {
+		*to = fact(e, name)
+	}
+	r.Touched.Writable = facts(e, "writable")
+	for n := range r.Rings {
+		look := &r.Rings[n].Start
+		look.By, look.At = "hardening's report; the init step checked it before the program", r.Began
+		look.Set = int(number(e, "ring"+strconv.Itoa(r.Rings[n].Ring)+".set"))
+	}
+}
+
+// exited is how the first process ended.
+func (m *maker) exited(e *journal.Event) {
+	m.r.Ended = e.When()
+	n, err := strconv.Atoi(e.Status)
+	switch {
+	case err == nil:
+		m.r.Exit.Status = &n
+	case e.Status == "":
+		m.r.Exit.Unknown = "not known: the engine waited"
+	default:
+		m.r.Exit.Signal = e.Status
+	}
+}
+
+// deleted is what the jail had used, and what is gone with it.
+func (m *maker) deleted(e *journal.Event) {
+	r := m.r
+	if r.Ended.IsZero() {
+		r.Ended = e.When()
+	}
+	if r.Teardown.By = "delete"; e.Kind == "jail.reclaimed" {
+		r.Teardown.By = "the clean-up after a crash"
+	}
+}
+
+// torn is what was looked for after the removal.
+func (m *maker) torn(e *journal.Event) {
+	t := &m.r.Teardown
+	t.At, t.Gone, t.Remains = e.When(), nil, nil
+	for _, f := range e.Facts {
+		name, value, _ := strings.Cut(f, "=")
+		if kind, ok := strings.CutPrefix(name, "gone "); ok {
+			t.Gone = append(t.Gone, Part{kind, value})
+		}
+		if kind, ok := strings.CutPrefix(name, "remains "); ok {
+			t.Remains = append(t.Remains, Part{kind, value})
+		}
+	}
+	t.Done = len(t.Remains) == 0
+}
+
+// amounts are what was used, as facts tell it.
+func (m *maker) amounts(e *journal.Event) {
+	r, u := m.r, &m.r.Used
+	u.Memory, u.Pids = number(e, "memory.peak"), number(e, "pids.peak")
+	u.CPU = float64(number(e, "cpu.usec"))/1e6 + float64(number(e, "cpu.nsec"))/1e9
+	if fact(e, "layer.known") != "" {
+		r.Touched.Known, r.Touched.Bytes, r.Touched.Inodes = true, number(e, "layer.bytes"), number(e, "layer.inodes")
+	}
+	if fact(e, "layer.more") != "" {
+		r.Touched.More = true
+	}
+}
+
+// files are those of the layer, some dozens an event.
+func (m *maker) files(e *journal.Event) {
+	for _, f := range e.Facts {
+		kind, path, ok := strings.Cut(f, " ")
+		if !ok || kind == "..." || len(m.r.Touched.Files) >= maxListed {
+			m.r.Touched.More = true
+			continue
+		}
+		m.r.Touched.Files = append(m.r.Touched.Files, File{kind, path})
+	}
+}
+
+// inspected is what `agentjail inspect` found, whose broken protections follow.
+func (m *maker) inspected(e *journal.Event) {
+	for i := range m.r.Rings {
+		ring := &m.r.Rings[i]
+		at := "ring" + strconv.Itoa(ring.Ring)
+		ring.End = Look{By: "agentjail inspect", At: e.When(), Holds: int(number(e, at+".holds")), Missing: facts(e, at+".missing")}
+	}
+}
+
+// used counts connections and credentials.
+func (m *maker) used(e *journal.Event) {
+	u := &m.r.Used
+	if e.Kind == "credential.used" {
+		if at := place(m.credentials, e.Credential, len(u.Credentials), maxNames); at == len(u.Credentials) {
+			u.Credentials = append(u.Credentials, Count{Name: e.Credential, Count: times(e)})
+		} else if at >= 0 {
+			u.Credentials[at].Count += times(e)
+		}
+		return
+	}
+	name := cmp.Or(e.Name, e.Address)
+	at := place(m.names, name+"\x00"+strconv.Itoa(int(e.Port)), len(u.Names), maxNames)
+	if at < 0 {
+		return
+	}
+	if at == len(u.Names) {
+		u.Names = append(u.Names, Name{Name: name, Port: int(e.Port)})
+	}
+	n := &u.Names[at]
+	n.Rule = cmp.Or(n.Rule, e.Rule)
+	if e.Kind == "connect.allowed" {
+		n.Count += times(e)
+	}
+	n.Sent, n.Got = n.Sent+max(e.Sent, 0), n.Got+max(e.Got, 0)
+}
+
+// place is where an entry is in a list: length for a new one, below 0 when the list is full.
+func place(known map[string]int, key string, length, most int) int {
+	at, ok := known[key]
+	switch {
+	case ok:
+		return at
+	case length >= most:
+		return -1
+	}
+	known[key] = length
+	return length
+}
+
+// times is how often an event happened.
+func times(e *journal.Event) int { return int(min(max(e.Count, 1), maxNumbers)) }
+
+// ran counts programs.
+func (m *maker) ran(e *journal.Event) {
+	m.r.Used.Execs += times(e)
+	name := e.Program
+	if name == "" && len(e.Argv) > 0 {
+		name = e.Argv[0]
+	}
+	if name != "" && !m.programs[name] && len(m.programs) < maxNoted {
+		m.programs[name] = true
+		m.r.Used.Programs = append(m.r.Used.Programs, name)
+	}
+}
+
+// limit counts limits that were hit.
+func (m *maker) limit(e *journal.Event) {
+	if e.Kind == "limit.oom" {
+		m.r.Exit.Killed = true
+	}
+	at := place(m.limits, e.Kind, len(m.r.Limits), maxNoted)
+	if at < 0 {
+		return
+	}
+	if at == len(m.r.Limits) {
+		m.r.Limits = append(m.r.Limits, Limit{Name: e.Kind, Value: cmp.Or(e.Limit, e.Value), Remedy: e.Remedy})
+	}
+	m.r.Limits[at].Count += int64(times(e))
+}
+
+// refused groups what was denied by its kind, rule and object.
+func (m *maker) refused(e *journal.Event) {
+	what := e.What()
+	if k, ok := journal.Lookup(e.Kind); ok && what == "" {
+		what = k.Meaning
+	}
+	key := strings.Join([]string{e.Kind, e.Rule, what}, "\x00")
+	at := place(m.groups, key, len(m.r.Denied), maxGroups)
+	if at < 0 {
+		// What does not fit is counted under its kind.
+		if at = place(m.groups, e.Kind, len(m.r.Denied), 2*maxGroups); at < 0 {
+			return
+		}
+		what = "others"
+	}
+	if at == len(m.r.Denied) {
+		d := Denial{Kind: e.Kind, What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == "ring0.passed"}
+		if ring := m.ring(e.Ring); ring != nil {
+			d.Ring = ring.Name
+		}
+		m.r.Denied = append(m.r.Denied, d)
+	}
+	m.r.Denied[at].Count += times(e)
+	m.r.Denied[at].Last = e.When()
+}
+
+// finish is what all events together say.
+func (m *maker) finish(events []journal.Event) {
+	r := m.r
+	shown := func(e *journal.Event) bool {
+		return e.Kind != "jail.files" && e.Kind != "jail.mounted" && e.Kind != "jail.arrived" && e.Kind != "source.absent"
+	}
+	n := 0
+	for i := range events {
+		if shown(&events[i]) {
+			n++
+		}
+	}
+	at := 0
+	for i := range events {
+		e := &events[i]
+		if !shown(e) {
+			continue
+		}
+		if at++; n > maxEvents && at > maxEvents/2 && at <= n-maxEvents/2 {
+			r.Omitted++
+			continue
+		}
+		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind, Text: story(e), Denied: e.Refused() || e.Verdict == journal.VerdictAlert})
+	}
+	if r.Began.IsZero() && len(r.Events) > 0 {
+		r.Began = r.Events[0].At
+	}
+	until := r.until()
+	if !r.Began.IsZero() && until.After(r.Began) {
+		r.Seconds = until.Sub(r.Began).Seconds()
+	}
+	slices.SortStableFunc(r.Denied, func(a, b Denial) int {
+		if a.Blocked != b.Blocked {
+			return map[bool]int{true: -1, false: 1}[a.Blocked]
+		}
+		return cmp.Compare(b.Count, a.Count)
+	})
+	for i := range r.Rings {
+		if e := &r.Rings[i].End; e.By == "" && len(e.Broken) > 0 {
+			e.By = "agentjail inspect"
+		}
+	}
+}
+
+// story is an event in words.
+func story(e *journal.Event) string {
+	text := e.What()
+	if e.Count > 1 {
+		text += " x" + strconv.FormatUint(e.Count, 10)
+	}
+	for _, more := range []struct{ word, what string }{{"by", e.Rule}, {"status", e.Status}, {"because", e.Reason}} {
+		if more.what != "" {
+			text += " " + more.word + " " + more.what
+		}
+	}
+	if k, ok := journal.Lookup(e.Kind); ok && strings.TrimSpace(text) == "" {
+		return k.Meaning
+	}
+	return strings.TrimSpace(text)
+}
+
+// fact is the value of an event's fact, or "".
+func fact(e *journal.Event, name string) string {
+	if all := facts(e, name); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// facts are all values that an event has of a name.
+func facts(e *journal.Event, name string) (out []string) {
+	for _, f := range e.Facts {
+		if value, ok := strings.CutPrefix(f, name+"="); ok {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+// number is a fact that is one; 0 for one that is none.
+func number(e *journal.Event, name string) int64 {
+	n, err := strconv.ParseInt(fact(e, name), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

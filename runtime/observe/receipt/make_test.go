@@ -1,0 +1,166 @@
+package receipt
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"agentjail.dev/runtime/observe/journal"
+)
+
+// run is the journal of a jail's life.
+func run(t *testing.T, more ...journal.Event) []journal.Event {
+	t.Helper()
+	events := slices.Concat([]journal.Event{
+		{Kind: "jail.create", Policy: "sha256:p", Hash: "sha256:c", Argv: []string{"agent", "a b"}, Facts: []string{
+			"engine=docker", "root=/images/x", "ring2.set=28", "ring1.set=10", "writable=/work", "writable=/data", "unknown=1"}},
+		{Kind: "protection.missing", Ring: 1, Target: "process.apparmorProfile", Reason: "none"},
+		{Kind: "privilege.denied", Ring: 1, Target: "process.capabilities", Reason: "no"},
+		{Kind: "jail.start"},
+	}, more, []journal.Event{
+		{Kind: "jail.used", Facts: []string{"memory.peak=1024", "pids.peak=3", "cpu.nsec=2500000000", "layer.known=true", "layer.bytes=4096", "layer.inodes=2"}},
+		{Kind: "jail.files", Facts: []string{"A /a b", "C /etc/passwd", "... 7 more"}},
+		{Kind: "jail.mounted", Path: "/work", Facts: []string{"entries=9", "changed=3", "short=after 9 files"}},
+		{Kind: "jail.mounted", Path: "/work", Facts: []string{"name=/", "name=/a=b", "... 1 more"}},
+		{Kind: "jail.mounted", Path: "/data", Facts: []string{"unseen=a file system: NFS", "name"}},
+		{Kind: "jail.exit", Status: "7"},
+		{Kind: "jail.delete"},
+		{Kind: "jail.teardown", Facts: []string{"gone mount=/x=y", "gone host ids=5"}},
+	})
+	for i := range events {
+		events[i].Jail, events[i].Time = "j1", journal.At(time.Unix(1700000000+int64(i), 0))
+		if err := events[i].Complete(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return events
+}
+
+func TestOf(t *testing.T) {
+	r := Of(run(t), Now{Time: time.Unix(1700001000, 0)})
+	if r.State != Ended || r.Identity.ID != "j1" || r.Identity.Engine != "docker" || r.Identity.Policy != "sha256:p" || r.Identity.Config != "sha256:c" {
+		t.Errorf("%s, %+v", r.State, r.Identity)
+	}
+	if !slices.Equal(r.Touched.Writable, []string{"/work", "/data"}) || !r.Touched.Known || !r.Touched.More || len(r.Touched.Files) != 2 || r.Touched.Files[0] != (File{"A", "/a b"}) {
+		t.Errorf("%+v", r.Touched)
+	}
+	if m := r.Touched.Mounted; len(m) != 2 || m[0].Total != 3 || m[0].Entries != 9 || m[0].Short != "after 9 files" ||
+		!slices.Equal(m[0].Changed, []string{"/work/", "/work/a=b"}) || m[1].Unseen != "a file system: NFS" {
+		t.Errorf("%+v", m)
+	}
+	var text bytes.Buffer
+	if err := r.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"mounted at /work: 3 of 9 files and directories were changed since the jail was made, by it or by anybody else; not all were looked at: the look ended after 9 files; 1 are not listed",
+		"mounted at /data: what was changed there is not known: a file system: NFS",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in %s", want, text.String())
+		}
+	}
+	if r.Used.Memory != 1024 || r.Used.Pids != 3 || r.Used.CPU != 2.5 || *r.Exit.Status != 7 || r.Seconds != 9 {
+		t.Errorf("%+v %+v %v", r.Used, r.Exit, r.Seconds)
+	}
+	if !r.Teardown.Done || !slices.Equal(r.Teardown.Gone, []Part{{"mount", "/x=y"}, {"host ids", "5"}}) || r.Teardown.By != "delete" {
+		t.Errorf("%+v", r.Teardown)
+	}
+	if s := r.Rings[0].Start; s.Set != 28 || len(r.Rings[1].Start.Missing) != 1 || r.Rings[1].Start.Denied != 1 {
+		t.Errorf("%+v", r.Rings)
+	}
+}
+
+// TestStates: what is claimed of a jail that did not end well.
+func TestStates(t *testing.T) {
+	all := run(t)
+	for _, c := range []struct {
+		name   string
+		events []journal.Event
+		now    Now
+		want   State
+		torn   bool
+	}{
+		{"removed", all, Now{}, Ended, true},
+		{"runs", all[:4], Now{Exists: true, Alive: true}, Running, false},
+		{"its process has ended", all[:4], Now{Exists: true}, Ended, false},
+		{"gone with the machine", all[:4], Now{}, Unfinished, false},
+		{"nothing is known", nil, Now{}, Unfinished, false},
+	} {
+		c.now.Time = time.Unix(1700001000, 0)
+		r := Of(c.events, c.now)
+		if r.State != c.want || !r.Teardown.At.IsZero() != c.torn {
+			t.Errorf("%s: %s, torn down %v", c.name, r.State, r.Teardown)
+		}
+	}
+	left := run(t)
+	left[len(left)-1].Facts = []string{"remains mount=/x", "gone host ids=5"}
+	if r := Of(left, Now{}); r.Teardown.Done || len(r.Teardown.Remains) != 1 {
+		t.Errorf("%+v", r.Teardown)
+	}
+}
+
+// TestDenialsAreBounded: a jail that is refused a million things has a receipt all the same, in which each is counted.
+func TestDenialsAreBounded(t *testing.T) {
+	var many []journal.Event
+	for i := range 3 * maxGroups {
+		many = append(many, journal.Event{Kind: "name.refused", Name: fmt.Sprintf("n%d.example", i), Count: 2})
+	}
+	many = append(many, journal.Event{Kind: "ring0.passed", Syscall: "io_uring_setup"}, journal.Event{Kind: "limit.oom", Count: 3, Limit: "64M"})
+	r := Of(run(t, many...), Now{})
+	total := 0
+	for _, d := range r.Denied {
+		total += d.Count
+		if d.Kind == "name.refused" && d.What != "others" && !strings.Contains(d.Remedy, d.What) {
+			t.Errorf("%+v has no remedy", d)
+		}
+	}
+	if want := 2*3*maxGroups + 2; total != want || len(r.Denied) > maxGroups+10 {
+		t.Errorf("%d denied in %d groups, want %d", total, len(r.Denied), want)
+	}
+	if !r.Denied[0].Blocked {
+		t.Errorf("the loudest is not the first: %+v", r.Denied[0])
+	}
+	if len(r.Events) > maxEvents || r.Omitted == 0 || r.Events[len(r.Events)-1].Kind != "jail.teardown" {
+		t.Errorf("%d events, %d omitted", len(r.Events), r.Omitted)
+	}
+	if len(r.Limits) != 1 || r.Limits[0].Count != 3 || !r.Exit.Killed {
+		t.Errorf("%+v", r.Limits)
+	}
+}
+
+// TestNetworkIsSummed: connections are counted by name and port, and credentials by name.
+func TestNetworkIsSummed(t *testing.T) {
+	r := Of(run(t,
+		journal.Event{Kind: "connect.allowed", Name: "a.example", Port: 443, Rule: "a.example:443"},
+		journal.Event{Kind: "connect.end", Name: "a.example", Port: 443, Sent: 10, Got: 100},
+		journal.Event{Kind: "connect.allowed", Name: "a.example", Port: 443},
+		journal.Event{Kind: "connect.end", Name: "a.example", Port: 443, Sent: 1, Got: -5},
+		journal.Event{Kind: "credential.used", Credential: "key", Name: "a.example"},
+		journal.Event{Kind: "credential.used", Credential: "key", Name: "a.example"},
+	), Now{})
+	if want := (Name{Name: "a.example", Port: 443, Count: 2, Sent: 11, Got: 100, Rule: "a.example:443"}); len(r.Used.Names) != 1 || r.Used.Names[0] != want {
+		t.Errorf("%+v", r.Used.Names)
+	}
+	if !slices.Equal(r.Used.Credentials, []Count{{"key", 2}}) {
+		t.Errorf("%+v", r.Used.Credentials)
+	}
+}
+
+// TestInspected: the last look counts, and what it found broken.
+func TestInspected(t *testing.T) {
+	r := Of(run(t,
+		journal.Event{Kind: "jail.inspected", Facts: []string{"ring2.holds=20", "ring1.holds=9", "ring0.holds=1"}},
+		journal.Event{Kind: "protection.broken", Ring: 2, Target: "memory", Reason: "unlimited"},
+		journal.Event{Kind: "jail.inspected", Facts: []string{"ring2.holds=21", "ring1.holds=9", "ring1.missing=security module: none", "ring0.holds=1"}},
+	), Now{})
+	if e := r.Rings[0].End; e.Holds != 21 || len(e.Broken) != 0 || e.By == "" {
+		t.Errorf("%+v", e)
+	}
+	if len(r.Rings[1].End.Missing) != 1 {
+		t.Errorf("%+v", r.Rings[1])
+	}
+}

@@ -1,0 +1,100 @@
+package receipt
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/observe/journal"
+)
+
+// Mounted is a directory of the host's that could be written to, and what of it was changed since the jail was made: by it or by anybody else.
+// Something that was removed shows as a change of its directory.
+type Mounted struct {
+	At string `json:"at"` // in the jail
+	// Changed are the first paths, those of directories with a slash at the end, and Total how many there were.
+	Changed []string `json:"changed,omitempty"`
+	Total   int      `json:"total"`
+	// Entries is how many files were looked at, and Short why that was not all; "" where it was.
+	Entries int    `json:"entries"`
+	Short   string `json:"short,omitempty"`
+	// Unseen says why nobody looked; "" where somebody did.
+	Unseen string `json:"unseen,omitempty"`
+}
+
+// mounted is what was seen of a mounted directory: an event of numbers, or why there are none, and some of names.
+func (m *maker) mounted(e *journal.Event) {
+	t := &m.r.Touched
+	at := slices.IndexFunc(t.Mounted, func(d Mounted) bool { return d.At == e.Path })
+	if at < 0 && len(t.Mounted) >= maxNoted {
+		return
+	}
+	if at < 0 {
+		at = len(t.Mounted)
+		t.Mounted = append(t.Mounted, Mounted{At: e.Path})
+	}
+	d := &t.Mounted[at]
+	d.Unseen, d.Short = cmp.Or(fact(e, "unseen"), d.Unseen), cmp.Or(fact(e, "short"), d.Short)
+	d.Entries, d.Total = max(d.Entries, int(number(e, "entries"))), max(d.Total, int(number(e, "changed")))
+	for _, name := range facts(e, "name") {
+		if len(d.Changed) < maxListed {
+			d.Changed = append(d.Changed, strings.TrimSuffix(d.At, "/")+name)
+		}
+	}
+}
+
+// mounted are all directories that could be written to, looked at or not.
+func (t *Touched) mounted() []Mounted {
+	out := slices.Clone(t.Mounted)
+	for _, at := range t.Writable {
+		if !slices.ContainsFunc(out, func(m Mounted) bool { return m.At == at }) {
+			out = append(out, Mounted{At: at, Unseen: "nobody looked"})
+		}
+	}
+	return out
+}
+
+// Words say what is known of a mounted directory, and no more.
+func (m *Mounted) Words() string {
+	text := fmt.Sprintf("%d of %d files and directories were changed since the jail was made, by it or by anybody else", m.Total, m.Entries)
+	if m.Unseen != "" {
+		text = "what was changed there is not known: " + m.Unseen
+	}
+	if m.Short != "" {
+		text += "; not all were looked at: the look ended " + m.Short
+	}
+	if n := m.Total - len(m.Changed); n > 0 && m.Unseen == "" {
+		text += fmt.Sprintf("; %d are not listed", n)
+	}
+	return text
+}
+
+// arrived is something that the host runs: an event of numbers, or one of it.
+func (m *maker) arrived(e *journal.Event) {
+	t := &m.r.Touched
+	if kind := fact(e, "kind"); kind != "" && len(t.Arrived) < maxNoted {
+		t.Arrived = append(t.Arrived, Arrival{kind, e.Target, e.Reason})
+	}
+	t.ArrivedTotal += int(number(e, "arrived"))
+	if short := fact(e, "short"); short != "" && len(t.ArrivedUnseen) < maxNoted {
+		t.ArrivedUnseen = append(t.ArrivedUnseen, e.Path+": the look for what the host runs ended "+short)
+	}
+}
+
+// arrivedUnseen are the mounted directories of which nothing of the kind is known, with those that were not looked through.
+func (t *Touched) arrivedUnseen() []string {
+	out := slices.Clone(t.ArrivedUnseen)
+	for _, m := range t.mounted() {
+		if m.Unseen != "" {
+			out = append(out, m.At+": whether something came that the host runs is not known: "+m.Unseen)
+		}
+	}
+	return out
+}
+
+// loud is what is said first of what the host runs.
+const loud = "LOOK before git, an editor or an agent runs there: this came or was changed, and the host runs it or is led by it"
+
+// look is the remedy.
+const look = "`agentjail git DIR status`, diff and log show it without running it on the host"

@@ -1,0 +1,186 @@
+package receipt
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/trusted"
+)
+
+// KeyFile and PublicFile are the host's key for receipts and its public half, in the directory of the policy: PEM, PKCS #8 and PKIX.
+const (
+	KeyFile    = "receipt.key"
+	PublicFile = "receipt.pub"
+)
+
+// prefix begins what is signed, so that the key's signatures are of nothing else.
+const prefix = "agentjail receipt v1\n"
+
+// maxKey bounds a key's file, in bytes.
+const maxKey = 4 << 10
+
+// Key is the host's key in a directory that only root can have written, made the first time, with its public half beside it.
+func Key(dir string) (ed25519.PrivateKey, error) {
+	path := filepath.Join(dir, KeyFile)
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		if err := makeKey(path); err != nil {
+			return nil, fmt.Errorf("the host's key for receipts: %w", err)
+		}
+	}
+	f, err := trusted.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the host's key for receipts: %w", err)
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || fi.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s: others can read it (remedy: remove it, and a new one is made)", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxKey))
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf("%s: no key", path)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: no ed25519 key", path)
+	}
+	return key, writePublic(filepath.Join(dir, PublicFile), key)
+}
+
+// makeKey makes a key. Of two at once, one is the host's.
+func makeKey(path string) error {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	made := filepath.Join(filepath.Dir(path), atomicfile.Unique(".receipt-"))
+	if err := atomicfile.Write(made, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		return err
+	}
+	defer os.Remove(made)
+	if err := unix.Link(made, path); err != nil && !errors.Is(err, unix.EEXIST) {
+		return &os.PathError{Op: "link", Path: path, Err: err}
+	}
+	return nil
+}
+
+func writePublic(path string, key ed25519.PrivateKey) error {
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	if old, err := atomicfile.Read(path, maxKey); err == nil && string(old) == string(text) {
+		return nil
+	}
+	return atomicfile.Write(path, text, 0o644)
+}
+
+// Public reads a public key's file.
+func Public(path string) (ed25519.PublicKey, error) {
+	data, err := atomicfile.Read(path, maxKey)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf("%s: no key", path)
+	}
+	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%s: no ed25519 key", path)
+	}
+	return key, nil
+}
+
+// fingerprint names a key in a line.
+func fingerprint(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
+	return "ed25519 SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// signed are the bytes that a signature is of: the receipt without it, as compact JSON.
+func (r *Receipt) signed() ([]byte, error) {
+	bare := *r
+	bare.Signature = ""
+	data, err := json.Marshal(&bare)
+	return append([]byte(prefix), data...), err
+}
+
+// Sign signs the receipt, the last hash of the journal's chain with it.
+func (r *Receipt) Sign(key ed25519.PrivateKey) error {
+	r.Journal.Signed = fingerprint(key.Public().(ed25519.PublicKey))
+	data, err := r.signed()
+	if err != nil {
+		return err
+	}
+	r.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(key, data))
+	return nil
+}
+
+// ErrSignature is wrapped where a receipt is not what a key has signed.
+var ErrSignature = errors.New("the signature does not hold")
+
+// CheckSignature says why a receipt is not what the key has signed.
+func (r *Receipt) CheckSignature(key ed25519.PublicKey) error {
+	if r.Signature == "" {
+		return fmt.Errorf("%w: there is none (remedy: agentjail receipt --json --sign)", ErrSignature)
+	}
+	if own := fingerprint(key); r.Journal.Signed != own {
+		return fmt.Errorf("%w: it is by the key %q, and this one is %q", ErrSignature, r.Journal.Signed, own)
+	}
+	sig, err := base64.StdEncoding.DecodeString(r.Signature)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	data, err := r.signed()
+	if err != nil {
+		return err
+	}
+	if !ed25519.Verify(key, data, sig) {
+		return fmt.Errorf("%w: the receipt was changed", ErrSignature)
+	}
+	return nil
+}
+
+// Decode reads a receipt that was printed by --json. A field that this version does not know is an error: a signature would not be of it.
+func Decode(from io.Reader) (*Receipt, error) {
+	d := json.NewDecoder(from)
+	d.DisallowUnknownFields()
+	r := new(Receipt)
+	if err := d.Decode(r); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is something behind it")
+	}
+	return r, nil
+}

@@ -1,0 +1,82 @@
+package why
+
+import (
+	"fmt"
+
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/netrules/publicsuffix"
+	"agentjail.dev/runtime/spec/report"
+)
+
+// Facts are what is known of a jail, or of a policy without one.
+type Facts struct {
+	ID      string // "" is a policy
+	Filters *Filters
+	Network Network
+	// Path is what was found at the question's path; nil where nobody looked.
+	Path *Path
+	// Signs are what the jail shows of causes.
+	Signs []Sign
+	// Where is where the policy is written.
+	Where string
+}
+
+// Network is what of a jail's network answers depend on.
+type Network struct {
+	// Mode is policy's word.
+	Mode string
+	// ByRules says that Rules are what is reached; Joined that they are those of another jail; Nothing that it is lo alone.
+	ByRules, Joined, Nothing bool
+	Rules                    *netrules.Set
+}
+
+// Answer answers a question.
+func (f *Facts) Answer(q Question) (*Answer, error) {
+	switch q.Kind {
+	case OfCall:
+		return f.Filters.OfCall(q.Text, q.Call)
+	case OfName:
+		return f.OfName(q.Text, q.Name, q.Port), nil
+	case OfPath:
+		return f.OfPath(q.Text), nil
+	}
+	return f.OfError(q)
+}
+
+// OfName answers for a name of the network: what `agentjail network check` says, and for a jail without a network what to set.
+func (f *Facts) OfName(text, name string, port uint16) *Answer {
+	a := &Answer{Question: text, Kind: OfName, Verdict: Refused, Ring: ring(report.Resources)}
+	entry := fmt.Sprintf("%s:%d", name, port)
+	switch {
+	case f.Network.Joined:
+		a.Verdict, a.By, a.Rule = Depends, []string{"network by name"}, "the network is another jail's, whose rules hold: ask about that one"
+	case f.Network.ByRules:
+		v := f.Network.Rules.Match(name, port)
+		a.By = []string{"network by name, policy's network.allow and network.deny"}
+		if v.OK {
+			a.Verdict, a.By, a.Rule = Passes, nil, v.Rule.Source()
+			a.Why, a.Then = publicsuffix.Warning(v.Rule), "where the name leads is judged when it is connected to; 443 has to be TLS for that name, 80 HTTP"
+			return a
+		}
+		a.Rule = v.Reason
+		if v.Remedy == "" && v.Rule != nil {
+			a.Remedies = []Remedy{{Write: fmt.Sprintf("network.deny without %q", v.Rule.Source()), Where: f.where(), Opens: "what else that entry covers, as far as network.allow has it"}}
+		} else if v.Remedy != "" {
+			a.Remedies = []Remedy{{Write: "network.allow: add \"" + entry + "\", then `agentjail network reload ID`", Where: f.where()}}
+		}
+	case f.Network.Nothing:
+		a.By, a.Rule = []string{"network"}, fmt.Sprintf("network.mode = %q: nothing but lo", f.Network.Mode)
+		a.Remedies = []Remedy{{Write: fmt.Sprintf(`network.mode = "names", network.allow = [%q] (agentjail sandbox --allow %s)`, entry, entry), Where: f.where()}}
+	default:
+		a.Verdict, a.Ring = Passes, nil
+		a.Rule = fmt.Sprintf("network.mode = %q: the network is the engine's work, and nothing in it is filtered", f.Network.Mode)
+	}
+	return a
+}
+
+func (f *Facts) where() string {
+	if f.Where == "" {
+		return thePolicy
+	}
+	return f.Where
+}

@@ -1,0 +1,116 @@
+package why
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"agentjail.dev/runtime/spec/report"
+)
+
+// A message is an error that programs print in jails, or engines about them, with its causes: an entry of messages.toml, which says what each
+// field is.
+type message struct {
+	ID       string   `toml:"id"`
+	Like     string   `toml:"like"`
+	Says     []string `toml:"says"`
+	Path     bool     `toml:"path"`
+	CausesOf string   `toml:"causes_of"`
+	Causes   []cause  `toml:"cause"`
+
+	pattern *regexp.Regexp
+}
+
+// A cause is one reason for a message.
+type cause struct {
+	What     string   `toml:"what"`
+	By       string   `toml:"by"`
+	Ring     string   `toml:"ring"`
+	Sign     string   `toml:"sign"`
+	Purpose  bool     `toml:"purpose"`
+	Instead  string   `toml:"instead"`
+	Remedies []change `toml:"remedy"`
+}
+
+// A change is what lets something through, as the table has it.
+type change struct {
+	Write string   `toml:"write"`
+	Where string   `toml:"where"`
+	Keys  []string `toml:"keys"`
+	Opens string   `toml:"opens"`
+}
+
+// thePolicy stands for the place where a jail's policy is written.
+const thePolicy = "the policy, for jails that are made from then on"
+
+// places are the words of the table for where a remedy goes. Others stand for themselves.
+var places = map[string]string{"policy": thePolicy, "command line": "the container's command line", "jail": "the jail"}
+
+// rings are the table's words for rings.
+var rings = map[string]report.Ring{"kernel": report.Kernel, "access": report.Access, "resources": report.Resources}
+
+//go:embed messages.toml
+var messagesTOML []byte
+
+// messages is the table, read when somebody first asks about an error. That it can be read is held by its test.
+var messages = sync.OnceValue(func() []message {
+	all, err := readMessages(messagesTOML)
+	if err != nil {
+		panic(err)
+	}
+	return all
+})
+
+// readMessages reads a table.
+func readMessages(data []byte) ([]message, error) {
+	var in struct {
+		Messages []message `toml:"message"`
+	}
+	dec := toml.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return nil, fmt.Errorf("messages.toml: %w", err)
+	}
+	for i := range in.Messages {
+		m := &in.Messages[i]
+		var err error
+		if m.pattern, err = regexp.Compile("(?is)" + m.Like); err != nil {
+			return nil, fmt.Errorf("messages.toml: %s: %w", m.ID, err)
+		}
+		if m.CausesOf == "" {
+			continue
+		}
+		of := slices.IndexFunc(in.Messages, func(o message) bool { return o.ID == m.CausesOf })
+		if of < 0 || in.Messages[of].CausesOf != "" {
+			return nil, fmt.Errorf("messages.toml: %s: causes_of %q is no entry with causes of its own", m.ID, m.CausesOf)
+		}
+		m.Causes = slices.Concat(in.Messages[of].Causes, m.Causes)
+	}
+	return in.Messages, nil
+}
+
+// ring is the cause's ring; nil where none decides.
+func (c *cause) ring() *report.Ring {
+	if r, ok := rings[c.Ring]; ok {
+		return &r
+	}
+	return nil
+}
+
+// remedies are what to write for a cause.
+func (c *cause) remedies() []Remedy {
+	var out []Remedy
+	for _, r := range c.Remedies {
+		where, ok := places[r.Where]
+		if !ok {
+			where = r.Where
+		}
+		out = append(out, Remedy{Write: r.Write, Where: where, Opens: r.Opens})
+	}
+	return out
+}

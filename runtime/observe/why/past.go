@@ -1,0 +1,64 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/observe/journal"
+)
+
+// kindsOf are the kinds of refusals that a message's cause leaves in a jail's journal, by the cause's sign.
+var kindsOf = map[string][]string{
+	"memory": {"limit.oom"}, "pids": {"limit.pids"}, "layer": {"limit.layer"}, "layer files": {"limit.inodes"},
+	"name": {"name.refused", "connect.refused"}, "kill": {"syscall.killed"},
+}
+
+// fits says whether a refusal of a jail's is what a question is about.
+func (q *Question) fits(e *journal.Event, kinds []string) bool {
+	called := func(c *Call) bool { return c.Name != "" && e.Syscall == c.Name }
+	switch {
+	case q.Kind == OfCall:
+		return called(&q.Call)
+	case q.Kind == OfName:
+		return e.Name == q.Name && (e.Port == 0 || q.Port == 0 || e.Port == q.Port)
+	case q.Kind == OfPath:
+		return below(e.Path, q.Path)
+	case called(&q.Inner), q.Name != "" && e.Name == q.Name, q.Path != "" && below(e.Path, q.Path):
+		return true
+	}
+	return slices.Contains(kinds, e.Kind)
+}
+
+func below(path, dir string) bool {
+	return path != "" && (path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/"))
+}
+
+// Past adds to an answer what a jail was last refused that fits the question, and when. events are in the order of time.
+func (a *Answer) Past(q Question, events []journal.Event) {
+	var kinds []string
+	if q.Kind == OfError {
+		if m, _ := find(q.Text); m != nil {
+			for _, c := range m.Causes {
+				kinds = append(kinds, kindsOf[c.Sign]...)
+			}
+		}
+	}
+	n := uint64(0)
+	var last *journal.Event
+	for i := range events {
+		if e := &events[i]; e.Refused() && q.fits(e, kinds) {
+			n, last = n+max(1, e.Count), e
+		}
+	}
+	if last == nil {
+		return
+	}
+	text := fmt.Sprintf("refused %d times so far, last at %s: %s", n, last.Time, last.Kind)
+	for _, part := range []struct{ word, what string }{{"", last.What()}, {"by ", last.Decided()}, {"because ", last.Reason}, {"program ", last.Program}} {
+		if part.what != "" {
+			text += " " + part.word + part.what
+		}
+	}
+	a.Seen = append(a.Seen, text)
+}

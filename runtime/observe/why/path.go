@@ -1,0 +1,254 @@
+package why
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"agentjail.dev/runtime/spec/report"
+)
+
+// Path is what was found of a path in a jail, or of what holds it. Ids are the jail's own.
+type Path struct {
+	// Name is the path as it was looked up, and Exists whether there is something; else the rest is about the nearest directory above it.
+	Name, Above string
+	Exists      bool
+	Link        bool // a symbolic link, which is not followed
+	Mode        uint32
+	UID, GID    uint32
+	// User is the jail's first process.
+	User struct {
+		UID, GID uint32
+		Groups   []uint32
+	}
+	// Mount is where the mount is that it lies on, FS its file system, and Kind what it is to the jail.
+	Mount, FS string
+	Kind      MountKind
+	ReadOnly  bool
+	NoExec    bool
+	// Masked, Fixed and Protected are paths of the lists that hold it, or "": hidden, read-only in every jail, protected for the host.
+	Masked, Fixed, Protected string
+	// OneOwner says that the mount's owner is one user of the jail, who is Owner.
+	OneOwner bool
+	Owner    uint32
+	// Size and Used are of the file system, in bytes, Files and UsedFiles in files; 0 is unknown.
+	Size, Used, Files, UsedFiles uint64
+	Landlock                     bool // the jail has a domain
+}
+
+// MountKind is what a mount is to a jail.
+type MountKind string
+
+// The kinds of mounts.
+const (
+	Layer  MountKind = "the ephemeral layer over the image"
+	Tmpfs  MountKind = "a tmpfs of the jail's own"
+	Kernel MountKind = "files that the kernel makes up"
+	Device MountKind = "a device file"
+	Host   MountKind = "a directory or file of the host"
+)
+
+// OfPath answers for a path.
+func (f *Facts) OfPath(text string) *Answer {
+	a := &Answer{Question: text, Kind: OfPath, Verdict: Unknown, Ring: ring(report.Resources)}
+	if f.Path == nil {
+		a.Rule = "a path is looked up in a running jail"
+		f.ofNoJail(a, text)
+		return a
+	}
+	p := f.Path
+	a.Seen = p.seen()
+	can := p.rights()
+	switch {
+	case p.Masked != "":
+		a.Verdict, a.By, a.Rule = Refused, []string{"masked paths"}, p.Masked+" is hidden in every jail: it tells of the host, or steers its kernel"
+		a.Purpose, a.Instead = true, "the limits in /sys/fs/cgroup; /proc/cpuinfo, meminfo and stat are the jail's own"
+	case !p.Exists && path.Dir(p.Name) != p.Above || !p.Exists && missingDevice(p.Name):
+		a.Verdict, a.Errno = Refused, "ENOENT"
+		a.By, a.Rule = []string{"nothing is there"}, fmt.Sprintf("%s is not in the jail: %s ends at %s", p.Name, p.Kind, p.Above)
+		f.ofNoJail(a, p.Name)
+	case p.Protected != "":
+		a.Ring = ring(report.Access)
+		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"protected paths (binds.protect), by a read-only mount; Landlock"}
+		a.Rule, a.Why = p.Protected+" can be read and not written", "the host runs it by itself, or is led by it"
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.unprotect = [%q]", p.Protected), Where: f.where(), Opens: "what the jail writes there may run on the host"}}
+		a.Instead = "make the change on the host (docs/protected-paths.md)"
+	case p.Fixed != "":
+		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"read-only paths"}
+		a.Rule = p.Fixed + " can be read and not written in every jail"
+		a.Purpose, a.Instead = true, "docker run --sysctl net.KEY=VALUE for settings of the jail's own network"
+	case p.ReadOnly:
+		a.Verdict, a.Errno, a.By = Depends, "EROFS", []string{"read-only mount", "Landlock"}
+		a.Rule = fmt.Sprintf("the mount at %s is read-only", p.Mount)
+		a.Remedies = p.writable()
+		a.Purpose = len(a.Remedies) == 0
+	default:
+		f.byMode(a, p, can)
+	}
+	return a
+}
+
+// byMode answers where only owner and mode decide.
+func (f *Facts) byMode(a *Answer, p *Path, can string) {
+	want := "rw"
+	if !p.Exists {
+		want = "rwx"
+	} else if p.isDir() {
+		want = "rwx"
+	}
+	if full(p, can) {
+		a.Verdict, a.Ring = Passes, nil
+		a.Rule = fmt.Sprintf("the jail's user %d has %s of %s there", p.User.UID, can, want)
+		a.Then = p.full()
+		return
+	}
+	a.Ring = ring(report.Access)
+	a.Verdict, a.Errno, a.By = Depends, "EACCES", []string{"owner and mode of the file"}
+	if can == "" {
+		a.Verdict = Refused
+	}
+	has := can
+	if has == "" {
+		has = "nothing"
+	}
+	a.Rule = fmt.Sprintf("it belongs to uid %d, gid %d, mode %04o; the jail's user %d has %s, and root of a jail overrides no mode", p.UID, p.GID, p.Mode&0o7777, p.User.UID, has)
+	switch {
+	case p.OneOwner && p.User.UID != p.Owner:
+		a.Why = fmt.Sprintf("the mounted directory belongs to uid %d of the jail", p.Owner)
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("docker run -u %d, or -l dev.agentjail.binds.owner=%d", p.Owner, p.User.UID), Where: "the container's command line"}}
+	case p.Kind == Host && p.UID == 65534:
+		a.Why = "on the host it belongs to somebody else than the directory, who is nobody in the jail"
+		a.Remedies = []Remedy{{Write: "chown the file to the directory's owner", Where: "the host"}}
+	default:
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("docker run -u %d:%d", p.UID, p.GID), Where: "the container's command line"}}
+	}
+}
+
+func full(p *Path, can string) bool {
+	if p.isDir() || !p.Exists {
+		return can == "rwx"
+	}
+	return strings.HasPrefix(can, "rw")
+}
+
+func (p *Path) isDir() bool { return p.Mode&0o170000 == 0o040000 }
+
+// rights are those that the mode gives the jail's user, who has no capability.
+func (p *Path) rights() string {
+	bits := p.Mode & 7
+	switch {
+	case p.UID == p.User.UID:
+		bits = p.Mode >> 6 & 7
+	case p.inGroup():
+		bits = p.Mode >> 3 & 7
+	}
+	out := ""
+	for i, c := range "rwx" {
+		if bits>>(2-i)&1 == 1 {
+			out += string(c)
+		}
+	}
+	return out
+}
+
+func (p *Path) inGroup() bool {
+	if p.GID == p.User.GID {
+		return true
+	}
+	for _, g := range p.User.Groups {
+		if g == p.GID {
+			return true
+		}
+	}
+	return false
+}
+
+// seen says what was found, in lines.
+func (p *Path) seen() []string {
+	how := "writable"
+	if p.ReadOnly {
+		how = "read-only"
+	}
+	if p.NoExec {
+		how += ", runs no programs"
+	}
+	out := []string{fmt.Sprintf("%s at %s (%s), %s", p.Kind, p.Mount, p.FS, how)}
+	if p.Exists {
+		what := ""
+		if p.Link {
+			what = ", a symbolic link"
+		}
+		out = append(out, fmt.Sprintf("uid %d, gid %d, mode %04o%s", p.UID, p.GID, p.Mode&0o7777, what))
+	} else {
+		out = append(out, fmt.Sprintf("it does not exist; the directory %s belongs to uid %d, gid %d, mode %04o", p.Above, p.UID, p.GID, p.Mode&0o7777))
+	}
+	if p.OneOwner {
+		out = append(out, fmt.Sprintf("what belongs to the directory's owner on the host belongs to uid %d here", p.Owner))
+	}
+	if p.Size > 0 && (p.Kind == Layer || p.Kind == Tmpfs) {
+		out = append(out, fmt.Sprintf("%s of %s used, %d of %d files", sizeOf(p.Used), sizeOf(p.Size), p.UsedFiles, p.Files))
+	}
+	if p.Landlock && !p.ReadOnly && p.Kind != Kernel {
+		out = append(out, "Landlock lets it be written, as all that is on writable mounts")
+	}
+	return out
+}
+
+// full is what stands against more data.
+func (p *Path) full() string {
+	switch {
+	case p.Size == 0 || p.Kind != Layer && p.Kind != Tmpfs:
+		return ""
+	case p.Size-p.Used < p.Size/50 || p.Files-p.UsedFiles < p.Files/50:
+		if p.Kind == Layer {
+			return "it is full: root.size, root.inodes and limits.memory"
+		}
+		return "it is full: tmpfs.size and tmpfs.inodes"
+	}
+	return fmt.Sprintf("%s are left", sizeOf(p.Size-p.Used))
+}
+
+// writable are the changes that make a read-only mount writable.
+func (p *Path) writable() []Remedy {
+	switch p.Kind {
+	case Host:
+		return []Remedy{{Write: fmt.Sprintf("-v DIR:%s without :ro (agentjail sandbox: without --read-only, or --workspace DIR)", p.Mount), Where: "the container's command line", Opens: "all below " + p.Mount}}
+	case Layer:
+		return []Remedy{{Write: "docker run without --read-only", Where: "the container's command line", Opens: "the jail's own layer, which goes with it"}, {Write: "docker run --tmpfs " + p.Mount, Where: "the container's command line"}}
+	}
+	return nil
+}
+
+// sizeOf is a size for people.
+func sizeOf(n uint64) string {
+	for _, u := range []struct {
+		name string
+		size uint64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// missingDevice says whether a path is a device's that jails do not have by themselves.
+func missingDevice(name string) bool { return strings.HasPrefix(name, "/dev/") }
+
+// ofNoJail adds what is known of a path whatever the jail.
+func (f *Facts) ofNoJail(a *Answer, name string) {
+	switch {
+	case strings.HasSuffix(name, ".sock"):
+		a.Verdict, a.Why = Refused, "a socket speaks for whoever listens on it"
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("binds.allow = [%q], and -v %s:%s", name, name, name), Where: f.where(), Opens: "all that its listener does for whoever asks"}}
+		a.Instead = "services started outside, reached by name; credentials (docs/credentials.md)"
+	case name == "/dev/fuse":
+		a.Verdict, a.Why, a.Purpose = Refused, "FUSE needs a mount, and no process of a jail mounts", true
+		a.Instead = "mount on the host, and give the jail the directory"
+	case missingDevice(name):
+		a.Verdict, a.Why = Refused, "a jail has no device but null, zero, full, random, urandom, tty, console and ptmx"
+		a.Remedies = []Remedy{{Write: fmt.Sprintf("devices.allow = [%q], and docker run --device %s", name, name), Where: f.where(), Opens: "the device's driver, with every request of its"}}
+	case a.Verdict == Refused:
+		a.Remedies = []Remedy{{Write: "-v " + name + ":" + name + ":ro (agentjail sandbox: --workspace DIR)", Where: "the container's command line", Opens: "what can be read there"}}
+	}
+}

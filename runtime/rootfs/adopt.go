@@ -1,0 +1,149 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/idmap"
+)
+
+// maxAdopt bounds how many files Adopt looks at: one takes about two microseconds,
+// and a jail may have made a million.
+const maxAdopt = 2048
+
+// adoptable are the ids that an engine gives to files: those of a container
+// without a user namespace. What is above is no container's.
+const adoptable = 65536
+
+// adopter looks for files that belong to none of the jail's ids.
+type adopter struct {
+	// changes is the layer, which has nothing but the jail's changes; root is the
+	// overlay over it. Owners are changed in the overlay: it keeps copies of them.
+	changes, root int
+	ids           idmap.Map
+	queue         []string // directories to look into, the shallow ones first
+	left          int      // files that may still be looked at
+	adopted       int
+	incomplete    bool
+}
+
+// Adopt gives the jail's ids to what an engine has put into a running jail:
+// `docker cp` writes as the host's ids, which nobody in the jail has, so that mode
+// 0600 could not be read. Host id n becomes the jail's n, as it is without a user
+// namespace. No process of the jail can make such a file: the kernel gives what it
+// makes an owner of its own user namespace.
+//
+// changes is the jail's ephemeral layer, and root the overlay on it, without what
+// is mounted in the jail. Each name is opened relative to these, without following
+// a link or leaving the file system, and judged and given away by the open
+// descriptor: whatever the jail renames meanwhile, it is a file of its own layer.
+// chown(2) takes set-id bits and file capabilities away. complete says that
+// everything was looked at.
+func Adopt(changes, root *os.File, ids idmap.Map) (adopted int, complete bool, err error) {
+	a := &adopter{changes: int(changes.Fd()), root: int(root.Fd()), ids: ids, queue: []string{"."}, left: maxAdopt}
+	if err := a.look("."); err != nil {
+		return a.adopted, false, err
+	}
+	for len(a.queue) > 0 && a.left > 0 {
+		dir := a.queue[0]
+		a.queue = a.queue[1:]
+		if err := a.list(dir); err != nil {
+			return a.adopted, false, err
+		}
+	}
+	return a.adopted, len(a.queue) == 0 && a.left > 0 && !a.incomplete, nil
+}
+
+// beneath opens a file below a directory, without following links.
+func beneath(dir int, path string, flags uint64) (int, error) {
+	return unix.Openat2(dir, path, &unix.OpenHow{
+		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}
+
+// list looks at what is in a directory of the changes.
+func (a *adopter) list(dir string) error {
+	fd, err := beneath(a.changes, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		a.incomplete = true // the jail has moved it
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	defer f.Close()
+	for a.left > 0 {
+		entries, err := f.ReadDir(256)
+		for _, e := range entries {
+			a.left--
+			path := filepath.Join(dir, e.Name())
+			if e.IsDir() {
+				a.queue = append(a.queue, path)
+			}
+			var st unix.Stat_t
+			if unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				continue
+			}
+			if _, _, foreign := a.owner(&st); foreign {
+				if err := a.look(path); err != nil {
+					return err
+				}
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				a.incomplete = true // removed meanwhile
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// look gives a file of the overlay to the jail's ids, if it is another's.
+func (a *adopter) look(path string) error {
+	fd, err := beneath(a.root, path, unix.O_PATH)
+	if err != nil {
+		a.incomplete = true
+		return nil
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	uid, gid, foreign := a.owner(&st)
+	if !foreign {
+		return nil
+	}
+	if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("giving a file that was put into the jail to its user: %w", err)
+	}
+	a.adopted++
+	return nil
+}
+
+// owner says whether a file belongs to an engine's ids and not to the jail's, and
+// whom it is to belong to: -1 where it stays. Devices stay, which nobody can open
+// and overlayfs marks removed files by.
+func (a *adopter) owner(st *unix.Stat_t) (uid, gid int, foreign bool) {
+	if t := st.Mode & unix.S_IFMT; t == unix.S_IFCHR || t == unix.S_IFBLK {
+		return -1, -1, false
+	}
+	uid, gid = -1, -1
+	if !a.ids.HasHostUID(st.Uid) && st.Uid < adoptable {
+		if id, ok := a.ids.HostUID(st.Uid); ok {
+			uid = int(id)
+		}
+	}
+	if !a.ids.HasHostGID(st.Gid) && st.Gid < adoptable {
+		if id, ok := a.ids.HostGID(st.Gid); ok {
+			gid = int(id)
+		}
+	}
+	return uid, gid, uid >= 0 || gid >= 0
+}

@@ -1,0 +1,200 @@
+// Package changes shows people what a running jail has changed, and its whole file
+// tree, with owners as the jail has them: an engine sees a jail's root with the
+// host's ids (overlayfs cannot be idmapped), so that `docker diff` lists every file
+// of the image and `docker export` has ids of 2 billion.
+//
+// All of it is written by the jail, meanwhile too: names are opened one directory
+// at a time, relative to descriptors, without following links.
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/printable"
+)
+
+// Kinds of changes, by the letters of `docker diff`.
+const (
+	Added   = "A"
+	Changed = "C"
+	Deleted = "D"
+)
+
+// A Change is a path that a jail has made, changed or removed.
+type Change struct {
+	Kind string `json:"kind"`
+	Path string `json:"path"` // below the jail's root, beginning with a slash
+}
+
+// String is the change on one line, whatever the jail has put into the name.
+func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0) }
+
+// Below says whether the image has a file of this path: relative, of a file that is
+// in the jail's layer.
+type Below func(path string) bool
+
+// List lists what a jail's ephemeral layer holds, in order. below tells what the
+// jail has changed from what it has made.
+func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
+	out := []Change{}
+	err := walk(ctx, int(layer.Fd()), func(e entry) error {
+		kind := Added
+		switch {
+		case isWhiteout(&e.st):
+			kind = Deleted
+		case below(e.path):
+			kind = Changed
+		}
+		out = append(out, Change{kind, "/" + e.path})
+		return nil
+	})
+	return out, err
+}
+
+// isWhiteout says whether overlayfs marks a removed file by this one
+// (Documentation/filesystems/overlayfs.rst, whiteouts and opaque directories).
+func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
+
+// isOpaque says whether nothing of the layers below shows in a directory.
+func isOpaque(fd int) bool {
+	var value [1]byte
+	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
+		if n, err := unix.Fgetxattr(fd, name, value[:]); err == nil && n == 1 && value[0] == 'y' {
+			return true
+		}
+	}
+	return false
+}
+
+// Layers tells by an overlay's lower layers, the topmost first, whether it has a
+// path.
+func Layers(layers []*os.File) Below {
+	return func(name string) bool {
+		for _, l := range layers {
+			found, hidden := lookup(int(l.Fd()), name)
+			if found || hidden {
+				return found
+			}
+		}
+		return false
+	}
+}
+
+// lookup looks for a path in one layer. hidden says that the layers below do not
+// count for it.
+func lookup(layer int, name string) (found, hidden bool) {
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		fd, err := beneath(layer, name[:i], unix.O_PATH)
+		if err != nil {
+			return false, hidden
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		if err != nil || isWhiteout(&st) {
+			return false, true
+		}
+		if i == len(name) {
+			return true, false
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return false, true
+		}
+		if dir, err := beneath(layer, name[:i], unix.O_RDONLY|unix.O_DIRECTORY); err == nil {
+			hidden = hidden || isOpaque(dir)
+			unix.Close(dir)
+		}
+	}
+	return false, hidden
+}
+
+// beneath opens a file below a directory, without following links.
+func beneath(dir int, name string, flags uint64) (int, error) {
+	if flags&unix.O_PATH == 0 {
+		flags |= unix.O_NONBLOCK | unix.O_NOCTTY // a jail's pipe keeps nobody waiting
+	}
+	return unix.Openat2(dir, name, &unix.OpenHow{
+		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+}
+
+// An entry is a file that walk has met.
+type entry struct {
+	path string // relative
+	dir  int    // its directory, open
+	st   unix.Stat_t
+}
+
+// walk calls do for each file below a directory, a directory before what is in it,
+// in order of names. What goes away meanwhile is left out.
+func walk(ctx context.Context, root int, do func(entry) error) error {
+	return walkDir(ctx, root, ".", do)
+}
+
+func walkDir(ctx context.Context, root int, dir string, do func(entry) error) error {
+	fd, err := beneath(root, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	if err != nil {
+		return ctx.Err() // gone, or something else by now
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	names, err := f.Readdirnames(-1)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ENOENT) {
+		f.Close()
+		return err
+	}
+	slices.Sort(names)
+	var dirs []string
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			f.Close()
+			return err
+		}
+		e := entry{path: path.Join(dir, name), dir: fd}
+		if unix.Fstatat(fd, name, &e.st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		if err := do(e); err != nil {
+			f.Close()
+			return err
+		}
+		if e.st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			dirs = append(dirs, e.path)
+		}
+	}
+	f.Close() // however deep the jail has made its directories, one is open
+	for _, d := range dirs {
+		if err := walkDir(ctx, root, d, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ByOrigin tells by what overlayfs notes on a file that it has copied from the
+// image: less than Layers, since what was written anew and renamed has no such note.
+func ByOrigin(layer *os.File) Below {
+	return func(name string) bool {
+		fd, err := beneath(int(layer.Fd()), name, unix.O_PATH)
+		if err != nil {
+			return false
+		}
+		defer unix.Close(fd)
+		n, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", fd), "trusted.overlay.origin", nil)
+		return err == nil && n > 0
+	}
+}

@@ -1,0 +1,150 @@
+package changes
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/idmap"
+)
+
+// maxSparse bounds how many bytes a file may have beyond what it takes on the disk:
+// a jail can make one of 8 EiB that takes nothing, and an archive would hold all of
+// its zeros.
+const maxSparse = 1 << 30
+
+// nobody is whom files belong to of whose owner the jail has no id (fs.rst,
+// overflowuid).
+const nobody = 65534
+
+// exporter writes an archive.
+type exporter struct {
+	ids   idmap.Map
+	out   *tar.Writer
+	links map[uint64]string // by inode number, files of several names
+	warn  func(path, why string)
+}
+
+// Export writes a jail's whole root as a tar archive, with owners as the jail has
+// them: what `docker export` writes of a container without a user namespace. root
+// is the overlay without what is mounted in the jail. warn is told what was left
+// out.
+func Export(ctx context.Context, out io.Writer, root *os.File, ids idmap.Map, warn func(path, why string)) error {
+	x := &exporter{ids: ids, out: tar.NewWriter(out), links: map[uint64]string{}, warn: warn}
+	if err := walk(ctx, int(root.Fd()), x.add); err != nil {
+		return err
+	}
+	return x.out.Close()
+}
+
+// types are the archive's types of files, by the kernel's.
+var types = map[uint32]byte{
+	unix.S_IFREG: tar.TypeReg, unix.S_IFDIR: tar.TypeDir, unix.S_IFLNK: tar.TypeSymlink,
+	unix.S_IFIFO: tar.TypeFifo, unix.S_IFCHR: tar.TypeChar, unix.S_IFBLK: tar.TypeBlock,
+}
+
+func (x *exporter) add(e entry) error {
+	typ, known := types[e.st.Mode&unix.S_IFMT]
+	if !known {
+		x.warn(e.path, "an archive has no sockets")
+		return nil
+	}
+	h := &tar.Header{
+		Typeflag: typ, Name: e.path, Mode: int64(e.st.Mode & 0o7777), Format: tar.FormatPAX,
+		Uid: inside(x.ids.UIDInside, e.st.Uid), Gid: inside(x.ids.GIDInside, e.st.Gid),
+		ModTime: time.Unix(e.st.Mtim.Unix()).Truncate(time.Second),
+	}
+	switch typ {
+	case tar.TypeDir:
+		h.Name += "/"
+	case tar.TypeSymlink:
+		target, err := readlink(e)
+		if err != nil {
+			return nil // gone
+		}
+		h.Linkname = target
+	case tar.TypeChar, tar.TypeBlock:
+		h.Devmajor, h.Devminor = int64(unix.Major(e.st.Rdev)), int64(unix.Minor(e.st.Rdev))
+	case tar.TypeReg:
+		return x.addFile(e, h)
+	}
+	return x.out.WriteHeader(h)
+}
+
+// inside is the jail's id for a host's.
+func inside(lookup func(uint32) (uint32, bool), id uint32) int {
+	if n, ok := lookup(id); ok {
+		return int(n)
+	}
+	return nobody
+}
+
+func readlink(e entry) (string, error) {
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(e.dir, path.Base(e.path), buf[:])
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// addFile adds a regular file: what was opened, whatever has its name by now.
+func (x *exporter) addFile(e entry, h *tar.Header) error {
+	if e.st.Nlink > 1 {
+		if first, ok := x.links[e.st.Ino]; ok {
+			h.Typeflag, h.Linkname = tar.TypeLink, first
+			return x.out.WriteHeader(h)
+		}
+	}
+	fd, err := beneath(e.dir, path.Base(e.path), unix.O_RDONLY)
+	if err != nil {
+		return nil // gone
+	}
+	f := os.NewFile(uintptr(fd), e.path)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil // another by now
+	}
+	if st.Size-st.Blocks*512 > maxSparse {
+		x.warn(e.path, fmt.Sprintf("it has %d bytes, and %d on the disk", st.Size, st.Blocks*512))
+		return nil
+	}
+	h.Size = st.Size
+	value := make([]byte, 64) // capabilities(7), vfs_ns_cap_data: 24 bytes
+	if n, err := unix.Fgetxattr(fd, "security.capability", value); err == nil && n > 0 {
+		h.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": string(value[:n])}
+	}
+	if err := x.out.WriteHeader(h); err != nil {
+		return err
+	}
+	if st.Nlink > 1 {
+		x.links[st.Ino] = e.path
+	}
+	n, err := io.Copy(x.out, io.LimitReader(f, st.Size))
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.path, err)
+	}
+	// What was cut off meanwhile.
+	_, err = io.CopyN(x.out, zeros{}, st.Size-n)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// zeros reads as zeros without end.
+type zeros struct{}
+
+// Read fills b.
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}

@@ -1,0 +1,108 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/observe/journal/inside"
+)
+
+// insideDir is the directory of the views in which the jail reads what it was refused.
+const insideDir = "inside"
+
+// addInside gives the spec a mount for that directory. copyInside fills it.
+func (s *stager) addInside() error {
+	if s.Plan.Inside == "" {
+		return nil
+	}
+	if slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool {
+		at := filepath.Clean(m.Destination)
+		return at == inside.Dir || at == filepath.Dir(inside.Dir) && m.Type != "tmpfs"
+	}) {
+		s.notes = append(s.notes, inside.Dir+" is not there: something of the bundle's is mounted at or above it")
+		return nil
+	}
+	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+		Destination: inside.Dir, Type: "bind", Source: inside.Dir, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+	})
+	s.inside = true
+	return nil
+}
+
+// copyInside writes what addInside has mounted.
+func (s *stager) copyInside(dir *os.File) error {
+	if !s.inside {
+		return nil
+	}
+	i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == inside.Dir && m.Source == inside.Dir })
+	if i < 0 {
+		return fmt.Errorf("the mount at %s is gone", inside.Dir)
+	}
+	if err := mkdir(dir, insideDir, 0o755); err != nil {
+		return err
+	}
+	at := filepath.Join(s.layer, viewsDir, insideDir)
+	s.Spec.Mounts[i].Source = at
+	if err := write(dir, insideDir+"/"+inside.File, s.Plan.Inside, 0o444); err != nil {
+		return err
+	}
+	// A mount of its own, which does not become read-only with the views: in the jail's mount namespace, what is read-only when it comes there
+	// stays so for the host, too (mount_namespaces(7), locked flags). The delegate makes the jail's mount read-only, and the files are of
+	// a user that the jail does not have.
+	if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("binding %s: %w", at, err)
+	}
+	return nil
+}
+
+// RewriteInside replaces the file in which a jail reads what it was refused, in one step: who reads it has the former or the new one. inJail
+// and dev are as of RewriteViews. It does nothing where the directory is not there.
+//
+// The jail can move what the directory is mounted in, and put something else at its path; only a directory of its views is written to, and
+// only where such a file is.
+func RewriteInside(dev uint64, text []byte, inJail func(func() error) error) error {
+	var dir *os.File
+	err := inJail(func() error {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, inside.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", inside.Dir, err)
+		}
+		dir = os.NewFile(uintptr(fd), inside.Dir)
+		return nil
+	})
+	if err != nil || dir == nil {
+		return err
+	}
+	defer dir.Close()
+	fd := int(dir.Fd())
+	var st, file unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != dev || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return err
+	}
+	if unix.Fstatat(fd, inside.File, &file, unix.AT_SYMLINK_NOFOLLOW) != nil || file.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("a writable clone of %s: %w", inside.Dir, err)
+	}
+	name := atomicfile.Unique(".new-")
+	if err := write(dir, name, string(text), 0o444); err != nil {
+		_ = unix.Unlinkat(fd, name, 0)
+		return err
+	}
+	if err := unix.Renameat(fd, name, fd, inside.File); err != nil {
+		_ = unix.Unlinkat(fd, name, 0)
+		return &os.PathError{Op: "rename", Path: inside.File, Err: err}
+	}
+	return nil
+}

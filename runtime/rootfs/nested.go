@@ -1,0 +1,401 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bindsource"
+)
+
+// Mounts below a bind mount are made here, not by the delegate. It resolves
+// their places by name in a directory that others can change meanwhile: a link
+// that is put there at the right moment leads the mount elsewhere, over the
+// jail's /dev even, and what the delegate then makes there ends in another
+// mounted directory. From the opened directory, by openat2(2) without links,
+// nothing leads out of it. (CVE-2025-52881, CVE-2026-41579 are of this kind.)
+
+// findNested finds for each mount the bind mount that it lies in, which of its
+// parents is mounted by the delegate, and in what it lies immediately.
+func (s *stager) findNested() error {
+	s.within = map[int]int{}
+	for i := range s.Spec.Mounts {
+		k := s.inner(i)
+		if k < 0 {
+			continue
+		}
+		if _, nested := s.within[k]; !nested && s.binds[k] == nil {
+			continue // in a file system of the jail's own, which nobody else has
+		}
+		if !s.canNest(i) {
+			continue
+		}
+		s.within[i] = k
+	}
+	return s.makePoints()
+}
+
+// inner is the mount that covers the place of mount i when that is made, or -1.
+func (s *stager) inner(i int) int {
+	for k := i - 1; k >= 0; k-- {
+		if strings.HasPrefix(s.places[i], s.places[k]+"/") {
+			return k
+		}
+	}
+	return -1
+}
+
+// canNest says whether mount i can be made here: what is bound, or a tmpfs that
+// begins empty. No other file system has its place below a bind mount.
+func (s *stager) canNest(i int) bool {
+	m := s.Spec.Mounts[i]
+	return s.binds[i] != nil || s.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
+}
+
+// copied says whether mount i is that of a file's copy.
+func (s *stager) copied(i int) bool {
+	for _, b := range s.Plan.Binds {
+		if b.Index == i {
+			return b.Copy
+		}
+	}
+	return false
+}
+
+// makePoints makes the mount points in writable bind mounts, for the directory's
+// owner: container root, as whom the delegate would make them, is nobody on
+// the directory's file system.
+func (s *stager) makePoints() error {
+	for i := range s.Spec.Mounts {
+		k, ok := s.within[i]
+		if !ok || s.binds[k] == nil || s.readOnly(k) {
+			continue
+		}
+		rel := strings.TrimPrefix(s.places[i], s.places[k]+"/")
+		if err := makePoint(s.Sources[k], rel, s.isFile(i)); err != nil {
+			return fmt.Errorf("mount point %s: %w", s.Spec.Mounts[i].Destination, err)
+		}
+	}
+	return nil
+}
+
+func (s *stager) readOnly(i int) bool {
+	for _, b := range s.Plan.Binds {
+		if b.Index == i {
+			return b.ReadOnly
+		}
+	}
+	return false
+}
+
+func (s *stager) isFile(i int) bool {
+	return s.copied(i) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
+}
+
+// nest mounts what lies in bind mounts, and takes it from the spec: the delegate
+// mounts the outermost with all that is in it.
+func (s *stager) nest() error {
+	for i := range s.protected { // an index in the spec is of no use after this
+		s.protected[i].Place = s.places[s.protected[i].Mount]
+	}
+	var done []int
+	for i := range s.Spec.Mounts {
+		if _, ok := s.within[i]; !ok {
+			continue
+		}
+		if err := s.nestOne(i); err != nil {
+			return fmt.Errorf("mount at %s: %w", s.Spec.Mounts[i].Destination, err)
+		}
+		done = append(done, i)
+	}
+	for _, i := range slices.Backward(done) {
+		s.Spec.Mounts = slices.Delete(s.Spec.Mounts, i, i+1)
+	}
+	return nil
+}
+
+func (s *stager) nestOne(i int) error {
+	outer := s.within[i]
+	for {
+		k, nested := s.within[outer]
+		if !nested {
+			break
+		}
+		outer = k
+	}
+	o, m := &s.Spec.Mounts[outer], s.Spec.Mounts[i]
+	if j := slices.Index(o.Options, "bind"); j >= 0 {
+		o.Options = slices.Clone(o.Options)
+		o.Options[j] = "rbind"
+	}
+	from := m.Source
+	if m.Type == "tmpfs" {
+		var err error
+		if from, err = s.nestedTmpfs(i); err != nil {
+			return err
+		}
+	}
+	if k := s.within[i]; s.Spec.Mounts[k].Type == "tmpfs" {
+		if err := s.pointInTmpfs(k, i); err != nil {
+			return err
+		}
+	}
+	attr := attributes(m.Options)
+	tree, err := openTree(from, attr)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	s.nested = append(s.nested, Nested{Place: s.places[i], from: from, attr: attr})
+	return attachBelow(tree, o.Source, strings.TrimPrefix(s.places[i], s.places[outer]+"/"), s.readOnly(s.within[i]))
+}
+
+// openTree clones what is at a path of the stager's own, with what is mounted
+// below it, and gives it attributes.
+func openTree(path string, attr unix.MountAttr) (*os.File, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return nil, fmt.Errorf("cloning the mount: %w", err)
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("setting mount attributes: %w", err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// A Nested is a mount that was made in a bind mount before the delegate bound
+// that.
+type Nested struct {
+	Place string // in the jail
+	from  string // where it is in the stager's mount namespace
+	attr  unix.MountAttr
+}
+
+// AttachNested attaches in a jail what a delegate has left out of those mounts:
+// crun 1.8 binds without what is mounted below, although the option says rbind.
+// inJail runs a function in the jail's mount namespace; the calling thread is in
+// the stager's.
+func AttachNested(missing []Nested, inJail func(func() error) error) error {
+	trees := make([]*os.File, len(missing))
+	defer func() {
+		for _, t := range trees {
+			if t != nil {
+				t.Close()
+			}
+		}
+	}()
+	for i, n := range missing {
+		var err error
+		if trees[i], err = openTree(n.from, n.attr); err != nil {
+			return fmt.Errorf("mount at %s: %w", n.Place, err)
+		}
+	}
+	return inJail(func() error {
+		for i, n := range missing {
+			if err := attachBelow(trees[i], "/", strings.TrimPrefix(n.Place, "/"), false); err != nil {
+				return fmt.Errorf("mount at %s: %w", n.Place, err)
+			}
+		}
+		return nil
+	})
+}
+
+// attachBelow mounts a detached tree at a name below the mount at dir.
+func attachBelow(tree *os.File, dir, name string, readOnly bool) error {
+	top, err := OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	at, err := unix.Openat2(int(top.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
+	case errors.Is(err, unix.ENOENT) && readOnly:
+		return errors.New("its mount point is not there, and cannot be made in a read-only mount (remedy: make it in the mounted directory)")
+	case err != nil:
+		return &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return refusal.New(refusal.MountMoved, "a symbolic link was put in its way meanwhile")
+	}
+	if err := unix.MoveMount(int(tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mounting it over what is there: %w", err)
+	}
+	return nil
+}
+
+// mountAttributes are a mount's own attributes by the names of options
+// (mount_setattr(2)).
+var mountAttributes = sync.OnceValue(func() map[string]uint64 {
+	return map[string]uint64{
+		"ro": unix.MOUNT_ATTR_RDONLY, "rro": unix.MOUNT_ATTR_RDONLY,
+		"nosuid": unix.MOUNT_ATTR_NOSUID, "rnosuid": unix.MOUNT_ATTR_NOSUID,
+		"nodev": unix.MOUNT_ATTR_NODEV, "rnodev": unix.MOUNT_ATTR_NODEV,
+		"noexec": unix.MOUNT_ATTR_NOEXEC, "rnoexec": unix.MOUNT_ATTR_NOEXEC,
+		"nodiratime": unix.MOUNT_ATTR_NODIRATIME, "rnodiratime": unix.MOUNT_ATTR_NODIRATIME,
+		"nosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW, "rnosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW,
+	}
+})
+
+func attributes(options []string) unix.MountAttr {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	for _, o := range options {
+		attr.Attr_set |= mountAttributes()[o]
+		if o == "noatime" || o == "rnoatime" {
+			attr.Attr_clr, attr.Attr_set = unix.MOUNT_ATTR__ATIME, attr.Attr_set|unix.MOUNT_ATTR_NOATIME
+		}
+	}
+	return attr
+}
+
+// nestedTmpfs mounts the tmpfs of mount i in the stager's own directory, with the
+// jail's ids in place of the bundle's.
+func (s *stager) nestedTmpfs(i int) (string, error) {
+	at := s.tmpfsAt(i)
+	if err := os.Mkdir(at, 0o711); err != nil {
+		return "", err
+	}
+	label, err := contextOption(s.Spec)
+	if err != nil {
+		return "", err
+	}
+	data, err := s.tmpfsData(s.Spec.Mounts[i])
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, label+data); err != nil {
+		return "", fmt.Errorf("mounting a tmpfs with %s: %w", data, err)
+	}
+	return at, nil
+}
+
+// pointInTmpfs makes the mount point of mount i in the tmpfs that mount k is,
+// which nobody else has yet, for container root.
+func (s *stager) pointInTmpfs(k, i int) error {
+	uid, ok1 := s.Plan.IDs.HostUID(0)
+	gid, ok2 := s.Plan.IDs.HostGID(0)
+	if !ok1 || !ok2 {
+		return errors.New("the jail has no uid 0 or no gid 0")
+	}
+	at := s.tmpfsAt(k)
+	parts := strings.Split(strings.TrimPrefix(s.places[i], s.places[k]+"/"), "/")
+	for j, name := range parts {
+		at = filepath.Join(at, name)
+		var err error
+		if j == len(parts)-1 && s.isFile(i) {
+			err = os.WriteFile(at, nil, 0o644)
+		} else {
+			err = os.Mkdir(at, 0o755)
+		}
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err := errors.Join(err, os.Lchown(at, int(uid), int(gid))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tmpfsAt is where the tmpfs that mount i is to be gets made.
+func (s *stager) tmpfsAt(i int) string { return filepath.Join(s.layer, "m", "tmpfs"+strconv.Itoa(i)) }
+
+// tmpfsData are the options of a tmpfs that are no mount attributes.
+func (s *stager) tmpfsData(m specs.Mount) (string, error) {
+	uid, gid, data := uint32(0), uint32(0), []string{}
+	for _, o := range m.Options {
+		key, value, ok := strings.Cut(o, "=")
+		switch {
+		case key == "uid" || key == "gid":
+			id, err := strconv.ParseUint(value, 10, 32)
+			if err != nil {
+				return "", fmt.Errorf("option %s: %w", o, err)
+			}
+			if key == "uid" {
+				uid = uint32(id)
+			} else {
+				gid = uint32(id)
+			}
+		case ok, o == "noswap":
+			data = append(data, o)
+		}
+	}
+	u, ok1 := s.Plan.IDs.HostUID(uid)
+	g, ok2 := s.Plan.IDs.HostGID(gid)
+	if !ok1 || !ok2 {
+		return "", fmt.Errorf("the jail has no uid %d or no gid %d", uid, gid)
+	}
+	return strings.Join(append(data, fmt.Sprintf("uid=%d,gid=%d", u, g)), ","), nil
+}
+
+// makePoint makes rel below a source's directory, unless it is there, as the
+// directory's owner would (thread.AsOwner). No symbolic link is followed. What stands in the way is left to whoever mounts.
+func makePoint(src *bindsource.Source, rel string, file bool) error {
+	return thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, file) })
+}
+
+// makeBelow makes rel below a directory with the thread's own rights.
+func makeBelow(top *os.File, rel string, file bool) error {
+	dir, err := unix.FcntlInt(top.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { unix.Close(dir) }()
+	parts := strings.Split(rel, "/")
+	for i, name := range parts {
+		if i == len(parts)-1 && file {
+			return makeFile(dir, name)
+		}
+		made := unix.Mkdirat(dir, name, 0o755)
+		if made != nil && made != unix.EEXIST {
+			if unix.Faccessat(dir, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				return &os.PathError{Op: "mkdir", Path: strings.Join(parts[:i+1], "/"), Err: made}
+			}
+		}
+		next, err := unix.Openat2(dir, name, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+		})
+		if err != nil {
+			if made != nil && (errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EXDEV)) {
+				return nil
+			}
+			return err
+		}
+		unix.Close(dir)
+		dir = next
+	}
+	return nil
+}
+
+// makeFile makes an empty file for a mount to cover, unless there is something.
+func makeFile(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
+	if err == nil {
+		return unix.Close(fd)
+	}
+	if err == unix.EEXIST || unix.Faccessat(dir, name, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil
+	}
+	return &os.PathError{Op: "create", Path: name, Err: err}
+}

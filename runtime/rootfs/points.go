@@ -1,0 +1,145 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+)
+
+// covered is a place of the jail's file tree that a mount covers, with what is
+// mounted there; nil for file systems that begin empty.
+type covered struct {
+	at   string
+	tree *os.File
+}
+
+// checkPoints follows every mount's destination through the symbolic links of
+// the image and of the directories mounted before, as the delegate will, and
+// refuses where that ends in another place than a mount may have. An image with
+// /work -> /dev would otherwise have the workspace mounted over the jail's
+// device nodes, and an agent could leave such a link behind for the next jail
+// (CVE-2025-31133, CVE-2026-41579 tell what that is good for).
+func (s *stager) checkPoints() error {
+	root, err := OpenDir(s.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	over := []covered{{"/", root}}
+	for i, m := range s.Spec.Mounts {
+		dest := filepath.Clean(m.Destination)
+		at, link, err := follow(over, dest)
+		if err != nil {
+			return fmt.Errorf("mount at %s: %w", dest, err)
+		}
+		if link != "" && (at == "/" || plan.Reserved(at) != "" || plan.Reserved(dest) != "") {
+			return refusal.New(refusal.MountPlace, "the image's symbolic link %s leads it to %s", link, at).About("mount at %s", dest)
+		}
+		s.places = append(s.places, at)
+		c := covered{at: at}
+		if s.binds[i] != nil {
+			if s.Sources[i].Kind == bindsource.Dir {
+				c.tree = s.Sources[i].File
+			}
+		} else if m.Type == "tmpfs" && slices.Contains(m.Options, "tmpcopyup") {
+			continue // it begins with what it covers
+		}
+		over = append(over, c)
+	}
+	return nil
+}
+
+// follow resolves a path of the jail's file tree. link is the first symbolic
+// link on the way; in a mounted directory, which is somebody else's, there may be
+// none.
+func follow(over []covered, path string) (at, link string, err error) {
+	todo := strings.Split(strings.Trim(path, "/"), "/")
+	at = "/"
+	for hops := 0; len(todo) > 0; {
+		name := todo[0]
+		todo = todo[1:]
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		target, mounted, err := readlink(over, next)
+		if err != nil {
+			return "", "", err
+		}
+		if target == "" {
+			at = next
+			continue
+		}
+		if mounted {
+			return "", "", refusal.New(refusal.MountPlace, "the symbolic link %s, in a mounted directory, is in the way", next)
+		}
+		if link == "" {
+			link = next
+		}
+		if hops++; hops > 40 { // path_resolution(7)
+			return "", "", &os.PathError{Op: "resolve", Path: path, Err: unix.ELOOP}
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return at, link, nil
+}
+
+// readlink is the target of the link at path, "" for what is no link, or not
+// there; mounted says whether it is in a mounted directory. No part of path before
+// the last is a link.
+func readlink(over []covered, path string) (target string, mounted bool, err error) {
+	var c covered
+	for i := len(over) - 1; ; i-- { // the last one shows; the root holds all
+		c = over[i]
+		if path == c.at {
+			return "", false, nil // where something is mounted, no link shows
+		}
+		if c.at == "/" || strings.HasPrefix(path, c.at+"/") {
+			break
+		}
+	}
+	if c.tree == nil {
+		return "", false, nil
+	}
+	rel := strings.TrimPrefix(strings.TrimPrefix(path, c.at), "/")
+	fd, err := unix.Openat2(int(c.tree.Fd()), rel, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+		return "", false, nil // the delegate makes it, or says what is wrong
+	}
+	if err != nil {
+		return "", false, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", false, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", false, nil
+	}
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", false, &os.PathError{Op: "readlink", Path: path, Err: err}
+	}
+	return string(buf[:n]), c.at != "/", nil
+}

@@ -1,0 +1,206 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// addition is a file that a jail's ephemeral layer has beside the image, where
+// the image has the directory for it: what a program needs to be told so that it
+// does without what no jail has. The image's own file of that name stays.
+type addition struct {
+	path, text string
+	// owned are directories of the image's that container root is given with it.
+	owned []string
+}
+
+var additions = sync.OnceValue(func() []addition {
+	return []addition{
+		// apt fetches as the user _apt, and ends when it cannot drop its groups
+		// (setgroups(2), apt.conf(5), APT::Sandbox::User). What it fetches into is that
+		// user's, and root has no capability to write there. Its log of the terminal
+		// is to belong to the group adm, and apt warns each time that it cannot.
+		{
+			path:  "etc/apt/apt.conf.d/99agentjail",
+			text:  "// From agentjail: a jail has no other users that apt could fetch as, or give its log to.\nAPT::Sandbox::User \"root\";\nDir::Log::Terminal \"/dev/null\";\n",
+			owned: []string{"var/lib/apt/lists/partial", "var/cache/apt/archives/partial"},
+		},
+		// A stock Debian has no such list.
+		{path: overrides, text: string(missingOverrides(nil))},
+	}
+})
+
+// passwords are files of container root's that show another group, "shadow". Tools that add users and groups write them
+// anew with owner and group as they were, which takes CAP_CHOWN unless the group is container root's as well (groupadd(8);
+// the postinst scripts of packages run it). Nobody gains by it: the owner reads and writes them as before.
+var passwords = []string{"etc/shadow", "etc/gshadow"}
+
+// switchers are programs that entry points change their user with. They fail in a jail, also for the user that they are.
+var switchers = []string{"usr/local/bin/gosu", "usr/sbin/gosu", "usr/bin/gosu", "sbin/su-exec", "usr/local/bin/su-exec"}
+
+// hidden are files of an image's that a jail's root is without: programs outside
+// take them as orders. crun with libkrun reads the virtual machine's kernel,
+// memory and command line there (crun, krun.1.md).
+var hidden = []string{".krun_vm.json"}
+
+// adjustPrograms adds and hides files in the jail's root: in the ephemeral
+// layer, never in the engine's.
+func (s *stager) adjustPrograms() error {
+	if s.Plan.Plain {
+		return nil // the host's own files
+	}
+	root, err := OpenDir(s.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range hidden {
+		if err := hide(int(root.Fd()), name); err != nil {
+			return fmt.Errorf("hiding /%s: %w", name, err)
+		}
+	}
+	uid, ok1 := s.Plan.IDs.HostUID(0)
+	gid, ok2 := s.Plan.IDs.HostGID(0)
+	if !ok1 || !ok2 {
+		return nil
+	}
+	for _, a := range additions() {
+		if err := a.add(int(root.Fd()), int(uid), int(gid)); err != nil {
+			return fmt.Errorf("adding /%s: %w", a.path, err)
+		}
+	}
+	s.noteSwitchers(int(root.Fd()))
+	for _, name := range passwords {
+		if err := regroup(int(root.Fd()), name, int(uid), int(gid)); err != nil {
+			return fmt.Errorf("giving /%s to container root's group: %w", name, err)
+		}
+	}
+	if err := overrideSetID(int(root.Fd()), int(uid)); err != nil {
+		return fmt.Errorf("adding to /%s: %w", overrides, err)
+	}
+	return nil
+}
+
+// noteSwitchers says in the report what an entry point of root's is going to meet, and what to do.
+func (s *stager) noteSwitchers(root int) {
+	if s.Spec.Process == nil || s.Spec.Process.User.UID != 0 {
+		return
+	}
+	for _, name := range switchers {
+		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+		if err != nil {
+			continue
+		}
+		unix.Close(fd)
+		s.notes = append(s.notes, fmt.Sprintf("the image has /%s: an entry point that changes its user with it ends with \"operation not permitted\" (remedy: start the container as that user, -u USER)", name))
+		return
+	}
+}
+
+// regroup gives a file of container root's the group gid, in the ephemeral layer.
+func regroup(root int, name string, uid, gid int) error {
+	f, err := openFile(root, name, uid, unix.O_PATH)
+	if err != nil || f == nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || int(st.Gid) == gid {
+		return err
+	}
+	if err := unix.Fchownat(int(f.Fd()), "", -1, gid, unix.AT_EMPTY_PATH); err != nil && !errors.Is(err, unix.ENOSPC) {
+		return err
+	}
+	return nil
+}
+
+// openFile opens a regular file of the jail's root that belongs to uid and that no link or mount leads to. It returns nil
+// where there is none.
+func openFile(root int, name string, uid, flags int) (*os.File, error) {
+	// Not opened for writing before it is known to be a regular file: others may block, or belong to a driver.
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
+	fd, err := unix.Openat2(root, name, &how)
+	if err != nil {
+		return nil, nil // an image without it
+	}
+	f := os.NewFile(uintptr(fd), name)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != uid {
+		f.Close()
+		return nil, err
+	}
+	if flags&unix.O_PATH != 0 {
+		return f, nil
+	}
+	defer f.Close()
+	// The jail does not run yet, so that the name leads to the same file.
+	how.Flags = uint64(flags | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC)
+	fd, err = unix.Openat2(root, name, &how)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil, nil // the layer is full
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// hide removes a file of the image's from the jail's root.
+func hide(root int, name string) error {
+	err := unix.Unlinkat(root, name, 0)
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENOENT) {
+		return nil // a directory says nothing
+	}
+	return err
+}
+
+// add writes the file if the image has its directory, reached without a link, and
+// no file of that name. What does not fit into the layer is left out: the program
+// then says what it lacks.
+func (a addition) add(root, uid, gid int) error {
+	dir := openBeneath(root, path.Dir(a.path))
+	if dir == nil {
+		return nil // not an image that needs it
+	}
+	defer dir.Close()
+	err := write(dir, path.Base(a.path), a.text, 0o644)
+	switch {
+	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOSPC):
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := unix.Fchownat(int(dir.Fd()), path.Base(a.path), uid, gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	for _, name := range a.owned {
+		d := openBeneath(root, name)
+		if d == nil {
+			continue
+		}
+		err := unix.Fchownat(int(d.Fd()), "", uid, gid, unix.AT_EMPTY_PATH)
+		d.Close()
+		if err != nil && !errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("giving /%s to container root: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openBeneath opens a directory of the jail's root that no link or mount leads to,
+// or returns nil.
+func openBeneath(root int, name string) *os.File {
+	fd, err := unix.Openat2(root, name, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), name)
+}

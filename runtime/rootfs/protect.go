@@ -1,0 +1,548 @@
+package rootfs
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+)
+
+// Protected is what of a mounted directory is kept from the jail.
+type Protected struct {
+	Mount int    // the mount's index in the spec
+	Place string // where the jail has the directory
+	protect.Found
+	options protect.Options
+}
+
+// An attachment is a mount that is made in the jail's mount namespace when its
+// delegate has made the others: some delegates leave out what is mounted below
+// the source of a bind mount (crun 1.8 with a user namespace).
+type attachment struct {
+	path string // the jail's
+	tree *os.File
+	// dev and ino are what has to be there, so that nothing else was put there
+	// meanwhile.
+	dev, ino uint64
+}
+
+// What is needed to keep paths from a jail is on a tmpfs of its own, which the
+// jail has at ownPlace: nothing else may be mounted on /dev, so that the place is
+// always free.
+const (
+	ownDir   = "own"
+	ownPlace = "/dev/agentjail"
+	// ownSize and ownFiles bound it: copies of settings, and a file or two.
+	ownSize  = 1 << 20
+	ownFiles = 2048
+	// maxCopies bounds the copies' text, in bytes, and filesPerCopy is what each takes
+	// of half the files.
+	maxCopies    = ownSize / 2
+	filesPerCopy = 3
+)
+
+// SearchOptions are those of the search of a bind mount's directory. ok is false
+// for one that is not searched.
+func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Options, ok bool) {
+	o = protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
+	if b.Hide {
+		o.Hide = p.Hide
+	}
+	if passwd, err := os.Open("/etc/passwd"); err == nil {
+		o.Homes = protect.Homes(passwd)
+		passwd.Close()
+	}
+	for _, home := range o.Homes {
+		o.Home = o.Home || home == b.Source
+	}
+	o.Settings = protect.Settings(b.Source, o.Homes)
+	return o, kind == bindsource.Dir && (b.Protect || b.Hide)
+}
+
+// findProtected looks for what is to be kept from the jail in each mounted
+// directory, and makes placeholders for what is not there. It looks through the
+// clone that the jail gets, so that what is found is what is mounted.
+func (s *stager) findProtected() error {
+	var dirs []Searched
+	for _, b := range s.Plan.Binds {
+		clone := s.binds[b.Index]
+		o, ok := SearchOptions(b, s.Plan, s.Sources[b.Index].Kind)
+		if !ok || clone == nil {
+			continue
+		}
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(clone.Fd()), &fs); err != nil {
+			return fmt.Errorf("%s: %w", b.Source, err)
+		}
+		if fs.Flags&unix.ST_RDONLY != 0 { // by the host's own mount
+			o.Protect = false
+		}
+		dirs = append(dirs, Searched{b.Index, o, func(o protect.Options) (*protect.Found, error) {
+			return protect.Prepare(clone, s.Sources[b.Index].File, o, s.Ledger, s.Key)
+		}})
+	}
+	found, err := SearchAll(dirs, s.Plan.Binds)
+	s.protected = found
+	return err
+}
+
+// A Searched is a mounted directory with the way in which it is searched.
+type Searched struct {
+	Mount   int // its index in the spec
+	Options protect.Options
+	Search  func(protect.Options) (*protect.Found, error)
+}
+
+// rounds bounds how often directories are searched because of what links and settings in others
+// lead to.
+const rounds = 4
+
+// SearchAll searches the directories among a jail's bind mounts. Where a link or a setting in one
+// leads to another, or one lies in another, the other is searched again, to keep from the jail what
+// the first one has the host run.
+func SearchAll(dirs []Searched, binds []plan.Bind) ([]Protected, error) {
+	limits := pathLimits()
+	out := make([]Protected, len(dirs))
+	again := slices.Repeat([]bool{true}, len(dirs))
+	for round := 0; slices.Contains(again, true); round++ {
+		if round == rounds {
+			return nil, refusal.New(refusal.BindSearch, "links and settings lead from one mounted directory to another more than %d times", rounds).WithRemedy("mount the directory that they lie in")
+		}
+		room := limits.Paths
+		for i, d := range dirs {
+			if again[i] {
+				d.Options.Limits = limits
+				d.Options.Limits.Paths = room
+				found, err := d.Search(d.Options)
+				if err != nil {
+					return nil, err
+				}
+				out[i] = Protected{Mount: d.Mount, Found: *found, options: d.Options}
+			}
+			room -= min(room, len(out[i].Found.Paths))
+		}
+		for i := range dirs {
+			again[i] = demand(&dirs[i].Options, out, i)
+		}
+	}
+	return out, exposed(out, binds)
+}
+
+// demands lists the host's paths that are to be kept from a jail because of what is in a directory.
+func (p *Protected) demands() []protect.Demand {
+	out := slices.Clone(p.Found.Outside)
+	for _, f := range p.Found.Paths {
+		if at := path.Join(p.options.Source, f.Rel); f.Treatment != protect.Hidden {
+			out = append(out, protect.Demand{Path: at, From: at, Why: f.Why, Dir: f.Dir})
+		}
+	}
+	return out
+}
+
+// demand adds to a directory's options what the others need it to keep from the jail. It reports
+// whether anything is new.
+func demand(o *protect.Options, all []Protected, to int) (fresh bool) {
+	for i := range all {
+		if i == to || !o.Protect {
+			continue
+		}
+		for _, want := range all[i].demands() {
+			rel, in := strings.CutPrefix(want.Path, o.Source+"/")
+			if in && !all[to].Found.Keeps(rel) && !slices.Contains(o.Demands, want) {
+				o.Demands = append(o.Demands, want)
+				fresh = true
+			}
+		}
+	}
+	return fresh
+}
+
+// exposed refuses a writable mount of what a link or a setting in another mounted directory leads
+// to.
+func exposed(all []Protected, binds []plan.Bind) error {
+	for _, p := range all {
+		for _, want := range p.demands() {
+			i := slices.IndexFunc(binds, func(b plan.Bind) bool { return !b.ReadOnly && b.Protect && b.Source == want.Path && b.Index != p.Mount })
+			if i >= 0 {
+				return refusal.New(refusal.BindSearch, "%s has the host run what is in %s, which is mounted writable, too: %s", want.From, want.Path, want.Why).
+					WithRemedy("mount %s read-only, or policy: binds.unprotect = [%q]", want.Path, want.From)
+			}
+		}
+	}
+	return nil
+}
+
+// pathLimits are the limits of the searches of one start: each path takes a file of this process
+// until it is attached, of which half are left for the rest, and a mount of the jail's
+// (proc_sys_fs(5), mount-max), of which a quarter is enough.
+func pathLimits() protect.Limits {
+	out := protect.DefaultLimits
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur/2 < uint64(out.Paths) {
+		out.Paths, out.PathsBy = int(l.Cur/2), "half of the files that this process may have open"
+	}
+	if text, err := os.ReadFile("/proc/sys/fs/mount-max"); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && n/4 < out.Paths {
+			out.Paths, out.PathsBy = n/4, "a quarter of fs.mount-max"
+		}
+	}
+	return out
+}
+
+// protectPaths makes the mounts of what was found, for AttachProtected.
+func (s *stager) protectPaths() error {
+	g := &guard{stager: s, dir: filepath.Join(s.layer, ownDir)}
+	defer g.close()
+	for i := range s.protected {
+		p := &s.protected[i]
+		p.Place = s.places[p.Mount]
+		if len(p.Found.Paths) == 0 {
+			continue
+		}
+		if err := g.protect(p); err != nil {
+			return fmt.Errorf("%s: %w", p.options.Source, err)
+		}
+	}
+	if g.own != nil {
+		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+			Destination: ownPlace, Type: "bind", Source: g.dir, Options: []string{"bind", "nosuid", "nodev", "noexec", "rprivate"},
+		})
+	}
+	return nil
+}
+
+// coveredBy says whether a later mount of the spec covers a path of a mount: then
+// it cannot be reached.
+func (s *stager) coveredBy(mount int, path string) bool {
+	for i, at := range s.places {
+		if i > mount && (path == at || strings.HasPrefix(path, at+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// guard makes the mounts.
+type guard struct {
+	*stager
+	dir           string
+	own           *os.File // the tmpfs; nil until something is needed of it
+	copies, trees int
+	copied        int   // bytes
+	files         int64 // that the tmpfs can have
+}
+
+func (g *guard) close() {
+	if g.own != nil {
+		g.own.Close()
+	}
+}
+
+// Names on the tmpfs.
+const (
+	emptyFile = "empty"
+	emptyDir  = "empty.d"
+	copiesDir = "git"
+	pinsDir   = "pins"
+)
+
+// tmpfs makes the tmpfs.
+func (g *guard) tmpfs() error {
+	if g.own != nil {
+		return nil
+	}
+	label, err := contextOption(g.Spec)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return err
+	}
+	size, files := int64(ownSize), int64(ownFiles)
+	if t := g.Plan.Tmpfs; t.Size > 0 {
+		size, files = min(size, int64(t.Size)), min(files, t.Inodes)
+	}
+	g.files = files
+	opts := fmt.Sprintf("%smode=0755,size=%d,nr_inodes=%d", label, size, files)
+	if err := unix.Mount(mountSource, g.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, opts); err != nil {
+		return fmt.Errorf("mounting a tmpfs: %w", err)
+	}
+	if g.own, err = OpenDir(g.dir); err != nil {
+		return err
+	}
+	defer unix.Umask(unix.Umask(0))
+	if err := write(g.own, emptyFile, "", 0o444); err != nil {
+		return err
+	}
+	for name, mode := range map[string]uint32{emptyDir: 0o555, copiesDir: 0o755, pinsDir: 0o755} {
+		if err := mkdir(g.own, name, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// protect goes through what was found in one directory.
+func (g *guard) protect(d *Protected) error {
+	view, o := g.binds[d.Mount], d.options
+	if err := g.pin(view, o, d.Pins()); err != nil {
+		return err
+	}
+	for i := range d.Found.Paths {
+		p := &d.Found.Paths[i]
+		to := path.Join(d.Place, p.Rel)
+		if g.coveredBy(d.Mount, to) {
+			continue
+		}
+		at, err := protect.Open(view, o, p.Rel)
+		if err == nil {
+			err = g.cover(at, to, p)
+			at.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("protecting %s: %w", p.Rel, err)
+		}
+	}
+	return nil
+}
+
+// errChanged says that somebody put a link where none was found.
+var errChanged = sync.OnceValue(func() *refusal.Error {
+	return refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
+})
+
+// cover makes what the jail is to see in place of what was found at a path.
+func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
+		return err
+	}
+	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
+	if link && !p.Link {
+		return errChanged()
+	}
+	tree, err := -1, error(nil)
+	switch {
+	case p.Treatment == protect.Private, p.Treatment == protect.Placeholder && p.Copy:
+		if p.Copy {
+			p.Mode, p.UID, p.GID = st.Mode&0o777, st.Uid, st.Gid
+		}
+		if err := g.tmpfs(); err != nil {
+			return err
+		}
+		if g.copied += len(p.Text); g.copied > maxCopies || int64(g.copies*filesPerCopy) >= g.files/2 {
+			p.Treatment = protect.ReadOnly
+			tree, err = readOnlyTree(at, "")
+			break
+		}
+		tree, err = g.privateCopy(p)
+	case p.Treatment == protect.Hidden:
+		name := emptyFile
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			name = emptyDir
+		}
+		tree, err = g.ownTree(name)
+	default:
+		tree, err = readOnlyTree(at, "")
+	}
+	if err != nil {
+		return err
+	}
+	g.attach = append(g.attach, attachment{to, os.NewFile(uintptr(tree), to), st.Dev, st.Ino})
+	return nil
+}
+
+// readOnlyTree clones what is at a path below an open file, read-only.
+func readOnlyTree(f *os.File, name string) (int, error) {
+	tree, err := unix.OpenTree(int(f.Fd()), name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("cloning the mount: %w", err)
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+		unix.Close(tree)
+		return -1, fmt.Errorf("making it read-only: %w", err)
+	}
+	return tree, nil
+}
+
+// ownTree clones something of the tmpfs, read-only.
+func (g *guard) ownTree(name string) (int, error) {
+	if err := g.tmpfs(); err != nil {
+		return -1, err
+	}
+	return readOnlyTree(g.own, name)
+}
+
+// privateCopy gives the jail a copy of a file, to change: git writes its config
+// anew beside the old one and renames it, which cannot be done over a mount. So
+// what is mounted is a symbolic link, which git follows before it does that
+// (resolve_symlink in its lockfile.c).
+func (g *guard) privateCopy(p *protect.Path) (int, error) {
+	if err := g.tmpfs(); err != nil {
+		return -1, err
+	}
+	n := strconv.Itoa(g.copies)
+	g.copies++
+	defer unix.Umask(unix.Umask(0))
+	dir, link := path.Join(copiesDir, n), "link."+n
+	file := path.Join(dir, path.Base(p.Rel))
+	if err := mkdir(g.own, dir, 0o755); err != nil {
+		return -1, err
+	}
+	if err := write(g.own, file, ownConfig(p.Text), p.Mode); err != nil {
+		return -1, err
+	}
+	for _, name := range []string{dir, file} {
+		// EINVAL: an owner whom a user's namespace does not have.
+		if err := unix.Fchownat(int(g.own.Fd()), name, int(p.UID), int(p.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil && err != unix.EINVAL {
+			return -1, fmt.Errorf("giving the copy to its owner: %w", err)
+		}
+	}
+	if err := unix.Symlinkat(path.Join(ownPlace, file), int(g.own.Fd()), link); err != nil {
+		return -1, &os.PathError{Op: "symlink", Path: link, Err: err}
+	}
+	return g.ownTree(link)
+}
+
+// ownConfig is the text of a jail's copy of git's settings. With core.sharedRepository git
+// sets the set-gid bit of directories, which no filter can tell from that of a program
+// (chmod(2) by path), so that it is refused. In a directory that has the bit, the kernel
+// gives it to new ones (inode(7)); what git adds otherwise is the group's right to write.
+func ownConfig(text string) string {
+	if !strings.Contains(strings.ToLower(text), "sharedrepository") {
+		return text
+	}
+	return strings.TrimRight(text, "\n") + "\n[core]\n\tsharedRepository = umask\n"
+}
+
+// pin keeps directories where they are. What is a mount point somewhere in a
+// mount namespace cannot be renamed or removed in it (vfs_rename in the kernel's
+// fs/namei.c), by whatever path. So the pins are mounted on a second clone of the
+// directory, which is covered: on the jail's own, each pinned directory would be
+// another mount, and files could not be moved or linked from one to another.
+func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
+	if len(pins) == 0 {
+		return nil
+	}
+	if err := g.tmpfs(); err != nil {
+		return err
+	}
+	name := path.Join(pinsDir, strconv.Itoa(g.trees))
+	g.trees++
+	if err := mkdir(g.own, name, 0o755); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(g.own.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	fd, err := readOnlyTree(view, "")
+	if err != nil {
+		return err
+	}
+	tree := os.NewFile(uintptr(fd), name)
+	defer tree.Close()
+	if err := unix.MoveMount(fd, "", int(g.own.Fd()), name, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("attaching the clone for pins: %w", err)
+	}
+	for _, rel := range pins { // the deepest first: what is below is covered then
+		at, err := protect.Open(tree, o, rel)
+		if err == nil {
+			err = g.coverWithNothing(at)
+			at.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("pinning %s: %w", rel, err)
+		}
+	}
+	if err := g.coverWithNothing(tree); err != nil {
+		return err
+	}
+	fd, err = unix.OpenTree(int(tree.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	if err != nil {
+		return fmt.Errorf("cloning the pins: %w", err)
+	}
+	for range 2 { // the cover, then the clone: the delegate need not copy them
+		if err := unix.Unmount(filepath.Join(g.dir, name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			unix.Close(fd)
+			return fmt.Errorf("detaching the pins: %w", err)
+		}
+	}
+	g.attach = append(g.attach, attachment{path.Join(ownPlace, name), os.NewFile(uintptr(fd), name), st.Dev, st.Ino})
+	return nil
+}
+
+// coverWithNothing mounts an empty directory over one.
+func (g *guard) coverWithNothing(at *os.File) error {
+	empty, err := g.ownTree(emptyDir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(empty)
+	return unix.MoveMount(empty, "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// AttachProtected mounts what keeps paths from the jail, in the mount namespace
+// and below the root of the calling thread, which must be a jail's.
+func (s *Staged) AttachProtected() error {
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	return s.attachProtected(root)
+}
+
+func (s *Staged) attachProtected(root int) error {
+	for _, a := range s.attach {
+		if err := a.mount(root); err != nil {
+			return fmt.Errorf("protecting %s: %w", a.path, err)
+		}
+	}
+	return nil
+}
+
+// ProtectedPaths are the jail's paths that AttachProtected mounts something
+// read-only at.
+func (s *Staged) ProtectedPaths() []string {
+	var out []string
+	for _, a := range s.attach {
+		out = append(out, a.path)
+	}
+	return out
+}
+
+// Attaches says whether AttachProtected has anything to do.
+func (s *Staged) Attaches() bool { return len(s.attach) > 0 }
+
+func (a attachment) mount(root int) error {
+	at, err := unix.Openat2(root, a.path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Dev != a.dev || st.Ino != a.ino {
+		return errChanged()
+	}
+	return unix.MoveMount(int(a.tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}

@@ -1,0 +1,316 @@
+package protect
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/filetime"
+)
+
+// ArrivalKind says what has arrived.
+type ArrivalKind string
+
+// The kinds, the most dangerous first: they are listed in this order.
+const (
+	Gitlink       ArrivalKind = "gitlink"    // in the index of a repository: its own git enters the one that is there
+	NewRepository ArrivalKind = "repository" // a directory in which git runs what it is told there
+	Hook          ArrivalKind = "hook"
+	Setting       ArrivalKind = "setting" // a path of the table
+)
+
+var arrivalKinds = []ArrivalKind{Gitlink, NewRepository, Hook, Setting}
+
+// An Arrival is something that the host runs, or is led by, and that came or was changed.
+type Arrival struct {
+	Kind ArrivalKind
+	Rel  string
+	Why  string
+}
+
+// Arrivals are what a look at a directory found, whoever made it.
+type Arrivals struct {
+	List []Arrival
+	// Total counts them, listed or not, and Searched the names that were looked at.
+	Total, Searched int
+	// Short says why not all was looked at; "" where it was.
+	Short string
+}
+
+// Bounds of a look: what is looked at is the jail's, and who deletes a jail is not to be kept.
+const (
+	arrivalNames  = 200_000
+	arrivalDepth  = 64
+	arrivalNested = 8 // names of submodules, and what is in a path of the table
+	arrivalListed = 64
+	arrivalTime   = time.Second
+)
+
+// Arrived finds what of the table came or was changed below a directory since a moment: by its time of change (inode(7)), which only
+// the kernel sets. What was protected meanwhile could not be changed by the jail, so that it does not show, nor do placeholders,
+// which are made before. source is the directory's path on the host.
+//
+// Directories that tools make anew as a whole are not looked through, but for repositories in them that an index names.
+func Arrived(root *os.File, source string, since time.Time) *Arrivals {
+	a := &arrivals{tree: tree{root: root}, source: source, since: since, until: time.Now().Add(arrivalTime), out: &Arrivals{}, seen: map[string]bool{}, fresh: map[string]bool{}}
+	for a.queue = []string{"."}; len(a.queue) > 0 && a.out.Short == ""; {
+		dir := a.queue[0]
+		a.queue = a.queue[1:]
+		a.dir(dir)
+	}
+	for _, g := range a.indexed {
+		a.gitlinks(g)
+	}
+	slices.SortStableFunc(a.all, func(x, y Arrival) int {
+		if n := slices.Index(arrivalKinds, x.Kind) - slices.Index(arrivalKinds, y.Kind); n != 0 {
+			return n
+		}
+		return strings.Compare(x.Rel, y.Rel)
+	})
+	a.out.Total = len(a.all)
+	a.out.List = a.all[:min(len(a.all), arrivalListed)]
+	return a.out
+}
+
+type arrivals struct {
+	tree
+	source string
+	since  time.Time
+	until  time.Time
+	queue  []string
+	all    []Arrival
+	seen   map[string]bool
+	// fresh are directories with a repository that came, and indexed the git directories whose index is to be read.
+	fresh   map[string]bool
+	indexed []arrivedGit
+	out     *Arrivals
+}
+
+// arrivedGit is a git directory, and the directory that is worked in, "" where it is not known.
+type arrivedGit struct {
+	rel, work string
+	linked    bool // another's settings are its own
+}
+
+func (a *arrivals) add(kind ArrivalKind, rel, why string) {
+	if key := string(kind) + rel; !a.seen[key] {
+		a.seen[key] = true
+		a.all = append(a.all, Arrival{kind, rel, why})
+	}
+}
+
+// perListing is how many names are read for one look at the bounds.
+const perListing = 256
+
+// names lists those names of a directory that are wanted; one that is gone has none.
+func (a *arrivals) names(rel string, wanted func(name string, typ byte) bool) (out []dirent) {
+	fd, err := a.open(rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), rel)
+	defer f.Close()
+	for {
+		list, err := f.ReadDir(perListing)
+		for _, d := range list {
+			typ := byte(unix.DT_REG)
+			switch {
+			case d.IsDir():
+				typ = unix.DT_DIR
+			case d.Type()&os.ModeSymlink != 0:
+				typ = unix.DT_LNK
+			}
+			if wanted(d.Name(), typ) {
+				out = append(out, dirent{d.Name(), typ})
+			}
+		}
+		a.out.Searched += len(list)
+		switch {
+		case a.out.Searched > arrivalNames:
+			a.out.Short = fmt.Sprintf("after %d names", arrivalNames)
+		case time.Now().After(a.until):
+			a.out.Short = "for want of time"
+		}
+		if err != nil || a.out.Short != "" {
+			return out
+		}
+	}
+}
+
+func every(string, byte) bool { return true }
+
+// dir looks at a directory that is worked in.
+func (a *arrivals) dir(rel string) {
+	list := a.names(rel, func(name string, typ byte) bool { return typ == unix.DT_DIR || notable([]byte(name)) })
+	if isGitDir(list) {
+		a.gitDir(arrivedGit{rel: rel})
+		return
+	}
+	for _, d := range list {
+		at := below(rel, d.name)
+		if fold(d.name) == ".git" {
+			a.dotGit(at, rel, d.typ)
+			continue
+		}
+		if e := match(path.Join(path.Base(a.source), at)); e != nil {
+			if a.changedWithin(at, d.typ, 0) {
+				a.add(Setting, at, e.Why)
+			}
+			continue
+		}
+		if d.typ != unix.DT_DIR || slices.Contains(rebuilt, d.name) {
+			continue
+		}
+		if strings.Count(at, "/") >= arrivalDepth {
+			a.out.Short = fmt.Sprintf("below %d directories", arrivalDepth)
+			continue
+		}
+		a.queue = append(a.queue, at)
+	}
+}
+
+// dotGit looks at what leads git to a repository, in the directory work.
+func (a *arrivals) dotGit(at, work string, typ byte) {
+	if typ == unix.DT_DIR {
+		a.gitDir(arrivedGit{rel: at, work: work})
+		return
+	}
+	if a.changed(at) {
+		a.fresh[work] = true
+		a.add(NewRepository, work, gitFile.Why)
+	}
+}
+
+// gitDir looks at a git directory. Its settings cannot be changed by a jail where it was there when the jail was made.
+func (a *arrivals) gitDir(g arrivedGit) {
+	at := func(name string) string { return path.Join(g.rel, name) }
+	place := g.work
+	if place == "" {
+		place = g.rel
+	}
+	_, err := a.stat(at("config"))
+	_, back := a.stat(at("gitdir"))
+	if g.linked = g.linked || back == nil; g.linked {
+		err = nil // a further work tree's: the settings are another's
+		if a.changed(at("gitdir")) {
+			a.add(NewRepository, place, "a further work tree's git directory")
+		}
+	}
+	fresh := err != nil || a.changed(at("config"))
+	if fresh {
+		a.fresh[place] = true
+		why := "its settings came or were changed: git runs what they name"
+		if keys := a.programSettings(g.rel); keys != "" {
+			why += ": " + keys
+		}
+		a.add(NewRepository, place, why)
+	}
+	for _, e := range repositories() {
+		name := strings.TrimPrefix(e.Path, ".git/")
+		if name != "hooks" && name != "config" && !(g.linked && name == "commondir") && a.changed(at(name)) {
+			a.add(Setting, at(name), e.Why)
+		}
+	}
+	for _, d := range a.names(at("hooks"), every) {
+		if hook := path.Join(at("hooks"), d.name); !strings.HasSuffix(d.name, ".sample") && a.changed(hook) {
+			a.add(Hook, hook, "git runs it (githooks(5))")
+		}
+	}
+	a.submodules(at("modules"), 0)
+	for _, d := range a.names(at("worktrees"), every) {
+		if d.typ == unix.DT_DIR {
+			a.gitDir(arrivedGit{rel: path.Join(at("worktrees"), d.name), linked: true})
+		}
+	}
+	if g.work != "" {
+		a.indexed = append(a.indexed, g)
+	}
+}
+
+// submodules looks at the git directories of submodules, whose names can have slashes in them.
+func (a *arrivals) submodules(rel string, depth int) {
+	if depth > arrivalNested {
+		return
+	}
+	for _, d := range a.names(rel, every) {
+		at := path.Join(rel, d.name)
+		if d.typ != unix.DT_DIR {
+			continue
+		}
+		if _, err := a.stat(path.Join(at, "HEAD")); err == nil {
+			a.gitDir(arrivedGit{rel: at})
+			continue
+		}
+		a.submodules(at, depth+1)
+	}
+}
+
+// changed says whether what is at a path has changed. What is not there has not.
+func (a *arrivals) changed(rel string) bool {
+	fd, err := a.open(rel, unix.O_PATH)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Statx_t
+	if unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW, unix.STATX_CTIME, &st) != nil {
+		return false
+	}
+	return filetime.After(st.Ctime, a.since)
+}
+
+// changedWithin says the same of a path and all below it.
+func (a *arrivals) changedWithin(rel string, typ byte, depth int) bool {
+	if a.changed(rel) {
+		return true
+	}
+	if typ != unix.DT_DIR || depth > arrivalNested || a.out.Short != "" {
+		return false
+	}
+	return slices.ContainsFunc(a.names(rel, every), func(d dirent) bool { return a.changedWithin(path.Join(rel, d.name), d.typ, depth+1) })
+}
+
+// gitlinks finds those entries of an index that lead git into a repository that came. An index that did not change can have one to a
+// repository that came only now.
+func (a *arrivals) gitlinks(g arrivedGit) {
+	var files []string
+	for _, d := range a.names(g.rel, func(name string, _ byte) bool {
+		return name == "index" || strings.HasPrefix(name, "sharedindex.")
+	}) {
+		files = append(files, path.Join(g.rel, d.name))
+	}
+	if len(a.fresh) == 0 && !slices.ContainsFunc(files, a.changed) {
+		return
+	}
+	for _, file := range files {
+		text, _, err := a.read(file, maxIndex)
+		links, ok := gitlinksOf(text)
+		if err != nil || !ok {
+			a.add(Gitlink, file, "it cannot be read as an index: which repositories it leads to is not known")
+			continue
+		}
+		for _, l := range links {
+			a.gitlink(path.Join(g.work, l), g.work)
+		}
+	}
+}
+
+// gitlink looks at where an entry leads.
+func (a *arrivals) gitlink(to, from string) {
+	if !a.fresh[to] {
+		st, err := a.stat(path.Join(to, ".git"))
+		if err != nil {
+			return
+		}
+		// In a directory that is not searched, or in one that was not reached.
+		a.dotGit(path.Join(to, ".git"), to, byte(st.Mode&unix.S_IFMT>>12))
+	}
+	if a.fresh[to] {
+		a.add(Gitlink, to, "git's own status and diff in "+from+" run what the repository there names")
+	}
+}

@@ -1,0 +1,36 @@
+package protect
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/spec/gitconfig"
+)
+
+// maxKeys bounds the settings of a repository that are named.
+const maxKeys = 8
+
+// programSettings are the names of those settings that have git run something, in a repository's config.
+func (a *arrivals) programSettings(gitDir string) string {
+	text, _, err := a.read(path.Join(gitDir, "config"), maxCopy)
+	if err != nil {
+		return ""
+	}
+	var keys []string
+	for _, s := range gitconfig.Scan(text) {
+		n, ok := namedBy(s)
+		value := strings.TrimSpace(s.Value)
+		switch {
+		case !ok, n.what == shellAlias && !strings.HasPrefix(value, "!"), n.what == external && s.Key != "" && !strings.HasPrefix(value, ext):
+			continue
+		}
+		if !slices.Contains(keys, n.name) {
+			keys = append(keys, n.name)
+		}
+	}
+	if more := len(keys) - maxKeys; more > 0 {
+		keys = append(keys[:maxKeys], "...")
+	}
+	return strings.Join(keys, ", ")
+}

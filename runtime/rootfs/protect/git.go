@@ -1,0 +1,472 @@
+package protect
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/gitconfig"
+)
+
+// gitDir is a directory that git keeps a repository in.
+type gitDir struct {
+	rel   string
+	works []string // the directories that are worked in, as far as they are known
+	// linked says that it belongs to a further working directory (git-worktree(1))
+	// and shares another one's hooks and config.
+	linked bool
+	names  map[string]bool // what is there of the table's names, folded
+}
+
+// isGitDir recognises a git directory by what git looks for (is_git_directory in
+// its setup.c), whatever its name.
+func isGitDir(list []dirent) bool {
+	has := func(name string, types ...byte) bool {
+		return slices.ContainsFunc(list, func(d dirent) bool { return d.name == name && slices.Contains(types, d.typ) })
+	}
+	return has("HEAD", unix.DT_REG, unix.DT_LNK) && has("objects", unix.DT_DIR, unix.DT_LNK) && has("refs", unix.DT_DIR, unix.DT_LNK)
+}
+
+// What is kept of a repository by other names than the table's. Each goes by the name of the path
+// that leads to it, so that binds.unprotect leaves both to jails.
+var (
+	gitFile = &Entry{Path: ".git", Absent: EmptyDir, Why: "leads git to its directory, config and hooks (gitrepository-layout(5))"}
+	gitLink = &Entry{Path: ".git/commondir", Absent: EmptyDir, Why: "leads git to another directory's config and hooks"}
+)
+
+// gitAt looks at a ".git" in the directory work.
+func (s *search) gitAt(work, name string) error {
+	t, err := s.lead(work, name, gitFile, false)
+	if err != nil || !t.there {
+		return err
+	}
+	if t.typ == unix.DT_DIR {
+		return s.gitDir(t.end, work)
+	}
+	if !s.left(gitFile, t.end) {
+		if err := s.keep(t.end, t.typ, gitFile); err != nil {
+			return err
+		}
+	}
+	text, err := s.pointer(t.end)
+	to, ok := strings.CutPrefix(text, "gitdir: ")
+	if err != nil || !ok {
+		return err
+	}
+	t, err = s.lead(work, to, gitFile, true)
+	if err != nil || t.typ != unix.DT_DIR {
+		return err
+	}
+	return s.gitDir(t.end, work)
+}
+
+// lead is where a path leads, which git reads in a file or takes by its name. The links on the way
+// are held, and where something leads to what is not there, that is kept absent.
+func (s *search) lead(dir, p string, e *Entry, absent bool) (t trail, err error) {
+	if t, err = s.follow(dir, p); err != nil {
+		return t, err
+	}
+	for _, l := range t.links {
+		if !s.left(e, l) {
+			s.add(Path{Rel: l, Treatment: ReadOnly, Link: true, Why: e.Why})
+		}
+	}
+	for _, d := range t.through {
+		if !s.left(e, d) {
+			s.add(Path{Rel: d, Treatment: Placeholder, Dir: true, Why: e.Why})
+		}
+	}
+	switch {
+	case t.outside != "":
+		s.found.Outside = append(s.found.Outside, Demand{Path: t.outside, From: s.onHost(below(dir, p)), Why: e.Why, Dir: e.Absent != EmptyFile})
+	case t.end != "" && !t.there && (absent || t.dangling) && !s.left(e, t.end):
+		s.add(Path{Rel: t.end, Treatment: Placeholder, Dir: e.Absent != EmptyFile, Text: e.Text, Copy: e.Copy, Why: e.Why})
+	}
+	return t, nil
+}
+
+// gitDir protects a git directory, which is that of the directory work; "" where that is not known.
+// A directory that a file leads to is taken for one whatever is in it: git takes it for one as soon
+// as the jail has filled it.
+func (s *search) gitDir(rel, work string) error {
+	if !s.o.Protect {
+		return nil
+	}
+	g := s.gits[rel]
+	known := g != nil
+	if !known {
+		g = &gitDir{rel: rel}
+		s.gits[rel] = g
+		s.order = append(s.order, g)
+	}
+	if work == "" || slices.Contains(g.works, work) {
+		if known {
+			return nil
+		}
+	} else {
+		g.works = append(g.works, work)
+	}
+	if known {
+		return s.common(g, work)
+	}
+	return s.inGit(g, work)
+}
+
+// inGit keeps what is there of the table in a git directory, and looks for git directories in it.
+func (s *search) inGit(g *gitDir, work string) error {
+	list, err := s.listed(g.rel, func(name []byte, typ byte) bool { return inGit()[fold(string(name))] })
+	if err != nil {
+		return err
+	}
+	g.names = place(g.rel, list).names
+	if err := s.common(g, work); err != nil {
+		return err
+	}
+	for _, d := range list {
+		at, folded := below(g.rel, d.name), fold(d.name)
+		for _, e := range repositories() {
+			first, rest, _ := strings.Cut(strings.TrimPrefix(e.Path, ".git/"), "/")
+			if first != folded {
+				continue
+			}
+			if err := s.hold(g.rel, path.Join(d.name, rest), e, false); err != nil {
+				return err
+			}
+		}
+		switch {
+		case d.typ != unix.DT_DIR:
+		case folded == "modules":
+			err = s.modules(at, 0)
+		case folded == "worktrees":
+			err = s.worktrees(at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed lists a directory of the tree, and counts its names.
+func (s *search) listed(rel string, wanted func(name []byte, typ byte) bool) ([]dirent, error) {
+	l := s.list(rel, s.buf, s.o.Limits.Entries+1, wanted)
+	s.found.Searched += l.read
+	if s.o.Limits.Entries -= l.read; s.o.Limits.Entries < 0 {
+		s.tooMany(rel)
+		return nil, nil
+	}
+	if l.err != nil && !gone(l.err) {
+		return nil, l.err
+	}
+	return l.names, nil
+}
+
+// pointer is the path in a file by which git finds a directory, without the line ends after it;
+// "" where there is no such file. git takes any number of line ends.
+func (s *search) pointer(rel string) (string, error) {
+	text, _, err := s.read(rel, maxCopy)
+	switch {
+	case err == nil:
+		return strings.TrimRight(text, "\r\n"), nil
+	case gone(err) || errors.Is(err, errIrregular):
+		return "", nil
+	}
+	return "", err
+}
+
+// common follows a git directory's commondir to the directory whose config and hooks git takes
+// instead.
+func (s *search) common(g *gitDir, work string) error {
+	if !g.names["commondir"] {
+		return nil
+	}
+	text, err := s.pointer(below(g.rel, "commondir"))
+	if err != nil || text == "" {
+		return err
+	}
+	t, err := s.lead(g.rel, text, gitLink, true)
+	if err != nil || t.typ != unix.DT_DIR || t.end == g.rel {
+		return err
+	}
+	g.linked = true
+	return s.gitDir(t.end, work)
+}
+
+// modules looks for the git directories of submodules, whose names can have
+// slashes in them ("lib/net/http").
+func (s *search) modules(rel string, depth int) error {
+	if depth > s.o.Limits.Depth {
+		s.tooDeep(rel)
+		return nil
+	}
+	list, err := s.listed(rel, func(_ []byte, typ byte) bool { return typ == unix.DT_DIR })
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		at := below(rel, d.name)
+		if st, err := s.stat(below(at, "HEAD")); err == nil && kind(st.Mode) != unix.DT_DIR {
+			err = s.gitDir(at, "")
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := s.modules(at, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// worktrees looks at what git keeps for further working directories.
+func (s *search) worktrees(rel string) error {
+	list, err := s.listed(rel, func(_ []byte, typ byte) bool { return typ == unix.DT_DIR })
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		at := below(rel, d.name)
+		work := ""
+		// gitdir names the ".git" of the working directory.
+		text, err := s.pointer(below(at, "gitdir"))
+		if err != nil {
+			return err
+		}
+		if text != "" {
+			text = path.Dir(text)
+			if !path.IsAbs(text) {
+				text = path.Join(s.onHost(at), text)
+			}
+			work, _ = s.inTree(text)
+		}
+		if err := s.gitDir(at, work); err != nil {
+			return err
+		}
+		s.gits[at].linked = true
+	}
+	return nil
+}
+
+// absentGit adds placeholders to a git directory.
+func (s *search) absentGit(g *gitDir) error {
+	for _, e := range repositories() {
+		name := strings.TrimPrefix(e.Path, ".git/")
+		if g.linked && name != "config.worktree" {
+			continue // they are the other directory's
+		}
+		if first, _, _ := strings.Cut(name, "/"); g.names[first] {
+			if err := s.hold(g.rel, name, e, true); err != nil {
+				return err
+			}
+		} else if e.Absent != Leave {
+			s.absent(below(g.rel, name), e)
+		}
+	}
+	return nil
+}
+
+// named protects files and directories of the tree that the repositories' settings name: git runs
+// what is in core.hooksPath, and reads further settings.
+func (s *search) named() error {
+	for i := 0; i < len(s.order); i++ { // a file may lead to further ones
+		g := s.order[i]
+		r := reading{search: s, g: g, seen: map[string]bool{}}
+		for _, name := range []string{"config", "config.worktree"} {
+			if !g.names[name] {
+				continue
+			}
+			if err := r.file(below(g.rel, name), 0); err != nil {
+				return err
+			}
+		}
+		for _, abs := range s.o.Settings {
+			if err := r.file(abs, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reading is what a repository's settings are read with.
+type reading struct {
+	*search
+	g     *gitDir
+	seen  map[string]bool // files
+	words int             // that were looked up
+}
+
+// maxIncludes is git's own limit of files that include each other (MAX_INCLUDE_DEPTH in its
+// config.c). maxSettingFiles and maxLookedUp bound how many files a repository's settings may be
+// in, and how many words of them are looked up in its work trees.
+const (
+	maxIncludes     = 10
+	maxSettingFiles = 500
+	maxLookedUp     = 50_000
+)
+
+// file reads a file of settings of the tree, and what it includes.
+func (r *reading) file(rel string, depth int) error {
+	if i, ok := r.search.seen[rel]; ok && r.found.Paths[i].Treatment == Private {
+		if r.seen[rel] {
+			return nil
+		}
+		r.seen[rel] = true
+		return r.settings(r.found.Paths[i].Text, rel, depth)
+	}
+	t, err := r.follow(".", rel)
+	if err == nil && t.outside != "" && !r.seen[t.outside] {
+		r.seen[t.outside] = true
+		if len(r.seen) > maxSettingFiles {
+			return r.tooLong(rel)
+		}
+		return r.settings(r.outsideText(t.outside), t.outside, depth)
+	}
+	if err != nil || !t.there || t.typ != unix.DT_REG || r.seen[t.end] {
+		return err
+	}
+	if path.IsAbs(rel) || strings.HasPrefix(rel, "../") {
+		rel = t.end
+	}
+	r.seen[t.end] = true
+	text, _, err := r.read(t.end, maxCopy)
+	switch {
+	case errors.Is(err, errLong) || len(r.seen) > maxSettingFiles:
+		return r.tooLong(t.end)
+	case err != nil && !gone(err):
+		return err
+	}
+	return r.settings(text, rel, depth)
+}
+
+// outsideText is the text of a file of settings that is not in the tree: a jail cannot write it,
+// but it may name what is in the tree. It is read if it belongs to the machine or to the tree's
+// owner: a nested repository, which a jail has made, may include any file of the host's.
+func (s *search) outsideText(abs string) string {
+	if text, ok := s.texts[abs]; ok {
+		return text
+	}
+	s.texts[abs] = ""
+	fd, err := unix.Openat2(unix.AT_FDCWD, abs, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return ""
+	}
+	f := os.NewFile(uintptr(fd), abs)
+	defer f.Close()
+	var st, top unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || unix.Stat(s.o.Source, &top) != nil || kind(st.Mode) != unix.DT_REG || st.Uid != top.Uid && abs != systemSettings {
+		return ""
+	}
+	if text, err := io.ReadAll(io.LimitReader(f, maxCopy)); err == nil {
+		s.texts[abs] = string(text)
+	}
+	return s.texts[abs]
+}
+
+// systemSettings are git's settings of the machine (git-config(1), FILES).
+const systemSettings = "/etc/gitconfig"
+
+// Settings lists git's files of settings of the machine, and of those whose home a directory is or
+// lies in.
+func Settings(dir string, homes map[string]string) []string {
+	out := []string{systemSettings}
+	for _, home := range homes {
+		if dir == home || strings.HasPrefix(dir, home+"/") {
+			out = append(out, home+"/.gitconfig", home+"/.config/git/config")
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// errLong and errIrregular are read's errors for a file that is longer than was to be read, and for
+// what is none.
+var (
+	errLong      = errors.New("is longer")
+	errIrregular = errors.New("is not a regular file")
+)
+
+// tooLong refuses settings that are not read to their end.
+func (r *reading) tooLong(rel string) error {
+	if r.left(&Entry{Path: ".git/config"}, rel) {
+		return nil
+	}
+	return refusal.New(refusal.BindSearch, "%s has more than %d bytes, includes more than %d files or names more than %d paths: what it has git run cannot be protected",
+		r.onHost(rel), maxCopy, maxSettingFiles, maxLookedUp).WithRemedy("shorten it, or policy: binds.unprotect = [%q]", r.onHost(rel))
+}
+
+// settings protects what the settings of a text name. rel is the file's name.
+func (r *reading) settings(text, rel string, depth int) error {
+	for _, set := range gitconfig.Scan(text) {
+		if err := r.setting(set, rel, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setting protects what a setting names.
+func (r *reading) setting(set gitconfig.Setting, file string, depth int) error {
+	if set.Section == "core" && set.Key == "worktree" {
+		t, err := r.lead(r.g.rel, set.Value, gitFile, false)
+		if err == nil && t.there && t.typ == unix.DT_DIR && !slices.Contains(r.g.works, t.end) {
+			r.g.works = append(r.g.works, t.end)
+		}
+		return err
+	}
+	n, ok := namedBy(set)
+	if !ok {
+		return nil
+	}
+	e := &Entry{Path: ".git/config", Why: "the repository's config names it: " + n.name + " (git-config(1))", Absent: n.absent}
+	value := set.Value
+	if set.Key == "" {
+		value = set.Sub
+	}
+	for _, from := range r.from(n.what, file) {
+		for _, w := range r.wordsOf(n, value) {
+			if r.words++; r.words > maxLookedUp {
+				return r.tooLong(file)
+			}
+			if err := r.holdNamed(from, w, n, e); err != nil {
+				return err
+			}
+			if n.what != included || depth >= maxIncludes {
+				continue
+			}
+			at := w.path
+			if !path.IsAbs(at) {
+				at = path.Join(from, at) // by the name that git opens, whatever it is a link to
+			}
+			if err := r.file(at, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// from lists the directories that a setting's paths are relative to: the file that includes
+// another, or those that git runs programs in, which are the tops of work trees, or the git
+// directory where there is none (githooks(5)).
+func (r *reading) from(what subject, file string) []string {
+	if what == included {
+		return []string{path.Dir(file)}
+	}
+	if len(r.g.works) > 0 {
+		return r.g.works
+	}
+	if path.Base(r.g.rel) == ".git" {
+		return []string{path.Dir(r.g.rel), r.g.rel}
+	}
+	return []string{r.g.rel}
+}

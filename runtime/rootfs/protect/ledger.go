@@ -1,0 +1,692 @@
+package protect
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/atomicfile"
+	"agentjail.dev/runtime/kernel/thread"
+)
+
+// Ledger is the account of placeholders: mount points that were made in mounted
+// directories for paths that were not there. It is written before the first of
+// them is made, and outlives a boot as they do. Several jails may stand on one
+// placeholder; the last one's end removes it.
+type Ledger struct {
+	Dir string // mode 0700
+	// Boot and Store tell whose jails an account is of: a machine's containers may
+	// have the ledger's directory in common, and states of their own.
+	Boot, Store string
+	// User says that this process is not the machine's root: what it may not make,
+	// its jails may not either.
+	User bool
+}
+
+// A Made is one placeholder.
+type Made struct {
+	Path string `json:"path"` // on the host, when it was made
+	Dir  bool   `json:"dir"`
+	// Text is what the file holds, or the kind of marker that it is.
+	Text string `json:"text,omitempty"`
+	// Dev, Ino and Born, its birth in nanoseconds since 1970 where the file system
+	// keeps that, tell it from another of that name; 0 until it was made.
+	Dev  uint64 `json:"dev,omitempty"`
+	Ino  uint64 `json:"ino,omitempty"`
+	Born int64  `json:"born,omitempty"`
+	// Up is the handle of the directory that it lies in (name_to_handle_at(2)), by
+	// which it is found where its path leads to something else by now.
+	Up string `json:"up,omitempty"`
+}
+
+// An identity is the same by whatever path a placeholder is reached.
+type identity struct {
+	dev, ino uint64
+	born     int64
+}
+
+func (m *Made) identity() identity { return identity{m.Dev, m.Ino, m.Born} }
+
+// account is a jail's file in the ledger.
+type account struct {
+	Made []Made `json:"made"`
+	// Since is when it was written, in nanoseconds since 1970: what is older was
+	// not made by us.
+	Since int64  `json:"since"`
+	Boot  string `json:"boot,omitempty"`
+	Store string `json:"store,omitempty"`
+}
+
+// clockSlack is by how much a file's birth, read from a coarse clock, can lie
+// before a moment that was read earlier (clock_gettime(2), CLOCK_REALTIME_COARSE).
+const clockSlack = 50 * time.Millisecond
+
+// lock keeps other calls from the ledger.
+func (l Ledger) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the ledger of placeholders: %w", err)
+	}
+	fd, err := unix.Open(filepath.Join(l.Dir, ".lock"), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the ledger of placeholders: %w", err)
+	}
+	for err = unix.EINTR; err == unix.EINTR; {
+		err = unix.Flock(fd, unix.LOCK_EX)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("locking the ledger of placeholders: %w", err)
+	}
+	return func() { unix.Close(fd) }, nil
+}
+
+// suffix ends the names of accounts; other files are what a crash left of one.
+const suffix = ".json"
+
+func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix) }
+
+// read reads an account. One that a crash of the machine left without text is
+// empty: nothing says what was made.
+func (l Ledger) read(key string) (*account, error) {
+	data, err := atomicfile.Read(l.file(key), 8<<20)
+	if err != nil {
+		return nil, err
+	}
+	a := new(account)
+	if json.Unmarshal(data, a) != nil {
+		return new(account), nil
+	}
+	return a, nil
+}
+
+func (l Ledger) write(key string, a *account) error {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(l.file(key), data, 0o600); err != nil {
+		return fmt.Errorf("writing the ledger of placeholders: %w", err)
+	}
+	return nil
+}
+
+// keys lists the accounts.
+func (l Ledger) keys() ([]string, error) {
+	list, err := os.ReadDir(l.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range list {
+		if key, ok := strings.CutSuffix(e.Name(), suffix); ok {
+			out = append(out, key)
+		}
+	}
+	return out, err
+}
+
+// torn lists the files of accounts that were being written (atomicfile.Write).
+func (l Ledger) torn() ([]string, error) {
+	return filepath.Glob(filepath.Join(l.Dir, "*"+suffix+".*.tmp"))
+}
+
+// Make makes the placeholders among the paths of a directory that are not there
+// yet, for the jail of that key. What has appeared since the search stays as it
+// is. source is the directory's path on the host. denied are those that can be
+// made by nobody who could be in the jail.
+func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []Made, err error) {
+	t := tree{root: root, mounts: true}
+	want, bare := missing(t, source, paths), t.bare(paths)
+	keys, err := l.keys()
+	if err != nil || len(want) == 0 && len(bare) == 0 && len(keys) == 0 {
+		return nil, err
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	a, err := l.read(key)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if a == nil {
+		a = &account{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
+	}
+	known, err := l.known()
+	if err != nil {
+		return nil, err
+	}
+	a.Made = append(a.Made, shared(t, source, paths, known, a.Made)...)
+	stakes, foreign := l.stand(t, source, bare, known)
+	a.Made = append(a.Made, foreign...)
+	want = append(want, stakes...)
+	if len(want) == 0 && len(a.Made) == 0 {
+		return nil, nil
+	}
+	begin := len(a.Made)
+	a.Made = append(a.Made, want...)
+	if err := l.write(key, a); err != nil {
+		return nil, err
+	}
+	if len(want) == 0 {
+		return nil, nil
+	}
+	made, denied, err := l.makeAll(t, source, a.Made[begin:])
+	if err != nil {
+		return nil, err
+	}
+	a.Made = append(a.Made[:begin:begin], made...)
+	return denied, l.write(key, a)
+}
+
+// comparePaths orders paths so that what lies in a directory follows it at once.
+func comparePaths(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch x, y := a[i], b[i]; {
+		case x == y:
+		case x == '/':
+			return -1
+		case y == '/':
+			return 1
+		default:
+			return cmp.Compare(x, y)
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// families splits a list before each placeholder that does not lie in the first
+// of its family.
+func families(list []Made) (out [][]Made) {
+	begin := 0
+	for i := range list {
+		if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, list[begin].Path+"/") {
+			out = append(out, list[begin:i+1])
+			begin = i + 1
+		}
+	}
+	return out
+}
+
+// makeAll makes placeholders, families beside each other. made are those that
+// were not there, denied those that could not be made.
+func (l Ledger) makeAll(t tree, source string, list []Made) (made, denied []Made, err error) {
+	all := families(list)
+	type result struct {
+		made, denied []Made
+		err          error
+	}
+	results := make([]result, len(all))
+	parallel(len(all), func(_, i int) {
+		r := &results[i]
+		r.made, r.denied, r.err = l.makeFamily(t, source, all[i])
+	})
+	for _, r := range results {
+		made, denied, err = append(made, r.made...), append(denied, r.denied...), errors.Join(err, r.err)
+	}
+	return made, denied, err
+}
+
+func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []Made, err error) {
+	for _, m := range list {
+		if slices.ContainsFunc(denied, func(d Made) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
+			denied = append(denied, m)
+			continue
+		}
+		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d Made) bool { return d.Path == path.Dir(m.Path) }) {
+			continue // the directory is another's
+		}
+		ok, err := m.make(t, source)
+		if errors.Is(err, unix.EPERM) || l.User && errors.Is(err, unix.EACCES) {
+			denied = append(denied, m) // an immutable directory (chattr(1)), or another's
+			continue
+		}
+		if err != nil && m.optional() {
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("making the placeholder %s (remedy: make it by hand, or name it in binds.unprotect, which opens it to the jail): %w", m.Path, err)
+		}
+		if ok {
+			made = append(made, m)
+		}
+	}
+	return made, denied, nil
+}
+
+// missing lists what has to be made for the placeholders among paths: the
+// directories on the way, then itself, and the marker in a directory.
+func missing(t tree, source string, paths []Path) (out []Made) {
+	absent := map[string]bool{} // directories, by whether they are to be made
+	for _, p := range paths {
+		if p.Treatment != Placeholder {
+			continue
+		}
+		begin, at := len(out), path.Join(source, p.Rel)
+		if p.Dir {
+			out = append(out, Made{Path: path.Join(at, marker), Text: markerMade})
+		}
+		out = append(out, Made{Path: at, Dir: p.Dir, Text: p.Text})
+		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
+			if _, known := absent[dir]; known {
+				break
+			}
+			_, err := t.stat(dir)
+			if absent[dir] = errors.Is(err, unix.ENOENT); !absent[dir] {
+				break
+			}
+			out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+		}
+		if p.Dir && absent[path.Dir(p.Rel)] {
+			out[begin].Text = markerBoth
+		}
+		slices.Reverse(out[begin:])
+	}
+	return out
+}
+
+// afterMkdir is for tests: what another user of the directory does between two
+// steps.
+var afterMkdir = func(name string) {}
+
+// make makes a placeholder as the user whom its directory belongs to, and notes
+// what it is. ok is false where something of that name is there.
+func (m *Made) make(t tree, source string) (ok bool, err error) {
+	rel := strings.TrimPrefix(m.Path, source+"/")
+	dir, err := t.open(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(dir)
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return false, err
+	}
+	m.Up = handleOf(dir)
+	err = thread.AsOwner(st.Uid, st.Gid, func() error {
+		ok, err = m.makeIn(dir, path.Base(rel), st.Uid)
+		return err
+	})
+	return ok, err
+}
+
+// makeIn makes a placeholder in an open directory of uid's, with the thread's ids.
+func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
+	fd := -1
+	create := func() (err error) {
+		if m.Dir {
+			return unix.Mkdirat(dir, name, 0o755)
+		}
+		fd, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+		return err
+	}
+	if err = create(); err == unix.EACCES {
+		err = thread.AnyMode(create) // the owner can change the mode, and so can the jail
+	}
+	if err == nil && m.Dir {
+		afterMkdir(m.Path)
+		fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP || err == unix.EACCES {
+			return false, nil // something else is there by now
+		}
+	}
+	switch {
+	case err == unix.EEXIST:
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	defer unix.Close(fd)
+	if text := m.text(); text != "" {
+		if _, err := unix.Write(fd, []byte(text)); err != nil {
+			return false, err
+		}
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
+		return false, err
+	}
+	if st.Uid != uid && st.Uid != thread.Owner() {
+		return false, nil // exchanged meanwhile: another user's
+	}
+	m.note(&st)
+	return true, nil
+}
+
+// note notes what a placeholder is.
+func (m *Made) note(st *unix.Statx_t) {
+	m.Dev, m.Ino, m.Born = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, born(st)
+}
+
+// known are the placeholders of all accounts.
+func (l Ledger) known() (map[identity]Made, error) {
+	keys, err := l.keys()
+	if err != nil {
+		return nil, err
+	}
+	out := map[identity]Made{}
+	for _, k := range keys {
+		a, err := l.read(k)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range a.Made {
+			if m.Ino != 0 {
+				out[m.identity()] = m
+			}
+		}
+	}
+	return out, nil
+}
+
+// shared lists placeholders of other jails that are to serve this one too, by
+// whatever path those have the directory. mine are this jail's already.
+func shared(t tree, source string, paths []Path, known map[identity]Made, mine []Made) (out []Made) {
+	if len(known) == 0 {
+		return nil
+	}
+	seen := map[identity]bool{}
+	for _, m := range mine {
+		seen[m.identity()] = true
+	}
+	for rel := range withParents(paths) {
+		st, err := t.statx(rel)
+		if err != nil {
+			continue
+		}
+		m := Made{}
+		m.note(&st)
+		if k, ok := known[m.identity()]; ok && !seen[m.identity()] {
+			seen[m.identity()] = true
+			k.Path = path.Join(source, rel)
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
+	return out
+}
+
+// withParents is the set of paths, of the directories that they lie in, and of
+// the markers that may be in them.
+func withParents(paths []Path) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range paths {
+		if p.Dir {
+			out[path.Join(p.Rel, marker)] = true
+		}
+		for rel := p.Rel; rel != "." && !out[rel]; rel = path.Dir(rel) {
+			out[rel] = true
+			if up := path.Dir(rel); up != "." { // another jail may keep it as a whole
+				out[path.Join(up, marker)] = true
+			}
+		}
+	}
+	return out
+}
+
+// Remove ends a jail's account and removes the placeholders that no other jail
+// stands on, unless they are something else by now.
+func (l Ledger) Remove(key string) error {
+	if _, err := os.Lstat(l.file(key)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return l.remove(key)
+}
+
+func (l Ledger) remove(key string) error {
+	a, err := l.read(key)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	keys, err := l.keys()
+	if err != nil {
+		return err
+	}
+	used, at := map[identity]bool{}, map[string]bool{}
+	for _, k := range keys {
+		if k == key {
+			continue
+		}
+		other, err := l.read(k)
+		if err != nil {
+			return err
+		}
+		for _, m := range other.Made {
+			used[m.identity()] = m.Ino != 0
+			at[m.Path] = true
+		}
+	}
+	inUse := func(m Made) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
+	if err := unmakeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
+		return err
+	}
+	if err := os.Remove(l.file(key)); err != nil {
+		return fmt.Errorf("ending the ledger's account: %w", err)
+	}
+	return nil
+}
+
+// unmakeAll removes placeholders, families beside each other.
+func unmakeAll(list []Made, since int64) error {
+	// Another jail may have made the first ones of a family.
+	slices.SortFunc(list, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
+	all := families(list)
+	errs := make([]error, len(all))
+	parallel(len(all), func(_, i int) {
+		for _, m := range slices.Backward(all[i]) {
+			if err := m.unmake(since); err != nil {
+				errs[i] = err
+				return
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// unmake removes a placeholder that is still one, where it was made or where the
+// directory that it lies in is now. Nothing that anybody else has made, filled or
+// moved is touched.
+func (m *Made) unmake(since int64) error {
+	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err == nil {
+		found, err := m.unmakeIn(dir, since)
+		unix.Close(dir)
+		if found || err != nil {
+			return err
+		}
+	}
+	if dir = m.openUp(); dir < 0 {
+		return nil // gone, and with it what was in it
+	}
+	defer unix.Close(dir)
+	_, err = m.unmakeIn(dir, since)
+	return err
+}
+
+// unmakeIn removes a placeholder from an open directory, as the directory's owner.
+// found says that it is there.
+func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
+	name := path.Base(m.Path)
+	var st unix.Statx_t
+	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil || !m.is(&st, since) {
+		return false, nil
+	}
+	if !m.Dir {
+		// After a crash between making it and noting what it is, it may have a part of its text, or none.
+		text, ok := readAt(dir, name, len(m.text())+1)
+		if !ok || text != m.text() && (m.Ino != 0 || !strings.HasPrefix(m.text(), text)) {
+			return true, nil
+		}
+	}
+	var up unix.Stat_t
+	if err := unix.Fstat(dir, &up); err != nil {
+		return true, err
+	}
+	flags := 0
+	if m.Dir {
+		flags = unix.AT_REMOVEDIR // only when empty
+	}
+	err = thread.AsOwner(up.Uid, up.Gid, func() error {
+		unlink := func() error { return unix.Unlinkat(dir, name, flags) }
+		if err := unlink(); err != unix.EACCES {
+			return err
+		}
+		return thread.AnyMode(unlink)
+	})
+	switch err {
+	case nil, unix.ENOENT, unix.EROFS, unix.ENOTEMPTY, unix.EEXIST:
+		return true, nil
+	}
+	return true, fmt.Errorf("removing the placeholder %s: %w", m.Path, err)
+}
+
+// is tells a placeholder from anything else of its name.
+func (m *Made) is(st *unix.Statx_t, since int64) bool {
+	kind := uint16(unix.S_IFREG)
+	if m.Dir {
+		kind = unix.S_IFDIR
+	}
+	if st.Mode&unix.S_IFMT != kind || !m.Dir && (st.Nlink != 1 || st.Size != uint64(len(m.text())) && m.Ino != 0) {
+		return false
+	}
+	if m.Ino != 0 {
+		return st.Ino == m.Ino && unix.Mkdev(st.Dev_major, st.Dev_minor) == m.Dev && born(st) == m.Born
+	}
+	// A crash came between making it and noting what it is.
+	at := born(st)
+	return at != 0 && at >= since-int64(clockSlack)
+}
+
+// born is a file's birth, 0 where the file system does not keep it.
+func born(st *unix.Statx_t) int64 {
+	if st.Mask&unix.STATX_BTIME == 0 {
+		return 0
+	}
+	return st.Btime.Sec*int64(time.Second) + int64(st.Btime.Nsec)
+}
+
+// readAt reads up to most bytes of a regular file.
+func readAt(dir int, name string, most int) (string, bool) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, most)
+	n, err := unix.Read(fd, buf)
+	return string(buf[:max(n, 0)]), err == nil
+}
+
+// ours says whether an account is of this store's jails, or of an earlier boot's.
+func (l Ledger) ours(key string) bool {
+	a, err := l.read(key)
+	return err == nil && (a.Boot != l.Boot || a.Store == l.Store)
+}
+
+// Sweep ends the accounts of jails that are not there any more.
+func (l Ledger) Sweep(exists func(key string) bool) error {
+	keys, err := l.keys()
+	if err != nil {
+		return err
+	}
+	torn, err := l.torn()
+	if err != nil || len(torn) == 0 && !slices.ContainsFunc(keys, func(k string) bool { return !exists(k) }) {
+		return err
+	}
+	unlock, err := l.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Behind the lock nobody is writing: what is there now is a crash's.
+	torn, err = l.torn()
+	errs := []error{err}
+	for _, path := range torn {
+		errs = append(errs, os.Remove(path))
+	}
+	for _, k := range keys {
+		if !exists(k) && l.ours(k) {
+			errs = append(errs, l.remove(k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxVanished bounds what is listed of vanished placeholders.
+const maxVanished = 64
+
+// Vanished lists a jail's placeholders that are not where they were made any more,
+// while the directory that they lay in is.
+func (l Ledger) Vanished(key string) (out []string) {
+	a, err := l.read(key)
+	if err != nil {
+		return nil
+	}
+	marked := map[string]bool{} // placeholders; other directories are only on the way to some
+	for i := range a.Made {
+		if isMarker(a.Made[i].Text) {
+			marked[path.Dir(a.Made[i].Path)] = true
+		}
+	}
+	var gone []string // of those on the way
+	for i := range a.Made {
+		m := &a.Made[i]
+		if m.Ino == 0 || isMarker(m.Text) || m.optional() || m.there() {
+			continue
+		}
+		if !slices.ContainsFunc(gone, func(dir string) bool { return strings.HasPrefix(m.Path, dir+"/") }) && !m.sameDirectory() {
+			continue
+		}
+		if m.Dir && !marked[m.Path] {
+			gone = append(gone, m.Path)
+		} else if out = append(out, m.Path); len(out) == maxVanished {
+			break
+		}
+	}
+	return out
+}
+
+// there says that the placeholder is where it was made.
+func (m *Made) there() bool {
+	var st unix.Statx_t
+	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
+		return false
+	}
+	at := Made{}
+	at.note(&st)
+	return at.identity() == m.identity()
+}
+
+// sameDirectory says that the path still leads to the directory that the
+// placeholder was made in.
+func (m *Made) sameDirectory() bool {
+	fd, err := unix.Open(path.Dir(m.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return m.Up == handleOf(fd)
+}

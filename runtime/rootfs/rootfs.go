@@ -1,0 +1,488 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/internal/ringfault"
+	"agentjail.dev/runtime/spec/bindsource"
+)
+
+// layers is what the engine's root is made of.
+type layers struct {
+	// parent is a directory that holds all layers; names are relative to it, the
+	// topmost layer first. One idmapped clone of the parent then serves all.
+	parent string
+	names  []string
+}
+
+// cloneLayers finds the engine's layers and clones their directory, idmapped. A
+// file system that cannot be idmapped leaves no clone: then files are copied up.
+func (s *stager) cloneLayers() (err error) {
+	if s.Plan.Plain {
+		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
+		return nil
+	}
+	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path, s.Mounts); err != nil {
+		return err
+	}
+	if s.Plan.Shifted {
+		// The engine may have mapped its layers by mounts that ended once the root
+		// stood on them (containers/storage, containerd): only the root itself then
+		// shows the files with the jail's ids. An overlay can lie on one other.
+		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
+		return nil
+	}
+	ns, err := s.namespace(s.Plan.IDs.UIDs, s.Plan.IDs.GIDs)
+	if err != nil {
+		return err
+	}
+	parent, err := OpenDir(s.layers.parent)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	fd, err := cloneTree(parent, false, &unix.MountAttr{
+		Attr_set:    unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE, Userns_fd: uint64(ns.Fd()),
+	})
+	if err == nil {
+		s.lower = os.NewFile(uintptr(fd), s.layers.parent)
+		return nil
+	}
+	return unlessUnsupported(err)
+}
+
+// unlessUnsupported drops the errors of a kernel or file system that has no
+// idmapped mounts (mount_setattr(2)).
+func unlessUnsupported(err error) error {
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		return nil
+	}
+	return err
+}
+
+// makeRoot mounts the jail's root: the engine's layers, all of them read-only
+// and idmapped, below the ephemeral layer. The engine's own upper layer is the
+// topmost of them: what the engine put there before the start (docker cp,
+// mount points) shows, and nothing is written there.
+func (s *stager) makeRoot() error {
+	low := filepath.Join(s.layer, "low")
+	if s.lower != nil {
+		if err := unix.MoveMount(int(s.lower.Fd()), "", unix.AT_FDCWD, low, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("attaching the layers: %w", err)
+		}
+		err := s.mountOverlay(low, "metacopy=off")
+		if err == nil {
+			return nil
+		}
+		// Overlay over idmapped layers needs Linux 5.19.
+		if unlessUnsupported(err) != nil {
+			return err
+		}
+		if err := unix.Unmount(low, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("detaching the layers: %w", err)
+		}
+	}
+	if err := unix.Mount(s.layers.parent, low, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting the layers: %w", err)
+	}
+	if s.Plan.Shifted || s.Plan.Plain {
+		return s.mountOverlay(low, "metacopy=off")
+	}
+	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))
+	return s.copyUp(low)
+}
+
+// Upper is what a jail's mount table shows as the place of its root's writable
+// layer: relative to the directory of the layers, or of links to them, which are
+// both in the layer's own directory.
+const Upper = "../upper"
+
+// mountOverlay mounts the jail's root over lower directories below dir. Short
+// relative names keep the options within the page that mount(2) reads, and the
+// jail's mount table, which shows them, says nothing of where they are. This thread's working directory is its own since it has its own mount
+// namespace.
+func (s *stager) mountOverlay(dir, extra string) error {
+	names := s.layers.names
+	upper := filepath.Join(s.layer, "upper")
+	var st unix.Stat_t
+	if err := unix.Lstat(filepath.Join(dir, names[0]), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = unix.Stat(filepath.Join(dir, names[0]), &st)
+		if err != nil {
+			return fmt.Errorf("layer %s: %w", names[0], err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("layer %s: %w", names[0], err)
+	}
+	// The root directory itself: its owner shows already mapped.
+	if err := os.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil {
+		return err
+	}
+	// Podman's images have a root directory that nobody may write, which does not keep
+	// root from it elsewhere: there it has CAP_DAC_OVERRIDE. The layer is the jail's.
+	if err := os.Chmod(upper, os.FileMode(st.Mode&0o777|0o200)); err != nil {
+		return err
+	}
+	if err := unix.Chdir(dir); err != nil {
+		return fmt.Errorf("entering the layers: %w", err)
+	}
+	defer func() { _ = unix.Chdir("/") }()
+	label, err := contextOption(s.Spec)
+	if err != nil {
+		return err
+	}
+	lower, err := s.shorten(dir, names)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(filepath.Join(s.layer, linksDir)) }() // each is a file of the layer's
+	if s.Rootless {
+		// What overlayfs notes on files otherwise takes CAP_SYS_ADMIN of the machine
+		// (Linux 5.11). On a tmpfs it can be noted since Linux 6.6.
+		extra += ",userxattr"
+		if !Notable(upper) {
+			s.notes = append(s.notes, "a directory of the image that was removed cannot be made again: before Linux 6.6, overlayfs cannot note on a tmpfs for a user that its content is gone")
+		}
+	}
+	opts := label + "index=off," + extra + ",lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + Upper + ",workdir=../work"
+	if len(opts) >= os.Getpagesize() {
+		return fmt.Errorf("the image has %d layers, more than a mount can name", len(names))
+	}
+	if err := unix.Mount(mountSource, s.root, "overlay", ringfault.MountFlags(unix.MS_NOSUID|unix.MS_NODEV), opts); err != nil {
+		return fmt.Errorf("mounting the layers as overlay: %w", err)
+	}
+	if err := unix.Stat(s.root, &st); err != nil {
+		return err
+	}
+	s.dev = st.Dev
+	return nil
+}
+
+// Notable says whether a directory takes the attributes by which overlayfs notes,
+// for a user, that what lies below is gone (overlayfs.rst, userxattr). None is
+// left.
+func Notable(dir string) bool {
+	const name = "user.agentjail.try"
+	if unix.Lsetxattr(dir, name, []byte{1}, 0) != nil {
+		return false
+	}
+	return unix.Lremovexattr(dir, name) == nil
+}
+
+// contextOption gives every file of the jail's root the engine's SELinux label
+// (selinux(8), mount(8)): the layers carry labels that the image's files share
+// among containers, and the ephemeral layer that of whoever mounted it.
+func contextOption(spec *specs.Spec) (string, error) {
+	if spec.Linux == nil || spec.Linux.MountLabel == "" {
+		return "", nil
+	}
+	label := spec.Linux.MountLabel
+	if strings.Trim(label, labelChars) != "" {
+		return "", fmt.Errorf("linux.mountLabel %q is not an SELinux label", label)
+	}
+	// A category pair has a comma in it.
+	return `context="` + label + `",`, nil
+}
+
+// labelChars are what SELinux labels consist of: anything else could end the
+// quotes and begin another mount option.
+const labelChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:,-"
+
+// linksDir is the directory of links to the layers, below the layer's own.
+const linksDir = "links"
+
+// shorten puts short links in place of the layers' names, and enters the
+// directory of the links. A jail's mount table shows the names that an overlay was
+// mounted by, and an engine's say which images are the same, and whose. They also
+// take more room than the page that mount(2) reads. A root that is no engine's
+// layers is the directory itself.
+func (s *stager) shorten(dir string, names []string) ([]string, error) {
+	if len(names) == 1 && names[0] == "." {
+		return names, nil
+	}
+	links := filepath.Join(s.layer, linksDir)
+	if err := os.RemoveAll(links); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(links, 0o700); err != nil {
+		return nil, err
+	}
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = strconv.Itoa(i)
+		if err := os.Symlink(filepath.Join(dir, n), filepath.Join(links, out[i])); err != nil {
+			return nil, err
+		}
+	}
+	if err := unix.Chdir(links); err != nil {
+		return nil, fmt.Errorf("entering the layers: %w", err)
+	}
+	return out, nil
+}
+
+// copyUp is the way for kernels before 5.19 and for file systems that cannot be
+// idmapped: overlayfs copies only a file's metadata when its owner changes
+// (metacopy, Linux 4.19), so that every file can be given to the jail's ids.
+func (s *stager) copyUp(low string) error {
+	if err := s.mountOverlay(low, "metacopy=on,redirect_dir=on"); err != nil {
+		return err
+	}
+	root, err := OpenDir(s.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	err = s.chownTree(int(root.Fd()))
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("the image has more files than the layer's %d (remedy: raise root.inodes, or keep the image on ext4, xfs or btrfs): %w", s.Plan.Root.Inodes, err)
+	}
+	return err
+}
+
+// chownTree gives a directory and all below to the jail's ids, without following
+// links.
+func (s *stager) chownTree(dir int) error {
+	if err := s.chownAt(dir, ""); err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	names, err := f.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	for _, e := range names {
+		if !e.IsDir() {
+			if err := s.chownAt(fd, e.Name()); err != nil {
+				return fmt.Errorf("%s: %w", e.Name(), err)
+			}
+			continue
+		}
+		sub, err := unix.Openat(fd, e.Name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		err = s.chownTree(sub)
+		unix.Close(sub)
+		if err != nil {
+			return fmt.Errorf("%s/%w", e.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (s *stager) chownAt(dir int, name string) error {
+	flags := unix.AT_SYMLINK_NOFOLLOW
+	if name == "" {
+		flags = unix.AT_EMPTY_PATH
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, flags); err != nil {
+		return err
+	}
+	u, ok1 := s.Plan.IDs.HostUID(st.Uid)
+	g, ok2 := s.Plan.IDs.HostGID(st.Gid)
+	if !ok1 || !ok2 {
+		return nil // nobody's in the jail
+	}
+	return unix.Fchownat(dir, name, int(u), int(g), flags)
+}
+
+// findLayers finds what the engine's root consists of: an overlay's layers, or
+// the directory itself.
+func findLayers(root *os.File, path string, mounts *bindsource.Mounts) (layers, error) {
+	plain := layers{parent: path, names: []string{"."}}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
+		return plain, fmt.Errorf("%s: %w", path, err)
+	}
+	if int64(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
+		return plain, nil
+	}
+	mounted, err := mountedAt(int(root.Fd()), "", unix.AT_EMPTY_PATH)
+	if err != nil {
+		return plain, fmt.Errorf("%s: %w", path, err)
+	}
+	if !mounted {
+		return plain, nil // a directory within an overlay: cannot be idmapped, is copied up
+	}
+	fsSource, opts, err := mounts.Super(int(root.Fd()))
+	if err != nil {
+		return plain, err
+	}
+	if fsSource == mountSource {
+		return plain, fmt.Errorf("another jail's root is mounted at %s (remedy: delete that container first, or `agentjail gc` if it is gone)", path)
+	}
+	dirs := overlayDirs(opts)
+	if len(dirs) == 0 {
+		return plain, nil
+	}
+	found, err := commonParent(dirs)
+	if err != nil {
+		return plain, err
+	}
+	for _, name := range found.names {
+		if _, err := os.Stat(filepath.Join(found.parent, name)); errors.Is(err, os.ErrNotExist) {
+			return plain, nil // a layer that was mapped by a mount that has ended
+		}
+	}
+	return found, nil
+}
+
+// EngineLayers lists the layers of an engine's root, the topmost first, as its
+// overlay file system names them; none of a root that is no overlay, or one of
+// another form.
+func EngineLayers(root *os.File, mounts *bindsource.Mounts) ([]string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil || int64(fs.Type) != unix.OVERLAYFS_SUPER_MAGIC {
+		return nil, err
+	}
+	_, opts, err := mounts.Super(int(root.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	return overlayDirs(opts), nil
+}
+
+// CoveredLayers lists the layers of an engine's root over which a jail's root is
+// mounted, by the mount's source and its file system's options; none of ours.
+func CoveredLayers(source, options string) []string {
+	if source == mountSource {
+		return nil
+	}
+	return overlayDirs(options)
+}
+
+// IsMount says whether a directory is where something is mounted.
+func IsMount(f *os.File) bool {
+	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)
+	return err == nil && mounted
+}
+
+// mountedAt says whether something is mounted at a path (Linux 5.8 tells).
+func mountedAt(dir int, path string, flags int) (bool, error) {
+	var stx unix.Statx_t
+	if err := unix.Statx(dir, path, flags, 0, &stx); err != nil {
+		return false, err
+	}
+	return stx.Attributes&stx.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+}
+
+// overlayDirs returns an overlay's layers, the topmost first: its upper layer,
+// then the lower ones (Documentation/filesystems/overlayfs.rst). Since Linux
+// 6.5 lower layers may be listed one by one as lowerdir+. An overlay with layers
+// that hold nothing but data for others (composefs) is not taken apart: nil.
+func overlayDirs(opts string) []string {
+	var upper string
+	var lowers []string
+	for _, o := range splitEscaped(opts, ',') {
+		k, v, _ := strings.Cut(o, "=")
+		switch k {
+		case "upperdir":
+			upper = unescape(v)
+		case "lowerdir":
+			for _, l := range splitEscaped(v, ':') {
+				if l == "" {
+					return nil // layers behind "::" hold data only
+				}
+				lowers = append(lowers, unescape(l))
+			}
+		case "lowerdir+":
+			lowers = append(lowers, unescape(v))
+		case "datadir+":
+			return nil
+		}
+	}
+	if upper != "" {
+		lowers = append([]string{upper}, lowers...)
+	}
+	return lowers
+}
+
+// splitEscaped splits at sep unless a backslash stands before it.
+func splitEscaped(s string, sep byte) []string {
+	var out []string
+	start := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case sep:
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
+}
+
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+1 < len(s) {
+			i++
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// commonParent finds the deepest directory that holds all layers. Engines that
+// changed into that directory to mount show relative names; those are taken from
+// the upper layer's parent and up.
+func commonParent(dirs []string) (layers, error) {
+	for i, d := range dirs {
+		if !filepath.IsAbs(d) {
+			abs := ""
+			for at := filepath.Dir(dirs[0]); filepath.IsAbs(dirs[0]) && filepath.IsLocal(d) && at != "/"; at = filepath.Dir(at) {
+				// Not cleaned: names such as l/ID/../diff1 go through a link.
+				if fi, err := os.Stat(at + "/" + d); err == nil && fi.IsDir() {
+					abs = at + "/" + d
+					break
+				}
+			}
+			if abs == "" {
+				return layers{}, fmt.Errorf("the engine's layer %q is a relative path whose directory is not known", d)
+			}
+			d = abs
+		}
+		if slices.Contains(strings.Split(d, "/"), "..") {
+			real, err := filepath.EvalSymlinks(d)
+			if err != nil {
+				return layers{}, fmt.Errorf("the engine's layer %q: %w", d, err)
+			}
+			d = real
+		}
+		dirs[i] = filepath.Clean(d)
+	}
+	base := filepath.Dir(dirs[0])
+	for _, d := range dirs {
+		for !strings.HasPrefix(d, base+"/") && base != "/" {
+			base = filepath.Dir(base)
+		}
+	}
+	l := layers{parent: base}
+	for _, d := range dirs {
+		rel, err := filepath.Rel(base, d)
+		if err != nil {
+			return l, err
+		}
+		l.names = append(l.names, rel)
+	}
+	return l, nil
+}

@@ -1,0 +1,477 @@
+// Package rootfs builds what a hardened spec stands on: the jail's root (the
+// image, idmapped, under an ephemeral layer), its bind mounts with the right
+// owners, and device nodes. All of it is mounted in a mount namespace of the
+// calling thread, in which the delegate is then started: when jail and delegate
+// are gone, so are the mounts, whatever happened to agentjail.
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/fork"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+)
+
+// Request says what to stage. Spec is changed: its root and its bind sources
+// become the staged ones.
+type Request struct {
+	Dir     string // the jail's state directory, absolute
+	Spec    *specs.Spec
+	Plan    plan.Plan
+	Sources []*bindsource.Source // by index of the incoming mounts
+	Rootfs  *os.File             // the engine's root, O_PATH
+	Mounts  *bindsource.Mounts   // the host's, opened after Rootfs was
+	// Needed are paths that the delegate is given or that this process uses later:
+	// of the host's mounts, those on the way to them stay within reach.
+	Needed []string
+	// AllMounts keeps all of the host's mounts within reach: for programs of the
+	// host's that the delegate runs (hooks), which may need any, and where a policy
+	// of SELinux says on which directories may be mounted, and logs each refusal.
+	AllMounts bool
+	// Ledger keeps account of placeholders in mounted directories, for the jail of
+	// that Key.
+	Ledger protect.Ledger
+	Key    string
+	// Rootless says that all of this happens in a user's own user namespace.
+	Rootless bool
+	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
+	UserNS *os.File
+	Single []procfiles.File // what the jail sees in place of the kernel's files
+	Sys    procfiles.Tree   // what it sees as /sys
+}
+
+// Staged is the result.
+type Staged struct {
+	// Root is the jail's root as a detached clone, to be attached over the
+	// engine's own.
+	Root *os.File
+	// Changes is the ephemeral layer as a detached clone, for AttachChanges.
+	Changes *os.File
+	// Dev is the root file system's device number.
+	Dev uint64
+	// Places is where each mount of the spec leads, links followed.
+	Places []string
+	// Nested are the mounts in bind mounts, which the delegate binds with those.
+	Nested []Nested
+	// Notes says what was done in another way than usual, and why.
+	Notes []string
+	// Views are to be attached when the delegate has made the jail's mounts.
+	Views []View
+	// ViewsDev is the device number of the file system that they are on.
+	ViewsDev uint64
+	// Protected is what is kept from the jail in each directory that was searched;
+	// AttachProtected mounts what keeps it.
+	Protected []Protected
+	attach    []attachment
+}
+
+// Close lets go of what was not attached.
+func (s *Staged) Close() {
+	s.Root.Close()
+	s.Changes.Close()
+	closeTrees(s.Views, s.attach)
+}
+
+func closeTrees(views []View, attach []attachment) {
+	for _, v := range views {
+		v.Tree.Close()
+	}
+	for _, a := range attach {
+		a.tree.Close()
+	}
+}
+
+// Viewed lists the paths of the views.
+func (s *Staged) Viewed() []string {
+	var out []string
+	for _, v := range s.Views {
+		out = append(out, v.Path)
+	}
+	return out
+}
+
+// mountSource is what mount tables show as the source of our mounts.
+const mountSource = "agentjail"
+
+// Names below the state directory.
+const (
+	layerDir = "layer" // tmpfs: the ephemeral layer and mount points
+	rootDir  = "root"  // the jail's root
+)
+
+// Stage builds the jail's file tree. The calling goroutine must be locked to
+// its thread, which afterwards lives in a mount namespace of its own and must
+// not be given back to the Go scheduler.
+func Stage(r Request) (_ *Staged, err error) {
+	s := &stager{Request: r, layer: filepath.Join(r.Dir, layerDir), root: filepath.Join(r.Dir, rootDir), userns: map[string]*os.File{}}
+	defer s.close()
+	defer func() {
+		if err != nil {
+			closeTrees(s.views, s.attach)
+		}
+	}()
+	// Trees are cloned where they were opened, in the host's mount namespace,
+	// and attached in the jail's: a clone belongs to none until then.
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"preparing the image's layers", s.cloneLayers},
+		{"preparing bind mounts", s.cloneBinds},
+		{"looking for protected paths", s.findProtected},
+		{"entering a mount namespace", isolate},
+		{"leaving out other containers' mounts", s.leaveOut},
+		{"preparing the ephemeral layer", s.makeLayer},
+		{"preparing the root file system", s.makeRoot},
+		{"adjusting the image's programs", s.adjustPrograms},
+		{"adding the resolver's file", s.addResolver},
+		{"adding the jail's certificate authority", s.addTrust},
+		{"adding the file of refusals", s.addInside},
+		{"looking at mount points", s.checkPoints},
+		{"making mount points", s.findNested},
+		{"attaching bind mounts", s.attachBinds},
+		{"protecting paths in mounted directories", s.protectPaths},
+		{"preparing the jail's views", s.makeViews},
+		{"mounting what lies in bind mounts", s.nest},
+		{"preparing device nodes", s.makeNodes},
+	} {
+		if err := step.do(); err != nil {
+			return nil, fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, s.root, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cloning the jail's root: %w", err)
+	}
+	root := os.NewFile(uintptr(fd), s.root)
+	if err := limitEngineView(root, s.Plan.Root); err != nil {
+		root.Close()
+		return nil, err
+	}
+	changes, err := s.cloneChanges()
+	if err != nil {
+		root.Close()
+		return nil, fmt.Errorf("cloning the ephemeral layer: %w", err)
+	}
+	r.Spec.Root.Path = s.root
+	return &Staged{
+		Root: root, Changes: changes, Dev: s.dev, Places: s.places, Nested: s.nested, Notes: s.notes, Views: s.views, ViewsDev: s.viewsDev, Protected: s.protected, attach: s.attach,
+	}, nil
+}
+
+// isolate gives the thread a mount namespace of its own. It receives the host's
+// mounts and unmounts (a disk that is unmounted there must not stay busy
+// because of a jail) and sends none.
+func isolate() error {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("ending propagation: %w", err)
+	}
+	return nil
+}
+
+func (s *stager) leaveOut() error {
+	if s.AllMounts {
+		return nil
+	}
+	return leaveOut(append(s.Needed, s.Dir, s.layers.parent))
+}
+
+type stager struct {
+	Request
+	layer, root string
+	dev         uint64
+	notes       []string
+	trusts      []trust
+	inside      bool
+	places      []string
+	userns      map[string]*os.File // by id map text
+	layers      layers
+	lower       *os.File         // detached clone of the layers, or nil
+	binds       map[int]*os.File // detached clones by mount index
+	nested      []Nested
+	within      map[int]int // by mount index, the mount that it lies in and is mounted with
+	views       []View
+	viewsDev    uint64
+	toView      []toView
+	protected   []Protected
+	attach      []attachment
+}
+
+func (s *stager) close() {
+	if s.lower != nil {
+		s.lower.Close()
+	}
+	for _, f := range s.binds {
+		f.Close()
+	}
+	for _, f := range s.userns {
+		f.Close()
+	}
+}
+
+// namespace returns a user namespace with these maps, for idmapped mounts.
+func (s *stager) namespace(uids, gids []specs.LinuxIDMapping) (*os.File, error) {
+	u, g := idmap.Text(uids), idmap.Text(gids)
+	if l := s.Spec.Linux; s.UserNS != nil && u == idmap.Text(l.UIDMappings) && g == idmap.Text(l.GIDMappings) {
+		return s.UserNS, nil
+	}
+	if f, ok := s.userns[u+"/"+g]; ok {
+		return f, nil
+	}
+	f, err := fork.UserNS(u, g)
+	if err == nil {
+		s.userns[u+"/"+g] = f
+	}
+	return f, err
+}
+
+// makeLayer mounts the tmpfs that all of the jail's own files are in.
+func (s *stager) makeLayer() error {
+	opts := "mode=0711,size=" + strconv.FormatInt(int64(s.Plan.Root.Size), 10) + ",nr_inodes=" + strconv.FormatInt(s.Plan.Root.Inodes, 10)
+	mount := func(opts string) error {
+		return unix.Mount(mountSource, s.layer, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, opts)
+	}
+	err := error(unix.EINVAL)
+	if largePages(hostfacts.KernelRelease()) {
+		err = mount(opts + ",huge=within_size") // a tenth of the time for large writes
+	}
+	if err == unix.EINVAL { // a kernel without such pages does not know the option
+		err = mount(opts)
+	}
+	if err != nil {
+		return fmt.Errorf("mounting a tmpfs with %s: %w", opts, err)
+	}
+	for _, d := range []string{"upper", "work", "low", "m"} {
+		if err := os.Mkdir(filepath.Join(s.layer, d), 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largePages says whether tmpfs takes pages of no more than what is written (Linux 6.14). Before that it takes whole huge
+// pages within a file's size, and a byte in each hole of a sparse file would fill the layer.
+func largePages(release string) bool {
+	var major, minor int
+	n, err := fmt.Sscanf(release, "%d.%d", &major, &minor)
+	return err == nil && n == 2 && (major > 6 || major == 6 && minor >= 14)
+}
+
+// cloneBinds clones each bind source with its owners mapped.
+func (s *stager) cloneBinds() error {
+	s.binds = map[int]*os.File{}
+	for _, b := range s.Plan.Binds {
+		if b.Index >= len(s.Sources) || s.Sources[b.Index] == nil {
+			return fmt.Errorf("bind mount %d has no source", b.Index)
+		}
+		if b.Copy {
+			continue
+		}
+		if err := s.relabel(s.Sources[b.Index]); err != nil {
+			return fmt.Errorf("SELinux label %s of %s: %w", s.Plan.Label, b.Source, err)
+		}
+		if b.HandOver {
+			if err := s.handOver(b.Owner, s.Sources[b.Index]); err != nil {
+				s.notes = append(s.notes, fmt.Sprintf("the new volume %s stays root's: %v", b.Source, err))
+			}
+		}
+		f, err := s.clone(b, s.Sources[b.Index])
+		if err != nil {
+			return fmt.Errorf("%s at %s: %w", b.Source, s.Spec.Mounts[b.Index].Destination, err)
+		}
+		s.binds[b.Index] = f
+	}
+	return nil
+}
+
+// relabel gives a file that the engine made for this container the jail's label,
+// where hardening chose another than the engine had.
+func (s *stager) relabel(src *bindsource.Source) error {
+	if s.Plan.Label == "" || s.Plan.Plain || src.Role != bindsource.Injected || src.Kind != bindsource.File {
+		return nil
+	}
+	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2).
+	// The kernel's own form ends in a zero byte.
+	return unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", src.File.Fd()), "security.selinux", append([]byte(s.Plan.Label), 0), 0)
+}
+
+// attachBinds mounts the clones where the delegate finds them, and points the
+// spec there.
+func (s *stager) attachBinds() error {
+	for _, b := range s.Plan.Binds {
+		if b.Copy {
+			continue
+		}
+		at := filepath.Join(s.layer, "m", strconv.Itoa(b.Index))
+		var err error
+		if s.Sources[b.Index].Kind == bindsource.Dir {
+			err = os.Mkdir(at, 0o711)
+		} else {
+			err = os.WriteFile(at, nil, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+		if err := unix.MoveMount(int(s.binds[b.Index].Fd()), "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("%s: %w", b.Source, err)
+		}
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(s.binds[b.Index].Fd()), &fs); err != nil {
+			return fmt.Errorf("%s: %w", b.Source, err)
+		}
+		m := &s.Spec.Mounts[b.Index]
+		m.Source, m.Options = at, keepLocked(m.Options, int64(fs.Flags))
+	}
+	return nil
+}
+
+// keepLocked adds those flags of the source to a bind mount's options that the
+// delegate must not leave out: in the jail's user namespace they cannot be
+// taken away, and a remount without them fails (mount_namespaces(7), locked
+// flags). An engine's /dev/shm, for one, is noexec.
+func keepLocked(options []string, flags int64) []string {
+	for _, f := range []struct {
+		flag int64
+		name string
+	}{{unix.ST_RDONLY, "ro"}, {unix.ST_NOEXEC, "noexec"}} {
+		if flags&f.flag != 0 && !slices.Contains(options, f.name) {
+			options = append(options, f.name)
+		}
+	}
+	return options
+}
+
+// cloneDirect clones the source's own tree (plan.StorageDirect).
+func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, error) {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if b.ReadOnly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if b.NoExec {
+		attr.Attr_set |= unix.MOUNT_ATTR_NOEXEC
+	}
+	if uids, gids, ok := s.ownerMaps(b.Owner, src.Fact); ok {
+		ns, err := s.namespace(uids, gids)
+		if err != nil {
+			return nil, err
+		}
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(ns.Fd())
+	}
+	mnt, err := cloneTree(src.File, !b.Flat, &attr)
+	if err != nil && !b.Flat && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+		// Something mounted below cannot be idmapped (proc, a network share):
+		// take the directory alone.
+		if flat, ferr := cloneTree(src.File, false, &attr); ferr == nil {
+			s.notes = append(s.notes, fmt.Sprintf("bind mount of %s is without what is mounted below it: that cannot be idmapped", b.Source))
+			mnt, err = flat, nil
+		}
+	}
+	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (src.OwnOfPod() || b.ReadOnly) {
+		// Secrets, tokens and emptyDirs in memory are on tmpfs, which can be idmapped since Linux 6.3. As they are they can be read by
+		// mode, and what the pod's containers make there has the pod's ids. Nobody's ownership is less than the owner's: a read-only
+		// mount may come so from any file system.
+		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = 0
+		if plain, perr := cloneTree(src.File, !b.Flat, &attr); perr == nil {
+			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
+			mnt, err = plain, nil
+		}
+	}
+	if errors.Is(err, unix.EINVAL) && attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 {
+		return nil, fmt.Errorf("the %s file system cannot map owners on this kernel (mount_setattr(2)): remedy: move the directory to ext4, xfs, btrfs or tmpfs, use a volume of the engine's, or mount it read-only, which shows what everybody on the host may read", FSName(src.File))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(mnt), b.Source), nil
+}
+
+// nobody is the id that owns nothing (Documentation/admin-guide/sysctl/fs.rst,
+// overflowgid).
+const nobody = 65534
+
+// ownerMaps is the mapping of a bind mount's owners, from ids on the disk to
+// the host's ids of the jail; ok is false where nothing is to be mapped.
+func (s *stager) ownerMaps(o plan.Owner, f bindsource.Fact) (uids, gids []specs.LinuxIDMapping, ok bool) {
+	switch o {
+	case plan.OwnerSame:
+		return s.Plan.IDs.UIDs, s.Plan.IDs.GIDs, true
+	case plan.OwnerDir:
+		uids, ok = idmap.ForMount(s.Plan.IDs.UIDs, idmap.Pair{Disk: f.UID, Jail: s.Plan.User.UID})
+		if !ok {
+			return nil, nil, false
+		}
+		group := idmap.Pair{Disk: f.GID, Jail: s.Plan.User.GID}
+		roots := f.GID == 0 && f.UID != 0
+		if roots {
+			group.Disk = nobody
+		}
+		gids, ok = idmap.ForMount(s.Plan.IDs.GIDs, group)
+		if ok && roots {
+			// Root's group may read and write more than the owner: it becomes one that no
+			// process has. (What has an unmapped id cannot be written to.)
+			gids = append(gids, specs.LinuxIDMapping{ContainerID: 0, HostID: idmap.ReservedFirst, Size: 1})
+		}
+		return uids, gids, ok
+	}
+	return nil, nil, false
+}
+
+// makeNodes makes the device nodes that policy allows on the layer's tmpfs,
+// owned as the spec says, and binds them into the jail.
+func (s *stager) makeNodes() error {
+	for i, d := range s.Plan.Nodes {
+		at := filepath.Join(s.layer, "m", "dev"+strconv.Itoa(i))
+		mode, owner, group := uint32(0o600), uint32(0), uint32(0)
+		if d.FileMode != nil {
+			mode = uint32(d.FileMode.Perm())
+		}
+		if d.UID != nil {
+			owner = *d.UID
+		}
+		if d.GID != nil {
+			group = *d.GID
+		}
+		typ := uint32(unix.S_IFCHR)
+		if d.Type == "b" {
+			typ = unix.S_IFBLK
+		}
+		if err := unix.Mknod(at, typ|mode, int(unix.Mkdev(uint32(d.Major), uint32(d.Minor)))); err != nil {
+			return fmt.Errorf("%s: %w", d.Path, err)
+		}
+		u, ok1 := s.Plan.IDs.HostUID(owner)
+		g, ok2 := s.Plan.IDs.HostGID(group)
+		if !ok1 || !ok2 {
+			u, _ = s.Plan.IDs.HostUID(0)
+			g, _ = s.Plan.IDs.HostGID(0)
+		}
+		if err := os.Lchown(at, int(u), int(g)); err != nil {
+			return err
+		}
+		if err := os.Chmod(at, os.FileMode(mode)); err != nil { // past the umask
+			return err
+		}
+		s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+			Destination: d.Path, Type: "bind", Source: at, Options: []string{"bind", "nosuid", "noexec", "rprivate"},
+		})
+	}
+	s.Spec.Linux.Devices = nil
+	return nil
+}

@@ -1,0 +1,459 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/rootfs/procfiles"
+	"agentjail.dev/runtime/spec/bindsource"
+	"agentjail.dev/runtime/spec/plan"
+)
+
+// viewsDir is the tmpfs in the layer's directory that the jail's views are in. It
+// has its own size, so that the jail's files do not compete with it, and on
+// SELinux hosts the jail's own label.
+const viewsDir = "views"
+
+// viewsOptions bound it: a machine with thousands of processors has a cpuinfo of
+// some megabytes, and a directory for each in /sys.
+const viewsOptions = "mode=0755,size=8388608,nr_inodes=16384"
+
+// A View is a file of the jail's that is to be attached over one of the
+// kernel's once the jail has its mounts: delegates let only a few places below
+// /proc be mounted over.
+type View struct {
+	Path string
+	Tree *os.File // detached
+}
+
+// makeViews writes all that the jail is to see of its machine, and gives it to
+// the spec where the spec can mount it.
+func (s *stager) makeViews() error {
+	at := filepath.Join(s.layer, viewsDir)
+	label, err := contextOption(s.Spec)
+	if err != nil {
+		return err
+	}
+	// The thread has its own mask since it has its own mount namespace.
+	defer unix.Umask(unix.Umask(0))
+	if err := unix.Mkdir(at, 0o755); err != nil {
+		return &os.PathError{Op: "mkdir", Path: at, Err: err}
+	}
+	if err := unix.Mount(mountSource, at, "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, label+viewsOptions); err != nil {
+		return fmt.Errorf("mounting a tmpfs: %w", err)
+	}
+	dir, err := OpenDir(at)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return err
+	}
+	s.viewsDev = st.Dev
+	for _, step := range []func(*os.File) error{s.writeSys, s.copyFiles, s.copyTrust, s.copyInside, s.writeSingle, s.maskDirs} {
+		if err := step(dir); err != nil {
+			return err
+		}
+	}
+	if label == "" && !s.Rootless { // a user cannot make nodes (mknod(2))
+		if err := s.makeDevices(dir); err != nil {
+			return err
+		}
+	}
+	// What is taken from here from now on cannot be written through.
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
+	if err := unix.MountSetattr(int(dir.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return fmt.Errorf("making it read-only: %w", err)
+	}
+	for _, v := range s.toView {
+		fd, err := unix.OpenTree(int(dir.Fd()), v.name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return fmt.Errorf("%s: cloning: %w", v.path, err)
+		}
+		s.views = append(s.views, View{Path: v.path, Tree: os.NewFile(uintptr(fd), v.path)})
+	}
+	return nil
+}
+
+// toView is a view to be: a name in the views' directory, and where it goes.
+type toView struct{ name, path string }
+
+// write makes a file. It does without package os, which asks the kernel twice as
+// much: dozens of files are made for each jail.
+func write(dir *os.File, name, text string, mode uint32) error {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return &os.PathError{Op: "create", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	for b := []byte(text); len(b) > 0; {
+		n, err := unix.Write(fd, b)
+		if err != nil {
+			return &os.PathError{Op: "write", Path: name, Err: err}
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func mkdir(dir *os.File, name string, mode uint32) error {
+	if err := unix.Mkdirat(int(dir.Fd()), name, mode); err != nil {
+		return &os.PathError{Op: "mkdir", Path: name, Err: err}
+	}
+	return nil
+}
+
+// writeSingle writes the views that go over single files: not where the bundle
+// masks the file, nor where it mounts another one there (lxcfs(1)).
+func (s *stager) writeSingle(dir *os.File) error {
+	for _, f := range s.Single {
+		if s.Spec.Linux != nil && slices.Contains(s.Spec.Linux.MaskedPaths, f.Path) ||
+			slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return filepath.Clean(m.Destination) == f.Path }) {
+			continue
+		}
+		name := strings.ReplaceAll(strings.TrimPrefix(f.Path, "/"), "/", ".")
+		if err := write(dir, name, f.Text, 0o444); err != nil {
+			return err
+		}
+		s.toView = append(s.toView, toView{name, f.Path})
+	}
+	return nil
+}
+
+// maskDirs takes the directories of /proc among the masked paths from the
+// delegate, to have them covered by an empty directory of ours. Delegates mount a
+// tmpfs over each, which takes time, and whose size is half of the host's memory
+// for everybody to see (statfs(2)). The host's /proc has the same directories as the
+// jail's.
+func (s *stager) maskDirs(dir *os.File) error {
+	if s.Spec.Linux == nil {
+		return nil
+	}
+	const empty = "empty"
+	if err := mkdir(dir, empty, 0o555); err != nil {
+		return err
+	}
+	s.Spec.Linux.MaskedPaths = slices.DeleteFunc(s.Spec.Linux.MaskedPaths, func(path string) bool {
+		var st unix.Stat_t
+		if !slices.Contains(procfiles.Directories, path) || unix.Lstat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return false
+		}
+		s.toView = append(s.toView, toView{empty, path})
+		return true
+	})
+	return nil
+}
+
+// writeSys writes the jail's /sys, and has the spec mount it in place of the
+// tmpfs that hardening has put there.
+func (s *stager) writeSys(dir *os.File) error {
+	i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool {
+		return filepath.Clean(m.Destination) == "/sys" && m.Type == "tmpfs"
+	})
+	if i < 0 {
+		return nil
+	}
+	const sys = "sys"
+	if err := mkdir(dir, sys, 0o755); err != nil {
+		return err
+	}
+	for _, d := range s.Sys.Dirs {
+		if err := mkdir(dir, sys+"/"+d, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, f := range s.Sys.Files {
+		if err := write(dir, sys+"/"+f.Path, f.Text, 0o444); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Sys.Links {
+		if err := unix.Symlinkat(l.Text, int(dir.Fd()), sys+"/"+l.Path); err != nil {
+			return &os.PathError{Op: "symlink", Path: l.Path, Err: err}
+		}
+	}
+	m := &s.Spec.Mounts[i]
+	m.Type, m.Source = "bind", filepath.Join(s.layer, viewsDir, sys)
+	m.Options = []string{"bind", "ro", "nosuid", "noexec", "nodev", "rprivate"}
+	return nil
+}
+
+// maxCopy bounds a copied file, in bytes. The engine's have some hundreds.
+const maxCopy = 1 << 20
+
+// copyFiles copies the files of the engine and of the host that the jail is to have
+// copies of, as container root's.
+func (s *stager) copyFiles(dir *os.File) error {
+	for _, b := range s.Plan.Binds {
+		if !b.Copy {
+			continue
+		}
+		m := &s.Spec.Mounts[b.Index]
+		if s.ownResolver(m) {
+			continue
+		}
+		text, err := s.copyText(s.Sources[b.Index])
+		if err != nil {
+			return fmt.Errorf("copying %s: %w", b.Source, err)
+		}
+		if filepath.Clean(m.Destination) == "/etc/hosts" {
+			text = nameItself(text, s.Spec.Hostname)
+		}
+		if err := s.writeFor(dir, "file"+strconv.Itoa(b.Index), text, m); err != nil {
+			return err
+		}
+	}
+	for i := range s.Spec.Mounts {
+		if m := &s.Spec.Mounts[i]; s.ownResolver(m) {
+			if err := s.writeFor(dir, "resolver", s.Plan.Resolver, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeFor writes a file of container root's, and has a bind mount show it.
+func (s *stager) writeFor(dir *os.File, name, text string, m *specs.Mount) error {
+	if err := write(dir, name, text, 0o644); err != nil {
+		return err
+	}
+	uid, ok1 := s.Plan.IDs.HostUID(0)
+	gid, ok2 := s.Plan.IDs.HostGID(0)
+	if ok1 && ok2 {
+		if err := unix.Fchownat(int(dir.Fd()), name, int(uid), int(gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+	}
+	m.Source = filepath.Join(s.layer, viewsDir, name)
+	m.Options = addOptions(m.Options, "ro", "noexec")
+	return nil
+}
+
+// ownResolver says whether a mount is the resolver's file, which has the plan's text.
+func (s *stager) ownResolver(m *specs.Mount) bool {
+	return s.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
+}
+
+// addResolver gives a spec without a mount for the resolver's file one, which copyFiles fills.
+func (s *stager) addResolver() error {
+	if s.Plan.Resolver == "" || slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool { return s.ownResolver(&m) }) {
+		return nil
+	}
+	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
+		Destination: plan.ResolverFile, Type: "bind", Source: plan.ResolverFile, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+	})
+	return nil
+}
+
+func addOptions(options []string, more ...string) []string {
+	for _, o := range more {
+		if !slices.Contains(options, o) {
+			options = append(options, o)
+		}
+	}
+	return options
+}
+
+// copyText is what a copy holds: of a public file what was judged, of the engine's
+// what it holds now.
+func (s *stager) copyText(src *bindsource.Source) (string, error) {
+	if src.IsPublic() {
+		u := s.Spec.Process.User
+		return src.TextFor(u.UID, u.GID, u.AdditionalGids), nil
+	}
+	return readSource(src)
+}
+
+// readSource reads the file that was opened and judged, whatever its name leads
+// to by now.
+func readSource(src *bindsource.Source) (string, error) {
+	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(src.File.Fd())), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
+	if err == nil && len(text) > maxCopy {
+		err = fmt.Errorf("it is longer than %d bytes", maxCopy)
+	}
+	return string(text), err
+}
+
+// nameItself makes sure that the jail finds an address for its own name, which
+// programs look up (Java's InetAddress.getLocalHost): Docker 28 and later add
+// it, with an address that no jail has, after the jail was made.
+func nameItself(hosts, name string) string {
+	if name == "" {
+		return hosts
+	}
+	for line := range strings.Lines(hosts) {
+		line, _, _ = strings.Cut(line, "#")
+		if f := strings.Fields(line); len(f) > 1 && slices.Contains(f[1:], name) {
+			return hosts
+		}
+	}
+	if hosts != "" && !strings.HasSuffix(hosts, "\n") {
+		hosts += "\n"
+	}
+	return hosts + "127.0.0.1\t" + name + "\n"
+}
+
+// standardNodes are the device nodes that delegates bind from the host's /dev
+// into a user namespace, and masked files are bound from (OCI runtime-spec,
+// config-linux.md, Default Devices).
+var standardNodes = []struct {
+	name         string
+	major, minor uint32
+}{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}}
+
+// makeDevices puts nodes of the jail's own over those in /dev, in this thread's
+// mount namespace, from which the delegate takes them: the host's are on a
+// devtmpfs whose size, half of the host's memory, every mount of them would show
+// in the jail's mount table. SELinux hosts keep the host's, which have labels of
+// their own.
+func (s *stager) makeDevices(dir *os.File) error {
+	for _, n := range standardNodes {
+		over := "/dev/" + n.name
+		var st unix.Stat_t
+		if err := unix.Lstat(over, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(n.major, n.minor) {
+			continue // the delegate says what is wrong with it
+		}
+		name := "dev." + n.name
+		if err := unix.Mknodat(int(dir.Fd()), name, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {
+			return fmt.Errorf("%s: %w", over, err)
+		}
+		if err := unix.Mount(filepath.Join(s.layer, viewsDir, name), over, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("%s: %w", over, err)
+		}
+	}
+	return nil
+}
+
+// AttachViews mounts the views over what is at their paths, in the mount
+// namespace and below the root of the calling thread, which must be a jail's. Of
+// a path that this kernel does not have, nothing is to be hidden.
+func (s *Staged) AttachViews() error {
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	for _, v := range s.Views {
+		if err := attachView(root, v, s.ViewsDev); err != nil {
+			return fmt.Errorf("view %s: %w", v.Path, err)
+		}
+	}
+	return nil
+}
+
+func attachView(root int, v View, dev uint64) error {
+	at, err := openCovered(root, v.Path, dev)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return unix.MoveMount(int(v.Tree.Fd()), "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// openCovered opens a file of the jail's that a view goes over. It must be the
+// kernel's, or on the views' own file system: what an image has there stays as
+// it is.
+func openCovered(root int, path string, dev uint64) (int, error) {
+	at, err := unix.Openat2(root, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, err
+	}
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if err := errors.Join(unix.Fstatfs(at, &fs), unix.Fstat(at, &st)); err != nil {
+		unix.Close(at)
+		return -1, err
+	}
+	if int64(fs.Type) != unix.PROC_SUPER_MAGIC && st.Dev != dev {
+		unix.Close(at)
+		return -1, errors.New("it is not the kernel's file that is there")
+	}
+	return at, nil
+}
+
+// RewriteViews writes new text into views that are attached in a jail. inJail
+// runs a function in the jail's mount namespace; the calling thread is in one
+// with the host's /proc. The jail's own mount of each view stays read-only: a
+// private clone is written through. A path where no view is attached is left
+// alone: views are on the file system dev.
+func RewriteViews(dev uint64, files []procfiles.File, inJail func(func() error) error) error {
+	trees := make([]*os.File, len(files))
+	defer func() {
+		for _, t := range trees {
+			if t != nil {
+				t.Close()
+			}
+		}
+	}()
+	err := inJail(func() error {
+		for i, f := range files {
+			fd, err := unix.OpenTree(unix.AT_FDCWD, f.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("view %s: %w", f.Path, err)
+			}
+			trees[i] = os.NewFile(uintptr(fd), f.Path)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		if trees[i] == nil {
+			continue
+		}
+		if err := rewrite(dev, trees[i], f.Text); err != nil {
+			return fmt.Errorf("view %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+func rewrite(dev uint64, tree *os.File, text string) error {
+	fd := int(tree.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Dev != dev {
+		return nil // the kernel's, or the bundle's
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("a writable clone: %w", err)
+	}
+	w, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(fd), os.O_WRONLY|os.O_TRUNC|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = w.WriteString(text)
+	if cerr := w.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

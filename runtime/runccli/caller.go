@@ -1,0 +1,257 @@
+package runccli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/state"
+)
+
+// Program is the name that callers know the command line by, and
+// PeoplesProgram the file name of the one beside it for what people ask.
+const (
+	Program        = "agentjail"
+	PeoplesProgram = "agentjailctl"
+)
+
+// A Caller is what all calls have of the one that makes them.
+type Caller struct {
+	// PolicyName is the named policy's, "" for none; see [PolicyName].
+	PolicyName string
+	// Stdio are the standard files.
+	Stdio [3]*os.File
+	// Stay keeps this process: see lifecycle.Runtime.
+	Stay bool
+	// Log goes to standard error, and with --log to the engine's file.
+	Log *logrus.Logger
+
+	global  Values
+	logPath string
+	opened  []io.Closer
+	verb    string
+	trace   func(step string, d time.Duration)
+}
+
+// Open sets up the log by the global options, so that an error of any verb
+// reaches the engine. Close closes what was opened.
+func (c *Caller) Open(global Values) error {
+	c.global, c.logPath = global, global.String("log")
+	for i, f := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if c.Stdio[i] == nil {
+			c.Stdio[i] = f
+		}
+	}
+	c.Log = logrus.New()
+	c.Log.SetOutput(c.Stdio[2])
+	c.Log.SetFormatter(&logrus.TextFormatter{DisableColors: true, FullTimestamp: true})
+	asJSON := false
+	switch f := global.String("log-format"); f {
+	case "", "text":
+	case "json":
+		asJSON = true
+	default:
+		return fmt.Errorf("unknown log-format %q: text or json", f)
+	}
+	if c.logPath != "" {
+		fd, err := unix.Open(c.logPath, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY, 0o644)
+		if err != nil {
+			return fmt.Errorf("opening the log %s: %w", c.logPath, err)
+		}
+		f := os.NewFile(uintptr(fd), c.logPath)
+		c.opened = append(c.opened, f)
+		c.Log.SetOutput(f)
+	}
+	if asJSON {
+		c.Log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
+	}
+	if global.Bool("debug") {
+		c.Log.SetLevel(logrus.DebugLevel)
+	}
+	return nil
+}
+
+// Close closes what Open and Runtime opened.
+func (c *Caller) Close() {
+	for _, f := range c.opened {
+		f.Close()
+	}
+}
+
+// Quiet keeps warnings off a terminal that somebody works in, unless asked for.
+func (c *Caller) Quiet() {
+	if !c.global.Bool("debug") && c.logPath == "" {
+		c.Log.SetLevel(logrus.ErrorLevel)
+	}
+}
+
+// Fail tells the error where engines look for it: as the last error entry of the
+// log, and on standard error. It may be called without Open.
+func (c *Caller) Fail(err error) {
+	msg := OneLine(err.Error())
+	if c.logPath != "" && len(c.opened) > 0 {
+		log := logrus.NewEntry(c.Log)
+		if all := refusal.All(err); len(all) > 0 && c.global.String("log-format") == "json" {
+			log = log.WithField("refusals", all) // engines read msg, programs of one's own the rest
+		}
+		log.Error(msg)
+	}
+	out := c.Stdio[2]
+	if out == nil {
+		out = os.Stderr
+	}
+	fmt.Fprintln(out, Program+": "+msg)
+}
+
+// OneLine keeps an error on one line of printable text: engines read the log by
+// lines, and parts of a message may come from a bundle.
+func OneLine(s string) string {
+	return printable.Line(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s), 4096)
+}
+
+// Runtime gathers what every verb shares, with the policy.
+func (c *Caller) Runtime() (*lifecycle.Runtime, error) {
+	w, err := c.existing()
+	if err != nil {
+		return nil, err
+	}
+	w.Policy, err = w.LoadPolicy()
+	w.LoadPolicy = nil
+	return w, err
+}
+
+// existing is Runtime for a jail that exists, which no longer depends on the policy:
+// a file that has been broken since must not keep anyone from ending a jail.
+func (c *Caller) existing() (*lifecycle.Runtime, error) {
+	g := c.global
+	store, err := state.Default()
+	if err != nil {
+		return nil, err
+	}
+	// The delegate is not run in the caller's directory.
+	root, err := absolute(g.String("root"))
+	if err != nil {
+		return nil, err
+	}
+	log, err := absolute(c.logPath)
+	if err != nil {
+		return nil, err
+	}
+	w := &lifecycle.Runtime{
+		Store:      store,
+		LoadPolicy: c.policy,
+		Globals: lifecycle.Globals{
+			Root: root, Log: log, LogFormat: g.String("log-format"), Debug: g.Bool("debug"),
+			SystemdCgroup: g.Bool("systemd-cgroup"), Rootless: g.String("rootless"),
+		},
+		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
+	}
+	if w.Globals.Root == "" && store.Root != state.DefaultRoot {
+		// Where delegates keep a user's containers depends on the environment, and
+		// differs from verb to verb.
+		w.Globals.Root = filepath.Join(store.Root, "delegate")
+	}
+	if path := g.String("trace"); path != "" {
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("opening the trace: %w", err)
+		}
+		c.opened = append(c.opened, f)
+		c.trace = tracer(f, c.verb)
+		w.Trace = c.trace
+	}
+	return w, nil
+}
+
+func (c *Caller) policy() (policy.Policy, error) {
+	p, err := policy.Load(c.global.String("config"), c.PolicyName)
+	if err == nil && p.Userns.Map == "" {
+		err = errors.New("policy has no id mapping")
+	}
+	return p, err
+}
+
+// Run runs a verb. ctx ends what it waits for.
+func (c *Caller) Run(v *Verb, call *Call) error {
+	c.verb = v.Name
+	call.Caller, call.Verb = c, v.Name
+	err := v.Run(call)
+	if c.trace != nil {
+		var used unix.Rusage
+		if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
+			c.trace(OwnCPU, time.Duration(used.Utime.Nano()+used.Stime.Nano()))
+		}
+	}
+	return err
+}
+
+// OwnCPU is the last entry of a trace: the processor time that this process has
+// taken since its start, without that of the delegate.
+const OwnCPU = "own CPU"
+
+// tracer writes one line per step; each is one write, so that the lines of
+// several processes do not mix.
+func tracer(out io.Writer, verb string) func(string, time.Duration) {
+	return func(step string, d time.Duration) {
+		fmt.Fprintf(out, "{\"verb\":%q,\"step\":%q,\"us\":%d}\n", verb, step, d.Microseconds())
+	}
+}
+
+// PolicyName is NAME of agentjail-NAME, the named policy that a program called so follows, "" for none.
+func PolicyName(argv0 string) string {
+	name, ok := strings.CutPrefix(filepath.Base(argv0), Program+"-")
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// Status reports an error by Fail, unless the delegate has, and returns the exit
+// status for it; 0 for none.
+func (c *Caller) Status(err error) int {
+	var ended *lifecycle.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ended):
+		return ended.Code
+	}
+	var own *thread.Panic
+	if errors.As(err, &own) && c.Log != nil {
+		c.Log.Warnf("agentjail: %s", own.Stack)
+	}
+	c.Fail(err)
+	return lifecycle.Status(err)
+}
+
+// absolute is a path from the caller's directory; "" stays.
+func absolute(path string) (string, error) {
+	if path == "" || filepath.IsAbs(path) {
+		return path, nil
+	}
+	return filepath.Abs(path)
+}
+
+// paths are options that are paths, by the directory of the caller.
+func (c *Call) paths(names ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, n := range names {
+		var err error
+		if out[n], err = absolute(c.String(n)); err != nil {
+			return nil, fmt.Errorf("--%s: %w", n, err)
+		}
+	}
+	return out, nil
+}

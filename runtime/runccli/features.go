@@ -1,0 +1,88 @@
+package runccli
+
+import (
+	"encoding/json"
+	"runtime"
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go/features"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/kernel/hostfacts"
+	"agentjail.dev/runtime/lifecycle"
+	"agentjail.dev/seccomp"
+)
+
+// Features is what jails can have by a policy (OCI runtime-spec, features.md).
+func Features(w *lifecycle.Runtime) (*features.Features, error) {
+	d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
+	if err != nil {
+		return nil, err
+	}
+	// From the file kept beside the jails' state: engines ask at each of their
+	// starts, and wait.
+	caps, err := d.Capabilities(w.Store.Root)
+	if err != nil {
+		return nil, err
+	}
+	return jailFeatures(w.Policy.Seccomp.Profile, caps)
+}
+
+func printFeatures(c *Call) error {
+	w, err := c.Runtime()
+	if err != nil {
+		return err
+	}
+	f, err := Features(w)
+	if err != nil {
+		return err
+	}
+	enc := json.NewEncoder(c.Stdio[1])
+	enc.SetIndent("", "  ")
+	return enc.Encode(f)
+}
+
+// jailFeatures is what agentjail provides: what it does itself whichever
+// delegate there is (namespaces, idmapped mounts), and its own filter in place
+// of the delegate's possibilities.
+func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error) {
+	filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH})
+	if err != nil {
+		return nil, err
+	}
+	var archs, actions []string
+	for _, a := range filter.Architectures {
+		archs = append(archs, string(a))
+	}
+	actions = append(actions, string(filter.DefaultAction))
+	for _, s := range filter.Syscalls {
+		if a := string(s.Action); !slices.Contains(actions, a) {
+			actions = append(actions, a)
+		}
+	}
+	h := hostfacts.Read()
+	yes, no := true, false
+	max := caps.OCIMax
+	if max == "" {
+		max = "1.0.2"
+	}
+	return &features.Features{
+		OCIVersionMin: "1.0.0",
+		OCIVersionMax: max,
+		MountOptions:  []string{"bind", "nodev", "noexec", "nosuid", "private", "rbind", "ro", "rprivate", "rw", "tmpcopyup"},
+		Linux: &features.Linux{
+			Namespaces: []string{"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"},
+			Cgroup:     &features.Cgroup{V1: ptr(!h.Cgroup.V2), V2: ptr(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},
+			Seccomp: &features.Seccomp{
+				Enabled: &yes, Actions: actions, Archs: archs,
+				Operators: []string{"SCMP_CMP_EQ", "SCMP_CMP_MASKED_EQ"},
+			},
+			Apparmor:        &features.Apparmor{Enabled: &h.AppArmor},
+			Selinux:         &features.Selinux{Enabled: &h.SELinux},
+			MountExtensions: &features.MountExtensions{IDMap: &features.IDMap{Enabled: &yes}},
+		},
+		Annotations: map[string]string{"dev.agentjail.delegate": caps.Version},
+	}, nil
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,89 @@
+package passthrough
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/printable"
+)
+
+// Tell says a warning where whoever made the call looks: in the engine's log, or
+// on a terminal. Without either, standard error is somebody's pipe, and must hold
+// what the delegate says and nothing else (the delegate's own tests compare it):
+// then the host's log gets it, and standard error only if there is none.
+func Tell(msg string, c Call) {
+	msg = printable.Line(msg, 1024)
+	line := "agentjail: warning: " + strings.TrimPrefix(msg, "agentjail: ") + "\n"
+	switch {
+	case toLog(msg, c):
+	case isTerminal(os.Stderr):
+		_, _ = io.WriteString(os.Stderr, line)
+	case toHost(msg):
+	default:
+		_, _ = io.WriteString(os.Stderr, line)
+	}
+}
+
+// toLog adds an entry to the engine's log, in the form of the delegate's own.
+func toLog(msg string, c Call) bool {
+	path := strings.TrimPrefix(c.Log, "file:") // crun's form
+	if path == "" || strings.HasPrefix(path, "journald:") || strings.HasPrefix(path, "syslog:") {
+		return false
+	}
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o644)
+	if err != nil {
+		return false // the delegate will say so
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	now := time.Now().Format(time.RFC3339)
+	entry := fmt.Sprintf("time=%q level=warning msg=%q\n", now, msg)
+	if c.LogFormat == "json" {
+		text, err := json.Marshal(struct {
+			Level string `json:"level"`
+			Msg   string `json:"msg"`
+			Time  string `json:"time"`
+		}{"warning", msg, now})
+		if err != nil {
+			return false
+		}
+		entry = string(text) + "\n"
+	}
+	_, err = io.WriteString(f, entry)
+	return err == nil
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// The priorities of syslog(3): a warning of the kernel's log, and of a daemon's.
+const (
+	kernWarning   = "<4>"
+	daemonWarning = "<28>"
+)
+
+// toHost writes to the system log, or where there is none to the kernel's.
+func toHost(msg string) bool {
+	if c, err := net.Dial("unixgram", "/dev/log"); err == nil {
+		defer c.Close()
+		if _, err := io.WriteString(c, daemonWarning+msg); err == nil {
+			return true
+		}
+	}
+	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = io.WriteString(f, kernWarning+msg)
+	return err == nil
+}

@@ -1,0 +1,160 @@
+package bindsource
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentjail.dev/runtime/kernel/mountinfo"
+)
+
+// Mounts are the mounts of a mount namespace, the oldest first. They are read as
+// far as somebody asks: a host has a mount or two for each of its containers,
+// and each takes the kernel some microseconds to describe.
+type Mounts struct {
+	fd   int    // of mountinfo, or -1 when all is read
+	tail string // the beginning of a line whose end is still to be read
+	list []mountinfo.Mount
+	err  error
+}
+
+// OpenMounts opens those of this thread's mount namespace as it is now, whatever
+// namespace the thread is in later. Close them after use.
+func OpenMounts() (*Mounts, error) {
+	const path = "/proc/thread-self/mountinfo"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return &Mounts{fd: fd}, nil
+}
+
+// Close stops reading.
+func (ms *Mounts) Close() {
+	if ms != nil && ms.fd >= 0 {
+		unix.Close(ms.fd)
+		ms.fd = -1
+	}
+}
+
+// all iterates over them. After it, err says whether something kept it from
+// reading on.
+func (ms *Mounts) all(yield func(*mountinfo.Mount) bool) {
+	for i := 0; ; i++ {
+		for i == len(ms.list) {
+			if !ms.more() {
+				return
+			}
+		}
+		if !yield(&ms.list[i]) {
+			return
+		}
+	}
+}
+
+// more reads the next part of mountinfo: the kernel gives whole lines, about a
+// page of them at once.
+func (ms *Mounts) more() bool {
+	if ms.fd < 0 {
+		return false
+	}
+	var buf [16 << 10]byte
+	n, err := unix.Read(ms.fd, buf[:])
+	if err == unix.EINTR {
+		return true
+	}
+	if err != nil {
+		ms.err = fmt.Errorf("reading the mounts: %w", err)
+	}
+	if n <= 0 {
+		ms.Close()
+		return false
+	}
+	text := ms.tail + string(buf[:n])
+	end := strings.LastIndexByte(text, '\n') + 1
+	ms.tail = text[end:]
+	list, err := mountinfo.Parse(text[:end])
+	if err != nil {
+		ms.err = fmt.Errorf("reading the mounts: %w", err)
+	}
+	ms.list = append(ms.list, list...)
+	return err == nil
+}
+
+// Super returns the source and the file system options of the mount that an open
+// file is on.
+func (ms *Mounts) Super(fd int) (source, options string, err error) {
+	if source, options, err = statmount(fd); err == nil {
+		return source, options, nil
+	}
+	want, err := mountOf(fd)
+	if err != nil {
+		return "", "", err
+	}
+	for m := range ms.all {
+		if m.ID == want {
+			return m.Source, mountinfo.Unescape(m.Super), nil
+		}
+	}
+	if ms.err != nil {
+		return "", "", ms.err
+	}
+	return "", "", fmt.Errorf("mount %s is not in mountinfo", want)
+}
+
+// mountOf is the id of the mount that an open file is on.
+func mountOf(fd int) (string, error) {
+	var stx unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &stx); err != nil {
+		return "", fmt.Errorf("statx: %w", err)
+	}
+	return fmt.Sprint(stx.Mnt_id), nil
+}
+
+// elsewhere is the place of the host's file tree that path, on the mount of
+// that id, is really at; "" where that is path itself. A directory can be mounted
+// at a second place: Docker's local driver makes a volume of any directory
+// (`docker volume create -o type=none -o o=bind -o device=/etc`), and an
+// administrator may have done so. The oldest mount of a file system that has
+// the directory counts as its real place.
+func (ms *Mounts) elsewhere(id, path string) (string, error) {
+	for own := range ms.all {
+		if own.ID == id && within(path, own.Point) {
+			return ms.realPlace(own, filepath.Join(own.Root, strings.TrimPrefix(path, own.Point)), path), nil
+		}
+	}
+	return "", ms.err
+}
+
+// realPlace is where a mount's directory inside is found through the oldest mount.
+func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
+	for m := range ms.all { // has been read as far as own
+		if m.ID == own.ID {
+			return ""
+		}
+		if m.Dev == own.Dev && within(inside, m.Root) {
+			if p := filepath.Join(m.Point, strings.TrimPrefix(inside, m.Root)); p != path {
+				return p
+			}
+			return ""
+		}
+	}
+	return ""
+}
+
+// below lists what is mounted below path of directories that no jail may have.
+func (ms *Mounts) below(path string) ([]string, error) {
+	var out []string
+	for m := range ms.all {
+		if m.Point == path || !within(m.Point, path) {
+			continue
+		}
+		if real := ms.realPlace(m, m.Root, m.Point); real != "" && forbiddenElsewhere(real, false) != "" {
+			out = append(out, real)
+		}
+	}
+	return out, ms.err
+}

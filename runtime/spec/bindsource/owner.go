@@ -1,0 +1,67 @@
+package bindsource
+
+import (
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/policy"
+)
+
+// rootRemedy says what to do about a directory that is root's on the host, in
+// one line.
+const rootRemedy = `chown it to the user who works in it, or mount it read-only; or policy: binds.allow, which opens all below it with root's rights; or, for all that is root's, ` +
+	`binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all of it`
+
+// Roots says whether a source belongs to the host's root, so that its owner may
+// not be the jail's: what a jail writes as its owner would be root's, and what
+// only root may read could be read. An engine's files, and volumes that an
+// engine or the kubelet made, are for containers and no matter of this.
+func (f Fact) Roots() bool {
+	return f.UID == 0 && !f.Rootless && !f.engines()
+}
+
+// engines says whether an engine or the kubelet made the source for containers,
+// and it is no directory of the host's that was mounted there.
+func (f Fact) engines() bool {
+	switch f.Role {
+	case Injected:
+		return true
+	case Volume:
+		return f.Also == "" || sameVolume(f.Path, f.Also)
+	case Pod:
+		return f.OwnOfPod() || f.Plugin != ""
+	}
+	return false
+}
+
+// EnginesVolume says whether a source is a volume in the engine's own storage, and
+// not a directory of the host's that was made one.
+func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
+
+// Allowed says whether policy names the source: the host's owner answers for
+// what the jail does there.
+func Allowed(f Fact, b policy.Binds) bool {
+	for _, a := range b.Allow {
+		if within(f.Path, a) && f.Link == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// rootRefusal says why a writable source of root's may not be mounted. With
+// policy.RootNobody the jail is not its owner, so that nothing is to be refused.
+func rootRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
+	if readOnly || !f.Roots() || b.Root == policy.RootNobody || b.Root == policy.RootAllow {
+		return nil
+	}
+	return refusal.New(refusal.BindRoots, "it belongs to the host's root, and what a jail writes there would be root's").WithRemedy("%s", rootRemedy)
+}
+
+// hostPathRefusal says why a directory of the node's may not be mounted into a
+// pod: its author, who needs no right on the node, has chosen it.
+func hostPathRefusal(readOnly bool) *refusal.Error {
+	if readOnly {
+		return nil
+	}
+	return refusal.New(refusal.BindPod, "a pod's author chose this directory of the node's, to write to").
+		WithRemedy("%s", "a volume of the pod's own, or readOnly: true; or "+allows("it to the pod, with its owner's rights, root's too"))
+}

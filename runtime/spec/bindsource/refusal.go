@@ -1,0 +1,316 @@
+package bindsource
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/refusal"
+	"agentjail.dev/runtime/spec/policy"
+)
+
+// A place is a part of the host's file tree that jails may not have.
+type place struct {
+	path string
+	tree bool // and everything below
+	// writable: only a writable mount is refused; to read what every user of
+	// the host can read harms nobody.
+	writable bool
+	why      string
+}
+
+var places = []place{
+	{"/", false, false, "it is the host's whole file tree"},
+	{"/etc", true, false, "it holds the host's configuration and secrets"},
+	{"/proc", true, false, "it steers the host's kernel"},
+	{"/sys", true, false, "it steers the host's kernel"},
+	{"/dev", true, false, "it holds the host's devices"},
+	{"/boot", true, false, "it holds the host's kernel"},
+	{"/efi", true, false, "it holds the host's boot loader"},
+	{"/root", true, false, "it is the host root's home"},
+	{"/run", true, false, "it holds the sockets of the host's services"},
+	{"/var/run", true, false, "it holds the sockets of the host's services"},
+	{"/tmp/.X11-unix", true, false, "it holds the sockets of users' screens"},
+	{"/var", false, false, "it holds the host's own state"},
+	{"/var/backups", true, false, "it holds copies of the host's secrets"},
+	{"/var/crash", true, false, "it holds memory images of the host's programs"},
+	{"/var/lib", false, false, "it holds the state of the host's services"},
+	{"/var/lib/buildkit", true, false, "an engine keeps its layers in it"},
+	{"/var/lib/cloud", true, false, "the host's first start is steered from it"},
+	{"/var/lib/cni", true, false, "the node's network plugins keep their state in it"},
+	{"/var/lib/dkms", true, false, "the host's kernel modules are made in it"},
+	{"/var/lib/etcd", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/k0s/etcd", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/k0s/pki", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/libvirt", true, false, "it holds virtual machines"},
+	{"/var/lib/lxc", true, false, "an engine keeps its containers in it"},
+	{"/var/lib/lxd", true, false, "an engine keeps its containers in it"},
+	{"/var/lib/machines", true, false, "it holds containers and virtual machines"},
+	{"/var/lib/rancher", false, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/rancher/k3s", false, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/rancher/k3s/agent", true, false, "it holds a node's state and secrets"},
+	{"/var/lib/rancher/k3s/server", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/rancher/rke2", true, false, "it holds a cluster's state and secrets"},
+	{"/var/lib/NetworkManager", true, false, "it holds the state of the host's services"},
+	{"/var/lib/private", true, false, "it holds the state of the host's services"},
+	{"/var/lib/sss", true, false, "it holds the state of the host's services"},
+	{"/var/lib/systemd", true, false, "it holds the state of the host's services"},
+	{"/var/snap", true, false, "it holds the state of the host's services"},
+	{"/var/log", true, false, "it holds the host's logs"},
+	{"/var/mail", true, false, "it holds every user's mail"},
+	{"/var/spool", true, false, "it holds jobs that the host's services run"},
+	{"/ostree", true, false, "it holds the host's system"},
+	{"/sysroot", true, false, "it holds the host's system"},
+	{"/usr", true, true, "the host runs programs from it"},
+	{"/bin", true, true, "the host runs programs from it"},
+	{"/sbin", true, true, "the host runs programs from it"},
+	{"/lib", true, true, "the host runs programs from it"},
+	{"/lib32", true, true, "the host runs programs from it"},
+	{"/lib64", true, true, "the host runs programs from it"},
+	{"/nix", true, true, "the host runs programs from it"},
+	{"/snap", true, true, "the host runs programs from it"},
+	{"/var/lib/dpkg", true, true, "the host's package manager keeps its records in it"},
+	{"/var/lib/rpm", true, true, "the host's package manager keeps its records in it"},
+	{"/home", false, false, "it holds every user's home"},
+	{"/tmp", false, false, "every user of the host shares it"},
+	{"/var/tmp", false, false, "every user of the host shares it"},
+}
+
+// storage are the directories in which engines keep images, containers and their
+// own state; a custom directory is found by the bundle's place in it.
+var storage = []string{
+	"/var/lib/docker", "/var/lib/containerd", "/var/lib/containers", "/var/lib/kubelet",
+	nerdctl, "/run/containers", "/run/containerd", "/var/lib/agentjail", "/run/agentjail",
+}
+
+// nerdctl keeps its data here, in a directory for each containerd; the containers' bundles lie elsewhere.
+const nerdctl = "/var/lib/nerdctl"
+
+// allows is the remedy that policy has, with what it opens.
+func allows(what string) string { return "policy: binds.allow, which opens " + what }
+
+// What binds.allow opens.
+const (
+	ofListener = "all that its listener does for whoever asks"
+	ofEngine   = "the host: who speaks to a container engine is its root"
+	ofStorage  = "every other container of that engine's"
+	ofHost     = "this part of the host to the jail, with its owner's rights, root's too"
+)
+
+// engineSockets are the names of sockets of container engines and virtual machines: who connects can start what runs as root.
+var engineSockets = []string{"docker.sock", "podman.sock", "containerd.sock", "crio.sock", "buildkitd.sock", "cri-dockerd.sock", "libvirt-sock", "lxd.sock", "unix.socket", "incus.sock"}
+
+// socketOpens is what a socket opens.
+func socketOpens(path string) string {
+	if slices.Contains(engineSockets, path[strings.LastIndex(path, "/")+1:]) {
+		return ofEngine
+	}
+	return ofListener
+}
+
+// Refusal says why a source may not be mounted; nil when it may.
+func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
+	if Allowed(f, b) {
+		return nil
+	}
+	switch f.Kind {
+	case Dir, File:
+	case Socket:
+		return refusal.New(refusal.BindSocket, "a socket speaks for whoever listens on it").WithRemedy("%s", allows(socketOpens(f.Path)))
+	default:
+		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s", allows("what its driver or its other end does"))
+	}
+	if f.IsPublic() && elsewhereRefusal(f, true) == nil {
+		return nil // a copy, or read-only: writable it is never given
+	}
+	// Podman's --init mounts /usr/libexec/podman/catatonit, a link of Debian's to
+	// another directory: what the host runs programs from can be read by everybody.
+	if f.Link != "" && !(readOnly && f.Rooted && f.System) {
+		return refusal.New(refusal.BindLink, "the symbolic link %s leads out of its directory, to %s", f.Link, f.Path).WithRemedy("name the real path, if it is meant")
+	}
+	if f.Role == Pod {
+		return refusalOfPods(f, readOnly)
+	}
+	if why := elsewhereRefusal(f, readOnly); why != nil {
+		return why
+	}
+	if f.engines() {
+		return nil
+	}
+	if why := placeRefusal(f, readOnly, b); why != nil {
+		return why
+	}
+	if f.HostPath {
+		return hostPathRefusal(readOnly)
+	}
+	return rootRefusal(f, readOnly, b)
+}
+
+// elsewhereRefusal judges the place from which a source was mounted where it is.
+func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
+	if f.Also == "" {
+		return nil
+	}
+	code, why, remedy := refusal.BindSystem, forbiddenElsewhere(f.Also, readOnly), allows(ofHost)
+	if why == "" && !f.engines() {
+		code = refusal.BindUsers
+		why, remedy = forbiddenOfUsers(f.Also, readOnly)
+	}
+	for _, dir := range storage {
+		if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
+			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+dir, allows(ofStorage)
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	return refusal.New(code, "it is %s, mounted there, and %s", f.Also, why).WithRemedy("%s", remedy)
+}
+
+// placeRefusal judges a source's own place.
+func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
+	if f.Role == Volume {
+		return nil // its place is the engine's, and was judged where it is really at
+	}
+	ofRoots := b.Root != policy.RootRefuse && b.Root != "" && strings.HasPrefix(f.Path, "/root/") && !strings.HasPrefix(f.Path, "/root/.")
+	code, why, remedy := refusal.BindSystem, "", allows(ofHost)
+	if !ofRoots {
+		why = forbidden(f.Path, readOnly)
+	}
+	switch {
+	case why != "" && strings.HasPrefix(f.Path, "/root/"):
+		if f.Withheld != "" {
+			why += ", and no copy is given: " + f.Withheld
+		}
+		return refusal.New(code, "%s", why).WithRemedy("%s", `where root works in directories of its own, policy: binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all that is root's below it; or `+allows(ofHost))
+	case why != "":
+	case f.Storage != "":
+		code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+f.Storage, allows(ofStorage)
+	default:
+		code = refusal.BindUsers
+		why, remedy = forbiddenOfUsers(f.Path, readOnly)
+	}
+	if why == "" {
+		return nil
+	}
+	if f.Withheld != "" {
+		why += ", and no copy is given: " + f.Withheld
+	}
+	return refusal.New(code, "%s", why).WithRemedy("%s", remedy)
+}
+
+// forbidden says what a path of the host is that no jail may have.
+func forbidden(path string, readOnly bool) string {
+	for _, p := range places {
+		if path != p.path && !(p.tree && within(path, p.path)) || p.writable && readOnly {
+			continue
+		}
+		if p.writable {
+			return p.why + ": it can be mounted read-only"
+		}
+		return p.why
+	}
+	return ""
+}
+
+// forbiddenElsewhere is forbidden for the real place of what is mounted
+// somewhere else. Image-based systems mount their /var and /home from below
+// /sysroot (ostree(1)); that is nothing else than /var and /home.
+func forbiddenElsewhere(path string, readOnly bool) string {
+	if within(path, "/sysroot") || within(path, "/ostree") {
+		return ""
+	}
+	return forbidden(path, readOnly)
+}
+
+// system says whether a path is in a part of the host that may only be read.
+func system(path string) bool {
+	for _, p := range places {
+		if p.writable && within(path, p.path) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameVolume says whether two paths name the same volume of an engine's whose
+// storage shows at two places.
+func sameVolume(a, b string) bool {
+	const volumes = "/volumes/"
+	i, j := strings.LastIndex(a, volumes), strings.LastIndex(b, volumes)
+	return i >= 0 && j >= 0 && a[i:] == b[j:]
+}
+
+// injected are the files that an engine makes for each container, below a
+// directory that is named by the container's id: Docker's, then Podman's. A name
+// that ends in a slash stands for what is below.
+var injected = []string{
+	"hosts", "hostname", "resolv.conf", "mounts/shm", "mounts/secrets/",
+	"userdata/hosts", "userdata/hostname", "userdata/resolv.conf", "userdata/shm", "userdata/.containerenv",
+	"userdata/passwd", "userdata/group", "userdata/run/secrets", "userdata/run/secrets/", "userdata/secrets/", "userdata/localtime",
+	"shm",
+}
+
+// role recognises the engine's own sources. An injected file lies in a directory
+// named by the container's own id within the engine's storage, or by that of a jail
+// whose namespaces it joins, so that nobody can name another container's.
+func role(path string, e Engine) Role {
+	if r := podRole(path, e.Pod); r != Plain {
+		return r
+	}
+	for _, id := range e.IDs {
+		if isSandboxFile(path, id) {
+			return Injected
+		}
+	}
+	for _, dir := range append(e.Storage[:len(e.Storage):len(e.Storage)], storage...) {
+		rest, ok := strings.CutPrefix(path, dir+"/")
+		if !ok {
+			continue
+		}
+		parts := strings.Split(rest, "/")
+		if isVolume(parts) || dir == nerdctl && isNerdctlVolume(parts) {
+			return Volume
+		}
+		for _, id := range e.IDs {
+			if isInjected("/"+rest, id) {
+				return Injected
+			}
+		}
+	}
+	return Plain
+}
+
+// isInjected recognises an engine's own file for the container of that id. Ids
+// are long and random; a short one could be a directory's name.
+func isInjected(path, id string) bool {
+	_, below, ok := strings.Cut(path, "/"+id+"/")
+	if !ok || len(id) < 12 {
+		return false
+	}
+	return slices.ContainsFunc(injected, func(name string) bool {
+		return below == name || strings.HasSuffix(name, "/") && strings.HasPrefix(below, name)
+	})
+}
+
+// isSecret recognises, of injected files, Docker's secrets and configurations, which
+// swarm's services have, and Podman's: each is a file of its own, that belongs to
+// whom the service or `--secret uid=` names.
+func isSecret(path string) bool {
+	dir, _ := filepath.Split(path)
+	return strings.HasSuffix(dir, "/mounts/secrets/") || strings.HasSuffix(dir, "/userdata/secrets/")
+}
+
+// isVolume recognises DOCKER/volumes/NAME/_data and
+// CONTAINERS/storage/volumes/NAME/_data, and what lies below.
+func isVolume(parts []string) bool {
+	if len(parts) > 0 && parts[0] == "storage" {
+		parts = parts[1:]
+	}
+	return len(parts) > 2 && parts[0] == "volumes" && parts[2] == volumeData
+}
+
+// isNerdctlVolume recognises ADDRESS/volumes/NAMESPACE/NAME/_data, and what lies below.
+func isNerdctlVolume(parts []string) bool {
+	return len(parts) > 4 && parts[1] == "volumes" && parts[4] == volumeData
+}

@@ -1,0 +1,73 @@
+package bindsource
+
+import (
+	"encoding/json"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/runtime/kernel/trusted"
+)
+
+// maxSandboxConfig bounds the configuration of a sandbox that is read.
+const maxSandboxConfig = 4 << 20
+
+// Sandboxes lists the ids of CRI-O's sandboxes whose files a container mounts. CRI-O
+// makes the files of a pod, and its shared memory, in the directory of the pod's
+// sandbox, whose id is no container's of a jail where the pod's namespaces need none.
+// A path is what a pod's author may have written (hostPath), and an annotation
+// what an image may: the configuration beside the files has to be of the
+// container's own pod, by the control group that the kubelet gave it (PodUID).
+func Sandboxes(s *specs.Spec, dirs []string) []string {
+	pod := PodUID(s)
+	if pod == "" {
+		return nil
+	}
+	dirs = append(dirs[:len(dirs):len(dirs)], storage...)
+	var out []string
+	for _, m := range s.Mounts {
+		dir, id := sandboxOf(m.Source, dirs)
+		if id != "" && !slices.Contains(out, id) && podOfSandbox(dir) == pod {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// sandboxOf is the directory of a sandbox's file, STORAGE/overlay-containers/ID/userdata, and the id.
+func sandboxOf(path string, dirs []string) (dir, id string) {
+	for _, d := range dirs {
+		below, ok := strings.CutPrefix(path, d+"/")
+		if !ok {
+			continue
+		}
+		// The storage is the engine's, or within one that is well known.
+		parts := strings.Split(below, "/")
+		n := len(parts)
+		if n >= 4 && n <= 5 && parts[n-4] == "overlay-containers" && len(parts[n-3]) == 64 && strings.Trim(parts[n-3], "0123456789abcdef") == "" && parts[n-2] == "userdata" && slices.Contains(sandboxFiles, parts[n-1]) {
+			return filepath.Dir(path), parts[n-3]
+		}
+	}
+	return "", ""
+}
+
+// podOfSandbox is the pod of a sandbox, or "".
+func podOfSandbox(dir string) string {
+	f, err := trusted.Open(filepath.Join(dir, "config.json"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSandboxConfig))
+	if err != nil {
+		return ""
+	}
+	var s specs.Spec
+	if json.Unmarshal(text, &s) != nil {
+		return ""
+	}
+	return PodUID(&s)
+}

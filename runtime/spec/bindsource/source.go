@@ -1,0 +1,246 @@
+// Package bindsource looks at what bind mounts would mount: it opens each source
+// once, learns from the open file what it is, and keeps the file, so that what
+// was judged is what gets mounted.
+package bindsource
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is a source's file type.
+type Kind string
+
+// The kinds of source.
+const (
+	Dir    Kind = "directory"
+	File   Kind = "file"
+	Socket Kind = "socket"
+	Device Kind = "device"
+	Pipe   Kind = "pipe"
+)
+
+// Role is what a source is to the engine that named it.
+type Role string
+
+// The roles.
+const (
+	Plain    Role = ""         // a path that somebody chose
+	Injected Role = "injected" // the engine's own file for this container
+	Volume   Role = "volume"   // an engine's volume
+)
+
+// Fact is what was found out about a source.
+type Fact struct {
+	Path string `json:"path"` // after resolution of symbolic links
+	Kind Kind   `json:"kind"`
+	Role Role   `json:"role,omitempty"`
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	// Disk is the block device below the file system; 0:0 for others.
+	DiskMajor uint32 `json:"diskMajor,omitempty"`
+	DiskMinor uint32 `json:"diskMinor,omitempty"`
+	// Link is a symbolic link on the way that leads out of its directory.
+	Link string `json:"link,omitempty"`
+	// Rooted says that only root can have chosen any part of the way there, links
+	// included. It is looked at where there is such a link.
+	Rooted bool `json:"rooted,omitempty"`
+	// Storage says that the path is, holds, or lies in an engine's storage.
+	Storage string `json:"storage,omitempty"`
+	// Also is where the host's file tree really has it, if it was mounted at
+	// Path from there: an engine's volume can be any directory of the host.
+	Also string `json:"also,omitempty"`
+	// Below are directories of the host that no jail may have, mounted below Path.
+	Below []string `json:"below,omitempty"`
+	// System says that it is a part of the host that may only be read.
+	System bool `json:"system,omitempty"`
+	// Pod is the id of the pod that the source belongs to.
+	Pod string `json:"pod,omitempty"`
+	// Plugin is the kind of volume that it is of its pod's, as the kubelet names
+	// it ("kubernetes.io~csi"); "" where that cannot be shown.
+	Plugin string `json:"plugin,omitempty"`
+	// Rootless says that UID and GID are those of a user's own namespace, in which
+	// 0 is that user.
+	Rootless bool `json:"rootless,omitempty"`
+	// HostPath says that a pod's author chose it from the node's file tree.
+	HostPath bool `json:"hostPath,omitempty"`
+	// SetID are programs below that run as its owner or group (FindSetID), and
+	// SetIDGaveUp says that not everything was looked at.
+	SetID       []string `json:"setID,omitempty"`
+	SetIDGaveUp bool     `json:"setIDGaveUp,omitempty"`
+	// Public says how a jail gets this part of the host's configuration, and Withheld
+	// why it does not get one that is of the kind.
+	Public   Public `json:"public,omitempty"`
+	Withheld string `json:"withheld,omitempty"`
+	// New says that it is the top of an engine's volume in which nothing is yet, with
+	// the mode that engines make it with (NewVolume).
+	New bool `json:"new,omitempty"`
+	// Secret says that it is a secret or a configuration, to which the engine gave the
+	// owner and mode that it was asked for.
+	Secret bool `json:"secret,omitempty"`
+	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
+	Room int64 `json:"room,omitempty"`
+}
+
+// Source is an opened source.
+type Source struct {
+	Fact
+	File *os.File // O_PATH
+	// Text is what was read and judged of a public file that is to be copied.
+	Text string
+}
+
+// Engine is what is known of the engine that made the bundle.
+type Engine struct {
+	IDs     []string // the container's id, and those of jails that it joins and of its pod's sandbox
+	Storage []string // its storage directories
+	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
+	CRI     bool     // the container is one of a pod's (OfPod)
+	// Rootless says that the engine is a user's, in a user namespace.
+	Rootless bool
+	Mounts   *Mounts // the host's; nil: Open reads them
+}
+
+// Open opens the source of a bind mount and finds out what it is.
+func Open(path string, e Engine) (*Source, error) {
+	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+		return nil, fmt.Errorf("bind source %q is not an absolute path", path)
+	}
+	way := &trail{place: publicPlaceOf(path)}
+	fd, link, err := walk(path, way.look)
+	if err != nil {
+		return nil, err
+	}
+	rooted := false
+	if link != "" {
+		// Once more, with a look at who could have made each part: what is opened now
+		// is what is judged.
+		unix.Close(fd)
+		var r rootTrail
+		if fd, link, err = walk(path, func(fd int, at string, st *unix.Stat_t) { way.look(fd, at, st); r.look(fd, at, st) }); err != nil {
+			return nil, err
+		}
+		rooted = r.why == nil
+	}
+	s := &Source{File: os.NewFile(uintptr(fd), path), Fact: Fact{Link: link, Rooted: rooted}}
+	if err := s.look(e); err != nil {
+		s.File.Close()
+		return nil, fmt.Errorf("bind source %s: %w", path, err)
+	}
+	s.setPublic(way)
+	return s, nil
+}
+
+func (s *Source) look(e Engine) error {
+	fd := int(s.File.Fd())
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		s.Kind = Dir
+	case unix.S_IFREG:
+		s.Kind = File
+	case unix.S_IFSOCK:
+		s.Kind = Socket
+	case unix.S_IFIFO:
+		s.Kind = Pipe
+	default:
+		s.Kind = Device
+	}
+	s.UID, s.GID = st.Uid, st.Gid
+	if maj := unix.Major(st.Dev); maj != 0 {
+		s.DiskMajor, s.DiskMinor = wholeDisk(maj, unix.Minor(st.Dev))
+	}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.TMPFS_MAGIC {
+		s.Room = int64(fs.Blocks) * fs.Bsize
+	}
+	// The kernel's own name for what is open, whatever was renamed since.
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return err
+	}
+	s.Path = real
+	if s.Role = role(s.Path, e); s.Role == Pod {
+		s.Pod = e.Pod
+	}
+	s.Secret = s.Role == Injected && isSecret(s.Path)
+	s.System = system(s.Path)
+	s.Rootless = e.Rootless
+	s.HostPath = e.CRI && s.Role == Plain
+	s.New = s.Role == Volume && s.Kind == Dir && path.Base(s.Path) == volumeData && NewVolume(fd, &st)
+	if err := s.lookAtMounts(e); err != nil {
+		return err
+	}
+	dirs := append(e.Storage[:len(e.Storage):len(e.Storage)], storage...)
+	if root := KubeletRoot(s.Path); root != "" {
+		dirs = append(dirs, root)
+	}
+	for _, dir := range dirs {
+		if s.Role == Plain && (within(s.Path, dir) || within(dir, s.Path)) {
+			s.Storage = dir
+			break
+		}
+	}
+	return nil
+}
+
+// lookAtMounts finds out where the source is really at, and what is mounted below
+// it.
+func (s *Source) lookAtMounts(e Engine) (err error) {
+	mounts := e.Mounts
+	if mounts == nil {
+		if mounts, err = OpenMounts(); err != nil {
+			return err
+		}
+		defer mounts.Close()
+	}
+	id, err := mountOf(int(s.File.Fd()))
+	if err != nil {
+		return err
+	}
+	if s.Also, err = mounts.elsewhere(id, s.Path); err != nil {
+		return err
+	}
+	if s.Kind == Dir {
+		if s.Below, err = mounts.below(s.Path); err != nil {
+			return err
+		}
+	}
+	if s.Role == Pod {
+		s.Plugin, err = mounts.plugin(id, s.Path, s.Pod)
+	}
+	return err
+}
+
+// wholeDisk is the disk of a partition: control groups throttle disks.
+func wholeDisk(major, minor uint32) (uint32, uint32) {
+	dir := fmt.Sprintf("/sys/dev/block/%d:%d", major, minor)
+	if unix.Access(dir+"/partition", unix.F_OK) != nil {
+		return major, minor
+	}
+	b, err := os.ReadFile(dir + "/../dev")
+	if err != nil {
+		return major, minor
+	}
+	ma, mi, _ := strings.Cut(strings.TrimSpace(string(b)), ":")
+	m1, err1 := strconv.ParseUint(ma, 10, 32)
+	m2, err2 := strconv.ParseUint(mi, 10, 32)
+	if err1 != nil || err2 != nil {
+		return major, minor
+	}
+	return uint32(m1), uint32(m2)
+}
+
+// within says whether path is dir or lies below it, by name.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}

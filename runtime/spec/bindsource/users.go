@@ -1,0 +1,101 @@
+package bindsource
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A userPlace is a place in a user's home that holds keys, or what is run for
+// that user without being asked. The table is in userplaces.go.
+type userPlace struct {
+	path string // below the home
+	// anywhere: the name alone is enough, wherever the home is.
+	anywhere bool
+	kind     *placeKind
+	by       string // the program that runs it, or keeps it there
+	// caches are directories in it, or beside it, that jails may have: nothing in them is run by its name.
+	caches []string
+}
+
+// A placeKind says why a place is kept from jails.
+type placeKind struct {
+	why string
+	// opens is what who allows it gives away.
+	opens string
+	// reads: not even to be read, by whoever is mapped to the owner.
+	reads bool
+}
+
+// homes are the directories that hold users' homes.
+var homes = []string{"/home", "/var/home", "/export/home", "/Users"}
+
+// inHome splits a path into a user's home and what is below it.
+func inHome(path string) (home, below string, ok bool) {
+	if path == "/root" || strings.HasPrefix(path, "/root/") {
+		return "/root", strings.TrimPrefix(strings.TrimPrefix(path, "/root"), "/"), true
+	}
+	for _, dir := range homes {
+		rest, is := strings.CutPrefix(path, dir+"/")
+		if !is || rest == "" {
+			continue
+		}
+		user, below, _ := strings.Cut(rest, "/")
+		return dir + "/" + user, below, true
+	}
+	return "", "", false
+}
+
+// forbiddenOfUsers says what a path of a user's is that no jail may have, and the remedy.
+func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
+	home, below, known := inHome(at)
+	// What the path is says more than what it holds.
+	for i := range userPlaces {
+		p := &userPlaces[i]
+		switch {
+		case readOnly && !p.kind.reads:
+		case known && within(below, p.path) && !p.isCache(below):
+			return p.because(), p.remedy(home+"/"+p.path, p.caches)
+		case p.anywhere && strings.Contains(at+"/", "/"+p.path+"/"):
+			return p.because(), p.remedy("it", p.caches)
+		}
+	}
+	if !known {
+		return "", ""
+	}
+	for i := range userPlaces {
+		p := &userPlaces[i]
+		if readOnly && !p.kind.reads || below != "" && !strings.HasPrefix(p.path, below+"/") {
+			continue
+		}
+		dir, caches := home+"/"+p.path, p.caches
+		if j := slices.IndexFunc(userPlaces, func(q userPlace) bool { return q.path == below && len(q.caches) > 0 }); j >= 0 {
+			dir, caches = at, userPlaces[j].caches
+		}
+		return "it holds " + home + "/" + p.path + ", and " + p.because(), p.remedy(dir, caches)
+	}
+	return "", ""
+}
+
+// isCache says whether a path below the home is in a cache of the place.
+func (p *userPlace) isCache(below string) bool {
+	return slices.ContainsFunc(p.caches, func(c string) bool { return within(below, p.path+"/"+c) })
+}
+
+// because is the reason, with the program that it is about.
+func (p *userPlace) because() string { return p.kind.why + " (" + p.by + ")" }
+
+// remedy says what can be mounted instead, caches below at among it, and what policy would open.
+func (p *userPlace) remedy(at string, caches []string) string {
+	var instead []string
+	for _, c := range caches {
+		instead = append(instead, path.Join(at, c))
+	}
+	switch {
+	case len(instead) > 0:
+		return "mount a cache in it instead: " + strings.Join(instead, ", ") + "; or " + allows(p.kind.opens)
+	case !p.kind.reads:
+		return "mount the project instead, or this read-only; or " + allows(p.kind.opens)
+	}
+	return "mount the project instead; or " + allows(p.kind.opens)
+}

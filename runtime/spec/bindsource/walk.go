@@ -1,0 +1,95 @@
+package bindsource
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is the kernel's own limit (path_resolution(7)).
+const maxLinks = 40
+
+// systemLinkDirs are directories whose symbolic links are the system's layout
+// (/bin, /var/run), made by nobody but root and not shared with any jail.
+var systemLinkDirs = map[string]bool{"/": true, "/var": true}
+
+// walk opens path (O_PATH), following symbolic links by hand, and says which
+// was the first of them to lead out of the directory that holds it: an agent with
+// a writable directory can make one and wait for it to be mounted. Every step is
+// taken from the directory opened before, so that links that change meanwhile
+// change nothing about what was seen. look gets every step, the first is /.
+func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, leaving string, err error) {
+	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	var st unix.Stat_t
+	dir, err := unix.Open("/", flags, 0)
+	if err == nil {
+		err = unix.Fstat(dir, &st)
+	}
+	if err != nil {
+		return -1, "", &os.PathError{Op: "open", Path: "/", Err: err}
+	}
+	look(dir, "/", &st)
+	fail := func(err error) (int, string, error) {
+		unix.Close(dir)
+		return -1, "", &os.PathError{Op: "bind source", Path: path, Err: err}
+	}
+	todo, at, links := parts(path), "/", 0
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		next, err := unix.Openat(dir, name, flags, 0)
+		if err != nil {
+			return fail(err)
+		}
+		if err := unix.Fstat(next, &st); err != nil {
+			unix.Close(next)
+			return fail(err)
+		}
+		look(next, filepath.Join(at, name), &st)
+		if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			unix.Close(dir)
+			dir, at = next, filepath.Join(at, name) // at holds no links, so that .. is its parent
+			continue
+		}
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(next, "", buf)
+		unix.Close(next)
+		if err != nil {
+			return fail(err)
+		}
+		if links++; links > maxLinks {
+			return fail(unix.ELOOP)
+		}
+		target := string(buf[:n])
+		to := target
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(at, to)
+		}
+		if leaving == "" && !systemLinkDirs[at] && !within(filepath.Clean(to), at) {
+			leaving = filepath.Join(at, name)
+		}
+		if filepath.IsAbs(target) {
+			root, err := unix.Open("/", flags, 0)
+			if err != nil {
+				return fail(err)
+			}
+			unix.Close(dir)
+			dir, at = root, "/"
+		}
+		todo = append(parts(target), todo...)
+	}
+	return dir, leaving, nil
+}
+
+// parts splits a path and keeps "..".
+func parts(path string) []string {
+	var out []string
+	for _, c := range strings.Split(path, "/") {
+		if c != "" && c != "." {
+			out = append(out, c)
+		}
+	}
+	return out
+}

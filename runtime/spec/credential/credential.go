@@ -1,0 +1,284 @@
+// Package credential is what policy says of credentials that a jail can use and not read: at which hosts, in which header, and where the
+// value is read. The values themselves are read when a jail is started (Fetch), by root, and are the jail's helper's alone.
+package credential
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"math/big"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/spec/netrules"
+)
+
+// What becomes of TLS to the credential's hosts.
+const (
+	TLSRoute = "route" // it passes as it is: the credential is used by the plain route alone
+	TLSEnd   = "end"   // the helper ends it, and sets the header in what is inside
+)
+
+// RouteSuffix makes a host the name of its plain route.
+const RouteSuffix = ".jail"
+
+// Port is the one of its hosts that the helper connects to, with TLS.
+const Port = 443
+
+// A Spec is one credential of policy. It has no value.
+type Spec struct {
+	// Hosts are the names at which it is used, exact ones.
+	Hosts []string `toml:"hosts" json:"hosts"`
+	// Header is what is set in every request: NAME, or "NAME: SCHEME" for what stands before the value.
+	Header string `toml:"header" json:"header,omitempty"`
+	// From is where the value is read: "file:PATH" or "command:PATH ARGUMENT...".
+	From string `toml:"from" json:"from"`
+	// Env is the variable in which the jail's processes have a placeholder; "" is none.
+	Env string `toml:"env" json:"env,omitempty"`
+	// Placeholder is its shape: each "*" becomes a letter or a digit. In a jail's record it is the jail's own.
+	Placeholder string `toml:"placeholder" json:"placeholder,omitempty"`
+	// TLS is TLSRoute, which "" is too, or TLSEnd.
+	TLS string `toml:"tls" json:"tls,omitempty"`
+	// SSH makes it a key for git over ssh: the user at the hosts, which are NAME[:PORT] then.
+	SSH string `toml:"ssh" json:"ssh,omitempty"`
+	// KnownHosts is the path of a file with the hosts' keys, for ssh.
+	KnownHosts string `toml:"known_hosts" json:"knownHosts,omitempty"`
+	// Repositories are the only ones that a key is used for, as programs write them; one with "/*" at its end is all below. None is all.
+	Repositories []string `toml:"repositories" json:"repositories,omitempty"`
+}
+
+// Bounds of a policy's credentials.
+const (
+	max            = 64 // credentials
+	maxHosts       = 32 // of each
+	maxPlaceholder = 256
+	// minStars keeps two placeholders from being the same, and text from being one by chance.
+	minStars = 16
+	// shape is the placeholder's where policy has none.
+	shape = "agentjail-********************************"
+)
+
+// Set is policy's credentials by name.
+type Set map[string]Spec
+
+// Names are the credentials' names in order.
+func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
+
+// Check refuses what is not well formed.
+func (s Set) Check() error {
+	if len(s) > max {
+		return fmt.Errorf("%d credentials, at most %d", len(s), max)
+	}
+	envs, sets := map[string]string{}, map[string]string{}
+	for _, name := range s.Names() {
+		c := s[name]
+		if err := c.check(name); err != nil {
+			return fmt.Errorf("credentials.%s: %w", name, err)
+		}
+		if other, twice := envs[c.Env]; twice && c.Env != "" {
+			return fmt.Errorf("credentials.%s: env: %s is that of credentials.%s", name, c.Env, other)
+		}
+		envs[c.Env] = name
+		header, _ := c.Field()
+		for _, h := range c.Hosts {
+			key := h + " " + strings.ToLower(header)
+			if c.ForSSH() {
+				if key = Server(c.Endpoint(h)); len(c.Repositories) > 0 {
+					continue // there may be a key for each
+				}
+				header = "of ssh"
+			}
+			if other, twice := sets[key]; twice {
+				return fmt.Errorf("credentials.%s: header %s at %s is set by credentials.%s", name, header, h, other)
+			}
+			sets[key] = name
+		}
+	}
+	return nil
+}
+
+func (c Spec) check(name string) error {
+	if !rulesName(name) {
+		return fmt.Errorf("a name is of at most 32 lower-case letters, digits and -")
+	}
+	if len(c.Hosts) == 0 || len(c.Hosts) > maxHosts {
+		return fmt.Errorf("hosts: %d of them, must be 1 to %d", len(c.Hosts), maxHosts)
+	}
+	for _, h := range c.Hosts {
+		own, port := h, ""
+		if c.ForSSH() {
+			own, port, _ = strings.Cut(h, ":")
+		}
+		if canonical, err := netrules.Canonical(own); err != nil || canonical != own {
+			return fmt.Errorf("hosts: %q is not an exact name in lower case", h)
+		}
+		if _, err := netrules.ParsePort(port); own != h && err != nil {
+			return fmt.Errorf("hosts: %q: %w", h, err)
+		}
+	}
+	if err := c.checkSSH(); err != nil {
+		return err
+	}
+	if err := checkHeader(c.Field()); err != nil && !c.ForSSH() {
+		return fmt.Errorf("header = %q: %w", c.Header, err)
+	}
+	if _, _, err := c.source(); err != nil {
+		return fmt.Errorf("from: %w", err)
+	}
+	if c.Env != "" && (!variable(c.Env) || strings.HasPrefix(c.Env, "LD_")) {
+		return fmt.Errorf("env = %q: not a variable for a credential", c.Env)
+	}
+	if p := c.Placeholder; p != "" && (len(p) > maxPlaceholder || !printable(p) || strings.ContainsAny(p, " ,;") || strings.Count(p, "*") < minStars) {
+		return fmt.Errorf("placeholder: must have %d or more stars, at most %d characters, and no spaces, commas or semicolons", minStars, maxPlaceholder)
+	}
+	if c.TLS != "" && c.TLS != TLSRoute && c.TLS != TLSEnd {
+		return fmt.Errorf("tls = %q: must be one of %s, %s", c.TLS, TLSRoute, TLSEnd)
+	}
+	return nil
+}
+
+// rulesName tells whether a credential may have this name: what a preset's may be.
+func rulesName(name string) bool { return netrules.PresetName(name) }
+
+// Field is the header's name and what stands before the value.
+func (c Spec) Field() (name, scheme string) {
+	name, scheme, _ = strings.Cut(c.Header, ":")
+	return name, strings.TrimSpace(scheme)
+}
+
+// framing are the headers by which HTTP itself works.
+var framing = []string{
+	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "http2-settings",
+	"proxy-connection", "proxy-authorization", "proxy-authenticate",
+}
+
+func checkHeader(name, scheme string) error {
+	const token = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	lower := strings.ToLower(name)
+	switch {
+	case name == "" || len(name) > 64 || strings.Trim(lower, token) != "":
+		return fmt.Errorf("must be NAME or \"NAME: SCHEME\", of letters, digits and -")
+	case slices.Contains(framing, lower):
+		return fmt.Errorf("HTTP itself works by it")
+	case len(scheme) > 64 || strings.Trim(strings.ToLower(scheme), token) != "":
+		return fmt.Errorf("%q cannot stand before a value", scheme)
+	}
+	return nil
+}
+
+// source is what From says: the path, and arguments of a command.
+func (c Spec) source() (path string, args []string, err error) {
+	kind, rest, _ := strings.Cut(c.From, ":")
+	words := []string{rest}
+	if kind == "command" {
+		words = strings.Fields(rest)
+	}
+	if kind != "file" && kind != "command" || len(words) == 0 || !filepath.IsAbs(words[0]) || filepath.Clean(words[0]) != words[0] || strings.ContainsRune(rest, 0) {
+		return "", nil, fmt.Errorf("%q must be file:PATH or \"command:PATH ARGUMENT...\", the path a clean absolute one", c.From)
+	}
+	if kind == "file" {
+		return words[0], nil, nil
+	}
+	return words[0], append([]string{}, words[1:]...), nil
+}
+
+// Ways says how a jail uses the credential at a host.
+func (c Spec) Ways(host string) string {
+	if c.ForSSH() {
+		if len(c.Repositories) > 0 {
+			return "by git over ssh, for " + strings.Join(c.Repositories, ", ")
+		}
+		return "by git over ssh"
+	}
+	out := "by http://" + host + RouteSuffix + "/"
+	if c.Ends() {
+		out += ", and by TLS that the helper ends"
+	}
+	if c.Env != "" {
+		out += "; " + c.Env + " has a placeholder"
+	}
+	return out
+}
+
+// Ends tells whether the helper ends TLS to the hosts.
+func (c Spec) Ends() bool { return c.TLS == TLSEnd }
+
+// Same tells whether two credentials are the same but for their placeholders.
+func (c Spec) Same(o Spec) bool {
+	c.Placeholder, o.Placeholder = "", ""
+	return reflect.DeepEqual(c, o)
+}
+
+// Same tells whether two sets are the same but for their placeholders.
+func (s Set) Same(o Set) bool { return maps.EqualFunc(s, o, Spec.Same) }
+
+// Placeholders are new ones for a jail, by the credential's name.
+func (s Set) Placeholders() map[string]string {
+	out := map[string]string{}
+	for name, c := range s {
+		p := c.Placeholder
+		if p == "" {
+			p = shape
+		}
+		out[name] = fill(p)
+	}
+	return out
+}
+
+// With is the set with a jail's own placeholders.
+func (s Set) With(placeholders map[string]string) Set {
+	out := maps.Clone(s)
+	for name, p := range placeholders {
+		if c, has := out[name]; has {
+			c.Placeholder = p
+			out[name] = c
+		}
+	}
+	return out
+}
+
+// Usable are the credentials with the hosts that rules allow; one without any is left out.
+func (s Set) Usable(r *netrules.Set) Set {
+	out := Set{}
+	for name, c := range s {
+		c.Hosts = slices.DeleteFunc(slices.Clone(c.Hosts), func(h string) bool { return !r.Match(c.Endpoint(h)).OK })
+		if len(c.Hosts) > 0 {
+			out[name] = c
+		}
+	}
+	return out
+}
+
+// Own tells whether the placeholder is a jail's own, and not a shape.
+func (c Spec) Own() bool { return c.Placeholder != "" && !strings.Contains(c.Placeholder, "*") }
+
+const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+// fill puts letters and digits in the place of stars.
+func fill(shape string) string {
+	b := []byte(shape)
+	for i := range b {
+		if b[i] == '*' {
+			n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(alphabet)))) // never fails (crypto/rand)
+			b[i] = alphabet[n.Int64()]
+		}
+	}
+	return string(b)
+}
+
+func variable(name string) bool {
+	return name != "" && len(name) <= 128 && (name[0] < '0' || name[0] > '9') &&
+		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}
+
+// printable tells whether a text is of printable ASCII alone.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

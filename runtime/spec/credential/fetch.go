@@ -1,0 +1,109 @@
+package credential
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/spec/credential/secret"
+)
+
+// Bounds of a value and of how it is got.
+const (
+	minValue = 8 // bytes: what is shorter would be found in responses by chance
+	maxValue = 8 << 10
+)
+
+// patience is how long a command may take.
+var patience = 10 * time.Second
+
+// Fetch reads the value. Only root can have chosen the file or the program. No error has any of what was read.
+func (c Spec) Fetch() (secret.Value, error) {
+	path, args, err := c.source()
+	if err != nil {
+		return secret.Value{}, err
+	}
+	var text []byte
+	if args == nil {
+		text, err = readFile(path)
+	} else {
+		text, err = run(path, args)
+	}
+	if err == nil && c.ForSSH() {
+		text, err = key(text)
+	} else if err == nil {
+		text, err = value(text)
+	}
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("%s: %w", c.From, err)
+	}
+	return secret.New(text), nil
+}
+
+// value is what was read without the end of its line. A header can hold it.
+func value(text []byte) ([]byte, error) {
+	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+	switch {
+	case len(text) < minValue || len(text) > maxValue:
+		return nil, fmt.Errorf("a value of %d bytes, must be %d to %d", len(text), minValue, maxValue)
+	case !printable(string(text)) || strings.TrimSpace(string(text)) != string(text):
+		return nil, errors.New("the value must be one line of printable ASCII without space around it")
+	}
+	return text, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := trusted.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if fi.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("others than root can read it (remedy: chmod 600 %s)", path)
+	}
+	return io.ReadAll(io.LimitReader(f, maxValue+3))
+}
+
+// run runs a command without a shell. What it says besides the value is not shown, since it may say the value there too.
+func run(path string, args []string) ([]byte, error) {
+	path, err := trusted.Executable(path)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out limited
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, &out
+	// It ends with all that it has started.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("it has not ended after %v", patience)
+	case err != nil:
+		return nil, fmt.Errorf("%w (what it said is not shown)", err)
+	}
+	return out.text, nil
+}
+
+// limited keeps the first of what is written, and no more than is too much for a value.
+type limited struct{ text []byte }
+
+func (l *limited) Write(b []byte) (int, error) {
+	l.text = append(l.text, b[:min(len(b), maxValue+3-len(l.text))]...)
+	return len(b), nil
+}

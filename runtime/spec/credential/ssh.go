@@ -1,0 +1,182 @@
+package credential
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha1" //nolint:gosec // known_hosts(5) hashes names by it
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/spec/netrules"
+)
+
+// SSHPort is that of a host of a key for ssh which names none.
+const SSHPort = 22
+
+// HostKeyFile has the key by which a jail knows its helper as the server of ssh, in the jail's directory of state, for root alone.
+const HostKeyFile = "ssh_host_key.pem"
+
+// Bounds of a key's entry in policy.
+const (
+	maxRepositories = 64
+	maxPath         = 512
+	maxKnownHosts   = 1 << 20 // bytes
+)
+
+// ForSSH tells whether the credential is a key for git over ssh.
+func (c Spec) ForSSH() bool { return c.SSH != "" }
+
+// Endpoint is a host of the credential's with the port that the helper connects to.
+func (c Spec) Endpoint(host string) (name string, port uint16) {
+	if !c.ForSSH() {
+		return host, Port
+	}
+	name, text, ok := strings.Cut(host, ":")
+	if ok {
+		if n, err := netrules.ParsePort(text); err == nil {
+			return name, n
+		}
+	}
+	return name, SSHPort
+}
+
+// Server is an endpoint as known_hosts(5) has it.
+func Server(name string, port uint16) string {
+	if port == SSHPort {
+		return name
+	}
+	return "[" + name + "]:" + strconv.Itoa(int(port))
+}
+
+// checkSSH refuses what is not well formed of a key, or what only one has.
+func (c Spec) checkSSH() error {
+	switch {
+	case !c.ForSSH() && (c.KnownHosts != "" || len(c.Repositories) > 0):
+		return errors.New("known_hosts and repositories are of a key: ssh is missing (remedy: ssh = \"git\", the user at the server)")
+	case !c.ForSSH():
+		return nil
+	case c.Header != "" || c.Env != "" || c.Placeholder != "" || c.TLS != "":
+		return errors.New("header, env, placeholder and tls are not of a key for ssh: programs need nothing to use it")
+	case len(c.SSH) > 64 || c.SSH[0] == '-' || strings.Trim(c.SSH, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "":
+		return fmt.Errorf("ssh = %q: must be the user at the server, as git", c.SSH)
+	case !filepath.IsAbs(c.KnownHosts) || filepath.Clean(c.KnownHosts) != c.KnownHosts:
+		return fmt.Errorf("known_hosts = %q: must be the clean absolute path of a file with the servers' keys (known_hosts(5))", c.KnownHosts)
+	case len(c.Repositories) > maxRepositories:
+		return fmt.Errorf("repositories: %d of them, at most %d", len(c.Repositories), maxRepositories)
+	}
+	for _, r := range c.Repositories {
+		if err := Repository(strings.TrimSuffix(r, "/*")); err != nil || strings.Contains(strings.TrimSuffix(r, "/*"), "*") {
+			return fmt.Errorf("repositories: %q must be a path as programs write it, or one with /* at its end", r)
+		}
+	}
+	return nil
+}
+
+// Repository refuses a path that a server may read in another way than it stands here.
+func Repository(path string) error {
+	switch {
+	case path == "" || len(path) > maxPath || !printable(path) || strings.ContainsAny(path, "'\\!\"`$"):
+		return errors.New("not a path of printable ASCII without quotes")
+	case path[0] == '-':
+		return errors.New("a path that begins with -")
+	case slices.ContainsFunc(strings.Split(strings.Trim(path, "/"), "/"), func(s string) bool { return s == "" || s == "." || s == ".." }):
+		return errors.New("a path with an empty element, or with .. or . as one")
+	}
+	return nil
+}
+
+// key is a private key's text as it was read.
+func key(text []byte) ([]byte, error) {
+	if len(text) > maxValue || !bytes.HasPrefix(text, []byte("-----BEGIN ")) {
+		return nil, fmt.Errorf("not a private key of at most %d bytes, as ssh-keygen makes them", maxValue)
+	}
+	return text, nil
+}
+
+// HostKeys are the keys of a host of the credential's, as policy's known_hosts has them.
+func (c Spec) HostKeys(host string) ([][]byte, error) {
+	f, err := trusted.Open(c.KnownHosts)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKnownHosts+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxKnownHosts {
+		return nil, fmt.Errorf("%s has more than %d bytes", c.KnownHosts, maxKnownHosts)
+	}
+	server := Server(c.Endpoint(host))
+	keys := hostKeys(string(text), server)
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%s has no key of %s (remedy: add the one that the server's owner publishes; patterns and certificate authorities are not read)", c.KnownHosts, server)
+	}
+	return keys, nil
+}
+
+// hostKeys are the keys of a server in the text of known_hosts(5): by its name, in the clear or hashed, and none that is revoked.
+func hostKeys(text, server string) [][]byte {
+	var keys, revoked [][]byte
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		mark := ""
+		if len(f) > 0 && strings.HasPrefix(f[0], "@") {
+			mark, f = f[0], f[1:]
+		}
+		if len(f) < 3 || strings.HasPrefix(f[0], "#") {
+			continue
+		}
+		key, err := base64.StdEncoding.DecodeString(f[2])
+		if err != nil || len(key) > 4096 {
+			continue
+		}
+		switch {
+		case mark == "@revoked":
+			revoked = append(revoked, key)
+		case mark == "" && slices.ContainsFunc(strings.Split(f[0], ","), func(name string) bool { return names(name, server) }):
+			keys = append(keys, key)
+		}
+	}
+	return slices.DeleteFunc(keys, func(k []byte) bool {
+		return slices.ContainsFunc(revoked, func(r []byte) bool { return bytes.Equal(r, k) })
+	})
+}
+
+// names tells whether an entry of known_hosts(5) is a server's name.
+func names(entry, server string) bool {
+	hashed, ok := strings.CutPrefix(entry, "|1|")
+	if !ok {
+		return strings.EqualFold(entry, server)
+	}
+	salt, sum, _ := strings.Cut(hashed, "|")
+	by, err := base64.StdEncoding.DecodeString(salt)
+	if err != nil {
+		return false
+	}
+	want, err := base64.StdEncoding.DecodeString(sum)
+	m := hmac.New(sha1.New, by)
+	m.Write([]byte(server))
+	return err == nil && hmac.Equal(want, m.Sum(nil))
+}
+
+// Servers are the servers of the keys for ssh, as known_hosts(5) has them.
+func (s Set) Servers() []string {
+	var out []string
+	for _, name := range s.Names() {
+		if c := s[name]; c.ForSSH() {
+			for _, h := range c.Hosts {
+				out = append(out, Server(c.Endpoint(h)))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,70 @@
+package netrules
+
+import (
+	"slices"
+)
+
+// With is what both sets let through, and no more: a target that one rule of each has, with the ports of both. An option is kept where
+// every rule of both that shares a name and a port has it, since any of them may be the one that decides. What one denies is denied. Of more
+// than MaxEntries the last are left out.
+func (s *Set) With(o *Set) (*Set, error) {
+	deny := s.Denied()
+	for _, d := range o.Denied() {
+		if !slices.Contains(deny, d) {
+			deny = append(deny, d)
+		}
+	}
+	var allow []string
+	seen := map[string]bool{}
+	for _, a := range s.Rules() {
+		for _, b := range o.Rules() {
+			r, ok := overlap(a, b)
+			if !ok {
+				continue
+			}
+			s.strictest(&r)
+			o.strictest(&r)
+			if text := r.String(); !seen[text] && len(allow)+len(deny) < MaxEntries {
+				seen[text] = true
+				allow = append(allow, text)
+			}
+		}
+	}
+	return Parse(allow, deny, nil)
+}
+
+// overlap is the rule for what two rules share.
+func overlap(a, b *Rule) (Rule, bool) {
+	r := *a
+	switch {
+	case within(a, b):
+	case within(b, a):
+		r = *b
+	default:
+		return r, false
+	}
+	r.Ports = nil
+	for _, port := range a.Ports {
+		if slices.Contains(b.Ports, port) {
+			r.Ports = append(r.Ports, port)
+		}
+	}
+	return r, len(r.Ports) > 0
+}
+
+// strictest takes from a rule each option that a rule of the set lacks which shares a name and a port with it.
+func (s *Set) strictest(r *Rule) {
+	if !r.Private && r.TLS == "" && !r.ECH {
+		return
+	}
+	for _, p := range s.Rules() {
+		if _, ok := overlap(r, p); !ok {
+			continue
+		}
+		r.Private = r.Private && p.Private
+		r.ECH = r.ECH && (p.ECH || p.TLS == TLSAny)
+		if p.TLS != TLSAny {
+			r.TLS = ""
+		}
+	}
+}

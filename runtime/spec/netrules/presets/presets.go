@@ -1,0 +1,146 @@
+// Package presets has the entries that "@name" stands for in a policy.
+//
+// A preset is, in this order: a file NAME.txt in the administrator's directory; a file of this package, which name APIs of models
+// and hosts of code; or what a tool of the host is configured with:
+//
+//	npm    registry and @scope:registry of npm's global, built-in and user's configuration (npmrc(5))
+//	go     GOPROXY and GOSUMDB of the user's and the toolchain's file (go help environment)
+//	pypi   index-url and extra-index-url of pip's global and user's configuration (pip configuration)
+//	apt    the URIs of sources.list(5), one line or deb822
+//
+// Hosts of registries are written nowhere here: which are right depends on the host, and a tool that is not configured is an error
+// that says so.
+//
+// A file has one entry a line, as package rules has them; "#" begins a comment. Of a URL only scheme, host and port are taken:
+// what else is in it, such as a password, is neither kept nor printed. Files are read to 1 MiB and a preset has at most 256 entries. Whether files are root's own is for the
+// caller to hold, by the fs.FS that it gives.
+package presets
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/spec/netrules"
+)
+
+const (
+	maxFile    = 1 << 20
+	maxEntries = 256
+	maxFiles   = 256 // of apt's directory
+)
+
+//go:embed *.txt
+var embedded embed.FS
+
+// A Source knows presets. It implements netrules.Presets. Fields may be nil: there is nothing of their kind.
+type Source struct {
+	// Dir is the administrator's directory.
+	Dir fs.FS
+	// Root is the host's root directory.
+	Root fs.FS
+	// Home is the home directory whose configuration counts, below Root, such as "root"; "" for none.
+	Home string
+	// Getenv asks the environment, which comes before the user's files for npm, go and pip. It is nil where the environment is not trusted.
+	Getenv func(string) string
+}
+
+// tools read what a tool of the host is configured with. configure says how to.
+var tools = map[string]struct {
+	urls      func(*host) []string
+	configure string
+}{
+	"npm":  {npm, "npm config set --location=global registry URL"},
+	"go":   {golang, "go env -w GOPROXY=URL as root"},
+	"pypi": {pip, "pip config --global set global.index-url URL"},
+	"apt":  {apt, "a file in /etc/apt/sources.list.d"},
+}
+
+// Preset returns the entries of a preset.
+func (s *Source) Preset(name string) ([]string, error) {
+	if !netrules.PresetName(name) {
+		return nil, fmt.Errorf("%q is no preset's name", name)
+	}
+	for _, dir := range []fs.FS{s.Dir, embedded} {
+		if dir == nil {
+			continue
+		}
+		text, err := read(dir, name+".txt")
+		if err == nil {
+			return lines(text)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("reading its file: %w", err)
+		}
+	}
+	tool, ok := tools[name]
+	if !ok {
+		return nil, fmt.Errorf("there is none (remedy: one of %s, or a file %s.txt in the directory of presets)", strings.Join(Names(), ", "), name)
+	}
+	h := &host{Source: s}
+	urls := tool.urls(h)
+	if h.err != nil {
+		return nil, fmt.Errorf("reading the tool's configuration: %w", h.err)
+	}
+	out, err := entries(urls)
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("the tool is not configured on this host (remedy: %s, or a file %s.txt in the directory of presets)", tool.configure, name)
+	}
+	return out, err
+}
+
+// Names lists the presets that this package knows, the tools' too.
+func Names() []string {
+	files, _ := fs.Glob(embedded, "*.txt")
+	out := slices.Collect(maps.Keys(tools))
+	for _, f := range files {
+		out = append(out, strings.TrimSuffix(f, ".txt"))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// read is a whole file, if it is not too long.
+func read(dir fs.FS, name string) (string, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(b) > maxFile {
+		return "", fmt.Errorf("%s has more than %d bytes", path.Base(name), maxFile)
+	}
+	return string(b), nil
+}
+
+// lines are the entries of a preset's file.
+func lines(text string) ([]string, error) {
+	var out []string
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if len(out) == maxEntries {
+			return nil, fmt.Errorf("more than %d entries", maxEntries)
+		}
+		if _, err := netrules.ParseEntry(line, false); err != nil {
+			return nil, err
+		}
+		out = append(out, line)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("its file has no entry")
+	}
+	return out, nil
+}

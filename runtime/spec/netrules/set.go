@@ -1,0 +1,404 @@
+package netrules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Presets knows the entries that a preset stands for. Its errors say what to do.
+type Presets interface {
+	Preset(name string) ([]string, error)
+}
+
+// Table is presets that are known beforehand: what Set.Presets returns, and what tests use.
+type Table map[string][]string
+
+// Preset returns a row of the table.
+func (t Table) Preset(name string) ([]string, error) {
+	entries, ok := t[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no preset @%s", name)
+	}
+	return entries, nil
+}
+
+// A Set is the rules of a jail. It does not change; a nil Set allows nothing.
+type Set struct {
+	allow, deny []*Rule
+	names       [2]map[string][]*Rule // of allow: [0] by name, [1] by what follows "*."
+	denied      [2]map[string][]*Rule // of deny
+	presets     Table
+	source      Presets // of whom Narrow asks
+}
+
+// Verdict is what a set says of a name or an address and a port.
+type Verdict struct {
+	// OK lets it through.
+	OK bool
+	// Rule decided; nil where no rule is for the name.
+	Rule *Rule
+	// Reason says why it is not let through, in one line without the name; "" where it is.
+	Reason string
+	// Remedy is what would let it through; "" where nothing should.
+	Remedy string
+}
+
+// Parse reads the allow and the deny list of a policy. p may be nil where no entry is a preset.
+func Parse(allow, deny []string, p Presets) (*Set, error) {
+	s := &Set{presets: Table{}, source: p}
+	for i := range 2 {
+		s.names[i], s.denied[i] = map[string][]*Rule{}, map[string][]*Rule{}
+	}
+	for _, text := range allow {
+		if err := s.add(text, false); err != nil {
+			return nil, fmt.Errorf("reading the names to allow: %w", err)
+		}
+	}
+	for _, text := range deny {
+		if err := s.add(text, true); err != nil {
+			return nil, fmt.Errorf("reading the names to deny: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// add parses one entry, a preset's entries in its place.
+func (s *Set) add(text string, deny bool) error {
+	name, ok := strings.CutPrefix(text, "@")
+	if !ok {
+		return s.add1(text, "", deny)
+	}
+	if !PresetName(name) {
+		return fmt.Errorf("%q is no preset's name", text)
+	}
+	entries, known := s.presets[name]
+	if !known {
+		if s.source == nil {
+			return fmt.Errorf("there is no preset @%s", name)
+		}
+		var err error
+		if entries, err = s.source.Preset(name); err != nil {
+			return fmt.Errorf("preset @%s: %w", name, err)
+		}
+		s.presets[name] = entries
+	}
+	for _, e := range entries {
+		if err := s.add1(e, name, deny); err != nil {
+			return fmt.Errorf("preset @%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (s *Set) add1(text, preset string, deny bool) error {
+	if len(s.allow)+len(s.deny) == MaxEntries {
+		return fmt.Errorf("more than %d entries", MaxEntries)
+	}
+	r, err := ParseEntry(text, deny && preset == "")
+	if err != nil {
+		return err
+	}
+	r.Preset = preset
+	if deny && preset != "" {
+		// A preset's ports and options say how to reach the service: denied is the whole name.
+		r = Rule{Text: text, Name: r.Name, Wildcard: r.Wildcard, Addr: r.Addr, Deny: true, Preset: preset}
+	}
+	index := &s.names
+	if deny {
+		s.deny, index = append(s.deny, &r), &s.denied
+	} else {
+		s.allow = append(s.allow, &r)
+	}
+	key, kind := r.Name, 0
+	if r.Wildcard {
+		kind = 1
+	}
+	if r.Addr.IsValid() {
+		key = r.Addr.String() // no name: its last label is a number, or it has a colon
+	}
+	index[kind][key] = append(index[kind][key], &r)
+	return nil
+}
+
+// PresetName tells whether a preset may have this name.
+func PresetName(name string) bool {
+	return name != "" && len(name) <= 32 && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// each calls f with the rules for a name, those that decide first before others, until f says false. Its cost is
+// bound by the labels of the name.
+func each(index *[2]map[string][]*Rule, name string, f func(*Rule) bool) {
+	for _, r := range index[0][name] {
+		if !f(r) {
+			return
+		}
+	}
+	for {
+		var ok bool
+		if _, name, ok = strings.Cut(name, "."); !ok {
+			return
+		}
+		for _, r := range index[1][name] {
+			if !f(r) {
+				return
+			}
+		}
+	}
+}
+
+// deniedBy is the deny rule for a name and a port, or nil.
+func (s *Set) deniedBy(name string, port uint16) (found *Rule) {
+	each(&s.denied, name, func(r *Rule) bool {
+		if len(r.Ports) == 0 || slices.Contains(r.Ports, port) {
+			found = r
+		}
+		return found == nil
+	})
+	return found
+}
+
+// Allowed tells whether any port of a name is allowed: whether DNS has an answer. The name is canonical; another matches nothing.
+func (s *Set) Allowed(name string) bool {
+	if c, err := Canonical(name); s == nil || err != nil || c != name {
+		return false
+	}
+	ok := false
+	each(&s.names, name, func(r *Rule) bool {
+		ok = s.leaves(r, name)
+		return !ok
+	})
+	return ok
+}
+
+// leaves tells whether the deny list leaves any port of a rule to a name.
+func (s *Set) leaves(r *Rule, name string) bool {
+	return slices.ContainsFunc(r.Ports, func(port uint16) bool { return s.deniedBy(name, port) == nil })
+}
+
+// Exact lists the names without wildcard that are allowed, each once, in the order of the policy.
+func (s *Set) Exact() []string {
+	if s == nil {
+		return nil
+	}
+	var out []string
+	seen := map[string]bool{}
+	for _, r := range s.allow {
+		if r.Name != "" && !r.Wildcard && !seen[r.Name] && s.leaves(r, r.Name) {
+			seen[r.Name] = true
+			out = append(out, r.Name)
+		}
+	}
+	return out
+}
+
+// Match says whether a connection to a name and a port is let through. The name is canonical; another is refused.
+func (s *Set) Match(name string, port uint16) Verdict {
+	if c, err := Canonical(name); err != nil || c != name {
+		return Verdict{Reason: "not a name in its canonical form"}
+	}
+	return s.match(name, name, port)
+}
+
+// MatchAddr says whether a connection to an address that no name led to is let through.
+func (s *Set) MatchAddr(addr netip.Addr, port uint16) Verdict {
+	if !addr.IsValid() || addr.Zone() != "" {
+		return Verdict{Reason: "not an address"}
+	}
+	key := addr.Unmap().String()
+	if addr.Unmap().Is6() {
+		return s.match(key, "["+key+"]", port)
+	}
+	return s.match(key, key, port)
+}
+
+// DeniesAddr returns the deny rule for an address that a name has led to, or nil.
+func (s *Set) DeniesAddr(addr netip.Addr, port uint16) *Rule {
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.denied[0][addr.WithZone("").Unmap().String()] {
+		if len(r.Ports) == 0 || slices.Contains(r.Ports, port) {
+			return r
+		}
+	}
+	return nil
+}
+
+// match is for a key of the index; target is its form in an entry.
+func (s *Set) match(key, target string, port uint16) Verdict {
+	remedy := fmt.Sprintf("network.allow = [%q]", fmt.Sprintf("%s:%d", target, port))
+	if s == nil || port == 0 {
+		return Verdict{Reason: "nothing is allowed", Remedy: remedy}
+	}
+	if r := s.deniedBy(key, port); r != nil {
+		return Verdict{Rule: r, Reason: fmt.Sprintf("denied by %q", r.Source())}
+	}
+	var found, other *Rule
+	each(&s.names, key, func(r *Rule) bool {
+		if slices.Contains(r.Ports, port) {
+			found = r
+		} else if other == nil {
+			other = r
+		}
+		return found == nil
+	})
+	switch {
+	case found != nil:
+		return Verdict{OK: true, Rule: found}
+	case other != nil:
+		return Verdict{Rule: other, Reason: fmt.Sprintf("port %d is not among those of %q", port, other.Source()), Remedy: remedy}
+	}
+	return Verdict{Reason: "no entry allows it", Remedy: remedy}
+}
+
+// Source is what to show of a rule: its text, or the preset that it comes from and its text.
+func (r *Rule) Source() string {
+	if r.Preset != "" {
+		return "@" + r.Preset + ": " + r.Text
+	}
+	return r.Text
+}
+
+// Rules are the allowed ones in the order of the policy, those of presets in the preset's place. They are not to be changed.
+func (s *Set) Rules() []*Rule {
+	if s == nil {
+		return nil
+	}
+	return slices.Clip(s.allow)
+}
+
+// Entries is the canonical text of the allow list: parsed again with Denied, it is the same set. Presets are expanded.
+func (s *Set) Entries() []string {
+	if s == nil {
+		return nil
+	}
+	return texts(s.allow)
+}
+
+// Denied is the canonical text of the deny list.
+func (s *Set) Denied() []string {
+	if s == nil {
+		return nil
+	}
+	return texts(s.deny)
+}
+
+// Digest tells sets apart: it is the same for those with the same canonical text.
+func (s *Set) Digest() string {
+	h := sha256.New()
+	for _, list := range [][]string{s.Entries(), s.Denied()} {
+		for _, text := range list {
+			_, _ = io.WriteString(h, text+"\n") // no entry has a line end
+		}
+		_, _ = io.WriteString(h, "\n")
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Presets are the presets that the set was made with, so that another process can parse the same lists.
+func (s *Set) Presets() Table {
+	if s == nil {
+		return nil
+	}
+	return s.presets
+}
+
+func texts(rules []*Rule) []string {
+	out := make([]string, len(rules))
+	for i, r := range rules {
+		out[i] = r.String()
+	}
+	return out
+}
+
+// Narrow is the part of a set that the entries of an annotation ask for. Each entry must be covered by the set; the deny list stays.
+func (s *Set) Narrow(entries []string) (*Set, error) {
+	if s == nil {
+		return nil, errors.New("nothing is allowed that could be narrowed")
+	}
+	// The presets of the set, so that a preset is the same to both.
+	n, err := Parse(entries, s.Denied(), both{s.presets, s.source})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range n.allow {
+		if err := s.Covers(*r); err != nil {
+			return nil, err
+		}
+	}
+	return n, nil
+}
+
+// both asks a table before its source.
+type both struct {
+	first  Table
+	second Presets
+}
+
+func (b both) Preset(name string) ([]string, error) {
+	if entries, ok := b.first[name]; ok || b.second == nil {
+		if !ok {
+			return nil, fmt.Errorf("there is no preset @%s", name)
+		}
+		return entries, nil
+	}
+	return b.second.Preset(name)
+}
+
+// Covers is nil if all that a rule lets through is let through by the set. An option that loosens a check must stand in
+// every rule of the set that shares a name and a port with it, since any of them may be the one that decides.
+func (s *Set) Covers(r Rule) error {
+	if r.Deny || len(r.Ports) == 0 {
+		return fmt.Errorf("%q allows nothing", r.Text)
+	}
+	for _, port := range r.Ports {
+		covered := false
+		for _, p := range s.Rules() {
+			if !slices.Contains(p.Ports, port) {
+				continue
+			}
+			covered = covered || within(&r, p)
+			if within(&r, p) || within(p, &r) {
+				if o := looser(&r, p); o != "" {
+					return fmt.Errorf("%q: policy's %q does not have %s", r.Text, p.Source(), o)
+				}
+			}
+		}
+		if !covered {
+			return fmt.Errorf("%q: port %d is not covered by policy (remedy: policy: network.allow)", r.Text, port)
+		}
+	}
+	return nil
+}
+
+// within tells whether every target of a is one of b.
+func within(a, b *Rule) bool {
+	switch {
+	case a.Addr.IsValid() || b.Addr.IsValid():
+		return a.Addr == b.Addr
+	case !b.Wildcard:
+		return !a.Wildcard && a.Name == b.Name
+	case a.Wildcard && a.Name == b.Name:
+		return true
+	}
+	return strings.HasSuffix(a.Name, "."+b.Name)
+}
+
+// looser names an option that a has and b lacks, or "".
+func looser(a, b *Rule) string {
+	switch {
+	case a.Private && !b.Private:
+		return "private"
+	case a.TLS == TLSAny && b.TLS != TLSAny:
+		return "tls=any"
+	case a.ECH && !b.ECH && b.TLS != TLSAny:
+		return "ech"
+	}
+	return ""
+}

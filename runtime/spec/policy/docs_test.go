@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"agentjail.dev/runtime/kernel/idmap"
+)
+
+// TestDocsAreTheDefault holds the configuration reference in docs to the
+// code: it is complete, and it states the defaults.
+func TestDocsAreTheDefault(t *testing.T) {
+	text, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "```toml\n")
+	block, _, ok2 := strings.Cut(rest, "```")
+	if !ok || !ok2 {
+		t.Fatal("docs/configuration.md has no configuration reference")
+	}
+	p, err := Parse([]byte(block), "configuration.md", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	noEmptyLists(reflect.ValueOf(&p).Elem())
+	if d := Default(); !reflect.DeepEqual(p, d) {
+		t.Errorf("the documented values are\n%+v\nthe defaults are\n%+v", p, d)
+	}
+	for _, key := range keys("", reflect.TypeOf(Policy{})) {
+		if !strings.Contains(block, "\n"+key+" = ") && !strings.HasPrefix(block, key+" = ") {
+			t.Errorf("docs/configuration.md does not explain %s", key)
+		}
+	}
+	for _, a := range Annotations() {
+		if !strings.Contains(string(text), "`"+a[0]+"`") {
+			t.Errorf("docs/configuration.md does not name the annotation %s", a[0])
+		}
+	}
+}
+
+// noEmptyLists makes empty lists and tables absent ones, which say the same.
+func noEmptyLists(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); {
+		case f.Kind() == reflect.Struct:
+			noEmptyLists(f)
+		case (f.Kind() == reflect.Slice || f.Kind() == reflect.Map) && f.Len() == 0:
+			f.SetZero()
+		}
+	}
+}
+
+func keys(prefix string, t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Tag.Get("toml") == "-" {
+			continue
+		}
+		name := prefix + f.Tag.Get("toml")
+		if f.Type.Kind() == reflect.Struct && f.Type != reflect.TypeOf(idmap.Pool{}) {
+			out = append(out, keys(name+".", f.Type)...)
+			continue
+		}
+		out = append(out, name)
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package policy
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/spec/credential"
+)
+
+// Origin is where a policy came from, so that its rules can be read again for a jail that runs.
+type Origin struct {
+	// Path and Name are those that Load was called with.
+	Path string `json:"path"`
+	Name string `json:"name,omitempty"`
+	// Allow is the owner's own list in place of the file's (AllowNames).
+	Allow []string `json:"allow,omitempty"`
+	// Annotations are the container's that were followed.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// networkAllow is the annotation that narrows the rules.
+const networkAllow = AnnotationPrefix + "network.allow"
+
+// Again reads a policy again as it was read for a jail. What the file no longer covers of the container's own list is left out: the list
+// only ever narrows, so that it cannot be passed over as at create, where the jail would then get all of the file's.
+func (o Origin) Again() (Policy, error) {
+	p, err := Load(o.Path, o.Name)
+	if err != nil {
+		return p, err
+	}
+	if o.Allow != nil {
+		if err := p.OwnersNames(o.Allow); err != nil {
+			return p, err
+		}
+	}
+	own, listed := o.Annotations[networkAllow]
+	others := map[string]string{}
+	for name, v := range o.Annotations {
+		if name != networkAllow {
+			others[name] = v
+		}
+	}
+	p, _ = p.Tighten(others)
+	origin := o
+	p.Origin = &origin
+	if p.Network.Mode != NetworkNames {
+		// No list of names is in use: nothing is allowed by one.
+		p.Network.Allow, listed = nil, false
+	}
+	if listed {
+		p.Network, err = p.Network.Common(Network{Allow: entries(own)})
+	}
+	return p, err
+}
+
+// Common is n with the rules that both have, and no more; what one denies is denied.
+func (n Network) Common(o Network) (Network, error) {
+	a, err := n.Rules()
+	if err != nil {
+		return n, err
+	}
+	b, err := o.Rules()
+	if err != nil {
+		return n, err
+	}
+	both, err := a.With(b)
+	if err == nil {
+		n.Allow, n.Deny = both.Entries(), both.Denied()
+	}
+	return n, err
+}
+
+// OwnersNames is Network.AllowNames for a list that holds when the policy is read again, too.
+func (p *Policy) OwnersNames(list []string) error {
+	if p.Origin != nil {
+		o := *p.Origin
+		o.Allow = list
+		p.Origin = &o
+	}
+	return p.Network.AllowNames(list)
+}
+
+// followed records an annotation that was followed.
+func (p *Policy) followed(name, value string) {
+	if p.Origin == nil {
+		return
+	}
+	o := *p.Origin
+	o.Annotations = map[string]string{name: value}
+	for k, v := range p.Origin.Annotations {
+		if k != name {
+			o.Annotations[k] = v
+		}
+	}
+	p.Origin = &o
+}
+
+// Differs names the settings in which two policies differ, other than the rules of the network.
+func Differs(a, b Policy) []string {
+	var out []string
+	differs("", reflect.ValueOf(a), reflect.ValueOf(b), &out)
+	return slices.DeleteFunc(out, func(key string) bool { return key == "network.allow" || key == "network.deny" })
+}
+
+func differs(prefix string, a, b reflect.Value, out *[]string) {
+	for i := range a.NumField() {
+		tag, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("toml"), ",")
+		x, y := a.Field(i), b.Field(i)
+		switch {
+		case tag == "-":
+		case x.Type() == reflect.TypeFor[credential.Set]() && x.Interface().(credential.Set).Same(y.Interface().(credential.Set)):
+		case x.Kind() == reflect.Slice && x.Len() == 0 && y.Len() == 0: // absent or empty
+		case x.Kind() == reflect.Struct && tag != "" && x.Type().Field(0).Tag.Get("toml") != "":
+			differs(prefix+tag+".", x, y, out)
+		case !reflect.DeepEqual(x.Interface(), y.Interface()):
+			*out = append(*out, prefix+tag)
+		}
+	}
+}

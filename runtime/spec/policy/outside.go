@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/publish"
+)
+
+// maxServers bounds the name servers that are asked (resolv.conf(5): MAXNS is 3).
+const maxServers = 3
+
+// checkOutside checks what the helper of mode "names" asks and listens at outside.
+func (n Network) checkOutside() error {
+	if len(n.Servers) > maxServers {
+		return fmt.Errorf("network.servers: at most %d", maxServers)
+	}
+	for _, s := range n.Servers {
+		if _, err := server(s); err != nil {
+			return fmt.Errorf("network.servers: %w", err)
+		}
+	}
+	_, _, err := n.mayPublish()
+	return err
+}
+
+// server reads a name server: ADDRESS or ADDRESS:PORT.
+func server(text string) (netip.AddrPort, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.AddrPortFrom(a, 53), nil
+	}
+	a, err := netip.ParseAddrPort(text)
+	if err != nil || a.Port() == 0 {
+		return a, fmt.Errorf("%q is not ADDRESS[:PORT]", text)
+	}
+	return a, nil
+}
+
+func (n Network) mayPublish() (may, engine []publish.Range, err error) {
+	for _, text := range n.Publish {
+		read, list := publish.ParseRange, &may
+		if publish.IsEngine(text) {
+			read, list = publish.ParseEngine, &engine
+		}
+		r, err := read(text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("network.publish: %w", err)
+		}
+		*list = append(*list, r)
+	}
+	if len(engine) > publish.MaxEntries {
+		return nil, nil, fmt.Errorf("network.publish: at most %d entries for the engine's network", publish.MaxEntries)
+	}
+	return may, engine, nil
+}
+
+// Publishes are the entries of what a jail publishes: those that it asked for, or without such a word what policy has for the engine's
+// network.
+func (n Network) Publishes() []string {
+	out := slices.Clone(n.Published)
+	for _, text := range n.Publish {
+		if publish.IsEngine(text) {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// PublishPorts has a jail publish these ports and no others, whatever Publish says. One whose Mode is another reaches nothing.
+func (n *Network) PublishPorts(texts []string) error {
+	entries, _, err := publish.List(texts)
+	if err != nil {
+		return err
+	}
+	if n.Mode != NetworkNames {
+		n.Mode, n.Allow = NetworkNames, nil
+	}
+	// Policy's own for the engine's network stay for a jail that says nothing.
+	n.Publish = slices.DeleteFunc(slices.Clone(n.Publish), publish.IsEngine)
+	n.Published = slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return !publish.IsEngine(s) })
+	for _, e := range entries {
+		n.Published = append(n.Published, e.String())
+	}
+	return nil
+}
+
+// publish is PublishPorts for a container, which has what policy lets it: entries, separated by commas.
+func (n *Network) publish(text string) (bool, error) {
+	if n.Mode != NetworkNames {
+		return false, fmt.Errorf("network.mode is not %q", NetworkNames)
+	}
+	texts := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })
+	entries, asked, err := publish.List(texts)
+	if err != nil {
+		return false, err
+	}
+	may, engine, err := n.mayPublish()
+	if err != nil {
+		return false, err
+	}
+	for _, r := range asked {
+		if err := publish.WithinEngine(engine, r); err != nil {
+			return false, err
+		}
+	}
+	for _, e := range entries {
+		if err := publish.Within(may, e); err != nil {
+			return false, err
+		}
+	}
+	return true, n.PublishPorts(texts)
+}
+
+// Helped is what the helper of mode "names" goes by.
+func (n Network) Helped() (network.Rules, error) {
+	set, err := n.Rules()
+	if err != nil {
+		return network.Rules{}, err
+	}
+	r := network.Rules{Mode: n.Mode, Allow: set.Entries(), Deny: set.Denied(), Publish: n.Publishes()}
+	for _, text := range n.Servers {
+		s, err := server(text)
+		if err != nil {
+			return r, err
+		}
+		r.Servers = append(r.Servers, s.String())
+	}
+	return r, nil
+}

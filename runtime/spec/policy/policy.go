@@ -1,0 +1,681 @@
+// Package policy is what the host's owner allows a jail to have. It is read
+// from a root-owned TOML file; nothing that travels with a container can widen
+// it.
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/spec/credential"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/traits"
+	"agentjail.dev/seccomp"
+)
+
+// DefaultPath is where the host's policy lives. A missing file means Default.
+const DefaultPath = "/etc/agentjail/config.toml"
+
+// What happens when a bundle asks for more than policy gives.
+const (
+	LoosenStrip  = "strip"  // start without the grant and say so
+	LoosenRefuse = "refuse" // do not start
+)
+
+// How container ids map to the host's.
+const (
+	MapRange  = "range"  // 0..65535 to an exclusive range
+	MapNobody = "nobody" // 0 to the host's 65534, the rest to an exclusive range
+)
+
+// Policy is everything the host's owner can decide. Sizes are bytes.
+type Policy struct {
+	// Delegate is the runtime that executes the hardened bundle: "auto",
+	// "runc", "crun" or an absolute path.
+	Delegate string `toml:"delegate" json:"delegate"`
+	// Passthrough hands every call to the delegate as it came: nothing is
+	// hardened. Only a profile can say so, never the file for all callers.
+	Passthrough bool `toml:"passthrough" json:"passthrough,omitempty"`
+	// OnLoosen is LoosenStrip or LoosenRefuse.
+	OnLoosen string   `toml:"on_loosen" json:"onLoosen"`
+	Userns   Userns   `toml:"userns" json:"userns"`
+	Root     Root     `toml:"root" json:"root"`
+	Tmpfs    Tmpfs    `toml:"tmpfs" json:"tmpfs"`
+	Limits   Limits   `toml:"limits" json:"limits"`
+	Binds    Binds    `toml:"binds" json:"binds"`
+	Devices  Devices  `toml:"devices" json:"devices"`
+	Seccomp  Seccomp  `toml:"seccomp" json:"seccomp"`
+	AppArmor AppArmor `toml:"apparmor" json:"apparmor"`
+	Landlock Landlock `toml:"landlock" json:"landlock"`
+	Process  Process  `toml:"process" json:"process"`
+	Network  Network  `toml:"network" json:"network"`
+	// Credentials are what a jail with a network by name can use and not read.
+	Credentials credential.Set `toml:"credentials" json:"credentials,omitempty"`
+	Shim        Shim           `toml:"shim" json:"shim"`
+	Journal     Journal        `toml:"journal" json:"journal"`
+	EBPF        EBPF           `toml:"ebpf" json:"ebpf,omitzero"`
+	// Origin is where it was loaded from; nil for one that was not.
+	Origin *Origin `toml:"-" json:"origin,omitempty"`
+}
+
+// Userns decides the id mapping.
+type Userns struct {
+	Map string `toml:"map" json:"map"` // MapRange or MapNobody
+	// Pool is FIRST:COUNT, the host ids from which each jail gets its own
+	// 65536. FIRST is a multiple of 65536.
+	Pool idmap.Pool `toml:"pool" json:"pool"`
+}
+
+// Block is the mapping for a block of the pool.
+func (u Userns) Block(block int) idmap.Map {
+	return idmap.ForBlock(u.Pool, u.Map == MapNobody, block)
+}
+
+func (u Userns) validate() error {
+	if err := u.Pool.Check(); err != nil {
+		return fmt.Errorf("userns.pool: %w", err)
+	}
+	return nil
+}
+
+// Root caps the ephemeral layer over the image.
+type Root struct {
+	Size   Size  `toml:"size" json:"size"`
+	Inodes int64 `toml:"inodes" json:"inodes"`
+	// EngineLinks lets an engine follow symbolic links in its view of a jail's
+	// root, which `docker cp` through a link of the image needs. Without it, what
+	// the engine looks up there while the jail exchanges links leads nowhere else
+	// (nosymfollow, Linux 5.14 for single mounts; CVE-2026-41568, CVE-2026-42306).
+	EngineLinks bool `toml:"engine_links" json:"engineLinks"`
+}
+
+// Tmpfs caps every other tmpfs, each on its own.
+type Tmpfs struct {
+	Size   Size  `toml:"size" json:"size"`
+	Inodes int64 `toml:"inodes" json:"inodes"`
+}
+
+// Limits are upper bounds; a bundle may ask for less. Zero means that policy
+// sets no bound.
+type Limits struct {
+	Pids    int64   `toml:"pids" json:"pids"`
+	Memory  Size    `toml:"memory" json:"memory"`
+	Swap    Size    `toml:"swap" json:"swap"` // beyond memory
+	CPUs    float64 `toml:"cpus" json:"cpus"`
+	IORead  Size    `toml:"io_read" json:"ioRead"` // bytes per second and device
+	IOWrite Size    `toml:"io_write" json:"ioWrite"`
+	NoFile  uint64  `toml:"nofile" json:"nofile"`
+	MemLock Size    `toml:"memlock" json:"memlock"`
+	Sockets Size    `toml:"sockets" json:"sockets"` // socket buffers, on control groups of version 1
+	Mounts  int     `toml:"mounts" json:"mounts"`   // mounts in one bundle
+}
+
+// Binds says which host paths may be mounted, and what of them stays the host's.
+type Binds struct {
+	// Allow names host paths that may be mounted although they are refused by
+	// default; each covers what lies below it.
+	Allow []string `toml:"allow" json:"allow"`
+	// Root says what becomes of a directory of the host's root that is mounted
+	// writable: RootRefuse, RootNobody or RootAllow.
+	Root string `toml:"root" json:"root"`
+	// Owner is who of a jail owns what is mounted: OwnerProcess, or a user of the
+	// jail's as CheckOwner has it.
+	Owner string `toml:"owner" json:"owner"`
+	// SetID says what becomes of a writable directory with programs that run as
+	// its owner, where that is an account of the system's: SetIDReport or
+	// SetIDRefuse.
+	SetID string `toml:"setid" json:"setid"`
+	// Protect keeps from jails, in every directory that they may write to, what the
+	// host runs by itself (protect.Table).
+	Protect bool `toml:"protect" json:"protect"`
+	// Unprotect names what of it a jail may change: a path of the table, or an
+	// absolute one with all below it.
+	Unprotect []string `toml:"unprotect" json:"unprotect,omitempty"`
+	// Lost says what becomes of a jail when a program of the host's takes away what
+	// keeps a protected path from it: LostReport or LostPause.
+	Lost string `toml:"lost" json:"lost"`
+	// Hide are patterns of names that are covered in mounted directories.
+	Hide []string `toml:"hide" json:"hide,omitempty"`
+}
+
+// What becomes of a jail that has lost a protected path, beside the alert in its
+// journal.
+const (
+	LostReport = "report"
+	LostPause  = "pause"
+)
+
+// What becomes of set-id programs in a mounted directory.
+const (
+	SetIDReport = "report"
+	SetIDRefuse = "refuse"
+)
+
+// What a jail may do in a directory that belongs to the host's root.
+const (
+	RootRefuse = "refuse" // nothing: no jail is started
+	RootNobody = "nobody" // what anybody on the host may do there
+	RootAllow  = "allow"  // what root may do there with files
+)
+
+// Devices lists device nodes beyond the standard ones.
+type Devices struct {
+	Allow []string `toml:"allow" json:"allow"`
+}
+
+// Seccomp picks the system call filter.
+type Seccomp struct {
+	Profile     string `toml:"profile" json:"profile"`
+	OnViolation string `toml:"on_violation" json:"onViolation"` // "errno" or "kill"
+	// Only is a file with a list of calls that narrows the profile (seccomp.List), and List what it held when the policy was read.
+	Only string        `toml:"only" json:"only,omitempty"`
+	List *seccomp.List `toml:"-" json:"list,omitempty"`
+}
+
+// load reads the file of Only.
+func (s *Seccomp) load() error {
+	if s.Only == "" {
+		return nil
+	}
+	data, err := readTrusted(s.Only)
+	if err == nil {
+		s.List, err = seccomp.ParseList(data)
+	}
+	if err != nil {
+		return fmt.Errorf("seccomp.only = %q: %w", s.Only, err)
+	}
+	return nil
+}
+
+// AppArmor names the profile that is loaded and set.
+type AppArmor struct {
+	Profile string `toml:"profile" json:"profile"`
+	// Required refuses to start on a kernel that has neither AppArmor nor
+	// SELinux; otherwise the report names the protection as missing.
+	Required bool `toml:"required" json:"required"`
+}
+
+// Landlock is the domain that every process of a jail is in.
+type Landlock struct {
+	// Required refuses to start on a kernel without Landlock of version 2
+	// (Linux 5.19); otherwise the report names the protection as missing.
+	Required bool `toml:"required" json:"required"`
+}
+
+// Process decides what a jail's processes may do with themselves.
+type Process struct {
+	// DenyWriteExecute refuses memory that was writable and becomes executable
+	// (PR_SET_MDWE(2const), Linux 6.3). Just-in-time compilers need that: node,
+	// java, browsers.
+	DenyWriteExecute bool `toml:"deny_write_execute" json:"denyWriteExecute"`
+	// Environment sets variables that a process's environment lacks, with which
+	// programs do without what no jail has: TAR_OPTIONS, ASAN_OPTIONS, LSAN_OPTIONS.
+	Environment bool `toml:"environment" json:"environment"`
+}
+
+// What a jail's network namespace holds.
+const (
+	NetworkNone   = "none"   // nothing but lo
+	NetworkEngine = "engine" // what the engine puts there
+	NetworkNames  = "names"  // nothing but lo, and a helper that connects to what Allow names
+)
+
+// NetworkModes are all that network.mode can be (runtime/network/modes).
+var NetworkModes = []string{NetworkNone, NetworkEngine, NetworkNames}
+
+// Network decides what the jail's network namespace may hold.
+type Network struct {
+	// Mode is one of NetworkModes. It comes from the host's owner
+	// alone: no annotation chooses it.
+	Mode string `toml:"mode" json:"mode"`
+	// Filter is "required" or "optional": whether a kernel without nf_tables
+	// may run jails. Without it, an interface that is plugged in later is only
+	// held by routing rules, which a program that binds to it can go around.
+	Filter string `toml:"filter" json:"filter"`
+	// Allow and Deny are the rules of mode "names" (runtime/spec/netrules): what may be connected to, by name and port.
+	Allow []string `toml:"allow" json:"allow,omitempty"`
+	Deny  []string `toml:"deny" json:"deny,omitempty"`
+	// Servers are the name servers that the helper of mode "names" asks; none are the host's.
+	Servers []string `toml:"servers" json:"servers,omitempty"`
+	// Publish is what a jail of mode "names" may publish (runtime/spec/publish), and Published what one does: a container's
+	// annotation or the command line says so.
+	Publish   []string `toml:"publish" json:"publish,omitempty"`
+	Published []string `toml:"-" json:"published,omitempty"`
+}
+
+// Rules parses Allow and Deny.
+func (n Network) Rules() (*netrules.Set, error) {
+	set, err := netrules.Parse(n.Allow, n.Deny, source())
+	if err != nil {
+		return nil, fmt.Errorf("network.allow, network.deny: %w", err)
+	}
+	return set, nil
+}
+
+// Nothing has a jail reach nothing but lo, whatever Mode was.
+func (n *Network) Nothing() { *n = Network{Mode: NetworkNone, Filter: n.Filter} }
+
+// AllowNames has a jail reach these names and no others, whatever Mode was; what Deny names stays denied.
+func (n *Network) AllowNames(entries []string) error {
+	n.Mode, n.Allow = NetworkNames, entries
+	if _, err := n.Rules(); err != nil {
+		return err
+	}
+	return n.expand()
+}
+
+// narrow is AllowNames for a container, which may only name what Allow covers.
+func (n *Network) narrow(text string) (bool, error) {
+	if n.Mode != NetworkNames {
+		return false, nil
+	}
+	set, err := n.Rules()
+	if err == nil {
+		set, err = set.Narrow(entries(text))
+	}
+	if err != nil {
+		return false, err
+	}
+	n.Allow, n.Deny = set.Entries(), set.Denied()
+	return true, nil
+}
+
+// entries are those of an annotation, separated by semicolons or line ends.
+func entries(text string) (out []string) {
+	for e := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if e = strings.TrimSpace(e); e != "" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// defaultDelegate can be set by the build (-ldflags -X), for a distribution that
+// has agentjail depend on one, and for tests.
+var defaultDelegate = "auto"
+
+// defaultPool can be set by the build, too, as FIRST:COUNT: two installs on one
+// host must not have the same ids (tests, beside a host's own jails).
+var defaultPool string
+
+// pool is the default one. One that the build has wrong is empty, which Check refuses.
+func pool() (p idmap.Pool) {
+	if defaultPool == "" {
+		return idmap.DefaultPool()
+	}
+	_ = p.UnmarshalText([]byte(defaultPool))
+	return p
+}
+
+// Default is the policy of a host without a config file.
+func Default() Policy {
+	return Policy{
+		Delegate: defaultDelegate,
+		OnLoosen: LoosenStrip,
+		// systemd's documentation calls 1879048192..2147483647 unused; this
+		// stays below its foreign range (0x7ffe0000).
+		Userns: Userns{Map: MapRange, Pool: pool()},
+		Root:   Root{Size: 1 << 30, Inodes: 1 << 18, EngineLinks: true},
+		Tmpfs:  Tmpfs{Size: 256 << 20, Inodes: 1 << 14},
+		Limits: Limits{
+			Pids: 1024, Memory: 4 << 30, Swap: 0, CPUs: 4,
+			IORead: 400 << 20, IOWrite: 200 << 20,
+			NoFile: 16384, MemLock: 8 << 20, Sockets: 64 << 20, Mounts: 256,
+		},
+		Binds:    Binds{Root: RootRefuse, Owner: OwnerProcess, SetID: SetIDReport, Protect: true, Lost: LostReport},
+		Seccomp:  Seccomp{Profile: "default", OnViolation: "errno"},
+		AppArmor: AppArmor{Profile: "agentjail-default"},
+		Process:  Process{Environment: true},
+		Network:  Network{Mode: NetworkNone, Filter: "required"},
+		Journal:  Journal{Enabled: true, Size: 4 << 20, Keep: 100, Receipt: ReceiptBrief, Inside: InsideOff},
+	}
+}
+
+// builtins are the named policies that need no [policies.NAME]; one in the file goes
+// on top. A named policy is chosen by what root has installed or configured.
+var builtins = map[string]func(*Policy){
+	netPolicy: func(*Policy) {}, // Network.listed
+	"debug":   func(p *Policy) { p.Seccomp.Profile = "debug" },
+}
+
+// netPolicy is the built-in policy for what network.allow lists.
+const netPolicy = "net"
+
+// listed sets the mode of netPolicy where that policy has none of its own: a network by
+// name, where anything is listed. An empty list opens nothing: the engine's network is
+// what the file sets for every jail, or what the named policy sets.
+func (n *Network) listed() {
+	switch {
+	case len(n.Allow)+len(n.Publish) > 0:
+		n.Mode = NetworkNames
+	case n.Mode == NetworkNames:
+		n.Mode = NetworkNone
+	}
+}
+
+// setsMode reports whether a named policy of the file has a network.mode of its own.
+func setsMode(named map[string]any) bool {
+	network, _ := named["network"].(map[string]any)
+	_, ok := network["mode"]
+	return ok
+}
+
+// NamesNothing reports whether a policy is the built-in "net" and has no network, which
+// the person who chose that policy may not expect.
+func (p Policy) NamesNothing() bool {
+	return p.Origin != nil && p.Origin.Name == netPolicy && p.Network.Mode == NetworkNone
+}
+
+// NothingNamed is what such a policy is reported with.
+const NothingNamed = `the policy net gives what network.allow lists, and nothing is listed; for the engine's network: network.mode = "engine" in [policies.net]`
+
+// NeedsLandlock says whether a jail without a Landlock domain must not start.
+// Where programs may trace each other, it is what keeps one from a process that is
+// only entering the jail, whatever that process's ids and flags are at the time.
+func (p Policy) NeedsLandlock() bool {
+	return p.Landlock.Required || seccomp.Traces(p.Seccomp.Profile)
+}
+
+// ErrNoPolicy is wrapped where no policy has the name that is looked for.
+var ErrNoPolicy = errors.New("no such policy")
+
+// Load reads the policy at path, with the named policy of that name ("" for none). A
+// missing file gives Default; a file that others than root could have written
+// is an error, as is a key that this version does not know: a misspelt
+// protection must not be silently absent.
+func Load(path, name string) (Policy, error) {
+	p, err := load(path, name)
+	p.Origin = &Origin{Path: path, Name: name}
+	return p, err
+}
+
+func load(path, name string) (Policy, error) {
+	p := Default()
+	data, err := readTrusted(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if builtin, ok := builtins[name]; ok {
+			builtin(&p)
+			return p, nil
+		}
+		if name != "" {
+			return p, fmt.Errorf("%w: [policies.%s] is not defined: %s does not exist", ErrNoPolicy, name, path)
+		}
+		return p, nil
+	}
+	if err != nil {
+		return p, err
+	}
+	if p, err = Parse(data, path, name); err != nil {
+		return p, err
+	}
+	if err := p.Seccomp.load(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// Parse is Load for text already in memory, without the list of seccomp.only; path serves messages only.
+func Parse(data []byte, path, name string) (Policy, error) {
+	p := Default()
+	var file struct {
+		Policy
+		Policies map[string]map[string]any `toml:"policies"`
+		Profiles any                       `toml:"profiles"` // what Policies was called
+	}
+	file.Policy = p
+	dec := toml.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&file); err != nil {
+		return p, fmt.Errorf("reading policy %s: %w", path, tomlError(err))
+	}
+	if file.Profiles != nil {
+		return p, fmt.Errorf("reading policy %s: [profiles.NAME] is [policies.NAME]: a profile is one of system calls, or AppArmor's", path)
+	}
+	p = file.Policy
+	if p.Passthrough {
+		return p, fmt.Errorf("policy %s: passthrough = true: only in a [policies.NAME], so that agentjail by its own name always makes jails", path)
+	}
+	if name != "" {
+		builtin, known := builtins[name]
+		if known {
+			builtin(&p)
+		}
+		over, ok := file.Policies[name]
+		if !ok && !known {
+			return p, fmt.Errorf("%w: %s has no [policies.%s]", ErrNoPolicy, path, name)
+		}
+		text, err := toml.Marshal(over)
+		if err != nil {
+			return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, err)
+		}
+		dec := toml.NewDecoder(bytes.NewReader(text))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&p); err != nil {
+			return p, fmt.Errorf("reading [policies.%s] of %s: %w", name, path, tomlError(err))
+		}
+		if name == netPolicy && !setsMode(over) {
+			p.Network.listed()
+		}
+	}
+	if err := p.Validate(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", path, err)
+	}
+	if err := p.Network.expand(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// PassingThrough lists the named policies of the file at path that harden nothing. A
+// file that cannot be read has none.
+func PassingThrough(path string) []string {
+	data, err := readTrusted(path)
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Policies map[string]struct {
+			Passthrough bool `toml:"passthrough"`
+		} `toml:"policies"`
+	}
+	if toml.Unmarshal(data, &file) != nil {
+		return nil
+	}
+	var out []string
+	for name, p := range file.Policies {
+		if p.Passthrough {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// tomlError turns the decoder's errors into one line that names the place.
+func tomlError(err error) error {
+	var strict *toml.StrictMissingError
+	if errors.As(err, &strict) && len(strict.Errors) > 0 {
+		e := strict.Errors[0]
+		row, _ := e.Position()
+		return fmt.Errorf("line %d: unknown key %q", row, strings.Join(e.Key(), "."))
+	}
+	var de *toml.DecodeError
+	if errors.As(err, &de) {
+		row, col := de.Position()
+		text := strings.TrimPrefix(de.Error(), "toml: ")
+		// The decoder goes on with the names of Go types.
+		if what, _, ok := strings.Cut(strings.TrimPrefix(text, "cannot decode TOML "), " into "); ok {
+			text = "this cannot be a TOML " + what
+		}
+		return fmt.Errorf("line %d, column %d: %s", row, col, text)
+	}
+	return err
+}
+
+// Validate refuses values that no jail could start with or that would mean
+// something else than they say.
+func (p Policy) Validate() error {
+	oneOf := func(key, v string, allowed ...string) error {
+		for _, a := range allowed {
+			if v == a {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s = %q: must be one of %s", key, v, strings.Join(allowed, ", "))
+	}
+	if p.Delegate != "auto" && !slices.Contains(traits.Names(), p.Delegate) && !filepath.IsAbs(p.Delegate) {
+		return fmt.Errorf("delegate = %q: must be auto, %s or an absolute path", p.Delegate, strings.Join(traits.Names(), ", "))
+	}
+	for _, err := range []error{
+		oneOf("on_loosen", p.OnLoosen, LoosenStrip, LoosenRefuse),
+		oneOf("userns.map", p.Userns.Map, MapRange, MapNobody),
+		oneOf("binds.setid", p.Binds.SetID, SetIDReport, SetIDRefuse),
+		oneOf("binds.lost", p.Binds.Lost, LostReport, LostPause),
+		oneOf("binds.root", p.Binds.Root, RootRefuse, RootNobody, RootAllow),
+		oneOf("seccomp.on_violation", p.Seccomp.OnViolation, "errno", "kill"),
+		oneOf("network.mode", p.Network.Mode, NetworkModes...),
+		oneOf("network.filter", p.Network.Filter, "required", "optional"),
+		p.Userns.validate(), p.Network.checkOutside(),
+		positive("root.size", int64(p.Root.Size)), positive("root.inodes", p.Root.Inodes),
+		positive("tmpfs.size", int64(p.Tmpfs.Size)), positive("tmpfs.inodes", p.Tmpfs.Inodes),
+		positive("limits.mounts", int64(p.Limits.Mounts)),
+		notNegative("limits.pids", p.Limits.Pids), notNegative("limits.memory", int64(p.Limits.Memory)),
+		notNegative("limits.swap", int64(p.Limits.Swap)),
+		notNegative("limits.io_read", int64(p.Limits.IORead)), notNegative("limits.io_write", int64(p.Limits.IOWrite)),
+		notNegative("limits.memlock", int64(p.Limits.MemLock)),
+		paths("shim.logs", "/", p.Shim.Logs), p.Shim.validate(), p.Journal.validate(), p.EBPF.validate(),
+		notNegative("limits.sockets", int64(p.Limits.Sockets)),
+		paths("binds.allow", "/", p.Binds.Allow), paths("devices.allow", "/dev/", p.Devices.Allow),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if !(p.Limits.CPUs >= 0 && p.Limits.CPUs <= 1<<16) { // also catches NaN
+		return fmt.Errorf("limits.cpus = %v: must be between 0 and 65536", p.Limits.CPUs)
+	}
+	if err := CheckOwner(p.Binds.Owner); err != nil {
+		return fmt.Errorf("binds.owner: %w", err)
+	}
+	if err := protect.CheckUnprotect(p.Binds.Unprotect); err != nil {
+		return fmt.Errorf("binds.unprotect: %w", err)
+	}
+	if err := protect.CheckHide(p.Binds.Hide); err != nil {
+		return fmt.Errorf("binds.hide: %w", err)
+	}
+	if len(p.Network.Allow)+len(p.Network.Deny) > 0 {
+		if _, err := p.Network.Rules(); err != nil {
+			return err
+		}
+	}
+	if err := p.Credentials.Check(); err != nil {
+		return err
+	}
+	if p.Limits.NoFile > 1<<30 {
+		return fmt.Errorf("limits.nofile = %d: must be at most %d", p.Limits.NoFile, 1<<30)
+	}
+	if known := seccomp.Profiles(); !slices.Contains(known, p.Seccomp.Profile) {
+		return fmt.Errorf("seccomp.profile = %q: not one of %s", p.Seccomp.Profile, strings.Join(known, ", "))
+	}
+	if strings.ContainsAny(p.AppArmor.Profile, " \t\n{}/\"") || p.AppArmor.Profile == "" || p.AppArmor.Profile == "unconfined" {
+		return fmt.Errorf("apparmor.profile = %q: not a profile name", p.AppArmor.Profile)
+	}
+	return nil
+}
+
+// maxValue keeps sums of bounds, and their conversions, within 64 bits.
+const maxValue = 1 << 56
+
+func positive(key string, v int64) error {
+	if v == 0 {
+		return fmt.Errorf("%s = 0: must be greater than 0", key)
+	}
+	return notNegative(key, v)
+}
+
+func notNegative(key string, v int64) error {
+	if v < 0 {
+		return fmt.Errorf("%s = %d: must not be negative", key, v)
+	}
+	if v > maxValue {
+		return fmt.Errorf("%s = %d: must be at most %d", key, v, int64(maxValue))
+	}
+	return nil
+}
+
+// paths demands names below a directory, in the form in which they are compared.
+func paths(key, below string, list []string) error {
+	for _, p := range list {
+		switch {
+		case !filepath.IsAbs(p) || filepath.Clean(p) != p:
+			return fmt.Errorf("%s: %q must be a clean absolute path", key, p)
+		case p == "/":
+			return fmt.Errorf("%s: %q would allow everything", key, p)
+		case !strings.HasPrefix(p, below):
+			return fmt.Errorf("%s: %q is not below %s", key, p, below)
+		}
+	}
+	return nil
+}
+
+// Pools lists the pools of host ids of the file at path: its own and those of its named policies. A file that cannot be read has the built-in one.
+func Pools(path string) []idmap.Pool {
+	own, err := Load(path, "")
+	if err != nil {
+		own = Default()
+	}
+	out := []idmap.Pool{own.Userns.Pool}
+	for _, p := range namedPolicies(path) {
+		if p.Userns.Pool != nil && !slices.Contains(out, *p.Userns.Pool) {
+			out = append(out, *p.Userns.Pool)
+		}
+	}
+	return out
+}
+
+// Blocked lists what the file at path has eBPF programs refuse (EBPF.Block), with its named policies. A file that cannot be read has nothing.
+func Blocked(path string) []string {
+	own, err := Load(path, "")
+	if err != nil {
+		own = Default()
+	}
+	out := slices.Clone(own.EBPF.Block)
+	for _, p := range namedPolicies(path) {
+		out = append(out, p.EBPF.Block...)
+	}
+	return out
+}
+
+// namedPolicy is what programs for all jails of a host need of a named policy.
+type namedPolicy struct {
+	Userns struct {
+		Pool *idmap.Pool `toml:"pool"`
+	} `toml:"userns"`
+	EBPF struct {
+		Block []string `toml:"block"`
+	} `toml:"ebpf"`
+}
+
+// namedPolicies are those of the file at path; none where it cannot be read.
+func namedPolicies(path string) map[string]namedPolicy {
+	data, err := readTrusted(path)
+	if err != nil {
+		return nil
+	}
+	var file struct {
+		Policies map[string]namedPolicy `toml:"policies"`
+	}
+	if toml.Unmarshal(data, &file) != nil {
+		return nil
+	}
+	return file.Policies
+}

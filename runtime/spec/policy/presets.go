@@ -1,0 +1,54 @@
+package policy
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"agentjail.dev/runtime/kernel/trusted"
+	"agentjail.dev/runtime/spec/netrules"
+	"agentjail.dev/runtime/spec/netrules/presets"
+)
+
+// PresetDir is the administrator's directory of presets (network.allow = ["@NAME"]), as NAME.txt.
+const PresetDir = "/etc/agentjail/presets"
+
+// source knows the presets of this host: files of root's alone.
+func source() netrules.Presets {
+	return &presets.Source{Dir: roots(PresetDir), Root: roots("/"), Home: "root"}
+}
+
+// roots is a directory of which only such files are opened that nobody but root can have written.
+type roots string
+
+// Open opens a file.
+func (r roots) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	return trusted.Open(path.Join(string(r), name))
+}
+
+// ReadDir lists a directory, whose files Open holds to what it is for.
+func (r roots) ReadDir(name string) ([]fs.DirEntry, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: fs.ErrInvalid}
+	}
+	return os.ReadDir(path.Join(string(r), name))
+}
+
+// expand puts what presets stand for now in their place: a jail's rules do not change with the files that they come from.
+func (n *Network) expand() error {
+	preset := func(entry string) bool { return strings.HasPrefix(entry, "@") }
+	if !slices.ContainsFunc(n.Allow, preset) && !slices.ContainsFunc(n.Deny, preset) {
+		return nil
+	}
+	set, err := n.Rules()
+	if err != nil {
+		return err
+	}
+	n.Allow, n.Deny = set.Entries(), set.Denied()
+	return nil
+}

@@ -1,0 +1,33 @@
+package policy
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"agentjail.dev/runtime/kernel/trusted"
+)
+
+// maxFile bounds the policy file, so that a wrong path (a device, a log)
+// cannot fill memory.
+const maxFile = 1 << 20
+
+// readTrusted reads a file that only root can have written.
+func readTrusted(path string) ([]byte, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("policy path %q must be absolute", path)
+	}
+	f, err := trusted.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy %s: %w", path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w", path, err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("policy %s is larger than %d bytes", path, maxFile)
+	}
+	return data, nil
+}

@@ -1,0 +1,124 @@
+// Package report is the account of what agentjail did to a bundle: every
+// change, by ring, with its reason. The same account is logged, kept beside the
+// running jail, and printed by `agentjail explain`.
+package report
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+
+	"agentjail.dev/runtime/kernel/printable"
+)
+
+// Ring is one of the three protections. The numbers count inwards: ring 0 is the
+// kernel's own surface.
+type Ring int
+
+// The three rings.
+const (
+	Kernel    Ring = 0 // which kernel code can be reached: seccomp, eBPF programs
+	Access    Ring = 1 // what may be done with what is seen: ids, capabilities, LSM
+	Resources Ring = 2 // what is seen and used up: namespaces, mounts, limits
+)
+
+// String returns the ring's number and name as the documentation writes them.
+func (r Ring) String() string {
+	switch r {
+	case Kernel:
+		return "ring 0, kernel surface"
+	case Access:
+		return "ring 1, access"
+	case Resources:
+		return "ring 2, resources"
+	}
+	return fmt.Sprintf("ring %d", int(r))
+}
+
+// Kind says what sort of a thing happened to a field of the spec.
+type Kind string
+
+// The kinds of change, from harmless to notable.
+const (
+	Set     Kind = "set"     // the bundle was silent, or weaker, and now says this
+	Lowered Kind = "lowered" // a limit was brought down to the policy's
+	Dropped Kind = "dropped" // something that has no effect on trust was taken out
+	Denied  Kind = "denied"  // a privilege that the caller requested and did not get
+	Missing Kind = "missing" // a protection that this host cannot give
+)
+
+// Change is one difference between the incoming and the hardened bundle.
+type Change struct {
+	Ring  Ring   `json:"ring"`
+	Kind  Kind   `json:"kind"`
+	Field string `json:"field"`         // where in config.json, as a path
+	Was   string `json:"was,omitempty"` // short form of the incoming value
+	Now   string `json:"now,omitempty"` // short form of the hardened value
+	Why   string `json:"why"`
+}
+
+// String is the change in one line.
+func (c Change) String() string {
+	var b strings.Builder
+	b.WriteString(c.Field)
+	switch {
+	case c.Was != "" && c.Now != "":
+		fmt.Fprintf(&b, ": %s -> %s", c.Was, c.Now)
+	case c.Now != "":
+		fmt.Fprintf(&b, ": %s", c.Now)
+	case c.Was != "" && c.Kind == Denied: // whoever prints it says so before
+		fmt.Fprintf(&b, ": %s", c.Was)
+	case c.Was != "":
+		fmt.Fprintf(&b, ": %s %s", c.Was, c.Kind)
+	}
+	fmt.Fprintf(&b, " (%s)", c.Why)
+	return b.String()
+}
+
+// Report lists the changes in the order in which they were made.
+type Report struct {
+	Changes []Change `json:"changes"`
+}
+
+// Add appends one change.
+func (r *Report) Add(c Change) { r.Changes = append(r.Changes, c) }
+
+// Of returns the changes of one kind.
+func (r *Report) Of(k Kind) []Change {
+	var out []Change
+	for _, c := range r.Changes {
+		if c.Kind == k {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Text writes the report for people: by ring from the outside in, denied privileges
+// and missing protections first within each.
+func (r *Report) Text(w io.Writer) error {
+	order := map[Kind]int{Missing: 0, Denied: 1, Lowered: 2, Set: 3, Dropped: 4}
+	for _, ring := range []Ring{Resources, Access, Kernel} {
+		var cs []Change
+		for _, c := range r.Changes {
+			if c.Ring == ring {
+				cs = append(cs, c)
+			}
+		}
+		sort.SliceStable(cs, func(i, j int) bool { return order[cs[i].Kind] < order[cs[j].Kind] })
+		if _, err := fmt.Fprintf(w, "%s\n", ring); err != nil {
+			return err
+		}
+		if len(cs) == 0 {
+			fmt.Fprintln(w, "  nothing to change")
+		}
+		for _, c := range cs {
+			// Parts of a change come from the bundle.
+			if _, err := fmt.Fprintf(w, "  %-8s %s\n", c.Kind, printable.Line(c.String(), 0)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

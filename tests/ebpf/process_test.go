@@ -1,0 +1,59 @@
+package ebpf
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// child is a process's only child whose first argument is verb.
+func child(t *testing.T, pid int, verb string) int {
+	t.Helper()
+	found := childrenOf(t, pid, verb)
+	if len(found) != 1 {
+		t.Fatalf("process %d has the children %v with the verb %s, and not one", pid, found, verb)
+	}
+	return found[0]
+}
+
+// childrenOf are a process's children whose first argument is verb.
+func childrenOf(t *testing.T, pid int, verb string) []int {
+	t.Helper()
+	return slices.DeleteFunc(children(t, pid), func(c int) bool {
+		line, _ := os.ReadFile("/proc/" + itoa(c) + "/cmdline")
+		return slices.Index(strings.Split(string(line), "\x00"), verb) != 1
+	})
+}
+
+// children are a process's.
+func children(t *testing.T, pid int) (all []int) {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/" + itoa(pid) + "/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile("/proc/" + itoa(pid) + "/task/" + task.Name() + "/children")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range strings.Fields(string(text)) {
+			n, err := strconv.Atoi(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+func runProbe(path string, args ...string) (string, error) {
+	out, err := exec.Command(path, args...).Output()
+	return string(out), err
+}

@@ -1,0 +1,78 @@
+package ebpf
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	cilium "github.com/cilium/ebpf"
+
+	"agentjail.dev/tests/engine"
+)
+
+// programID is what the kernel says of a descriptor of an eBPF program or of its link (/proc/PID/fdinfo).
+var programID = regexp.MustCompile(`(?m)^prog_id:\s*(\d+)$`)
+
+// programs are the eBPF programs that processes hold a descriptor of, or of their links.
+func programs(t *testing.T, pids ...int) (all []cilium.ProgramID) {
+	t.Helper()
+	for _, pid := range pids {
+		infos, err := filepath.Glob("/proc/" + itoa(pid) + "/fdinfo/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, info := range infos {
+			text, err := os.ReadFile(info)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // it has been closed since
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := programID.FindSubmatch(text)
+			if found == nil {
+				continue
+			}
+			id, err := strconv.ParseUint(string(found[1]), 10, 32)
+			if err != nil {
+				t.Fatalf("%s: %v", info, err)
+			}
+			all = append(all, cilium.ProgramID(id))
+		}
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
+		t.Fatalf("processes %v hold no eBPF programs", pids)
+	}
+	return all
+}
+
+// awaitDetached waits until programs have ended whose links are closed, or are about to be. The kernel closes the descriptors of a process that
+// is killed after wait(2) has returned in its parent, and detaches programs later still; until then they act. The id of a program goes last.
+func awaitDetached(t *testing.T, ids []cilium.ProgramID) {
+	t.Helper()
+	deadline := time.Now().Add(engine.Patience)
+	for _, id := range ids {
+		for ; ; time.Sleep(10 * time.Millisecond) {
+			p, err := cilium.NewProgramFromID(id)
+			if errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			if err != nil {
+				t.Errorf("eBPF program %d: %v", id, err)
+				return
+			}
+			p.Close()
+			if time.Now().After(deadline) {
+				t.Errorf("eBPF program %d is still loaded %v after it lost its links", id, engine.Patience)
+				return
+			}
+		}
+	}
+}
