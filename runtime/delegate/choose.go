@@ -160,7 +160,7 @@ type rated struct {
 	*Runtime
 	caps Caps
 	rank rank
-	at   flaws.Release
+	at   traits.Version
 }
 
 func rate(r *Runtime, cacheDir string) (rated, error) {
@@ -179,7 +179,7 @@ func rate(r *Runtime, cacheDir string) (rated, error) {
 	switch {
 	case !known:
 		c.rank = oldAndFlawed
-	case tr.QuickSince != flaws.Release{} && !at.Less(tr.QuickSince) && c.caps.OCIMax != "" && good:
+	case tr.QuickSince != traits.Version{} && !at.Less(tr.QuickSince) && c.caps.OCIMax != "" && good:
 		c.rank = quickest
 	case tr.Steady && good:
 		c.rank = sound

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // floors are flaws by which what a container or an image holds gets at the host
@@ -119,7 +121,7 @@ func ownerOf(name string, packageOf func(name string) *debPackage) *debPackage {
 
 // upgrade names the first release of each branch from r on that has none of a
 // program's flaws.
-func upgrade(name string, r Release) string {
+func upgrade(name string, r traits.Version) string {
 	var to []string
 	for _, c := range closedIn(floors, name, r) {
 		to = append(to, c.String())
@@ -130,13 +132,13 @@ func upgrade(name string, r Release) string {
 // engineVersion reads the first line of --version: "Docker version 20.10.24+dfsg1,
 // build 5d6db84", "containerd github.com/containerd/containerd/v2 v2.4.2 3f1…",
 // "runc version 1.1.5", "crun version 1.8.1".
-func engineVersion(line string) (r Release, text string, ok bool) {
+func engineVersion(line string) (r traits.Version, text string, ok bool) {
 	if _, rest, found := strings.Cut(line, " version "); found {
 		text, _, _ = strings.Cut(rest, ",")
 	} else if f := strings.Fields(line); len(f) > 2 && f[0] == "containerd" {
 		text = f[2]
 	}
 	text = strings.TrimSpace(text)
-	r, ok = parseRelease(text)
+	r, ok = traits.ParseVersion(text)
 	return r, text, ok
 }

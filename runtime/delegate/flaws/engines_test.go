@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // TestFloors: every row can be read, and has a fix that closes it.
@@ -13,7 +15,7 @@ func TestFloors(t *testing.T) {
 			t.Errorf("%s is incomplete", f.cve)
 		}
 		for _, v := range f.fixed {
-			if r, ok := parseRelease(v); !ok || f.open(r) {
+			if r, ok := traits.ParseVersion(v); !ok || f.open(r) {
 				t.Errorf("%s is open in its own fix %s", f.cve, v)
 			}
 		}

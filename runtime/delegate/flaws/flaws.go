@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"agentjail.dev/runtime/spec/traits"
 )
 
 // Packages says where the package manager keeps its files.
@@ -88,7 +90,7 @@ func judge(path, versionLine string, packageOf func(name string) *debPackage) Ju
 	return fail(remedy, "%s: without upstream's fixes of %s%s", label, strings.Join(open, ", "), notes)
 }
 
-func isPatched(cve string, r Release, pkg *debPackage) bool {
+func isPatched(cve string, r traits.Version, pkg *debPackage) bool {
 	if pkg == nil {
 		return false
 	}
@@ -96,7 +98,7 @@ func isPatched(cve string, r Release, pkg *debPackage) bool {
 		return true
 	}
 	return slices.ContainsFunc(patches, func(p patch) bool {
-		up, ok := parseRelease(p.upstream)
+		up, ok := traits.ParseVersion(p.upstream)
 		return ok && p.cve == cve && p.pkg == pkg.name && up == r && debianAtLeast(pkg.version, p.version)
 	})
 }

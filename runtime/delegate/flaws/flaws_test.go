@@ -8,27 +8,29 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"agentjail.dev/runtime/spec/traits"
 )
 
 func TestParseRelease(t *testing.T) {
 	for _, c := range []struct {
 		in   string
-		want Release
+		want traits.Version
 		ok   bool
 	}{
-		{"1.1.5+ds1", Release{1, 1, 5, final}, true},
-		{"1.0.0-rc93", Release{1, 0, 0, 93}, true},
-		{"1.0.0~rc93+ds1", Release{1, 0, 0, 93}, true},
-		{"1.4.0-rc.2", Release{1, 4, 0, 2}, true},
-		{"1.8", Release{1, 8, 0, final}, true},
-		{"v1.21.0", Release{1, 21, 0, final}, true},
-		{"1.3.0-rc.1+dev", Release{1, 3, 0, 1}, true},
-		{"unknown", Release{}, false},
-		{"", Release{}, false},
-		{"99999999999999999999.1", Release{}, false},
+		{"1.1.5+ds1", traits.Version{1, 1, 5, traits.Final}, true},
+		{"1.0.0-rc93", traits.Version{1, 0, 0, 93}, true},
+		{"1.0.0~rc93+ds1", traits.Version{1, 0, 0, 93}, true},
+		{"1.4.0-rc.2", traits.Version{1, 4, 0, 2}, true},
+		{"1.8", traits.Version{1, 8, 0, traits.Final}, true},
+		{"v1.21.0", traits.Version{1, 21, 0, traits.Final}, true},
+		{"1.3.0-rc.1+dev", traits.Version{1, 3, 0, 1}, true},
+		{"unknown", traits.Version{}, false},
+		{"", traits.Version{}, false},
+		{"99999999999999999999.1", traits.Version{}, false},
 	} {
-		if got, ok := parseRelease(c.in); got != c.want || ok != c.ok {
-			t.Errorf("parseRelease(%q) = %v, %v; want %v, %v", c.in, got, ok, c.want, c.ok)
+		if got, ok := traits.ParseVersion(c.in); got != c.want || ok != c.ok {
+			t.Errorf("traits.ParseVersion(%q) = %v, %v; want %v, %v", c.in, got, ok, c.want, c.ok)
 		}
 	}
 }
@@ -40,19 +42,19 @@ func TestFlawTable(t *testing.T) {
 			t.Errorf("%s is incomplete", f.cve)
 		}
 		for _, v := range append(slices.Clone(f.fixed), f.since) {
-			if _, ok := parseRelease(v); !ok && v != "" {
+			if _, ok := traits.ParseVersion(v); !ok && v != "" {
 				t.Errorf("%s: %q is no release", f.cve, v)
 			}
 		}
 		// A fix must close its own flaw.
 		for _, v := range f.fixed {
-			if r, _ := parseRelease(v); f.open(r) {
+			if r, _ := traits.ParseVersion(v); f.open(r) {
 				t.Errorf("%s is open in its own fix %s", f.cve, v)
 			}
 		}
 	}
 	for _, p := range patches {
-		if _, ok := parseRelease(p.upstream); !ok {
+		if _, ok := traits.ParseVersion(p.upstream); !ok {
 			t.Errorf("patch of %s: %q is no release", p.cve, p.upstream)
 		}
 		if !slices.ContainsFunc(flaws, func(f flaw) bool { return f.cve == p.cve }) {
@@ -93,7 +95,7 @@ func TestFlawOpen(t *testing.T) {
 		{"CVE-2022-27650", "1.8.1", false},
 	} {
 		i := slices.IndexFunc(flaws, func(f flaw) bool { return f.cve == c.cve })
-		r, _ := parseRelease(c.version)
+		r, _ := traits.ParseVersion(c.version)
 		if got := flaws[i].open(r); got != c.open {
 			t.Errorf("%s in %s %s: open is %v, want %v", c.cve, flaws[i].in, c.version, got, c.open)
 		}

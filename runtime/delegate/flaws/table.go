@@ -1,5 +1,7 @@
 package flaws
 
+import "agentjail.dev/runtime/spec/traits"
+
 import "slices"
 
 // A flaw is a hole of a delegate by which a container got out, or past a
@@ -53,19 +55,19 @@ var patches = []patch{
 }
 
 // open says whether a release has the flaw, by upstream's numbers.
-func (f flaw) open(r Release) bool {
+func (f flaw) open(r traits.Version) bool {
 	if f.since != "" {
-		if s, ok := parseRelease(f.since); ok && r.Less(s) {
+		if s, ok := traits.ParseVersion(f.since); ok && r.Less(s) {
 			return false
 		}
 	}
-	var last Release
+	var last traits.Version
 	for _, t := range f.fixed {
-		fix, ok := parseRelease(t)
+		fix, ok := traits.ParseVersion(t)
 		if !ok {
 			continue
 		}
-		if fix.branch() == r.branch() {
+		if fix.Branch() == r.Branch() {
 			return r.Less(fix)
 		}
 		if last.Less(fix) {
@@ -77,18 +79,18 @@ func (f flaw) open(r Release) bool {
 
 // closedBy lists the first release of each branch, from r on, that has none of
 // a delegate's flaws: what to upgrade to.
-func closedBy(name string, r Release) []Release { return closedIn(flaws, name, r) }
+func closedBy(name string, r traits.Version) []traits.Version { return closedIn(flaws, name, r) }
 
-func closedIn(flaws []flaw, name string, r Release) []Release {
-	var out []Release
+func closedIn(flaws []flaw, name string, r traits.Version) []traits.Version {
+	var out []traits.Version
 	for _, f := range flaws {
 		for _, t := range f.fixed {
-			fix, ok := parseRelease(t)
-			fix[3] = final // nobody should upgrade to a release candidate
+			fix, ok := traits.ParseVersion(t)
+			fix[3] = traits.Final // nobody should upgrade to a release candidate
 			if !ok || f.in != name || fix.Less(r) || slices.ContainsFunc(flaws, func(o flaw) bool { return o.in == name && o.open(fix) }) {
 				continue
 			}
-			i := slices.IndexFunc(out, func(o Release) bool { return o.branch() == fix.branch() })
+			i := slices.IndexFunc(out, func(o traits.Version) bool { return o.Branch() == fix.Branch() })
 			switch {
 			case i < 0:
 				out = append(out, fix)
@@ -97,6 +99,6 @@ func closedIn(flaws []flaw, name string, r Release) []Release {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Release) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(out, func(a, b traits.Version) int { return slices.Compare(a[:], b[:]) })
 	return out
 }

@@ -5,8 +5,6 @@ package traits
 
 import (
 	"path/filepath"
-
-	"agentjail.dev/runtime/delegate/flaws"
 )
 
 // Traits are those of one low-level runtime. The zero value is what is assumed of
@@ -36,7 +34,7 @@ type Traits struct {
 	Release Release
 	// QuickSince is the first release that keeps compiled filters and tells all of
 	// its features; the zero value says that none is quicker than others.
-	QuickSince flaws.Release
+	QuickSince Version
 	// Steady says that each release runs jails, and the newest best; it is taken where
 	// no delegate runs a trial.
 	Steady bool
@@ -69,7 +67,7 @@ var known = []struct {
 		GroupsBelowRoot: true, PsNeedsGroup: true, EntersByProcess: true, MountsNamed: true,
 		Release: Release{Record: "status", Writes: true}, // src/libcrun/status.c, libcrun_status_write_exec_fifo
 		// From 1.9 on `crun features` is whole.
-		QuickSince: flaws.Release{1, 9},
+		QuickSince: Version{1, 9},
 	}},
 }
 
