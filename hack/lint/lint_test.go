@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,6 +47,38 @@ var rules = []rule{
 	{"runtime/lifecycle", []string{"runtime/lifecycle", "runtime/runccli", "shim", "cmd/", "hack/", "tests/"}, "no stage of a bundle depends on the life cycle"},
 }
 
+// floors are the rooms of the product, from those that are called first down to those that all others stand on. A room imports rooms
+// that stand below it, and none above. Within a room the order is that of Go, which has no circles.
+var floors = []string{
+	"shim", "runtime/runccli", "runtime/inspect", "runtime/install", "runtime/lifecycle", "runtime/harden", "runtime/observe", "runtime/rootfs",
+	"apparmor", "runtime/delegate", "runtime/network", "runtime/state", "runtime/internal", "runtime/jailinit", "runtime/spec", "runtime/protect", "seccomp",
+	"runtime/kernel", "runtime/refusal", "runtime/version",
+}
+
+// floorOf is the place of a directory's room in floors, -1 for none.
+func floorOf(dir string) int {
+	return slices.IndexFunc(floors, func(room string) bool { return below(dir, room) })
+}
+
+// TestFloors: each package of the product is in a room, and no import leads upward.
+func TestFloors(t *testing.T) {
+	for _, f := range goFiles(t, []string{"runtime", "shim", "seccomp", "apparmor"}, false, 200) {
+		dir := path.Dir(f.rel)
+		own := floorOf(dir)
+		if own < 0 {
+			t.Errorf("%s is in no room of floors", dir)
+			continue
+		}
+		for _, imported := range imports(t, f.path) {
+			if at := floorOf(imported); at < 0 {
+				t.Errorf("%s imports %s, which is in no room", f.rel, imported)
+			} else if at < own {
+				t.Errorf("%s imports %s: %s stands above %s", f.rel, imported, floors[at], floors[own])
+			}
+		}
+	}
+}
+
 // TestImports: packages import each other in one direction.
 func TestImports(t *testing.T) {
 	// hack/tools is a module of its own.
@@ -56,22 +89,30 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// wrong lists the imports of a file that break a rule.
-func wrong(t *testing.T, name, dir string) []string {
+// imports are the packages of the module that a file imports, below the module.
+func imports(t *testing.T, name string) (out []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
 	for _, spec := range f.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rel, ours := strings.CutPrefix(imported, module); ours {
-			out = append(out, broken(dir, rel)...)
+			out = append(out, rel)
 		}
+	}
+	return out
+}
+
+// wrong lists the imports of a file that break a rule.
+func wrong(t *testing.T, name, dir string) (out []string) {
+	t.Helper()
+	for _, imported := range imports(t, name) {
+		out = append(out, broken(dir, imported)...)
 	}
 	return out
 }

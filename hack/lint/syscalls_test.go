@@ -10,7 +10,7 @@ import (
 // rawCallers are the product's directories and files that make system calls by number, and why golang.org/x/sys/unix does not serve.
 // All others call functions, which check types.
 var rawCallers = []struct{ below, why string }{
-	{"runtime/linux", "it is about them"},
+	{"runtime/kernel", "it is about them"},
 	{"runtime/jailinit/guest", "after its last preparations the init step may neither allocate nor be preempted"},
 	{"runtime/network/names/egress", "every thread of it gives up its privileges"},
 	{"runtime/inspect/check/seccomp.go", "seccomp(2), SECCOMP_GET_ACTION_AVAIL"},
@@ -39,7 +39,7 @@ func TestRawSystemCalls(t *testing.T) {
 			}
 		}
 		if !listed {
-			t.Errorf("%s makes a system call by number: golang.org/x/sys/unix may have a function for it, else it belongs to a package below runtime/linux", f.rel)
+			t.Errorf("%s makes a system call by number: golang.org/x/sys/unix may have a function for it, else it belongs to a package below runtime/kernel", f.rel)
 		}
 	}
 	for _, r := range rawCallers {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/spec/report"

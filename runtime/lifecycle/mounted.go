@@ -13,9 +13,9 @@ import (
 
 	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/changes"
-	"agentjail.dev/runtime/rootfs/protect"
 	"agentjail.dev/runtime/spec/plan"
 	"agentjail.dev/runtime/state"
 )

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/rootless"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs"
-	"agentjail.dev/runtime/rootfs/protect"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
 )

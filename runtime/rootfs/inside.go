@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"agentjail.dev/runtime/spec/plan"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentjail.dev/runtime/kernel/atomicfile"
-	"agentjail.dev/runtime/observe/journal/inside"
 )
 
 // insideDir is the directory of the views in which the jail reads what it was refused.
@@ -24,13 +24,13 @@ func (s *stager) addInside() error {
 	}
 	if slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool {
 		at := filepath.Clean(m.Destination)
-		return at == inside.Dir || at == filepath.Dir(inside.Dir) && m.Type != "tmpfs"
+		return at == plan.DenialsDir || at == filepath.Dir(plan.DenialsDir) && m.Type != "tmpfs"
 	}) {
-		s.notes = append(s.notes, inside.Dir+" is not there: something of the bundle's is mounted at or above it")
+		s.notes = append(s.notes, plan.DenialsDir+" is not there: something of the bundle's is mounted at or above it")
 		return nil
 	}
 	s.Spec.Mounts = append(s.Spec.Mounts, specs.Mount{
-		Destination: inside.Dir, Type: "bind", Source: inside.Dir, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
+		Destination: plan.DenialsDir, Type: "bind", Source: plan.DenialsDir, Options: []string{"bind", "rprivate", "nosuid", "nodev", "noexec", "ro"},
 	})
 	s.inside = true
 	return nil
@@ -41,16 +41,16 @@ func (s *stager) copyInside(dir *os.File) error {
 	if !s.inside {
 		return nil
 	}
-	i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == inside.Dir && m.Source == inside.Dir })
+	i := slices.IndexFunc(s.Spec.Mounts, func(m specs.Mount) bool { return m.Destination == plan.DenialsDir && m.Source == plan.DenialsDir })
 	if i < 0 {
-		return fmt.Errorf("the mount at %s is gone", inside.Dir)
+		return fmt.Errorf("the mount at %s is gone", plan.DenialsDir)
 	}
 	if err := mkdir(dir, insideDir, 0o755); err != nil {
 		return err
 	}
 	at := filepath.Join(s.layer, viewsDir, insideDir)
 	s.Spec.Mounts[i].Source = at
-	if err := write(dir, insideDir+"/"+inside.File, s.Plan.Inside, 0o444); err != nil {
+	if err := write(dir, insideDir+"/"+plan.DenialsFile, s.Plan.Inside, 0o444); err != nil {
 		return err
 	}
 	// A mount of its own, which does not become read-only with the views: in the jail's mount namespace, what is read-only when it comes there
@@ -70,14 +70,14 @@ func (s *stager) copyInside(dir *os.File) error {
 func RewriteInside(dev uint64, text []byte, inJail func(func() error) error) error {
 	var dir *os.File
 	err := inJail(func() error {
-		fd, err := unix.OpenTree(unix.AT_FDCWD, inside.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+		fd, err := unix.OpenTree(unix.AT_FDCWD, plan.DenialsDir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", inside.Dir, err)
+			return fmt.Errorf("%s: %w", plan.DenialsDir, err)
 		}
-		dir = os.NewFile(uintptr(fd), inside.Dir)
+		dir = os.NewFile(uintptr(fd), plan.DenialsDir)
 		return nil
 	})
 	if err != nil || dir == nil {
@@ -89,20 +89,20 @@ func RewriteInside(dev uint64, text []byte, inJail func(func() error) error) err
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != dev || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return err
 	}
-	if unix.Fstatat(fd, inside.File, &file, unix.AT_SYMLINK_NOFOLLOW) != nil || file.Mode&unix.S_IFMT != unix.S_IFREG {
+	if unix.Fstatat(fd, plan.DenialsFile, &file, unix.AT_SYMLINK_NOFOLLOW) != nil || file.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return fmt.Errorf("a writable clone of %s: %w", inside.Dir, err)
+		return fmt.Errorf("a writable clone of %s: %w", plan.DenialsDir, err)
 	}
 	name := atomicfile.Unique(".new-")
 	if err := write(dir, name, string(text), 0o444); err != nil {
 		_ = unix.Unlinkat(fd, name, 0)
 		return err
 	}
-	if err := unix.Renameat(fd, name, fd, inside.File); err != nil {
+	if err := unix.Renameat(fd, name, fd, plan.DenialsFile); err != nil {
 		_ = unix.Unlinkat(fd, name, 0)
-		return &os.PathError{Op: "rename", Path: inside.File, Err: err}
+		return &os.PathError{Op: "rename", Path: plan.DenialsFile, Err: err}
 	}
 	return nil
 }

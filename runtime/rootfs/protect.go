@@ -13,8 +13,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/rootfs/protect"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 )

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/rootfs/protect"
 	"agentjail.dev/runtime/spec/plan"
 )
 

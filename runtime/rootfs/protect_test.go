@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/protect"
 )
 
 // project is a directory of uid 1000 with a repository, a nested one, and settings.

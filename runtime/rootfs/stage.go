@@ -19,8 +19,8 @@ import (
 	"agentjail.dev/runtime/kernel/fork"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/kernel/idmap"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/rootfs/procfiles"
-	"agentjail.dev/runtime/rootfs/protect"
 	"agentjail.dev/runtime/spec/bindsource"
 	"agentjail.dev/runtime/spec/plan"
 )

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"agentjail.dev/runtime/spec/plan"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -108,7 +109,7 @@ func TestDocker(t *testing.T) {
 
 // insideTheJail holds the file of refusals to what it may say.
 func insideTheJail(t *testing.T, d *engine.T, id string) {
-	path := inside.Dir + "/" + inside.File
+	path := plan.DenialsDir + "/" + plan.DenialsFile
 	var n inside.Notice
 	text := d.Must("exec", id, "cat", path)
 	if err := json.Unmarshal([]byte(text), &n); err != nil {
@@ -122,7 +123,7 @@ func insideTheJail(t *testing.T, d *engine.T, id string) {
 			t.Errorf("the jail can read %q: %s", hidden, text)
 		}
 	}
-	for _, command := range []string{"echo x > " + path, "rm " + path, "mv " + inside.Dir + " /elsewhere", "umount " + inside.Dir} {
+	for _, command := range []string{"echo x > " + path, "rm " + path, "mv " + plan.DenialsDir + " /elsewhere", "umount " + plan.DenialsDir} {
 		if r := d.Docker("exec", id, "sh", "-c", command); r.Code == 0 {
 			t.Errorf("%s: %s", command, r)
 		}

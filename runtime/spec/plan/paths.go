@@ -46,3 +46,10 @@ func MaskedPaths() []string { return slices.Clone(maskedPaths) }
 
 // ReadonlyPaths can be read but not written in every jail.
 func ReadonlyPaths() []string { return slices.Clone(readonlyPaths) }
+
+// The file in which a jail reads what it was refused (journal.inside): its directory in the jail, and its name there. It is replaced as
+// a whole.
+const (
+	DenialsDir  = "/run/agentjail"
+	DenialsFile = "denials.json"
+)

@@ -15,7 +15,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"agentjail.dev/runtime/kernel/idmap"
-	"agentjail.dev/runtime/rootfs/protect"
+	"agentjail.dev/runtime/protect"
 	"agentjail.dev/runtime/spec/credential"
 	"agentjail.dev/runtime/spec/netrules"
 	"agentjail.dev/runtime/spec/traits"

@@ -14,12 +14,6 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// Dir is the directory in the jail, and File the file in it, which is replaced as a whole.
-const (
-	Dir  = "/run/agentjail"
-	File = "denials.json"
-)
-
 // MaxSize bounds the file, in bytes.
 const MaxSize = 64 << 10
 

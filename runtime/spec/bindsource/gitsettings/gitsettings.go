@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"agentjail.dev/runtime/spec/gitconfig"
+	"agentjail.dev/runtime/protect/gitconfig"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/protect/gitconfig"
 	"agentjail.dev/runtime/refusal"
-	"agentjail.dev/runtime/spec/gitconfig"
 )
 
 // gitDir is a directory that git keeps a repository in.

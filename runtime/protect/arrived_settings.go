@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"agentjail.dev/runtime/spec/gitconfig"
+	"agentjail.dev/runtime/protect/gitconfig"
 )
 
 // maxKeys bounds the settings of a repository that are named.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"agentjail.dev/runtime/spec/gitconfig"
+	"agentjail.dev/runtime/protect/gitconfig"
 )
 
 // subject is what a setting of git's names.
