@@ -13,11 +13,11 @@ import (
 )
 
 var (
-	// ErrDisabled says that the running kernel has no AppArmor, or that it is switched off.
+	// ErrDisabled means that the running kernel has no AppArmor, or that it is switched off.
 	ErrDisabled = errors.New("this kernel runs without AppArmor (boot with lsm=…,apparmor, or make the profile optional in agentjail's config)")
-	// ErrNoInterface says that AppArmor is on but cannot be spoken to.
+	// ErrNoInterface means that AppArmor is on but cannot be spoken to.
 	ErrNoInterface = errors.New("AppArmor's files are missing (mount securityfs: mount -t securityfs securityfs /sys/kernel/security)")
-	// ErrNoParser says that profiles cannot be compiled here.
+	// ErrNoParser means that profiles cannot be compiled here.
 	ErrNoParser = errors.New("apparmor_parser is missing (install the package apparmor)")
 )
 
@@ -31,7 +31,7 @@ type system struct {
 	trustedFn  func(path string) (string, error)
 }
 
-// Enabled says whether the kernel has AppArmor switched on.
+// Enabled reports whether the kernel has AppArmor switched on.
 func Enabled() bool { return host.isEnabled() }
 
 func (s system) isEnabled() bool {
@@ -39,7 +39,7 @@ func (s system) isEnabled() bool {
 	return err == nil && len(b) > 0 && b[0] == 'Y'
 }
 
-// Loaded says whether a profile of that name is in the kernel in a mode that enforces it (enforce, kill; not complain or unconfined).
+// Loaded reports whether a profile of that name is in the kernel in a mode that enforces it (enforce, kill; not complain or unconfined).
 // Without AppArmor the answer is false and no error.
 func Loaded(name string) (bool, error) { return host.loaded(name) }
 

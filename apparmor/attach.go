@@ -15,11 +15,11 @@ import (
 type Attached struct {
 	Name string
 	Mode string // enforce, complain, kill, unconfined or prompt
-	// Left says that Leave has the program run without it.
+	// Left reports that Leave has the program run without it.
 	Left bool
 }
 
-// AttachedTo tells which profiles the kernel attaches to a program's path (apparmor.d(5), "Profile attachment"), by the kernel's own list of
+// AttachedTo reports which profiles the kernel attaches to a program's path (apparmor.d(5), "Profile attachment"), by the kernel's own list of
 // what is loaded, not by files. Without AppArmor there is none. It reads the whole list: it is for one who asks, not for a jail's start.
 func AttachedTo(program string) ([]Attached, error) { return host.attachedTo(program) }
 
@@ -27,7 +27,7 @@ func (s system) attachedTo(program string) ([]Attached, error) {
 	if !s.isEnabled() {
 		return nil, nil
 	}
-	path, err := filepath.EvalSymlinks(program) // the kernel asks for the file that is executed
+	path, err := filepath.EvalSymlinks(program) // the kernel requests the file that is executed
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s system) attachedTo(program string) ([]Attached, error) {
 	return found, nil
 }
 
-// attaches says whether a profile attaches to a path, and with how much of its pattern spelled out: the one with most gets the program. A kernel
+// attaches reports whether a profile attaches to a path, and with how much of its pattern spelled out: the one with most gets the program. A kernel
 // that cannot tell the pattern says "<unknown>"; one of the program's own name is then taken for its, as distributions name them.
 func attaches(name, attach, path string) (int, bool) {
 	if attach == "<unknown>" {
@@ -93,7 +93,7 @@ func attaches(name, attach, path string) (int, bool) {
 	return length, matches(attach, path) // one that is only ever chosen by name has no pattern of a path
 }
 
-// matches says whether one of AppArmor's patterns for file names (apparmor.d(5), "Globbing") has the path. What is no pattern matches nothing.
+// matches reports whether one of AppArmor's patterns for file names (apparmor.d(5), "Globbing") has the path. What is no pattern matches nothing.
 func matches(pattern, path string) bool {
 	var re strings.Builder
 	depth := 0

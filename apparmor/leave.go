@@ -17,7 +17,7 @@ import (
 // Distributions give container runtimes a profile in the mode "unconfined", which confines nothing (Debian 13's /etc/apparmor.d/crun, and
 // those of Podman, which processes that it starts keep). crun takes the name for confinement, and then puts the jail's profile on top
 // of it ("stack", set_apparmor_profile in its utils.c) where it has to replace it. What is left is "agentjail-default//&crun (mixed)", of
-// which nobody in the jail can tell which half is enforced, and whose processes may not even signal each other.
+// which nobody in the jail can report which half is enforced, and whose processes may not even signal each other.
 //
 // A profile that confines is never left: neither the thread's own nor that of the program, which goes by the program's name or path.
 // The thread must not be used for anything else afterwards, since what it was told stays with it.
@@ -60,7 +60,7 @@ func (s system) leave(program, attr string) error {
 // ownNames are those that a profile of a program's own may have.
 func ownNames(program string) []string { return []string{filepath.Base(program), program} }
 
-// nominal says whether a program whose profiles have these modes, started under this label, gets a name and no confinement.
+// nominal reports whether a program whose profiles have these modes, started under this label, gets a name and no confinement.
 func nominal(label string, modes []string) bool {
 	for _, m := range modes {
 		if m != "unconfined" {

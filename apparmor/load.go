@@ -28,7 +28,7 @@ var host = system{
 	trustedFn: trusted.Executable,
 }
 
-// Ensure loads the profile if it is missing, was loaded from another text, or does not enforce. changed says whether it did. An empty
+// Ensure loads the profile if it is missing, was loaded from another text, or does not enforce. changed reports whether it did. An empty
 // p.ABI is replaced by HostABI's answer.
 //
 // When nothing is to do it reads two small files. Otherwise it runs apparmor_parser, which takes some tenths of a second; several
@@ -84,7 +84,7 @@ func parseNote(b []byte) (note, bool) {
 
 func (s system) notePath(name string) string { return filepath.Join(s.state, name) }
 
-// current says whether the kernel still has what was loaded from this source.
+// current reports whether the kernel still has what was loaded from this source.
 func (s system) current(name, source string) bool {
 	b, err := os.ReadFile(s.notePath(name))
 	if err != nil {
@@ -98,7 +98,7 @@ func (s system) current(name, source string) bool {
 	return err == nil && (mode == "enforce" || mode == "kill") && hash == n.hash
 }
 
-// inspect reads what the kernel says of a loaded profile (security/apparmor/apparmorfs.c).
+// inspect reads what the kernel reports of a loaded profile (security/apparmor/apparmorfs.c).
 func (s system) inspect(directory string) (mode, hash string, err error) {
 	dir := filepath.Join(s.securityfs, "policy/profiles", directory)
 	b, err := os.ReadFile(filepath.Join(dir, "mode"))
@@ -114,7 +114,7 @@ func (s system) inspect(directory string) (mode, hash string, err error) {
 	return mode, "", nil
 }
 
-// isDirOf says whether the kernel could have given the directory to the profile: its name, a dot, a number.
+// isDirOf reports whether the kernel could have given the directory to the profile: its name, a dot, a number.
 func isDirOf(directory, name string) bool {
 	number, ok := strings.CutPrefix(directory, name+".")
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""

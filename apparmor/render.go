@@ -30,13 +30,13 @@ var abis = []string{"", "3.0", "4.0"}
 
 // Checked by hand: compiling a regular expression would cost every start of the program half a millisecond.
 
-// validName says whether a profile may be called s.
+// validName reports whether a profile may be called s.
 func validName(s string) bool { return plain(s, "", "._-", 64) }
 
 // validPeer allows paths (profiles without a name of their own) but none of the characters that mean something in a pattern.
 func validPeer(s string) bool { return plain(s, "/", "._/@+-", 256) }
 
-// plain says whether s has 1 to longest characters, each a letter, a digit or one of the others, of which only those of first may begin
+// plain reports whether s has 1 to longest characters, each a letter, a digit or one of the others, of which only those of first may begin
 // it.
 func plain(s, first, others string, longest int) bool {
 	if s == "" || len(s) > longest {

@@ -2,7 +2,7 @@ package seccomp
 
 import "slices"
 
-// covered says whether the rules together allow all of a although none of them
+// covered reports whether the rules together allow all of a although none of them
 // may do so alone: "socket" with a family below 38, equal to 39 or above 40
 // covers every rule for families other than 38 and 40. Rules that differ in
 // one argument are looked at together.
@@ -27,7 +27,7 @@ func covered(a args, rules []args) bool {
 	return false
 }
 
-// coveredBy says whether the union of the runs of numbers among in contains
+// coveredBy reports whether the union of the runs of numbers among in contains
 // all of s. Masks with gaps are left out, which can only make it say no.
 func coveredBy(s set, in []set) bool {
 	type span struct{ lo, hi uint64 }
@@ -64,7 +64,7 @@ func coveredBy(s set, in []set) bool {
 	return !s.meets(next, ^uint64(0))
 }
 
-// meets says whether s has a member from lo to hi.
+// meets reports whether s has a member from lo to hi.
 func (s set) meets(lo, hi uint64) bool {
 	switch s.kind {
 	case notEqual:

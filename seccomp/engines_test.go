@@ -94,7 +94,7 @@ func rulesFor(f *specs.LinuxSeccomp, name string) []specs.LinuxSyscall {
 	return out
 }
 
-// What a custom profile takes away stays away, and a note says so.
+// What a custom profile takes away stays away, and a note reports it.
 func TestTighterIncoming(t *testing.T) {
 	ours, err := OCI(Options{Arch: "amd64"})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // A List narrows a profile to the calls that some known work needs (policy's seccomp.only). It comes from a file that the host's owner
 // wrote, or had `agentjail learn` write. What it allows is intersected with the profile, so that it can never let more through.
 type List struct {
-	// About says what the list is for.
+	// About reports what the list is for.
 	About string `json:"about,omitempty"`
 	// Extends is a profile all of whose calls the list has, beside its own.
 	Extends string `json:"extends,omitempty"`
@@ -265,7 +265,7 @@ type Way struct {
 	conds []cond
 }
 
-// Has says whether a call with these arguments passes by it.
+// Has reports whether a call with these arguments passes by it.
 func (w Way) Has(values [6]uint64) bool {
 	for _, c := range w.conds {
 		if values[c.arg]&c.mask != c.value {

@@ -124,7 +124,7 @@ int 0x80: SYS | SYS
 x32: SYS | SYS
 `
 
-// TestProbes asks the kernel itself, through a filter that runc compiled and
+// TestProbes queries the kernel itself, through a filter that runc compiled and
 // loaded. The same probes without a filter must answer otherwise.
 func TestProbes(t *testing.T) {
 	runc := needRunc(t)

@@ -1,6 +1,6 @@
 // Package seccomp holds agentjail's syscall filters as data, renders them as
 // the seccomp section of an OCI spec, and intersects them with the filter
-// that an engine asked for.
+// that an engine requested.
 //
 // It is pure Go and part of the hot path. Compiling a filter to BPF and
 // proving what the compiled filter lets through needs cgo and lives apart, in
@@ -40,11 +40,11 @@ type Entry struct {
 	Why string `json:"why"`
 	// Rule says in words which arguments pass; empty when all do.
 	Rule string `json:"rule,omitempty"`
-	// Against says what the rest of the arguments is refused for.
+	// Against reports what the rest of the arguments is refused for.
 	Against string `json:"against,omitempty"`
 	// Errno is the errno of a call that is listed only to be refused in its
 	// own way, or Done; empty for an allowed call. Where there is a rule, too, it
-	// says which arguments are answered otherwise.
+	// reports which arguments are answered otherwise.
 	Errno string `json:"errno,omitempty"`
 }
 
@@ -95,24 +95,24 @@ func Budget(profile string) int {
 	return p.budget
 }
 
-// LoadsFilters says whether a profile's programs may load filters of their own.
+// LoadsFilters reports whether a profile's programs may load filters of their own.
 // Unknown profiles load none.
 func LoadsFilters(profile string) bool {
 	return allows(profile, "seccomp")
 }
 
-// Traces says whether a profile's programs may trace each other (ptrace(2)).
+// Traces reports whether a profile's programs may trace each other (ptrace(2)).
 // Unknown profiles do not.
 func Traces(profile string) bool {
 	return allows(profile, "ptrace")
 }
 
-// Connects says whether a profile's programs may use sockets to talk to others, over lo at least. Unknown profiles may not.
+// Connects reports whether a profile's programs may use sockets to talk to others, over lo at least. Unknown profiles may not.
 func Connects(profile string) bool {
 	return allows(profile, "connect") || allows(profile, "bind")
 }
 
-// allows says whether a profile lists a call, for some arguments at least.
+// allows reports whether a profile lists a call, for some arguments at least.
 func allows(profile, call string) bool {
 	p, err := load(profile)
 	return err == nil && slices.ContainsFunc(p.allow, func(g group) bool { return slices.Contains(g.names, call) })

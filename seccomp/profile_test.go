@@ -128,7 +128,7 @@ func TestLoadsFilters(t *testing.T) {
 	}
 }
 
-// Tracing is for the profile that says so.
+// Tracing is for the profile that reports it.
 func TestTraces(t *testing.T) {
 	for profile, want := range map[string]bool{"": false, "default": false, "strict": false, "server": false, "debug": true, "none": false} {
 		if Traces(profile) != want {

@@ -149,7 +149,7 @@ func conditions(in []specs.LinuxSeccompArg, allows bool) (out []args, rest bool)
 	return out, false
 }
 
-// region says what the filter does with one call.
+// region reports what the filter does with one call.
 func (s *spec) region(name string) region {
 	r := s.rules[name]
 	return regionOf(r.allow, r.refuse, s.def)
@@ -209,7 +209,7 @@ func without(allow []args, refuse []refusal) (out []args, exact bool) {
 	return maximal(out), exact
 }
 
-// overlaps says whether a rule that allows and one that refuses contradict
+// overlaps reports whether a rule that allows and one that refuses contradict
 // each other.
 func overlaps(a args, refuse []refusal) bool {
 	for _, r := range refuse {

@@ -197,7 +197,7 @@ func startIn(runc, dir, script string, filter *specs.LinuxSeccomp) (string, erro
 	return out.String(), err
 }
 
-// TestDocsWork: docs/seccomp.md says how much of the work each profile lets run.
+// TestDocsWork: docs/seccomp.md reports how much of the work each profile lets run.
 func TestDocsWork(t *testing.T) {
 	text, err := os.ReadFile("../docs/seccomp.md")
 	if err != nil {

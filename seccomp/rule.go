@@ -13,10 +13,10 @@ type args [6]set
 // always is the allowing rule without conditions. Never written to.
 var always = []args{{}}
 
-// unconditional says whether rules allow every call.
+// unconditional reports whether rules allow every call.
 func unconditional(rules []args) bool { return len(rules) == 1 && rules[0] == args{} }
 
-// within says whether a's calls are all among b's.
+// within reports whether a's calls are all among b's.
 func (a args) within(b args) bool {
 	for i := range a {
 		if !a[i].within(b[i]) {
@@ -26,7 +26,7 @@ func (a args) within(b args) bool {
 	return true
 }
 
-// apart says whether no call matches both.
+// apart reports whether no call matches both.
 func (a args) apart(b args) bool {
 	for i := range a {
 		if a[i].apart(b[i]) {
@@ -50,10 +50,10 @@ func (a args) meet(b args) (m args, empty, exact bool) {
 	return m, !exact, exact
 }
 
-// runs says whether argument i is compared with < or >=.
+// runs reports whether argument i is compared with < or >=.
 func (a args) runs(i int) bool { return a[i].kind == below || a[i].kind == atLeast }
 
-// tangles says whether a comparison other than for equality is followed by a
+// tangles reports whether a comparison other than for equality is followed by a
 // condition on a higher argument. libseccomp hangs such a continuation into its
 // tree at two places; a second rule for the same call can then make a ring of
 // it that libseccomp never leaves (seen with 2.5.4).
@@ -172,7 +172,7 @@ func maximal(in []args) []args {
 	return out
 }
 
-// plain says whether the call is allowed whatever its arguments.
+// plain reports whether the call is allowed whatever its arguments.
 func (c *call) plain() bool { return len(c.refuse) == 0 && unconditional(c.allow) }
 
 // filter is a whole seccomp section in canonical form.

@@ -242,7 +242,7 @@ func socketRule() argRule {
 			// Go tries MPTCP for every listener and takes only this errno (or EINVAL) for "not there".
 			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockStream), low(2, protoMPTCP)}, errno: ePROTONOSUPPORT, soft: true},
 			{conds: []cond{field(0, afIPMask, afInet), field(1, sockTypeMask, sockRaw)}, errno: ePERM},
-			// PAM asks for audit and ss for socket diagnosis; both take this as "not in this kernel".
+			// PAM requests audit and ss for socket diagnosis; both take this as "not in this kernel".
 			{conds: []cond{low(0, afNetlink), low(2, netlinkAudit)}, errno: ePROTONOSUPPORT, soft: true},
 			{conds: []cond{low(0, afNetlink), low(2, netlinkSockDiag)}, errno: ePROTONOSUPPORT, soft: true},
 			{errno: eAFNOSUPPORT},

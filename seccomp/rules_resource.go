@@ -58,7 +58,7 @@ func resourceRuleOf(name string) (argRule, bool) {
 // kernel runs no core handler of the host's (core(5); fs/coredump.c), and a
 // process may lower 1 to 0, with which it does. Setting it answers success and
 // changes nothing: shells' `ulimit -c 0` and gpg end where the call fails. Like
-// that, the old limit is not written where one call asks for both. A resource
+// that, the old limit is not written where one call requests both. A resource
 // that does not exist (16 and above) has the same answer: libseccomp takes no
 // refusal beside an allowing rule for the same resource.
 func prlimitRule() argRule {
@@ -107,7 +107,7 @@ func futexRule() argRule {
 }
 
 // adviceRule keeps memory from being merged (MADV_MERGEABLE, 12): how long a
-// write to it takes says whether another process of the host has the same page
+// write to it takes reports whether another process of the host has the same page
 // (madvise(2); "Memory Deduplication as a Threat to the Guest OS", 2011). Each
 // pattern leaves the advice that differs from 12 in one bit; those above 31 with
 // the low bits of 12 do not exist. EINVAL is what a kernel without KSM answers,

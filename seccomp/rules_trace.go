@@ -85,7 +85,7 @@ func traceRule() argRule {
 }
 
 // prctlDebugRule is that of prctl with PR_SET_PTRACER, by which a process permits
-// another one of the jail to trace it where the host's Yama asks for that:
+// another one of the jail to trace it where the host's Yama requests that:
 // LeakSanitizer and crash handlers. It only ever narrows what Yama denies.
 func prctlDebugRule(filters bool) argRule {
 	r := prctlRule(filters)

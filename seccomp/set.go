@@ -116,7 +116,7 @@ func (s set) bounds() (lo, hi uint64) {
 	return 0, math.MaxUint64
 }
 
-// within says whether every member of a is a member of b.
+// within reports whether every member of a is a member of b.
 func (a set) within(b set) bool {
 	if b.kind == everything || a == b {
 		return true
@@ -143,7 +143,7 @@ func (a set) within(b set) bool {
 	return false
 }
 
-// has says whether v is a member.
+// has reports whether v is a member.
 func (s set) has(v uint64) bool {
 	switch s.kind {
 	case masked:
@@ -158,7 +158,7 @@ func (s set) has(v uint64) bool {
 	return true
 }
 
-// apart says whether a and b share no member.
+// apart reports whether a and b share no member.
 func (a set) apart(b set) bool {
 	if a.kind == masked && b.kind == masked {
 		return (a.value^b.value)&a.mask&b.mask != 0

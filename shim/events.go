@@ -39,7 +39,7 @@ func (p *publisher) Publish(ctx context.Context, topic string, event events.Even
 	return err
 }
 
-// tell says that the end of a process was told.
+// tell reports that the end of a process was told.
 func (p *publisher) tell(of process) {
 	c := p.exit(of)
 	p.mu.Lock()

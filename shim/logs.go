@@ -23,7 +23,7 @@ import (
 var enginePipes = []string{"/run/containerd", "/run/docker", "/run/k3s/containerd", "/run/k0s/containerd"}
 
 // A placed is where a container's input and output may be, and which policy
-// says so.
+// reports it.
 type placed struct {
 	name   name
 	bundle string
@@ -110,12 +110,12 @@ func (p placed) configPath() string {
 	return policy.DefaultPath
 }
 
-// enginePipe says whether a path is that of a pipe in a directory of engines'.
+// enginePipe reports whether a path is that of a pipe in a directory of engines'.
 func (p placed) enginePipe(path string) bool {
 	return cleanAbsolute(path) && isPipe(path) && within(path, append(p.daemonDirs(), enginePipes...))
 }
 
-// ownPipe says whether a path is that of a pipe in a directory that has the
+// ownPipe reports whether a path is that of a pipe in a directory that has the
 // container's id for its name, and belongs to root as the pipe does: so dockerd
 // keeps the pipes of a container below its --exec-root (EXEC-ROOT/containerd/ID),
 // wherever that is.
@@ -194,7 +194,7 @@ func checkLogger(u *url.URL, s policy.Shim) error {
 	return nil
 }
 
-// within says whether a path is below one of these directories when links are
+// within reports whether a path is below one of these directories when links are
 // followed: /var/run is one on most hosts. What does not exist yet is judged by
 // the part that does.
 func within(path string, dirs []string) bool {

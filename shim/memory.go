@@ -25,7 +25,7 @@ type tidier struct {
 
 var memory tidier
 
-// begin says that a command begins.
+// begin reports that a command begins.
 func (t *tidier) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *tidier) begin() {
 	}
 }
 
-// end says that a command has ended. Once no other has begun for a while, memory
+// end reports that a command has ended. Once no other has begun for a while, memory
 // is given back.
 func (t *tidier) end() {
 	t.mu.Lock()

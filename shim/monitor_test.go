@@ -99,7 +99,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Both protocols are told apart, also where the old one's options can be read as parameters of the new one.
+// Both protocols are distinguished, also where the old one's options can be read as parameters of the new one.
 func TestBootstrap(t *testing.T) {
 	c, err := parseArgs([]string{"-namespace", "ns", "-id", "one", "-address", "/sock", "-publish-binary", "/x", "-debug", "start"})
 	if err != nil || c.action != "start" || !c.debug {

@@ -189,13 +189,13 @@ func fromCreateOptions(b []byte, o *options.Options) error {
 	return nil
 }
 
-// systemdPath says whether a bundle's control groups path has the form of the
+// systemdPath reports whether a bundle's control groups path has the form of the
 // systemd driver, slice:prefix:name. Some callers send no options at all, and
 // runc's other driver would make a directory of that name.
 func systemdPath(dir string) bool {
 	data, err := atomicfile.Read(filepath.Join(dir, bundle.ConfigName), bundle.MaxConfig)
 	if err != nil {
-		return false // the verb says what is wrong
+		return false // the verb reports what is wrong
 	}
 	var s struct {
 		Linux struct {

@@ -157,7 +157,7 @@ func checkID(id string) error {
 }
 
 // RegisterTTRPC serves both versions of the task API on the one socket: their
-// messages are the same, and which one a daemon asks for depends on its release.
+// messages are the same, and which one a daemon requests depends on its release.
 func (s *service) RegisterTTRPC(server *ttrpc.Server) error {
 	for _, version := range []string{"v2", "v3"} {
 		server.RegisterService("containerd.task."+version+".Task", &ttrpc.ServiceDesc{Methods: methods(s)})

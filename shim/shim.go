@@ -105,7 +105,7 @@ type program struct {
 // maxInfo bounds the question, in bytes.
 const maxInfo = maxOptions + 1<<10
 
-// Info says what jails can have by the profile that the options name: what
+// Info reports what jails can have by the profile that the options name: what
 // `agentjail features` prints.
 func (p *program) Info(ctx context.Context, in io.Reader) (*types.RuntimeInfo, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxInfo))

@@ -75,10 +75,10 @@ func run(argv []string) error {
 // looking are runc's verbs that people call to look at containers.
 var looking = []string{"list", "ps", "state"}
 
-// forPeople says whether a verb is agentjail's alone, and not one of runc's.
+// forPeople reports whether a verb is agentjail's alone, and not one of runc's.
 func forPeople(verb string) bool { return slices.Contains(runccli.People, verb) }
 
-// asksPeople says whether a command line that is no runtime's call asks for
+// asksPeople reports whether a command line that is no runtime's call requests
 // something that agentjailctl answers: no verb, help, or a verb of its own.
 func asksPeople(err error) bool {
 	var unknown *runccli.UnknownError

@@ -15,7 +15,7 @@ import (
 const mostAtStart = 8 << 10
 
 // A docker run starts this program half a dozen times: packages must not do
-// work before main that only some verbs need. The Go runtime tells what each
+// work before main that only some verbs need. The Go runtime reports what each
 // package's initialisation took (GODEBUG=inittrace=1, package runtime).
 func TestLittleHappensBeforeMain(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^$")

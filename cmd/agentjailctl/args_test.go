@@ -19,7 +19,7 @@ func TestFlagsFirst(t *testing.T) {
 		{"denied -- --json", "denied -- --json"},
 		{"denied ID -- --json", "denied ID -- --json"},
 		{"denied ID --help", "denied --help ID"},
-		{"receipt ID --html", "receipt --html ID"}, // the library says what it lacks
+		{"receipt ID --html", "receipt --html ID"}, // the library reports what it lacks
 		{"sandbox ls --json", "sandbox ls --json"},
 		{"sandbox --workspace . ls -l", "sandbox --workspace . ls -l"},
 		{"learn -- ls --json", "learn -- ls --json"},

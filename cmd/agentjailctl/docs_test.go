@@ -184,14 +184,14 @@ func codeLines(text string) []string {
 	return out
 }
 
-// commandLine says whether agentjail is what a line calls, rather than an argument or a picture.
+// commandLine reports whether agentjail is what a line calls, rather than an argument or a picture.
 func commandLine(line string) bool {
 	before, _, _ := strings.Cut(line, "agentjail ")
 	before = strings.TrimSpace(before)
 	return before == "" || before == "sudo" || strings.HasSuffix(before, "&&") || strings.HasSuffix(before, "&& sudo")
 }
 
-// unknown says which word of a command line is neither a command nor an option.
+// unknown reports which word of a command line is neither a command nor an option.
 func unknown(app *cli.App, words []string) string {
 	known, commands := options(app.Flags, map[string]bool{"help": false, "h": false, "version": false, "v": false}), app.Commands
 	found, runs, value := false, false, false

@@ -231,7 +231,7 @@ func printPlan(out io.Writer, p *install.Plan) error {
 	return nil
 }
 
-// applyPlan makes the change and tells what became of it.
+// applyPlan makes the change and reports what became of it.
 func applyPlan(c *cli.Context, p *install.Plan) error {
 	out := c.App.Writer
 	for _, f := range p.Files {
@@ -254,7 +254,7 @@ func applyPlan(c *cli.Context, p *install.Plan) error {
 	return nil
 }
 
-// done says what became of a file.
+// done reports what became of a file.
 func done(f *install.File) string {
 	switch {
 	case f.Own && f.Remove:

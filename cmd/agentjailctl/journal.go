@@ -162,7 +162,7 @@ type denial struct {
 	Count uint64 `json:"count"`
 	First string `json:"first"`
 	Last  string `json:"last"`
-	// Value is what was asked for, or what was there; Limit what may be.
+	// Value is what was requested, or what was there; Limit what may be.
 	Value  string `json:"value,omitempty"`
 	Limit  string `json:"limit,omitempty"`
 	Rule   string `json:"rule,omitempty"`
@@ -196,7 +196,7 @@ func deniedCommand() *cli.Command {
 // maxGroups bounds how many groups are made: a jail chooses its names.
 const maxGroups = 1000
 
-// denials groups what was refused. unseen says which sources could not be read, and what was lost.
+// denials groups what was refused. unseen reports which sources could not be read, and what was lost.
 func denials(events []journal.Event) (all []denial, unseen []string) {
 	all, unseen = []denial{}, []string{}
 	at := map[string]int{}

@@ -134,7 +134,7 @@ func learnFrom(c *cli.Context, ids []string) error {
 	return tellLearned(c, o, watch.runs)
 }
 
-// lookEvery is how often jails that are watched are asked for what they used: their control groups go with them.
+// lookEvery is how often jails that are watched are requested what they used: their control groups go with them.
 const lookEvery = 100 * time.Millisecond
 
 // untilEnd waits until no jail runs any more.

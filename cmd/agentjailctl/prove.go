@@ -25,7 +25,7 @@ import (
 type proof struct {
 	Profile string `json:"profile"`
 	Arch    string `json:"arch"`
-	// Of says which program was looked at, and where it comes from.
+	// Of reports which program was looked at, and where it comes from.
 	Of     string          `json:"of"`
 	Holds  bool            `json:"holds"`
 	Claims []verify.Result `json:"claims"`
@@ -75,7 +75,7 @@ func tellProofs(c *cli.Context, proofs []proof) (err error) {
 	return err
 }
 
-// proofsFor does what the command line asks for.
+// proofsFor does what the command line requests.
 func proofsFor(c *cli.Context) ([]proof, error) {
 	if id := c.String("jail"); id != "" {
 		if c.NArg() > 0 || c.Bool("all") || c.IsSet("arch") {

@@ -73,14 +73,14 @@ func (p *pupil) Made(j *state.Jail) error {
 	return nil
 }
 
-// started says whether a jail's program runs already: its filters are all there.
+// started reports whether a jail's program runs already: its filters are all there.
 func started(pid int) bool {
 	s, err := procstatus.Read(pid)
 	filters := s.Field("Seccomp_filters") // since Linux 5.9
 	return err != nil || filters != "0" && filters != "1"
 }
 
-// peaks are the counters of control groups that say how much was used at most (cgroups(7)).
+// peaks are the counters of control groups that report how much was used at most (cgroups(7)).
 var peaks = []struct {
 	file string
 	of   func(*learn.Used) *uint64

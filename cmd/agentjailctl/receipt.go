@@ -165,7 +165,7 @@ func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
 	}
 }
 
-// printReceipt prints a receipt in the form that was asked for.
+// printReceipt prints a receipt in the form that was requested.
 func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 	switch to := c.String("html"); {
 	case to == "-":

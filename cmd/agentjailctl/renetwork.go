@@ -94,7 +94,7 @@ func networkReload(c *cli.Context) error {
 	return errors.Join(errs...)
 }
 
-// reloadOne reads one jail's rules again, and says what came of it.
+// reloadOne reads one jail's rules again, and reports what came of it.
 func reloadOne(c *cli.Context, w *lifecycle.Runtime, j *state.Brief) error {
 	r, err := w.ReloadNetwork(j.Key)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// tools are programs that hack/tools/build.sh builds, in the order in which tests ask for them.
+// tools are programs that hack/tools/build.sh builds, in the order in which tests request them.
 var tools = []string{"testcontainers", "nerdctl", "runc", "runc-vulnerable", "containerd", "crio", "nfpm", "kubernetes"}
 
 func main() {
@@ -47,7 +47,7 @@ func virtualMachines() error {
 	return nil
 }
 
-// timed says how long making something took.
+// timed reports how long making something took.
 func timed(what string, do func() error) error {
 	start := time.Now()
 	err := do()

@@ -21,7 +21,7 @@ import (
 const warmup = 3
 
 // rest is how long nothing happens before each sample. A move into a control group leaves the kernel in a state, for some
-// ten milliseconds, in which the next costs nothing (kernel/rcu/sync.c): without a rest, chance would tell which subject
+// ten milliseconds, in which the next costs nothing (kernel/rcu/sync.c): without a rest, chance would report which subject
 // profits from the one before it. On a machine that starts containers all the time, none waits.
 const rest = 50 * time.Millisecond
 
@@ -77,7 +77,7 @@ func (b *bench) all(ctx context.Context) error {
 	return b.take(ctx)
 }
 
-// take takes the measures that were asked for. One that fails does not cost the others.
+// take takes the measures that were requested. One that fails does not cost the others.
 func (b *bench) take(ctx context.Context) error {
 	var errs []error
 	for _, m := range measures {

@@ -27,7 +27,7 @@ case " $* " in *" create "*) cp "$bundle/config.json" "%s" ;; esac
 exec runc "$@"
 `
 
-// capture says where the bundle that Docker really makes was kept, and for which container. That container stays, ended:
+// capture reports where the bundle that Docker really makes was kept, and for which container. That container stays, ended:
 // its host name and resolver files are mounted into what is measured.
 type capture struct {
 	id   string

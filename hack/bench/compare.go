@@ -16,7 +16,7 @@ type pair struct {
 	gross float64
 }
 
-// A side says which subjects of a measure are meant. Where both sides say the same of the delegate or the variant, each
+// A side reports which subjects of a measure are meant. Where both sides say the same of the delegate or the variant, each
 // subject is compared with that of the same delegate or variant.
 type side struct {
 	kind     kind
@@ -101,7 +101,7 @@ func (c comparison) name() string {
 	return c.What
 }
 
-// verdict tells whether the target is met, "" without one.
+// verdict reports whether the target is met, "" without one.
 func (c comparison) verdict() string {
 	if c.Met == nil {
 		return ""

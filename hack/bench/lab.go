@@ -21,7 +21,7 @@ const (
 	resolvConf = "nameserver " + serverAddr + "\n"
 	greetsPort = 7001 // sends a byte and waits for the end
 	givesPort  = 7002 // sends as long as somebody reads
-	takesPort  = 7003 // reads to the end, and says how much it was
+	takesPort  = 7003 // reads to the end, and reports how much it was
 )
 
 // A lab is a host in a network namespace of its own, with a way to servers in another, and a container's network behind it.

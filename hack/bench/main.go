@@ -108,7 +108,7 @@ func (o options) measure() error {
 	return err
 }
 
-// tell prints results and writes what was asked for.
+// tell prints results and writes what was requested.
 func (o options) tell(r *results) error {
 	if len(r.Subjects) == 0 {
 		return nil

@@ -34,7 +34,7 @@ func sampleResults(factor float64) *results {
 	return r
 }
 
-// A comparison is one of the same delegate and variant, unless it says otherwise.
+// A comparison is one of the same delegate and variant, unless it differs.
 func TestCompare(t *testing.T) {
 	var got []string
 	for _, c := range sampleResults(1.5).Comparisons {

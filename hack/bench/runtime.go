@@ -28,7 +28,7 @@ type subject struct {
 	whole func() (sample, error)
 }
 
-// kind says what a subject is measured for.
+// kind reports what a subject is measured for.
 type kind string
 
 const (

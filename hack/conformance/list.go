@@ -57,10 +57,10 @@ func row(line string) ([]string, bool) {
 	return cells, true
 }
 
-// matches says whether a row is about a test.
+// matches reports whether a row is about a test.
 func matches(row, t test) bool { return like(row.unit, t.unit) && like(row.name, t.name) }
 
-// like says whether a text is as a pattern says.
+// like reports whether a text is as a pattern says.
 func like(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

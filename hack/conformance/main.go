@@ -85,7 +85,7 @@ func names() []string {
 	return out
 }
 
-// run runs the suites and says whether there was a difference that must not be.
+// run runs the suites and reports whether there was a difference that must not be.
 func run(ctx context.Context, o *options) (failed bool, err error) {
 	if os.Geteuid() != 0 {
 		return true, errors.New("needs root")

@@ -44,7 +44,7 @@ func toolsSuite(ctx context.Context, o *options, version string) ([]unit, error)
 	return units, nil
 }
 
-// olderSpec says whether a delegate refuses the number of the specification that the suites' bundles have, and any later
+// olderSpec reports whether a delegate refuses the number of the specification that the suites' bundles have, and any later
 // one than 1.0.2.
 func olderSpec(version string) bool { return strings.HasPrefix(version, "crun-1.8") }
 

@@ -11,7 +11,7 @@ import (
 // documented are the directories whose exported names have doc comments.
 var documented = []string{"runtime", "seccomp", "apparmor", "shim", "cmd", "tests/engine"}
 
-// TestDocComments: every exported name of the product, and of what tests share, says what it is for.
+// TestDocComments: every exported name of the product, and of what tests share, reports what it is for.
 func TestDocComments(t *testing.T) {
 	for _, file := range goFiles(t, documented, false, 200) {
 		set := token.NewFileSet()
@@ -66,7 +66,7 @@ func undocumentedSpecs(specs []ast.Spec) []*ast.Ident {
 	return out
 }
 
-// receiverExported says whether a method's type is exported.
+// receiverExported reports whether a method's type is exported.
 func receiverExported(recv *ast.FieldList) bool {
 	typ := recv.List[0].Type
 	for {

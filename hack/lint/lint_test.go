@@ -17,7 +17,7 @@ const (
 	top    = "../.."
 )
 
-// A rule says which packages may be imported by few only.
+// A rule reports which packages may be imported by few only.
 type rule struct {
 	imported string   // prefix of the import path below the module
 	by       []string // prefixes of the directories whose packages may import it
@@ -135,7 +135,7 @@ func broken(dir, imported string) []string {
 	return out
 }
 
-// below says whether path is prefix or lies below it.
+// below reports whether path is prefix or lies below it.
 func below(path, prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
 	return path == prefix || strings.HasPrefix(path, prefix+"/")

@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// named are the directories whose code may ask for a low-level runtime's name: the
+// named are the directories whose code may request a low-level runtime's name: the
 // delegates' own, and the installers, who find such names in engines' files.
 var named = []string{"runtime/delegate", "runtime/install", "hack", "tests"}
 

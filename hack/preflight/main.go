@@ -55,7 +55,7 @@ func main() {
 	os.Exit(1)
 }
 
-// findings runs all probes at once, and says what is stuck.
+// findings runs all probes at once, and reports what is stuck.
 func findings(self string, limit time.Duration) []string {
 	answers := make(chan string)
 	n := 0

@@ -61,7 +61,7 @@ func licences(ctx context.Context, root string, deps []dependency) ([]licensed, 
 	return out, nil
 }
 
-// moduleDirs says where each module's files are.
+// moduleDirs reports where each module's files are.
 func moduleDirs(ctx context.Context, root string) (map[string]string, error) {
 	text, err := output(ctx, root, nil, "go", "list", "-m", "-json", "all")
 	if err != nil {

@@ -258,5 +258,5 @@ func debianChangelog(version, maintainer string, at time.Time) []byte {
 }
 
 // nobody is the maintainer of packages that nobody has put an address to: the project has none, and SECURITY.md, which is in the package,
-// says how to reach it.
+// reports how to reach it.
 const nobody = "agentjail developers"

@@ -27,7 +27,7 @@ const (
 	left = 0.35
 )
 
-// others says whether there are other tests beside: there is the file that hack/beside.sh makes.
+// others reports whether there are other tests beside: there is the file that hack/beside.sh makes.
 func (o options) others() bool {
 	if o.beside == "" {
 		return false
@@ -173,7 +173,7 @@ func (l load) since(before load) load {
 	return load{at: l.at, ran: l.ran - before.ran, waited: l.waited - before.waited, idle: l.idle - before.idle, length: l.at.Sub(before.at)}
 }
 
-// decide says what the monitor is to be told after a time with this load: stop, cont, or nothing.
+// decide reports what the monitor is to be told after a time with this load: stop, cont, or nothing.
 func (l load) decide(still, others bool) string {
 	wanted := l.ran + l.waited
 	switch {

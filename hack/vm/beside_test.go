@@ -55,7 +55,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// monitorOf answers on a socket as QEMU's monitor does, and says which commands it got.
+// monitorOf answers on a socket as QEMU's monitor does, and reports which commands it got.
 func monitorOf(t *testing.T, answer func(command string) string) (socket string, got <-chan string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "monitor")

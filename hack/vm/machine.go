@@ -38,7 +38,7 @@ type machine struct {
 	dir   string // directory for this run's disks
 	cache string
 	kind  string // the name of one
-	// others says whether other tests run beside.
+	// others reports whether other tests run beside.
 	others func() bool
 }
 
@@ -107,7 +107,7 @@ func treeSize(dir string) (int64, error) {
 	return sum, err
 }
 
-// errNoKVM says that hardware virtualisation is there by name only.
+// errNoKVM reports that hardware virtualisation is there by name only.
 var errNoKVM = errors.New("the machine does not come up with KVM")
 
 // boot runs the machine until it switches itself off. With "auto" it tries KVM where the processor has virtualisation and
@@ -148,7 +148,7 @@ func (m machine) boot(ctx context.Context, accel string) error {
 	return m.bootWith(ctx, "tcg")
 }
 
-// virtualisation says whether the processor can run virtual machines: Intel's or AMD's extension (proc_cpuinfo(5)).
+// virtualisation reports whether the processor can run virtual machines: Intel's or AMD's extension (proc_cpuinfo(5)).
 func virtualisation() bool {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	return err == nil && regexp.MustCompile(`(?m)^flags\s*:.* (vmx|svm)( |$)`).Match(text)

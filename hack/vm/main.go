@@ -5,7 +5,7 @@
 //	vm [options]                  run every suite, in several machines side by side
 //	vm [options] SUITE...         run only these
 //	vm -beside FILE               one by one, beside other tests, with what those leave of the processors, until FILE is gone
-//	vm -table PLACE=PATH...       tell which test ran where
+//	vm -table PLACE=PATH...       report which test ran where
 //
 // The exit status is 0 when every step passed.
 package main
@@ -38,11 +38,11 @@ type options struct {
 	script  string        // a shell command to run instead of suites
 	beside  string        // a file that is there while other tests run beside
 	suites  []string
-	// emulated says that the processor has no virtualisation, or that it is not to be used.
+	// emulated reports that the processor has no virtualisation, or that it is not to be used.
 	emulated bool
 }
 
-// virtualised says whether a host's processor has hardware virtualisation, by what /proc/cpuinfo has of it; on arm64 that does not say, and it is
+// virtualised reports whether a host's processor has hardware virtualisation, by what /proc/cpuinfo has of it; on arm64 that does not say, and it is
 // taken to have some.
 func virtualised(cpuinfo string) bool {
 	for line := range strings.Lines(cpuinfo) {

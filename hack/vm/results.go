@@ -24,7 +24,7 @@ type result struct {
 	took   time.Duration
 	output string
 	tests  []*outcome.Test
-	// repeated says that the machine's own kernel went down in this step, and that this is the second try.
+	// repeated reports that the machine's own kernel went down in this step, and that this is the second try.
 	repeated bool
 }
 
@@ -205,7 +205,7 @@ func report(w io.Writer, o options, results []result) (failed int) {
 	return failed
 }
 
-// missing are the tests that were asked for by name and did not run: renamed, perhaps.
+// missing are the tests that were requested by name and did not run: renamed, perhaps.
 func (r result) missing() []string {
 	return slices.DeleteFunc(slices.Clone(r.step.only), func(name string) bool {
 		return slices.ContainsFunc(r.tests, func(t *outcome.Test) bool { return t.Name == name && t.Word != outcome.Skip })

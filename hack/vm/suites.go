@@ -13,7 +13,7 @@ type suite struct {
 	name string
 	what string
 	on   []string // the machines that run it
-	// long says that it takes minutes under emulation and asks what other tests ask on the machine itself: there it runs by name only.
+	// long reports that it takes minutes under emulation and asks what other tests ask on the machine itself: there it runs by name only.
 	long  bool
 	steps []step
 }
@@ -27,12 +27,12 @@ type step struct {
 	args []string // further arguments of the test binary
 	// under is a program of the guest that calls the test binary, "" for none.
 	under string
-	// only names the tests that are run, where not all are, and part which of their subtests; left says why the others
+	// only names the tests that are run, where not all are, and part which of their subtests; left reports why the others
 	// are not.
 	only []string
 	part string
 	left string
-	// packages says that it installs agentjail's packages, in two versions.
+	// packages reports that it installs agentjail's packages, in two versions.
 	packages bool
 	// tools are programs that hack/tools builds and that its tests call; the guest finds them in /work/tools.
 	tools []string
@@ -212,7 +212,7 @@ var e2eDocker = []string{
 	"TestNetworks", "TestNetworkConnectLater", "TestEmbeddedDNS", "TestJoinJail", "TestAbstractSocket",
 	// Its archives, volumes and life cycle, on this kernel's idmapped mounts.
 	"TestCopyIn", "TestCopyOut", "TestMountedDir", "TestVolumeFromImage", "TestRestart",
-	// What it executes and follows in a jail's root (CVE-2026-41567), and what its builders ask for.
+	// What it executes and follows in a jail's root (CVE-2026-41567), and what its builders request.
 	"TestCopyRunsNothing", "TestEngineLinks", "TestDefaultRuntimeBuild",
 }
 

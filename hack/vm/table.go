@@ -93,7 +93,7 @@ func skipped(places []place) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// printRow prints what became of a test in each place, and says whether it ran anywhere, or why not.
+// printRow prints what became of a test in each place, and reports whether it ran anywhere, or why not.
 func printRow(w io.Writer, name string, places []place) (ran bool, reason string) {
 	fmt.Fprint(w, name)
 	for _, p := range places {

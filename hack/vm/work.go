@@ -152,7 +152,7 @@ func makeWork(shared, dir string, k kind, steps []step) error {
 	for _, s := range steps {
 		script := s.script
 		if s.pkg != "" {
-			// A minute less than the step: Go then says where everything hangs, which the step's end would not.
+			// A minute less than the step: Go then reports where everything hangs, which the step's end would not.
 			limit := s.limit - s.limit/8
 			script = fmt.Sprintf("cd /work/src/%s && exec testlane tests -program -packages %[1]s %s /work/%s -test.v -test.timeout=%v %s",
 				s.pkg, s.under, s.binary(), limit, quote(s.args))
@@ -178,7 +178,7 @@ func makeWork(shared, dir string, k kind, steps []step) error {
 }
 
 // linkTree gives the files below from names below to, in directories like those that they are in. Without those of which without
-// says so, which gets a path below from.
+// reports it, which gets a path below from.
 func linkTree(from, to string, without func(name string) bool) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -230,7 +230,7 @@ func makePackages(ctx context.Context, root, dir string) error {
 	return nil
 }
 
-// writeOrder says which steps the machine runs, with each one's limit in seconds: twice its own, since what fails runs once more.
+// writeOrder reports which steps the machine runs, with each one's limit in seconds: twice its own, since what fails runs once more.
 func writeOrder(dir string, steps []step) error {
 	var order strings.Builder
 	for _, s := range steps {

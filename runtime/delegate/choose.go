@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// A Choice says why a delegate was taken of those that the host has.
+// A Choice reports why a delegate was taken of those that the host has.
 type Choice struct {
 	// Why is what speaks for it.
 	Why string `json:"why"`
@@ -25,11 +25,11 @@ type Choice struct {
 	Not []string `json:"not,omitempty"`
 	// Also says of each other one what speaks against it.
 	Also []string `json:"also,omitempty"`
-	// Doubt says that none ran a trial.
+	// Doubt reports that none ran a trial.
 	Doubt bool `json:"doubt,omitempty"`
 }
 
-// Auto is policy's word for the best delegate of the host.
+// Auto is policy for the best delegate of the host.
 const Auto = "auto"
 
 // Choose finds the delegate that policy names. For Auto that is the best one
@@ -44,7 +44,7 @@ func Choose(want, cacheDir string) (*Runtime, error) {
 	}
 	all := distinct(All())
 	if len(all) == 0 {
-		return Resolve(want) // which says where it looked
+		return Resolve(want) // which reports where it looked
 	}
 	rec := choiceRecord{Form: choiceForm, Boot: bootID(), Layout: cgroupLayout()}
 	for _, r := range all {
@@ -123,7 +123,7 @@ func (c *choiceRecord) keep(dir string) {
 	}
 }
 
-// cgroupLayout tells hierarchies apart that delegates treat differently: what is
+// cgroupLayout distinguishes hierarchies  that delegates treat differently: what is
 // mounted, and whether a hierarchy of version 2 beside version 1 has controllers,
 // which crun refuses.
 func cgroupLayout() string {
@@ -242,7 +242,7 @@ func decide(all []*Runtime, cacheDir string) (*Runtime, error) {
 		return nil, fmt.Errorf("%w that can be used: %s (remedy: install one that can, or name it as delegate in the policy)", ErrNone, strings.Join(no, "; "))
 	}
 	// Where none runs a trial it may be the trial's fault: a security module can
-	// let jails be made and not this. Whatever is wrong, the delegate will say so
+	// let jails be made and not this. Whatever is wrong, the delegate will report it
 	// and the jail will not start.
 	best := order[0]
 	if i := slices.IndexFunc(order, func(c rated) bool { return c.Traits().Steady }); i >= 0 {

@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 )
 
-// A fake is a delegate that says what it is told to, and notes its calls.
+// A fake is a delegate that reports what it is told to, and notes its calls.
 type fake struct {
 	version  string
 	features string // "" for a release that has none

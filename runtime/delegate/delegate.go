@@ -27,7 +27,7 @@ type Runtime struct {
 	Name string // the file's
 	// Stdio take the place of our standard files, where not nil.
 	Stdio [3]*os.File
-	// Choice says why this one was taken, if there was a choice.
+	// Choice reports why this one was taken, if there was a choice.
 	Choice *Choice
 	stat   unix.Stat_t
 }
@@ -43,7 +43,7 @@ var (
 // Traits are what is known of it by its name.
 func (r *Runtime) Traits() traits.Traits { return traits.Of(r.Name) }
 
-// ErrNone says that there is no delegate to run jails with.
+// ErrNone means that there is no delegate to run jails with.
 var ErrNone = errors.New("no OCI runtime found")
 
 // Resolve finds the delegate that policy names. Every candidate is checked: an
@@ -126,12 +126,12 @@ type Caps struct {
 	OCIMax     string   `json:"ociMax"`  // newest specification it knows; "" before runc 1.1
 	Namespaces []string `json:"namespaces"`
 	TimeNS     bool     `json:"timeNS"`
-	// SeccompFlags says that a filter's flags can be chosen (runc 1.2, crun).
+	// SeccompFlags reports that a filter's flags can be chosen (runc 1.2, crun).
 	SeccompFlags bool `json:"seccompFlags"`
-	// ReadsMaps says that it takes the maps of a user namespace that it joins from
+	// ReadsMaps reports that it takes the maps of a user namespace that it joins from
 	// there (runc 1.2). Others want them in the bundle, too.
 	ReadsMaps bool `json:"readsMaps"`
-	// NoSeccomp says that it told to be built without seccomp.
+	// NoSeccomp reports that it told to be built without seccomp.
 	NoSeccomp bool `json:"noSeccomp,omitempty"`
 }
 
@@ -180,7 +180,7 @@ func (r *Runtime) Capabilities(cacheDir string) (Caps, error) {
 	return rec.Caps, nil
 }
 
-// cacheName tells delegates apart that are used in turn and have one name.
+// cacheName distinguishes delegates  that are used in turn and have one name.
 func (r *Runtime) cacheName() string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(r.Path))

@@ -38,7 +38,7 @@ func (c Caps) Dialect(s *specs.Spec) Time {
 	return Time{Offsets: text}
 }
 
-// newer says whether a bundle's version of the specification is above the
+// newer reports whether a bundle's version of the specification is above the
 // delegate's newest; "" is that of a delegate that does not tell.
 func newer(version, ociMax string) bool {
 	var have, most [2]int
@@ -49,7 +49,7 @@ func newer(version, ociMax string) bool {
 	return have[0] > most[0] || have[0] == most[0] && have[1] > most[1]
 }
 
-// joinsUserNS says whether a spec names a user namespace to join.
+// joinsUserNS reports whether a spec names a user namespace to join.
 func joinsUserNS(s *specs.Spec) bool {
 	return slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
 		return n.Type == specs.UserNamespace && n.Path != ""
@@ -80,7 +80,7 @@ type StartArgs struct {
 	// Bundle is create's, Process, Detach and IgnorePaused are exec's.
 	Bundle, Process      string
 	Detach, IgnorePaused bool
-	// PidFile, ConsoleSocket and PidfdSocket are paths; "" asks for none.
+	// PidFile, ConsoleSocket and PidfdSocket are paths; "" requests none.
 	PidFile, ConsoleSocket, PidfdSocket string
 	// Files is the number of files that the process gets from descriptor 3 on
 	// (runc(8), --preserve-fds).

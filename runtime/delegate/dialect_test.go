@@ -76,7 +76,7 @@ func TestDialect(t *testing.T) {
 }
 
 // TestStartArgs: create and exec hand the step's files on, and nothing that was
-// not asked for.
+// not requested.
 func TestStartArgs(t *testing.T) {
 	a := StartArgs{ID: "x", Bundle: "/b", Process: "/p", PidFile: "/pid", Files: 2}
 	if got, want := strings.Join(a.Create(), " "), "create --bundle /b --pid-file /pid --preserve-fds 2 x"; got != want {

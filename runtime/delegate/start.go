@@ -18,7 +18,7 @@ const fifoName = "exec.fifo"
 // errDead is runc's message.
 var errDead = errors.New("container process is already dead")
 
-// ErrRuns says that a container was started before. It is runc's message.
+// ErrRuns means that a container was started before. It is runc's message.
 var ErrRuns = errors.New("cannot start an already running container")
 
 // Start does what the delegate's start does to a created container: it has the
@@ -26,7 +26,7 @@ var ErrRuns = errors.New("cannot start an already running container")
 // all else that a start does. dir is the directory that the delegate keeps for
 // the container. It returns false, having done nothing, where that is not
 // the directory of a created container as a known delegate keeps it (runc 1.0 to
-// 1.5, crun); then the delegate is to be asked, which also knows what is wrong.
+// 1.5, crun); then the delegate is to be queried, which also knows what is wrong.
 // stopped is called now and then while the process does not answer; its error ends
 // the waiting. ErrRuns is for a process that is seen to have been started.
 func Start(dir string, pidfd int, stopped func() error) (bool, error) {

@@ -117,7 +117,7 @@ func sweepTrials() {
 	}))
 }
 
-// removeGroups removes control groups without processes, and says whether there are others.
+// removeGroups removes control groups without processes, and reports whether there are others.
 func removeGroups(dirs []string) (busy bool) {
 	for _, dir := range dirs {
 		busy = unix.Rmdir(dir) == unix.EBUSY || busy

@@ -45,7 +45,7 @@ var steerings = []steering{
 	{"bundle=", "runc", "is where runc keeps the bundle's path", "runc, libcontainer/utils"},
 }
 
-// steers finds what says why an annotation is dropped, or nil. No engine tells
+// steers finds what reports why an annotation is dropped, or nil. No engine tells
 // apart names by their case alone.
 func steers(name string) *steering {
 	name = strings.ToLower(name)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSteeringAnnotations: of each row, no spelling reaches a delegate, and the
-// report says why.
+// report reports why.
 func TestSteeringAnnotations(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range steerings {

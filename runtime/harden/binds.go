@@ -132,7 +132,7 @@ func public(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 	}
 }
 
-// publicGiven says what a jail gets of what was asked for.
+// publicGiven reports what a jail gets of what was requested.
 var publicGiven = sync.OnceValue(func() map[bindsource.Public]string {
 	return map[bindsource.Public]string{
 		bindsource.PublicDir:    "the host's own directory",
@@ -143,7 +143,7 @@ var publicGiven = sync.OnceValue(func() map[bindsource.Public]string {
 	}
 })
 
-// ReadOnly says whether a mount is to be read-only.
+// ReadOnly reports whether a mount is to be read-only.
 func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 
 // setID reports or refuses a directory with programs that run as its owner: the

@@ -64,7 +64,7 @@ func devices(p *pass) {
 }
 
 // dropDevices takes away what a rootless engine makes of a device that somebody
-// asks for, or of all of them (--privileged): a bind mount of the host's node.
+// requests, or of all of them (--privileged): a bind mount of the host's node.
 func dropDevices(p *pass) {
 	if !p.f.Host.Rootless {
 		return
@@ -91,7 +91,7 @@ func dropDevices(p *pass) {
 	}
 }
 
-// notThatOne says why a device of a name that policy lists is not given. The
+// notThatOne reports why a device of a name that policy lists is not given. The
 // numbers decide what a node is, not its name, and they come from whoever
 // starts the container: they have to be those that the host's own node has.
 func notThatOne(p *pass, d specs.LinuxDevice) string {
@@ -123,7 +123,7 @@ func isStandard(d specs.LinuxDevice) bool {
 	return false
 }
 
-// covers says whether a rule is about a device. Type a, or none, is all
+// covers reports whether a rule is about a device. Type a, or none, is all
 // (config-linux.md, Allowed Device list).
 func covers(r specs.LinuxDeviceCgroup, kind string, major, minor int64) bool {
 	return (r.Type == "" || r.Type == "a" || r.Type == kind) &&

@@ -35,7 +35,7 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestNamedGrants: what was asked for and not given is named, and nothing else
+// TestNamedGrants: what was requested and not given is named, and nothing else
 // is; with on_loosen = "refuse" the message names the same.
 func TestNamedGrants(t *testing.T) {
 	for name, want := range map[string][]string{

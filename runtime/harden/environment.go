@@ -14,7 +14,7 @@ import (
 // what no jail has.
 type variable struct {
 	name, value, why string
-	// applies says whether a process needs it.
+	// applies reports whether a process needs it.
 	applies func(p *pass, pr *specs.Process) bool
 }
 
@@ -42,8 +42,8 @@ var variables = []variable{
 	},
 }
 
-// leaksFail says whether to switch the search for leaks off: where the profile
-// denies ptrace, and nobody asks for the search in the other variable. Without
+// leaksFail reports whether to switch the search for leaks off: where the profile
+// denies ptrace, and nobody requests the search in the other variable. Without
 // that, a program would seem to have no leaks for whom it was to look for them.
 func leaksFail(other string) func(*pass, *specs.Process) bool {
 	return func(p *pass, pr *specs.Process) bool {

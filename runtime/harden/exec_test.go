@@ -148,8 +148,8 @@ func checkUpdate(t *testing.T, in *specs.LinuxResources, pol policy.Policy, f Fa
 	}
 }
 
-// updateAbove says where an update raises above policy or names what it was not
-// asked for.
+// updateAbove reports where an update raises above policy or names what it was not
+// requested.
 func updateAbove(in, got *specs.LinuxResources, pol policy.Policy, f Facts) []string {
 	j := &judge{in: &specs.Spec{}, pol: pol, f: f}
 	lim := pol.Limits

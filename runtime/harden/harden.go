@@ -30,7 +30,7 @@ type Facts struct {
 	// Sources describes what each bind mount of the incoming spec would mount,
 	// by index in Spec.Mounts; nil for other mounts.
 	Sources []*bindsource.Fact
-	// NoAppArmor says why the kernel's AppArmor cannot be used, where Host says
+	// NoAppArmor reports why the kernel's AppArmor cannot be used, where Host says
 	// that there is none to use.
 	NoAppArmor string
 	// Nodes are the host's own device nodes at the paths that policy allows.
@@ -41,7 +41,7 @@ type Facts struct {
 	Above CPUQuota
 	// Unknown lists fields of config.json that this version does not know.
 	Unknown []string
-	// Owner says who is named to own what is mounted.
+	// Owner reports who is named to own what is mounted.
 	Owner NamedOwner
 	// Filter is the system call filter that was made of Effective.Filter; nil has
 	// hardening make it by seccomp.OCI and seccomp.Intersect.
@@ -183,7 +183,7 @@ type pass struct {
 	refused []*refusal.Error
 	stop    bool
 	update  bool // what is not named stays as it is in the running jail
-	// lowPorts says that the bundle gave CAP_NET_BIND_SERVICE.
+	// lowPorts reports that the bundle gave CAP_NET_BIND_SERVICE.
 	lowPorts bool
 	// network are the terms of the plan's Network.
 	network network.Terms
@@ -193,7 +193,7 @@ func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string)
 	p.rep.Add(report.Change{Ring: r, Kind: k, Field: field, Was: was, Now: now, Why: why})
 }
 
-// deny reports a grant that was asked for and is not given. Policy can turn it
+// deny reports a grant that was requested and is not given. Policy can turn it
 // into a refusal.
 func (p *pass) deny(r report.Ring, field, was, now, why string) {
 	p.change(r, report.Denied, field, was, now, why)

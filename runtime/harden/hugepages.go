@@ -10,7 +10,7 @@ import (
 )
 
 // hugePages denies the pages of the host's reserved pool, which count against
-// no memory limit (hugetlbpage.rst). The filter refuses to ask for them; this
+// no memory limit (hugetlbpage.rst). The filter refuses to request them; this
 // stands where an image's or a volume's own way to them is found. Kubernetes
 // sets the same 0 for containers that request none.
 func hugePages(p *pass, r *specs.LinuxResources) {

@@ -152,8 +152,8 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// A host without controllers: the report says what is missing, and what the
-// bundle asks for is still held to policy.
+// A host without controllers: the report reports what is missing, and what the
+// bundle requests is still held to policy.
 func TestLimitsWithoutControllers(t *testing.T) {
 	s := mount(specs.Mount{Destination: "/work", Type: "bind", Source: "/home/dev/project", Options: []string{"rbind"}})
 	f := testFacts(s)

@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// within says whether a limit is set, within policy's bound (0 is none) and
+// within reports whether a limit is set, within policy's bound (0 is none) and
 // within the incoming one (nil or not above 0 is none).
 func (j *judge) within(name string, group bool, got *int64, bound int64, was *int64) {
 	switch {
@@ -351,7 +351,7 @@ func (j *judge) rest() {
 	}
 }
 
-// sameEnv says whether a process has the environment that was asked for, and beside
+// sameEnv reports whether a process has the environment that was requested, and beside
 // it none but the defaults.
 func sameEnv(out, in []string) bool {
 	if len(out) < len(in) || !slices.Equal(out[:len(in)], in) {

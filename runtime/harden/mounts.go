@@ -22,7 +22,7 @@ func root(p *pass) {
 	p.change(report.Resources, report.Set, "root", "", fmt.Sprintf("read-only image under an ephemeral layer of %s, %d files", p.pol.Root.Size, p.pol.Root.Inodes), "the engine's storage is never written, and the layer cannot fill the host")
 }
 
-// A fsRule says what becomes of a mount by its file system type.
+// A fsRule reports what becomes of a mount by its file system type.
 type fsRule struct {
 	at    string              // the sole destination, "" for any that is not reserved
 	flags []string            // always set
@@ -190,7 +190,7 @@ func essential(p *pass) {
 	}
 }
 
-// IsBind says whether a mount takes its content from the host's file tree, by
+// IsBind reports whether a mount takes its content from the host's file tree, by
 // runc's rule.
 func IsBind(m specs.Mount) bool {
 	return m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind")

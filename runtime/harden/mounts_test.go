@@ -297,7 +297,7 @@ func TestHostsOwn(t *testing.T) {
 	}
 }
 
-// TestSys: a jail's /sys is a tmpfs, however the bundle asks for it, and nothing
+// TestSys: a jail's /sys is a tmpfs, however the bundle requests it, and nothing
 // of the host's is mounted into it.
 func TestSys(t *testing.T) {
 	for _, m := range []specs.Mount{

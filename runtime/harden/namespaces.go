@@ -14,7 +14,7 @@ import (
 )
 
 // Every jail has all of these for itself (namespaces(7)). usual marks those
-// that engines ask for unless the caller wanted the host's: a spec without
+// that engines request unless the caller wanted the host's: a spec without
 // them gives one up on purpose.
 var allNamespaces = []struct {
 	kind  specs.LinuxNamespaceType
@@ -66,7 +66,7 @@ func namespaces(p *pass) {
 		case path != "" && mayJoin(n.kind, p.f.Joins[n.kind], p.pol.Network):
 			// stays
 		case path != "" && p.f.Joins[n.kind].Pinned:
-			// Engines that make the namespace first always say so (CNI).
+			// Engines that make the namespace first always report it (CNI).
 			p.change(report.Resources, report.Set, field, short(path), "fresh", p.network.NoMore+" (policy: network.mode)")
 			path = ""
 		case path != "":
@@ -149,7 +149,7 @@ func (j Join) found() network.Found {
 	return network.Found{Jail: j.Jail != "", Mode: j.Mode, Pinned: j.Pinned}
 }
 
-// mayJoin says whether a namespace that a spec names may be joined: another
+// mayJoin reports whether a namespace that a spec names may be joined: another
 // jail's, and of network namespaces those that policy's mode takes.
 func mayJoin(kind specs.LinuxNamespaceType, j Join, pol policy.Network) bool {
 	if kind == specs.NetworkNamespace {

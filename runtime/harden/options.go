@@ -23,7 +23,7 @@ var loosening = []string{
 	"suid", "rsuid", "dev", "rdev", "shared", "rshared", "remount", "idmap", "ridmap", "symfollow", "rsymfollow", "mand",
 }
 
-// A dataRule says whether the value of a key=value option may stay; key without
+// A dataRule reports whether the value of a key=value option may stay; key without
 // value counts as value "".
 type dataRule func(p *pass, value string) bool
 

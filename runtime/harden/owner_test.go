@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// TestMountOwner: who of the jail owns what is mounted, and that the report says so.
+// TestMountOwner: who of the jail owns what is mounted, and that the report reports it.
 func TestMountOwner(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -117,7 +117,7 @@ func rlimits(p *pass) {
 
 // defaultCaps are what engines give every container without being asked
 // (moby oci/caps/defaults.go; containerd and Podman give these or fewer). Only
-// what goes beyond them is a grant that somebody asked for.
+// what goes beyond them is a grant that somebody requested.
 var defaultCaps = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
 	"CAP_NET_BIND_SERVICE", "CAP_NET_RAW", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",

@@ -176,7 +176,7 @@ func TestContainerHasNoSay(t *testing.T) {
 			g2.Sources = append(g2.Sources, nil)
 		}
 		found := looser(first, &Result{Spec: loose.Spec, Plan: loose.Plan}, pol, g2)
-		// What was hardened away from the first is no longer asked for.
+		// What was hardened away from the first is no longer requested.
 		if len(found) > 0 {
 			t.Fatalf("seed %d: annotations %v loosen: %v", seed, more.Annotations, found)
 		}

@@ -102,7 +102,7 @@ func withLevel(label, level string) string {
 // categories is how many an MCS policy has: c0 to c1023.
 const categories = 1024
 
-// isPair says whether a level is s0 with two categories, in the form in which
+// isPair reports whether a level is s0 with two categories, in the form in which
 // the kernel writes it. A range of categories dominates many jails' pairs, one
 // category or none is shared by chance or by all.
 func isPair(level string) bool {

@@ -123,7 +123,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// Whose network a jail is in: the engine's only where policy says so, and one
+// Whose network a jail is in: the engine's only where policy reports it, and one
 // without network does not come by it through a jail that has it.
 func TestEngineNetwork(t *testing.T) {
 	const cni, seven = "/run/netns/cni-x", "/proc/7/ns/net"
@@ -180,7 +180,7 @@ func TestEngineNetwork(t *testing.T) {
 	}
 }
 
-// The profile net that names nothing gives no network, and the report says how the engine's is had.
+// The profile net that names nothing gives no network, and the report reports how the engine's is had.
 func TestNothingNamed(t *testing.T) {
 	for profile, says := range map[string]int{"net": 1, "": 0} {
 		pol := policy.Default()
@@ -216,7 +216,7 @@ func TestUnknownNetworkMode(t *testing.T) {
 	contain(t, "a jail's", refused(t, s, pol, f), `no network mode "later"`)
 }
 
-// A kernel without time namespaces: the report says so, and nothing stumbles.
+// A kernel without time namespaces: the report reports it, and nothing stumbles.
 func TestNoTimeNamespace(t *testing.T) {
 	s := with(func(s *specs.Spec) {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: "time"})
@@ -246,7 +246,7 @@ func TestIDs(t *testing.T) {
 	if err != nil || res.Spec.Linux.UIDMappings[0].HostID != 65534 || len(res.Spec.Linux.UIDMappings) != 2 {
 		t.Errorf("%v: %s", err, jsonOf(t, res))
 	}
-	// An engine's mapping is not exclusive, and the report says so.
+	// An engine's mapping is not exclusive, and the report reports it.
 	given := []specs.LinuxIDMapping{{HostID: 100000, Size: 1001}}
 	m, err := idmap.ForEngine(policy.Default().Userns.Pool, given, given)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// TestUsersEngine: what an ordinary user's engine asks for, and cannot have.
+// TestUsersEngine: what an ordinary user's engine requests, and cannot have.
 func TestUsersEngine(t *testing.T) {
 	s := small()
 	s.Mounts = append(s.Mounts,

@@ -8,7 +8,7 @@ import (
 )
 
 // A check holds one protection against the jail's policy. It is a function of what
-// was seen: it asks the kernel nothing.
+// was seen: it queries the kernel nothing.
 type check struct {
 	ring report.Ring
 	name string

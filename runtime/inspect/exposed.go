@@ -50,10 +50,10 @@ func (s *seen) lookHost(p *proc, first *process) error {
 	return nil
 }
 
-// confined says whether an AppArmor label is in force.
+// confined reports whether an AppArmor label is in force.
 func confined(label string) bool { return strings.HasSuffix(label, " (enforce)") }
 
-// hostOwns says whether the answer to an entry that is a namespace's, or the
+// hostOwns reports whether the answer to an entry that is a namespace's, or the
 // image's, is the host's own.
 func (s *seen) hostOwns(root *os.File, e procfiles.Entry) (open bool, why string) {
 	switch e.Of {
@@ -87,7 +87,7 @@ func (s *seen) hostDirs() []string {
 	return out
 }
 
-// kernels says whether a path of the jail is a file of the kernel's with
+// kernels reports whether a path of the jail is a file of the kernel's with
 // something in it, or a directory of them.
 func kernels(root *os.File, name string) (bool, error) {
 	f, err := openIn(root, path.Clean(name), unix.O_PATH)

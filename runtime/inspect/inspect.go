@@ -25,7 +25,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Verdict says whether a protection holds.
+// Verdict reports whether a protection holds.
 type Verdict string
 
 // The verdicts. Missing is what this host cannot give and policy does not
@@ -44,7 +44,7 @@ type Finding struct {
 	Ring    report.Ring `json:"ring"`
 	Name    string      `json:"name"`
 	Verdict Verdict     `json:"verdict"`
-	Seen    string      `json:"seen"`           // what the kernel says
+	Seen    string      `json:"seen"`           // what the kernel reports
 	Want    string      `json:"want,omitempty"` // what should be, unless it holds
 }
 
@@ -53,10 +53,10 @@ type Result struct {
 	ID       string `json:"id"`
 	Pid      int    `json:"pid"`
 	Delegate string `json:"delegate"`
-	// HeldBy says where the delegate's protections are held.
+	// HeldBy reports where the delegate's protections are held.
 	HeldBy    traits.Boundary `json:"heldBy"`
 	Processes int             `json:"processes"`
-	// Holds says that no finding is Broken.
+	// Holds reports that no finding is Broken.
 	Holds    bool      `json:"holds"`
 	Findings []Finding `json:"findings"`
 	// Calls are the system calls that the inner filter lets pass; nil where the jail
@@ -73,10 +73,10 @@ type Result struct {
 	Ways    int       `json:"ways"`
 }
 
-// ErrNotRunning says that there is no process to look at.
+// ErrNotRunning means that there is no process to look at.
 var ErrNotRunning = errors.New("jail is not running")
 
-// ErrNotStarted says that the first process still waits for start: the network
+// ErrNotStarted means that the first process still waits for start: the network
 // is sealed and the filter set only then.
 var ErrNotStarted = errors.New("jail waits for start")
 
@@ -139,7 +139,7 @@ func Jail(s state.Store, j *state.Jail) (*Result, error) {
 	return r, nil
 }
 
-// running says why a jail cannot be looked at.
+// running reports why a jail cannot be looked at.
 func running(s state.Store, j *state.Jail) error {
 	switch {
 	case j.Elsewhere():
@@ -180,7 +180,7 @@ func demandsOf(s state.Store, j *state.Jail) *demands {
 	return d
 }
 
-// missing says whether the report names a field as one that the host could not
+// missing reports whether the report names a field as one that the host could not
 // give, and why.
 func (d *demands) missing(field string) (why string, ok bool) {
 	for _, c := range d.report.Of(report.Missing) {

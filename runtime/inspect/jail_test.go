@@ -164,7 +164,7 @@ func runJail(t *testing.T, verb, bundle string) *state.Jail {
 }
 
 // start runs a program that leaves a container behind and, if ready, waits for
-// that to say so.
+// that to report it.
 func start(t *testing.T, cmd *exec.Cmd, ready bool) {
 	t.Helper()
 	// The container keeps both: os/exec must not wait for their end.
@@ -245,7 +245,7 @@ func TestRealJailHolds(t *testing.T) {
 }
 
 // TestStricterPolicy gives the record another policy than the jail was made
-// with: what the kernel says no longer fits.
+// with: what the kernel reports no longer fits.
 func TestStricterPolicy(t *testing.T) {
 	j := runJail(t, "run", bundleOf(t, "echo ready; sleep 100", nil))
 	l := &j.Policy.Limits

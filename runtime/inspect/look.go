@@ -161,7 +161,7 @@ func (s *seen) lookNamespaces(p *proc) error {
 	return nil
 }
 
-// ownerOf asks for the user namespace that a namespace belongs to
+// ownerOf requests the user namespace that a namespace belongs to
 // (ioctl_nsfs(2), NS_GET_USERNS). 0 is the host's own.
 func (s *seen) ownerOf(p *proc, kind string) (uint64, error) {
 	f, err := p.open("ns/"+kind, unix.O_RDONLY)
@@ -436,7 +436,7 @@ func (s *seen) lookStranger(p *proc, first *process) {
 	}
 	x.pid = p.pid
 	for _, id := range x.uids {
-		// The host's nobody is mapped where policy says so, and is shared.
+		// The host's nobody is mapped where policy reports it, and is shared.
 		if id != overflow && mapped(s.uidMap, id) {
 			s.strangers = append(s.strangers, x.who())
 			return
@@ -447,7 +447,7 @@ func (s *seen) lookStranger(p *proc, first *process) {
 // overflow is the host's nobody (user_namespaces(7)).
 const overflow = 65534
 
-// mapped says whether a host id belongs to the mapping.
+// mapped reports whether a host id belongs to the mapping.
 func mapped(ms []specs.LinuxIDMapping, id uint32) bool {
 	for _, m := range ms {
 		if id >= m.HostID && uint64(id) < uint64(m.HostID)+uint64(m.Size) {

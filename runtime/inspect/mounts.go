@@ -194,10 +194,10 @@ func engineShm(m *mount, most uint64) bool {
 	return path.Clean(m.Point) == "/dev/shm" && m.FS == "tmpfs" && m.Root == "/" && m.Has("noexec") && err == nil && n > 0 && n <= most
 }
 
-// A kernelRule says how one of the kernel's own file systems may be mounted.
+// A kernelRule reports how one of the kernel's own file systems may be mounted.
 type kernelRule struct {
 	options []string
-	// part says which mounts of the host's own file system are still right; nil
+	// part reports which mounts of the host's own file system are still right; nil
 	// for none.
 	part func(s *seen, m *mount) bool
 }

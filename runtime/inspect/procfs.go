@@ -20,7 +20,7 @@ const (
 	maxMounts = 8 << 20 // some 50000 mounts
 )
 
-// errTooLong says that a file of /proc is larger than anything a jail should
+// errTooLong reports that a file of /proc is larger than anything a jail should
 // have: better no answer than half of one.
 var errTooLong = errors.New("longer than what is read")
 

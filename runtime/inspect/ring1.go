@@ -15,7 +15,7 @@ import (
 func userIDs(d *demands, s *seen) outcome  { return idMap("user", s.uidMap, d.jail.IDs.UIDs, d) }
 func groupIDs(d *demands, s *seen) outcome { return idMap("group", s.gidMap, d.jail.IDs.GIDs, d) }
 
-// idMap: the kernel's mapping is the recorded one, and gives nobody's ids away.
+// idMap: the kernel's mapping is the recorded one, and gives the overflow user's ids away.
 func idMap(what string, have, recorded []specs.LinuxIDMapping, d *demands) outcome {
 	want := "map " + mapText(recorded)
 	if len(recorded) == 0 {
@@ -189,7 +189,7 @@ func label(d *demands, s *seen) outcome {
 	return holds("%s", s.processes[0].label)
 }
 
-// enforced says whether an AppArmor label names the profile in a mode that
+// enforced reports whether an AppArmor label names the profile in a mode that
 // enforces it. A label can be a stack, "a//&b (enforce)": each of its profiles
 // confines.
 func enforced(label, profile string) bool {

@@ -18,11 +18,11 @@ type userNS struct {
 	owner uint32
 	// limits on the namespaces in it, by the file's name in /proc/sys/user.
 	limits map[string]string
-	// fixed says that nobody can set limits here: /proc/sys is mounted read-only.
+	// fixed reports that nobody can set limits here: /proc/sys is mounted read-only.
 	fixed bool
 }
 
-// lookUserNS asks for the owner (ioctl_nsfs(2), NS_GET_OWNER_UID) and the limits.
+// lookUserNS requests the owner (ioctl_nsfs(2), NS_GET_OWNER_UID) and the limits.
 // The host's own, where the jail should have another, is not entered.
 func (s *seen) lookUserNS(p *proc) error {
 	if n := s.namespaces["user"]; n.Jail == n.Host {

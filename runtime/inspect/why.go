@@ -64,7 +64,7 @@ func Why(s state.Store, j *state.Jail, q why.Question, arch string) (*why.Facts,
 	return f, nil
 }
 
-// notAtPath says that a path cannot be looked up, where one was asked for.
+// notAtPath reports that a path cannot be looked up, where one was requested.
 func notAtPath(q why.Question, err error) error {
 	if q.Kind != why.OfPath {
 		return nil
@@ -225,7 +225,7 @@ func tmpfsOf(p *proc) []string {
 	return out
 }
 
-// statfsIn asks for the file system of a place in a jail.
+// statfsIn requests the file system of a place in a jail.
 func statfsIn(p *proc, at string) (unix.Statfs_t, error) {
 	var fs unix.Statfs_t
 	f, err := lookup(p, at)

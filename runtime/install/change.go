@@ -11,7 +11,7 @@ type File struct {
 	Before []byte // its content; nil if there is none
 	After  []byte // its content to be
 	Remove bool   // the file goes
-	// Own says that the file is agentjail's alone, so that no backup of it is kept.
+	// Own reports that the file is agentjail's alone, so that no backup of it is kept.
 	Own bool
 	// Diff is Before against After as a unified diff, "" if there is no change.
 	Diff string
@@ -35,7 +35,7 @@ func (p *Plan) file(path string) (*File, error) {
 	return f, nil
 }
 
-// Changed says whether there is anything to write.
+// Changed reports whether there is anything to write.
 func (f *File) Changed() bool { return f.Remove || !bytes.Equal(f.Before, f.After) }
 
 // compare fills in the diff.

@@ -37,7 +37,7 @@ func (containerd) Defaults() Options {
 	return Options{Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, Config: containerdConfig, DropIn: containerdDropIn}
 }
 
-// reserved says whether a name is one of a handler that containerd's own default configuration has, or the name of a shim.
+// reserved reports whether a name is one of a handler that containerd's own default configuration has, or the name of a shim.
 func (containerd) reserved(name string) bool {
 	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
 }
@@ -125,7 +125,7 @@ func versionFor(main *tomlFile, e effective) (int64, error) {
 	return e.version, nil
 }
 
-// sameVersions says whether a drop-in and what the configuration file imports besides are of versions that this release can merge.
+// sameVersions reports whether a drop-in and what the configuration file imports besides are of versions that this release can merge.
 func sameVersions(main *tomlFile, o Options, release int64) bool {
 	if release > firstMerging {
 		return true // containerd 2.3 and later migrate each file by itself

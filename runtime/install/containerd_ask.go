@@ -39,7 +39,7 @@ func versionOf(doc map[string]any, file string) (int64, error) {
 
 // effective is what containerd makes of its configuration.
 type effective struct {
-	program string // that said so; "" for nothing known
+	program string // that reported it; "" for nothing known
 	version int64  // the newest that it reads, which is the one that it prints
 	systemd bool   // runc's control groups are made by systemd
 	note    string
@@ -91,7 +91,7 @@ func findContainerd() string {
 	return ""
 }
 
-// systemdOf says which driver runc's containers have.
+// systemdOf reports which driver runc's containers have.
 func systemdOf(doc map[string]any, version int64) bool {
 	name, _ := at(doc, "plugins", cri[version], "containerd", "default_runtime_name").(string)
 	for _, n := range []string{"runc", name} {

@@ -27,7 +27,7 @@ func (p *Plan) toml(path string) (*tomlFile, error) {
 	return &tomlFile{f, doc}, nil
 }
 
-// hasAny says whether the file has a handler of one of the names.
+// hasAny reports whether the file has a handler of one of the names.
 func (f *tomlFile) hasAny(o Options, version int64) bool {
 	return slices.ContainsFunc(o.Runtimes, func(r Runtime) bool {
 		_, _, ok := handlerAt(f.doc, version, r.Name)
@@ -35,7 +35,7 @@ func (f *tomlFile) hasAny(o Options, version int64) bool {
 	})
 }
 
-// empty says whether the file would have nothing but a version.
+// empty reports whether the file would have nothing but a version.
 func (f *tomlFile) empty() bool {
 	version, ok := f.doc["version"].(int64)
 	return ok && string(bytes.TrimSpace(f.After)) == fmt.Sprintf("version = %d", version)

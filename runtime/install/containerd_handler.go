@@ -68,7 +68,7 @@ func handlerAt(doc map[string]any, version int64, name string) (h handler, exact
 	return h, err == nil, true
 }
 
-// leadsTo says whether a handler runs the same programs.
+// leadsTo reports whether a handler runs the same programs.
 func (h handler) leadsTo(x handler) bool {
 	return h.Path == x.Path && h.Options.BinaryName == x.Options.BinaryName
 }

@@ -23,7 +23,7 @@ func (crio) Defaults() Options {
 	return Options{Runtimes: []Runtime{{Name: DefaultName}, {Name: DefaultName + "-net"}}, DropIn: "/etc/crio/crio.conf.d/agentjail.conf"}
 }
 
-// reserved says whether a name is one of a handler that CRI-O's own configuration has.
+// reserved reports whether a name is one of a handler that CRI-O's own configuration has.
 func (crio) reserved(name string) bool { return name == "runc" || name == "crun" }
 
 // plan writes the drop-in again with or without the handlers. It is an ErrConflict if the file is not of this program's making, or if

@@ -15,7 +15,7 @@ var Docker Engine = docker{}
 
 type docker struct{}
 
-// dockerConfig is the file that dockerd reads unless told otherwise.
+// dockerConfig is the file that dockerd reads unless configured otherwise.
 const dockerConfig = "/etc/docker/daemon.json"
 
 func (docker) Name() string  { return "docker" }
@@ -28,7 +28,7 @@ func (docker) Defaults() Options {
 	}
 }
 
-// reserved says whether a name is one that dockerd gives a meaning of its own (moby daemon/runtime_unix.go).
+// reserved reports whether a name is one that dockerd gives a meaning of its own (moby daemon/runtime_unix.go).
 func (docker) reserved(name string) bool {
 	return name == "runc" || strings.HasPrefix(name, "io.containerd.")
 }
@@ -51,7 +51,7 @@ func (docker) plan(p *Plan) error {
 	return nil
 }
 
-// onlyOurs says whether a file would be left without content, and is as a plan would have written it: unless there is an entry for every
+// onlyOurs reports whether a file would be left without content, and is as a plan would have written it: unless there is an entry for every
 // name this is not our file, and then register's result differs.
 func onlyOurs(f *File, o Options) bool {
 	if !bytes.Equal(bytes.TrimSpace(f.After), []byte("{}")) {
@@ -87,7 +87,7 @@ func (d *dockerd) begin(p *Plan, r *Result) error {
 	return d.checkFlags(p.options)
 }
 
-// settle has a running daemon read the file, and tells what became of that.
+// settle has a running daemon read the file, and reports what became of that.
 func (d *dockerd) settle(ctx context.Context, p *Plan, r *Result) error {
 	if d.running() {
 		if err := d.reread(ctx, p, &r.Daemon); err != nil {

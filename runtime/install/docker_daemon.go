@@ -116,7 +116,7 @@ func (d *daemon) checkFlags(o Options) error {
 	return nil
 }
 
-// sameEntry says whether two paths name the same entry of the same directory; the file need not exist.
+// sameEntry reports whether two paths name the same entry of the same directory; the file need not exist.
 func sameEntry(a, b string) bool {
 	if filepath.Base(a) != filepath.Base(b) {
 		return false

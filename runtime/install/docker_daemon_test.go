@@ -22,7 +22,7 @@ type privateDocker struct {
 	opts Options
 }
 
-// startDocker starts containerd and dockerd. withFile says whether the daemon is given a configuration file (which must exist then)
+// startDocker starts containerd and dockerd. withFile reports whether the daemon is given a configuration file (which must exist then)
 // or left with its default one, which does not.
 func startDocker(t *testing.T, withFile bool) *privateDocker {
 	t.Helper()

@@ -57,7 +57,7 @@ func besideDropIn(dropIn string, look func(file string, text []byte) error) erro
 	return nil
 }
 
-// readLater says whether a file is read after the drop-in, as one of the same directory.
+// readLater reports whether a file is read after the drop-in, as one of the same directory.
 func readLater(file, dropIn string) bool {
 	return filepath.Dir(file) == filepath.Dir(dropIn) && filepath.Base(file) > filepath.Base(dropIn)
 }

@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/kernel/trusted"
 )
 
-// DefaultName is the name under which agentjail is registered unless asked otherwise.
+// DefaultName is the name under which agentjail is registered unless requested otherwise.
 const DefaultName = "agentjail"
 
 // Engine is one that agentjail can be registered with.
@@ -26,10 +26,10 @@ type Engine interface {
 	// Name is the engine's on the command line, Title its own.
 	Name() string
 	Title() string
-	// Defaults are the options with which it is registered unless told otherwise. A field that is empty there is one that the engine takes
+	// Defaults are the options with which it is registered unless configured otherwise. A field that is empty there is one that the engine takes
 	// no notice of, unless the field says otherwise. Runtimes have no paths in it.
 	Defaults() Options
-	// reserved says whether the engine has a runtime's name for itself.
+	// reserved reports whether the engine has a runtime's name for itself.
 	reserved(name string) bool
 	// plan adds to p what has to change. Its options are complete and their programs may be run by root.
 	plan(p *Plan) error
@@ -45,7 +45,7 @@ type Runtime struct {
 	Path string
 }
 
-// Options say what to register and where. Empty fields get the engine's defaults.
+// Options report what to register and where. Empty fields get the engine's defaults.
 type Options struct {
 	// Undo takes out what a plan without it adds.
 	Undo     bool
@@ -68,7 +68,7 @@ type Options struct {
 	// Program is containerd's, to be asked what it makes of its configuration; "" looks for it in the usual directories. Without it, what
 	// the file says is all that is known.
 	Program string
-	// Machine says where a node's file tree is, and what to copy to it (Node).
+	// Machine reports where a node's file tree is, and what to copy to it (Node).
 	Machine Machine
 }
 
@@ -100,7 +100,7 @@ func complete(e Engine, o Options) (Options, error) {
 	return o, nil
 }
 
-// registrable says whether an engine can be given these runtimes; def is the one to make its default, "" for none.
+// registrable reports whether an engine can be given these runtimes; def is the one to make its default, "" for none.
 func registrable(e Engine, runtimes []Runtime, def string) error {
 	if len(runtimes) == 0 {
 		return errors.New("no runtime to register")

@@ -144,7 +144,7 @@ func (m Machine) configuration() (string, error) {
 	return all, nil
 }
 
-// copyToNode copies the programs, each in one step: what runs goes on with the file that it has. It says whether anything changed. No
+// copyToNode copies the programs, each in one step: what runs goes on with the file that it has. It reports whether anything changed. No
 // link of the machine leads out of Root (openat2(2), RESOLVE_IN_ROOT).
 func copyToNode(o Machine) (changed bool, err error) {
 	dir, err := nodeDir(o)

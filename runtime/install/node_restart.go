@@ -46,7 +46,7 @@ const (
 	owedName = "agentjail-restart-owed"
 )
 
-// owesRestart says whether an earlier run has changed containerd's configuration, or was about to, and not restarted it.
+// owesRestart reports whether an earlier run has changed containerd's configuration, or was about to, and not restarted it.
 func (m Machine) owesRestart() (bool, error) {
 	dir, err := m.open(owedDir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {

@@ -12,7 +12,7 @@ import (
 type Plan struct {
 	// Files are those to write, in this order, and those that were read and stay as they are.
 	Files []*File
-	// Note says what was found out about the engine and has to be known, "" for nothing.
+	// Note reports what was found out about the engine and has to be known, "" for nothing.
 	Note string
 
 	options Options
@@ -56,7 +56,7 @@ func NewPlan(e Engine, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// Changed says whether there is anything to write.
+// Changed reports whether there is anything to write.
 func (p *Plan) Changed() bool {
 	for _, f := range p.Files {
 		if f.Changed() {
@@ -66,7 +66,7 @@ func (p *Plan) Changed() bool {
 	return false
 }
 
-// Result says what Apply did.
+// Result reports what Apply did.
 type Result struct {
 	Changed bool   // a file was written or removed
 	Daemon  Daemon // Docker's
@@ -78,7 +78,7 @@ type Result struct {
 // running engine take notice. It refuses to write when a file is no longer as it was when the plan was made, and when the running
 // engine would not take the change.
 //
-// That no daemon runs is no error: Result says so. That a running one does not take the change within the options' Timeout is.
+// That no daemon runs is no error: Result reports it. That a running one does not take the change within the options' Timeout is.
 func (p *Plan) Apply(ctx context.Context) (Result, error) {
 	var r Result
 	if p.options.Timeout > 0 {
@@ -136,5 +136,5 @@ func (p *Plan) tidy() error {
 	return nil
 }
 
-// ErrFileChanged says that somebody else wrote a file between the plan and its application.
+// ErrFileChanged means that somebody else wrote a file between the plan and its application.
 var ErrFileChanged = errors.New("the file was changed meanwhile; plan again")

@@ -23,7 +23,7 @@ func (podman) Defaults() Options {
 	return Options{Runtimes: []Runtime{{Name: DefaultName}}, DropIn: "/etc/containers/containers.conf.d/agentjail.conf"}
 }
 
-// reserved says whether a name is one of a runtime that Podman finds by itself.
+// reserved reports whether a name is one of a runtime that Podman finds by itself.
 func (podman) reserved(name string) bool {
 	return slices.Contains([]string{"crun", "crun-vm", "krun", "kata", "ocijail", "runc", "runj", "runsc", "youki"}, name)
 }

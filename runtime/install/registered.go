@@ -28,7 +28,7 @@ func Registered(e Engine, o Options, dir string) ([]Runtime, error) {
 	return slices.Compact(all), nil
 }
 
-// lister is an engine whose files say what is registered.
+// lister is an engine whose files report what is registered.
 type lister interface {
 	registered(p *Plan) ([]Runtime, error)
 }

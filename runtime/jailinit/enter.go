@@ -31,7 +31,7 @@ const (
 	ExitNotFound      = 127
 )
 
-// Orders is what the step checks and does. A field's zero value asks for
+// Orders is what the step checks and does. A field's zero value requests
 // nothing.
 type Orders struct {
 	// UIDMap and GIDMap are the lines that /proc/self/uid_map and gid_map must
@@ -60,7 +60,7 @@ type Orders struct {
 	// CPUs, if not 0, is on how many processors the process may run, so that
 	// what counts them sees what it can use. Seed picks which.
 	CPUs, Seed uint32
-	// Landlock asks for a Landlock domain.
+	// Landlock requests a Landlock domain.
 	Landlock Landlock
 	// DenyWriteExecute refuses memory that was writable and becomes executable
 	// (PR_SET_MDWE(2const), Linux 6.3).
@@ -101,7 +101,7 @@ type Rlimit struct {
 
 // Landlock is a domain (landlock(7)).
 type Landlock struct {
-	// Want asks for one, Required refuses to start on a kernel without.
+	// Want requests one, Required refuses to start on a kernel without.
 	Want, Required bool
 	// Scoped keeps signals and abstract sockets within the domain. A further
 	// process of a jail is in a domain of its own and must reach the first's.
@@ -124,7 +124,7 @@ const NoFilterSpace = "errno 524: the host has no space left for compiled filter
 // programs of different versions do not misunderstand each other.
 const magic = "agentjail-enter 5\n"
 
-// ErrForm says that orders were written by another version.
+// ErrForm means that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
 
 // Encode writes orders for Decode.

@@ -43,7 +43,7 @@ func awaitProgram(pid int, dir string) {
 	}
 }
 
-// fate says whether a process has ended, and how many system call filters it has.
+// fate reports whether a process has ended, and how many system call filters it has.
 func fate(pid int) (ended bool, filters int) {
 	s, err := procstatus.Read(pid)
 	if err != nil {

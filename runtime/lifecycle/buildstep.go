@@ -39,7 +39,7 @@ func refuseBuild(id, bundle string, s *specs.Spec) error {
 	return nil
 }
 
-// buildKitStep says whether BuildKit has made a container for a step of a build.
+// buildKitStep reports whether BuildKit has made a container for a step of a build.
 // It gives each step the network's files of its own, from the directory of its
 // executor (moby/buildkit, executor/oci, GetResolvConf). With the worker that calls
 // a runtime, the bundles are in that directory, too (executor/runcexecutor). With

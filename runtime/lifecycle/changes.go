@@ -45,7 +45,7 @@ func (w *Runtime) Export(ctx context.Context, out io.Writer, j *state.Jail) erro
 	})
 }
 
-// noView says why there is nothing to look at.
+// noView reports why there is nothing to look at.
 func noView(j *state.Jail, err error) error {
 	switch {
 	case !j.InitAlive():

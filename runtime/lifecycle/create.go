@@ -31,7 +31,7 @@ type CreateOptions struct {
 	Spec *specs.Spec
 	// Signals, if not nil, were taken before Create, with which they are given back.
 	Signals *Signals
-	// Init says that the init step stays as the first process: it passes signals on to the program,
+	// Init reports that the init step stays as the first process: it passes signals on to the program,
 	// waits for what that leaves behind, and ends the jail when this process ends.
 	Init bool
 	// Run starts the jail at once and, unless Detach, waits for its end.
@@ -39,7 +39,7 @@ type CreateOptions struct {
 	PidFile       string
 	ConsoleSocket string
 	PidfdSocket   string
-	// PlainRoot says that the root's files keep their host owners: the host's
+	// PlainRoot reports that the root's files keep their host owners: the host's
 	// own file tree, where what is root's alone must stay unreadable.
 	PlainRoot bool
 	// Watch is told of a jail that Create runs and waits for; nil is nobody.
@@ -208,18 +208,18 @@ func (a *attempt) ran(err error) bool {
 // An undo takes back what a step did.
 type undo struct {
 	run func()
-	// failed says that it is for a failure alone. Any other gives back what only
+	// failed reports that it is for a failure alone. Any other gives back what only
 	// the making needs.
 	failed bool
 }
 
-// always has f run at the end, before what was asked for earlier.
+// always has f run at the end, before what was requested earlier.
 func (a *attempt) always(f func()) { a.undo = append(a.undo, undo{f, false}) }
 
 // onFailure is always for an end without a jail.
 func (a *attempt) onFailure(f func()) { a.undo = append(a.undo, undo{f, true}) }
 
-// end runs what steps asked for, the last one's first.
+// end runs what steps requested, the last one's first.
 func (a *attempt) end(failed bool) {
 	for _, u := range slices.Backward(a.undo) {
 		if failed || !u.failed {

@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestConsoleSocket: a socket for a terminal that the bundle does not ask for is
+// TestConsoleSocket: a socket for a terminal that the bundle does not request is
 // refused before anything is made.
 func TestConsoleSocket(t *testing.T) {
 	dir := t.TempDir()

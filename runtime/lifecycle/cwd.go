@@ -19,7 +19,7 @@ import (
 func checkExecCwd(j *state.Brief, cwd string) error {
 	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", j.InitPid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // not running: the delegate says so in its own words
+		return nil //nolint:nilerr // not running: the delegate reports it in its own words
 	}
 	defer root.Close()
 	fd, err := unix.Openat2(int(root.Fd()), cwd, &unix.OpenHow{

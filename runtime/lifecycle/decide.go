@@ -98,7 +98,7 @@ func (a *attempt) record() error {
 	return nil
 }
 
-// tell logs what the caller asked for and did not get.
+// tell logs what the caller requested and did not get.
 func (w *Runtime) tell(r *report.Report) {
 	if r == nil {
 		return

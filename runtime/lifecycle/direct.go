@@ -58,7 +58,7 @@ func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	return err
 }
 
-// startedBefore says that a process that waits to be started would not be as this one is: it runs the init step, or has both its filters, of
+// startedBefore reports that a process that waits to be started would not be as this one is: it runs the init step, or has both its filters, of
 // which the delegate gives one at most, and we ourselves those that we were started under.
 func startedBefore(pid int, root string) bool {
 	_, filters := fate(pid)
@@ -83,13 +83,13 @@ func startDirectly(j *state.Brief, root string) (known bool, err error) {
 	})
 }
 
-// ended says that a direct jail was made completely, and its processes have
+// ended reports that a direct jail was made completely, and its processes have
 // ended.
 func ended(j *state.Brief) bool {
 	return j.Direct && j.InitPid != 0 && (j.Ended || j.Init().Gone())
 }
 
-// frozen says whether one of the control groups is (freezer of cgroups(7)).
+// frozen reports whether one of the control groups is (freezer of cgroups(7)).
 func frozen(dirs []string) bool {
 	for _, dir := range dirs {
 		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {

@@ -14,9 +14,9 @@ import (
 // maxDockerState bounds what is read of Docker's record of a container, in bytes.
 const maxDockerState = 1 << 20
 
-// dockerBuildStep says whether Docker has made a container for a RUN of its
+// dockerBuildStep reports whether Docker has made a container for a RUN of its
 // classic builder. Such a container has no label and no other mark. Its record
-// has what together only the builder asks for (moby, builder/dockerfile,
+// has what together only the builder requests (moby, builder/dockerfile,
 // dispatchRun and hostConfigFromOptions): the image by its digest, no health
 // check, no log, and no stream attached. What is read belongs to the engine; a
 // container cannot write it, and it only ever refuses a start.

@@ -10,7 +10,7 @@ import (
 )
 
 // takeDomainname takes the UTS domain name out of a hardened spec, for this
-// process to set. Docker asks for it as a kernel setting, whose file belongs to
+// process to set. Docker requests it as a kernel setting, whose file belongs to
 // host root: no delegate can write it from a user namespace (Linux,
 // utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know
 // the specification's own field. A namespace that another container has too

@@ -116,7 +116,7 @@ func (e *execution) close() {
 	}
 }
 
-// asked is the process as the caller asks for it.
+// asked is the process as the caller requests it.
 func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
 	if o.ProcessFile != "" {
 		data, err := readGiven(o.ProcessFile)

@@ -20,13 +20,13 @@ import (
 type Explained struct {
 	Result *harden.Result // nil where it would be refused
 	Report *report.Report // as far as hardening got; nil where the bundle cannot be read
-	// HeldBy says where the protections are held, by each delegate that policy may choose.
+	// HeldBy reports where the protections are held, by each delegate that policy may choose.
 	HeldBy map[string]traits.Boundary
 }
 
 // Explain hardens the bundle in dir and changes nothing: no state is written,
 // no ids are taken (the first block of the pool stands for the jail's), nothing
-// is mounted or loaded. The error says why the bundle would be refused; what
+// is mounted or loaded. The error reports why the bundle would be refused; what
 // was found out until then comes with it.
 func (w *Runtime) Explain(dir string) (*Explained, error) {
 	b, err := bundle.Load(dir)

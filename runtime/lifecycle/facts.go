@@ -23,7 +23,7 @@ import (
 )
 
 // assignIDs gives the jail its host ids: its own block of the pool, that of the
-// jail whose namespaces it joins, or the engine's mapping. The record says so
+// jail whose namespaces it joins, or the engine's mapping. The record reports it
 // with its next saving: Store.Release finds them also without.
 func (w *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 	if m, ok := ringfault.IDs(); ok {

@@ -12,7 +12,7 @@ import (
 // when they execute in a container.
 const delegateFailed = 255
 
-// explained returns a delegate's error, and says why where that is an errno
+// explained returns a delegate's error, and reports why where that is an errno
 // which no C library has a name for: the host takes no further filter.
 func (w *Runtime) explained(err error) error {
 	if err == nil {

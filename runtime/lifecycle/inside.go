@@ -19,7 +19,7 @@ func insideFile(p policy.Policy, rep *report.Report) string {
 	return string(inside.Of(changed(rep.Changes), time.Now()))
 }
 
-// TellInside writes the file in which a running jail reads what it was refused, where it has one. events are asked for only then.
+// TellInside writes the file in which a running jail reads what it was refused, where it has one. events are requested only then.
 func TellInside(j *state.Jail, events func() ([]journal.Event, error)) error {
 	if j.Policy.Journal.Inside != policy.InsideOn || j.ViewsDev == 0 || !j.InitAlive() {
 		return nil

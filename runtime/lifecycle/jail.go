@@ -309,7 +309,7 @@ func (w *Runtime) Pass(id string, args []string) error {
 	return exitError(d.Run(args, t))
 }
 
-// asksJail says whether what is passed may have the jail use a file that was put
+// asksJail reports whether what is passed may have the jail use a file that was put
 // into it, or an engine read it: signals that ask a server to read its settings
 // again, and the pause before `docker commit`.
 func asksJail(args []string) bool {
@@ -386,7 +386,7 @@ func (w *Runtime) detach(j *state.Brief) error {
 // no delete is to come, of any boot, and ids that nobody has. max bounds the jails
 // looked at; below 0 means all. It returns the keys of those that were reclaimed.
 //
-// It stops between two jails when ctx ends, and says so. Any other errors, joined,
+// It stops between two jails when ctx ends, and reports it. Any other errors, joined,
 // tell of jails that could not be reclaimed: they stay recorded for another GC, and
 // the others are reclaimed all the same.
 func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }

@@ -26,7 +26,7 @@ import (
 // twentieth part of a create.
 const pruneEvery = 64
 
-// chooseJournal says where the jail's journal will be.
+// chooseJournal reports where the jail's journal will be.
 func (w *Runtime) chooseJournal(j *state.Brief) {
 	if !w.Policy.Journal.Enabled {
 		return
@@ -84,7 +84,7 @@ func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []str
 	}
 }
 
-// about says what program is run, and as whom.
+// about reports what program is run, and as whom.
 func about(e *journal.Event, j *state.Jail, p *specs.Process) {
 	e.Argv, e.Cwd = p.Args, p.Cwd
 	if uid, ok := j.IDs.HostUID(p.User.UID); ok {
@@ -128,7 +128,7 @@ func (w *Runtime) noteRefused(j *state.Brief, kind string, err error) {
 	}
 }
 
-// noteEnd tells what the jail's groups and layer say, before they are removed. ws is nil where its end was not waited for.
+// noteEnd reports what the jail's groups and layer say, before they are removed. ws is nil where its end was not waited for.
 func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return
@@ -166,7 +166,7 @@ func (w *Runtime) noteGone(j *state.Brief) {
 		return
 	}
 	if unix.Access(j.Journal, unix.F_OK) != nil {
-		return // it was never begun: the attempt failed, and says so itself
+		return // it was never begun: the attempt failed, and reports it itself
 	}
 	events, err := journal.Keep(j.Journal, w.Store.Dir(j.Key))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 // killOne takes --all out of a `kill` with SIGKILL: the first process of a
 // process namespace takes all others with it (pid_namespaces(7)). An engine that
-// was asked for the host's processes wants all to be killed, which crun looks
+// was requested the host's processes wants all to be killed, which crun looks
 // for in the jail's control group; a user's jail may have none, and crun then
 // kills nobody and says nothing.
 func killOne(args []string) []string {
@@ -20,7 +20,7 @@ func killOne(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--all" })
 }
 
-// ownsProcesses says whether a process is the first of its process namespace. In
+// ownsProcesses reports whether a process is the first of its process namespace. In
 // a pod that shares processes, only that of the first container is.
 func ownsProcesses(pid int) bool {
 	s, err := procstatus.Read(pid)

@@ -26,7 +26,7 @@ type LastLook struct {
 	// Files are the first files of the layer, and More says that there are others.
 	Files []changes.Change
 	More  bool
-	// Known says that the layer was looked at.
+	// Known reports that the layer was looked at.
 	Known bool
 	// Mounted is what was seen of mounted directories.
 	Mounted []MountedLook
@@ -35,7 +35,7 @@ type LastLook struct {
 // A part is something that was made for a jail and goes with it.
 type part struct {
 	kind, what string
-	// left says whether it is still there.
+	// left reports whether it is still there.
 	left func() bool
 }
 
@@ -163,7 +163,7 @@ func (w *Runtime) parts(j *state.Brief) []part {
 		add("control group", dir, path(dir))
 	}
 	for _, dir := range j.Removed {
-		add("control group", dir, func() bool { return false }) // the kernel said so when it was removed
+		add("control group", dir, func() bool { return false }) // the kernel reported it when it was removed
 	}
 	add("delegate's record", j.DelegateState(), path(j.DelegateState()))
 	add("record", w.Store.Dir(j.Key), path(w.Store.Dir(j.Key)))
@@ -174,7 +174,7 @@ func (w *Runtime) parts(j *state.Brief) []part {
 	return out
 }
 
-// noteTeardown tells what is gone of a jail that was removed, and what is not, by looking for it.
+// noteTeardown reports what is gone of a jail that was removed, and what is not, by looking for it.
 func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
 	if j.Journal == "" || unix.Access(j.Journal, unix.F_OK) != nil {
 		return // it has none, or it was never begun

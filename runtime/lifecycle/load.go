@@ -25,7 +25,7 @@ type prepared struct {
 	sources []*bindsource.Source
 	rootfs  *os.File
 	engine  bindsource.Engine
-	// inStorage says that the root lies in an engine's storage.
+	// inStorage reports that the root lies in an engine's storage.
 	inStorage bool
 	res       *harden.Result
 	rep       *report.Report
@@ -53,7 +53,7 @@ func (a *attempt) load() error {
 		}
 	}
 	if a.o.ConsoleSocket != "" && b.Spec.Process != nil && !b.Spec.Process.Terminal {
-		// runc says so itself; crun waits for a terminal that nobody sends it.
+		// runc reports it itself; crun waits for a terminal that nobody sends it.
 		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
 	}
 	if a.p, err = a.w.gather(a.o.ID, b, a.o.PlainRoot); err != nil {

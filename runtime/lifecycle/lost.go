@@ -37,7 +37,7 @@ func (w *Runtime) watchStarted(key string) {
 func (w *Runtime) checkLost(j *state.Jail) error {
 	losses, err := lostpaths.Now(j)
 	if err != nil || len(losses) == 0 {
-		return nil //nolint:nilerr // it has ended: what is asked for next says so
+		return nil //nolint:nilerr // it has ended: what is requested next reports it
 	}
 	fresh, err := lostpaths.Report(w.Store, j, losses)
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *Runtime) noteStale(j *state.Brief) {
 		}
 		root, err := openMounted(m)
 		if err != nil {
-			continue // it was moved: the look at it says so
+			continue // it was moved: the look at it reports it
 		}
 		for _, r := range list[:min(len(list), maxRepositories)] {
 			stale, err := r.Stale(root, time.Unix(0, j.MountedSince))

@@ -55,7 +55,7 @@ func (a *attempt) mounted() []state.Mounted {
 	return out
 }
 
-// unseen says why what is changed in a source will not be looked at; "" where it will be: then m gets its numbers.
+// unseen reports why what is changed in a source will not be looked at; "" where it will be: then m gets its numbers.
 func unseen(source *os.File, storage plan.Storage, m *state.Mounted) string {
 	if storage != plan.StorageDirect {
 		return "its storage is " + string(storage)
@@ -77,7 +77,7 @@ func unseen(source *os.File, storage plan.Storage, m *state.Mounted) string {
 // A MountedLook is what was seen of a mounted directory, for the journal.
 type MountedLook struct {
 	At string
-	// Unseen says why it was not looked at, in place of all else.
+	// Unseen reports why it was not looked at, in place of all else.
 	Unseen string
 	changes.Recent
 	// Arrived is what of it the host runs, or is led by; nil for a single file.

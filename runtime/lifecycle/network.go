@@ -79,7 +79,7 @@ func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, 
 		return nil, err
 	}
 	n := w.networkOf(j)
-	n.Rules = sync.OnceValues(n.Rules) // nobody changes them meanwhile, and they are asked for three times
+	n.Rules = sync.OnceValues(n.Rules) // nobody changes them meanwhile, and they are requested three times
 	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
 		if rerr := w.reported(j, sealed.Changes); rerr != nil {

@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// metadataLabel is where a devcontainer's image or container says who works in
+// metadataLabel is where a devcontainer's image or container reports who works in
 // it (containers.dev, "Dev Container metadata reference").
 const metadataLabel = "devcontainer.metadata"
 
@@ -58,7 +58,7 @@ func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	return out
 }
 
-// ownable says whether there is something mounted whose owner is mapped to one
+// ownable reports whether there is something mounted whose owner is mapped to one
 // user.
 func ownable(sources []*bindsource.Source) bool {
 	for _, s := range sources {
@@ -171,7 +171,7 @@ func mountOwner(p plan.Plan) *state.Owner {
 const maxLost = 64
 
 // noteWorker says, once for each user of a jail, that a further process is not the
-// owner of what is mounted: what it makes there is refused, or nobody's on the host.
+// owner of what is mounted: what it makes there is refused, or the overflow user's on the host.
 func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
 	if j.MountOwner == nil || j.MountOwner.UID == uid {
 		return

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// throughProc walks name below root by hand and says whether a symbolic link on
+// throughProc walks name below root by hand and reports whether a symbolic link on
 // the way leads into /proc.
 func throughProc(root int, name string) (bool, error) {
 	rest := strings.Split(strings.Trim(path.Clean("/"+name), "/"), "/")

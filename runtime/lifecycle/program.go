@@ -22,7 +22,7 @@ func checkProgram(pid int, p *specs.Process) error {
 	}
 	dir, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil //nolint:nilerr // not running: the delegate says so in its own words
+		return nil //nolint:nilerr // not running: the delegate reports it in its own words
 	}
 	defer unix.Close(dir)
 	name := p.Args[0]
@@ -68,8 +68,8 @@ func pathOf(env []string) string {
 	return ""
 }
 
-// runnable says what keeps a file of the jail from being run, as far as it can
-// be told from outside. What leads through one of /proc's links is left to the
+// runnable reports what keeps a file of the jail from being run, as far as it can
+// be distinguished from outside. What leads through one of /proc's links is left to the
 // step.
 func runnable(root int, path string) error {
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{

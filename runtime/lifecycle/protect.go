@@ -43,7 +43,7 @@ var treatments = []struct {
 // maxListed bounds how many names a line of the report has.
 const maxListed = 5
 
-// reportProtected says what of each mounted directory is kept from the jail, and
+// reportProtected reports what of each mounted directory is kept from the jail, and
 // what may not be.
 func reportProtected(rep *report.Report, dirs []rootfs.Protected) {
 	for _, d := range dirs {

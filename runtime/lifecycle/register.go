@@ -28,7 +28,7 @@ const spaceFile = "userns"
 func (w *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: w.Store.Root} }
 
 // register has the eBPF programs recognise the waiting jail where they do not by its host ids, and refuse it what policy blocks beyond their
-// default. Without programs a jail runs all the same, unless policy asks for them.
+// default. Without programs a jail runs all the same, unless policy requests them.
 func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 	block := a.j.Policy.EBPF.Block
 	if a.p.facts.Host.Rootless {
@@ -73,7 +73,7 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 		case !errors.Is(err, jailmap.ErrUnseen):
 			return err
 		case len(block) == 0:
-			return nil // inspect says so
+			return nil // inspect reports it
 		}
 		// Programs that still act, of a collector that has ended, and whose map nobody reaches any more.
 		return noneAct(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` says what this kernel can do")
@@ -103,7 +103,7 @@ func noneAct(name string) *refusal.Error {
 	return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, and none act on it", name)
 }
 
-// mountedDevices are those of the directories that are mounted from outside: by what was asked for, and, since a mount may be asked for behind
+// mountedDevices are those of the directories that are mounted from outside: by what was requested, and, since a mount may be requested behind
 // a link of the image, whatever is on a disk. Below /dev, engines mount memory for the jail alone.
 func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	var out []uint32

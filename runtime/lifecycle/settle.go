@@ -73,7 +73,7 @@ func (a *attempt) recordFirst() (pid int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("the jail's first process: %w", err)
 	}
-	// Without its number, the parents of a process say which of a pod's jails it is in.
+	// Without its number, the parents of a process report which of a pod's jails it is in.
 	mounts, _ := namespace.Inode(pid, "mnt")
 	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
 		return 0, fmt.Errorf("recording the jail's first process: %w", err)
@@ -157,7 +157,7 @@ type looseMount struct {
 // path onto itself, and the copies of the masks are writable; their size of 0
 // means unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
 // written there. Masks that are a node or a view on a tmpfs of ours are no root
-// of one. And what has lost the flags that the bundle asks for, with crun 1.8: the
+// of one. And what has lost the flags that the bundle requests, with crun 1.8: the
 // read-only paths of /proc, which it binds, and a pod's mqueue, which it cannot
 // mount in a user namespace that it joined.
 func loose(mounts []mountinfo.Mount) []looseMount {

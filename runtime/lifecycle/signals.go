@@ -69,7 +69,7 @@ func (s *Signals) take(sig unix.Signal) {
 // hangupPatience is how long a program may take to end after its terminal is gone.
 const hangupPatience = 2 * time.Second
 
-// hasTerminal says whether this process has a controlling terminal (tty(4)).
+// hasTerminal reports whether this process has a controlling terminal (tty(4)).
 func hasTerminal() bool {
 	f, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Signals) stop() {
 
 // awaitInit waits until the init step that stays as the first process has started the program: from then on a
 // signal to it is the program's. life is this process's end of their pair of sockets, or nil. Where the step
-// ends before, its status says why.
+// ends before, its status reports why.
 func awaitInit(life *os.File) {
 	if life == nil {
 		return

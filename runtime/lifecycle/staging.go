@@ -65,10 +65,10 @@ func (w *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []
 	return out
 }
 
-// managerAnnotation is where CRI-O tells that it made a bundle (pkg/annotations, ContainerManager).
+// managerAnnotation is where CRI-O reports that it made a bundle (pkg/annotations, ContainerManager).
 const managerAnnotation, crio = "io.container.manager", "cri-o"
 
-// engineSeesRoot says whether the jail's root is to be mounted over the
+// engineSeesRoot reports whether the jail's root is to be mounted over the
 // engine's: over a directory that an engine made for this container alone. A plain
 // directory of somebody's may serve several containers, and stays as it is. CRI-O
 // unmounts the root of a container that has ended before it has the runtime delete

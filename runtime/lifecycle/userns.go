@@ -28,7 +28,7 @@ type userNS struct {
 	// making is locked while namespaces are made in it: by each who makes a jail
 	// in it, together, and by who forbids it, alone.
 	making *os.File
-	// open says that it was closed to further namespaces, and is not now.
+	// open reports that it was closed to further namespaces, and is not now.
 	open bool
 }
 

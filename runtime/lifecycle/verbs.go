@@ -225,7 +225,7 @@ func (w *Runtime) Delete(id string, force bool) error {
 		return w.handOver(d, args)
 	}
 	// The jail may have been made with the systemd driver while the engine's
-	// clean-up does not say so.
+	// clean-up does not report it.
 	if j.SystemdCgroup && !w.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}

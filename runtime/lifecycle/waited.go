@@ -12,7 +12,7 @@ import (
 // waited are the exit statuses that this process knows of jails' first processes, by the container's id: only who waits for a process learns it.
 var waited sync.Map
 
-// Waited says how the first process of a jail ended, for its journal: for a caller that waits for it in this process, as the shim does, and
+// Waited reports how the first process of a jail ended, for its journal: for a caller that waits for it in this process, as the shim does, and
 // calls delete afterwards. status is that of a shell: 128 and the signal's number for one that a signal ended.
 func Waited(id string, status uint32) { waited.Store(id, status) }
 

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/runtime/kernel/filetime"
 )
 
-// ArrivalKind says what has arrived.
+// ArrivalKind reports what has arrived.
 type ArrivalKind string
 
 // The kinds, the most dangerous first: they are listed in this order.
@@ -38,7 +38,7 @@ type Arrivals struct {
 	List []Arrival
 	// Total counts them, listed or not, and Searched the names that were looked at.
 	Total, Searched int
-	// Short says why not all was looked at; "" where it was.
+	// Short reports why not all was looked at; "" where it was.
 	Short string
 }
 
@@ -250,7 +250,7 @@ func (a *arrivals) submodules(rel string, depth int) {
 	}
 }
 
-// changed says whether what is at a path has changed. What is not there has not.
+// changed reports whether what is at a path has changed. What is not there has not.
 func (a *arrivals) changed(rel string) bool {
 	fd, err := a.open(rel, unix.O_PATH)
 	if err != nil {

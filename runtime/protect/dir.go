@@ -18,7 +18,7 @@ import (
 // opened from it anew, beneath it and through no symbolic link.
 type tree struct {
 	root *os.File
-	// mounts says that what is mounted below counts as a part of it.
+	// mounts reports that what is mounted below counts as a part of it.
 	mounts bool
 }
 
@@ -175,7 +175,7 @@ func list(fd int, buf []byte, most int, wanted func(name []byte, typ byte) bool)
 	return out
 }
 
-// known asks for the type of a name where the directory does not tell it.
+// known requests the type of a name where the directory does not tell it.
 func known(dir int, name string, typ byte) byte {
 	if typ != unix.DT_UNKNOWN {
 		return typ

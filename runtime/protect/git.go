@@ -18,7 +18,7 @@ import (
 type gitDir struct {
 	rel   string
 	works []string // the directories that are worked in, as far as they are known
-	// linked says that it belongs to a further working directory (git-worktree(1))
+	// linked reports that it belongs to a further working directory (git-worktree(1))
 	// and shares another one's hooks and config.
 	linked bool
 	names  map[string]bool // what is there of the table's names, folded

@@ -46,7 +46,7 @@ func (s *search) ignoreRules(dir string) []ignoreRule {
 	return out
 }
 
-// ignores says whether the last rule that fits a directory leaves it out.
+// ignores reports whether the last rule that fits a directory leaves it out.
 func ignores(rules []ignoreRule, rel string) bool {
 	ignored := false
 	for _, r := range rules {

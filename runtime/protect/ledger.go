@@ -27,7 +27,7 @@ type Ledger struct {
 	// Boot and Store tell whose jails an account is of: a machine's containers may
 	// have the ledger's directory in common, and states of their own.
 	Boot, Store string
-	// User says that this process is not the machine's root: what it may not make,
+	// User reports that this process is not the machine's root: what it may not make,
 	// its jails may not either.
 	User bool
 }
@@ -95,7 +95,7 @@ const suffix = ".json"
 func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix) }
 
 // read reads an account. One that a crash of the machine left without text is
-// empty: nothing says what was made.
+// empty: nothing reports what was made.
 func (l Ledger) read(key string) (*account, error) {
 	data, err := atomicfile.Read(l.file(key), 8<<20)
 	if err != nil {
@@ -527,7 +527,7 @@ func (m *Made) unmake(since int64) error {
 }
 
 // unmakeIn removes a placeholder from an open directory, as the directory's owner.
-// found says that it is there.
+// found reports that it is there.
 func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
 	name := path.Base(m.Path)
 	var st unix.Statx_t
@@ -600,7 +600,7 @@ func readAt(dir int, name string, most int) (string, bool) {
 	return string(buf[:max(n, 0)]), err == nil
 }
 
-// ours says whether an account is of this store's jails, or of an earlier boot's.
+// ours reports whether an account is of this store's jails, or of an earlier boot's.
 func (l Ledger) ours(key string) bool {
 	a, err := l.read(key)
 	return err == nil && (a.Boot != l.Boot || a.Store == l.Store)
@@ -669,7 +669,7 @@ func (l Ledger) Vanished(key string) (out []string) {
 	return out
 }
 
-// there says that the placeholder is where it was made.
+// there reports that the placeholder is where it was made.
 func (m *Made) there() bool {
 	var st unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
@@ -680,7 +680,7 @@ func (m *Made) there() bool {
 	return at.identity() == m.identity()
 }
 
-// sameDirectory says that the path still leads to the directory that the
+// sameDirectory reports that the path still leads to the directory that the
 // placeholder was made in.
 func (m *Made) sameDirectory() bool {
 	fd, err := unix.Open(path.Dir(m.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -25,12 +25,12 @@ type trail struct {
 	end string
 	// outside is the host's path where it leads out of the tree.
 	outside string
-	// there says that something is at end, and typ what (DT_DIR and so on). In place of a
+	// there reports that something is at end, and typ what (DT_DIR and so on). In place of a
 	// directory on the way it may be a file: rest is then what of the path is left.
 	there bool
 	typ   byte
 	rest  string
-	// dangling says that a link names what is not there: who makes that fills the link.
+	// dangling reports that a link names what is not there: who makes that fills the link.
 	dangling bool
 }
 
@@ -211,12 +211,12 @@ type Demand struct {
 	Path string // the host's
 	From string // the host's path of what leads there
 	Why  string
-	// Dir says what a placeholder is to be; what is there is kept as it is.
+	// Dir reports what a placeholder is to be; what is there is kept as it is.
 	Dir bool
 }
 
 // hold keeps a path of a directory from the jail: each link on its way, and what it leads to. What
-// is not there gets a placeholder where absent says so, or where a link is waiting for it.
+// is not there gets a placeholder where absent reports it, or where a link is waiting for it.
 func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	if path.IsAbs(dir) && !path.IsAbs(p) {
 		p = path.Join(dir, p)
@@ -251,7 +251,7 @@ func (s *search) hold(dir, p string, e *Entry, absent bool) error {
 	return nil
 }
 
-// left says whether policy leaves a path of the tree to jails.
+// left reports whether policy leaves a path of the tree to jails.
 func (s *search) left(e *Entry, rel string) bool {
 	return unprotected(s.o.Unprotect, e, s.onHost(rel))
 }

@@ -34,7 +34,7 @@ var markers = map[string]string{
 // maxMarker is longer than each of them.
 const maxMarker = 256
 
-// isMarker says whether a placeholder's text is a kind of marker.
+// isMarker reports whether a placeholder's text is a kind of marker.
 func isMarker(text string) bool { return markers[text] != "" }
 
 // markerOf is the kind of marker that a file's text is; "" where it is none.
@@ -149,7 +149,7 @@ func (l Ledger) stand(t tree, source string, bare []bareDir, known map[identity]
 	return stakes, foreign
 }
 
-// optional says that a jail is protected without it: what keeps a host's programs
+// optional reports that a jail is protected without it: what keeps a host's programs
 // from a directory that is there.
 func (m *Made) optional() bool {
 	return m.Text == markerStood || strings.HasPrefix(path.Base(m.Path), stake)

@@ -120,7 +120,7 @@ const ext = "ext::"
 // A word is a path that a setting may name.
 type word struct {
 	path string
-	// sure says that it is run or read if it is there, and make that it would be if it came.
+	// sure reports that it is run or read if it is there, and make that it would be if it came.
 	sure, make bool
 }
 
@@ -190,7 +190,7 @@ const maxWords = 2000
 // commandWords lists the words of a shell's command that may be paths: whole ones in quotes, and
 // each run of characters that paths are made of, whatever quotes are around it. A word that stands
 // where a program does, or after an interpreter or an option, is taken for a path by itself;
-// another one only if it says so.
+// another one only if it reports it.
 func commandWords(line string) []word {
 	var out []word
 	var w strings.Builder
@@ -269,7 +269,7 @@ func (r *reading) holdNamed(from string, w word, n naming, e *Entry) error {
 	return r.hold(from, w.path, e, true)
 }
 
-// executable says whether a file has a bit that says so.
+// executable reports whether a file has a bit that reports it.
 func (s *search) executable(rel string) bool {
 	st, err := s.stat(rel)
 	return err == nil && st.Mode&0o111 != 0

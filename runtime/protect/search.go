@@ -32,7 +32,7 @@ const (
 type Path struct {
 	Rel       string // below the directory
 	Treatment Treatment
-	// Dir says that it is a directory, and Link that it is a symbolic link; for a
+	// Dir reports that it is a directory, and Link that it is a symbolic link; for a
 	// placeholder, what it is to be.
 	Dir, Link bool
 	// Copy says of a placeholder that the jail gets an empty copy of its own over it.
@@ -55,7 +55,7 @@ type Limits struct {
 	Ignored int
 	Depth   int // directories below each other
 	Paths   int // paths that are protected
-	// PathsBy says what makes Paths as low as it is.
+	// PathsBy reports what makes Paths as low as it is.
 	PathsBy string
 }
 
@@ -65,11 +65,11 @@ var DefaultLimits = Limits{Entries: 3_000_000, Ignored: 12_000_000, Depth: 128, 
 // Options are for one directory.
 type Options struct {
 	Source string // its path on the host
-	// Mounts says that the jail gets what is mounted below, too.
+	// Mounts reports that the jail gets what is mounted below, too.
 	Mounts bool
 	// Absent has absent paths protected, too.
 	Absent bool
-	// Home says that it is somebody's home directory, and Homes are the host's home
+	// Home reports that it is somebody's home directory, and Homes are the host's home
 	// directories by their owners' names.
 	Home  bool
 	Homes map[string]string
@@ -246,7 +246,7 @@ func (s *search) tooDeep(rel string) {
 	s.meet("there are more than %d directories in each other", s.limits.Depth)
 }
 
-// gone says that a name is not there any more, or not to be looked into.
+// gone reports that a name is not there any more, or not to be looked into.
 func gone(err error) bool {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES, unix.EPERM} {
 		if errors.Is(err, e) {
@@ -376,7 +376,7 @@ func (s *search) down(parent int, dir string, d sub, r region, depth int) (weigh
 	return s.dir(fd, rel, r, depth+1)
 }
 
-// wanted says whether look has to see a name.
+// wanted reports whether look has to see a name.
 func (s *search) wanted(name []byte, typ byte, protect bool) bool {
 	return typ == unix.DT_DIR || protect && notable(name) || len(s.o.Hide) > 0 && hidden(s.o.Hide, string(name))
 }
@@ -384,7 +384,7 @@ func (s *search) wanted(name []byte, typ byte, protect bool) bool {
 // A sub is a directory that is to be looked through.
 type sub struct {
 	name string
-	// shut says that the host runs nothing of it but what is protected already: it is looked
+	// shut reports that the host runs nothing of it but what is protected already: it is looked
 	// through for what policy hides.
 	shut bool
 }
@@ -523,7 +523,7 @@ func (s *search) linksIn(rel string, e *Entry, depth int) error {
 	return nil
 }
 
-// kept says whether a path lies in a directory that is read-only for the jail.
+// kept reports whether a path lies in a directory that is read-only for the jail.
 func (s *search) kept(rel string) bool {
 	for dir := path.Dir(rel); rel != "" && dir != "."; dir = path.Dir(dir) {
 		if i, ok := s.seen[dir]; ok && s.found.Paths[i].Treatment == ReadOnly && s.found.Paths[i].Dir {
@@ -611,7 +611,7 @@ func (s *search) absent(rel string, e *Entry) {
 }
 
 // keepParent adds a placeholder for a directory that is not there and that several of the
-// table's paths share, unless policy leaves a part of it to jails. It says whether they are kept
+// table's paths share, unless policy leaves a part of it to jails. It reports whether they are kept
 // by it.
 func (s *search) keepParent(rel, name string) bool {
 	if i, ok := s.seen[rel]; ok {
@@ -680,12 +680,12 @@ func (f *Found) Pins() []string {
 	return out
 }
 
-// Keeps says whether a path, or something that it lies in, is kept from the jail.
+// Keeps reports whether a path, or something that it lies in, is kept from the jail.
 func (f *Found) Keeps(rel string) bool {
 	return slices.ContainsFunc(f.Paths, func(p Path) bool { return p.Rel == rel || strings.HasPrefix(rel, p.Rel+"/") })
 }
 
-// Count tells how many paths have a treatment.
+// Count reports how many paths have a treatment.
 func (f *Found) Count(t Treatment) int {
 	n := 0
 	for _, p := range f.Paths {

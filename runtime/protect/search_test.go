@@ -214,7 +214,7 @@ func TestAbsent(t *testing.T) {
 	}
 }
 
-// TestBounds: a search that meets a bound refuses, and says where and what to do.
+// TestBounds: a search that meets a bound refuses, and reports where and what to do.
 func TestBounds(t *testing.T) {
 	var many, settings []string
 	for i := range 60 {
@@ -394,7 +394,7 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// TestTable: each entry says why, and no two are the same.
+// TestTable: each entry reports why, and no two are the same.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range Table {

@@ -56,7 +56,7 @@ const (
 type Stale struct {
 	// Files are tracked protected files of which the index has another version.
 	Files []string
-	// Committed says that tracked protected files are there, and that commits were
+	// Committed reports that tracked protected files are there, and that commits were
 	// made after another branch was switched to: they may undo changes of these.
 	Committed bool
 }
@@ -115,7 +115,7 @@ func trackedIn(text string, size int) (out []trackedFile, err error) {
 	return out, nil
 }
 
-// protectedName says whether the table has a path of a project, or what it lies in.
+// protectedName reports whether the table has a path of a project, or what it lies in.
 func protectedName(name string) bool {
 	// Almost all of a repository's names are none, and each is looked at.
 	if !strings.HasPrefix(name, ".") && !strings.Contains(name, "/.") && !strings.Contains(name, "lefthook") {
@@ -131,7 +131,7 @@ func protectedName(name string) bool {
 	return false
 }
 
-// differs says that the directory has another version of a file than the index. As
+// differs reports that the directory has another version of a file than the index. As
 // git does, it compares times and sizes first.
 func (f *trackedFile) differs(t tree, at string, h hash.Hash) bool {
 	st, err := t.stat(at)
@@ -149,7 +149,7 @@ func (f *trackedFile) differs(t tree, at string, h hash.Hash) bool {
 	return string(h.Sum(nil)) != f.id
 }
 
-// committed says whether the log of HEAD has a commit after a switch to something
+// committed reports whether the log of HEAD has a commit after a switch to something
 // else (git-reflog(1); a line ends with a tab and the reason). Its times are whole
 // seconds, and whoever commits chooses them: this is for mistakes, not for attacks.
 func (r WorkTree) committed(t tree, since time.Time) bool {

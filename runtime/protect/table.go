@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Scope says where a path of the table counts.
+// Scope reports where a path of the table counts.
 type Scope int
 
 // The scopes.
@@ -26,7 +26,7 @@ const (
 	Home
 )
 
-// Absent says what is done about a path that is not there at the start.
+// Absent reports what is done about a path that is not there at the start.
 type Absent int
 
 // What is done about absent paths.
@@ -48,15 +48,15 @@ type Entry struct {
 	// that is worked in.
 	Path  string
 	Scope Scope
-	// Absent says what is done where it is not there.
+	// Absent reports what is done where it is not there.
 	Absent Absent
 	// Text is what the file in its place holds instead of nothing.
 	Text string
 	// Beside has it kept absent only where one of these is there, too, in the directory.
 	Beside []string
-	// Copy says that the jail gets a copy of its own of the file, to change.
+	// Copy reports that the jail gets a copy of its own of the file, to change.
 	Copy bool
-	// Why says who runs it.
+	// Why reports who runs it.
 	Why string
 }
 
@@ -240,8 +240,8 @@ var notables = sync.OnceValue(func() map[string]bool {
 // notableMax is longer than any of them.
 const notableMax = 32
 
-// notable says whether a search has to look at a name. Of names that are not
-// ASCII it says so of each: folding them is not for a function that is called for
+// notable reports whether a search has to look at a name. Of names that are not
+// ASCII it reports it of each: folding them is not for a function that is called for
 // every file.
 func notable(name []byte) bool {
 	var folded [notableMax]byte
@@ -309,7 +309,7 @@ func matchRepository(parts []string) *Entry {
 	return nil
 }
 
-// unprotected says whether policy leaves an entry, or the path at on the host,
+// unprotected reports whether policy leaves an entry, or the path at on the host,
 // to jails.
 func unprotected(list []string, e *Entry, at string) bool {
 	return slices.ContainsFunc(list, func(u string) bool {
@@ -347,7 +347,7 @@ func CheckHide(list []string) error {
 	return nil
 }
 
-// hidden says whether a name is to be covered.
+// hidden reports whether a name is to be covered.
 func hidden(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, _ := path.Match(fold(p), fold(name))

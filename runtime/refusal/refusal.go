@@ -25,7 +25,7 @@ var Err = errors.New("refused")
 type Error struct {
 	// Code names the kind; it is one of Codes.
 	Code Code `json:"code"`
-	// Of says what is refused, as "mount of /etc at /w"; "" where Why says it.
+	// Of reports what is refused, as "mount of /etc at /w"; "" where Why says it.
 	Of string `json:"of,omitempty"`
 	// Why is the reason, in one line. Parts of it may come from a bundle: whoever prints it makes it printable.
 	Why string `json:"why"`
@@ -38,14 +38,14 @@ func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Why: fmt.Sprintf(format, args...)}
 }
 
-// WithRemedy returns a copy that says what would let it through, formatted as by fmt.Sprintf.
+// WithRemedy returns a copy that reports what would let it through, formatted as by fmt.Sprintf.
 func (e *Error) WithRemedy(format string, args ...any) *Error {
 	c := *e
 	c.Remedy = fmt.Sprintf(format, args...)
 	return &c
 }
 
-// About returns a copy that says what is refused, formatted as by fmt.Sprintf. It returns nil for nil.
+// About returns a copy that reports what is refused, formatted as by fmt.Sprintf. It returns nil for nil.
 func (e *Error) About(format string, args ...any) *Error {
 	if e == nil {
 		return nil

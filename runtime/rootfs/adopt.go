@@ -127,7 +127,7 @@ func (a *adopter) look(path string) error {
 	return nil
 }
 
-// owner says whether a file belongs to an engine's ids and not to the jail's, and
+// owner reports whether a file belongs to an engine's ids and not to the jail's, and
 // whom it is to belong to: -1 where it stays. Devices stay, which nobody can open
 // and overlayfs marks removed files by.
 func (a *adopter) owner(st *unix.Stat_t) (uid, gid int, foreign bool) {

@@ -69,7 +69,7 @@ func DetachChanges(dir string) error {
 	return nil
 }
 
-// ErrNoChanges says that a jail's changes are not attached: an older version made
+// ErrNoChanges means that a jail's changes are not attached: an older version made
 // it, or no engine sees its root.
 var ErrNoChanges = errors.New("the jail's changes are not attached")
 

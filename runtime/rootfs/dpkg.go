@@ -48,7 +48,7 @@ func overrideSetID(root, uid int) error {
 	}
 	_, err = fd.Write(missingOverrides(own))
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return nil // dpkg then says what it lacks
+		return nil // dpkg then reports what it lacks
 	}
 	return err
 }

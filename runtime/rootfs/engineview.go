@@ -12,7 +12,7 @@ import (
 // limitEngineView takes from the engine's view of a jail's root what an engine
 // must not do there. It executes nothing of it: dockerd before 29.5.1 unpacks
 // what `docker cp` is given by the xz and unpigz of the container, as host root
-// (CVE-2026-41567). Where policy says so, it follows no link. The jail has a mount
+// (CVE-2026-41567). Where policy reports it, it follows no link. The jail has a mount
 // of its own.
 func limitEngineView(root *os.File, p policy.Root) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOEXEC}

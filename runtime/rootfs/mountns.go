@@ -158,7 +158,7 @@ func isMountPoint(path string) bool {
 	return err == nil && mounted
 }
 
-// withoutLinks says whether a path is there, and no link on the way.
+// withoutLinks reports whether a path is there, and no link on the way.
 func withoutLinks(path string) bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
@@ -172,7 +172,7 @@ func withoutLinks(path string) bool {
 func resolved(path string) string {
 	rest := ""
 	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		// Most paths have no links: asking for the name costs more than the whole way.
+		// Most paths have no links: requesting the name costs more than the whole way.
 		if filepath.IsAbs(at) && withoutLinks(at) {
 			return filepath.Join(at, rest)
 		}

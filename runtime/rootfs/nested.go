@@ -55,14 +55,14 @@ func (s *stager) inner(i int) int {
 	return -1
 }
 
-// canNest says whether mount i can be made here: what is bound, or a tmpfs that
+// canNest reports whether mount i can be made here: what is bound, or a tmpfs that
 // begins empty. No other file system has its place below a bind mount.
 func (s *stager) canNest(i int) bool {
 	m := s.Spec.Mounts[i]
 	return s.binds[i] != nil || s.copied(i) || m.Type == "tmpfs" && !slices.Contains(m.Options, "tmpcopyup")
 }
 
-// copied says whether mount i is that of a file's copy.
+// copied reports whether mount i is that of a file's copy.
 func (s *stager) copied(i int) bool {
 	for _, b := range s.Plan.Binds {
 		if b.Index == i {

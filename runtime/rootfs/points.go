@@ -27,7 +27,7 @@ type covered struct {
 // refuses where that ends in another place than a mount may have. An image with
 // /work -> /dev would otherwise have the workspace mounted over the jail's
 // device nodes, and an agent could leave such a link behind for the next jail
-// (CVE-2025-31133, CVE-2026-41579 tell what that is good for).
+// (CVE-2025-31133, CVE-2026-41579 report what that is good for).
 func (s *stager) checkPoints() error {
 	root, err := OpenDir(s.root)
 	if err != nil {
@@ -101,7 +101,7 @@ func follow(over []covered, path string) (at, link string, err error) {
 }
 
 // readlink is the target of the link at path, "" for what is no link, or not
-// there; mounted says whether it is in a mounted directory. No part of path before
+// there; mounted reports whether it is in a mounted directory. No part of path before
 // the last is a link.
 func readlink(over []covered, path string) (target string, mounted bool, err error) {
 	var c covered
@@ -123,7 +123,7 @@ func readlink(over []covered, path string) (target string, mounted bool, err err
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return "", false, nil // the delegate makes it, or says what is wrong
+		return "", false, nil // the delegate makes it, or reports what is wrong
 	}
 	if err != nil {
 		return "", false, &os.PathError{Op: "open", Path: path, Err: err}

@@ -161,7 +161,7 @@ func hide(root int, name string) error {
 
 // add writes the file if the image has its directory, reached without a link, and
 // no file of that name. What does not fit into the layer is left out: the program
-// then says what it lacks.
+// then reports what it lacks.
 func (a addition) add(root, uid, gid int) error {
 	dir := openBeneath(root, path.Dir(a.path))
 	if dir == nil {

@@ -223,7 +223,7 @@ func (s *stager) protectPaths() error {
 	return nil
 }
 
-// coveredBy says whether a later mount of the spec covers a path of a mount: then
+// coveredBy reports whether a later mount of the spec covers a path of a mount: then
 // it cannot be reached.
 func (s *stager) coveredBy(mount int, path string) bool {
 	for i, at := range s.places {
@@ -318,7 +318,7 @@ func (g *guard) protect(d *Protected) error {
 	return nil
 }
 
-// errChanged says that somebody put a link where none was found.
+// errChanged reports that somebody put a link where none was found.
 var errChanged = sync.OnceValue(func() *refusal.Error {
 	return refusal.New(refusal.MountMoved, "it was replaced while the jail was being made").WithRemedy("try again")
 })
@@ -525,7 +525,7 @@ func (s *Staged) ProtectedPaths() []string {
 	return out
 }
 
-// Attaches says whether AttachProtected has anything to do.
+// Attaches reports whether AttachProtected has anything to do.
 func (s *Staged) Attaches() bool { return len(s.attach) > 0 }
 
 func (a attachment) mount(root int) error {

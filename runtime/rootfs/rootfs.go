@@ -167,7 +167,7 @@ func (s *stager) mountOverlay(dir, extra string) error {
 	return nil
 }
 
-// Notable says whether a directory takes the attributes by which overlayfs notes,
+// Notable reports whether a directory takes the attributes by which overlayfs notes,
 // for a user, that what lies below is gone (overlayfs.rst, userxattr). None is
 // left.
 func Notable(dir string) bool {
@@ -202,7 +202,7 @@ const linksDir = "links"
 
 // shorten puts short links in place of the layers' names, and enters the
 // directory of the links. A jail's mount table shows the names that an overlay was
-// mounted by, and an engine's say which images are the same, and whose. They also
+// mounted by, and an engine's report which images are the same, and whose. They also
 // take more room than the page that mount(2) reads. A root that is no engine's
 // layers is the directory itself.
 func (s *stager) shorten(dir string, names []string) ([]string, error) {
@@ -296,7 +296,7 @@ func (s *stager) chownAt(dir int, name string) error {
 	u, ok1 := s.Plan.IDs.HostUID(st.Uid)
 	g, ok2 := s.Plan.IDs.HostGID(st.Gid)
 	if !ok1 || !ok2 {
-		return nil // nobody's in the jail
+		return nil // the overflow user's in the jail
 	}
 	return unix.Fchownat(dir, name, int(u), int(g), flags)
 }
@@ -366,13 +366,13 @@ func CoveredLayers(source, options string) []string {
 	return overlayDirs(options)
 }
 
-// IsMount says whether a directory is where something is mounted.
+// IsMount reports whether a directory is where something is mounted.
 func IsMount(f *os.File) bool {
 	mounted, err := mountedAt(int(f.Fd()), "", unix.AT_EMPTY_PATH)
 	return err == nil && mounted
 }
 
-// mountedAt says whether something is mounted at a path (Linux 5.8 tells).
+// mountedAt reports whether something is mounted at a path (Linux 5.8 tells).
 func mountedAt(dir int, path string, flags int) (bool, error) {
 	var stx unix.Statx_t
 	if err := unix.Statx(dir, path, flags, 0, &stx); err != nil {

@@ -179,7 +179,7 @@ func TestEngineOverlay(t *testing.T) {
 	})
 }
 
-// TestCaps: the layer takes no more bytes and files than policy says, whoever
+// TestCaps: the layer takes no more bytes and files than policy sets, whoever
 // writes.
 func TestCaps(t *testing.T) {
 	onThread(t, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestCopyUp(t *testing.T) {
 	})
 }
 
-// More files than the layer may have: the message says what to do.
+// More files than the layer may have: the message reports what to do.
 func TestCopyUpTooMany(t *testing.T) {
 	onThread(t, func(t *testing.T) {
 		top := t.TempDir()

@@ -25,7 +25,7 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// Request says what to stage. Spec is changed: its root and its bind sources
+// Request reports what to stage. Spec is changed: its root and its bind sources
 // become the staged ones.
 type Request struct {
 	Dir     string // the jail's state directory, absolute
@@ -45,7 +45,7 @@ type Request struct {
 	// that Key.
 	Ledger protect.Ledger
 	Key    string
-	// Rootless says that all of this happens in a user's own user namespace.
+	// Rootless reports that all of this happens in a user's own user namespace.
 	Rootless bool
 	// UserNS is the jail's, with the maps of Spec; nil where it is made later.
 	UserNS *os.File
@@ -66,7 +66,7 @@ type Staged struct {
 	Places []string
 	// Nested are the mounts in bind mounts, which the delegate binds with those.
 	Nested []Nested
-	// Notes says what was done in another way than usual, and why.
+	// Notes reports what was done in another way than usual, and why.
 	Notes []string
 	// Views are to be attached when the delegate has made the jail's mounts.
 	Views []View
@@ -265,7 +265,7 @@ func (s *stager) makeLayer() error {
 	return nil
 }
 
-// largePages says whether tmpfs takes pages of no more than what is written (Linux 6.14). Before that it takes whole huge
+// largePages reports whether tmpfs takes pages of no more than what is written (Linux 6.14). Before that it takes whole huge
 // pages within a file's size, and a byte in each hole of a sparse file would fill the layer.
 func largePages(release string) bool {
 	var major, minor int

@@ -95,7 +95,7 @@ func (s *stager) copyTrust(dir *os.File) error {
 	return nil
 }
 
-// mounted says whether the bundle mounts something at a path or above it.
+// mounted reports whether the bundle mounts something at a path or above it.
 func (s *stager) mounted(path string) bool {
 	return slices.ContainsFunc(s.Spec.Mounts, func(m specs.Mount) bool {
 		at := filepath.Clean(m.Destination)
@@ -103,7 +103,7 @@ func (s *stager) mounted(path string) bool {
 	})
 }
 
-// bundle reads a file of the image's, links followed within it, and says where it is.
+// bundle reads a file of the image's, links followed within it, and reports where it is.
 func bundle(root *os.File, path string) (at, text string, err error) {
 	fd, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *stager) makeViews() error {
 // toView is a view to be: a name in the views' directory, and where it goes.
 type toView struct{ name, path string }
 
-// write makes a file. It does without package os, which asks the kernel twice as
+// write makes a file. It does without package os, which queries the kernel twice as
 // much: dozens of files are made for each jail.
 func write(dir *os.File, name, text string, mode uint32) error {
 	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
@@ -241,7 +241,7 @@ func (s *stager) writeFor(dir *os.File, name, text string, m *specs.Mount) error
 	return nil
 }
 
-// ownResolver says whether a mount is the resolver's file, which has the plan's text.
+// ownResolver reports whether a mount is the resolver's file, which has the plan's text.
 func (s *stager) ownResolver(m *specs.Mount) bool {
 	return s.Plan.Resolver != "" && filepath.Clean(m.Destination) == plan.ResolverFile && (m.Type == "bind" || slices.Contains(m.Options, "bind") || slices.Contains(m.Options, "rbind"))
 }
@@ -328,7 +328,7 @@ func (s *stager) makeDevices(dir *os.File) error {
 		over := "/dev/" + n.name
 		var st unix.Stat_t
 		if err := unix.Lstat(over, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(n.major, n.minor) {
-			continue // the delegate says what is wrong with it
+			continue // the delegate reports what is wrong with it
 		}
 		name := "dev." + n.name
 		if err := unix.Mknodat(int(dir.Fd()), name, unix.S_IFCHR|0o666, int(st.Rdev)); err != nil {

@@ -90,7 +90,7 @@ func (c *Caller) Close() {
 	}
 }
 
-// Quiet keeps warnings off a terminal that somebody works in, unless asked for.
+// Quiet keeps warnings off a terminal that somebody works in, unless requested.
 func (c *Caller) Quiet() {
 	if !c.global.Bool("debug") && c.logPath == "" {
 		c.Log.SetLevel(logrus.ErrorLevel)

@@ -61,7 +61,7 @@ func (o *options) parse(from []Flag, args []string, mixed bool) (rest []string, 
 			return append(rest, args[1:]...), nil
 		case w > 0:
 		case len(rest) == 0 && strings.HasPrefix(args[0], "-") && args[0] != "-":
-			return nil, o.set.Parse(args[:1]) // which says that it is unknown, or flag.ErrHelp
+			return nil, o.set.Parse(args[:1]) // which reports that it is unknown, or flag.ErrHelp
 		case mixed:
 			rest, args = append(rest, args[0]), args[1:]
 			continue

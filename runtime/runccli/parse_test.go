@@ -73,7 +73,7 @@ func TestParseOrder(t *testing.T) {
 	}
 }
 
-// TestParseErrors: what a command line lacks can be told apart.
+// TestParseErrors: what a command line lacks can be distinguished.
 func TestParseErrors(t *testing.T) {
 	for _, in := range []string{"--help", "-h", "create --help", "create x -h x", "kill -h", "restore --help", "exec --help"} {
 		_, _, _, err := Parse(strings.Fields(in))

@@ -37,7 +37,7 @@ type Values interface {
 	String(name string) string
 	Bool(name string) bool
 	StringSlice(name string) []string
-	// IsSet says whether the caller gave the option.
+	// IsSet reports whether the caller gave the option.
 	IsSet(name string) bool
 }
 
@@ -48,9 +48,9 @@ type Verb struct {
 	// Description is the rest of the help: what it does beyond runc, what comes back.
 	Description string
 	Flags       []Flag
-	// Raw says that no option is looked at.
+	// Raw reports that no option is looked at.
 	Raw bool
-	// Foreign says that what follows the container's id is not for us.
+	// Foreign reports that what follows the container's id is not for us.
 	Foreign bool
 	// Run does it. An *lifecycle.ExitError is the delegate's own failure, of which it
 	// has told itself.
@@ -157,7 +157,7 @@ func (c *Call) jail() (*lifecycle.Runtime, string, error) {
 	return w, id, err
 }
 
-// notGranted tells which of the given options a jail does not have.
+// notGranted reports which of the given options a jail does not have.
 func (c *Call) notGranted(prefix string, names ...string) {
 	for _, n := range names {
 		if c.IsSet(n) && !(n == "preserve-fds" && c.String(n) == "0") {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dead says that nothing will ever delete this jail: it is of an earlier boot,
+// Dead reports that nothing will ever delete this jail: it is of an earlier boot,
 // or its maker and its first process are gone and neither the delegate nor the
 // engine knows it any more. A jail that ends with its maker is dead without it,
 // also where its first process runs. Of a jail of another PID namespace nothing
@@ -156,7 +156,7 @@ func (s Store) sweepIDs() error {
 	return errors.Join(errs...)
 }
 
-// makerAlive says whether a directory is perhaps just being made, by the PID namespace and the pid in its name.
+// makerAlive reports whether a directory is perhaps just being made, by the PID namespace and the pid in its name.
 func makerAlive(key string) bool {
 	rest, ok := strings.CutPrefix(key, newPrefix)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// ErrPoolFull says that every block of the pool is in use.
+// ErrPoolFull means that every block of the pool is in use.
 var ErrPoolFull = errors.New("no free range of host ids")
 
 // Allocate takes a free block of the pool for the jail. A block is a directory

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errBusy says that somebody else has the lock.
+// errBusy reports that somebody else has the lock.
 var errBusy = errors.New("it is being removed")
 
 // Lock is for whoever is about to remove a jail, and waits for anybody else who

@@ -11,7 +11,7 @@ import (
 // mostReported bounds the files of OncePerBoot.
 const mostReported = 256
 
-// OncePerBoot says whether something is reported for the first time since the machine was started. Where that cannot be recorded it is
+// OncePerBoot reports whether something is reported for the first time since the machine was started. Where that cannot be recorded it is
 // reported again: twice is better than never.
 func (s Store) OncePerBoot(text string) bool {
 	dir, err := s.Private("reported")

@@ -19,7 +19,7 @@ type Process struct {
 	BootID string `json:"bootID"` // of the boot that Start counts from; "" is this one
 }
 
-// earlier says that the process is of another boot.
+// earlier reports that the process is of another boot.
 func (p Process) earlier() bool { return p.BootID != "" && p.BootID != BootID() }
 
 // ErrElsewhere says of a recorded process that it is of another PID namespace: nothing is known of it here.
@@ -31,13 +31,13 @@ func Recorded(pid int) (Process, error) {
 	return Process{Pid: pid, Start: start, PIDNS: PIDNS(), BootID: BootID()}, err
 }
 
-// Elsewhere says that the process is of this boot and of another PID namespace, so that what /proc has
+// Elsewhere reports that the process is of this boot and of another PID namespace, so that what /proc has
 // below its number is another process.
 func (p Process) Elsewhere() bool {
 	return !p.earlier() && p.PIDNS != 0 && p.PIDNS != PIDNS()
 }
 
-// Alive says that the process runs. Of another PID namespace that is not known, and false.
+// Alive reports that the process runs. Of another PID namespace that is not known, and false.
 func (p Process) Alive() bool {
 	if p.Pid <= 0 || p.earlier() || p.Elsewhere() {
 		return false
@@ -46,7 +46,7 @@ func (p Process) Alive() bool {
 	return err == nil && t == p.Start && !over(st)
 }
 
-// Gone says that the process has ended, or never was. Of another PID namespace that is not known, and false.
+// Gone reports that the process has ended, or never was. Of another PID namespace that is not known, and false.
 func (p Process) Gone() bool { return !p.Elsewhere() && !p.Alive() }
 
 // Open opens the process (pidfd_open(2)), or returns -1 where it has ended. ErrElsewhere where that is not known.

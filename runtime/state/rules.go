@@ -60,7 +60,7 @@ func (s Store) Network(key string) (*Network, error) {
 	return n, err
 }
 
-// RulesChanged says whether SaveRules was called for a jail; true also where that cannot be found out.
+// RulesChanged reports whether SaveRules was called for a jail; true also where that cannot be found out.
 func (s Store) RulesChanged(key string) bool {
 	return !errors.Is(unix.Access(filepath.Join(s.Dir(key), rulesFile), unix.F_OK), os.ErrNotExist)
 }

@@ -67,10 +67,10 @@ func Default() (Store, error) {
 	return Store{Root: filepath.Join(dir, "agentjail")}, err
 }
 
-// ErrNotFound says that there is no such jail.
+// ErrNotFound means that there is no such jail.
 var ErrNotFound = errors.New("container does not exist")
 
-// ErrExists says that the id is taken.
+// ErrExists means that the id is taken.
 var ErrExists = errors.New("container with given ID already exists")
 
 // Brief is what every verb needs to know of a jail. It is a type of its own
@@ -88,9 +88,9 @@ type Brief struct {
 	PIDNS        uint64 `json:"pidNS,omitempty"`
 	CreatorPid   int    `json:"creatorPid"`
 	CreatorStart uint64 `json:"creatorStart"`
-	// Bound says that the jail ends with the process that made it.
+	// Bound reports that the jail ends with the process that made it.
 	Bound bool `json:"bound,omitempty"`
-	// Stays says that the init step stays as the first process, with the jail's program as a child.
+	// Stays reports that the init step stays as the first process, with the jail's program as a child.
 	Stays     bool   `json:"stays,omitempty"`
 	InitPid   int    `json:"initPid,omitempty"`
 	InitStart uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
@@ -109,17 +109,17 @@ type Brief struct {
 	// jail.
 	CgroupDirs    []string `json:"cgroupDirs,omitempty"`
 	SystemdCgroup bool     `json:"systemdCgroup,omitempty"`
-	// Direct says that CgroupDirs and the delegate's directory are all that the
+	// Direct reports that CgroupDirs and the delegate's directory are all that the
 	// delegate makes of the jail, whose processes end with its first one.
 	Direct bool `json:"direct,omitempty"`
-	// OwnTime says that the time namespace is ours to enter, since the
+	// OwnTime reports that the time namespace is ours to enter, since the
 	// delegate does not know of it.
 	OwnTime bool `json:"ownTime,omitempty"`
 	// PacketFilter is policy's network.filter.
 	PacketFilter string `json:"packetFilter,omitempty"`
 	// Network is what was decided of the jail's network.
 	Network network.Decision `json:"network"`
-	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be asked. They hold until SaveRules.
+	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be queried. They hold until SaveRules.
 	Rules *network.Rules `json:"rules,omitempty"`
 	// Journal is the path of the jail's journal, "" where it has none.
 	Journal string `json:"journal,omitempty"`
@@ -133,9 +133,9 @@ type Brief struct {
 	MountedSince int64     `json:"mountedSince,omitempty"`
 	// Removed are those of CgroupDirs that were removed by whoever holds this record.
 	Removed []string `json:"-"`
-	// Ended says that whoever holds this record has seen that the first process had ended. It cannot come back, and is not looked at again.
+	// Ended reports that whoever holds this record has seen that the first process had ended. It cannot come back, and is not looked at again.
 	Ended bool `json:"-"`
-	// Started says that the jail's program was started; see Store.Start.
+	// Started reports that the jail's program was started; see Store.Start.
 	Started bool `json:"-"`
 }
 
@@ -146,7 +146,7 @@ type Mounted struct {
 	// Dev and Ino are its own numbers.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
-	// Unseen says why nobody will look at it.
+	// Unseen reports why nobody will look at it.
 	Unseen string `json:"unseen,omitempty"`
 }
 
@@ -470,7 +470,7 @@ func (s Store) started(key string) bool {
 	return unix.Access(filepath.Join(s.Dir(key), startedFile), unix.F_OK) == nil
 }
 
-// Exists says whether there is a record of a jail, or one is being made.
+// Exists reports whether there is a record of a jail, or one is being made.
 func (s Store) Exists(key string) bool {
 	_, err := os.Lstat(s.Dir(key))
 	return !errors.Is(err, os.ErrNotExist)
@@ -597,13 +597,13 @@ func (j *Brief) Init() Process { return j.process(j.InitPid, j.InitStart) }
 // Creator is the process that makes or made the jail.
 func (j *Brief) Creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
 
-// Elsewhere says that the jail was made in another PID namespace: none of its processes is known here.
+// Elsewhere reports that the jail was made in another PID namespace: none of its processes is known here.
 func (j *Brief) Elsewhere() bool { return j.Creator().Elsewhere() }
 
-// InitAlive says whether the jail's first process runs.
+// InitAlive reports whether the jail's first process runs.
 func (j *Brief) InitAlive() bool { return !j.Ended && j.Init().Alive() }
 
-// CreatorAlive says whether the process that is making the jail still runs.
+// CreatorAlive reports whether the process that is making the jail still runs.
 func (j *Brief) CreatorAlive() bool { return j.Creator().Alive() }
 
 // bootID is what BootID has read.

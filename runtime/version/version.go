@@ -1,4 +1,4 @@
-// Package version says which agentjail a program was built from.
+// Package version reports which agentjail a program was built from.
 package version
 
 import (

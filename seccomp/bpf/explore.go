@@ -21,7 +21,7 @@ func Call(arch, nr uint32) Partial {
 	return Partial{NR: nr, NRMask: ^uint32(0), Arch: arch, ArchMask: ^uint32(0)}
 }
 
-// With says that the bits of mask of argument i have the given value.
+// With reports that the bits of mask of argument i have the given value.
 func (p Partial) With(i int, mask, value uint64) Partial {
 	p.ArgMasks[i] |= mask
 	p.Args[i] = p.Args[i]&^mask | value&mask
@@ -90,7 +90,7 @@ func Verdicts(prog []Insn, p Partial) ([]uint32, error) {
 	return out, nil
 }
 
-// Passes says whether some call of p may get ALLOW or LOG.
+// Passes reports whether some call of p may get ALLOW or LOG.
 func Passes(prog []Insn, p Partial) (bool, error) {
 	v, err := Verdicts(prog, p)
 	if err != nil {

@@ -49,7 +49,7 @@ var ErrNoRoom error = syscall.Errno(524)
 
 // Room finds out whether the kernel still takes filters, by loading the
 // smallest on the calling thread, which the caller ends afterwards. Errors:
-// ErrNoRoom, or what else the kernel says.
+// ErrNoRoom, or what else the kernel reports.
 func Room() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)

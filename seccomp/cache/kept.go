@@ -82,7 +82,7 @@ func (s Store) Get(o seccomp.Options, incoming *specs.LinuxSeccomp) (*Filter, er
 
 func (s Store) keep(path string, f *Filter) {
 	_ = os.Mkdir(s.Dir, 0o700)
-	// Those of programs that are no longer installed are never asked for again.
+	// Those of programs that are no longer installed are never requested again.
 	if all, err := os.ReadDir(s.Dir); err == nil && len(all) >= maxKept {
 		for _, e := range all {
 			_ = os.Remove(filepath.Join(s.Dir, e.Name()))

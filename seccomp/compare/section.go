@@ -74,7 +74,7 @@ type condition struct {
 	Arches []string
 }
 
-// applies says whether a rule holds for a container without capabilities. What
+// applies reports whether a rule holds for a container without capabilities. What
 // a rule says of kernel versions is taken to hold.
 func (r *dockerRule) applies(arch string) bool {
 	return len(r.Includes.Caps) == 0 && (len(r.Includes.Arches) == 0 || slices.Contains(r.Includes.Arches, arch)) &&

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// accumulator says what the BPF accumulator holds: word&mask of the call. The
+// accumulator reports what the BPF accumulator holds: word&mask of the call. The
 // zero value is "anything", mask 0 never being loaded.
 type accumulator struct {
 	word uint8
@@ -44,7 +44,7 @@ func (a *assembler) decide(rules []rule, acc accumulator) target {
 	return t
 }
 
-// same says whether all rules answer alike.
+// same reports whether all rules answer alike.
 func same(rules []rule) bool {
 	for i := range rules {
 		if rules[i].ret != rules[0].ret {
@@ -54,7 +54,7 @@ func same(rules []rule) bool {
 	return true
 }
 
-// key writes into a.buf what tells two sets of rules apart.
+// key writes into a.buf what distinguishes two sets of rules .
 func (a *assembler) key(rules []rule, acc accumulator) {
 	b := a.buf[:0]
 	word := func(v uint32) { b = append(b, byte(v), byte(v>>8), byte(v>>16), byte(v>>24)) }
@@ -130,7 +130,7 @@ rules:
 	return out
 }
 
-// implied says whether test x is decided by the outcome of test t, and how. It
+// implied reports whether test x is decided by the outcome of test t, and how. It
 // may miss some, which costs instructions but is not wrong.
 func implied(x, t test, holds bool) (known, value bool) {
 	if x.word != t.word {
@@ -187,7 +187,7 @@ func cutsOf(rules []rule, word uint8) (cuts []uint32, ok bool) {
 	return slices.Compact(cuts), true
 }
 
-// has says whether the test holds for a value of its word.
+// has reports whether the test holds for a value of its word.
 func (t test) has(v uint32) bool {
 	if t.atLeast {
 		return v >= t.value != t.not

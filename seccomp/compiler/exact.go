@@ -1,7 +1,7 @@
 // Package compiler compiles seccomp sections to BPF in pure Go: the inner filter
 // of a jail, which the init step inside it loads just before it becomes the
 // jail's program. The kernel asks all filters of a process and takes the
-// strictest answer, so the second one says what the first, which the delegate
+// strictest answer, so the second one reports what the first, which the delegate
 // compiles with libseccomp from OCI's JSON, cannot:
 //
 //   - calls by another ABI, x32 among them, end the whole process (libseccomp

@@ -354,7 +354,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // FuzzCompile feeds arbitrary JSON as an engine's filter. What comes of it with
-// a profile is compiled, or an error says why not; it ends on every call, and
+// a profile is compiled, or an error reports why not; it ends on every call, and
 // lets nothing pass that the profile's own program does not.
 func FuzzCompile(f *testing.F) {
 	for _, seed := range []string{

@@ -199,7 +199,7 @@ func show(s *specs.LinuxSeccomp) string {
 	return out
 }
 
-// declared says whether a filter's rules allow a call without any rule that
+// declared reports whether a filter's rules allow a call without any rule that
 // refuses it. libseccomp (2.5.4 at least) gets some combinations of 64-bit
 // comparisons wrong and refuses such calls: "< 9" beside "< 1<<32|41" on one
 // argument refuses 9 to 41.

@@ -154,7 +154,7 @@ func TestStacked(t *testing.T) {
 	}
 }
 
-// The same with whatever an engine asks for. The engine's own filter may make
+// The same with whatever an engine requests. The engine's own filter may make
 // libseccomp stricter than its rules are (see declared), so only what passes is
 // compared.
 func TestStackedIncoming(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// ErrCannot says that this kernel or this caller cannot read filters, whatever
+// ErrCannot means that this kernel or this caller cannot read filters, whatever
 // the process.
 var ErrCannot = errors.New("the kernel does not show the filters of processes")
 

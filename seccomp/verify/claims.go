@@ -19,7 +19,7 @@ import (
 
 // Result is one claim about compiled filters.
 type Result struct {
-	// Claim says what must hold, in words.
+	// Claim reports what must hold, in words.
 	Claim string `json:"claim"`
 	// Holds is true when it was shown for every number and argument the
 	// claim speaks of.
@@ -180,7 +180,7 @@ func result(claim string, against []string) (Result, error) {
 	return Result{Claim: claim, Holds: len(against) == 0, Detail: strings.Join(against, ", ")}, nil
 }
 
-// passes says whether some call of c may get through every filter. Where it
+// passes reports whether some call of c may get through every filter. Where it
 // says no, none does.
 func (p *stack) passes(c bpf.Partial) (bool, error) {
 	for _, prog := range p.progs {
@@ -192,7 +192,7 @@ func (p *stack) passes(c bpf.Partial) (bool, error) {
 	return true, nil
 }
 
-// kills says whether some filter ends the process or thread on every call of c.
+// kills reports whether some filter ends the process or thread on every call of c.
 func (p *stack) kills(c bpf.Partial) (bool, error) {
 	for _, prog := range p.progs {
 		v, err := bpf.Verdicts(prog, c)

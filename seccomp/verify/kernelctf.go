@@ -13,7 +13,7 @@ var kernelCTFData []byte
 
 // Entry is one kernel entry point of public exploits.
 type Entry struct {
-	// Name says what the exploits used.
+	// Name reports what the exploits used.
 	Name string `json:"name"`
 	// Submissions is how many of the 100 public kernelCTF submissions
 	// document this prerequisite.
@@ -74,7 +74,7 @@ func (p *stack) openEntries() ([]Entry, error) {
 	return open, nil
 }
 
-// some says whether one of the ways passes.
+// some reports whether one of the ways passes.
 func (p *stack) some(ways []Way) (bool, error) {
 	for _, w := range ways {
 		c, ok := p.call(w.Call)

@@ -10,7 +10,7 @@ import (
 )
 
 // numbers is the range of syscall numbers looked at one by one; above it,
-// passed says that none passes. The highest in Linux 6.18 is below 480.
+// passed reports that none passes. The highest in Linux 6.18 is below 480.
 const numbers = 512
 
 // foreign: the architecture word is left unknown but for one bit that differs

@@ -8,7 +8,7 @@ type wide struct {
 	mask, value uint64
 }
 
-// neverWide says whether calls with these arguments pass nowhere.
+// neverWide reports whether calls with these arguments pass nowhere.
 func (p *stack) neverWide(name, what string, with ...wide) ([]string, error) {
 	c, ok := p.call(name)
 	if !ok {

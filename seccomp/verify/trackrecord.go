@@ -21,7 +21,7 @@ type Record struct {
 	Beside []CVE `json:"beside"`
 }
 
-// RecordEntry is an entry point. One of Layer, Open and Inside says what comes
+// RecordEntry is an entry point. One of Layer, Open and Inside reports what comes
 // of it.
 type RecordEntry struct {
 	Name string `json:"name"`
@@ -31,9 +31,9 @@ type RecordEntry struct {
 	Layer string `json:"layer"`
 	Ways  []Way  `json:"ways"`
 	Test  string `json:"test"`
-	// Open says why ordinary work needs the entry point.
+	// Open reports why ordinary work needs the entry point.
 	Open string `json:"open"`
-	// Inside says what an exploit of a program inside the jail gives.
+	// Inside reports what an exploit of a program inside the jail gives.
 	Inside string `json:"inside"`
 }
 

@@ -25,7 +25,7 @@ type client struct {
 	dir string
 	// tools are programs that hack/tools builds, needs those that hack/deps.sh installs.
 	tools, needs []string
-	// work says that it needs the image Work.
+	// work reports that it needs the image Work.
 	work bool
 	// jail is the runtime that is compared with runc, engine.Name if "".
 	jail string
@@ -37,7 +37,7 @@ type client struct {
 	env []string
 	// overContainerd marks a client of containerd's. $RUNTIME is the runtime's name for it.
 	overContainerd bool
-	// open says what is known to differ and not meant to: it is logged, and fails nothing.
+	// open reports what is known to differ and not meant to: it is logged, and fails nothing.
 	open string
 	// differs are the lines in which a jail is meant to differ.
 	differs []workloads.Difference
@@ -118,7 +118,7 @@ func expected(t *testing.T, dir, got string) string {
 	return string(want)
 }
 
-// programs makes a directory with links to the client's programs, or says which is not to be had here.
+// programs makes a directory with links to the client's programs, or reports which is not to be had here.
 func (c client) programs(t *testing.T) (bin, missing string) {
 	t.Helper()
 	bin = t.TempDir()

@@ -22,7 +22,7 @@ type plainContainerd struct {
 	policy string
 }
 
-// containerd starts when the first client asks for it. TestMain stops it.
+// containerd starts when the first client requests it. TestMain stops it.
 var containerd = sync.OnceValues(func() (*plainContainerd, error) {
 	shims, err := engine.Shim()
 	if err != nil {
@@ -57,7 +57,7 @@ func closeContainerd() error {
 	return started.Close()
 }
 
-// nerdctlData is where nerdctl keeps its data unless told otherwise: in a directory for each containerd.
+// nerdctlData is where nerdctl keeps its data unless configured otherwise: in a directory for each containerd.
 const nerdctlData = "/var/lib/nerdctl"
 
 // data is nerdctl's directory for this containerd, which it names by the socket's address.

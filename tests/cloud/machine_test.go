@@ -97,7 +97,7 @@ func compatibility(t *testing.T) {
 	}
 }
 
-// otherPackage: one whose sum is another's is not installed, and the verdict says so.
+// otherPackage: one whose sum is another's is not installed, and the verdict reports it.
 func otherPackage(t *testing.T) {
 	before := must(t, "dpkg-query", "-W", "agentjail")
 	file := must(t, "sh", "-c", "echo /work/packages/*test2/agentjail_*.deb")

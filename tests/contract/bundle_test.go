@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// commandLine is agentjail, called as engines call runc, on a bundle that asks for what a jail does not get.
+// commandLine is agentjail, called as engines call runc, on a bundle that requests what a jail does not get.
 func commandLine(t *testing.T) *promise.Engine {
 	under, err := engine.UnderTest()
 	if err != nil {
@@ -147,14 +147,14 @@ func heldCapabilities(t *testing.T) []string {
 	return names
 }
 
-// everyCapability is what engines ask for with --privileged, by number (linux/capability.h).
+// everyCapability is what engines request with --privileged, by number (linux/capability.h).
 var everyCapability = strings.Fields(`CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL CAP_SETGID CAP_SETUID CAP_SETPCAP
 	CAP_LINUX_IMMUTABLE CAP_NET_BIND_SERVICE CAP_NET_BROADCAST CAP_NET_ADMIN CAP_NET_RAW CAP_IPC_LOCK CAP_IPC_OWNER CAP_SYS_MODULE CAP_SYS_RAWIO
 	CAP_SYS_CHROOT CAP_SYS_PTRACE CAP_SYS_PACCT CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_NICE CAP_SYS_RESOURCE CAP_SYS_TIME CAP_SYS_TTY_CONFIG CAP_MKNOD
 	CAP_LEASE CAP_AUDIT_WRITE CAP_AUDIT_CONTROL CAP_SETFCAP CAP_MAC_OVERRIDE CAP_MAC_ADMIN CAP_SYSLOG CAP_WAKE_ALARM CAP_BLOCK_SUSPEND
 	CAP_AUDIT_READ CAP_PERFMON CAP_BPF CAP_CHECKPOINT_RESTORE`)
 
-// allOf asks for as much as a bundle can, but other containers.
+// allOf requests as much as a bundle can, but other containers.
 func allOf(s *specs.Spec, capabilities []string) {
 	s.Process.Capabilities = &specs.LinuxCapabilities{Bounding: capabilities, Effective: capabilities, Permitted: capabilities}
 	s.Linux.MaskedPaths, s.Linux.ReadonlyPaths, s.Linux.Seccomp = nil, nil, nil

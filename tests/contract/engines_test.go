@@ -54,7 +54,7 @@ func docker(t *testing.T) *promise.Engine {
 	}
 }
 
-// withPrivileges puts --privileged between, when it is asked for.
+// withPrivileges puts --privileged between, when it is requested.
 func withPrivileges(before []string, privileged bool, after []string) []string {
 	if privileged {
 		before = append(before, "--privileged")

@@ -146,7 +146,7 @@ func TestDockerdKilled(t *testing.T) {
 	}
 }
 
-// served says whether an HTTP server answers.
+// served reports whether an HTTP server answers.
 func served(at string) error {
 	c, err := net.DialTimeout("tcp", at, engine.AnswerWait)
 	if err != nil {

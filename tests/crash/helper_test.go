@@ -164,7 +164,7 @@ func toldByKilled(t *testing.T, opts []string, point string) {
 	if code, text := agentjail(t, []string{"AGENTJAIL_TEST_CRASH=" + point}, append(opts, "start", id)...); code != -1 {
 		t.Fatalf("start was not killed: status %d\n%s", code, text)
 	}
-	// The jail's program may have been started by then: a second start says so, and has the jail served all the same.
+	// The jail's program may have been started by then: a second start reports it, and has the jail served all the same.
 	if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 0 && (point != "start.served" || !strings.Contains(text, "already running")) {
 		t.Fatalf("start again: status %d\n%s", code, text)
 	}
@@ -321,7 +321,7 @@ func TestHelperKilled(t *testing.T) {
 	}
 }
 
-// killedAtOnce kills a helper as soon as it is on record. It says whether create then refuses, and holds that nothing is left of it; else
+// killedAtOnce kills a helper as soon as it is on record. It reports whether create then refuses, and holds that nothing is left of it; else
 // start starts another helper.
 func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	t.Helper()
@@ -359,7 +359,7 @@ func killedAtOnce(t *testing.T, opts []string, id string) bool {
 	return false
 }
 
-// killedAtStart kills a helper while start gives it its work. It says whether start then refuses: the jail then waits for another start, or
+// killedAtStart kills a helper while start gives it its work. It reports whether start then refuses: the jail then waits for another start, or
 // is killed, having been started while the helper read its rules.
 func killedAtStart(t *testing.T, opts []string, id string) bool {
 	t.Helper()

@@ -57,7 +57,7 @@ func promised(n *node, handler string) *promise.Engine {
 	}
 }
 
-// alone starts a container in a new pod that asks for what a jail does not get: a device, and to outlive others when memory runs out.
+// alone starts a container in a new pod that requests what a jail does not get: a device, and to outlive others when memory runs out.
 func (n *node) alone(t testing.TB, handler string, privileged bool, command []string) *container {
 	p := n.pod(t.(*testing.T), handler, func(c *runtimeapi.PodSandboxConfig) { c.Linux.SecurityContext.Privileged = privileged })
 	return p.container("main", "", func(c *runtimeapi.ContainerConfig) {

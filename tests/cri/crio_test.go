@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// crio is a CRI-O with the handlers that `agentjail install crio` writes, started when the first test asks for it.
+// crio is a CRI-O with the handlers that `agentjail install crio` writes, started when the first test requests it.
 var crio = sync.OnceValues(startCRIO)
 
 type crioNode struct {

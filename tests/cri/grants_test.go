@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// inside looks for each ring from within a container and from its process on the node, whatever was asked for.
+// inside looks for each ring from within a container and from its process on the node, whatever was requested.
 func (c *container) inside() {
 	c.t.Helper()
 	pid := c.pid()
@@ -41,7 +41,7 @@ func (c *container) inside() {
 	}
 }
 
-// Whatever a pod's description asks for, its containers are jails.
+// Whatever a pod's description requests, its containers are jails.
 func TestPodGrants(t *testing.T) {
 	type sandbox = runtimeapi.PodSandboxConfig
 	type config = runtimeapi.ContainerConfig

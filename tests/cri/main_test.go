@@ -57,7 +57,7 @@ type node struct {
 	bySystemd bool
 }
 
-// nodes are the releases of containerd that the tests run on, each started when the first test asks for it.
+// nodes are the releases of containerd that the tests run on, each started when the first test requests it.
 var nodes = []struct {
 	name  string
 	start func() (*node, error)

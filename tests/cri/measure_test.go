@@ -64,7 +64,7 @@ func (c costs) String() string {
 }
 
 // TestPodCosts measures the part that the node has of a sandbox in Kubernetes, which the kubelet's own waiting hides there: a pod of one
-// container with an emptyDir is started, as one that is made or resumed; asked for something, as one that was waiting and is claimed; and
+// container with an emptyDir is started, as one that is made or resumed; requested something, as one that was waiting and is claimed; and
 // removed, as one that is suspended. docs/performance.md has what it found. It fails only when a pod does not do that.
 func TestPodCosts(t *testing.T) {
 	onEach(t, func(t *testing.T, n *node) {

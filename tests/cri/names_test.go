@@ -113,7 +113,7 @@ func TestPodNames(t *testing.T) {
 	})
 }
 
-// The example of a pod with a network by name: the policy that it names for nodes is one, and lets the pod have what it asks for.
+// The example of a pod with a network by name: the policy that it names for nodes is one, and lets the pod have what it requests.
 func TestNamesManifest(t *testing.T) {
 	docs := documents(t, "pod-names.yaml")
 	if len(docs) != 2 || docs[0]["kind"] != "Pod" || docs[1]["kind"] != "NetworkPolicy" {

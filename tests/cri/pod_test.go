@@ -43,7 +43,7 @@ func newUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// plan makes ready what the kubelet has before it asks for a sandbox.
+// plan makes ready what the kubelet has before it requests a sandbox.
 func (n *node) plan(t *testing.T, change ...func(*runtimeapi.PodSandboxConfig)) *pod {
 	t.Helper()
 	uid := newUID()
@@ -86,7 +86,7 @@ func (n *node) pod(t *testing.T, handler string, change ...func(*runtimeapi.PodS
 	return p
 }
 
-// run asks for the sandbox.
+// run requests the sandbox.
 func (p *pod) run(handler string) error {
 	r, err := p.RunPodSandbox(callContext(p.t), &runtimeapi.RunPodSandboxRequest{Config: p.config, RuntimeHandler: handler})
 	if err != nil {
@@ -152,7 +152,7 @@ type container struct {
 	config   *runtimeapi.ContainerConfig
 }
 
-// create asks for a container that runs a shell command.
+// create requests a container that runs a shell command.
 func (p *pod) create(name, script string, change ...func(*runtimeapi.ContainerConfig)) (*container, error) {
 	p.t.Helper()
 	ns := p.config.Linux.SecurityContext.NamespaceOptions

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRefusals: a pod that is refused forty kinds of things has them in the journals of its jails, each once. The column belongs beside those
-// of tests/journal. One release is enough: what a pod may ask for, and what becomes of that, the other tests try on each.
+// of tests/journal. One release is enough: what a pod may request, and what becomes of that, the other tests try on each.
 func TestRefusals(t *testing.T) {
 	on(t, 0, func(t *testing.T, n *node) {
 		dir, err := engine.Shim()
@@ -49,7 +49,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// asking is a container that asks for everything, in a pod that does.
+// asking is a container that requests everything, in a pod that does.
 func (n *node) asking(t *testing.T, rows []refusal.Row) *container {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r refusal.Row) bool { return r.Pod == nil })
 	var unused runtimeapi.ContainerConfig

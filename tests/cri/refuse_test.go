@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// With on_loosen = "refuse" an ordinary pod starts, and one that asks for more is refused with the reason.
+// With on_loosen = "refuse" an ordinary pod starts, and one that requests more is refused with the reason.
 func TestPodRefusals(t *testing.T) {
 	type sandbox = runtimeapi.PodSandboxConfig
 	onEach(t, func(t *testing.T, n *node) {

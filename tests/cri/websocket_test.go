@@ -12,7 +12,7 @@ import (
 )
 
 // channels talks to a streaming server over a WebSocket (RFC 6455) whose messages begin with the number of a channel
-// (v4.channel.k8s.io): 0 is standard input, 1 and 2 are outputs, 3 tells how it ended.
+// (v4.channel.k8s.io): 0 is standard input, 1 and 2 are outputs, 3 reports how it ended.
 func (n *node) channels(address string, stdin []byte, out *[256][]byte) error {
 	u, err := url.Parse(address)
 	if err != nil {

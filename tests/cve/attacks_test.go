@@ -216,7 +216,7 @@ func fakeDev(t *testing.T, name, to string) string {
 	return dir
 }
 
-// masked reads the paths that every container has masked, and says whether one shows what the exploit's link leads to.
+// masked reads the paths that every container has masked, and reports whether one shows what the exploit's link leads to.
 func masked(out string) (bool, string) { return strings.Contains(out, "redirected"), out }
 
 const readMasked = "cat /proc/keys /proc/timer_list /proc/kcore /proc/sched_debug 2>&1 | head -c 1000; true"
@@ -297,7 +297,7 @@ func procByImage(t *testing.T, s system) (bool, string) {
 // raceRounds is how often a race is run; each round is a container.
 const raceRounds = 12
 
-// swapping exchanges two names in a directory until it is stopped, and tells how often it did.
+// swapping exchanges two names in a directory until it is stopped, and reports how often it did.
 func swapping(dir string) (stop func() int) {
 	end, ended := make(chan struct{}), make(chan int)
 	go func() {

@@ -71,7 +71,7 @@ func run(m *testing.M) (int, error) {
 	}), nil
 }
 
-// findSystems builds the runtimes and says how Docker is to call them.
+// findSystems builds the runtimes and reports how Docker is to call them.
 func findSystems() error {
 	under, err := engine.UnderTest()
 	if err != nil {
@@ -138,7 +138,7 @@ func copyFile(from, to string) error {
 // An attack is an exploit's attempt.
 type attack struct {
 	cve, how string
-	// try makes the attempt and tells whether it reached the host, and what was seen.
+	// try makes the attempt and reports whether it reached the host, and what was seen.
 	try func(t *testing.T, s system) (reached bool, seen string)
 	// falls names the systems without a jail on which it has to succeed.
 	falls []string

@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// planted writes, in a jail, programs of the names by which an engine unpacks archives. Each tells that it ran.
+// planted writes, in a jail, programs of the names by which an engine unpacks archives. Each reports that it ran.
 const planted = `for d in /bin /usr/bin /usr/local/bin /sbin /usr/sbin; do mkdir -p $d; for p in xz unpigz gunzip gzip bzip2 zstd unxz tar; do
 	[ -e $d/$p ] && rm $d/$p; printf '#!/bin/busybox sh\necho $0 >> /ran\ncat /proc/self/uid_map >> /ran\n' > $d/$p; chmod 755 $d/$p; done; done`
 

@@ -26,7 +26,7 @@ type proved []struct {
 }
 
 // TestLoadedFilters: what the kernel holds for the processes of a jail lets
-// nothing pass that its profile does not list, whatever the engine asked for, also
+// nothing pass that its profile does not list, whatever the engine requested, also
 // for a process that an exec brings in; and an engine's tighter filter stays in
 // force for calls that the init step itself makes.
 func TestLoadedFilters(t *testing.T) {

@@ -108,7 +108,7 @@ func TestGrantsRefused(t *testing.T) {
 	eq(t, "a plain container", d.Must("run", "--rm", rt, engine.Busybox, "echo", "starts"), "starts")
 }
 
-// TestExecLoosens: an exec gets no more than its jail, whatever it asks for.
+// TestExecLoosens: an exec gets no more than its jail, whatever it requests.
 func TestExecLoosens(t *testing.T) {
 	d := d(t)
 	id := sleeper(d)

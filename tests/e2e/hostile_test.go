@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// refused tells whether an attempt of the probe failed as it must in a jail.
+// refused reports whether an attempt of the probe failed as it must in a jail.
 func refused(name string, o outcome) bool { return engine.Refused(name, o) }
 
 // TestAttempts: none of what the probe tries gets through, as root and as a user.

@@ -62,7 +62,7 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// TestLimitsByDefault: a jail that nobody limited is limited, and one that asks for more gets no more.
+// TestLimitsByDefault: a jail that nobody limited is limited, and one that requests more gets no more.
 func TestLimitsByDefault(t *testing.T) {
 	const mostMemory, mostPids = 4 << 30, 1024
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 // oomOrder is the least OOM score of a jail's processes, 1000 is the most.
 const oomOrder = 900
 
-// canLimit says whether this machine's root has CAP_SYS_RESOURCE, which the kernel asks for where a bound is made that
+// canLimit reports whether this machine's root has CAP_SYS_RESOURCE, which the kernel requests where a bound is made that
 // processes cannot take back by themselves.
 func canLimit(t testing.TB) bool {
 	t.Helper()

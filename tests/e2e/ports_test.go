@@ -35,7 +35,7 @@ func helperOf(t testing.TB, id string) int {
 	return r.Pid
 }
 
-// echoed connects from the engine's network, and says whether an answer comes back: Docker's proxy accepts for every container.
+// echoed connects from the engine's network, and reports whether an answer comes back: Docker's proxy accepts for every container.
 func echoed(d *engine.T, address string) (err error) {
 	var c net.Conn
 	if err := d.InNetns(func() (err error) { c, err = net.DialTimeout("tcp", address, engine.AnswerWait); return err }); err != nil {
@@ -106,7 +106,7 @@ func TestDockerPublish(t *testing.T) {
 		// Nobody else can be given the address there, as on the default network, where other tests have servers.
 		d.Must("network", "connect", second, id)
 		to := inspect(d, id, "{{(index .NetworkSettings.Networks \""+second+"\").IPAddress}}") + ":7000"
-		// Not at once: the kernel remembers for a while that nobody had that address, which was asked for above.
+		// Not at once: the kernel remembers for a while that nobody had that address, which was requested above.
 		d.Eventually(runtime+" after a restart", func() bool { return echoed(d, to) == nil })
 		d.Must("rm", "-f", id)
 		if err := echoed(d, to); err == nil {

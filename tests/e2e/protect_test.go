@@ -213,7 +213,7 @@ func TestProtectedPathMounted(t *testing.T) {
 	for _, at := range []string{".git/hooks", ".vscode", ".bashrc"} {
 		mustRun(d, "-v", filepath.Join(dir, at)+":/m", engine.Busybox, "sh", "-c", "! touch /m && ! touch /m/x")
 	}
-	// An empty directory stays empty: programs ask for that.
+	// An empty directory stays empty: programs request that.
 	eq(t, "an empty directory", mustRun(d, "-v", filepath.Join(dir, "evil/hooks")+":/m", engine.Busybox, "sh", "-c", "ls -A /m | wc -l"), "0")
 	eq(t, "an engine's volume", mustRun(d, "-v", "/m", engine.Busybox, "sh", "-c", "echo >/m/x; ls -A /m | wc -l"), "1")
 }

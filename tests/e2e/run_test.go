@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// variables are the names of what a process of root's has in its environment: those that were asked for, and in a jail
+// variables are the names of what a process of root's has in its environment: those that were requested, and in a jail
 // the defaults (docs/differences.md).
 func variables(asked string) string {
 	names := strings.Fields(asked)
@@ -85,7 +85,7 @@ func TestRunStdin(t *testing.T) {
 	eq(t, "lines", strings.TrimSpace(r.Stdout), "2")
 }
 
-// TestExitCodes holds the codes by which scripts tell what happened (docker-run(1)).
+// TestExitCodes holds the codes by which scripts report what happened (docker-run(1)).
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		command []string

@@ -92,7 +92,7 @@ var moving = map[string]*regexp.Regexp{
 // line below the heading.
 var saysNothing = regexp.MustCompile(`^(|\(none\)|Filename Type Size Used Priority|(\d+:\S*:)?/( \d+:\S*:/)*|key shmid [a-z_ ]+|sl local_address [a-z_> -]+|IP address HW type [A-Za-z ]+)$`)
 
-// same says whether what a jail reads at a path is what the host reads there.
+// same reports whether what a jail reads at a path is what the host reads there.
 func same(name, theirs, ours string) bool {
 	flat := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	if r := moving[name]; r != nil {
@@ -184,7 +184,7 @@ func TestMountTable(t *testing.T) {
 			}
 		}
 	}
-	// Layers have numbers: their names tell which images are the same, and whose.
+	// Layers have numbers: their names report which images are the same, and whose.
 	for _, m := range regexp.MustCompile(`lowerdir\+?=([^, ]*)`).FindAllStringSubmatch(text, -1) {
 		if strings.Trim(m[1], "0123456789:.") != "" {
 			t.Errorf("the mount table names layers: %s", m[1])

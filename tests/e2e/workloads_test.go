@@ -103,7 +103,7 @@ func (p place) directory(t *testing.T, owner uint32) string {
 }
 
 // TestWorkloadFiles finds out how many open files each program of the list needs, of the powers of four up to what a jail
-// gets: docs/host-limits.md has what it says. It takes long and judges little, so that WORKLOADS=files asks for it.
+// gets: docs/host-limits.md has what it says. It takes long and judges little, so that WORKLOADS=files requests it.
 func TestWorkloadFiles(t *testing.T) {
 	if os.Getenv("WORKLOADS") != "files" {
 		t.Log("not run, as it takes long and holds no protection: WORKLOADS=files runs it")
@@ -161,7 +161,7 @@ func workIn(d *engine.T, runtime string, w workloads.Work, p place, options ...s
 	return r.Stdout + fmt.Sprintf("exit code %d\n", r.Code)
 }
 
-// compareWork tests that the outputs differ where the list says so and nowhere else.
+// compareWork tests that the outputs differ where the list reports it and nowhere else.
 func compareWork(t *testing.T, w workloads.Work, p place, jail, want, got string) {
 	t.Helper()
 	jail += " " + p.String()

@@ -44,7 +44,7 @@ func (p *place) remapped(t *testing.T, args ...string) *engine.Bundle {
 	return b
 }
 
-// plain runs a program in a user namespace with the same host ids that is no jail's, and says whether it gets an nf_tables socket, of which
+// plain runs a program in a user namespace with the same host ids that is no jail's, and reports whether it gets an nf_tables socket, of which
 // the programs keep jails. started gets its process, whose namespace is made already.
 func (p *place) plain(t *testing.T, started func(pid int)) bool {
 	t.Helper()
@@ -259,7 +259,7 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 		})
 	}
 
-	// Loaded anew for a jail that relies on them, nobody has to ask for them again.
+	// Loaded anew for a jail that relies on them, nobody has to request them again.
 	b := made("connect")
 	id := b.ID()
 	if out, errOut, err := b.Call(t, caller, "create", "--bundle", b.Dir, id); err != nil {
@@ -282,7 +282,7 @@ func TestOOM(t *testing.T) {
 	b := p.bundle(t)
 	memory := int64(32 << 20)
 	b.Spec.Linux.Resources = &specs.LinuxResources{Memory: &specs.LinuxMemory{Limit: &memory}}
-	// One program that allocates, and nobody beside it who does: the kernel may ask for memory again before that of a killed process is
+	// One program that allocates, and nobody beside it who does: the kernel may request memory again before that of a killed process is
 	// given back, and would then kill the asker's neighbor as well.
 	end := stays(t, b, p.caller(path, ""), "dd if=/dev/zero of=/dev/null bs=100M count=1; true")
 	c.await(t, "an OOM kill", func() bool {

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// programID is what the kernel says of a descriptor of an eBPF program or of its link (/proc/PID/fdinfo).
+// programID is what the kernel reports of a descriptor of an eBPF program or of its link (/proc/PID/fdinfo).
 var programID = regexp.MustCompile(`(?m)^prog_id:\s*(\d+)$`)
 
 // programs are the eBPF programs that processes hold a descriptor of, or of their links.

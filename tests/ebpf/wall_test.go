@@ -131,7 +131,7 @@ func found[V any](t *testing.T, text string) map[string]V {
 }
 
 // stays runs a shell's script in a jail that stays until the returned function is called, which returns what the jail said, and with an error
-// what the runtime said. The collector finds a jail by its record: events that it reads when that is gone are nobody's.
+// what the runtime said. The collector finds a jail by its record: events that it reads when that is gone are the overflow user's.
 func stays(t *testing.T, b *engine.Bundle, c engine.Caller, script string) (end func() (string, error)) {
 	t.Helper()
 	b.Spec.Process.Args = []string{"sh", "-c", script + "\nstatus=$?; read -r end; exit $status"}
@@ -417,7 +417,7 @@ func TestWall(t *testing.T) {
 	through("after unload")
 }
 
-// hostUntouched: processes that are in no jail get what they ask for, also in user namespaces of their own.
+// hostUntouched: processes that are in no jail get what they request, also in user namespaces of their own.
 func hostUntouched(t *testing.T, when string) {
 	t.Helper()
 	for name, family := range map[string][3]int{"AF_NETLINK": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "AF_PACKET": {unix.AF_PACKET, unix.SOCK_RAW, 0}} {

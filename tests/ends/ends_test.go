@@ -54,7 +54,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// kill kills in one of four ways, and says whether the keeper was among the killed.
+// kill kills in one of four ways, and reports whether the keeper was among the killed.
 func kill(r *run, way int) (keeperToo bool) {
 	pid := r.cmd.Process.Pid
 	switch way {

@@ -21,7 +21,7 @@ import (
 
 var bin string
 
-// ownEnv says that this process has mounts of its own.
+// ownEnv reports that this process has mounts of its own.
 const ownEnv = "AGENTJAIL_TEST_ENDS"
 
 // stateDirs are the directories in which agentjail keeps state.

@@ -48,7 +48,7 @@ func Build(pkg, out string, flags ...string) error {
 	return nil
 }
 
-// DelegateEnv names the environment variable that says which delegate agentjail has in the tests, unless a policy of
+// DelegateEnv names the environment variable that reports which delegate agentjail has in the tests, unless a policy of
 // theirs names one: an absolute path. Unset, it chooses for itself.
 const DelegateEnv = "AGENTJAIL_DELEGATE"
 
@@ -166,7 +166,7 @@ func UnderTest() (string, error) { return underTest() }
 // RemoveBuilt removes what UnderTest built.
 func RemoveBuilt() error { return os.RemoveAll(binDir()) }
 
-// UnderTestIsAgentjail tells whether the runtime under test is agentjail and not another one named by RuntimeEnv.
+// UnderTestIsAgentjail reports whether the runtime under test is agentjail and not another one named by RuntimeEnv.
 func UnderTestIsAgentjail() bool {
 	path, err := UnderTest()
 	if err != nil {
@@ -176,7 +176,7 @@ func UnderTestIsAgentjail() bool {
 	return err == nil && strings.HasPrefix(string(out), "agentjail")
 }
 
-// Versions tells which engine this is, in one line.
+// Versions reports which engine this is, in one line.
 func (e *Engine) Versions() string {
 	r := e.Docker(context.Background(), "version", "--format", "docker {{.Server.Version}}{{range .Server.Components}}{{if ne .Name \"Engine\"}}, {{.Name}} {{.Version}}{{end}}{{end}}")
 	return strings.TrimSpace(r.Stdout)

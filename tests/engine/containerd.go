@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ContainerdOptions say what kind of containerd to start. The zero value serves.
+// ContainerdOptions report what kind of containerd to start. The zero value serves.
 type ContainerdOptions struct {
 	// Binary is the containerd to start, "" for the distribution's. Tool("containerd") is the newest. The directory it lies
 	// in is searched for shims, and for the ctr that belongs to it.
@@ -330,5 +330,5 @@ func Heard[R any](lost func(R) bool, run func() R) (r R) {
 	return r
 }
 
-// Silent says whether a command that prints something succeeded and printed nothing (Heard).
+// Silent reports whether a command that prints something succeeded and printed nothing (Heard).
 func Silent(r Result) bool { return r.Code == 0 && r.Stdout == "" }

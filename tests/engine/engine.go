@@ -38,7 +38,7 @@ const (
 // gigabyte do not belong there. Every parent can be searched by everyone, since container root is nobody on the host.
 func baseDir() string { return "/var/tmp" }
 
-// Options say what kind of engine to start. The zero value serves.
+// Options report what kind of engine to start. The zero value serves.
 type Options struct {
 	// Runtimes are registered with dockerd, by the name that docker run --runtime takes.
 	Runtimes map[string]Runtime
@@ -372,7 +372,7 @@ func (e *Engine) await(d *daemon, ready func(context.Context) error) error {
 	}
 }
 
-// runs says whether the daemon was started and has not ended.
+// runs reports whether the daemon was started and has not ended.
 func (d *daemon) runs() bool {
 	if d == nil {
 		return false

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RuntimeEnv names the environment variable that says which runtime the tests try: the absolute path of a
+// RuntimeEnv names the environment variable that reports which runtime the tests try: the absolute path of a
 // runc-compatible binary. Unset, agentjail is built from this checkout. Pointing it at plain runc shows that the hostile
 // tests fail without the protection.
 const RuntimeEnv = "AGENTJAIL_RUNTIME_UNDER_TEST"
@@ -121,7 +121,7 @@ func startForTests(opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// Passthrough is the runtime that hardens nothing: agentjail by the name of a profile that says so.
+// Passthrough is the runtime that hardens nothing: agentjail by the name of a profile that reports it.
 const Passthrough = "agentjail-passthrough"
 
 func passthrough(under string) (Runtime, error) {

@@ -37,7 +37,7 @@ var otherRefusals = map[string][]string{
 	"socket_filter":        {"ENOPROTOOPT"},
 }
 
-// Refused tells whether an attempt of the probe failed as it must in a jail.
+// Refused reports whether an attempt of the probe failed as it must in a jail.
 func Refused(name string, o Outcome) bool {
 	return slices.Contains(refusals, o.Errno) || slices.Contains(otherRefusals[name], o.Errno)
 }

@@ -128,7 +128,7 @@ func (term *Terminal) Expect(text string) {
 	term.expectFrom(0, text)
 }
 
-// ExpectNew waits until the terminal has shown text since something was typed last. A shell's prompt tells that the shell
+// ExpectNew waits until the terminal has shown text since something was typed last. A shell's prompt reports that the shell
 // reads again: what is typed before, behind an interrupt, is lost (NOFLSH in termios(3)).
 func (term *Terminal) ExpectNew(text string) {
 	term.t.Helper()

@@ -84,7 +84,7 @@ func udpMemory(t *testing.T) int {
 	return 0
 }
 
-// version1 says whether memory is counted by control groups of version 1.
+// version1 reports whether memory is counted by control groups of version 1.
 func version1() bool {
 	return unix.Access("/sys/fs/cgroup/memory/memory.limit_in_bytes", unix.F_OK) == nil
 }

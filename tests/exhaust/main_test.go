@@ -1,6 +1,6 @@
 // Package exhaust tries to take from the host what no control group counts, or what the kernel has one budget of for all
 // processes. The attacks are small: each shows that a bound is there, and its control, a container of the plain delegate,
-// that without the bound there is none. docs/host-limits.md says what remains.
+// that without the bound there is none. docs/host-limits.md reports what remains.
 package exhaust
 
 import (

@@ -4,7 +4,7 @@ package hostile
 type row struct {
 	mechanism string
 	key       string // the path or setting, no two the same
-	// host makes the row's directory, as the person: a repository "r" is there already unless bare says otherwise.
+	// host makes the row's directory, as the person: a repository "r" is there already unless bare differs.
 	host string
 	// jail is what the jail does there.
 	jail string

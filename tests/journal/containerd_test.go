@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/tests/journal/refusal"
 )
 
-// containerd is a containerd with agentjail's shim, whose client gives it a configuration that asks for everything.
+// containerd is a containerd with agentjail's shim, whose client gives it a configuration that requests everything.
 func (h *host) containerd(t *testing.T, rows []refusal.Row) *refusal.Place {
 	dir, err := engine.Shim()
 	if err != nil {

@@ -92,7 +92,7 @@ func (h *host) events(id string) []journal.Event {
 	return all
 }
 
-// expect says which kinds are missing.
+// expect reports which kinds are missing.
 func expect(t *testing.T, when string, events []journal.Event, kinds ...string) {
 	t.Helper()
 	for _, k := range kinds {
@@ -122,7 +122,7 @@ const evil = "x\n{\"v\":1,\"seq\":1,\"kind\":\"jail.delete\"}\x1b[2J\u202e"
 // emulated.
 const hungry = "dd if=/dev/zero of=/dev/null bs=200M count=1"
 
-// abuse meets limits and asks for what there is not, and stays.
+// abuse meets limits and requests what there is not, and stays.
 const abuse = `
 dd if=/dev/zero of=/full bs=64k 2>/dev/null
 nslookup refused.example >/dev/null 2>&1
@@ -323,7 +323,7 @@ func TestReach(t *testing.T) {
 	if out, err := other.Run(t, h.caller); err == nil {
 		t.Errorf("the journals can be mounted: %s", out)
 	}
-	// That was no jail, and its journal says why.
+	// That was no jail, and its journal reports why.
 	out, err := h.ask("journal")
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func execs(run func(...string) engine.Result, id string, verb, detach []string) 
 	return form(verb), form(append(slices.Clone(verb), detach...))
 }
 
-// commandLine is agentjail as engines call it, on a bundle that asks for everything.
+// commandLine is agentjail as engines call it, on a bundle that requests everything.
 func (h *host) commandLine(t *testing.T, rows []refusal.Row) *refusal.Place {
 	b := asking(t, h.base, rows)
 	id := h.create(b)
@@ -93,7 +93,7 @@ func (h *host) commandLine(t *testing.T, rows []refusal.Row) *refusal.Place {
 	return p
 }
 
-// asking is a bundle that asks for everything.
+// asking is a bundle that requests everything.
 func asking(t *testing.T, base string, rows []refusal.Row) *engine.Bundle {
 	b := engine.NewBundle(t, base)
 	b.Spec.Process.User = specs.User{}
@@ -106,7 +106,7 @@ func asking(t *testing.T, base string, rows []refusal.Row) *engine.Bundle {
 	return b
 }
 
-// limits are the options by which runc's command line, Docker and Podman are asked for other limits.
+// limits are the options by which runc's command line, Docker and Podman are requested other limits.
 func limits(pids, memory int64) (options []string) {
 	if pids != 0 {
 		options = append(options, "--pids-limit", strconv.FormatInt(pids, 10))
@@ -117,7 +117,7 @@ func limits(pids, memory int64) (options []string) {
 	return options
 }
 
-// why: the answer to a question says what the jail was refused of it.
+// why: the answer to a question reports what the jail was refused of it.
 func (h *host) why(t *testing.T, id string) {
 	for question, want := range map[string]string{
 		"bpf": "syscall.refused bpf(", "refused.example:443": "name.refused refused.example", "allowed.example:25": "connect.refused allowed.example:25",
@@ -130,7 +130,7 @@ func (h *host) why(t *testing.T, id string) {
 	}
 }
 
-// options are those of all rows by which a configuration is asked for.
+// options are those of all rows by which a configuration is requested.
 func options(rows []refusal.Row) (out []string) {
 	for _, r := range rows {
 		if r.Bundle != nil {
@@ -140,7 +140,7 @@ func options(rows []refusal.Row) (out []string) {
 	return out
 }
 
-// docker is a Docker whose user asks for everything.
+// docker is a Docker whose user requests everything.
 func (h *host) docker(t *testing.T, rows []refusal.Row) *refusal.Place {
 	e, err := engine.Start(engine.Options{Runtimes: map[string]engine.Runtime{engine.Name: {Path: bin, Args: []string{"--config", h.config}}}, Log: t.Logf})
 	if err != nil {

@@ -125,7 +125,7 @@ type object struct {
 	}
 }
 
-// isReady says whether a node is.
+// isReady reports whether a node is.
 func (o object) isReady() bool {
 	return slices.ContainsFunc(o.Status.Conditions, func(c struct{ Type, Status string }) bool { return c.Type == "Ready" && c.Status == "True" })
 }

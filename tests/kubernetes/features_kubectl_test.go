@@ -150,7 +150,7 @@ func forwards(t *testing.T, h handler) string {
 	return ""
 }
 
-// server is a pod that serves a page at port 8080, ready when more says so.
+// server is a pod that serves a page at port 8080, ready when more reports it.
 func (h handler) server(t *testing.T, name, more string) {
 	t.Helper()
 	h.apply(t, `

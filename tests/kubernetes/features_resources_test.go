@@ -50,7 +50,7 @@ spec:
 }
 
 // endsKilled waits until a pod has printed the exit status of a process that ran out of memory, has the pod end, and waits until the kubelet
-// says why. Its first process ends later: what tells of memory and what tells of an end do not wait for each other.
+// reports why. Its first process ends later: what tells of memory and what tells of an end do not wait for each other.
 func (h handler) endsKilled(t *testing.T, pod string) {
 	t.Helper()
 	h.ready(t, "pod/"+pod)
@@ -77,7 +77,7 @@ func (h handler) memory(t *testing.T, pod string) string {
 	return h.groupFile(t, pod, "memory.limit_in_bytes", "memory.max")
 }
 
-// groupFile is what the kernel says in a file of the control group of a pod's container; the file has one name in each version of control groups.
+// groupFile is what the kernel reports in a file of the control group of a pod's container; the file has one name in each version of control groups.
 func (h handler) groupFile(t *testing.T, pod, v1, v2 string) string {
 	t.Helper()
 	return groupFile(t, h.groups(t, pod), v1, v2)

@@ -144,7 +144,7 @@ spec:
   volumes: [{name: v, image: {reference: "$IMAGE", pullPolicy: IfNotPresent}}]
 `)
 	if h.jail() {
-		// Not yet told from a directory of the node's.
+		// Not yet distinguished from a directory of the node's.
 		eventually(t, "the refusal", func() (string, bool) {
 			out := h.in(t, "get", "pod", "image-volume", "-o", "jsonpath={.status.containerStatuses[0].state}{.status.containerStatuses[0].lastState}")
 			return out, strings.Contains(out, "refused:") && strings.Contains(out, "image-volumes")

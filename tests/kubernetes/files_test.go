@@ -45,7 +45,7 @@ const systemdGroups = `
   SystemdCgroup = true
 `
 
-// cniConfig is a bridge, with the ports of the node that pods ask for.
+// cniConfig is a bridge, with the ports of the node that pods request.
 const cniConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.77.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}},

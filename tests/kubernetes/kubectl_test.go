@@ -59,10 +59,10 @@ type handler struct {
 
 var handlers = []handler{{"runc", "as-runc"}, {"agentjail", "as-agentjail"}, {"agentjail-net", "as-agentjail-net"}}
 
-// jail says whether the handler makes jails.
+// jail reports whether the handler makes jails.
 func (h handler) jail() bool { return h.name != "runc" }
 
-// network says whether pods have CNI's.
+// network reports whether pods have CNI's.
 func (h handler) network() bool { return h.name != "agentjail" }
 
 // class is the line of a pod that names the handler.
@@ -114,7 +114,7 @@ func (h handler) waits(t testing.TB, condition string, what ...string) {
 	}
 }
 
-// tell says what is known of an object.
+// tell reports what is known of an object.
 func (h handler) tell(t testing.TB, what ...string) string {
 	t.Helper()
 	out, _ := h.try(t, append([]string{"describe"}, what...)...)

@@ -26,7 +26,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// stageEnv says what a process of this program is: the tests' own caller if unset, the first process of the node's namespaces,
+// stageEnv reports what a process of this program is: the tests' own caller if unset, the first process of the node's namespaces,
 // or what runs the tests there.
 const stageEnv = "AGENTJAIL_TEST_NODE"
 
@@ -114,7 +114,7 @@ func buildPrograms() (string, error) {
 	return dir, engine.Build("./cmd/agentjail-journal", filepath.Join(dir, "agentjail-journal"))
 }
 
-// buildImages makes what images are made of: the node has no process ids by which the builds of several test runs are told apart.
+// buildImages makes what images are made of: the node has no process ids by which the builds of several test runs are distinguished.
 func buildImages(dir string) error {
 	if err := engine.Build("./tests/cri/pause", filepath.Join(dir, "pause")); err != nil {
 		return err

@@ -65,7 +65,7 @@ func refusalPolicy() string {
 	return strings.ReplaceAll(refusal.Policy, "network.", "policies.net.network.") + policy
 }
 
-// asking is a pod that asks for everything.
+// asking is a pod that requests everything.
 func asking(rows []refusal.Row) string {
 	var ofPod, ofContainer []string
 	for _, r := range rows {

@@ -34,7 +34,7 @@ spec:
 				return out, out == "says this"
 			})
 			contains(t, "exec", h.sh(t, "smoke", "cat /proc/self/status"), "Seccomp:\t2")
-			groups := h.groups(t, "smoke") // asked for once: under emulation each kubectl takes ten seconds
+			groups := h.groups(t, "smoke") // requested once: under emulation each kubectl takes ten seconds
 			expect(t, "memory", groupFile(t, groups, "memory.limit_in_bytes", "memory.max"), "67108864")
 			confined(t, processes(t, groups))
 			h.in(t, "delete", "pod", "smoke", timeout(commandWait))

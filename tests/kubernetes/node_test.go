@@ -68,7 +68,7 @@ func makeNode(dir string) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	// As systemd makes it: what the kubelet mounts is to be seen by containers that ask for that.
+	// As systemd makes it: what the kubelet mounts is to be seen by containers that request that.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("share mounts: %w", err)
 	}

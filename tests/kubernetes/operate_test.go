@@ -53,7 +53,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestOnlyJails: in a namespace that says so, the API server refuses what is no jail, and what asks for more than a jail has.
+// TestOnlyJails: in a namespace that reports it, the API server refuses what is no jail, and what requests more than a jail has.
 func TestOnlyJails(t *testing.T) {
 	installed(t)
 	const ns = "only-jails"

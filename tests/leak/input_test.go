@@ -141,7 +141,7 @@ func linkTo(t *testing.T, target, rest string) string {
 	return filepath.Join(link, rest)
 }
 
-// TestBadInput: one clear line says what is wrong, the exit code is 1, and nothing is left.
+// TestBadInput: one clear line reports what is wrong, the exit code is 1, and nothing is left.
 func TestBadInput(t *testing.T) {
 	for i, c := range badInput {
 		t.Run(c.name, func(t *testing.T) {

@@ -62,8 +62,8 @@ func take(t testing.TB) snapshot {
 	return s
 }
 
-// ours tells whether a line is about this run. On a machine of its own, as in continuous integration, every line is:
-// AGENTJAIL_TEST_ALONE says so.
+// ours reports whether a line is about this run. On a machine of its own, as in continuous integration, every line is:
+// AGENTJAIL_TEST_ALONE reports it.
 func ours(line string) bool {
 	return strings.Contains(line, filepath.Base(base)) || os.Getenv("AGENTJAIL_TEST_ALONE") != "" && !strings.HasPrefix(line, "process ")
 }
@@ -94,7 +94,7 @@ func unchanged(t testing.TB, before snapshot) {
 	}
 }
 
-// keeps tells whether a line may stay: the parent cgroup that all containers of the run share, the delegate's empty state
+// keeps reports whether a line may stay: the parent cgroup that all containers of the run share, the delegate's empty state
 // directory, and what this process is.
 func keeps(line string) bool {
 	kind, rest, _ := strings.Cut(line, " ")

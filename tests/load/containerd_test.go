@@ -162,7 +162,7 @@ func (d *containerdDoor) outlives(err error) bool {
 func (d *containerdDoor) gone(ids []string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), goneWait)
 	defer cancel()
-	// What it knows and the test does not: it was killed after it had made it, before it had said so.
+	// What it knows and the test does not: it was killed after it had made it, before it had reported it.
 	for _, what := range []string{"tasks", "containers"} {
 		out, err := d.call(ctx, what, "ls", "-q")
 		if err != nil {

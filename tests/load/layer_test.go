@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// dockersOwn says whether a mount below an engine's directory is one that Docker makes for itself: before it calls any runtime, or without
+// dockersOwn reports whether a mount below an engine's directory is one that Docker makes for itself: before it calls any runtime, or without
 // any container.
 func dockersOwn(at string) bool {
 	if strings.Contains(at, "/docker-run/netns/") || strings.HasSuffix(at, "/docker/overlay2") || strings.HasSuffix(at, "/docker") {
@@ -26,7 +26,7 @@ func dockersOwn(at string) bool {
 	return isMerged && strings.HasSuffix(layer, "-init") && filepath.Base(filepath.Dir(layer)) == "overlay2"
 }
 
-// TestDockersOwn: Docker's own mounts are told apart from a container's.
+// TestDockersOwn: Docker's own mounts are distinguished from a container's.
 func TestDockersOwn(t *testing.T) {
 	id := strings.Repeat("0af", 21) + "1"
 	for at, want := range map[string]bool{

@@ -24,7 +24,7 @@ import (
 // opWait bounds one operation: a machine full of jails is slow, but nothing may hang.
 const opWait = 4 * time.Minute
 
-// A size says how much load there is. The environment overrides it: AGENTJAIL_LOAD_JAILS, _PARALLEL, and _TIME.
+// A size reports how much load there is. The environment overrides it: AGENTJAIL_LOAD_JAILS, _PARALLEL, and _TIME.
 type size struct {
 	jails    int           // alive at once
 	parallel int           // operations at once
@@ -66,9 +66,9 @@ type door interface {
 	// daemons are the engine's own programs; crash kills one, starts it again and waits until it answers.
 	daemons() []string
 	crash(name string) error
-	// outlives says whether a failure is what a daemon's earlier death leaves of its own doing after it is back.
+	// outlives reports whether a failure is what a daemon's earlier death leaves of its own doing after it is back.
 	outlives(err error) bool
-	// gone waits until nothing is left of all containers, and tells what is.
+	// gone waits until nothing is left of all containers, and reports what is.
 	gone(ids []string) []string
 }
 

@@ -86,7 +86,7 @@ func TestActivation(t *testing.T) {
 	})
 }
 
-// TestCannotBegin: of a helper that cannot begin when it is needed, inspect says why.
+// TestCannotBegin: of a helper that cannot begin when it is needed, inspect reports why.
 func TestCannotBegin(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
@@ -226,7 +226,7 @@ func TestAtOnce(t *testing.T) {
 }
 
 // TestNoExecutableMemory: where the host executes no file in memory, the helper is started at once. Where such a file only has to be
-// asked for, as the activator's is, it is not.
+// requested, as the activator's is, it is not.
 func TestNoExecutableMemory(t *testing.T) {
 	const sysctl = "/proc/sys/vm/memfd_noexec" // of a PID namespace
 	if _, err := os.Stat(sysctl); err != nil {

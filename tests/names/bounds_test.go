@@ -76,7 +76,7 @@ func beUnread() (string, error) {
 	return "", err
 }
 
-// beEnding makes connections, each of which it ends before the server does, and says how many were served.
+// beEnding makes connections, each of which it ends before the server does, and reports how many were served.
 func beEnding() (string, error) {
 	at, err := addressOf("api.example.test")
 	if err != nil {
@@ -137,7 +137,7 @@ func beChunks() (string, error) {
 	return "sent", nil
 }
 
-// beAsking asks for a name without waiting for answers, for a while.
+// beAsking requests a name without waiting for answers, for a while.
 func beAsking() (string, error) {
 	c, err := net.Dial("udp4", "127.0.0.1:53")
 	if err != nil {

@@ -109,7 +109,7 @@ func TestBypass(t *testing.T) {
 	}
 }
 
-// permitted says whether the host's name server may be asked for a name: one of the rules, which no attempt carries anything in.
+// permitted reports whether the host's name server may be requested a name: one of the rules, which no attempt carries anything in.
 func permitted(name string) bool {
 	return strings.HasSuffix(name, trapDomain) || name == "private.example.test." || name == "api.example.test." || name == "a.wild.example.test." || name == "localhost."
 }
@@ -173,7 +173,7 @@ func (a *attack) part(t *testing.T, name string, each func(verdict)) bool {
 	return false
 }
 
-// try judges one part, and says how many of its rows went as they have to.
+// try judges one part, and reports how many of its rows went as they have to.
 func (a *attack) try(t *testing.T, d driver, name string, n *internet, w *wire) int {
 	t.Helper()
 	n.questions()

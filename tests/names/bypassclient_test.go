@@ -166,7 +166,7 @@ func look(a attempt) (string, error) {
 	return "", fmt.Errorf("%w: %v", errRefused, addrs)
 }
 
-// answered says whether a name server's answer gives anything.
+// answered reports whether a name server's answer gives anything.
 func answered(out []byte) (string, error) {
 	var m dnsmessage.Message
 	if err := m.Unpack(out); err != nil {
@@ -388,7 +388,7 @@ func init() {
 	}
 }
 
-// theHelper is the helper's number, which in the jail is nobody's: one that the jail has itself is not tried.
+// theHelper is the helper's number, which in the jail is the overflow user's: one that the jail has itself is not tried.
 func theHelper() int {
 	if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", helperPID)); err == nil && !strings.HasPrefix(string(text), "agentjail-egres") || helperPID <= 1 {
 		return 1 << 22

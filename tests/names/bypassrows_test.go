@@ -260,7 +260,7 @@ func helloBytes() []attempt {
 			attempt{what: "plain HTTP on 443: " + by, do: by, at: "api.example.test:443", say: "GET /bypass HTTP/1.1\r\nHost: api.example.test\r\n\r\n"},
 		)
 	}
-	// There the server speaks first, and has said so when the client begins with TLS: that does not reach it.
+	// There the server speaks first, and has reported it when the client begins with TLS: that does not reach it.
 	return append(out,
 		attempt{what: "TLS in another name on port 22", do: "talk", at: "api.example.test:22", say: hello(sni("bypass.example.test")), most: 1},
 		attempt{what: "TLS without a name on port 22", do: "talk", at: "api.example.test:22", say: hello(extension(0x1234, "bypass")), most: 1},

@@ -203,7 +203,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// has tells whether a container that has this machine's /usr has a program or a file.
+// has reports whether a container that has this machine's /usr has a program or a file.
 func has(rootfs, what string) bool {
 	for _, at := range []string{what, rootfs + what, "/usr/local/go/bin/" + what, "/usr/local/bin/" + what, "/usr/bin/" + what} {
 		if _, err := os.Stat(at); err == nil && filepath.IsAbs(at) {

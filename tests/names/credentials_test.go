@@ -188,7 +188,7 @@ func trust(t *testing.T, n *internet) {
 // value is the jails' credential. The client has another: this program is in the jail, and the text of its constants.
 var value = "house_" + rand.Text()[:16]
 
-// lender is what policy says of it.
+// lender is what policy sets of it.
 const lender = `
 [credentials.house]
 hosts = ["api.example.test"]

@@ -223,7 +223,7 @@ func endJam() (string, error) {
 	return "all are ended,", nil
 }
 
-// askMany asks the helper for names as fast as it answers, and says what the first and the last name got.
+// askMany asks the helper for names as fast as it answers, and reports what the first and the last name got.
 func askMany(count int, name func(int) string) (first, last netip.Addr, err error) {
 	c, err := net.Dial("udp4", "127.0.0.1:53")
 	if err != nil {
@@ -257,7 +257,7 @@ func askMany(count int, name func(int) string) (first, last netip.Addr, err erro
 	return first, last, nil
 }
 
-// wild asks for so many names of a wildcard that the first are forgotten. The exact name keeps its address, and the first one's address is
+// wild requests so many names of a wildcard that the first are forgotten. The exact name keeps its address, and the first one's address is
 // no other name's.
 func wild() (string, error) {
 	exact, err := addressOf("api.example.test")
@@ -284,7 +284,7 @@ func wild() (string, error) {
 	return fmt.Sprintf("%d names,", wildNames), nil
 }
 
-// wrong asks for names without a rule, each of which is an event.
+// wrong requests names without a rule, each of which is an event.
 func wrong() (string, error) {
 	first, last, err := askMany(wrongOnes, func(i int) string { return fmt.Sprintf("n%d%s.wrong.example.test.", i, strings.Repeat("x", 50)) })
 	if err == nil && (first.IsValid() || last.IsValid()) {

@@ -231,7 +231,7 @@ func reset(c io.ReadWriter) error {
 	return err
 }
 
-// begin2 begins a connection of HTTP/2, and says what begins a request.
+// begin2 begins a connection of HTTP/2, and reports what begins a request.
 func begin2(c io.ReadWriter, host string) (*http2.Framer, func(id uint32) http2.HeadersFrameParam, error) {
 	f := http2.NewFramer(c, c)
 	var head bytes.Buffer

@@ -61,14 +61,14 @@ var zone = map[string][4]byte{
 type internet struct {
 	ca    []byte // PEM
 	mu    sync.Mutex
-	asked []string // names that the name server was asked for
+	asked []string // names that the name server was requested
 	tid   string   // a thread in its network namespace
 	shown []string // values of Authorization that servers got
 	// do calls a function by that thread.
 	do func(func() error)
 }
 
-// questions returns what the name server was asked for since the last call.
+// questions returns what the name server was requested since the last call.
 func (n *internet) questions() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,7 +209,7 @@ func (n *internet) serve(cert tls.Certificate) error {
 	return nil
 }
 
-// echoes speaks first, and then says what it is told at once.
+// echoes speaks first, and then reports what it is told at once.
 func echoes(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -224,7 +224,7 @@ func echoes(l net.Listener) {
 	}
 }
 
-// greet speaks first, and then says what it was told once that has ended.
+// greet speaks first, and then reports what it was told once that has ended.
 func greet(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -416,7 +416,7 @@ func talk(c *net.TCPConn, what, host string, rest []string) (string, error) {
 	return "", fmt.Errorf("no such client: %s", what)
 }
 
-// get asks for each host in turn, over one connection, and returns the answers.
+// get requests each host in turn, over one connection, and returns the answers.
 func get(c net.Conn, hosts ...string) (string, error) {
 	var said []string
 	r := bufio.NewReader(c)

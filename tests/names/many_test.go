@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// manyVar says how many jails TestMany has at once, in place of a dozen (make load: NAMES_JAILS).
+// manyVar reports how many jails TestMany has at once, in place of a dozen (make load: NAMES_JAILS).
 const manyVar = "AGENTJAIL_NAMES_JAILS"
 
 // TestMany: jails with helpers beside each other, each of which serves its own; what they cost the host is logged, and nothing is left.

@@ -411,7 +411,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestKilledHelper: without its helper the jail reaches nothing, inspect says so, and the jail goes on.
+// TestKilledHelper: without its helper the jail reaches nothing, inspect reports it, and the jail goes on.
 func TestKilledHelper(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)

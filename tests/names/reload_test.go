@@ -112,7 +112,7 @@ func (o *open) line(t *testing.T) string {
 	}
 }
 
-// lives says whether the connection still carries a line to the server and back.
+// lives reports whether the connection still carries a line to the server and back.
 func (o *open) lives(t *testing.T) bool {
 	t.Helper()
 	if _, err := io.WriteString(o.in, "ping\n"); err != nil {
@@ -317,7 +317,7 @@ func stopped(t *testing.T, pid int) {
 }
 
 // TestStoppedHelper: a helper that is stopped takes no part in a reload. Once it goes on it does not follow the request that it has missed,
-// and inspect says what is wrong all the time; a restart by force ends it.
+// and inspect reports what is wrong all the time; a restart by force ends it.
 func TestStoppedHelper(t *testing.T) {
 	n := newInternet(t)
 	resolveBy(t, dnsAddr)
@@ -382,7 +382,7 @@ func (j *jail) killHelper(t *testing.T) {
 	gone(t, fd)
 }
 
-// oneLog says whether the events of both helpers are one log.
+// oneLog reports whether the events of both helpers are one log.
 func (j *jail) oneLog(t *testing.T) {
 	t.Helper()
 	out, code := j.ctl(t, filepath.Join(filepath.Dir(j.bin), "agentjailctl"), nil, "network", "log", "--json", j.id)
@@ -402,7 +402,7 @@ func (j *jail) oneLog(t *testing.T) {
 	}
 }
 
-// takesPorts has a hostile program of the jail take the ports of a helper that has ended, and says how to end it.
+// takesPorts has a hostile program of the jail take the ports of a helper that has ended, and reports how to end it.
 func (j *jail) takesPorts(t *testing.T, ports string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(j.c.Path, append(append([]string{}, j.c.Args...), "exec", j.id, client, "take", "127.0.0.1", ports)...)
@@ -446,7 +446,7 @@ func beTaker(host, ports string, until io.Reader) error {
 	return err
 }
 
-// helps says whether the helper does all that it is for: names, connections, and proxies.
+// helps reports whether the helper does all that it is for: names, connections, and proxies.
 func (j *jail) helps(t *testing.T, when, address string) {
 	t.Helper()
 	if got, ok := j.in(t, "https", "other.example.test", "443"); !ok {
@@ -499,7 +499,7 @@ func TestRestart(t *testing.T) {
 	if got, ok := j.in(t, "look", "api.example.test", "0"); ok {
 		t.Errorf("a name that went: %q", got)
 	}
-	// A name that a wildcard allows has another address, which was nobody's.
+	// A name that a wildcard allows has another address, which was the overflow user's.
 	if got, ok := j.in(t, "look", "b.wild.example.test", "0"); !ok || got == wild {
 		t.Errorf("another name's address is %q, and was a.wild's, %q", got, wild)
 	}

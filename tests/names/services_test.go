@@ -394,7 +394,7 @@ func tarred(files ...string) []byte {
 
 // programs are clients that are part of this test, in Go and so with its own resolver: WHAT.
 var programs = map[string]func() (string, error){
-	"hold": func() (string, error) { // says what it was greeted with, and when the connection ends
+	"hold": func() (string, error) { // reports what it was greeted with, and when the connection ends
 		c, err := net.Dial("tcp", "api.example.test:22")
 		if err != nil {
 			return "", err

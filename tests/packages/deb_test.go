@@ -27,7 +27,7 @@ func (m *machine) docker() {
 	m.must("docker", "import", "/tmp/busybox.tar", "busybox")
 }
 
-// isJail says whether a container of Docker's default runtime has a jail's protections: a user namespace of its own, no capability, filters.
+// isJail reports whether a container of Docker's default runtime has a jail's protections: a user namespace of its own, no capability, filters.
 func (m *machine) isJail() bool {
 	m.Helper()
 	out := m.must("docker", "run", "--rm", "busybox", "sh", "-c", "cat /proc/self/uid_map; grep -e CapBnd -e Seccomp_filters /proc/self/status")

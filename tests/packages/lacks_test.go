@@ -6,7 +6,7 @@ import (
 )
 
 // TestInstallTells: on a machine that lacks what jails need, or has it in a release that is too old, the package is installed all the same,
-// and says what is missing.
+// and reports what is missing.
 func TestInstallTells(t *testing.T) {
 	const others = "for f in $(which -a runc crun | xargs -n 1 readlink -f | sort -u); do "
 	for _, c := range []struct {

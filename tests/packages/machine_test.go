@@ -31,7 +31,7 @@ type machine struct {
 }
 
 // mounted are the directories that are empty at the machine's boot: engines' configuration and storage, which must be on a file system that
-// can be a layer's, and whatever of agentjail was installed by hand. A policy that is there would have dpkg ask for it.
+// can be a layer's, and whatever of agentjail was installed by hand. A policy that is there would have dpkg request it.
 var mounted = []string{"run", "tmp", "var/tmp", "var/lib/docker", "var/lib/containerd", "etc/docker", "etc/containerd", "usr/local/bin"}
 
 // begin makes the machine's file tree and holds its namespaces.
@@ -229,7 +229,7 @@ func (m *machine) give(file string) string {
 	return "/tmp/" + filepath.Base(file)
 }
 
-// exists says whether a file is there, be it a link to nothing.
+// exists reports whether a file is there, be it a link to nothing.
 func (m *machine) exists(name string) bool {
 	return m.run("test", "-e", name).Code == 0 || m.run("test", "-L", name).Code == 0
 }

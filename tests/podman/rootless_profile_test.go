@@ -13,7 +13,7 @@ import (
 )
 
 // TestRootlessProfile: where root has loaded the profile it confines an ordinary user's jails, too, and it alone, although distributions (Debian
-// 13) give the delegate a profile that confines nothing. One that confines the delegate is not left: no jail starts, and check says why.
+// 13) give the delegate a profile that confines nothing. One that confines the delegate is not left: no jail starts, and check reports why.
 func TestRootlessProfile(t *testing.T) {
 	p := user(t)
 	if !apparmor.Enabled() {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attack goes at every process that can be seen, and at what the kernel shows of the machine, and tells what gave way.
+// attack goes at every process that can be seen, and at what the kernel shows of the machine, and reports what gave way.
 // An empty answer means that nothing did.
 func attack([]string) (any, error) {
 	broke := map[string]string{}

@@ -10,7 +10,7 @@ import (
 )
 
 // counts takes all that it is given of what the kernel counts by user: instances of inotify, and timers, each of which
-// holds room for a pending signal. It tells how many of each and how that ended, and keeps them.
+// holds room for a pending signal. It reports how many of each and how that ended, and keeps them.
 func counts(args []string) (any, error) {
 	runtime.LockOSThread()
 	taken := map[string]map[string]any{}

@@ -13,7 +13,7 @@ import (
 // What these take is memory of the kernel that is charged to nobody, or that the whole host has one budget for. Each takes a
 // number, and stops there: the principle shows with little.
 
-// taken says how many of something an attempt got, and what ended it.
+// taken reports how many of something an attempt got, and what ended it.
 type taken struct {
 	Got   int    `json:"got"`
 	Errno string `json:"errno"` // "" where it got all
@@ -36,7 +36,7 @@ func hold(answer any) (any, error) {
 	}
 }
 
-// netlinkSockets opens netlink sockets, each with a dump of the interfaces asked for and not read.
+// netlinkSockets opens netlink sockets, each with a dump of the interfaces requested and not read.
 func netlinkSockets(args []string) (any, error) {
 	n, err := howMany(args)
 	if err != nil {
@@ -81,7 +81,7 @@ func udpSockets(args []string) (any, error) {
 			return nil, fmt.Errorf("getsockname: %w", err)
 		}
 		for range 8 {
-			// A full queue drops what comes, and says nothing; a full budget may say so.
+			// A full queue drops what comes, and says nothing; a full budget may report it.
 			if err := unix.Sendto(fd, datagram, 0, at); err != nil {
 				break
 			}

@@ -61,7 +61,7 @@ func writeOne(path string) error {
 	return err
 }
 
-// open tries to open each path for appending, as /dev/stdout is by programs that log. The note says where the null device is there.
+// open tries to open each path for appending, as /dev/stdout is by programs that log. The note reports where the null device is there.
 func open(paths []string) (any, error) {
 	all := map[string]outcome{}
 	for _, p := range paths {

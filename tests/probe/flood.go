@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusedCalls makes a number of calls that every filter refuses, as fast as it can, and then of ordinary ones, and tells how many nanoseconds
+// refusedCalls makes a number of calls that every filter refuses, as fast as it can, and then of ordinary ones, and reports how many nanoseconds
 // each took. "outside" leaves the first out: nothing would refuse them.
 func refusedCalls(args []string) (any, error) {
 	if len(args) == 0 {

@@ -166,7 +166,7 @@ func ifUp(name string) (up bool, addrs []string) {
 	return up, addrs
 }
 
-// clocks tells how long the machine claims to be up, by each of the ways to ask.
+// clocks reports how long the machine claims to be up, by each of the ways to ask.
 func clocks([]string) (any, error) {
 	var boot, mono unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {

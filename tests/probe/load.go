@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forks starts COUNT processes that stay until this one ends, and tells how many came to be.
+// forks starts COUNT processes that stay until this one ends, and reports how many came to be.
 func forks(args []string) (any, error) {
 	if len(args) != 1 {
 		return nil, errors.New("usage: forks COUNT")

@@ -186,7 +186,7 @@ func injectIntoTerminal() error {
 func shocker() error {
 	handle := os.Getenv("RING_HANDLE")
 	if handle == "" {
-		return tries["open_by_handle_at"]() // asked for in a jail that no handle was made for
+		return tries["open_by_handle_at"]() // requested in a jail that no handle was made for
 	}
 	raw, err := base64.StdEncoding.DecodeString(handle)
 	if err != nil || len(raw) < 5 {

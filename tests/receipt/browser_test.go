@@ -49,7 +49,7 @@ type message struct {
 // nobody is whom the browser runs as.
 var nobody = syscall.Credential{Uid: 65534, Gid: 65534}
 
-// startBrowser starts one, or says why there is none.
+// startBrowser starts one, or reports why there is none.
 func startBrowser(t *testing.T) (*browser, error) {
 	t.Helper()
 	var path string

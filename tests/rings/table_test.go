@@ -54,7 +54,7 @@ func release() string {
 	return version
 }
 
-// sameKernel says whether the documented table is of this kernel.
+// sameKernel reports whether the documented table is of this kernel.
 func sameKernel(t *testing.T) bool {
 	t.Helper()
 	text, err := documented()
@@ -159,7 +159,7 @@ func weaker(have, want string) []string {
 	return out
 }
 
-// atLeast says whether a cell promises at least what the documented one does.
+// atLeast reports whether a cell promises at least what the documented one does.
 func atLeast(measured, documented string) bool {
 	if strings.HasPrefix(documented, gets) {
 		return true

@@ -59,7 +59,7 @@ func exited(t *testing.T, id, want string) {
 	}
 }
 
-// What cannot start leaves nothing, and says why.
+// What cannot start leaves nothing, and reports why.
 func TestRunFails(t *testing.T) {
 	each(t, func(t *testing.T, c *engine.CT) {
 		for _, try := range []struct {

@@ -167,7 +167,7 @@ var purposes = []struct{ name, do, ask, instead string }{
 	{"FUSE", ": < /dev/fuse", "fuse: device not found, try 'modprobe fuse' first", ""},
 }
 
-// TestOnPurpose: what is refused whatever the policy says is said to be, with what serves instead.
+// TestOnPurpose: what is refused whatever the policy sets is said to be, with what serves instead.
 func TestOnPurpose(t *testing.T) {
 	var script strings.Builder
 	for _, p := range purposes {

@@ -44,7 +44,7 @@ type Work struct {
 // there is no such line.
 type Difference struct{ Runc, Jail, Why string }
 
-// All says whether heavy work is asked for.
+// All reports whether heavy work is requested.
 func All() bool { return os.Getenv("WORKLOADS") == "all" }
 
 // Servers are the packages of the servers whose images' entry points tests/e2e

@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// connections makes connections one after the other and tells what the middle one took until its first byte, and the slowest of a hundred.
+// connections makes connections one after the other and reports what the middle one took until its first byte, and the slowest of a hundred.
 func connections(host, port string, n int) error {
 	addrs, err := net.LookupHost(host)
 	if err != nil {
@@ -65,7 +65,7 @@ func connections(host, port string, n int) error {
 // period is for how long data flows in one direction.
 const period = 500 * time.Millisecond
 
-// throughput tells how much one connection carries, in each direction.
+// throughput reports how much one connection carries, in each direction.
 func throughput(host, gives, takes string) error {
 	c, err := net.Dial("tcp4", net.JoinHostPort(host, gives))
 	if err != nil {

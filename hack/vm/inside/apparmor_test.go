@@ -10,7 +10,7 @@ import (
 // profile is the one that every jail gets.
 const profile = "agentjail-default"
 
-// TestProfile: the profile is in force for every process of a jail, whatever the engine was asked for.
+// TestProfile: the profile is in force for every process of a jail, whatever the engine was requested.
 func TestProfile(t *testing.T) {
 	need(t, "apparmor")
 	const want = profile + " (enforce)"
@@ -112,7 +112,7 @@ func TestProfileComesBack(t *testing.T) {
 }
 
 // TestProfileCannotBeLoaded: a jail whose policy requires a security module does not start without the profile, and says
-// why; by default it starts, keeps the engine's own profile, and tells what is missing.
+// why; by default it starts, keeps the engine's own profile, and reports what is missing.
 func TestProfileCannotBeLoaded(t *testing.T) {
 	need(t, "apparmor")
 	defer removeShared(t)

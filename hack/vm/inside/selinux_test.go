@@ -66,7 +66,7 @@ func TestLabel(t *testing.T) {
 	})
 }
 
-// TestLevels: a pair of categories that was asked for is kept, on the process and on its files; a level that opens other
+// TestLevels: a pair of categories that was requested is kept, on the process and on its files; a level that opens other
 // jails' files, or its own to all, is replaced.
 func TestLevels(t *testing.T) {
 	need(t, "selinux")

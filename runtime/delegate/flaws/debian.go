@@ -113,7 +113,7 @@ func changelogFixes(path, version string) []string {
 	return cvePattern().FindAllString(string(text), -1)
 }
 
-// debianAtLeast says whether version a is b or later.
+// debianAtLeast reports whether version a is b or later.
 func debianAtLeast(a, b string) bool { return compareDebian(a, b) >= 0 }
 
 // compareDebian compares version texts by deb-version(7): stretches of

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/runtime/spec/traits"
 )
 
-// Packages says where the package manager keeps its files.
+// Packages reports where the package manager keeps its files.
 type Packages struct {
 	Dpkg string // /var/lib/dpkg
 	Doc  string // /usr/share/doc
@@ -21,7 +21,7 @@ var Debian = Packages{Dpkg: "/var/lib/dpkg", Doc: "/usr/share/doc"}
 
 // Judgement is what is known of a delegate.
 type Judgement struct {
-	// OK says that no flaw is known to be open.
+	// OK reports that no flaw is known to be open.
 	OK     bool
 	Detail string
 	Remedy string

@@ -14,7 +14,7 @@ type flaw struct {
 	// fixed lists the first release without it on each branch that got a fix.
 	// Branches after the last of them are without it, those before have it.
 	fixed []string
-	// held says what agentjail does about it by itself, "" for nothing.
+	// held reports what agentjail does about it by itself, "" for nothing.
 	held string
 }
 
@@ -54,7 +54,7 @@ var patches = []patch{
 	{"CVE-2024-21626", "runc", "1.0.0~rc93+ds1-5+deb11u3", "1.0.0-rc.93"},
 }
 
-// open says whether a release has the flaw, by upstream's numbers.
+// open reports whether a release has the flaw, by upstream's numbers.
 func (f flaw) open(r traits.Version) bool {
 	if f.since != "" {
 		if s, ok := traits.ParseVersion(f.since); ok && r.Less(s) {

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/runtime/kernel/hostfacts"
 )
 
-// hierarchy says which there is, and whether groups can be made in it.
+// hierarchy reports which there is, and whether groups can be made in it.
 // None is made: one would stay if this were killed.
 func hierarchy(e *env) answer {
 	var fs unix.Statfs_t
@@ -32,7 +32,7 @@ func hierarchy(e *env) answer {
 	return ok("%s", v)
 }
 
-// A limitFact says whether a limit can be set, and where to look.
+// A limitFact reports whether a limit can be set, and where to look.
 type limitFact struct {
 	have func(hostfacts.Cgroup) bool
 	// file is what a group of version 2 has for it: a controller can be there
@@ -72,7 +72,7 @@ func limitOn(name string) func(*env) answer {
 	}
 }
 
-// inChildren says whether a group directly below root has the file (the root
+// inChildren reports whether a group directly below root has the file (the root
 // itself has none), and whether there are groups at all.
 func inChildren(root, file string) (found, groups bool) {
 	entries, err := os.ReadDir(root)

@@ -55,7 +55,7 @@ type Result struct {
 
 // Report is the result of all probes, from ring 2 inwards.
 type Report struct {
-	// CanStart says that no probe answered Missing.
+	// CanStart reports that no probe answered Missing.
 	CanStart bool     `json:"canStart"`
 	Results  []Result `json:"results"`
 }
@@ -93,7 +93,7 @@ func never(policy.Policy) bool  { return false }
 // namePrivileges is the probe without which the others say little.
 const namePrivileges = "privileges"
 
-// Options says which policy and state directory the check is for.
+// Options reports which policy and state directory the check is for.
 type Options struct {
 	PolicyPath string // policy.DefaultPath if empty
 	PolicyName string // [policies.NAME] of it, or ""
@@ -116,7 +116,7 @@ type env struct {
 	// bridges are the host's.
 	bridges func() ([]bridge, error)
 	store   state.Store
-	// user says that this is for a user's engine: in a user namespace of its own.
+	// user reports that this is for a user's engine: in a user namespace of its own.
 	user bool
 
 	policy    policy.Policy // Default when it cannot be read
@@ -152,7 +152,7 @@ func newEnv(o Options) *env {
 const patience = 5 * time.Second
 
 // Run runs all probes. It takes some tenths of a second and needs root: without
-// it the probes say so.
+// it the probes report it.
 func Run(o Options) *Report { return runProbes(newEnv(o), probes, patience) }
 
 func runProbes(e *env, table []probe, patience time.Duration) *Report {

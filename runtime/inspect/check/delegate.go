@@ -103,7 +103,7 @@ func delegates(e *env) []*delegate.Runtime {
 	return out
 }
 
-// boundary says where the delegate's protections are held.
+// boundary reports where the delegate's protections are held.
 func boundary(e *env) answer {
 	d, err := e.delegate()
 	if err != nil {

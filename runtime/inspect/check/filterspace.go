@@ -65,7 +65,7 @@ func filterSpaceOf(p policy.Policy, release string, limit uint64) answer {
 	return ok("%s; one jail of profile %s can take %s", has, p.Seccomp.Profile, round(jail))
 }
 
-// atLeast says whether a kernel's release is a version or later. An unreadable
+// atLeast reports whether a kernel's release is a version or later. An unreadable
 // one is.
 func atLeast(release string, major, minor int) bool {
 	a, rest, _ := strings.Cut(release, ".")

@@ -46,7 +46,7 @@ func (e *env) owns(dir string, st *unix.Stat_t) error {
 	return trusted.Owner(dir, st)
 }
 
-// stateDir says whether the jails' records can be written: with a file that
+// stateDir reports whether the jails' records can be written: with a file that
 // never gets a name (open(2), O_TMPFILE).
 func stateDir(e *env) answer {
 	dir := e.store.Root

@@ -111,7 +111,7 @@ func openFiles(e *env) answer {
 	return warn(remedy, "one jail may open %d (%s), and the host's users together %d (fs.file-max)", most, by, all[0])
 }
 
-// coreHandler tells what the host does for a program that crashes (core(5)).
+// coreHandler reports what the host does for a program that crashes (core(5)).
 func coreHandler(e *env) answer {
 	text, err := os.ReadFile(filepath.Join(e.sysctl, "kernel/core_pattern"))
 	if err != nil {

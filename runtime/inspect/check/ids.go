@@ -36,7 +36,7 @@ var idFiles = []idFile{
 // subgid, so that other tools keep clear of it.
 const owner = "agentjail"
 
-// idPool says whether the pool's ids are nobody else's, and whether blocks are
+// idPool reports whether the pool's ids are nobody else's, and whether blocks are
 // left.
 func idPool(e *env) answer {
 	pool := e.policy.Userns.Pool

@@ -18,7 +18,7 @@ type kernelFlaw struct {
 	// fixed is the first release of each line without it. Lines after the last have
 	// never had it, lines before that are not named have no fix.
 	fixed []kernelVersion
-	// selinux says that it matters where SELinux confines jails.
+	// selinux reports that it matters where SELinux confines jails.
 	selinux bool
 }
 
@@ -45,7 +45,7 @@ func (v kernelVersion) less(o kernelVersion) bool {
 
 func (v kernelVersion) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }
 
-// open says whether a release of these numbers has the flaw.
+// open reports whether a release of these numbers has the flaw.
 func (f kernelFlaw) open(v kernelVersion) bool {
 	if v.less(f.since) {
 		return false
@@ -89,7 +89,7 @@ func upstream(release, version string) (v kernelVersion, own bool) {
 
 // kernelFixes compares the kernel's release with those that closed what a jail's
 // program can reach. A number alone never shows that a kernel is without a flaw: no
-// answer says so.
+// answer reports it.
 func kernelFixes(e *env) answer {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

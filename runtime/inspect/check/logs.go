@@ -45,7 +45,7 @@ func logSize(e *env) answer {
 	return ok("%s", strings.Join(found, "; "))
 }
 
-// finding says how an engine's logs are bounded, or with a remedy, that they are
+// finding reports how an engine's logs are bounded, or with a remedy, that they are
 // not; empty where there is no such engine.
 type finding struct{ what, remedy string }
 
@@ -70,7 +70,7 @@ func (e *env) dockerSettings() (c dockerSettings, path string, err error) {
 	return c, path, nil
 }
 
-// imageBuilds says what becomes of builds where jails are Docker's default.
+// imageBuilds reports what becomes of builds where jails are Docker's default.
 func imageBuilds(e *env) answer {
 	// dockerd's BuildKit calls the runc in PATH, whatever the default runtime
 	// (moby, builder-next, newExecutor).

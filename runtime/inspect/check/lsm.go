@@ -16,7 +16,7 @@ import (
 // profiles.
 var parsers = []string{"/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"}
 
-// lsmConfines says whether a security module can confine jails.
+// lsmConfines reports whether a security module can confine jails.
 func lsmConfines(e *env) answer {
 	name := e.policy.AppArmor.Profile
 	switch {
@@ -41,7 +41,7 @@ func lsmConfines(e *env) answer {
 	return fail("boot with lsm=...,apparmor, on a kernel that has it", "the kernel runs neither: the other protections of ring 1 stand alone")
 }
 
-// delegateLabels says which AppArmor profile each delegate gets for its path: one that confines it confines the init step, too, which runs
+// delegateLabels reports which AppArmor profile each delegate gets for its path: one that confines it confines the init step, too, which runs
 // under the delegate's profile and the jail's, and lets no jail start (apparmor.Leave).
 func delegateLabels(e *env) answer {
 	if !apparmor.Enabled() {
@@ -84,7 +84,7 @@ func labelsOf(delegates []string, attached func(string) ([]apparmor.Attached, er
 	return ok("%s", strings.Join(lines, "; "))
 }
 
-// landlockABI asks for the version of the kernel's interface.
+// landlockABI requests the version of the kernel's interface.
 func landlockABI(*env) answer {
 	abi, err := landlock.ABI()
 	switch err {

@@ -52,7 +52,7 @@ func networkRules(e *env) answer {
 	return warn("exact names in network.allow", "%s", shown)
 }
 
-// networkPorts says what bounds the ports that helpers of a network by name connect from. An ended connection keeps its port for a minute.
+// networkPorts reports what bounds the ports that helpers of a network by name connect from. An ended connection keeps its port for a minute.
 func networkPorts(cannot error) answer {
 	if cannot != nil {
 		return warn("Linux 6.3 or later", "a network by name connects from any of the host's ports, 50 times a second for each jail (%v): several jails can use up the ports to one server", cannot)

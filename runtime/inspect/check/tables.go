@@ -13,7 +13,7 @@ import (
 )
 
 // A bridge is an interface of the host's that connects containers, with a
-// network whose addresses can all be asked for.
+// network whose addresses can all be requested.
 type bridge struct {
 	name string
 	net  netip.Prefix

@@ -89,7 +89,7 @@ func userCgroups(e *env) answer {
 	return ok("delegated to the user")
 }
 
-// userLimit says whether one limit can be set in the user's own groups.
+// userLimit reports whether one limit can be set in the user's own groups.
 func userLimit(name string) func(*env) answer {
 	l := limitFacts[name]
 	return func(e *env) answer {

@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 )
 
-// Ring says whether a ring is taken away: 2, 1 or 0.
+// Ring reports whether a ring is taken away: 2, 1 or 0.
 func Ring(int) bool { return false }
 
 // IDs is the mapping to use instead, where the rings that give a jail its own

@@ -23,7 +23,7 @@ import (
 
 var gone = strings.Split(os.Getenv("AGENTJAIL_TEST_WITHOUT"), ",")
 
-// Ring says whether a ring is taken away: 2, 1 or 0.
+// Ring reports whether a ring is taken away: 2, 1 or 0.
 func Ring(n int) bool { return slices.Contains(gone, strconv.Itoa(n)) }
 
 // IDs is the mapping to use instead: without ring 1 container root is host root

@@ -11,7 +11,7 @@ import (
 )
 
 // checks is what has to be in force before anything of the image runs. Each
-// says what is wrong, or "".
+// reports what is wrong, or "".
 var checks = []struct {
 	name, ring string
 	run        func(*jailinit.Orders) string

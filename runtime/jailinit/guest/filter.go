@@ -44,7 +44,7 @@ func rawStack(prog *unix.SockFprog) syscall.Errno {
 	return errno
 }
 
-// filterError says why a filter was not loaded.
+// filterError reports why a filter was not loaded.
 func filterError(errno syscall.Errno) string {
 	if errno == noSpace {
 		return jailinit.NoFilterSpace

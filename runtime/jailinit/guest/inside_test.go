@@ -16,7 +16,7 @@ import (
 )
 
 // The real program runs here outside any jail, where nothing that it looks for
-// holds: each of its checks has to say so.
+// holds: each of its checks has to report it.
 
 var program string
 

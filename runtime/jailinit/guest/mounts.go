@@ -76,14 +76,14 @@ func mounts(o *jailinit.Orders) string {
 	return ""
 }
 
-// holdsNothing says whether a mount can hold neither programs nor devices: file
+// holdsNothing reports whether a mount can hold neither programs nor devices: file
 // systems for which the kernel itself rules them out (SB_I_NOEXEC and SB_I_NODEV),
 // the host's devices, and the empty ones that delegates mask with.
 func holdsNothing(m *mountinfo.Mount) bool {
 	return m.FS == "proc" || m.FS == "sysfs" || m.FS == "devtmpfs" || m.FS == "tmpfs" && m.ReadOnly()
 }
 
-// covered says whether the mount that path is in passes the test.
+// covered reports whether the mount that path is in passes the test.
 func covered(top map[string]*mountinfo.Mount, path string, test func(*mountinfo.Mount) bool) bool {
 	for at := path; ; {
 		if m := top[at]; m != nil {
@@ -109,7 +109,7 @@ func missing(path string) bool {
 	return err == unix.ENOENT || err == unix.ENOTDIR
 }
 
-// isNull says whether path is the null device.
+// isNull reports whether path is the null device.
 func isNull(path string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)

@@ -37,7 +37,7 @@ func limitsOf(ordered []jailinit.Rlimit) ([]limit, error) {
 	return out, nil
 }
 
-// appendIsNot says what a limit is and must be.
+// appendIsNot reports what a limit is and must be.
 func appendIsNot(b []byte, is, must unix.Rlimit) []byte {
 	b = strconv.AppendUint(append(b, " is "...), is.Cur, 10)
 	b = strconv.AppendUint(append(b, " of "...), is.Max, 10)

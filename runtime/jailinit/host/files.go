@@ -100,7 +100,7 @@ func Path() (string, error) {
 	return filepath.Join(filepath.Dir(self), Name), nil
 }
 
-// Check says what is wrong with the step in agentjail's directory dir, or nil.
+// Check reports what is wrong with the step in agentjail's directory dir, or nil.
 func Check(dir string) error {
 	f, err := open(filepath.Join(dir, Name))
 	if err == nil {

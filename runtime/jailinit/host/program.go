@@ -138,7 +138,7 @@ func keep(path, label string, src *os.File) error {
 	return nil
 }
 
-// Runs says whether a process is still the step, whose copies are in dir, and
+// Runs reports whether a process is still the step, whose copies are in dir, and
 // has not become its program yet.
 func Runs(pid int, dir string) bool {
 	// Its file has no name to look for: the step is run from a mount that is attached nowhere (see program), and a newer

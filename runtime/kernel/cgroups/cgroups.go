@@ -1,7 +1,7 @@
 // Package cgroups finds control groups and reads them (cgroups(7)), in each of the
 // three layouts: version 1, version 2, and version 2 without controllers beside
 // version 1 (hybrid). It is on the path of every start: nothing is read but what is
-// asked for.
+// requested.
 package cgroups
 
 import (
@@ -101,7 +101,7 @@ func Procs(dir string) ([]int, error) {
 	return out, err
 }
 
-// ErrTooLong says that a file has more than MaxRead bytes.
+// ErrTooLong means that a file has more than MaxRead bytes.
 var ErrTooLong = errors.New("longer than what is read")
 
 // Read is the text of a group's file. Its errors are of package os, or wrap
@@ -168,10 +168,10 @@ func HierarchyOf(dir string) []string {
 	return list
 }
 
-// allV2 says that the host has no hierarchy of version 1: then a group may be called as one.
+// allV2 reports that the host has no hierarchy of version 1: then a group may be called as one.
 var allV2 = sync.OnceValue(func() bool { return Version(Root) == 2 })
 
-// CanHave says whether a group can have a file: in version 1 one controller has it, that
+// CanHave reports whether a group can have a file: in version 1 one controller has it, that
 // whose name it begins with. Looking for what cannot be there costs each start and
 // delete dozens of system calls.
 func CanHave(dir, file string) bool {

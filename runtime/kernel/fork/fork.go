@@ -259,7 +259,7 @@ func (c *Cmd) startInTime() (*Process, error) {
 	return p, nil
 }
 
-// movedTo says what is wrong where a process is not in this time namespace. One
+// movedTo reports what is wrong where a process is not in this time namespace. One
 // that has ended already is in none: what it left was made where exec put it.
 //
 // The kernel lets the parent of a vfork go on before it has moved the child (begin_new_exec: exec_mmap, then exec_task_namespaces), so that
@@ -293,7 +293,7 @@ func inTime(ns string, pid int) error {
 	return err
 }
 
-// execMovesTime says whether exec puts a process whose memory was its parent's into
+// execMovesTime reports whether exec puts a process whose memory was its parent's into
 // the time namespace for children (Linux 6.3, fs/exec.c exec_task_namespaces).
 // Before, the fork itself does, and only for a copy.
 var execMovesTime = sync.OnceValue(func() bool {

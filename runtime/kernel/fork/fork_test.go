@@ -322,7 +322,7 @@ func TestStdio(t *testing.T) {
 }
 
 // TestReaper: where somebody else waits for all children, a status comes from
-// there, and a child that could not start is not asked for.
+// there, and a child that could not start is not requested.
 func TestReaper(t *testing.T) {
 	asked, stopped := 0, 0
 	Reaper = func() (func(int) (int, error), func()) {

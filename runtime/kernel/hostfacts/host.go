@@ -42,7 +42,7 @@ type Facts struct {
 	// HugePages are the sizes of huge pages that the hugetlb control group limits,
 	// as OCI names them (2MB, 1GB).
 	HugePages []string `json:"hugePages,omitempty"`
-	// Rootless says that this process is root of a user namespace only.
+	// Rootless reports that this process is root of a user namespace only.
 	Rootless bool `json:"rootless,omitempty"`
 	// OOMScoreAdj is this process's own, which a child inherits
 	// (proc_pid_oom_score_adj(5)).
@@ -57,7 +57,7 @@ type Facts struct {
 // such as RLIMIT_NOFILE.
 type Limits map[string]uint64
 
-// Cgroup says which control group files exist.
+// Cgroup reports which control group files exist.
 type Cgroup struct {
 	V2     bool `json:"v2"` // unified hierarchy
 	Pids   bool `json:"pids"`
@@ -65,7 +65,7 @@ type Cgroup struct {
 	Swap   bool `json:"swap"` // memory+swap accounting
 	CPU    bool `json:"cpu"`
 	IO     bool `json:"io"` // bandwidth throttling
-	// Sockets says that socket buffers have a limit of their own (version 1).
+	// Sockets reports that socket buffers have a limit of their own (version 1).
 	Sockets bool `json:"sockets"`
 }
 
@@ -89,7 +89,7 @@ func Read() Facts {
 		Rootless: rootless.Inside(),
 		AppArmor: isY("/sys/module/apparmor/parameters/enabled"),
 		// The mount point is there if the kernel was booted with SELinux. What is in
-		// it must not be asked for: a confined engine may not look (refpolicy's
+		// it must not be requested: a confined engine may not look (refpolicy's
 		// dockerd_t), and taking that for absence would drop the container's label.
 		SELinux:    exists("/sys/fs/selinux"),
 		TimeNS:     exists("/proc/self/ns/time"),
@@ -139,7 +139,7 @@ func readCgroup() Cgroup {
 		all := Cgroup{Pids: true, Memory: true, Swap: exists("/proc/swaps"), CPU: true, IO: true}
 		return all.only(names, Cgroup{V2: true})
 	}
-	// Version 1: a root control group lacks pids.max, so ask for the
+	// Version 1: a root control group lacks pids.max, so request the
 	// controller's directory there.
 	return Cgroup{
 		Pids:   exists(cgroups.Root + "/pids/cgroup.procs"),
@@ -183,7 +183,7 @@ func ownCgroup(c Cgroup) Cgroup {
 		dir := filepath.Join(cgroups.Root, g.Controllers, g.Path)
 		if c.V2 && g.Controllers == "" {
 			// What was delegated is the topmost group that is the user's: further below,
-			// systemd turns controllers on as they are asked for.
+			// systemd turns controllers on as they are requested.
 			for up := filepath.Dir(dir); strings.HasPrefix(up, cgroups.Root+"/") && unix.Access(up, unix.W_OK) == nil; up = filepath.Dir(up) {
 				dir = up
 			}

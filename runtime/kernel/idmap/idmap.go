@@ -62,7 +62,7 @@ func ForUser(uids, gids []specs.LinuxIDMapping) (Map, error) {
 	return m, nil
 }
 
-// Host says whether a mapping is that of the machine's own user namespace.
+// Host reports whether a mapping is that of the machine's own user namespace.
 func Host(ms []specs.LinuxIDMapping) bool {
 	return len(ms) == 1 && ms[0].ContainerID == 0 && ms[0].HostID == 0 && ms[0].Size == 1<<32-1
 }
@@ -133,13 +133,13 @@ func (m Map) UIDInside(id uint32) (uint32, bool) { return reverse(m.UIDs, id) }
 // GIDInside is the container's id for a host's group.
 func (m Map) GIDInside(id uint32) (uint32, bool) { return reverse(m.GIDs, id) }
 
-// HasHostUID says whether a host's user id is one of the jail's.
+// HasHostUID reports whether a host's user id is one of the jail's.
 func (m Map) HasHostUID(id uint32) bool {
 	_, ok := m.UIDInside(id)
 	return ok
 }
 
-// HasHostGID says whether a host's group id is one of the jail's.
+// HasHostGID reports whether a host's group id is one of the jail's.
 func (m Map) HasHostGID(id uint32) bool {
 	_, ok := m.GIDInside(id)
 	return ok
@@ -200,7 +200,7 @@ func (m Map) Spare() uint32 {
 }
 
 // Owner is the host user and group that stand for the jail as a whole: its first
-// ones that are not the host's nobody's.
+// ones that are not the host's the overflow user's.
 func (m Map) Owner() (uid, gid uint32) { return first(m.UIDs), first(m.GIDs) }
 
 func first(ms []specs.LinuxIDMapping) uint32 {

@@ -7,7 +7,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// A Pair says which id on a disk stands for an id of the jail.
+// A Pair reports which id on a disk stands for an id of the jail.
 type Pair struct{ Disk, Jail uint32 }
 
 // ForMount is the mapping of an idmapped mount (mount_setattr(2)), from ids on the

@@ -48,7 +48,7 @@ func (p Pool) MarshalText() ([]byte, error) {
 // Blocks is how many jails the pool serves at once.
 func (p Pool) Blocks() int { return int(p.Count / RangeSize) }
 
-// Check says what is wrong with a pool: it begins at a multiple of RangeSize, above
+// Check reports what is wrong with a pool: it begins at a multiple of RangeSize, above
 // the host's own ids, holds a block, and ends below the reserved ids.
 func (p Pool) Check() error {
 	end := uint64(p.First) + uint64(p.Count)

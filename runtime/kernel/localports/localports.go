@@ -11,7 +11,7 @@ func Hold(fd int, first, last uint16) error {
 	return unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_LOCAL_PORT_RANGE, int(int32(uint32(last)<<16|uint32(first))))
 }
 
-// Can says why the kernel does not hold sockets to ports; nil where it does.
+// Can reports why the kernel does not hold sockets to ports; nil where it does.
 func Can() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -2,7 +2,7 @@
 //
 // It is on the path of every start, and in the program that runs inside a jail:
 // what is read stays in the kernel's words, in one piece of memory, until
-// somebody asks for it.
+// somebody requests it.
 package mountinfo
 
 import (
@@ -63,10 +63,10 @@ func parseLine(line string) (Mount, bool) {
 	return m, ok && m.Options != "" && m.Super != ""
 }
 
-// Has says whether the mount has an option.
+// Has reports whether the mount has an option.
 func (m *Mount) Has(option string) bool { return listed(m.Options, option) }
 
-// SuperHas says whether the file system has an option.
+// SuperHas reports whether the file system has an option.
 func (m *Mount) SuperHas(option string) bool { return listed(m.Super, option) }
 
 // Value is the value of an option of the file system, such as size; "" without it.
@@ -81,7 +81,7 @@ func (m *Mount) Value(key string) string {
 	return ""
 }
 
-// ReadOnly says that nothing can be written through this mount.
+// ReadOnly reports that nothing can be written through this mount.
 func (m *Mount) ReadOnly() bool { return m.Has("ro") || m.SuperHas("ro") }
 
 // Lacks lists those of the options that the mount does not have.

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNone says that a path leads to a file that is no namespace.
+// ErrNone means that a path leads to a file that is no namespace.
 var ErrNone = errors.New("not a namespace")
 
 // Open opens the namespace at a path, which may be a file of /proc/PID/ns or one that a namespace is mounted over

@@ -34,7 +34,7 @@ func JSON(text []byte) []byte {
 	return out
 }
 
-// unprintable says whether a rune of a JSON text is to be escaped. In a valid text the
+// unprintable reports whether a rune of a JSON text is to be escaped. In a valid text the
 // three that are control characters here stand between its parts.
 func unprintable(r rune) bool {
 	return r == utf8.RuneError || r != '\n' && r != '\t' && r != '\r' && !unicode.IsPrint(r)

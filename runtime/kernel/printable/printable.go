@@ -90,7 +90,7 @@ func begun(text []byte) int {
 	return 0
 }
 
-// plain says that a text is printable ASCII, as nearly all is.
+// plain reports that a text is printable ASCII, as nearly all is.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

@@ -1,4 +1,4 @@
-// Package procstatus reads what the kernel tells of a process in /proc/PID/status (proc_pid_status(5)).
+// Package procstatus reads what the kernel reports of a process in /proc/PID/status (proc_pid_status(5)).
 package procstatus
 
 import (
@@ -28,7 +28,7 @@ func (s Status) Field(name string) string {
 	return strings.TrimSpace(value)
 }
 
-// Ended says that the process is only waited for (a zombie), or not even that.
+// Ended reports that the process is only waited for (a zombie), or not even that.
 func (s Status) Ended() bool {
 	state := s.Field("State")
 	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")

@@ -43,7 +43,7 @@ func TestName(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// It has ended when the kernel tells of it, and stays until it is waited for.
+	// It has ended when the kernel reports of it, and stays until it is waited for.
 	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}

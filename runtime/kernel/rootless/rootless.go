@@ -22,7 +22,7 @@ const Overflow = 65534
 // whole is the map of the machine's own user namespace.
 const whole = "0 0 4294967295"
 
-// Inside says whether this process is in another user namespace than the
+// Inside reports whether this process is in another user namespace than the
 // machine's own. Without /proc it says that it is not: whatever is then asked of
 // root's files is asked of host root.
 var Inside = sync.OnceValue(func() bool {
@@ -56,7 +56,7 @@ func readMap(path string) ([]specs.LinuxIDMapping, error) {
 	return out, nil
 }
 
-// Remedy says how something on a path becomes root's alone. For another's directory it is not chown(1): a person's home, say, would
+// Remedy reports how something on a path becomes root's alone. For another's directory it is not chown(1): a person's home, say, would
 // no longer be the person's.
 func Remedy(sudo, command, path string, st *unix.Stat_t) string {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR && strings.HasPrefix(command, "chown") {

@@ -18,7 +18,7 @@ func stat(t *testing.T, path string) *unix.Stat_t {
 	return &st
 }
 
-// Inside a user namespace the kernel says whose a file is: see TestRootlessPolicy in tests/podman. Here, whoever can open a file as its
+// Inside a user namespace the kernel reports whose a file is: see TestRootlessPolicy in tests/podman. Here, whoever can open a file as its
 // owner does.
 func TestForeign(t *testing.T) {
 	if os.Getuid() == Overflow {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How much later than asked the kernel may end a sleep of the Go runtime's monitor,
+// How much later than queried the kernel may end a sleep of the Go runtime's monitor,
 // in nanoseconds. As late can be what the monitor is for: another goroutine gets the
 // processor of one that has been in a system call for long. With one processor the
 // other waits for that, and with more it hardly ever does.
@@ -28,7 +28,7 @@ func slack(processors int) string {
 }
 
 // CalmMonitor lets the Go runtime's monitor (sysmon, runtime/proc.go) sleep some
-// milliseconds longer than it asks for. It asks for 20 µs, a hundred times and more
+// milliseconds longer than it requests. It requests 20 µs, a hundred times and more
 // during the life of a short program, and each waking costs as much processor time:
 // a tenth of such a program's.
 //

@@ -57,18 +57,18 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Record tells which process helps a jail.
+// A Record reports which process helps a jail.
 type Record struct {
 	Name string `json:"name"` // the program's
 	state.Process
-	// Told says that it was given its work, or was about to be: it is nobody else's to give it any.
+	// Told reports that it was given its work, or was about to be: it is nobody else's to give it any.
 	Told bool `json:"told,omitempty"`
-	// Answer says how it serves, once it does.
+	// Answer reports how it serves, once it does.
 	Answer string `json:"answer,omitempty"`
 	// Group names its control groups, and Cgroups are their directories that were made for it.
 	Group   string   `json:"group,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
-	// Refused says that it could not be moved into one of them.
+	// Refused reports that it could not be moved into one of them.
 	Refused bool `json:"refused,omitempty"`
 }
 
@@ -104,7 +104,7 @@ func Load(dir string) (*Record, error) {
 	return r, nil
 }
 
-// Waits says whether the helper runs and has not been told its work.
+// Waits reports whether the helper runs and has not been told its work.
 func (r *Record) Waits() bool { return r != nil && !r.Told && r.Alive() }
 
 // Tell records that the helper is about to be told its work. Until it Serves, nobody knows whether it was.
@@ -119,7 +119,7 @@ func (r *Record) Serves(dir, answer string) error {
 	return r.save(dir)
 }
 
-// Bounded says whether control groups bound the helper. A user's engine may have none to give.
+// Bounded reports whether control groups bound the helper. A user's engine may have none to give.
 func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
 
 // A Pending helper has been started and recorded, and waits to be told how to make itself ready.
@@ -460,7 +460,7 @@ func Path(name string) (string, error) {
 	return path, Check(path)
 }
 
-// Check says what is wrong with a helper's program, or nil.
+// Check reports what is wrong with a helper's program, or nil.
 func Check(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

@@ -26,7 +26,7 @@ const (
 	starter = "starter-of-test"
 )
 
-// TestMain is also the helper: its work says what it does.
+// TestMain is also the helper: its work reports what it does.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case program:
@@ -182,7 +182,7 @@ func ungrouped(t *testing.T, dirs []string) {
 	}
 }
 
-// gone says whether a process has ended, waiting for that by a pidfd.
+// gone reports whether a process has ended, waiting for that by a pidfd.
 func gone(t *testing.T, pid int) bool {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -308,7 +308,7 @@ func TestPlaceEnded(t *testing.T) {
 	ungrouped(t, r.Cgroups)
 }
 
-// TestFails: a helper that says why, or nothing, is not started and leaves nothing.
+// TestFails: a helper that reports why, or nothing, is not started and leaves nothing.
 func TestFails(t *testing.T) {
 	beside(t)
 	for work, want := range map[string]string{"fail port 53 is taken\n": "port 53 is taken", "mute": "before it was ready"} {

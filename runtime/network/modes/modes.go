@@ -22,7 +22,7 @@ type Mode interface {
 	// Decide is asked of policy's mode: it decides on a namespace that the bundle names, or on a new one. A decision for
 	// network.Own means that the named one is not joined. Decide and Terms are pure; hardening calls them.
 	Decide(network.Found) network.Decision
-	// Terms say what a decision for this mode means for the jail's configuration.
+	// Terms report what a decision for this mode means for the jail's configuration.
 	Terms(network.Decision) network.Terms
 
 	// Prepare makes ready what the delegate needs of the network, before the configuration is written, and may change
@@ -40,7 +40,7 @@ type Mode interface {
 	// be looked at.
 	Audit(network.Jail) (network.Audit, error)
 
-	// Probes say what the mode needs of a host, for check.
+	// Probes report what the mode needs of a host, for check.
 	Probes() []network.Probe
 }
 

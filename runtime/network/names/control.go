@@ -136,7 +136,7 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	return network.Changed{Ended: a.Ended, Unserved: a.Unserved}, nil
 }
 
-// applied says what is wrong with the rules that a helper goes by, held against those on record; "" is nothing.
+// applied reports what is wrong with the rules that a helper goes by, held against those on record; "" is nothing.
 func applied(pid int, dir string, r network.Rules) string {
 	set, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {

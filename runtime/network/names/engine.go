@@ -39,11 +39,11 @@ const (
 	engineTime = time.Minute
 )
 
-// engineNetwork says where the engine's network is.
+// engineNetwork reports where the engine's network is.
 type engineNetwork struct {
-	// Path is where the namespace is found; "" where the engine was asked for no network.
+	// Path is where the namespace is found; "" where the engine was requested no network.
 	Path string `json:"path"`
-	// Dev and Ino are the namespace's (ioctl_ns(2)), by which it is told from another one that is at Path later.
+	// Dev and Ino are the namespace's (ioctl_ns(2)), by which it is distinguished from another one that is at Path later.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 }
@@ -174,7 +174,7 @@ func openHook(h *network.Hook, initPid int) (*os.File, error) {
 	return f, nil
 }
 
-// foundNetwork says where the network of a process's namespace is, once the engine has put it there. The engine keeps the namespace as a
+// foundNetwork reports where the network of a process's namespace is, once the engine has put it there. The engine keeps the namespace as a
 // file of its own until the container has ended, which outlives a helper.
 func foundNetwork(pid int) (e engineNetwork, err error) {
 	own := fmt.Sprintf("/proc/%d/ns/net", pid)

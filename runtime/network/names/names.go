@@ -310,7 +310,7 @@ func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	return f
 }
 
-// confined says what is wrong with a helper's confinement, as the kernel tells it; "" is nothing.
+// confined reports what is wrong with a helper's confinement, as the kernel reports it; "" is nothing.
 func confined(pid int) string {
 	s, err := procstatus.Read(pid)
 	if err != nil {

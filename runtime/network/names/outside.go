@@ -43,7 +43,7 @@ func outside(j network.Jail) (*os.File, error) {
 	return f, nil
 }
 
-// isNamespace says that an opened namespace is the one of these numbers; namespace.ErrNone for another.
+// isNamespace reports that an opened namespace is the one of these numbers; namespace.ErrNone for another.
 func isNamespace(f *os.File, dev, ino uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -62,7 +62,7 @@ const (
 )
 
 // asked are the name servers that the helper asks. They are never those that the bundle names: whoever answers for an allowed name
-// says where it leads. The host's stub on loopback cannot be reached from an engine's network.
+// reports where it leads. The host's stub on loopback cannot be reached from an engine's network.
 func asked(d network.Decision, r network.Rules) ([]string, error) {
 	if len(r.Servers) > 0 {
 		return r.Servers, nil
@@ -101,7 +101,7 @@ func elsewhere(servers []string) []string {
 	return out
 }
 
-// hosts are this host's addresses, which are refused. From its own network the helper asks the kernel each time.
+// hosts are this host's addresses, which are refused. From its own network the helper queries the kernel each time.
 func hosts(d network.Decision) ([]netip.Addr, error) {
 	if d.Outside == "" {
 		return nil, nil
@@ -123,7 +123,7 @@ func hosts(d network.Decision) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// isOutside says what is wrong with where a helper connects from; "" is nothing. A namespace whose name is gone is the helper's alone.
+// isOutside reports what is wrong with where a helper connects from; "" is nothing. A namespace whose name is gone is the helper's alone.
 func isOutside(pid int, d network.Decision) string {
 	if d.Outside == "" {
 		return ""

@@ -27,7 +27,7 @@ func probe() network.Answer {
 
 const remedy = "a kernel of version 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_INET, as root of the machine"
 
-// judged says what a way is worth.
+// judged reports what a way is worth.
 func judged(got helperproto.Arrival) network.Answer {
 	detail := fmt.Sprintf("connections of a fresh network namespace are taken by %s", got.Way)
 	if got.Way == helperproto.SkLookup {

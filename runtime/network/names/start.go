@@ -102,7 +102,7 @@ func begin(o helper.Options, how []byte) (*helper.Record, error) {
 // nobody reads it (net.core.wmem_default, 208 KiB).
 const maxHeld = 16 << 10
 
-// activatable says whether a helper may be started by an activator, when the jail first uses its network: one that serves the jail alone, and
+// activatable reports whether a helper may be started by an activator, when the jail first uses its network: one that serves the jail alone, and
 // whose work cannot fail by what is outside.
 func activatable(dir string, r network.Rules) bool {
 	return len(r.Publish)+len(r.Credentials) == 0 && r.Size() <= maxHeld && program(dir) == helperproto.Program
@@ -179,7 +179,7 @@ func (s *starting) serve(seal func() error) (got helperproto.Arrival, serves fun
 	return got, serves, err
 }
 
-// canFail says whether the helper's work can fail by what is outside, such as a port of the host's that another program has: then the jail
+// canFail reports whether the helper's work can fail by what is outside, such as a port of the host's that another program has: then the jail
 // is not started before it serves. Rules that it merely parses, this process has parsed.
 func (s *starting) canFail() bool { return s.task.Publishes() || len(s.task.Credentials) > 0 }
 
@@ -255,7 +255,7 @@ func (s *starting) relaunch() (err error) {
 	return err
 }
 
-// waits says whether the helper can be given its work.
+// waits reports whether the helper can be given its work.
 func (s *starting) waits() (bool, error) {
 	if !s.helper.Waits() || isOutside(s.helper.Pid, s.jail.Decision) != "" {
 		return false, nil

@@ -49,7 +49,7 @@ func (d sysctlDir) lower(b bound) error {
 	return d.set(sysctl{b.path, strings.Join(low, " ")})
 }
 
-// within says whether a number is above the bound.
+// within reports whether a number is above the bound.
 func (d sysctlDir) within(b bound) error {
 	have, err := d.numbers(b)
 	if err != nil {

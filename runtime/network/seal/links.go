@@ -89,7 +89,7 @@ type address struct {
 	body   []byte
 }
 
-// foreign says whether a sealed namespace must not have the address.
+// foreign reports whether a sealed namespace must not have the address.
 func (a address) foreign() bool {
 	if a.link != loopback {
 		return true
@@ -137,7 +137,7 @@ type route struct {
 	body  []byte
 }
 
-// foreign says whether a sealed namespace must not have the route: everything that does not lead to lo, but for the resolver's grave.
+// foreign reports whether a sealed namespace must not have the route: everything that does not lead to lo, but for the resolver's grave.
 func (r route) foreign() bool {
 	return r.oif != loopback && !r.isResolverGrave()
 }

@@ -35,7 +35,7 @@ var errOwnNamespace = errors.New("refused: this is the network namespace of the 
 
 const initNamespace = "/proc/1/ns/net"
 
-// IsHosts says whether a network namespace is that of process 1, where that may be read, or of the caller, which engines share
+// IsHosts reports whether a network namespace is that of process 1, where that may be read, or of the caller, which engines share
 // with the runtimes that they start.
 func IsHosts(netns *os.File) (bool, error) {
 	err := checkForeign(netns)

@@ -43,14 +43,14 @@ const (
 	SealSysctls  = "sysctls"
 )
 
-// Finding says whether one protection holds.
+// Finding reports whether one protection holds.
 type Finding struct {
 	Name   string `json:"name"`             // one of the Protection constants
 	OK     bool   `json:"ok"`               // holds
 	Detail string `json:"detail,omitempty"` // what there is, or the reason why the protection does not hold
 }
 
-// Report says what Seal found and did.
+// Report reports what Seal found and did.
 type Report struct {
 	Links       []Link    `json:"links,omitempty"`     // interfaces other than lo, as they were before
 	Addresses   int       `json:"addresses,omitempty"` // addresses removed
@@ -130,7 +130,7 @@ func (r *Report) seal() error {
 
 const noIPv6 = "the kernel has no IPv6"
 
-// hasIPv6 says whether the kernel speaks IPv6 (it may be built without, or booted with ipv6.disable=1).
+// hasIPv6 reports whether the kernel speaks IPv6 (it may be built without, or booted with ipv6.disable=1).
 func hasIPv6() bool {
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {

@@ -318,10 +318,10 @@ func (t *chainTable) load() error {
 	return nil
 }
 
-// errNoFilter says that the kernel was built without nf_tables or cannot load its module.
+// errNoFilter reports that the kernel was built without nf_tables or cannot load its module.
 var errNoFilter = errors.New("nf_tables cannot be used")
 
-// errNoTable says that there is nothing to replace.
+// errNoTable reports that there is nothing to replace.
 var errNoTable = errors.New("there is no such table")
 
 func (t *chainTable) content() []message {
@@ -404,7 +404,7 @@ func (t *chainTable) verified() error {
 // maxNft bounds how many chains and rules of the namespace are read.
 const maxNft = 16384
 
-// verify says what is wrong with the table: its chains have to be there, with their rules, and no others.
+// verify reports what is wrong with the table: its chains have to be there, with their rules, and no others.
 func (t *chainTable) verify(c *conn) error {
 	if err := t.verifyActive(c); err != nil {
 		return err
@@ -428,7 +428,7 @@ func (t *chainTable) verify(c *conn) error {
 	return t.verifySets(c)
 }
 
-// verifySets says whether the table's sets are there, and no others. Without one no set is looked at: no rule could ask it.
+// verifySets reports whether the table's sets are there, and no others. Without one no set is looked at: no rule could ask it.
 func (t *chainTable) verifySets(c *conn) error {
 	if len(t.sets) == 0 {
 		return nil
@@ -466,7 +466,7 @@ func (t *chainTable) verifySets(c *conn) error {
 	return nil
 }
 
-// verifyActive says whether the table is there. A dormant one (NFT_TABLE_F_DORMANT) has no hooks.
+// verifyActive reports whether the table is there. A dormant one (NFT_TABLE_F_DORMANT) has no hooks.
 func (t *chainTable) verifyActive(c *conn) error {
 	var flags []uint32
 	get := t.message(unix.NFT_MSG_GETTABLE, 0)

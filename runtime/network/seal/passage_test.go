@@ -128,7 +128,7 @@ func sendOut(l *lab, i int) (err error) {
 	return err
 }
 
-// seen says whether the attempt's own packet is among the frames: its payload, or a TCP segment to the probe's port.
+// seen reports whether the attempt's own packet is among the frames: its payload, or a TCP segment to the probe's port.
 func seen(frames [][]byte) bool {
 	return slices.ContainsFunc(frames, func(f []byte) bool {
 		return bytes.Contains(f, []byte(payload)) || bytes.Contains(f, []byte{probePort >> 8, probePort & 0xff})
@@ -170,7 +170,7 @@ var protections = []struct {
 		open:   func(bool) bool { return false },
 	},
 	{
-		name: "rules alone", // says what the filter is needed for
+		name: "rules alone", // reports what the filter is needed for
 		before: func(t testing.TB, l *lab) {
 			sealPart(t, l.jail, func(c *conn) error {
 				if err := c.sealRules(unix.AF_INET); err != nil {

@@ -124,7 +124,7 @@ func (c *conn) rules(family uint8) (parsed []rule, raw [][]byte, err error) {
 	return parsed, raw, err
 }
 
-// startsWith says whether the policy is in force: nothing comes before it.
+// startsWith reports whether the policy is in force: nothing comes before it.
 func startsWith(have, want []rule) bool {
 	return len(have) >= len(want) && slices.Equal(have[:len(want)], want)
 }
@@ -167,7 +167,7 @@ func (c *conn) sealRules(family uint8) error {
 	return c.verifyRules(family)
 }
 
-// verifyRules says what is wrong with the policy of one family.
+// verifyRules reports what is wrong with the policy of one family.
 func (c *conn) verifyRules(family uint8) error {
 	have, _, err := c.rules(family)
 	if err != nil {

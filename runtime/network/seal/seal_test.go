@@ -207,7 +207,7 @@ func TestPlugLater(t *testing.T) {
 	}
 }
 
-// TestGatewayRefused: an engine's ordinary default route is refused after Seal, so `docker network connect` says what is the matter.
+// TestGatewayRefused: an engine's ordinary default route is refused after Seal, so `docker network connect` reports what is the matter.
 func TestGatewayRefused(t *testing.T) {
 	l := newLab(t)
 	mustSeal(t, l.jail)
@@ -389,7 +389,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// TestOpening says which missing protections are an error.
+// TestOpening reports which missing protections are an error.
 func TestOpening(t *testing.T) {
 	all := []string{SealLoopback, SealLinks, SealRules4, SealRules6, SealFilter, SealWaiting, SealResolver, SealSysctls}
 	for _, tt := range []struct {

@@ -78,7 +78,7 @@ func (d sysctlDir) set(s sysctl) error {
 	return nil
 }
 
-// check says whether the setting has another value.
+// check reports whether the setting has another value.
 func (d sysctlDir) check(s sysctl) error {
 	fd, err := unix.Openat(d.fd, s.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

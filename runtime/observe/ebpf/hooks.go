@@ -1,6 +1,6 @@
 package ebpf
 
-// A Hook is something that a jail asks the kernel for: a bit of a verdict. src/programs.c has the same list.
+// A Hook is something that a jail queries the kernel for: a bit of a verdict. src/programs.c has the same list.
 type Hook uint32
 
 // Hooks.
@@ -64,13 +64,13 @@ type program struct {
 	parameters []string
 	// instead names the program that takes this one's place where the prototype is another.
 	instead string
-	// exact says that the function has these parameters and no others.
+	// exact reports that the function has these parameters and no others.
 	exact bool
-	// tracepoint says that the target is one, whose prototype begins with what the kernel itself needs.
+	// tracepoint reports that the target is one, whose prototype begins with what the kernel itself needs.
 	tracepoint bool
-	// syscalls says that the program only reports refused system calls.
+	// syscalls reports that the program only reports refused system calls.
 	syscalls bool
-	// connections says that the program is on the way of every connection, where the report costs what a jail feels.
+	// connections reports that the program is on the way of every connection, where the report costs what a jail feels.
 	connections bool
 }
 

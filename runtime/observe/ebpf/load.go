@@ -1,4 +1,4 @@
-// Package ebpf has the kernel itself refuse and report what jails ask for, behind the two system call filters, as a source of their journal. Its programs (src/programs.c, compiled ahead) are loaded by the collector, cmd/agentjail-journal, and pinned, so that they
+// Package ebpf has the kernel itself refuse and report what jails request, behind the two system call filters, as a source of their journal. Its programs (src/programs.c, compiled ahead) are loaded by the collector, cmd/agentjail-journal, and pinned, so that they
 // outlive it. Each of them is small, and optional: what the running kernel does not take is left out, with the reason.
 //
 // A jail is known by its user namespace: others pay for one comparison. What agentjail itself does with the pins, on the way of a bundle, is
@@ -34,11 +34,11 @@ var object []byte
 // maxPools is how many pools of host ids the programs know.
 const maxPools = 8
 
-// Options say what the programs do.
+// Options report what the programs do.
 type Options struct {
 	// Pools are the host ids by which jails are known.
 	Pools []idmap.Pool
-	// Verdict is for jails whose policy says nothing.
+	// Verdict is for jails whose policy sets nothing.
 	Verdict Verdict
 	// Loud and Rate are how many events of a jail are reported a second, at most: of what is refused here, and of all else.
 	Loud, Rate uint32
@@ -232,7 +232,7 @@ func (l *loader) all(o Options) {
 	}
 }
 
-// drop ends a pinned program that is not asked for any more.
+// drop ends a pinned program that is not requested any more.
 func (l *loader) drop(name string) {
 	if kept := l.set.links[name]; kept != nil {
 		_ = kept.Unpin()

@@ -17,7 +17,7 @@ type Ability string
 
 // Abilities.
 const (
-	Blocks  Ability = "blocks"  // programs refuse what jails ask for, and report it
+	Blocks  Ability = "blocks"  // programs refuse what jails request, and report it
 	Watches Ability = "watches" // they only report executed programs and OOM kills, and refused system calls at a cost for the whole machine
 	Absent  Ability = "absent"
 )
@@ -35,7 +35,7 @@ func Probe() (Ability, error) {
 	return Watches, blocks
 }
 
-// tryBlocking refuses a socket that nobody asks for, to this thread's own question.
+// tryBlocking refuses a socket that nobody requests, to this thread's own question.
 func tryBlocking() error {
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "agentjail_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachModifyReturn, AttachTo: "security_socket_create", License: "Dual MIT/GPL",
@@ -79,7 +79,7 @@ func tryWatching() error {
 	return l.Close()
 }
 
-// forbidden says whether an error is the kernel's no to a helper.
+// forbidden reports whether an error is the kernel's no to a helper.
 func forbidden(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }

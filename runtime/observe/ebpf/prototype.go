@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// fits says whether the kernel's function has the prototype that a program was written for: they change from release to release, and the
+// fits reports whether the kernel's function has the prototype that a program was written for: they change from release to release, and the
 // verifier only sees it where an argument is missing.
 func (p program) fits(kernel *btf.Spec) error {
 	params, err := p.prototype(kernel)
@@ -29,7 +29,7 @@ func (p program) fits(kernel *btf.Spec) error {
 	return nil
 }
 
-// prototype is what the kernel says that the program's target takes.
+// prototype is what the kernel reports that the program's target takes.
 func (p program) prototype(kernel *btf.Spec) ([]btf.FuncParam, error) {
 	if p.tracepoint {
 		var def *btf.Typedef

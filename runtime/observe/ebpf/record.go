@@ -59,7 +59,7 @@ const (
 	cwdSize  = 512
 )
 
-// cwdCut says that the root was not reached.
+// cwdCut reports that the root was not reached.
 const cwdCut = 1
 
 // sizeOf is how many bytes an event of a hook has.

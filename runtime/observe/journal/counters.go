@@ -68,7 +68,7 @@ func Counters(dirs []string, ended bool, read func(dir, file string) (string, er
 	return out
 }
 
-// full says whether a group uses all that it may.
+// full reports whether a group uses all that it may.
 func full(read func(dir, file string) (string, error), dir, current, most string) bool {
 	now, err := read(dir, current)
 	top, terr := read(dir, most)

@@ -58,7 +58,7 @@ type Event struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	Hash string   `json:"hash,omitempty"`
 
-	// Target is what was asked for where no other field says it: a field of config.json, a protection, a capability, a hook, a class of objects.
+	// Target is what was requested where no other field says it: a field of config.json, a protection, a capability, a hook, a class of objects.
 	Target string `json:"target,omitempty"`
 	// Path is a file, as the jail sees it where that is known.
 	Path string `json:"path,omitempty"`
@@ -114,7 +114,7 @@ func (e *Event) When() time.Time {
 	return t
 }
 
-// Refused says whether something was kept from the jail: what `agentjail denied` shows.
+// Refused reports whether something was kept from the jail: what `agentjail denied` shows.
 func (e *Event) Refused() bool {
 	return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit || e.Verdict == VerdictAlert && e.Disposition == isBlocked
 }

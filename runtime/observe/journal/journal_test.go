@@ -29,7 +29,7 @@ func whole(t *testing.T, l *Log) *Result {
 	return r
 }
 
-// TestKinds: every kind can be written, and says what OCSF asks for.
+// TestKinds: every kind can be written, and reports what OCSF requests.
 func TestKinds(t *testing.T) {
 	l := newLog(t, 0)
 	var events []Event

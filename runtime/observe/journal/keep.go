@@ -27,7 +27,7 @@ const maxKept = 8 << 20
 // KeptDir is the directory beside a journal where such files are kept.
 func KeptDir(path string) string { return strings.TrimSuffix(path, suffix) + ".d" }
 
-// Keep keeps what is to be kept of a jail's directory that is about to be removed. The returned events say what, with its hash.
+// Keep keeps what is to be kept of a jail's directory that is about to be removed. The returned events report what, with its hash.
 func Keep(path, dir string) ([]Event, error) {
 	var out []Event
 	var errs []error

@@ -93,7 +93,7 @@ func (j *Jail) Log() *Log {
 	return l
 }
 
-// ErrNone says that a jail has no journal.
+// ErrNone means that a jail has no journal.
 var ErrNone = errors.New("the jail has no journal (policy: journal.enabled)")
 
 // Of is the jail of a record.
@@ -106,7 +106,7 @@ func Of(b *state.Brief) *Jail {
 }
 
 // OwnIDs are the host ids that a jail has for itself, as FIRST:COUNT, or "" where they are an engine's choice. They are the Value of
-// jail.create, by which what the kernel tells of a process is known to be this jail's.
+// jail.create, by which what the kernel reports of a process is known to be this jail's.
 func OwnIDs(b *state.Brief) string {
 	uid, ok := b.IDs.HostUID(1)
 	if b.IDs.Given || !ok {

@@ -33,7 +33,7 @@ type Result struct {
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Whole says whether the chain holds.
+// Whole reports whether the chain holds.
 func (r *Result) Whole() bool { return len(r.Problems) == 0 }
 
 // Read returns all events of a journal in the order in which they were appended.

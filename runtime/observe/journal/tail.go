@@ -39,7 +39,7 @@ func Follow(path string, fresh bool) *Tail {
 	_ = w.tail()
 	t.f, t.at, t.seq = f, w.size, w.seq
 	if w.torn {
-		t.at = 0 // a line that is being written: those before it are told apart by their numbers
+		t.at = 0 // a line that is being written: those before it are distinguished by their numbers
 	}
 	return t
 }
@@ -78,7 +78,7 @@ func (t *Tail) Next() ([]Event, error) {
 	return t.told(out), nil
 }
 
-// current says whether the file that is followed is still the newest.
+// current reports whether the file that is followed is still the newest.
 func (t *Tail) current() bool {
 	fi, err := t.f.Stat()
 	there, lerr := os.Lstat(t.path)

@@ -23,7 +23,7 @@ const DefaultMax = 4 << 20
 
 // A Log appends to one jail's journal. Several processes may do so at a time: each holds a lock (flock(2)) while it writes.
 //
-// A journal is three files at most, each of a third of Max. The first is kept, since it says how the jail began; the newest is written, and
+// A journal is three files at most, each of a third of Max. The first is kept, since it reports how the jail began; the newest is written, and
 // the one before it is kept until the newest is full.
 type Log struct {
 	Path      string
@@ -96,7 +96,7 @@ func (l *Log) open(flags int) (*writer, error) {
 	}
 }
 
-// lock waits for the lock, and says whether the file is still the newest.
+// lock waits for the lock, and reports whether the file is still the newest.
 func (w *writer) lock(made bool) (current bool, err error) {
 	fd := w.fd
 	for err = unix.Flock(fd, unix.LOCK_EX); err == unix.EINTR; err = unix.Flock(fd, unix.LOCK_EX) {
@@ -292,7 +292,7 @@ func (w *writer) rotate(buf []byte) error {
 	return nil
 }
 
-// writeAll writes all of buf, and says how much it wrote.
+// writeAll writes all of buf, and reports how much it wrote.
 func writeAll(fd int, buf []byte) (n int, err error) {
 	for n < len(buf) {
 		m, err := unix.Write(fd, buf[n:])

@@ -23,7 +23,7 @@ import (
 type Run struct {
 	ID   string
 	Seen []record.Seen
-	// Lost says how often there was no room to count a call, and Late that the jail ran before it was looked at.
+	// Lost reports how often there was no room to count a call, and Late that the jail ran before it was looked at.
 	Lost uint64
 	Late bool
 	// Filter is the inner filter that the jail had, for what it refused.
@@ -43,7 +43,7 @@ type Used struct {
 	Pids   uint64 `json:"pids,omitempty"`
 }
 
-// Options say what the runs were under.
+// Options report what the runs were under.
 type Options struct {
 	// Name is that of the new profile.
 	Name   string
@@ -86,7 +86,7 @@ type Result struct {
 	List *seccomp.List `json:"list"`
 }
 
-// Masks are the bits of arguments by which calls are told apart, by number: those that a profile looks at.
+// Masks are the bits of arguments by which calls are distinguished, by number: those that a profile looks at.
 func Masks(profile, arch string) map[uint32][6]uint64 {
 	out := map[uint32][6]uint64{}
 	for _, name := range abi.Names(arch) {

@@ -71,7 +71,7 @@ func table(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "m
 const maxNamed = 64
 
 // Report appends an alert of each loss to the jail's journal, once, and pauses the
-// jail where its policy says so. It returns those that no one has reported before.
+// jail where its policy reports it. It returns those that no one has reported before.
 func Report(s state.Store, j *state.Jail, losses []Loss) (fresh []Loss, err error) {
 	for _, l := range losses[:min(len(losses), maxNamed)] {
 		if First(s, j.Key, l.Path) {
@@ -104,7 +104,7 @@ func Note(j *state.Brief, fresh []Loss, paused bool) error {
 	return journal.Of(j).Log().Append(events...)
 }
 
-// First says whether this call is the first for a jail's path: several processes
+// First reports whether this call is the first for a jail's path: several processes
 // may see one loss.
 func First(s state.Store, key, at string) bool {
 	h := fnv.New64a()

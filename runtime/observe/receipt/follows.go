@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// Follows says why an earlier receipt does not follow from a journal: the journal has to have the line whose hash the receipt names, and what
+// Follows reports why an earlier receipt does not follow from a journal: the journal has to have the line whose hash the receipt names, and what
 // the lines up to it say of the jail must be what the receipt says. Compared is what comes from the chain alone: identity, rings, exit
 // and teardown. path is the journal's, which has to verify by itself.
 func (r *Receipt) Follows(path string) error {

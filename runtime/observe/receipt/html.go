@@ -21,7 +21,7 @@ var style string
 //go:embed page.html
 var page string
 
-// parsed is the page, made when it is first asked for.
+// parsed is the page, made when it is first requested.
 var parsed = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("receipt").Funcs(template.FuncMap{
 		"line": printable.Line, "bytes": size, "command": commandLine,
@@ -304,7 +304,7 @@ const (
 	maxCommand = 4000
 )
 
-// commandLine writes a command so that its words can be told apart.
+// commandLine writes a command so that its words can be distinguished.
 func commandLine(args []string) string {
 	var b strings.Builder
 	for n, a := range args {

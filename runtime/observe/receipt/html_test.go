@@ -45,7 +45,7 @@ var (
 	attributes = strings.Fields(`lang charset http-equiv content name class id open viewbox width height role aria-label x x1 x2 y y1 y2 cx cy r text-anchor`)
 )
 
-// checkPage says what of a page should not be there.
+// checkPage reports what of a page should not be there.
 func checkPage(t testing.TB, doc *html.Node) {
 	t.Helper()
 	each(doc, func(n *html.Node) {
@@ -158,7 +158,7 @@ func fill(v reflect.Value, path string, text func(path string) string) {
 	}
 }
 
-// TestEveryFieldIsShown: what is in a receipt is on the page and in the text, so that nobody has to ask for the JSON to see it.
+// TestEveryFieldIsShown: what is in a receipt is on the page and in the text, so that nobody has to request the JSON to see it.
 func TestEveryFieldIsShown(t *testing.T) {
 	words := map[string]string{}
 	r := filled(func(path string) string {

@@ -24,7 +24,7 @@ const (
 // Now is what is known of a jail beside its journal, when a receipt is made.
 type Now struct {
 	Time time.Time
-	// Exists says that the jail was not removed yet, and Alive that its first process runs.
+	// Exists reports that the jail was not removed yet, and Alive that its first process runs.
 	Exists, Alive bool
 	// Facts, Files, More and Looked are those of a last look (runtime/lifecycle), of a jail that exists.
 	Facts        []string

@@ -19,7 +19,7 @@ type Mounted struct {
 	// Entries is how many files were looked at, and Short why that was not all; "" where it was.
 	Entries int    `json:"entries"`
 	Short   string `json:"short,omitempty"`
-	// Unseen says why nobody looked; "" where somebody did.
+	// Unseen reports why nobody looked; "" where somebody did.
 	Unseen string `json:"unseen,omitempty"`
 }
 
@@ -55,7 +55,7 @@ func (t *Touched) mounted() []Mounted {
 	return out
 }
 
-// Words say what is known of a mounted directory, and no more.
+// Words report what is known of a mounted directory, and no more.
 func (m *Mounted) Words() string {
 	text := fmt.Sprintf("%d of %d files and directories were changed since the jail was made, by it or by anybody else", m.Total, m.Entries)
 	if m.Unseen != "" {

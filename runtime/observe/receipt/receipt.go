@@ -9,7 +9,7 @@ import "time"
 // Schema names the form of a receipt's JSON. Fields are only ever added to it.
 const Schema = "agentjail.receipt.v1"
 
-// State says how far a jail's life is known.
+// State reports how far a jail's life is known.
 type State string
 
 // The states. Refused is of a jail that was not made. Unfinished is of a jail that is gone without having been deleted: a crash, or another boot.
@@ -44,7 +44,7 @@ type Receipt struct {
 	Signature string `json:"signature,omitempty"`
 }
 
-// Identity says which jail it was.
+// Identity reports which jail it was.
 type Identity struct {
 	ID     string `json:"id"`
 	Name   string `json:"name,omitempty"`   // the engine's, where it tells one
@@ -67,14 +67,14 @@ type Identity struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Exit says how the jail's first process ended.
+// Exit reports how the jail's first process ended.
 type Exit struct {
 	// Status is nil where nobody told: with most engines their own shim waits for the process.
 	Status *int   `json:"status,omitempty"`
 	Signal string `json:"signal,omitempty"`
-	// Unknown says why neither is known of a process that has ended.
+	// Unknown reports why neither is known of a process that has ended.
 	Unknown string `json:"unknown,omitempty"`
-	// Killed says that the kernel killed a process of the jail's for want of memory: with a status of 137, the first one.
+	// Killed reports that the kernel killed a process of the jail's for want of memory: with a status of 137, the first one.
 	Killed bool `json:"oomKilled,omitempty"`
 }
 
@@ -88,7 +88,7 @@ type Ring struct {
 
 // A Look is what was seen of a ring.
 type Look struct {
-	// By says who looked: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nobody has looked.
+	// By reports who looked: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nobody has looked.
 	By      string    `json:"by,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Holds   int       `json:"holds"`
@@ -111,7 +111,7 @@ type Arrival struct {
 type Touched struct {
 	// Files are of the jail's layer, as `agentjail diff` lists them.
 	Files []File `json:"files,omitempty"`
-	// More says that there were more files than are listed.
+	// More reports that there were more files than are listed.
 	More bool `json:"more,omitempty"`
 	// Known is false where nobody looked before the layer was gone.
 	Known bool `json:"known"`
@@ -184,13 +184,13 @@ type Limit struct {
 
 // Teardown is what became of what had been made for the jail.
 type Teardown struct {
-	// Done says that nothing remains of what was looked for.
+	// Done reports that nothing remains of what was looked for.
 	Done bool      `json:"done"`
 	At   time.Time `json:"at,omitzero"`
 	// Gone and Remains are what was looked for after the removal.
 	Gone    []Part `json:"gone,omitempty"`
 	Remains []Part `json:"remains,omitempty"`
-	// By says who removed it.
+	// By reports who removed it.
 	By string `json:"by,omitempty"`
 }
 
@@ -208,7 +208,7 @@ type Event struct {
 	Denied bool      `json:"denied,omitempty"`
 }
 
-// Provenance says which journal the receipt was made of.
+// Provenance reports which journal the receipt was made of.
 type Provenance struct {
 	Events uint64 `json:"events"`
 	Last   string `json:"lastHash,omitempty"`

@@ -149,7 +149,7 @@ func (r *Receipt) Sign(key ed25519.PrivateKey) error {
 // ErrSignature is wrapped where a receipt is not what a key has signed.
 var ErrSignature = errors.New("the signature does not hold")
 
-// CheckSignature says why a receipt is not what the key has signed.
+// CheckSignature reports why a receipt is not what the key has signed.
 func (r *Receipt) CheckSignature(key ed25519.PublicKey) error {
 	if r.Signature == "" {
 		return fmt.Errorf("%w: there is none (remedy: agentjail receipt --json --sign)", ErrSignature)

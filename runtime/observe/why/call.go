@@ -179,7 +179,7 @@ func (f *Filters) explain(a *Answer, c *Call, p bpf.Partial) error {
 	return nil
 }
 
-// rule says what the profile has of a call.
+// rule reports what the profile has of a call.
 func (f *Filters) rule(a *Answer, c *Call) {
 	entries, err := seccomp.Entries(f.Profile, f.Arch)
 	if err != nil {
@@ -366,11 +366,11 @@ func (f *Filters) against(now *specs.LinuxSeccomp, name string, other *specs.Lin
 // differences are those between profiles that were compared.
 var differences sync.Map
 
-// more says whether another profile's rule for a call lets more through than this jail's: without arguments a question is about all.
+// more reports whether another profile's rule for a call lets more through than this jail's: without arguments a question is about all.
 func (f *Filters) more(prog []bpf.Insn, c *Call) bool {
 	v, err := judge(f.Inner, bpf.Call(bpf.AuditArch(f.Arch), c.Number))
 	if err != nil || v.pass {
-		return false // for some arguments it passes already: the question says which
+		return false // for some arguments it passes already: the question reports which
 	}
 	w, err := judge(prog, bpf.Call(bpf.AuditArch(f.Arch), c.Number))
 	return err == nil && w.pass
@@ -393,7 +393,7 @@ func (f *Filters) where() string {
 	return f.Where
 }
 
-// Known says whether a word is a system call's name of an architecture.
+// Known reports whether a word is a system call's name of an architecture.
 func Known(word, arch string) bool {
 	_, ok := abi.Number(word, arch)
 	return ok

@@ -23,9 +23,9 @@ type Facts struct {
 
 // Network is what of a jail's network answers depend on.
 type Network struct {
-	// Mode is policy's word.
+	// Mode is policy.
 	Mode string
-	// ByRules says that Rules are what is reached; Joined that they are those of another jail; Nothing that it is lo alone.
+	// ByRules reports that Rules are what is reached; Joined that they are those of another jail; Nothing that it is lo alone.
 	ByRules, Joined, Nothing bool
 	Rules                    *netrules.Set
 }

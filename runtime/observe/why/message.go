@@ -196,7 +196,7 @@ func (f *Facts) filled(in []Remedy, q Question) []Remedy {
 	return out
 }
 
-// passes says whether a call passes for some arguments at least.
+// passes reports whether a call passes for some arguments at least.
 func (f *Facts) passes(call string) (passes, known bool) {
 	if f.Filters == nil {
 		return false, false
@@ -214,12 +214,12 @@ type Sign struct {
 	// Sign is the cause's: "memory", "pids", "layer", "layer files", "tmpfs", "network none", "network names", "name", "kill", "protected",
 	// "other user", "tls end".
 	Sign string
-	// Shown says that it is there; Rules, where it is not, that the cause cannot be it.
+	// Shown reports that it is there; Rules, where it is not, that the cause cannot be it.
 	Shown, Rules bool
 	Text         string
 }
 
-// Signs are those that messages ask for.
+// Signs are those that messages request.
 func Signs() []string {
 	var out []string
 	for _, m := range messages() {

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// A message is an error that programs print in jails, or engines about them, with its causes: an entry of messages.toml, which says what each
+// A message is an error that programs print in jails, or engines about them, with its causes: an entry of messages.toml, which reports what each
 // field is.
 type message struct {
 	ID       string   `toml:"id"`

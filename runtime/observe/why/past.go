@@ -14,7 +14,7 @@ var kindsOf = map[string][]string{
 	"name": {"name.refused", "connect.refused"}, "kill": {"syscall.killed"},
 }
 
-// fits says whether a refusal of a jail's is what a question is about.
+// fits reports whether a refusal of a jail's is what a question is about.
 func (q *Question) fits(e *journal.Event, kinds []string) bool {
 	called := func(c *Call) bool { return c.Name != "" && e.Syscall == c.Name }
 	switch {

@@ -28,7 +28,7 @@ type Path struct {
 	NoExec    bool
 	// Masked, Fixed and Protected are paths of the lists that hold it, or "": hidden, read-only in every jail, protected for the host.
 	Masked, Fixed, Protected string
-	// OneOwner says that the mount's owner is one user of the jail, who is Owner.
+	// OneOwner reports that the mount's owner is one user of the jail, who is Owner.
 	OneOwner bool
 	Owner    uint32
 	// Size and Used are of the file system, in bytes, Files and UsedFiles in files; 0 is unknown.
@@ -163,7 +163,7 @@ func (p *Path) inGroup() bool {
 	return false
 }
 
-// seen says what was found, in lines.
+// seen reports what was found, in lines.
 func (p *Path) seen() []string {
 	how := "writable"
 	if p.ReadOnly {
@@ -232,7 +232,7 @@ func sizeOf(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// missingDevice says whether a path is a device's that jails do not have by themselves.
+// missingDevice reports whether a path is a device's that jails do not have by themselves.
 func missingDevice(name string) bool { return strings.HasPrefix(name, "/dev/") }
 
 // ofNoJail adds what is known of a path whatever the jail.

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/seccomp/abi"
 )
 
-// Kind says what a question is about.
+// Kind reports what a question is about.
 type Kind string
 
 // The kinds of questions.

@@ -1,5 +1,5 @@
 // Package why answers why something does not work in a jail: a system call, a path, a name of the network, or the text of an error. It
-// says what refuses it, by which rule, and what to write so that this passes and nothing else.
+// reports what refuses it, by which rule, and what to write so that this passes and nothing else.
 //
 // It is pure: what is known of a jail is gathered by who asks.
 package why
@@ -49,7 +49,7 @@ type Answer struct {
 	// Then is what else would refuse it.
 	Then     string   `json:"then,omitempty"`
 	Remedies []Remedy `json:"remedies,omitempty"`
-	// Purpose says that there is no change on purpose; Instead is what serves.
+	// Purpose reports that there is no change on purpose; Instead is what serves.
 	Purpose bool   `json:"purpose,omitempty"`
 	Instead string `json:"instead,omitempty"`
 	// Seen is what the jail itself shows of it.

@@ -37,11 +37,11 @@ type Change struct {
 // String is the change on one line, whatever the jail has put into the name.
 func (c Change) String() string { return c.Kind + " " + printable.Line(c.Path, 0) }
 
-// Below says whether the image has a file of this path: relative, of a file that is
+// Below reports whether the image has a file of this path: relative, of a file that is
 // in the jail's layer.
 type Below func(path string) bool
 
-// List lists what a jail's ephemeral layer holds, in order. below tells what the
+// List lists what a jail's ephemeral layer holds, in order. below reports what the
 // jail has changed from what it has made.
 func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 	out := []Change{}
@@ -59,11 +59,11 @@ func List(ctx context.Context, layer *os.File, below Below) ([]Change, error) {
 	return out, err
 }
 
-// isWhiteout says whether overlayfs marks a removed file by this one
+// isWhiteout reports whether overlayfs marks a removed file by this one
 // (Documentation/filesystems/overlayfs.rst, whiteouts and opaque directories).
 func isWhiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
 
-// isOpaque says whether nothing of the layers below shows in a directory.
+// isOpaque reports whether nothing of the layers below shows in a directory.
 func isOpaque(fd int) bool {
 	var value [1]byte
 	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// First lists at most most of what a jail's ephemeral layer holds, and says whether there is more. Unlike List, it takes no longer in a
+// First lists at most most of what a jail's ephemeral layer holds, and reports whether there is more. Unlike List, it takes no longer in a
 // layer with hundreds of thousands of files, or in one that is so deep that there is no end to it: who removes a jail must not be kept.
 // Which of them are listed is the file system's order, directories nearer to the root first.
 func First(ctx context.Context, layer *os.File, below Below, most int) (out []Change, more bool, err error) {

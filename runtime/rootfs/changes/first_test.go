@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFirst: no more is listed, or read, than was asked for, and nothing below a link.
+// TestFirst: no more is listed, or read, than was requested, and nothing below a link.
 func TestFirst(t *testing.T) {
 	top := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(top, "a/b/c"), 0o755))

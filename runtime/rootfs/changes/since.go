@@ -37,7 +37,7 @@ type Recent struct {
 	Names []string
 	// Changed is how many were changed, listed or not, and Entries how many were looked at.
 	Changed, Entries int
-	// Short says why not all were looked at; "" where they were.
+	// Short reports why not all were looked at; "" where they were.
 	Short string
 }
 
@@ -104,7 +104,7 @@ func (s *since) read(dir string) {
 	}
 }
 
-// late says whether a bound is reached, and notes which.
+// late reports whether a bound is reached, and notes which.
 func (s *since) late() bool {
 	switch {
 	case s.out.Entries >= s.bounds.Entries:

@@ -7,7 +7,7 @@ import (
 )
 
 // meminfo is /proc/meminfo (proc_meminfo(5)): all of the jail's memory, and none
-// of it in use, since a plain file cannot tell what is. Programs that ask what
+// of it in use, since a plain file cannot report what is. Programs that ask what
 // is left ask the control group; those that size themselves read MemTotal and
 // MemAvailable.
 func meminfo(j Jail) string {

@@ -1,6 +1,6 @@
 package procfiles
 
-// Becomes says what a jail finds where the kernel would tell of the host.
+// Becomes reports what a jail finds where the kernel would tell of the host.
 type Becomes string
 
 // What becomes of a file.
@@ -29,7 +29,7 @@ type Entry struct {
 	// Of is the namespace that an Own entry belongs to, by its name in
 	// /proc/PID/ns, or "image" for the image's file.
 	Of string
-	// AppArmor says that the AppArmor profile denies a file that stays.
+	// AppArmor reports that the AppArmor profile denies a file that stays.
 	AppArmor bool
 }
 

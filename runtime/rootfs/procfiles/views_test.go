@@ -179,7 +179,7 @@ Serial		: 00000000deadbeef
 `
 
 // TestCPUInfo: as many processors as the jail has, numbered, with what compilers
-// read and without what tells machines apart.
+// read and without what distinguishes machines .
 func TestCPUInfo(t *testing.T) {
 	for name, c := range map[string]struct {
 		host  string

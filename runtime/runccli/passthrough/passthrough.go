@@ -1,5 +1,5 @@
 // Package passthrough hands a call to the delegate as it came, for callers whose
-// policy named so says so (policy.Policy.Passthrough). Nothing is
+// policy named so reports it (policy.Policy.Passthrough). Nothing is
 // hardened, and what is made is no jail: there is no record of it, so that no
 // jail ever joins it and no verb of a jail touches it.
 package passthrough
@@ -87,7 +87,7 @@ func Read(args []string) Call {
 // makes are the verbs that make a container.
 var makes = []string{"create", "run", "restore"}
 
-// Loud says whether the call is one that is reported.
+// Loud reports whether the call is one that is reported.
 func (c Call) Loud() bool { return slices.Contains(makes, c.Verb) }
 
 // Warning is what is reported.
@@ -98,7 +98,7 @@ func (c Call) Warning() string {
 // Exec becomes the delegate if the policy of that name passes through, with
 // argv's arguments, environment and open files as they are. It returns nil when
 // the call is agentjail's own to answer: because the policy hardens, because
-// its policy cannot be read (the one who reads it next says why), or because the
+// its policy cannot be read (the one who reads it next reports why), or because the
 // verb is agentjail's alone.
 func Exec(argv []string, policyName string, own func(verb string) bool) error {
 	if policyName == "" {

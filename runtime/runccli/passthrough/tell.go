@@ -39,7 +39,7 @@ func toLog(msg string, c Call) bool {
 	}
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0o644)
 	if err != nil {
-		return false // the delegate will say so
+		return false // the delegate will report it
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()

@@ -40,7 +40,7 @@ func (ms *Mounts) Close() {
 	}
 }
 
-// all iterates over them. After it, err says whether something kept it from
+// all iterates over them. After it, err reports whether something kept it from
 // reading on.
 func (ms *Mounts) all(yield func(*mountinfo.Mount) bool) {
 	for i := 0; ; i++ {

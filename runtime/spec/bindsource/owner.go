@@ -5,12 +5,12 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// rootRemedy says what to do about a directory that is root's on the host, in
+// rootRemedy reports what to do about a directory that is root's on the host, in
 // one line.
 const rootRemedy = `chown it to the user who works in it, or mount it read-only; or policy: binds.allow, which opens all below it with root's rights; or, for all that is root's, ` +
 	`binds.root = "nobody", which opens what everybody may write to, or "allow", which opens all of it`
 
-// Roots says whether a source belongs to the host's root, so that its owner may
+// Roots reports whether a source belongs to the host's root, so that its owner may
 // not be the jail's: what a jail writes as its owner would be root's, and what
 // only root may read could be read. An engine's files, and volumes that an
 // engine or the kubelet made, are for containers and no matter of this.
@@ -18,7 +18,7 @@ func (f Fact) Roots() bool {
 	return f.UID == 0 && !f.Rootless && !f.engines()
 }
 
-// engines says whether an engine or the kubelet made the source for containers,
+// engines reports whether an engine or the kubelet made the source for containers,
 // and it is no directory of the host's that was mounted there.
 func (f Fact) engines() bool {
 	switch f.Role {
@@ -32,11 +32,11 @@ func (f Fact) engines() bool {
 	return false
 }
 
-// EnginesVolume says whether a source is a volume in the engine's own storage, and
+// EnginesVolume reports whether a source is a volume in the engine's own storage, and
 // not a directory of the host's that was made one.
 func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
 
-// Allowed says whether policy names the source: the host's owner answers for
+// Allowed reports whether policy names the source: the host's owner answers for
 // what the jail does there.
 func Allowed(f Fact, b policy.Binds) bool {
 	for _, a := range b.Allow {
@@ -47,7 +47,7 @@ func Allowed(f Fact, b policy.Binds) bool {
 	return false
 }
 
-// rootRefusal says why a writable source of root's may not be mounted. With
+// rootRefusal reports why a writable source of root's may not be mounted. With
 // policy.RootNobody the jail is not its owner, so that nothing is to be refused.
 func rootRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if readOnly || !f.Roots() || b.Root == policy.RootNobody || b.Root == policy.RootAllow {
@@ -56,7 +56,7 @@ func rootRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	return refusal.New(refusal.BindRoots, "it belongs to the host's root, and what a jail writes there would be root's").WithRemedy("%s", rootRemedy)
 }
 
-// hostPathRefusal says why a directory of the node's may not be mounted into a
+// hostPathRefusal reports why a directory of the node's may not be mounted into a
 // pod: its author, who needs no right on the node, has chosen it.
 func hostPathRefusal(readOnly bool) *refusal.Error {
 	if readOnly {

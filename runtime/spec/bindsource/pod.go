@@ -59,7 +59,7 @@ var criAnnotations = []string{
 	"io.kubernetes.cri-o.ContainerType", "io.kubernetes.cri-o.SandboxID", // CRI-O
 }
 
-// OfPod says whether a container belongs to a Kubernetes pod, whose author chose
+// OfPod reports whether a container belongs to a Kubernetes pod, whose author chose
 // its mounts.
 func OfPod(s *specs.Spec) bool {
 	return PodUID(s) != "" || slices.ContainsFunc(criAnnotations, func(name string) bool { return s.Annotations[name] != "" })
@@ -128,7 +128,7 @@ func isSandboxFile(path, id string) bool {
 	return false
 }
 
-// OwnOfPod says whether a source lies in the pod's own directory, and is not a
+// OwnOfPod reports whether a source lies in the pod's own directory, and is not a
 // directory of the host that was mounted there: what the kubelet staged for the
 // pod, and a share that other pods have, too, are its own.
 func (f Fact) OwnOfPod() bool {
@@ -150,7 +150,7 @@ func refusalOfPods(f Fact, readOnly bool) *refusal.Error {
 	return hostPathRefusal(readOnly) // by a subPath
 }
 
-// podRefusal says why what the kubelet mounted for the pod from elsewhere may
+// podRefusal reports why what the kubelet mounted for the pod from elsewhere may
 // not be mounted: a hostPath volume's subPath, or a local volume, is a directory of
 // the host under another name.
 func podRefusal(f Fact, readOnly bool) (why, remedy string) {

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/spec/bindsource/gitsettings"
 )
 
-// Public says how a jail gets a part of the host's configuration that holds no
+// Public reports how a jail gets a part of the host's configuration that holds no
 // secret.
 type Public string
 
@@ -37,7 +37,7 @@ const (
 	PublicGit Public = "git settings"
 )
 
-// Copied says whether the jail gets a copy.
+// Copied reports whether the jail gets a copy.
 func (p Public) Copied() bool { return p != NotPublic && p != PublicDir }
 
 // A publicPlace is a file that may be copied, or a directory of such files.
@@ -106,7 +106,7 @@ type trail struct {
 	why   error // why it may not be taken
 }
 
-// A rootTrail says why not only root can have chosen a way.
+// A rootTrail reports why not only root can have chosen a way.
 type rootTrail struct{ why error }
 
 // look judges one step.
@@ -167,7 +167,7 @@ func (s *Source) setPublic(t *trail) {
 	s.Public = as
 }
 
-// publicEnd says whether a public place may really be at a path.
+// publicEnd reports whether a public place may really be at a path.
 func publicEnd(path string) bool {
 	if publicPlaceOf(path) != nil || system(path) {
 		return true
@@ -202,7 +202,7 @@ func publicText(file *os.File, as Public) (string, error) {
 	return text, nil
 }
 
-// IsPublic says whether a jail may have it, read-only, as Public says.
+// IsPublic reports whether a jail may have it, read-only, as Public says.
 func (f Fact) IsPublic() bool { return f.Public != NotPublic && f.Role == Plain }
 
 // TextFor is the text that a jail gets whose first process has these ids.

@@ -108,7 +108,7 @@ func socketOpens(path string) string {
 	return ofListener
 }
 
-// Refusal says why a source may not be mounted; nil when it may.
+// Refusal reports why a source may not be mounted; nil when it may.
 func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	if Allowed(f, b) {
 		return nil
@@ -199,7 +199,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	return refusal.New(code, "%s", why).WithRemedy("%s", remedy)
 }
 
-// forbidden says what a path of the host is that no jail may have.
+// forbidden reports what a path of the host is that no jail may have.
 func forbidden(path string, readOnly bool) string {
 	for _, p := range places {
 		if path != p.path && !(p.tree && within(path, p.path)) || p.writable && readOnly {
@@ -223,7 +223,7 @@ func forbiddenElsewhere(path string, readOnly bool) string {
 	return forbidden(path, readOnly)
 }
 
-// system says whether a path is in a part of the host that may only be read.
+// system reports whether a path is in a part of the host that may only be read.
 func system(path string) bool {
 	for _, p := range places {
 		if p.writable && within(path, p.path) {
@@ -233,7 +233,7 @@ func system(path string) bool {
 	return false
 }
 
-// sameVolume says whether two paths name the same volume of an engine's whose
+// sameVolume reports whether two paths name the same volume of an engine's whose
 // storage shows at two places.
 func sameVolume(a, b string) bool {
 	const volumes = "/volumes/"

@@ -2,7 +2,7 @@ package bindsource
 
 import "agentjail.dev/runtime/refusal"
 
-// RootRefusal says why a directory may not be a jail's root file system; nil when
+// RootRefusal reports why a directory may not be a jail's root file system; nil when
 // it may. An image's files show with the image's owners, so what is root's
 // alone on the host would be container root's. A directory of the bundle's own, or
 // one that an engine made for a container, is an image wherever it lies.
@@ -13,7 +13,7 @@ func RootRefusal(path, bundle string, e Engine) *refusal.Error {
 	own := path != bundle && within(path, bundle)
 	for _, p := range places {
 		if p.path == bundle {
-			own = false // a system directory is nobody's bundle
+			own = false // a system directory is the overflow user's bundle
 		}
 	}
 	if own {

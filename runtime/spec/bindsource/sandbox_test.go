@@ -50,7 +50,7 @@ func TestSandboxes(t *testing.T) {
 			t.Errorf("%s, outside an engine's storage: %v", c.what, got)
 		}
 	}
-	// Who can write the configuration could say what they like.
+	// Who can write the configuration could report what they like.
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"linux":{"cgroupsPath":"`+group(uid)+`"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

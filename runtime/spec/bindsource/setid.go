@@ -24,14 +24,14 @@ var (
 // the system's own accounts and groups.
 const firstUser = 1000
 
-// OwnerMatters says whether a program that runs as the directory's owner, or
+// OwnerMatters reports whether a program that runs as the directory's owner, or
 // group, has more rights than the person whose directory it is.
 func (f Fact) OwnerMatters() bool {
 	return !f.Rootless && !f.engines() && f.Kind == Dir && (f.UID < firstUser || f.GID < firstUser)
 }
 
 // FindSetID looks for programs below a source that run as its owner or its
-// group (inode(7)), and says where it gave up. A jail that may write such a
+// group (inode(7)), and reports where it gave up. A jail that may write such a
 // program as its owner can give it another content through a shared mapping,
 // and the kernel leaves it the bits: only write(2) takes them.
 func (s *Source) FindSetID(l SetIDLimits) {
@@ -88,7 +88,7 @@ func (s *Source) FindSetID(l SetIDLimits) {
 	}
 }
 
-// runsAsOwner says whether a file runs as the source's owner or group, for
+// runsAsOwner reports whether a file runs as the source's owner or group, for
 // whoever runs it.
 func (f Fact) runsAsOwner(st *unix.Stat_t) bool {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != f.UID { // another's cannot be written

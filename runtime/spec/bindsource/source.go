@@ -48,41 +48,41 @@ type Fact struct {
 	DiskMinor uint32 `json:"diskMinor,omitempty"`
 	// Link is a symbolic link on the way that leads out of its directory.
 	Link string `json:"link,omitempty"`
-	// Rooted says that only root can have chosen any part of the way there, links
+	// Rooted reports that only root can have chosen any part of the way there, links
 	// included. It is looked at where there is such a link.
 	Rooted bool `json:"rooted,omitempty"`
-	// Storage says that the path is, holds, or lies in an engine's storage.
+	// Storage reports that the path is, holds, or lies in an engine's storage.
 	Storage string `json:"storage,omitempty"`
 	// Also is where the host's file tree really has it, if it was mounted at
 	// Path from there: an engine's volume can be any directory of the host.
 	Also string `json:"also,omitempty"`
 	// Below are directories of the host that no jail may have, mounted below Path.
 	Below []string `json:"below,omitempty"`
-	// System says that it is a part of the host that may only be read.
+	// System reports that it is a part of the host that may only be read.
 	System bool `json:"system,omitempty"`
 	// Pod is the id of the pod that the source belongs to.
 	Pod string `json:"pod,omitempty"`
 	// Plugin is the kind of volume that it is of its pod's, as the kubelet names
 	// it ("kubernetes.io~csi"); "" where that cannot be shown.
 	Plugin string `json:"plugin,omitempty"`
-	// Rootless says that UID and GID are those of a user's own namespace, in which
+	// Rootless reports that UID and GID are those of a user's own namespace, in which
 	// 0 is that user.
 	Rootless bool `json:"rootless,omitempty"`
-	// HostPath says that a pod's author chose it from the node's file tree.
+	// HostPath reports that a pod's author chose it from the node's file tree.
 	HostPath bool `json:"hostPath,omitempty"`
 	// SetID are programs below that run as its owner or group (FindSetID), and
-	// SetIDGaveUp says that not everything was looked at.
+	// SetIDGaveUp reports that not everything was looked at.
 	SetID       []string `json:"setID,omitempty"`
 	SetIDGaveUp bool     `json:"setIDGaveUp,omitempty"`
-	// Public says how a jail gets this part of the host's configuration, and Withheld
+	// Public reports how a jail gets this part of the host's configuration, and Withheld
 	// why it does not get one that is of the kind.
 	Public   Public `json:"public,omitempty"`
 	Withheld string `json:"withheld,omitempty"`
-	// New says that it is the top of an engine's volume in which nothing is yet, with
+	// New reports that it is the top of an engine's volume in which nothing is yet, with
 	// the mode that engines make it with (NewVolume).
 	New bool `json:"new,omitempty"`
-	// Secret says that it is a secret or a configuration, to which the engine gave the
-	// owner and mode that it was asked for.
+	// Secret reports that it is a secret or a configuration, to which the engine gave the
+	// owner and mode that it was requested.
 	Secret bool `json:"secret,omitempty"`
 	// Room is the size of the tmpfs that it lies on, in bytes; 0 for others.
 	Room int64 `json:"room,omitempty"`
@@ -102,7 +102,7 @@ type Engine struct {
 	Storage []string // its storage directories
 	Pod     string   // the id of the container's Kubernetes pod, or "" (PodUID)
 	CRI     bool     // the container is one of a pod's (OfPod)
-	// Rootless says that the engine is a user's, in a user namespace.
+	// Rootless reports that the engine is a user's, in a user namespace.
 	Rootless bool
 	Mounts   *Mounts // the host's; nil: Open reads them
 }
@@ -240,7 +240,7 @@ func wholeDisk(major, minor uint32) (uint32, uint32) {
 	return uint32(m1), uint32(m2)
 }
 
-// within says whether path is dir or lies below it, by name.
+// within reports whether path is dir or lies below it, by name.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

@@ -15,7 +15,7 @@ var shares = []string{
 	"kubernetes.io~nfs", "kubernetes.io~cephfs", "kubernetes.io~glusterfs", "kubernetes.io~azure-file",
 }
 
-// staged says whether the kubelet mounted a volume for the pod from where it is
+// staged reports whether the kubelet mounted a volume for the pod from where it is
 // staged on the node (NodeStageVolume of the Container Storage Interface;
 // kubelet, pkg/volume/csi and pkg/volume/local), or from a share.
 func (f Fact) staged() bool {

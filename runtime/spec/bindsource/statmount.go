@@ -23,10 +23,10 @@ const (
 	statmountStrings  = 512
 )
 
-// errStatmount says that the kernel does not answer the question.
+// errStatmount reports that the kernel does not answer the question.
 var errStatmount = errors.New("this kernel's statmount(2) does not tell a mount's source and options")
 
-// statmount asks the kernel for the source and the file system options of the
+// statmount queries the kernel for the source and the file system options of the
 // mount that an open file is on, options escaped as overlayfs takes them.
 func statmount(fd int) (source, options string, err error) {
 	var stx unix.Statx_t

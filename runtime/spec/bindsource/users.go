@@ -18,7 +18,7 @@ type userPlace struct {
 	caches []string
 }
 
-// A placeKind says why a place is kept from jails.
+// A placeKind reports why a place is kept from jails.
 type placeKind struct {
 	why string
 	// opens is what who allows it gives away.
@@ -46,7 +46,7 @@ func inHome(path string) (home, below string, ok bool) {
 	return "", "", false
 }
 
-// forbiddenOfUsers says what a path of a user's is that no jail may have, and the remedy.
+// forbiddenOfUsers reports what a path of a user's is that no jail may have, and the remedy.
 func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 	home, below, known := inHome(at)
 	// What the path is says more than what it holds.
@@ -77,7 +77,7 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 	return "", ""
 }
 
-// isCache says whether a path below the home is in a cache of the place.
+// isCache reports whether a path below the home is in a cache of the place.
 func (p *userPlace) isCache(below string) bool {
 	return slices.ContainsFunc(p.caches, func(c string) bool { return within(below, p.path+"/"+c) })
 }
@@ -85,7 +85,7 @@ func (p *userPlace) isCache(below string) bool {
 // because is the reason, with the program that it is about.
 func (p *userPlace) because() string { return p.kind.why + " (" + p.by + ")" }
 
-// remedy says what can be mounted instead, caches below at among it, and what policy would open.
+// remedy reports what can be mounted instead, caches below at among it, and what policy would open.
 func (p *userPlace) remedy(at string, caches []string) string {
 	var instead []string
 	for _, c := range caches {

@@ -13,7 +13,7 @@ const volumeData = "_data"
 // newMode is the mode with which all three make it.
 const newMode = 0o755
 
-// NewVolume says whether an open directory is as an engine makes it for a new
+// NewVolume reports whether an open directory is as an engine makes it for a new
 // volume: with the engine's mode and nothing in it. What an image had at the
 // volume's place, and what a person has set, is another mode or another owner. st is
 // what is known of it.
@@ -21,7 +21,7 @@ func NewVolume(fd int, st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o7777 == newMode && empty(fd)
 }
 
-// empty says whether a directory holds nothing. One that cannot be read does.
+// empty reports whether a directory holds nothing. One that cannot be read does.
 func empty(fd int) bool {
 	dir, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

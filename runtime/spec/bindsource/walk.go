@@ -15,7 +15,7 @@ const maxLinks = 40
 // (/bin, /var/run), made by nobody but root and not shared with any jail.
 var systemLinkDirs = map[string]bool{"/": true, "/var": true}
 
-// walk opens path (O_PATH), following symbolic links by hand, and says which
+// walk opens path (O_PATH), following symbolic links by hand, and reports which
 // was the first of them to lead out of the directory that holds it: an agent with
 // a writable directory can make one and wait for it to be mounted. Every step is
 // taken from the directory opened before, so that links that change meanwhile

@@ -81,7 +81,7 @@ func decodeKnown(data []byte, v any) bool {
 	return decodeStrict(data, v)
 }
 
-// decodeStrict says whether data is one document whose every field v has.
+// decodeStrict reports whether data is one document whose every field v has.
 func decodeStrict(data []byte, v any) bool {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

@@ -98,14 +98,14 @@ func stringEnd(data []byte, i int) (int, error) {
 	return len(data) - 1, nil
 }
 
-// add takes a key in its quotation marks, and says whether another one of the
+// add takes a key in its quotation marks, and reports whether another one of the
 // object is the same but for letters' case.
 func (l *level) add(quoted []byte) (alike bool, err error) {
 	var name string
 	if bytes.IndexByte(quoted, '\\') < 0 && len(quoted) > 1 {
 		name = string(quoted[1 : len(quoted)-1])
 	} else if json.Unmarshal(quoted, &name) != nil {
-		return false, nil // the decoder will say what is wrong
+		return false, nil // the decoder will report what is wrong
 	}
 	if l.many != nil {
 		// Folded forms are kept apart from names by a first character that no

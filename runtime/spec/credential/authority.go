@@ -20,22 +20,22 @@ func (s Set) Ended() []string {
 // IssueProgram is the file name of the helper for jails with keys of their own. It lies beside agentjail.
 const IssueProgram = "agentjail-egress-keys"
 
-// IssueVerb has the helper's program make what an Order on its standard input asks for, and write it, Issued, to its standard output.
+// IssueVerb has the helper's program make what an Order on its standard input requests, and write it, Issued, to its standard output.
 // Certificates are that program's alone: what they take would cost every start of agentjail's own program a tenth of its time.
 const IssueVerb = "issue"
 
 // An Order is for keys of a jail's own.
 type Order struct {
-	// Authority asks for a certificate authority that can vouch for these hosts and no others; empty is none.
+	// Authority requests a certificate authority that can vouch for these hosts and no others; empty is none.
 	Authority []string `json:"authority,omitempty"`
-	// HostKey asks for a key by which the jail knows its helper as the server of ssh.
+	// HostKey requests a key by which the jail knows its helper as the server of ssh.
 	HostKey bool `json:"hostKey,omitempty"`
 }
 
-// Empty says that nothing is asked for.
+// Empty reports that nothing is requested.
 func (o Order) Empty() bool { return len(o.Authority) == 0 && !o.HostKey }
 
-// Issued is what an Order was answered by. What was not asked for is empty.
+// Issued is what an Order was answered by. What was not requested is empty.
 type Issued struct {
 	// Authority is a certificate as PEM, and AuthorityPair the same with its key.
 	Authority     string `json:"authority,omitempty"`
@@ -45,7 +45,7 @@ type Issued struct {
 	HostKeyPrivate []byte `json:"hostKeyPrivate,omitempty"`
 }
 
-// Answers says whether there is all that was ordered.
+// Answers reports whether there is all that was ordered.
 func (i Issued) Answers(o Order) bool {
 	return (len(o.Authority) == 0 || i.Authority != "" && len(i.AuthorityPair) > 0) && (!o.HostKey || i.HostKey != "" && len(i.HostKeyPrivate) > 0)
 }

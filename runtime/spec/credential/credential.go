@@ -1,4 +1,4 @@
-// Package credential is what policy says of credentials that a jail can use and not read: at which hosts, in which header, and where the
+// Package credential is what policy sets of credentials that a jail can use and not read: at which hosts, in which header, and where the
 // value is read. The values themselves are read when a jail is started (Fetch), by root, and are the jail's helper's alone.
 package credential
 
@@ -139,7 +139,7 @@ func (c Spec) check(name string) error {
 	return nil
 }
 
-// rulesName tells whether a credential may have this name: what a preset's may be.
+// rulesName reports whether a credential may have this name: what a preset's may be.
 func rulesName(name string) bool { return netrules.PresetName(name) }
 
 // Field is the header's name and what stands before the value.
@@ -184,7 +184,7 @@ func (c Spec) source() (path string, args []string, err error) {
 	return words[0], append([]string{}, words[1:]...), nil
 }
 
-// Ways says how a jail uses the credential at a host.
+// Ways reports how a jail uses the credential at a host.
 func (c Spec) Ways(host string) string {
 	if c.ForSSH() {
 		if len(c.Repositories) > 0 {
@@ -202,16 +202,16 @@ func (c Spec) Ways(host string) string {
 	return out
 }
 
-// Ends tells whether the helper ends TLS to the hosts.
+// Ends reports whether the helper ends TLS to the hosts.
 func (c Spec) Ends() bool { return c.TLS == TLSEnd }
 
-// Same tells whether two credentials are the same but for their placeholders.
+// Same reports whether two credentials are the same but for their placeholders.
 func (c Spec) Same(o Spec) bool {
 	c.Placeholder, o.Placeholder = "", ""
 	return reflect.DeepEqual(c, o)
 }
 
-// Same tells whether two sets are the same but for their placeholders.
+// Same reports whether two sets are the same but for their placeholders.
 func (s Set) Same(o Set) bool { return maps.EqualFunc(s, o, Spec.Same) }
 
 // Placeholders are new ones for a jail, by the credential's name.
@@ -251,7 +251,7 @@ func (s Set) Usable(r *netrules.Set) Set {
 	return out
 }
 
-// Own tells whether the placeholder is a jail's own, and not a shape.
+// Own reports whether the placeholder is a jail's own, and not a shape.
 func (c Spec) Own() bool { return c.Placeholder != "" && !strings.Contains(c.Placeholder, "*") }
 
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -273,7 +273,7 @@ func variable(name string) bool {
 		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// printable tells whether a text is of printable ASCII alone.
+// printable reports whether a text is of printable ASCII alone.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

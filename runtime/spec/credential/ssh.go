@@ -30,7 +30,7 @@ const (
 	maxKnownHosts   = 1 << 20 // bytes
 )
 
-// ForSSH tells whether the credential is a key for git over ssh.
+// ForSSH reports whether the credential is a key for git over ssh.
 func (c Spec) ForSSH() bool { return c.SSH != "" }
 
 // Endpoint is a host of the credential's with the port that the helper connects to.
@@ -150,7 +150,7 @@ func hostKeys(text, server string) [][]byte {
 	})
 }
 
-// names tells whether an entry of known_hosts(5) is a server's name.
+// names reports whether an entry of known_hosts(5) is a server's name.
 func names(entry, server string) bool {
 	hashed, ok := strings.CutPrefix(entry, "|1|")
 	if !ok {

@@ -77,7 +77,7 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// numeric tells whether a last label makes the whole an IPv4 address: digits, or 0x and hexadecimal digits or nothing
+// numeric reports whether a last label makes the whole an IPv4 address: digits, or 0x and hexadecimal digits or nothing
 // (WHATWG URL, "ends in a number checker"; inet_aton(3)).
 func numeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {

@@ -32,13 +32,13 @@ type Rule struct {
 	Text string
 	// Name is the canonical name, for a wildcard without its "*."; "" for an address.
 	Name string
-	// Wildcard says that the rule is for every name below Name, and not for Name.
+	// Wildcard reports that the rule is for every name below Name, and not for Name.
 	Wildcard bool
 	// Addr is the address of a rule for an address, and not valid for a name.
 	Addr netip.Addr
 	// Ports are those that the rule is for; in a deny rule none means all.
 	Ports []uint16
-	// Deny says that the rule is of the deny list.
+	// Deny reports that the rule is of the deny list.
 	Deny bool
 	// TLS is "" where TLS has to name the rule's name, or TLSAny.
 	TLS string

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Presets knows the entries that a preset stands for. Its errors say what to do.
+// Presets knows the entries that a preset stands for. Its errors report what to do.
 type Presets interface {
 	Preset(name string) ([]string, error)
 }
@@ -43,7 +43,7 @@ type Verdict struct {
 	OK bool
 	// Rule decided; nil where no rule is for the name.
 	Rule *Rule
-	// Reason says why it is not let through, in one line without the name; "" where it is.
+	// Reason reports why it is not let through, in one line without the name; "" where it is.
 	Reason string
 	// Remedy is what would let it through; "" where nothing should.
 	Remedy string
@@ -106,7 +106,7 @@ func (s *Set) add1(text, preset string, deny bool) error {
 	}
 	r.Preset = preset
 	if deny && preset != "" {
-		// A preset's ports and options say how to reach the service: denied is the whole name.
+		// A preset's ports and options report how to reach the service: denied is the whole name.
 		r = Rule{Text: text, Name: r.Name, Wildcard: r.Wildcard, Addr: r.Addr, Deny: true, Preset: preset}
 	}
 	index := &s.names
@@ -126,7 +126,7 @@ func (s *Set) add1(text, preset string, deny bool) error {
 	return nil
 }
 
-// PresetName tells whether a preset may have this name.
+// PresetName reports whether a preset may have this name.
 func PresetName(name string) bool {
 	return name != "" && len(name) <= 32 && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -163,7 +163,7 @@ func (s *Set) deniedBy(name string, port uint16) (found *Rule) {
 	return found
 }
 
-// Allowed tells whether any port of a name is allowed: whether DNS has an answer. The name is canonical; another matches nothing.
+// Allowed reports whether any port of a name is allowed: whether DNS has an answer. The name is canonical; another matches nothing.
 func (s *Set) Allowed(name string) bool {
 	if c, err := Canonical(name); s == nil || err != nil || c != name {
 		return false
@@ -176,7 +176,7 @@ func (s *Set) Allowed(name string) bool {
 	return ok
 }
 
-// leaves tells whether the deny list leaves any port of a rule to a name.
+// leaves reports whether the deny list leaves any port of a rule to a name.
 func (s *Set) leaves(r *Rule, name string) bool {
 	return slices.ContainsFunc(r.Ports, func(port uint16) bool { return s.deniedBy(name, port) == nil })
 }
@@ -197,7 +197,7 @@ func (s *Set) Exact() []string {
 	return out
 }
 
-// Match says whether a connection to a name and a port is let through. The name is canonical; another is refused.
+// Match reports whether a connection to a name and a port is let through. The name is canonical; another is refused.
 func (s *Set) Match(name string, port uint16) Verdict {
 	if c, err := Canonical(name); err != nil || c != name {
 		return Verdict{Reason: "not a name in its canonical form"}
@@ -205,7 +205,7 @@ func (s *Set) Match(name string, port uint16) Verdict {
 	return s.match(name, name, port)
 }
 
-// MatchAddr says whether a connection to an address that no name led to is let through.
+// MatchAddr reports whether a connection to an address that no name led to is let through.
 func (s *Set) MatchAddr(addr netip.Addr, port uint16) Verdict {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return Verdict{Reason: "not an address"}
@@ -289,7 +289,7 @@ func (s *Set) Denied() []string {
 	return texts(s.deny)
 }
 
-// Digest tells sets apart: it is the same for those with the same canonical text.
+// Digest distinguishes sets : it is the same for those with the same canonical text.
 func (s *Set) Digest() string {
 	h := sha256.New()
 	for _, list := range [][]string{s.Entries(), s.Denied()} {
@@ -317,7 +317,7 @@ func texts(rules []*Rule) []string {
 	return out
 }
 
-// Narrow is the part of a set that the entries of an annotation ask for. Each entry must be covered by the set; the deny list stays.
+// Narrow is the part of a set that the entries of an annotation request. Each entry must be covered by the set; the deny list stays.
 func (s *Set) Narrow(entries []string) (*Set, error) {
 	if s == nil {
 		return nil, errors.New("nothing is allowed that could be narrowed")
@@ -377,7 +377,7 @@ func (s *Set) Covers(r Rule) error {
 	return nil
 }
 
-// within tells whether every target of a is one of b.
+// within reports whether every target of a is one of b.
 func within(a, b *Rule) bool {
 	switch {
 	case a.Addr.IsValid() || b.Addr.IsValid():

@@ -19,7 +19,7 @@ type Decision struct {
 	// Mode is the name of the mode whose network the namespace holds. It is not the policy's where another jail's
 	// namespace is joined that holds less than policy would give.
 	Mode string `json:"mode"`
-	// Namespace says where the network namespace comes from.
+	// Namespace reports where the network namespace comes from.
 	Namespace Namespace `json:"namespace"`
 	// Outside is the path of the network namespace that a helper connects from, which the engine has made for the jail. "" is
 	// the one that the jail is started from.
@@ -34,7 +34,7 @@ type Hook struct {
 	Args []string `json:"args"` // the first is the program's name
 }
 
-// Namespace says where a jail's network namespace comes from.
+// Namespace reports where a jail's network namespace comes from.
 type Namespace string
 
 // The origins of a network namespace.
@@ -66,12 +66,12 @@ func Earlier(engine, given bool) Decision {
 }
 
 // Found is what was found out of the network namespace that a bundle wants to join. The zero value is one that is to be
-// made, or that is nobody's to join: the host's, or that of a process that is no jail.
+// made, or that is the overflow user's to join: the host's, or that of a process that is no jail.
 type Found struct {
-	// Jail says that it belongs to a jail, whose network is of that Mode.
+	// Jail reports that it belongs to a jail, whose network is of that Mode.
 	Jail bool
 	Mode string
-	// Pinned says that no jail is in it, that it is not the host's, and that it is kept as a file of its own
+	// Pinned reports that no jail is in it, that it is not the host's, and that it is kept as a file of its own
 	// (ip-netns(8), CNI), which takes root to make.
 	Pinned bool
 	// Path is where the bundle names it.
@@ -98,7 +98,7 @@ type Terms struct {
 	OnlyLoopback bool
 	// Resolver is what /etc/resolv.conf says in the jail, in place of the engine's; "" leaves that as it is.
 	Resolver string
-	// ByRules says that policy's rules (network.allow, network.deny) are what the network reaches: the report names each.
+	// ByRules reports that policy's rules (network.allow, network.deny) are what the network reaches: the report names each.
 	ByRules bool
 	// SpareID keeps one of the jail's host ids from the jail, for a helper.
 	SpareID bool
@@ -167,21 +167,21 @@ type Changed struct {
 	Unserved []uint16
 }
 
-// ErrNoHelper says that the helper of a jail's network has ended.
+// ErrNoHelper means that the helper of a jail's network has ended.
 var ErrNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")
 
 // Audit is what a mode sees of a running jail's network, from outside.
 type Audit struct {
 	// Want says in some words what is to hold.
 	Want string
-	// Open says that the network is left open, so that there are no protections; else having none is a fault.
+	// Open reports that the network is left open, so that there are no protections; else having none is a fault.
 	Open bool
 	// Detail is what there is, where all holds.
 	Detail      string
 	Protections []Finding
 }
 
-// Finding says whether one protection holds, and why not.
+// Finding reports whether one protection holds, and why not.
 type Finding struct {
 	Name   string
 	OK     bool
@@ -196,7 +196,7 @@ func MissingField(protection string) string { return "network seal: " + protecti
 type Probe struct {
 	Name string // stable, for programs
 	What string // the feature, in a few words
-	// Required says whether no jail starts without it, where policy's mode is this.
+	// Required reports whether no jail starts without it, where policy's mode is this.
 	Required func(mode string) bool
 	Run      func() Answer
 }

@@ -26,7 +26,7 @@ var standardDevices = []StandardDevice{
 // StandardDevices are the character devices of every jail.
 func StandardDevices() []StandardDevice { return slices.Clone(standardDevices) }
 
-// IsStandardDevice says whether every jail may have the character device; a minor
+// IsStandardDevice reports whether every jail may have the character device; a minor
 // number of -1 means all of the major's.
 func IsStandardDevice(major, minor int64) bool {
 	return slices.ContainsFunc(standardDevices, func(d StandardDevice) bool {

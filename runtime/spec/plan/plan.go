@@ -30,9 +30,9 @@ type Plan struct {
 	// Nodes are device nodes to make in the jail, beyond the standard ones.
 	Nodes []specs.LinuxDevice `json:"nodes,omitempty"`
 	Root  policy.Root         `json:"root"`
-	// Shifted says that the image's files already carry the jail's host ids.
+	// Shifted reports that the image's files already carry the jail's host ids.
 	Shifted bool `json:"shifted,omitempty"`
-	// Plain says that the root is a directory whose files keep their owners on the
+	// Plain reports that the root is a directory whose files keep their owners on the
 	// host, so that only what everybody may read can be read.
 	Plain bool `json:"plain,omitempty"`
 	// Label is the SELinux label for the engine's own files in the jail, where
@@ -59,7 +59,7 @@ type Bind struct {
 	ReadOnly bool `json:"readOnly"`
 	NoExec   bool `json:"noExec"`
 	Flat     bool `json:"flat"` // without what is mounted below it
-	// Copy says that the jail gets a copy of the file, not the file: its mount
+	// Copy reports that the jail gets a copy of the file, not the file: its mount
 	// table then does not show the file's place on the host.
 	Copy   bool   `json:"copy,omitempty"`
 	Owner  Owner  `json:"owner"`
@@ -67,7 +67,7 @@ type Bind struct {
 	// HandOver makes the source's top the first process's user's, if it still is as
 	// an engine makes it for a new volume.
 	HandOver bool `json:"handOver,omitempty"`
-	// Storage says where what the jail writes goes.
+	// Storage reports where what the jail writes goes.
 	Storage Storage `json:"storage"`
 	// Protect has what the host runs of the directory kept from the jail, Absent
 	// also what is not there yet, and Hide covers what policy hides.
@@ -76,7 +76,7 @@ type Bind struct {
 	Hide    bool `json:"hide,omitempty"`
 }
 
-// Storage says where the writes to a mounted directory go.
+// Storage reports where the writes to a mounted directory go.
 type Storage string
 
 // StorageDirect is the directory itself: what a jail writes is there at once.

@@ -10,7 +10,7 @@ import (
 // (CVE-2025-31133, CVE-2025-52565).
 var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "console", "ptmx", "pts", "fd", "stdin", "stdout", "stderr", "core"}
 
-// Reserved says why nothing may be mounted at a clean path of the jail but what
+// Reserved reports why nothing may be mounted at a clean path of the jail but what
 // every jail has there; "" where it may.
 func Reserved(at string) string {
 	for _, dir := range []string{"/proc", "/sys"} {

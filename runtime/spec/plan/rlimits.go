@@ -15,7 +15,7 @@ func fixed(v uint64) func(policy.Limits) (uint64, bool) {
 }
 
 // rlimits are the bounds in the order of their names. value reads one from policy,
-// and ok says whether there is one. Of an exact one the value is the limit itself,
+// and ok reports whether there is one. Of an exact one the value is the limit itself,
 // soft and hard.
 var rlimits = []struct {
 	name  string
@@ -28,7 +28,7 @@ var rlimits = []struct {
 	{"RLIMIT_MSGQUEUE", "POSIX message queues are kernel memory", fixed(0), false},
 	{"RLIMIT_NICE", "a jail does not go before the host's own processes", fixed(0), false},
 	{"RLIMIT_NOFILE", "open files are kernel memory", func(l policy.Limits) (uint64, bool) { return l.NoFile, l.NoFile > 0 }, false},
-	// One more than the group's: the kernel asks for this one first (copy_process), and tells nobody of what it refuses by it.
+	// One more than the group's: the kernel requests this one first (copy_process), and tells nobody of what it refuses by it.
 	{"RLIMIT_NPROC", "a second protection behind the pids control group", func(l policy.Limits) (uint64, bool) { return uint64(l.Pids) + 1, l.Pids > 0 }, false},
 	{"RLIMIT_RTPRIO", "real-time scheduling can starve the host", fixed(0), false},
 	{"RLIMIT_SIGPENDING", "queued signals are kernel memory", fixed(4096), false},
@@ -38,7 +38,7 @@ var rlimits = []struct {
 type Rlimit struct {
 	Name string // as in the spec: RLIMIT_NOFILE
 	Max  uint64 // of the hard limit, in the limit's own unit
-	// Exact says that soft and hard limit are Max, not only at most that.
+	// Exact reports that soft and hard limit are Max, not only at most that.
 	Exact bool
 	Why   string
 }

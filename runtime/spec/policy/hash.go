@@ -7,7 +7,7 @@ import (
 )
 
 // Hash names a policy by its content: "sha256:" and the digits of its JSON's hash. Where it came from does not count, so that two jails
-// with the same hash were held to the same policy. It reads no credential: a policy says where values are, and has none.
+// with the same hash were held to the same policy. It reads no credential: a policy reports where values are, and has none.
 func (p Policy) Hash() string {
 	p.Origin = nil
 	data, err := json.Marshal(p)

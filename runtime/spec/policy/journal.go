@@ -16,7 +16,7 @@ type Journal struct {
 	Keep int `toml:"keep" json:"keep"`
 	// Receipt is ReceiptBrief or ReceiptFull: how much delete looks at of a jail.
 	Receipt string `toml:"receipt" json:"receipt"`
-	// Inside says whether a jail can read what it was refused: InsideOff, InsideAsk or InsideOn.
+	// Inside reports whether a jail can read what it was refused: InsideOff, InsideAsk or InsideOn.
 	Inside string `toml:"inside" json:"inside"`
 }
 

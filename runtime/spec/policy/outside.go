@@ -57,7 +57,7 @@ func (n Network) mayPublish() (may, engine []publish.Range, err error) {
 	return may, engine, nil
 }
 
-// Publishes are the entries of what a jail publishes: those that it asked for, or without such a word what policy has for the engine's
+// Publishes are the entries of what a jail publishes: those that it requested, or without such a word what policy has for the engine's
 // network.
 func (n Network) Publishes() []string {
 	out := slices.Clone(n.Published)

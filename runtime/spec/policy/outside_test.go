@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNetworkPublish: a container publishes what policy lets it, and no policy says of itself that all jails publish something but
+// TestNetworkPublish: a container publishes what policy lets it, and no policy sets of itself that all jails publish something but
 // what their engine does.
 func TestNetworkPublish(t *testing.T) {
 	for _, bad := range []string{`publish = ["8000:80"]`, `publish = ["0"]`, `published = ["8000:80"]`, `servers = ["ns.example.org"]`, `servers = ["1.1.1.1:0"]`, `servers = ["a", "b", "c", "d"]`} {

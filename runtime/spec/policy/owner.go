@@ -29,7 +29,7 @@ func CheckOwner(s string) error {
 	return nil
 }
 
-// account says whether s can be a user or a group.
+// account reports whether s can be a user or a group.
 func account(s string) bool {
 	_, ok := AccountID(s)
 	return ok || accountName().MatchString(s)

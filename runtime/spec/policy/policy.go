@@ -25,9 +25,9 @@ import (
 // DefaultPath is where the host's policy lives. A missing file means Default.
 const DefaultPath = "/etc/agentjail/config.toml"
 
-// What happens when a bundle asks for more than policy gives.
+// What happens when a bundle requests more than policy gives.
 const (
-	LoosenStrip  = "strip"  // start without the grant and say so
+	LoosenStrip  = "strip"  // start without the grant and report it
 	LoosenRefuse = "refuse" // do not start
 )
 
@@ -43,7 +43,7 @@ type Policy struct {
 	// "runc", "crun" or an absolute path.
 	Delegate string `toml:"delegate" json:"delegate"`
 	// Passthrough hands every call to the delegate as it came: nothing is
-	// hardened. Only a profile can say so, never the file for all callers.
+	// hardened. Only a profile can report it, never the file for all callers.
 	Passthrough bool `toml:"passthrough" json:"passthrough,omitempty"`
 	// OnLoosen is LoosenStrip or LoosenRefuse.
 	OnLoosen string   `toml:"on_loosen" json:"onLoosen"`
@@ -104,7 +104,7 @@ type Tmpfs struct {
 	Inodes int64 `toml:"inodes" json:"inodes"`
 }
 
-// Limits are upper bounds; a bundle may ask for less. Zero means that policy
+// Limits are upper bounds; a bundle may request less. Zero means that policy
 // sets no bound.
 type Limits struct {
 	Pids    int64   `toml:"pids" json:"pids"`
@@ -119,18 +119,18 @@ type Limits struct {
 	Mounts  int     `toml:"mounts" json:"mounts"`   // mounts in one bundle
 }
 
-// Binds says which host paths may be mounted, and what of them stays the host's.
+// Binds reports which host paths may be mounted, and what of them stays the host's.
 type Binds struct {
 	// Allow names host paths that may be mounted although they are refused by
 	// default; each covers what lies below it.
 	Allow []string `toml:"allow" json:"allow"`
-	// Root says what becomes of a directory of the host's root that is mounted
+	// Root reports what becomes of a directory of the host's root that is mounted
 	// writable: RootRefuse, RootNobody or RootAllow.
 	Root string `toml:"root" json:"root"`
 	// Owner is who of a jail owns what is mounted: OwnerProcess, or a user of the
 	// jail's as CheckOwner has it.
 	Owner string `toml:"owner" json:"owner"`
-	// SetID says what becomes of a writable directory with programs that run as
+	// SetID reports what becomes of a writable directory with programs that run as
 	// its owner, where that is an account of the system's: SetIDReport or
 	// SetIDRefuse.
 	SetID string `toml:"setid" json:"setid"`
@@ -140,7 +140,7 @@ type Binds struct {
 	// Unprotect names what of it a jail may change: a path of the table, or an
 	// absolute one with all below it.
 	Unprotect []string `toml:"unprotect" json:"unprotect,omitempty"`
-	// Lost says what becomes of a jail when a program of the host's takes away what
+	// Lost reports what becomes of a jail when a program of the host's takes away what
 	// keeps a protected path from it: LostReport or LostPause.
 	Lost string `toml:"lost" json:"lost"`
 	// Hide are patterns of names that are covered in mounted directories.
@@ -247,7 +247,7 @@ type Network struct {
 	// Servers are the name servers that the helper of mode "names" asks; none are the host's.
 	Servers []string `toml:"servers" json:"servers,omitempty"`
 	// Publish is what a jail of mode "names" may publish (runtime/spec/publish), and Published what one does: a container's
-	// annotation or the command line says so.
+	// annotation or the command line reports it.
 	Publish   []string `toml:"publish" json:"publish,omitempty"`
 	Published []string `toml:"-" json:"published,omitempty"`
 }
@@ -378,7 +378,7 @@ func (p Policy) NamesNothing() bool {
 // NothingNamed is what such a policy is reported with.
 const NothingNamed = `the policy net gives what network.allow lists, and nothing is listed; for the engine's network: network.mode = "engine" in [policies.net]`
 
-// NeedsLandlock says whether a jail without a Landlock domain must not start.
+// NeedsLandlock reports whether a jail without a Landlock domain must not start.
 // Where programs may trace each other, it is what keeps one from a process that is
 // only entering the jail, whatever that process's ids and flags are at the time.
 func (p Policy) NeedsLandlock() bool {

@@ -20,7 +20,7 @@ type Shim struct {
 	Logs []string `toml:"logs" json:"logs"`
 }
 
-// Logger says whether an entry of Loggers allows a program with these arguments,
+// Logger reports whether an entry of Loggers allows a program with these arguments,
 // the key and value pairs of a URI. All of them must be listed: a program such
 // as nerdctl does with other arguments what root can do.
 func (s Shim) Logger(path string, arguments url.Values) bool {

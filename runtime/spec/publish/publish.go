@@ -8,7 +8,7 @@
 //	addr  = ipv4 / "[" ipv6 "]"                ; 127.0.0.1 when none
 //	port  = 1 to 65535, decimal
 //
-// An entry is within policy by the port where is listened, and by its address: that of the policy, or any of its family where policy says
+// An entry is within policy by the port where is listened, and by its address: that of the policy, or any of its family where policy sets
 // 0.0.0.0 or [::].
 package publish
 
@@ -42,7 +42,7 @@ type Entry struct {
 // Engine begins an entry for the ports of the network that the engine has made for the jail: those that it publishes lead there.
 const Engine = "engine"
 
-// IsEngine says that an entry is for the engine's network.
+// IsEngine reports that an entry is for the engine's network.
 func IsEngine(text string) bool { return text == Engine || strings.HasPrefix(text, Engine+":") }
 
 // ParseEngine reads such an entry. Its range has no address.
@@ -61,7 +61,7 @@ func ParseEngine(text string) (Range, error) {
 	return r, nil
 }
 
-// Has says whether a range has a port.
+// Has reports whether a range has a port.
 func (r Range) Has(port uint16) bool { return port >= r.First && port <= r.Last }
 
 // WithinEngine says by an error, a refusal, that policy does not let the ports of an engine's network be published.

@@ -36,7 +36,7 @@ func (r Ring) String() string {
 	return fmt.Sprintf("ring %d", int(r))
 }
 
-// Kind says what sort of a thing happened to a field of the spec.
+// Kind reports what sort of a thing happened to a field of the spec.
 type Kind string
 
 // The kinds of change, from harmless to notable.
@@ -67,7 +67,7 @@ func (c Change) String() string {
 		fmt.Fprintf(&b, ": %s -> %s", c.Was, c.Now)
 	case c.Now != "":
 		fmt.Fprintf(&b, ": %s", c.Now)
-	case c.Was != "" && c.Kind == Denied: // whoever prints it says so before
+	case c.Was != "" && c.Kind == Denied: // whoever prints it reports it before
 		fmt.Fprintf(&b, ": %s", c.Was)
 	case c.Was != "":
 		fmt.Fprintf(&b, ": %s %s", c.Was, c.Kind)

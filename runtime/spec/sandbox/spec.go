@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Options says what to run.
+// Options reports what to run.
 type Options struct {
 	ID        string
 	Args      []string // Args[0] is absolute

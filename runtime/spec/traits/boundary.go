@@ -29,7 +29,7 @@ func (p Place) String() string {
 // MarshalText is String, for JSON.
 func (p Place) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// A Boundary says where a delegate's protections are held. The zero value is the
+// A Boundary reports where a delegate's protections are held. The zero value is the
 // host's kernel for all of them.
 type Boundary struct {
 	Place Place `json:"place"` // of those that are not named
@@ -37,7 +37,7 @@ type Boundary struct {
 	Other map[string]Place `json:"other,omitempty"`
 }
 
-// Of says where the protection with this name is held.
+// Of reports where the protection with this name is held.
 func (b Boundary) Of(protection string) Place {
 	if p, ok := b.Other[protection]; ok {
 		return p

@@ -1,6 +1,6 @@
 // Package traits is what agentjail knows of each low-level runtime beyond what
 // that tells of itself (delegate.Caps), as data. Nothing outside of the packages
-// below runtime/delegate asks for a delegate's name: it asks for a trait.
+// below runtime/delegate requests a delegate's name: it requests a trait.
 package traits
 
 import (
@@ -10,24 +10,24 @@ import (
 // Traits are those of one low-level runtime. The zero value is what is assumed of
 // one that is not known: that it works as runc does, and is trusted with less.
 type Traits struct {
-	// GroupsBelowRoot says that a control group whose path is not absolute is made
+	// GroupsBelowRoot reports that a control group whose path is not absolute is made
 	// below the hierarchy's root (crun), and not below the caller's own group (runc,
 	// libcontainer/cgroups/fs).
 	GroupsBelowRoot bool
-	// KeepsStdio says that it leaves the owners of its standard files as they are.
+	// KeepsStdio reports that it leaves the owners of its standard files as they are.
 	// crun before release 1.24 gives them to the jail's root.
 	KeepsStdio bool
-	// PsNeedsGroup says that its ps fails for a container whose control group is gone.
+	// PsNeedsGroup reports that its ps fails for a container whose control group is gone.
 	PsNeedsGroup bool
-	// EntersByProcess says that its exec enters the jail's user namespace first, for
+	// EntersByProcess reports that its exec enters the jail's user namespace first, for
 	// which it must have power over the jail's first process (crun,
 	// src/libcrun/linux.c). Nobody has any over the init step.
 	EntersByProcess bool
-	// MountsNamed says that it can mount a control group hierarchy of version 1 that
+	// MountsNamed reports that it can mount a control group hierarchy of version 1 that
 	// has a name in the place of controllers. runc (tried with 1.1 and 1.5) takes the
 	// name for a controller and fails.
 	MountsNamed bool
-	// ReadsMaps says that its releases which tell of mount extensions take the maps
+	// ReadsMaps reports that its releases which tell of mount extensions take the maps
 	// of a user namespace that they join from there (runc 1.2).
 	ReadsMaps bool
 	// Release is how a created container is started without the delegate.
@@ -35,20 +35,20 @@ type Traits struct {
 	// QuickSince is the first release that keeps compiled filters and tells all of
 	// its features; the zero value says that none is quicker than others.
 	QuickSince Version
-	// Steady says that each release runs jails, and the newest best; it is taken where
+	// Steady reports that each release runs jails, and the newest best; it is taken where
 	// no delegate runs a trial.
 	Steady bool
-	// Boundary says where each protection is held.
+	// Boundary reports where each protection is held.
 	Boundary Boundary
 }
 
 // Release is how the process of a created container is told to go on. Both kinds
 // have it wait at a pipe with a name, exec.fifo.
 type Release struct {
-	// Record is the file by which the delegate's directory of a container is told from
+	// Record is the file by which the delegate's directory of a container is distinguished from
 	// another's; "" says that only the delegate can start it.
 	Record string
-	// Writes says that start writes to the pipe and the process reads, and not the
+	// Writes reports that start writes to the pipe and the process reads, and not the
 	// other way around.
 	Writes bool
 }

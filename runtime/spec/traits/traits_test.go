@@ -39,7 +39,7 @@ func TestBoundary(t *testing.T) {
 	}
 }
 
-// TestHeldBy: several delegates are told apart only where they differ.
+// TestHeldBy: several delegates are distinguished only where they differ.
 func TestHeldBy(t *testing.T) {
 	if got, want := HeldBy(Boundaries(Names()...)), []string{"held by: host kernel"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)

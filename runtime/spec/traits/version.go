@@ -36,7 +36,7 @@ func ParseVersion(s string) (Version, bool) {
 	return r, true
 }
 
-// Less says whether r came before o.
+// Less reports whether r came before o.
 func (r Version) Less(o Version) bool {
 	for i := range r {
 		if r[i] != o[i] {

@@ -32,7 +32,7 @@ func ofProcesses() []Promise {
 	return out
 }
 
-// jailed says what of a process is not as in a jail of this engine.
+// jailed reports what of a process is not as in a jail of this engine.
 func (s *Subject) jailed(w engine.Who) error {
 	return process(w, slices.Collect(maps.Keys(s.Lacks))...)
 }

@@ -19,7 +19,7 @@ func journaled(s *Subject) error {
 	return nil
 }
 
-// tells says which kinds of events a jail's journal lacks.
+// tells reports which kinds of events a jail's journal lacks.
 func (s *Subject) tells(id string, kinds ...string) error {
 	r := s.Ask(s.TB, "journal", "--json", id)
 	if r.Code != 0 {

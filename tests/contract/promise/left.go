@@ -11,7 +11,7 @@ import (
 	"agentjail.dev/tests/engine"
 )
 
-// leftWait bounds how long an engine may take to be done with a container after it has said so.
+// leftWait bounds how long an engine may take to be done with a container after it has reported it.
 const leftWait = 90 * time.Second
 
 func apart(s *Subject) error {
@@ -70,7 +70,7 @@ func eventually(look func() error) (err error) {
 	return err
 }
 
-// runs says whether a process has not ended. One that has, and that its parent has not asked for yet, is a zombie (proc(5), stat).
+// runs reports whether a process has not ended. One that has, and that its parent has not requested yet, is a zombie (proc(5), stat).
 func runs(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	i := strings.LastIndexByte(string(text), ')')

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 )
 
-// A Matrix tells which engine keeps which promise. The zero value is empty.
+// A Matrix reports which engine keeps which promise. The zero value is empty.
 type Matrix struct {
 	columns []string
 	cells   map[[2]string]string // by promise and engine

@@ -94,7 +94,7 @@ func wholly(t testing.TB, what string, w engine.Who, but ...string) {
 	}
 }
 
-// process says what of a process is not as in a jail.
+// process reports what of a process is not as in a jail.
 func process(w engine.Who, but ...string) error {
 	var wrong []string
 	for _, a := range aspects {

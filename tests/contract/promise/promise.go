@@ -1,7 +1,7 @@
-// Package promise says what every jail is. It is the one definition: tests/contract runs it over every engine, and other suites
+// Package promise reports what every jail is. It is the one definition: tests/contract runs it over every engine, and other suites
 // ask parts of it of the jails that they make (Jailed, Held, Confined).
 //
-// To add a promise, add an entry to All with a function that says what is wrong. The control, a container of runc alone, must fail it.
+// To add a promise, add an entry to All with a function that reports what is wrong. The control, a container of runc alone, must fail it.
 package promise
 
 import (
@@ -16,9 +16,9 @@ import (
 // An Engine is one way to start jails.
 type Engine struct {
 	// Start starts a container in the background, whose first process is a command, and removes it with the test. Without a network
-	// or anything else asked for.
+	// or anything else requested.
 	Start func(t testing.TB, command ...string) *Jail
-	// Run runs a container to its end; privileged asks for as much as the engine can ask for.
+	// Run runs a container to its end; privileged requests as much as the engine can request.
 	Run func(t testing.TB, privileged bool, command ...string) engine.Result
 	// Ask is `agentjail VERB…`, as the user whose engine it is.
 	Ask func(t testing.TB, args ...string) engine.Result
@@ -32,7 +32,7 @@ type Engine struct {
 type Jail struct {
 	ID  string
 	PID int // of its first process, on the host
-	// Exec runs a command in it, and Privileged with as much as the engine can ask for; nil where it cannot.
+	// Exec runs a command in it, and Privileged with as much as the engine can request; nil where it cannot.
 	Exec, Privileged func(command ...string) engine.Result
 	// Kill ends its first process with SIGKILL and returns the exit code that the engine tells; -1 where it tells none.
 	Kill func() int
@@ -43,9 +43,9 @@ type Jail struct {
 // A Promise is one thing that holds of every jail.
 type Promise struct {
 	Name string
-	// Wrong says what of a jail is not as promised, or nil.
+	// Wrong reports what of a jail is not as promised, or nil.
 	Wrong func(*Subject) error
-	// Without, where set, says why this machine cannot show it, or "".
+	// Without, where set, reports why this machine cannot show it, or "".
 	Without func() string
 	// Plain is the reason why a container of runc alone keeps it as well; "" where such a container must fail it.
 	Plain string
@@ -136,7 +136,7 @@ var All = append(ofProcesses(), []Promise{
 	{Name: "a removed jail has a receipt", Wrong: receipted},
 }...)
 
-// Without says why a promise cannot be tried of this engine on this machine, or "".
+// Without reports why a promise cannot be tried of this engine on this machine, or "".
 func (s *Subject) Without(p Promise) string {
 	if why := s.Lacks[p.Name]; why != "" || p.Without == nil {
 		return why

@@ -24,7 +24,7 @@ func (m *Matrix) shown(r *Row, d Driver) {
 	m.seen[r.Name][d] = true
 }
 
-// String prints refusals × drivers: "yes" for one that is shown, "-" and a number for one that the driver cannot be asked for, with the
+// String prints refusals × drivers: "yes" for one that is shown, "-" and a number for one that the driver cannot be requested, with the
 // reasons below.
 func (m *Matrix) String() string {
 	var out strings.Builder

@@ -18,13 +18,13 @@ import (
 type Place struct {
 	// Exec runs a command in the jail, and Detached one that does not end.
 	Exec, Detached func(options []string, command ...string) error
-	// Update asks for other limits; one that is 0 is not asked for.
+	// Update requests other limits; one that is 0 is not requested.
 	Update func(pids, memory int64) error
 	// Denied is what is shown, of each jail that the driver made.
 	Denied func() [][]Denial
 }
 
-// Try asks for everything that a place can be asked for while its jail runs, in order.
+// Try requests everything that a place can be requested while its jail runs, in order.
 func (p *Place) Try(t *testing.T, rows []Row) {
 	t.Helper()
 	var probes []string

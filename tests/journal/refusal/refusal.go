@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A Driver is what starts a jail and is asked for more.
+// A Driver is what starts a jail and is requested more.
 type Driver string
 
 // The drivers.
@@ -23,7 +23,7 @@ const (
 	Kubernetes  Driver = "Kubernetes"
 )
 
-// A Row is a refusal: what somebody asks for, and what `agentjail denied` shows of it.
+// A Row is a refusal: what somebody requests, and what `agentjail denied` shows of it.
 type Row struct {
 	Name string
 	// One of these asks: the container's configuration; what an engine's user calls, exec's options or a limit of update; a try of the probe;
@@ -34,20 +34,20 @@ type Row struct {
 	Memory int64
 	Probe  string
 	Sh     string
-	// Stays says that the script does not end.
+	// Stays reports that the script does not end.
 	Stays bool
-	// Options are those with which Docker's user asks for the configuration, or exec; Podman's are the same where there are no others.
+	// Options are those with which Docker's user requests the configuration, or exec; Podman's are the same where there are no others.
 	Options, Podman []string
-	// Pod asks for the configuration over CRI, and Manifest are lines of a pod's spec, or of its container's, that have a kubelet do so.
+	// Pod requests the configuration over CRI, and Manifest are lines of a pod's spec, or of its container's, that have a kubelet do so.
 	Pod                 func(*runtimeapi.PodSandboxConfig, *runtimeapi.ContainerConfig)
 	Manifest, Container string
-	// Lacks says of a driver why it cannot be asked for this.
+	// Lacks says of a driver why it cannot be requested this.
 	Lacks map[Driver]string
 	// Kind and What are the event's, and Rule and Remedy are in what is shown.
 	Kind, What, Rule, Remedy string
 }
 
-// Of are the rows that a driver can be asked for, as it is asked.
+// Of are the rows that a driver can be requested, as it is asked.
 func Of(d Driver) (out []Row) {
 	for _, r := range Rows {
 		if r.Lacks[d] != "" {
@@ -64,7 +64,7 @@ func Of(d Driver) (out []Row) {
 	return out
 }
 
-// Wanting says which rows say of a driver neither how it is asked nor why it cannot be.
+// Wanting reports which rows say of a driver neither how it is asked nor why it cannot be.
 func Wanting(d Driver) (names []string) {
 	for _, r := range Of(d) {
 		asked := r.Probe != "" || r.Sh != "" || r.Pids != 0 || r.Memory != 0 || d == CommandLine || d == Containerd

@@ -21,7 +21,7 @@ const (
 	profile = "agentjail seccomp show"
 )
 
-// Why a row cannot be asked for by some drivers.
+// Why a row cannot be requested by some drivers.
 const (
 	noOption   = "it has no option for it"
 	dropped    = "its client drops what it does not know (before 1.7)"
@@ -36,9 +36,9 @@ const (
 	ownGroup   = "its exec is told no control group"
 )
 
-// Rows are what the run asks for, in this order, and is refused.
+// Rows are what the run requests, in this order, and is refused.
 var Rows = []Row{
-	// Who starts the jail asks for more than a jail has.
+	// Who starts the jail requests more than a jail has.
 	{Name: "a capability", Container: "securityContext: {capabilities: {add: [SYS_ADMIN]}}", Pod: func(p *runtimeapi.PodSandboxConfig, c *runtimeapi.ContainerConfig) {
 		c.Linux.SecurityContext.Capabilities = &runtimeapi.Capability{AddCapabilities: []string{"SYS_ADMIN"}}
 	}, Options: []string{"--cap-add=SYS_ADMIN"}, Bundle: func(s *specs.Spec) {
@@ -120,7 +120,7 @@ var Rows = []Row{
 	{Name: "more memory than there is", Sh: "dd if=/dev/zero of=/dev/null bs=200M count=1", Kind: "limit.oom", Rule: "limits.memory", Remedy: "limits.memory"},
 	{Name: "more processor time", Sh: "timeout 2 sh -c 'while :; do :; done'", Kind: "limit.cpu", Rule: "limits.cpus", Remedy: "limits.cpus"},
 
-	// Who uses the engine asks for more afterwards.
+	// Who uses the engine requests more afterwards.
 	{Name: "a user that the jail does not have", Lacks: map[Driver]string{CRI: execs, Kubernetes: execs}, Options: []string{"--user=70000"}, Exec: []string{"--user", "70000"}, Kind: "exec.refused", Rule: "process.user", Remedy: "see the reason"},
 	{Name: "a directory that leads out", Lacks: map[Driver]string{CRI: execs, Kubernetes: execs}, Options: []string{"--workdir=/proc/self/fd/7"}, Exec: []string{"--cwd", "/proc/self/fd/7"}, Kind: "exec.refused", Rule: "process.cwd", Remedy: "see the reason"},
 	{Name: "a control group elsewhere", Lacks: map[Driver]string{Docker: ownGroup, Podman: ownGroup, Containerd: ownGroup, CRI: ownGroup, Kubernetes: ownGroup}, Exec: []string{"--cgroup", "elsewhere"}, Kind: "exec.refused", What: "exec --cgroup", Rule: "exec", Remedy: "see the reason"},
@@ -130,7 +130,7 @@ var Rows = []Row{
 	{Name: "too many processes", Stays: true, Sh: "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done; sleep 1000", Kind: "limit.pids", Rule: "limits.pids", Remedy: "limits.pids"},
 }
 
-// without takes a namespace out of the configuration: the host's is asked for.
+// without takes a namespace out of the configuration: the host's is requested.
 func without(kind specs.LinuxNamespaceType) func(*specs.Spec) {
 	return func(s *specs.Spec) {
 		var left []specs.LinuxNamespace

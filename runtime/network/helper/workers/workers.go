@@ -42,9 +42,9 @@ type Worker struct {
 	// While says when it is there.
 	While string
 	Group Group
-	// Processor, Memory, Sockets and Files say what bounds the process.
+	// Processor, Memory, Sockets and Files report what bounds the process.
 	Processor, Memory, Sockets, Files string
-	// Full says what happens at the bounds.
+	// Full reports what happens at the bounds.
 	Full string
 }
 

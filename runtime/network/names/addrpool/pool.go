@@ -1,10 +1,10 @@
-// Package addrpool gives names addresses of 127.64.0.0/10, by which a connection tells what name it is for.
+// Package addrpool gives names addresses of 127.64.0.0/10, by which a connection reports what name it is for.
 //
 // An address is given to one name and never to another: a program that kept an address, and with it a password for
 // the name, cannot reach another name by it (what happened to proxies that reuse fake addresses). Exact names of the policy have
 // their addresses from the beginning, in the order of the policy, and keep them. Names that a wildcard allows come and
-// go: of more than MaxWildcard the one that was asked for longest ago is forgotten, and gets a new address when it is asked for again, so that a
-// jail that asks for many names takes away nobody's address and no memory. A name with a living connection is not forgotten.
+// go: of more than MaxWildcard the one that was requested longest ago is forgotten, and gets a new address when it is requested again, so that a
+// jail that requests many names takes away the overflow user's address and no memory. A name with a living connection is not forgotten.
 //
 // No address ends in 0 or 255, which some programs take for a network's own and for broadcast. When all 4,145,280 addresses of
 // wildcard names were given, new names get none until the jail's end.
@@ -35,7 +35,7 @@ type Pool struct {
 	mu     sync.Mutex
 	byName map[string]*entry
 	byAddr map[netip.Addr]*entry
-	old    *list.List // of *entry: neither pinned nor held, asked for longest ago first
+	old    *list.List // of *entry: neither pinned nor held, requested longest ago first
 	exact  int        // addresses given to exact names
 	next   int        // the next address of a wildcard name
 	// noted tells somebody who outlives the pool that all addresses before one may have been given; ahead is the last one that it was told.
@@ -67,7 +67,7 @@ func (p *Pool) From(next int, noted func(below int) bool) {
 	p.noted, p.ahead = noted, p.next
 }
 
-// note says whether the next address may be given.
+// note reports whether the next address may be given.
 func (p *Pool) note() bool {
 	if p.next == Total {
 		return false
@@ -114,7 +114,7 @@ func (p *Pool) Add(exact []string) bool {
 }
 
 // Addr is the address of a name, a new one for a name that is not known. It returns false when there is none left. Who
-// calls it has asked whether the name is allowed.
+// calls it has checked whether the name is allowed.
 func (p *Pool) Addr(name string) (netip.Addr, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +135,7 @@ func (p *Pool) Addr(name string) (netip.Addr, bool) {
 	return e.addr, true
 }
 
-// forget forgets the name that was asked for longest ago. Held names are not in the list; there are at most as many as connections.
+// forget forgets the name that was requested longest ago. Held names are not in the list; there are at most as many as connections.
 func (p *Pool) forget() {
 	e := p.old.Remove(p.old.Front()).(*entry)
 	delete(p.byName, e.name)

@@ -54,7 +54,7 @@ func flood(p *Pool, n int) {
 	}
 }
 
-// TestFlood: a jail that asks for many names of a wildcard takes no address of another name, and no memory.
+// TestFlood: a jail that requests many names of a wildcard takes no address of another name, and no memory.
 func TestFlood(t *testing.T) {
 	p := New([]string{"exact.example"})
 	exact, _ := p.Addr("exact.example")

@@ -40,7 +40,7 @@ var ErrNotTLS = errors.New("not TLS")
 type Hello struct {
 	// SNI is the canonical name that it names; "" for none.
 	SNI string
-	// ECH says that there is an encrypted ClientHello, or something that looks like one (GREASE).
+	// ECH reports that there is an encrypted ClientHello, or something that looks like one (GREASE).
 	ECH bool
 	// ALPN are the protocols offered, arbitrary bytes of the client.
 	ALPN []string
@@ -247,7 +247,7 @@ func protocols(body []byte) ([]string, error) {
 	return out, nil
 }
 
-// Check says why a connection to a name, for which rule decided, may not go on with this ClientHello. A rule for an
+// Check reports why a connection to a name, for which rule decided, may not go on with this ClientHello. A rule for an
 // address wants no server name (RFC 6066 3: an address is none).
 func Check(h Hello, name string, rule *netrules.Rule) error {
 	switch {

@@ -38,7 +38,7 @@ func Open(dir string) (files [len(helperproto.LogFiles)]*os.File, err error) {
 	return files, nil
 }
 
-// Last says where a log ends: in which of the files, and the number of the last event.
+// Last reports where a log ends: in which of the files, and the number of the last event.
 func Last(dir string) (turn int, seq uint64, err error) {
 	r, err := NewReader(dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *Reader) Close() {
 	}
 }
 
-// Next is what was written since it was last called, in order. A line that is no event is one without a verdict, which says so.
+// Next is what was written since it was last called, in order. A line that is no event is one without a verdict, which reports it.
 func (r *Reader) Next() ([]helperproto.Event, error) {
 	var out []helperproto.Event
 	for _, t := range r.files {
@@ -112,7 +112,7 @@ func (r *Reader) Next() ([]helperproto.Event, error) {
 type tail struct {
 	f     *os.File
 	at    int64
-	first []byte // how it begins, which tells whether it was begun anew
+	first []byte // how it begins, which reports whether it was begun anew
 }
 
 // read returns the events that are new. The helper writes whole lines.

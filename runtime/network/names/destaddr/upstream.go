@@ -79,7 +79,7 @@ var private = list(
 
 var global = netip.MustParsePrefix("2000::/3")
 
-// Judge says why a connection that a rule lets through may not go to this address. own tells whether an address is one of
+// Judge reports why a connection that a rule lets through may not go to this address. own reports whether an address is one of
 // the host's. The caller dials the address that was judged, unmapped, and does not resolve again.
 func Judge(addr netip.Addr, rule *netrules.Rule, own func(netip.Addr) bool) error {
 	if !addr.IsValid() || addr.Zone() != "" || rule == nil || own == nil {
@@ -119,7 +119,7 @@ func find(classes []class, addr netip.Addr) string {
 	return ""
 }
 
-// isatap tells whether an address ends in an IPv4 address as RFC 5214 6.1 writes it.
+// isatap reports whether an address ends in an IPv4 address as RFC 5214 6.1 writes it.
 func isatap(addr netip.Addr) bool {
 	b := addr.As16()
 	return addr.Is6() && b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe

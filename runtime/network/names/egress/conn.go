@@ -36,7 +36,7 @@ type flow struct {
 	s      *server
 	client *net.TCPConn
 	name   string
-	// literal is the address that a proxy's client asked for, where it asked for no name: name is then its text.
+	// literal is the address that a proxy's client requested, where it requested no name: name is then its text.
 	literal netip.Addr
 	port    uint16
 	rule    *netrules.Rule
@@ -126,7 +126,7 @@ func (f *flow) event(what, verdict string) helperproto.Event {
 	return e
 }
 
-// tls lets a connection through whose client asks for the name, in the clear, and is told so otherwise.
+// tls lets a connection through whose client requests the name, in the clear, and is told so otherwise.
 func (f *flow) tls() {
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return

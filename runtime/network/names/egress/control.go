@@ -42,7 +42,7 @@ func openControl(f *os.File, owner uint32) (*control, error) {
 	return &control{u, owner}, nil
 }
 
-// follow does what a request asks for. What it returns besides the answer is called where nobody has heard that.
+// follow does what a request requests. What it returns besides the answer is called where nobody has heard that.
 type follow func(helperproto.Request) (a helperproto.Answer, unheard func(), err error)
 
 // serve answers one request after the other.
@@ -68,7 +68,7 @@ func (c *control) answer(conn *net.UnixConn, change follow) {
 	unheard := func() {}
 	r, err := readRequest(conn)
 	if abandoned(conn) {
-		return // whoever asked has told of a failure, and may have asked for other rules since: a helper that was stopped comes late
+		return // whoever asked has told of a failure, and may have requested other rules since: a helper that was stopped comes late
 	}
 	if err == nil {
 		a, unheard, err = change(r)
@@ -85,7 +85,7 @@ func (c *control) answer(conn *net.UnixConn, change follow) {
 	}
 }
 
-// abandoned says whether nobody waits for an answer any more: the other end is closed, and not only for writing.
+// abandoned reports whether nobody waits for an answer any more: the other end is closed, and not only for writing.
 func abandoned(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -100,7 +100,7 @@ func abandoned(conn *net.UnixConn) bool {
 	return cerr != nil || gone
 }
 
-// may says whether it is the starter's user who asks.
+// may reports whether it is the starter's user who asks.
 func (c *control) may(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

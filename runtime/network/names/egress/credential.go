@@ -86,7 +86,7 @@ func (s *server) routed(name string) string {
 	return host
 }
 
-// misplaced says that a placeholder stands where it does not belong.
+// misplaced reports that a placeholder stands where it does not belong.
 func misplaced(c *helperproto.Credential) error {
 	return &misuse{c.Name, &http1.Error{Status: 403, Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts"}}
 }
@@ -127,7 +127,7 @@ func (c *credentials) judge(q *http1.Request, own []*helperproto.Credential) err
 	return nil
 }
 
-// reveals tells whether a text has the value of a credential.
+// reveals reports whether a text has the value of a credential.
 func (c *credentials) reveals(text string) bool {
 	for i := range c.all {
 		if bytes.Contains([]byte(text), c.all[i].Value.Reveal()) {

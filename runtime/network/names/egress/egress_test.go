@@ -141,7 +141,7 @@ func TestOtherTLS(t *testing.T) {
 	}
 }
 
-// TestLogBounds: a jail that makes events as fast as it can fills neither the log nor the disk, and the log says what it lacks.
+// TestLogBounds: a jail that makes events as fast as it can fills neither the log nor the disk, and the log reports what it lacks.
 func TestLogBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -83,7 +83,7 @@ func (a *authority) certificate(host string) (*tls.Certificate, error) {
 	return c, nil
 }
 
-// ends tells whether TLS to a host is ended here.
+// ends reports whether TLS to a host is ended here.
 func (c *credentials) ends(host string, port uint16) bool {
 	if c.own == nil || port != portHTTPS {
 		return false

@@ -22,7 +22,7 @@ type errand struct {
 	sockets *jailsock.Sockets
 	netns   *os.File // the jail's, where it publishes; else nil
 	conn    *net.UnixConn
-	// answered says that an activator has answered.
+	// answered reports that an activator has answered.
 	answered bool
 }
 

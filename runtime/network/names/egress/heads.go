@@ -71,7 +71,7 @@ func (h *head) grow() error {
 	}
 }
 
-// done says that nothing is kept any more.
+// done reports that nothing is kept any more.
 func (h *head) done() {
 	h.have = 0
 	if h.large {

@@ -18,7 +18,7 @@ type exchange struct {
 	f        *flow
 	head     *head // what is kept of a request
 	up       *net.TCPConn
-	upgrade  bool          // the first request asks for another protocol
+	upgrade  bool          // the first request requests another protocol
 	switched chan bool     // whether the server agreed
 	done     chan struct{} // the responses have ended
 	refusing atomic.Bool   // a refusal is to follow the responses
@@ -51,7 +51,7 @@ func (x *exchange) judged(q *http1.Request) error {
 	return x.f.s.credentials.judge(q, nil)
 }
 
-// errNotConnected says that there is no server, which the client has been told.
+// errNotConnected reports that there is no server, which the client has been told.
 var errNotConnected = errors.New("not connected")
 
 // Write sends to the server.
@@ -71,7 +71,7 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// agreed waits for the server's answer to a request that asks for another protocol.
+// agreed waits for the server's answer to a request that requests another protocol.
 func (x *exchange) agreed() (bool, error) { return <-x.switched, nil }
 
 // respond copies the responses.
@@ -99,7 +99,7 @@ func (x *exchange) respond() {
 	}
 }
 
-// respondFirst copies the response to a request that asks for another protocol, and says what it was.
+// respondFirst copies the response to a request that requests another protocol, and reports what it was.
 func (x *exchange) respondFirst() (int64, error) {
 	h := x.f.s.heads.of(x.up)
 	defer h.done()

@@ -29,7 +29,7 @@ type inbound struct {
 	inside   chan<- wanted
 }
 
-// wanted asks for a socket of a family in the jail's network namespace.
+// wanted requests a socket of a family in the jail's network namespace.
 type wanted struct {
 	family int
 	got    chan<- made
@@ -107,7 +107,7 @@ func (in *inbound) eachPort() error {
 	return nil
 }
 
-// published says that an entry has a port of the engine's network already.
+// published reports that an entry has a port of the engine's network already.
 func (in *inbound) published(port uint16) bool {
 	return slices.ContainsFunc(in.entries, func(e publish.Entry) bool { return e.At.Port() == port })
 }

@@ -19,7 +19,7 @@ func newBucket(burst, perSecond int) *bucket {
 	return &bucket{burst: float64(burst), perSecond: float64(perSecond), have: float64(burst), last: time.Now(), now: time.Now}
 }
 
-// take takes a token and says how long to wait before it counts; 0 for at once.
+// take takes a token and reports how long to wait before it counts; 0 for at once.
 func (b *bucket) take() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

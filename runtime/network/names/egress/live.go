@@ -74,7 +74,7 @@ func (f *flow) leave() {
 	delete(f.s.flows.m, f)
 }
 
-// gone says why the connection was ended by other rules, or "".
+// gone reports why the connection was ended by other rules, or "".
 func (f *flow) gone() string {
 	f.s.flows.mu.Lock()
 	defer f.s.flows.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
 	return why == ""
 }
 
-// lost says why rules do not let a connection go on, or "".
+// lost reports why rules do not let a connection go on, or "".
 func (f *flow) lost(set *netrules.Set) string {
 	v := f.verdict(set)
 	if !v.OK {
@@ -115,7 +115,7 @@ func (f *flow) lost(set *netrules.Set) string {
 	return ""
 }
 
-// follow does what the starter asks for. Where its answer is not heard, what is on record is what the former and the new rules both
+// follow does what the starter requests. Where its answer is not heard, what is on record is what the former and the new rules both
 // allow (jail.ReloadNetwork), and so are the rules then.
 func (s *server) follow(r helperproto.Request) (a helperproto.Answer, unheard func(), err error) {
 	former := s.set.now()

@@ -73,7 +73,7 @@ func (e *events) write(line []byte) {
 	e.size += int64(n)
 }
 
-// refusedName tells of a name that was asked for and is not allowed, once.
+// refusedName tells of a name that was requested and is not allowed, once.
 func (e *events) refusedName(name, reason, remedy string) {
 	e.mu.Lock()
 	known := e.told[name]

@@ -57,7 +57,7 @@ type helper struct {
 	speak terminate.Speakers
 }
 
-// assigned says that the helper is ready, or that it is not, and waits for its work. An activator has done both.
+// assigned reports that the helper is ready, or that it is not, and waits for its work. An activator has done both.
 func (h *helper) assigned(err error) (*errand, error) {
 	if h.setup.Activated {
 		if err != nil {
@@ -91,7 +91,7 @@ func begin(speak terminate.Speakers) (*helper, error) {
 			return h, fmt.Errorf("closing what was left open: %w", err)
 		}
 	}
-	// Go's own files are nobody's to inherit; these came through exec.
+	// Go's own files are the overflow user's to inherit; these came through exec.
 	for fd := child.ReadyFD; fd <= helperproto.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}

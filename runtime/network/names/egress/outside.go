@@ -14,7 +14,7 @@ import (
 )
 
 // Bounds of one connection's buffers where there are many. A few have what the kernel gives, which a fast and far server takes: a window that is
-// set does not grow. The kernel doubles what is asked for (socket(7)).
+// set does not grow. The kernel doubles what is requested (socket(7)).
 const (
 	fewConns    = 16
 	smallBuffer = 32 << 10

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// Programs that insist on a proxy have two. What they ask for goes the way of every other connection. They alone reach an address that a
+// Programs that insist on a proxy have two. What they request goes the way of every other connection. They alone reach an address that a
 // rule names: the jail has no route to it.
 
 // connect serves a client of HTTP's CONNECT.

@@ -118,7 +118,7 @@ func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule
 	return nil, netip.Addr{}, errors.Join(errs...)
 }
 
-// fit says whether an address that a name led to may be reached. One that the kernel does not simply send to is not: it is this host's,
+// fit reports whether an address that a name led to may be reached. One that the kernel does not simply send to is not: it is this host's,
 // a broadcast's, or a group's.
 func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netrules.Rule) error {
 	if r := set.DeniesAddr(a, port); r != nil {
@@ -135,7 +135,7 @@ func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netru
 	return err
 }
 
-// unfit says that an address may not be reached.
+// unfit reports that an address may not be reached.
 type unfit struct{ err error }
 
 // Error is the reason.

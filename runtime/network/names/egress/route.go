@@ -41,7 +41,7 @@ type carrier struct {
 	server *bufio.Reader // of up
 	// asked and answered are what is kept of the client's and of the server's until the other has it.
 	asked, answered *head
-	// waiting says that no request is under way.
+	// waiting reports that no request is under way.
 	waiting atomic.Bool
 	scan    *scan
 }
@@ -236,7 +236,7 @@ func (c *carrier) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// exchange sends a request, with the credentials set, and passes the response on. It says whether it was the last.
+// exchange sends a request, with the credentials set, and passes the response on. It reports whether it was the last.
 func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-chan struct{}) (last bool, err error) {
 	set(q, c.host, c.own)
 	sent := make(chan error, 1)
@@ -291,7 +291,7 @@ func set(q *http1.Request, host string, own []*helperproto.Credential) {
 	}
 }
 
-// respond passes on the responses to a request, up to the final one, and says whether that has begun.
+// respond passes on the responses to a request, up to the final one, and reports whether that has begun.
 func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err error) {
 	for {
 		if p, err = http1.ReadResponse(c.server, q.Method); err == nil && p.Switched() && !q.Upgrade {

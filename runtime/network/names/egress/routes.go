@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routes asks the kernel where packets to an address would go, in the network namespace in which it was opened. The kernel knows all of
+// routes queries the kernel where packets to an address would go, in the network namespace in which it was opened. The kernel knows all of
 // a host's addresses: also an interface's second one, which is never the source of a packet that nobody bound to it.
 type routes struct {
 	mu  sync.Mutex

@@ -168,7 +168,7 @@ func (j *jail) session(channel ssh.Channel, wants <-chan *ssh.Request) {
 	}
 }
 
-// plain tells whether a value of GIT_PROTOCOL is one.
+// plain reports whether a value of GIT_PROTOCOL is one.
 func plain(v string) bool {
 	return v != "" && len(v) <= 64 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789:=.-") == ""
 }
@@ -195,7 +195,7 @@ func (j *jail) key(path string) *held {
 	return nil
 }
 
-// serves tells whether a key is for a repository.
+// serves reports whether a key is for a repository.
 func (k *held) serves(path string) bool {
 	return len(k.repositories) == 0 || slices.ContainsFunc(k.repositories, func(r string) bool {
 		below, all := strings.CutSuffix(r, "*")
@@ -264,7 +264,7 @@ func (k *held) dial(up net.Conn, endpoint string) (*ssh.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ssh with %s: %q", endpoint, err.Error())
 	}
-	client := ssh.NewClient(conn, channels, requests) // what the server asks for is denied
+	client := ssh.NewClient(conn, channels, requests) // what the server requests is denied
 	if err := up.SetDeadline(time.Time{}); err != nil {
 		client.Close()
 		return nil, err

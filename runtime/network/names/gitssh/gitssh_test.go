@@ -149,7 +149,7 @@ func (l *lab) begin(t *testing.T, user string, key any, known bool, repositories
 	return ssh.NewClient(conn, channels, requests), nil
 }
 
-// serve is the server outside: it says what it was told.
+// serve is the server outside: it reports what it was told.
 func (l *lab) serve(c net.Conn, host ssh.Signer) {
 	conf := &ssh.ServerConfig{PublicKeyCallback: func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
 		if m.User() != "git" || string(k.Marshal()) != string(l.userKey.Marshal()) {

@@ -38,7 +38,7 @@ const (
 	downStream  = 1 << 20
 	copyBuffer  = 8 << 10
 	idleTime    = 2 * time.Minute
-	pingTime    = time.Minute // without a frame, the other side is asked whether it is there
+	pingTime    = time.Minute // without a frame, the other side is checked whether it is there
 	answerTime  = 15 * time.Second
 	stalledTime = 2 * time.Minute // nothing could be written
 	// resets are how many requests a client may take back, and then resetsPerSecond: each is one for the server too (CVE-2023-44487).
@@ -109,7 +109,7 @@ func (l *single) Accept() (net.Conn, error) {
 // Close has nothing to do: the connection goes on.
 func (l *single) Close() error { return nil }
 
-// Addr is nobody's.
+// Addr is the overflow user's.
 func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
 
 // state is told what becomes of the connection.

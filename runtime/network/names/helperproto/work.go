@@ -41,9 +41,9 @@ type Setup struct {
 	GID uint32 `json:"gid,omitempty"`
 	// Owner is the user whose requests are served: the starter's own.
 	Owner uint32 `json:"owner,omitempty"`
-	// Activated says that its activator has given up its privileges, and has its Work and has answered for it (package activator).
+	// Activated reports that its activator has given up its privileges, and has its Work and has answered for it (package activator).
 	Activated bool `json:"activated,omitempty"`
-	// Publishes says that the jail has ports that can be connected to from outside. Those take privileges once there is a jail: they are
+	// Publishes reports that the jail has ports that can be connected to from outside. Those take privileges once there is a jail: they are
 	// given up only then.
 	Publishes bool `json:"publishes,omitempty"`
 	// Authorities has it read the host's certificate authorities, for credentials.
@@ -72,7 +72,7 @@ type Request struct {
 
 // Answer is the answer to a Request, as JSON.
 type Answer struct {
-	// Error says why it was not followed; then nothing has changed.
+	// Error reports why it was not followed; then nothing has changed.
 	Error string `json:"error,omitempty"`
 	// Ended is how many connections were ended, whose rule went.
 	Ended int `json:"ended,omitempty"`
@@ -85,7 +85,7 @@ type Answer struct {
 // LogFiles are the log of decisions, lines of Event, in the jail's directory. They are written in turns (package journal).
 var LogFiles = [2]string{"network.log", "network.log.1"}
 
-// GivenFile, in the jail's directory, says which addresses names of wildcards may have had so far: lines of a number, below which all may
+// GivenFile, in the jail's directory, reports which addresses names of wildcards may have had so far: lines of a number, below which all may
 // have been given.
 const GivenFile = "network.given"
 
@@ -100,7 +100,7 @@ const (
 	Publish = "publish" // a connection from outside to a port of the jail's
 )
 
-// Publishes says that the jail has ports that can be connected to from outside.
+// Publishes reports that the jail has ports that can be connected to from outside.
 func (w *Work) Publishes() bool { return len(w.Publish)+len(w.Engine) > 0 }
 
 // MaxWork bounds a Work's text, in bytes.
@@ -146,11 +146,11 @@ type Ports struct {
 	Last  uint16 `json:"last"`
 }
 
-// Sockets says which descriptors of sockets in the jail come with a Work (package arrival).
+// Sockets reports which descriptors of sockets in the jail come with a Work (package arrival).
 type Sockets struct {
 	// In is how many listeners take the jail's connections.
 	In int `json:"in"`
-	// Link says that there is one of a look-up of sockets, and Raw one of a socket that answers by hand.
+	// Link reports that there is one of a look-up of sockets, and Raw one of a socket that answers by hand.
 	Link bool `json:"link,omitempty"`
 	Raw  bool `json:"raw,omitempty"`
 	// Taken is by which way connections arrive.
@@ -164,7 +164,7 @@ const (
 	Listeners = "listeners"
 )
 
-// Lost says what a lesser way does not give.
+// Lost reports what a lesser way does not give.
 var Lost = map[string]string{
 	Redirect:  "the kernel tracks every connection inside the jail, and does not charge it for that memory",
 	Listeners: "only ports that rules name are served, the jail's own servers cannot have those, and UDP to them is not refused",
@@ -174,7 +174,7 @@ var Lost = map[string]string{
 type Arrival struct {
 	// Way is how the jail's connections arrive.
 	Way string `json:"way"`
-	// Why says why no better way could be had, and what this one leaves out.
+	// Why reports why no better way could be had, and what this one leaves out.
 	Why string `json:"why,omitempty"`
 	// Port is where a Redirect leads.
 	Port uint16 `json:"port,omitempty"`

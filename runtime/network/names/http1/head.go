@@ -203,7 +203,7 @@ func line(r *bufio.Reader, budget *int) (string, error) {
 	return text, nil
 }
 
-// token tells whether a text is a token (RFC 9110 5.6.2).
+// token reports whether a text is a token (RFC 9110 5.6.2).
 func token(s string) bool {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -35,7 +35,7 @@ type Request struct {
 	Method string
 	// Target is in origin form, or "*".
 	Target string
-	// Upgrade says that it asks for another protocol. If the server answers 101, all that follows is that protocol's.
+	// Upgrade reports that it requests another protocol. If the server answers 101, all that follows is that protocol's.
 	Upgrade bool
 
 	minor   int
@@ -430,7 +430,7 @@ func printable(r rune) rune {
 }
 
 // Copy reads requests from a client until it closes, and sends those that may be on to a server; judged is called with each
-// before it is sent, may refuse it, and may be nil. After a request that asks to upgrade it waits for switched, which tells whether the
+// before it is sent, may refuse it, and may be nil. After a request that asks to upgrade it waits for switched, which reports whether the
 // server answered 101 (Status): then all that follows is copied as it is, otherwise Copy ends as if the client had closed.
 // An *Error is a request that was refused: nothing of it but what stands before the fault was sent.
 func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error, switched func() (bool, error)) error {

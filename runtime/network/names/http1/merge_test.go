@@ -20,7 +20,7 @@ func (w *writes) Write(b []byte) (int, error) {
 	return w.Buffer.Write(b)
 }
 
-// TestChunks: how small the parts of what comes together are does not say how many writes it takes: a body's chunks, requests one after the
+// TestChunks: how small the parts of what comes together are does not report how many writes it takes: a body's chunks, requests one after the
 // other, and a server's answer.
 func TestChunks(t *testing.T) {
 	const parts = 20000

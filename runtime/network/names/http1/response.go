@@ -14,7 +14,7 @@ type Response struct {
 	Code   int
 	Reason string
 	Fields []Field
-	// Last says that the server ends the connection after it.
+	// Last reports that the server ends the connection after it.
 	Last bool
 
 	length  int64 // of the body; -1 is up to the end of the connection
@@ -99,10 +99,10 @@ func (p *Response) Strip(found func(string) bool) int {
 	return n
 }
 
-// Switched says that what follows is another protocol's.
+// Switched reports that what follows is another protocol's.
 func (p *Response) Switched() bool { return p.Code == 101 }
 
-// Final says that no other response to the request follows.
+// Final reports that no other response to the request follows.
 func (p *Response) Final() bool { return p.Code >= 200 || p.Switched() }
 
 // Forward writes the response's head anew, and then its body as it comes from the server.

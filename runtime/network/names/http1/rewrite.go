@@ -9,7 +9,7 @@ import (
 // Readdress has a request go to another host.
 func (q *Request) Readdress(host string) { q.host = host }
 
-// Find tells whether a text stands in a request's target or in a field but one, whose name is in lower case.
+// Find reports whether a text stands in a request's target or in a field but one, whose name is in lower case.
 func (q *Request) Find(text, but string) bool {
 	return strings.Contains(q.Target, text) || slices.ContainsFunc(q.fields, func(f Field) bool {
 		return f.Name != but && strings.Contains(f.Value, text) || strings.Contains(f.Name, strings.ToLower(text))
@@ -28,10 +28,10 @@ func (r *Reader) Rest(w io.Writer) error {
 	return err
 }
 
-// Last says that the client wants the connection to end after it.
+// Last reports that the client wants the connection to end after it.
 func (q *Request) Last() bool { return q.close || q.minor == 0 }
 
-// Fields are those that the server is sent, without Host and what says where the body ends.
+// Fields are those that the server is sent, without Host and what reports where the body ends.
 func (q *Request) Fields() []Field { return slices.Clone(q.fields) }
 
 // Host is the one that the server is sent.

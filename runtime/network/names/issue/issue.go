@@ -1,5 +1,5 @@
 // Package issue makes the keys that a jail with credentials has of its own: the certificate authority by which its programs trust the helper that
-// ends TLS, and the key by which they know it as the server of ssh. It is linked into the helper's program, which agentjail asks for them
+// ends TLS, and the key by which they know it as the server of ssh. It is linked into the helper's program, which agentjail requests them
 // ([credential.IssueVerb]).
 package issue
 
@@ -28,7 +28,7 @@ const life = 5 * 365 * 24 * time.Hour
 // maxOrder bounds an order, in bytes.
 const maxOrder = 1 << 20
 
-// Answer reads a [credential.Order] and writes what it asks for.
+// Answer reads a [credential.Order] and writes what it requests.
 func Answer(from io.Reader, to io.Writer) error {
 	var o credential.Order
 	if err := json.NewDecoder(io.LimitReader(from, maxOrder)).Decode(&o); err != nil {

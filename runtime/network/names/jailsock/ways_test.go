@@ -104,7 +104,7 @@ func unanswered(to string) error {
 	return err
 }
 
-// arrives connects and says what address the listener sees.
+// arrives connects and reports what address the listener sees.
 func arrives(to string, l *net.TCPListener, destination func(*net.TCPConn) (netip.AddrPort, error)) (string, error) {
 	c, err := net.DialTimeout("tcp4", to, 30*time.Second)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// A Target is whom a program asks for: by name, or by address.
+// A Target is whom a program requests: by name, or by address.
 type Target struct {
 	// Name is canonical; "" where Addr is set.
 	Name string
@@ -160,7 +160,7 @@ func Connect(r *bufio.Reader) (Target, error) {
 	return t, nil
 }
 
-// same tells whether a Host is for a target, with or without its port.
+// same reports whether a Host is for a target, with or without its port.
 func same(host string, t Target) bool {
 	got, err := authority(host)
 	if err != nil {

@@ -46,11 +46,11 @@ type HTTP2 struct {
 	Host string
 	// Judge judges a request before anything of it is sent on, and sets the credentials in it.
 	Judge func(*http1.Head) (*http1.Request, error)
-	// Own tells whether a field, whose name is in lower case, is set by a credential.
+	// Own reports whether a field, whose name is in lower case, is set by a credential.
 	Own func(name string) bool
 	// Scan begins to look at a text that is sent on in parts: a part with an error is not sent.
 	Scan func() func([]byte) error
-	// Reveals tells whether a text has the value of a credential.
+	// Reveals reports whether a text has the value of a credential.
 	Reveals func(string) bool
 	// Refused is told of each request that is not sent on, or not whole. LeftOut is told how many fields of a response were left out.
 	Refused func(error)

@@ -29,11 +29,11 @@ import (
 
 // Options of the collector.
 type Options struct {
-	// Policy is the policy's file, which says where jails' host ids and journals are.
+	// Policy is the policy's file, which reports where jails' host ids and journals are.
 	Policy string
 	// Syscalls has refused system calls reported; where that takes a program on every system call of the machine, too.
 	Syscalls bool
-	// Connections has connect and bind reported, and blocked where policy or a container's annotation asks for it. Policy alone is enough.
+	// Connections has connect and bind reported, and blocked where policy or a container's annotation requests it. Policy alone is enough.
 	Connections bool
 	// User is whom the reader becomes.
 	User string
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(err, w.failed, fmt.Errorf("the reader ended: %w", r.wait()))
 }
 
-// connectionsBlocked says whether policy, or a jail that is there, has connect or bind blocked.
+// connectionsBlocked reports whether policy, or a jail that is there, has connect or bind blocked.
 func connectionsBlocked(path string, r jailmap.Registry) bool {
 	const bits = 1<<ebpf.Connect | 1<<ebpf.Bind
 	block, err := jailmap.Bits(policy.Blocked(path))
@@ -216,7 +216,7 @@ func openPins(path string, uid, gid uint32) (*os.File, error) {
 	return f, nil
 }
 
-// ready says that the programs act: to systemd, where that waits for it (sd_notify(3)).
+// ready reports that the programs act: to systemd, where that waits for it (sd_notify(3)).
 func ready() {
 	if path := os.Getenv("NOTIFY_SOCKET"); path != "" {
 		notify(path, "READY=1\n")

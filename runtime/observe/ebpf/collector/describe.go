@@ -49,7 +49,7 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 	case noted[e.Hook] != "":
 		out.Kind = noted[e.Hook]
 	default:
-		// What policy lets pass: there is nothing to report but that it was asked for.
+		// What policy lets pass: there is nothing to report but that it was requested.
 		out.Kind = kinds[e.Hook]
 	}
 	switch e.Hook {
@@ -116,7 +116,7 @@ func describeCall(out *journal.Event, e *ebpf.Event) {
 	}
 }
 
-// written says whether a program that is run was written in the jail: changed after that was made, on a file system of memory or of layers,
+// written reports whether a program that is run was written in the jail: changed after that was made, on a file system of memory or of layers,
 // which a mounted directory is not.
 func written(e *ebpf.Event, born time.Time) bool {
 	const minorBits = 20 // of the kernel's own device numbers

@@ -144,7 +144,7 @@ func missing(programs []ebpf.Loaded) map[string][]string {
 	return out
 }
 
-// bad counts events that are none: one line says so.
+// bad counts events that are none: one line reports it.
 func (w *writer) bad(err error) {
 	if w.wrong++; w.wrong == 1 {
 		w.say("%v: left out, as are further ones", err)
@@ -172,7 +172,7 @@ func (w *writer) event(e ebpf.Event) {
 	full = w.n >= maxPending
 }
 
-// same says whether two events differ in nothing but their time and process.
+// same reports whether two events differ in nothing but their time and process.
 func same(a, b *ebpf.Event) bool {
 	x, y := *a, *b
 	x.Time, y.Time, x.Pid, y.Pid, x.Parent, y.Parent = 0, 0, 0, 0, 0, 0
@@ -243,7 +243,7 @@ func (w *writer) to(b *state.Brief, all []*state.Brief, list []counted, boot tim
 	w.append(b, out...)
 }
 
-// of says whether an event is of this jail, of all that have its host ids. A mount namespace is one jail's. Where none of them is known to have
+// of reports whether an event is of this jail, of all that have its host ids. A mount namespace is one jail's. Where none of them is known to have
 // the event's, as the records of an earlier release do not say, its process's parents decide.
 func of(e *ebpf.Event, b *state.Brief, all []*state.Brief) bool {
 	if e.Mounts != 0 && slices.ContainsFunc(all, func(o *state.Brief) bool { return o.MountNS == e.Mounts }) {
@@ -321,7 +321,7 @@ const maxParents = 128
 // maxKnown bounds what is remembered of jails.
 const maxKnown = 4096
 
-// descends says whether a process is another's descendant, or the other. One that is gone is nobody's: then it may be any jail's.
+// descends reports whether a process is another's descendant, or the other. One that is gone is the overflow user's: then it may be any jail's.
 func descends(pid, of int) bool {
 	for range maxParents {
 		if pid == of {

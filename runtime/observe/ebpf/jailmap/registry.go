@@ -122,7 +122,7 @@ func (r Registry) Add(number uint32, key string, e Entry) error {
 	return maps.put(space)
 }
 
-// Remove takes a jail out of the registry: with its last one, a user namespace is nobody's.
+// Remove takes a jail out of the registry: with its last one, a user namespace is the overflow user's.
 func (r Registry) Remove(number uint32, key string) error {
 	maps, err := r.open()
 	if err != nil {
@@ -187,7 +187,7 @@ func (r Registry) All() ([]Space, error) {
 	return out, nil
 }
 
-// space is what the entries of a user namespace's jails come to: what one of them is refused, all are, and the youngest says what was
+// space is what the entries of a user namespace's jails come to: what one of them is refused, all are, and the youngest reports what was
 // written.
 func (r Registry) space(number uint32) (Space, error) {
 	s := Space{Number: number, Store: r.store()}

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// StatusFile is where the collector says what it loaded, for `agentjail inspect`: JSON, root's.
+// StatusFile is where the collector reports what it loaded, for `agentjail inspect`: JSON, root's.
 const StatusFile = "/run/agentjail-journal/status.json"
 
 // maxStatus bounds what is read of it.
@@ -15,9 +15,9 @@ const maxStatus = 64 << 10
 
 // State is what is known of the programs.
 type State struct {
-	// Acting says that they act: they were asked.
+	// Acting reports that they act: they were asked.
 	Acting bool
-	// Pinned says that a collector has loaded and pinned them, as it has said: then they should act.
+	// Pinned reports that a collector has loaded and pinned them, as it has said: then they should act.
 	Pinned bool
 	// Refused are the hooks that they refuse, as the collector has said; none where that is not known.
 	Refused []string

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Answer is what the programs, outside jails, say to a socket that nobody asks for: AF_UNIX with a protocol of these, which the kernel itself
+// Answer is what the programs, outside jails, say to a socket that nobody requests: AF_UNIX with a protocol of these, which the kernel itself
 // refuses with EPROTONOSUPPORT. Protocol is the pinned programs', TrialProtocol that of a program that is loaded to see whether any can be.
 const (
 	Answer        = unix.ENOANO
@@ -14,10 +14,10 @@ const (
 	TrialProtocol = 0x616a62
 )
 
-// Acting says whether the pinned programs act, by asking for what they refuse.
+// Acting reports whether the pinned programs act, by requesting what they refuse.
 func Acting() bool { return Asks(Protocol) }
 
-// Asks asks for a socket that only a program would refuse in this way.
+// Asks requests a socket that only a program would refuse in this way.
 func Asks(protocol int) bool {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, protocol)
 	if err == nil {

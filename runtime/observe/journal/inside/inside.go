@@ -73,7 +73,7 @@ func target(e *journal.Event) string {
 // field is the place in the container's configuration, without what it was to be.
 func field(e *journal.Event) string { return e.Target }
 
-// mayAsk is what the operator can be asked for whatever was refused.
+// mayAsk is what the operator can be requested whatever was refused.
 var mayAsk = []string{
 	"network.allow: a name and port, or a preset such as @pypi or @npm (`agentjail network check ID NAME:PORT` says whether it is allowed)",
 	"network.publish: a port of this jail's to be connected to",

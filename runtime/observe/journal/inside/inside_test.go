@@ -46,7 +46,7 @@ func TestNothingOfTheHosts(t *testing.T) {
 	}
 }
 
-// TestWhatToAsk: a denial says what its operator would write.
+// TestWhatToAsk: a denial reports what its operator would write.
 func TestWhatToAsk(t *testing.T) {
 	n := read(t, Of([]journal.Event{
 		{Kind: "connect.refused", Name: "a.example", Port: 443, Time: "2026-01-01T00:00:00Z"},

@@ -98,7 +98,7 @@ func (s *Sink) write(e *journal.Event) error {
 	return nil
 }
 
-// Close sends what waits, for ten seconds at most, and says how many events were not taken.
+// Close sends what waits, for ten seconds at most, and reports how many events were not taken.
 func (s *Sink) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -186,7 +186,7 @@ func (s *sender) OnEmit(_ context.Context, r *sdk.Record) error {
 	return nil
 }
 
-// Enabled says that every record is wanted.
+// Enabled reports that every record is wanted.
 func (s *sender) Enabled(context.Context, sdk.EnabledParameters) bool { return true }
 
 // ForceFlush does nothing: records are sent within a second.

@@ -26,7 +26,7 @@ type Follower struct {
 	notify int // inotify
 	kmsg   int // -1 where it may not be read
 	quit   [2]int
-	// changed says that the list of jails may have changed, and begun that it was read.
+	// changed reports that the list of jails may have changed, and begun that it was read.
 	changed, begun bool
 }
 
@@ -139,7 +139,7 @@ func (f *Follower) wait() error {
 	}
 }
 
-// structural says whether a directory's members changed, or events were lost.
+// structural reports whether a directory's members changed, or events were lost.
 func structural(buf []byte) bool {
 	for len(buf) >= unix.SizeofInotifyEvent {
 		mask := uint32(buf[4]) | uint32(buf[5])<<8 | uint32(buf[6])<<16 | uint32(buf[7])<<24

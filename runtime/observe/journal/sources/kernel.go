@@ -223,7 +223,7 @@ func newParser(j *journal.Jail, ids idRange) *auditParser {
 	return &auditParser{id: j.ID, ids: ids, from: j.Born, domains: map[string]auditRecord{}}
 }
 
-// line looks at a line of a log; at is when it was written, where the log says so beside the text.
+// line looks at a line of a log; at is when it was written, where the log reports it beside the text.
 func (p *auditParser) line(text string, at time.Time) {
 	switch {
 	case len(text) > maxRecord || len(p.out) >= maxRecords:
@@ -261,7 +261,7 @@ func (p *auditParser) line(text string, at time.Time) {
 	}
 }
 
-// cgroup is for what the kernel tells of limits: of the first fork that a group refused, and of each process that it killed.
+// cgroup is for what the kernel reports of limits: of the first fork that a group refused, and of each process that it killed.
 func (p *auditParser) cgroup(text string, at time.Time) {
 	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
 		p.out = append(p.out, journal.Event{Kind: "limit.pids", Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
@@ -296,7 +296,7 @@ func cutLast(text, sep string) (before, after string) {
 	return text[:i], text[i+len(sep):]
 }
 
-// groupOf says whether a control group is a container's of that id: one of its directories is called so, by systemd PREFIX-ID.scope.
+// groupOf reports whether a control group is a container's of that id: one of its directories is called so, by systemd PREFIX-ID.scope.
 func groupOf(path, id string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if scope, ok := strings.CutSuffix(name, ".scope"); name == id || ok && (scope == id || strings.HasSuffix(scope, "-"+id)) {
@@ -306,7 +306,7 @@ func groupOf(path, id string) bool {
 	return false
 }
 
-// mine says whether a record is of the jail's ids.
+// mine reports whether a record is of the jail's ids.
 func (p *auditParser) mine(r auditRecord) bool {
 	for _, key := range []string{"fsuid", "uid"} {
 		if uid, err := strconv.ParseUint(r.fields[key], 10, 32); err == nil {
@@ -326,7 +326,7 @@ func (p *auditParser) landlock(r auditRecord) {
 	p.out = append(p.out, e)
 }
 
-// whose says which process a record is of.
+// whose reports which process a record is of.
 func whose(e *journal.Event, r auditRecord) {
 	e.Pid, _ = strconv.Atoi(r.fields["pid"])
 	e.Program = unhex(r.fields["exe"])

@@ -35,7 +35,7 @@ type Layer struct{}
 // Name is journal.SourceLayer.
 func (Layer) Name() string { return journal.SourceLayer }
 
-// Events says whether it is full.
+// Events reports whether it is full.
 func (Layer) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if j.Brief == nil || !j.Brief.InitAlive() {
 		return nil, nil

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of the maps: jails that are watched at once, different calls that are told apart, and numbers of system calls.
+// Bounds of the maps: jails that are watched at once, different calls that are distinguished, and numbers of system calls.
 const (
 	maxJails = 256
 	maxSeen  = 65536
 	maxCalls = 512
 )
 
-// A Seen is one system call, with the bits of its arguments that were asked for, and how often it was made.
+// A Seen is one system call, with the bits of its arguments that were requested, and how often it was made.
 type Seen struct {
 	Number uint32
 	// Errno is that of a call that failed; 0 is one that passed the filters, however it ended.
@@ -46,10 +46,10 @@ type Recorder struct {
 	held                       []*os.File
 }
 
-// ErrCannot says that this kernel or this caller cannot load the programs.
+// ErrCannot means that this kernel or this caller cannot load the programs.
 var ErrCannot = errors.New("this kernel loads no program on the tracepoints of system calls (remedy: root, Linux 5.11 with BTF (CONFIG_DEBUG_INFO_BTF), and lockdown at most \"integrity\")")
 
-// New loads the programs. masks are, by number, the bits of arguments by which calls are told apart.
+// New loads the programs. masks are, by number, the bits of arguments by which calls are distinguished.
 func New(masks map[uint32][6]uint64) (r *Recorder, err error) {
 	o, err := find()
 	if err != nil {

@@ -36,7 +36,7 @@ func Groups(text string, gids []uint32) string {
 }
 
 // reduce keeps the lines of so many fields whose id, the third field, is standard
-// or for which keep says so, which may change the fields. Whatever is no such line
+// or for which keep reports it, which may change the fields. Whatever is no such line
 // is left out, as are the compat entries of nsswitch.conf(5).
 func reduce(text string, fields int, keep func(f []string, id uint32) bool) string {
 	var out strings.Builder

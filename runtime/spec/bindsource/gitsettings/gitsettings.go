@@ -25,7 +25,7 @@ func pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// plain are sections whose settings say how git behaves (git-config(1)).
+// plain are sections whose settings report how git behaves (git-config(1)).
 var plain = []string{
 	"advice", "alias", "am", "apply", "attr", "blame", "branch", "bundle", "checkout", "clean", "clone", "color", "column", "commit", "commitgraph",
 	"core", "delta", "diff", "difftool", "extensions", "feature", "fetch", "filter", "format", "fsck", "fsmonitor", "gc", "ghq", "gitk", "gpg", "grep", "gui", "help",
@@ -62,7 +62,7 @@ var (
 	opaque = pattern(`[A-Za-z0-9_+=-]{32,}`)
 )
 
-// Copy returns the settings of a configuration, or an error that says which of them
+// Copy returns the settings of a configuration, or an error that reports which of them
 // could be a credential, without its value.
 func Copy(text string) (string, error) {
 	if len(text) > maxText {
@@ -80,7 +80,7 @@ func Copy(text string) (string, error) {
 	return gitconfig.Format(settings), nil
 }
 
-// credential says why a setting could be a credential; "" where it cannot.
+// credential reports why a setting could be a credential; "" where it cannot.
 func credential(s gitconfig.Setting) string {
 	name := short(s.Section)
 	if s.HasSub {
@@ -101,7 +101,7 @@ func credential(s gitconfig.Setting) string {
 	return ""
 }
 
-// public says whether a setting is a public key or the name of one.
+// public reports whether a setting is a public key or the name of one.
 func public(s gitconfig.Setting) bool {
 	return s.Section == "user" && s.Key == "signingkey" && publicKey().MatchString(s.Value)
 }

@@ -1,5 +1,5 @@
 // Package secret is a value that is never shown: whatever prints, marshals or logs one gets a word in its place. Who needs the value
-// itself says so by Reveal.
+// itself reports it by Reveal.
 package secret
 
 import (
@@ -19,7 +19,7 @@ func New(text []byte) Value { return Value{text} }
 // Reveal is the secret itself, not to be kept and not to be changed.
 func (v Value) Reveal() []byte { return v.text }
 
-// Empty tells whether there is none.
+// Empty reports whether there is none.
 func (v Value) Empty() bool { return len(v.text) == 0 }
 
 // Wipe overwrites the secret, for all copies of the Value.

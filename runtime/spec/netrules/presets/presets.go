@@ -9,7 +9,7 @@
 //	apt    the URIs of sources.list(5), one line or deb822
 //
 // Hosts of registries are written nowhere here: which are right depends on the host, and a tool that is not configured is an error
-// that says so.
+// that reports it.
 //
 // A file has one entry a line, as package rules has them; "#" begins a comment. Of a URL only scheme, host and port are taken:
 // what else is in it, such as a password, is neither kept nor printed. Files are read to 1 MiB and a preset has at most 256 entries. Whether files are root's own is for the
@@ -51,7 +51,7 @@ type Source struct {
 	Getenv func(string) string
 }
 
-// tools read what a tool of the host is configured with. configure says how to.
+// tools read what a tool of the host is configured with. configure reports how to.
 var tools = map[string]struct {
 	urls      func(*host) []string
 	configure string

@@ -17,7 +17,7 @@ import (
 // above are zones above well-known public suffixes, or whose owner gives names in them to anybody without being in the list.
 var above = []string{"amazonaws.com", "azure.com", "windows.net", "cloudapp.net", "googleusercontent.com", "google.com", "hf.co", "huggingface.co", "ngrok.com", "oraclecloud.com", "akamaized.net"}
 
-// Warning says what is wrong with the wildcard of a rule, or "".
+// Warning reports what is wrong with the wildcard of a rule, or "".
 func Warning(r *netrules.Rule) string {
 	if !r.Wildcard {
 		return ""

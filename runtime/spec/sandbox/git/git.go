@@ -18,9 +18,9 @@ type Call struct {
 	Args []string // all, as they were given
 	// Command is git's command, "" for none: `git --version`.
 	Command string
-	// Reads says that the command changes nothing, so that the repository is mounted read-only.
+	// Reads reports that the command changes nothing, so that the repository is mounted read-only.
 	Reads bool
-	// Own says that it is one of git's own commands that this package knows. Others may be aliases or programs.
+	// Own reports that it is one of git's own commands that this package knows. Others may be aliases or programs.
 	Own bool
 }
 
@@ -100,7 +100,7 @@ func global(args []string) ([]string, error) {
 	return args, nil
 }
 
-// needsNetwork says whether a command speaks to another machine.
+// needsNetwork reports whether a command speaks to another machine.
 func needsNetwork(command string, args []string) bool {
 	first := ""
 	if i := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }); i >= 0 {
@@ -119,7 +119,7 @@ func needsNetwork(command string, args []string) bool {
 	return false
 }
 
-// signs says whether the arguments have a command sign. What it misses fails by itself: the jail has no key.
+// signs reports whether the arguments have a command sign. What it misses fails by itself: the jail has no key.
 func signs(command string, args []string) bool {
 	values, known := signing[command]
 	sign, long := "S", []string{"gpg-sign"}
@@ -160,7 +160,7 @@ func signs(command string, args []string) bool {
 	return false
 }
 
-// Unsigned says whether the arguments keep a command that makes a commit or a tag from signing by a setting.
+// Unsigned reports whether the arguments keep a command that makes a commit or a tag from signing by a setting.
 func (c Call) Unsigned() bool {
 	return slices.Contains(c.Args, "--no-gpg-sign") || slices.Contains(c.Args, "--no-sign")
 }
@@ -195,7 +195,7 @@ func (c Call) Environment(name, mail string) []string {
 	return env
 }
 
-// within says whether a path is dir or below it; both are clean.
+// within reports whether a path is dir or below it; both are clean.
 func within(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(path.Clean(dir), "/")+"/")
 }

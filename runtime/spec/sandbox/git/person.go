@@ -86,7 +86,7 @@ func (p Person) run(git, input string, args ...string) (string, error) {
 }
 
 // Signature is the name and the mail address for a command's commits. It refuses what the person's own settings would have
-// signed, since the jail has no key: leaving that away has to be asked for.
+// signed, since the jail has no key: leaving that away has to be requested.
 func (p Person) Signature(git string, c Call) (name, mail string, err error) {
 	if name, err = p.Setting(git, "user.name"); err != nil {
 		return "", "", err

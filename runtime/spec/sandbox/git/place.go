@@ -233,12 +233,12 @@ func (f *finder) outside(by, to string) error {
 		WithRemedy("if you know that it belongs to this repository: agentjail git --with %s, which opens that directory to what the repository runs", to)
 }
 
-// named says whether the person has named a directory, or one that it is in.
+// named reports whether the person has named a directory, or one that it is in.
 func (f *finder) named(dir string) bool {
 	return slices.ContainsFunc(f.with, func(w string) bool { return within(dir, w) })
 }
 
-// has says whether a directory is among what is mounted.
+// has reports whether a directory is among what is mounted.
 func (f *finder) has(dir string) bool {
 	return slices.ContainsFunc(f.Dirs, func(d string) bool { return within(dir, d) })
 }
