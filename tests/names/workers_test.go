@@ -1,6 +1,7 @@
 package names
 
 import (
+	"agentjail.dev/runtime/jailinit/keeper"
 	"context"
 	"fmt"
 	"os"
@@ -54,6 +55,8 @@ func TestWorkers(t *testing.T) {
 		t.FailNow()
 	}
 	walk("agentjailctl "+workers.Sandbox, worker{pid: a.cmd.Process.Pid, jail: j.pid(t), name: "agentjailctl", callers: []int{os.Getpid()}})
+	kept := childNamed(t, a.cmd.Process.Pid, keeper.Name)
+	walk("agentjail-enter "+workers.Keeper, worker{pid: kept, jail: j.pid(t), name: "agentjail-enter", callers: []int{os.Getpid()}})
 	a.end(t)
 	for _, w := range workers.All {
 		if others[w.String()] == "" && !walked[w.String()] {
@@ -65,8 +68,30 @@ func TestWorkers(t *testing.T) {
 // others are those of the list that other tests walk, and which.
 var others = map[string]string{
 	"containerd-shim-agentjail-v2":        "containerd's, in whose groups it starts shims",
+	"agentjail-enter " + workers.Init:     "tests/ends TestInit",
 	"agentjail-journal " + workers.Reader: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
 	"agentjail-journal " + workers.Writer: "tests/ebpf TestCollectorFilter; its service's bounds runtime/network/helper/workers TestService",
+}
+
+// childNamed is the child of a process that has a word as its first argument.
+func childNamed(t *testing.T, parent int, word string) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if first, _, _ := strings.Cut(string(line), "\x00"); first == word && statusOf(t, pid, "PPid") == strconv.Itoa(parent) {
+			return pid
+		}
+	}
+	t.Fatalf("process %d has no child %s", parent, word)
+	return 0
 }
 
 // calling is agentjail while it has a call to do for a jail: an exec that runs.

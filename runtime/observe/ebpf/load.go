@@ -24,7 +24,7 @@ import (
 	"agentjail.dev/runtime/observe/ebpf/jailmap"
 )
 
-//go:generate ../../hack/bpf.sh
+//go:generate ../../../hack/bpf.sh
 
 // object is src/programs.c, compiled.
 //

@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/mounts.md's table of users' places anew")
 
-const mountsPage = "../../docs/mounts.md"
+const mountsPage = "../../../docs/mounts.md"
 
 // usersTable is the page's table of users' places: a row for each kind and program.
 func usersTable() string {

@@ -67,6 +67,8 @@ const (
 	Writer    = "writer"
 	Verb      = "create, start, exec, delete …"
 	Sandbox   = "sandbox"
+	Init      = "as process 1 of a sandbox"
+	Keeper    = "as the keeper of a sandbox"
 )
 
 // All is the list.
@@ -95,6 +97,14 @@ var All = []Worker{
 	{
 		Name: "agentjailctl", Part: Sandbox, While: "for one run", Group: Callers,
 		Processor: "its caller's", Memory: "its caller's", Sockets: "its caller's", Files: "its caller's", Full: "the run fails",
+	},
+	{
+		Name: "agentjail-enter", Part: Init, While: "for one run", Group: Jails,
+		Processor: "the jail's", Memory: "the jail's", Sockets: "one, to the sandbox", Files: "the jail's", Full: "out of memory it is killed, and the jail ends",
+	},
+	{
+		Name: "agentjail-enter", Part: Keeper, While: "for one run, and to reclaim what a killed sandbox left", Group: Callers,
+		Processor: "its caller's", Memory: "its caller's", Sockets: "none", Files: "its caller's; it opens none", Full: "another takes its place; without one, the run ends",
 	},
 	{
 		Name: "containerd-shim-agentjail-v2", While: "as long as a jail or pod of containerd's", Group: Callers,
