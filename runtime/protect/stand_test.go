@@ -13,6 +13,9 @@ import (
 
 // TestByAnotherPath: two jails have one directory by two paths; neither one's end takes the other's placeholders.
 func TestByAnotherPath(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a user's programs may not open handles (CAP_DAC_READ_SEARCH): the other path would have to be there")
+	}
 	for _, first := range []string{"one", "two"} {
 		l := newLedger(t)
 		dir, root := plant(t, ".git/HEAD", "main.go")

@@ -95,6 +95,7 @@ func TestProtectedLinks(t *testing.T) {
 // TestOtherMounts: what a link or a setting in one mounted directory leads to is kept from the jail
 // in another one.
 func TestOtherMounts(t *testing.T) {
+	asRoot(t)
 	top := t.TempDir()
 	one, two := filepath.Join(top, "one"), filepath.Join(top, "two")
 	lay(t, top, "one/.vscode -> ../two/code", "one/.mcp.json -> "+two+"/x/mcp.json", "one/.git/HEAD", "one/.git/config=[core]\n\thooksPath = sub/hooks\n", "one/sub/x", "two/x/y")
@@ -129,6 +130,7 @@ func TestOtherMounts(t *testing.T) {
 
 // TestPathLimits: what this process may not open is refused, not left out.
 func TestPathLimits(t *testing.T) {
+	asRoot(t)
 	dir := t.TempDir()
 	var tree []string
 	for i := range 300 {

@@ -36,6 +36,7 @@ func TestNetworkRules(t *testing.T) {
 
 // TestNothingNamed: who chose the profile net, or may choose it, is told that it gives no network.
 func TestNothingNamed(t *testing.T) {
+	needRoot(t) // a policy must be root's
 	const engines = `network.mode = "engine" in [policies.net]`
 	for _, w := range []struct {
 		text, profile string

@@ -184,11 +184,11 @@ func TestOnlyByProfile(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _, _ := start(t, link, "--config", conf, "check")
-	if !strings.Contains(out, "passthrough: nothing is hardened by profile bare") {
+	if !strings.Contains(out, "passthrough: nothing is hardened by policy bare") {
 		t.Errorf("check:\n%s", out)
 	}
 	out, _, _ = start(t, filepath.Join(dir, "agentjail"), "--config", conf, "check")
-	if !strings.Contains(out, "passthrough: nothing is hardened by profile bare, reached by a link named agentjail-bare") {
+	if !strings.Contains(out, "passthrough: nothing is hardened by policy bare, reached by a link named agentjail-bare") {
 		t.Errorf("check:\n%s", out)
 	}
 	_, errOut, _ := start(t, link, "--config", conf, "inspect", "x")
