@@ -35,6 +35,9 @@ func runReport(w io.Writer, args []string) error {
 		again = m.learn(lanes, run{Began: os.Getenv("BEGAN"), Commit: commit}, before)
 	}))
 	fmt.Fprintf(w, "\n%s", leftOut)
+	slow, serr := slowest(out, slowestTests)
+	err = errors.Join(err, serr)
+	listSlowest(w, slow)
 	red := report(w, lanes, again)
 	fmt.Fprintf(w, "%s", leftOut)
 	if err == nil && red {
