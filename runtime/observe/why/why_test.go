@@ -353,7 +353,7 @@ func FuzzAsk(f *testing.F) {
 }
 
 // page is docs/why.md's table of messages.
-const page = "../../docs/why.md"
+const page = "../../../docs/why.md"
 
 // TestPage: the page that people read has the table (go test ./runtime/observe/why -run TestPage -update).
 func TestPage(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // TestDocsAreTheDefault holds the configuration reference in docs to the
 // code: it is complete, and it states the defaults.
 func TestDocsAreTheDefault(t *testing.T) {
-	text, err := os.ReadFile("../../docs/configuration.md")
+	text, err := os.ReadFile("../../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
