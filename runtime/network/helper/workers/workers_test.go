@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const root = "../../.."
+const root = "../../../.."
 
 // TestDocs: docs/host-limits.md has the list.
 func TestDocs(t *testing.T) {
