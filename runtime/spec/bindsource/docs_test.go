@@ -4,8 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -14,21 +12,17 @@ var update = flag.Bool("update", false, "write docs/mounts.md's table of users' 
 
 const mountsPage = "../../../docs/mounts.md"
 
-// usersTable is the page's table of users' places: a row for each kind, and one for the caches in
-// them. The programs by which a place counts are in the refusal alone.
+// usersTable is the page's table of users' places: a row for each kind. The programs by which a place
+// counts, and its caches, are in the refusal alone.
 func usersTable() string {
 	var kinds []*placeKind
 	places := make(map[*placeKind][]string)
-	var caches []string
 	for i := range userPlaces {
 		p := &userPlaces[i]
 		if places[p.kind] == nil {
 			kinds = append(kinds, p.kind)
 		}
 		places[p.kind] = append(places[p.kind], "`"+p.path+"`")
-		for _, c := range p.caches {
-			caches = append(caches, "`"+path.Join(p.path, c)+"`")
-		}
 	}
 	var b strings.Builder
 	b.WriteString("| because | refused | below a home |\n|---|---|---|\n")
@@ -39,7 +33,6 @@ func usersTable() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", kind.why, refused, strings.Join(places[kind], " "))
 	}
-	fmt.Fprintf(&b, "| caches in these | no | %s |\n", strings.Join(slices.Compact(caches), " "))
 	return b.String()
 }
 
