@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -156,20 +157,23 @@ func trackRecordText(r *Record, entries map[string]RecordEntry, open map[string]
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s | %s |\n", e.What, n, by, openProfiles(e, open))
 	}
-	b.WriteString("\n## Each vulnerability\n\n| date | number | what | entry point | default profile |\n|---|---|---|---|---|\n")
-	row := func(c CVE) {
-		id := c.ID
-		if id == "" {
-			id = "none"
+	b.WriteString("\n## Each vulnerability\n\nBy entry point. The list does not have what is marked *, and the first table leaves it out.\n\n")
+	for _, e := range r.Entries {
+		var items []string
+		for i, c := range slices.Concat(r.CVEs, r.Beside) {
+			if c.Entry != e.Name {
+				continue
+			}
+			item := cmp.Or(c.ID, c.Date)
+			if i >= len(r.CVEs) {
+				item += "*"
+			}
+			if c.What != e.What {
+				item += " " + c.What
+			}
+			items = append(items, item)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.Date, id, c.What, entries[c.Entry].What, verdictOf(entries[c.Entry], open["default"]))
-	}
-	for _, c := range r.CVEs {
-		row(c)
-	}
-	b.WriteString("\n## Beside the list\n\nThe first table counts the list alone.\n\n| date | number | what | entry point | default profile |\n|---|---|---|---|---|\n")
-	for _, c := range r.Beside {
-		row(c)
+		fmt.Fprintf(&b, "- **%s**: %s\n", e.What, strings.Join(items, "; "))
 	}
 	return b.String()
 }

@@ -12,25 +12,26 @@ var update = flag.Bool("update", false, "write docs/mounts.md's table of users' 
 
 const mountsPage = "../../../docs/mounts.md"
 
-// usersTable is the page's table of users' places: a row for each kind and program.
+// usersTable is the page's table of users' places: a row for each kind. The programs by which a place
+// counts, and its caches, are in the refusal alone.
 func usersTable() string {
-	var b strings.Builder
-	b.WriteString("| places | why | by | refused | caches in it that can be mounted |\n|---|---|---|---|---|\n")
-	for i := 0; i < len(userPlaces); {
-		first := &userPlaces[i]
-		var names []string
-		for ; i < len(userPlaces) && userPlaces[i].kind == first.kind && userPlaces[i].by == first.by; i++ {
-			names = append(names, "`~/"+userPlaces[i].path+"`")
+	var kinds []*placeKind
+	places := make(map[*placeKind][]string)
+	for i := range userPlaces {
+		p := &userPlaces[i]
+		if places[p.kind] == nil {
+			kinds = append(kinds, p.kind)
 		}
+		places[p.kind] = append(places[p.kind], "`"+p.path+"`")
+	}
+	var b strings.Builder
+	b.WriteString("| because | refused | below a home |\n|---|---|---|\n")
+	for _, kind := range kinds {
 		refused := "writable"
-		if first.kind.reads {
+		if kind.reads {
 			refused = "always"
 		}
-		var caches []string
-		for _, c := range first.caches {
-			caches = append(caches, "`"+c+"`")
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", strings.Join(names, ", "), first.kind.why, first.by, refused, strings.Join(caches, ", "))
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", kind.why, refused, strings.Join(places[kind], " "))
 	}
 	return b.String()
 }

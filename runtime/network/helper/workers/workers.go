@@ -5,6 +5,7 @@ package workers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentjail.dev/runtime/network/helper"
@@ -127,12 +128,21 @@ var All = []Worker{
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString("| process | while | control groups | processor | memory | sockets | files | at a bound |\n|---|---|---|---|---|---|---|---|\n")
+	var above []string
 	for _, w := range All {
 		name := "`" + w.Name + "`"
 		if w.Part != "" {
 			name += " " + w.Part
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", name, w.While, w.Group, w.Processor, w.Memory, w.Sockets, w.Files, w.Full)
+		row := []string{name, w.While, string(w.Group), w.Processor, w.Memory, w.Sockets, w.Files, w.Full}
+		cells := slices.Clone(row)
+		for i := range cells {
+			if above != nil && len(cells[i]) > len("as above") && cells[i] == above[i] {
+				cells[i] = "as above"
+			}
+		}
+		above = row
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
 	return b.String()
 }
