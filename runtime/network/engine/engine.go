@@ -1,5 +1,5 @@
-// Package engine is the network mode in which a jail has the network that its engine gives it. The namespace stays open:
-// what the engine puts there can be reached, and reach the jail.
+// Package engine is the network mode in which a jail has the network that its engine gives it. The
+// namespace stays open: what the engine puts there can be reached, and reach the jail.
 package engine
 
 import (
@@ -25,8 +25,8 @@ const name = "engine"
 // Name is the mode's name in policy.
 func (Mode) Name() string { return name }
 
-// Decide takes the namespace that an engine has made ready, or that of a jail which has its engine's. Another jail's
-// with less is joined as that jail has it.
+// Decide takes the namespace that an engine has made ready, or that of a jail which has its
+// engine's. Another jail's with less is joined as that jail has it.
 func (Mode) Decide(f network.Found) network.Decision {
 	switch {
 	case f.Pinned, f.Jail && f.Mode == name:
@@ -46,8 +46,8 @@ func (Mode) Terms(network.Decision) network.Terms {
 	}
 }
 
-// Prepare opens a given namespace, and takes it and the settings for it out of what the delegate is told. The settings
-// are made here. Of a namespace that is not given there is nothing to prepare.
+// Prepare opens a given namespace, and takes it and the settings for it out of what the delegate is
+// told. The settings are made here. Of a namespace that is not given there is nothing to prepare.
 func (Mode) Prepare(d network.Decision, s *specs.Spec) (*os.File, error) {
 	if d.Namespace != network.Given {
 		return nil, nil
@@ -100,8 +100,8 @@ func settings(s *specs.Spec) map[string]string {
 // Launch has nothing to do: there is no helper.
 func (Mode) Launch(network.Jail) error { return nil }
 
-// Seal leaves the namespace open, with a ceiling on the connections that the jail makes with itself and does not accept.
-// Where the kernel cannot give it, the report names it.
+// Seal leaves the namespace open, with a ceiling on the connections that the jail makes with itself
+// and does not accept. Where the kernel cannot give it, the report names it.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {

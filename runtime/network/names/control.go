@@ -20,8 +20,8 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// How long a helper may take to follow a request, and to say by which rules it goes: it may have to start first. inspect
-// asks four times before it reports a jail as broken.
+// How long a helper may take to follow a request, and to say by which rules it goes: it may have to
+// start first. inspect asks four times before it reports a jail as broken.
 const (
 	controlTime = 10 * time.Second
 	stateTime   = 3 * time.Second
@@ -30,7 +30,8 @@ const (
 // backlog is of the control socket's: requests are served one after the other.
 const backlog = 4
 
-// controlAddr is the control socket's address by way of an open directory: the path itself may be longer than an address can be.
+// controlAddr is the control socket's address by way of an open directory: the path itself may be
+// longer than an address can be.
 func controlAddr(dir *os.File) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), helperproto.ControlSocket)
 }
@@ -77,8 +78,9 @@ func dialControl(dir string) (*net.UnixConn, error) {
 	return c, err
 }
 
-// ask sends a request to a jail's helper, which has some time for it. One that comes late does not follow it any more.
-func ask(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
+// request sends a request to a jail's helper, which has some time for it. One that comes late does
+// not follow it any more.
+func request(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
 	var a helperproto.Answer
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -116,8 +118,8 @@ func ask(dir string, r helperproto.Request, patience time.Duration) (helperproto
 
 const maxAnswer = 64 << 10 // bytes
 
-// Change puts other rules in force in a running jail. The helper of one that was created and not started has no rules yet, and is told
-// what is on record then.
+// Change puts other rules in force in a running jail. The helper of one that was created and not
+// started has no rules yet, and is told what is on record then.
 func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
@@ -129,30 +131,32 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	case !serves:
 		return network.Changed{}, network.ErrNoHelper
 	}
-	a, err := ask(j.Dir, helperproto.Request{Verb: helperproto.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
+	a, err := request(j.Dir, helperproto.Request{Verb: helperproto.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
 	if err != nil {
 		return network.Changed{}, fmt.Errorf("telling the helper, process %d, which may have the former rules still: %w (remedy: agentjail network restart --force, then reload)", h.Pid, err)
 	}
 	return network.Changed{Ended: a.Ended, Unserved: a.Unserved}, nil
 }
 
-// applied reports what is wrong with the rules that a helper goes by, held against those on record; "" is nothing.
+// applied reports what is wrong with the rules that a helper goes by, held against those on record;
+// "" is nothing.
 func applied(pid int, dir string, r network.Rules) string {
 	set, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
 		return fmt.Sprintf("the rules on record: %v", err)
 	}
-	a, err := ask(dir, helperproto.Request{Verb: helperproto.State}, stateTime)
+	a, err := request(dir, helperproto.Request{Verb: helperproto.State}, stateTime)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("process %d does not say by which rules it goes: %v%s (remedy: agentjail network restart --force)", pid, err, said(dir))
+		return fmt.Sprintf("process %d does not say by which rules it goes: %v%s (remedy: agentjail network restart --force)", pid, err, stderrSuffix(dir))
 	case a.Digest != set.Digest():
 		return fmt.Sprintf("the rules on record are not applied: process %d goes by others (remedy: agentjail network reload)", pid)
 	}
 	return ""
 }
 
-// Restart starts a new helper for a running jail whose helper has ended, or is to be ended by force.
+// Restart starts a new helper for a running jail whose helper has ended, or is to be ended by
+// force.
 func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
@@ -168,8 +172,8 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	if err := helper.End(j.Dir); err != nil {
 		return nil, err
 	}
-	s := starting{jail: j}
-	got, serves, err := s.serve(func() error { return nil }) // it is sealed
+	s := helperStart{jail: j}
+	got, serves, err := s.startServing(func() error { return nil }) // it is sealed
 	if err == nil {
 		err = serves()
 	}
@@ -179,5 +183,5 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lesser(got), nil
+	return reportFallback(got), nil
 }

@@ -25,9 +25,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// An engine that learns of a container's network namespace by a hook (Docker up to 27) is told of the helper's: it puts its interface
-// there, publishes ports that lead there, counts and filters there, and takes all of it away when the container has ended. The jail's
-// namespace it never sees.
+// An engine that learns of a container's network namespace by a hook (Docker up to 27) is told of
+// the helper's: it puts its interface there, publishes ports that lead there, counts and filters
+// there, and takes all of it away when the container has ended. The jail's namespace it never sees.
 
 // engineFile is on record once the engine was asked, in the jail's directory.
 const engineFile = "engine-network.json"
@@ -43,12 +43,14 @@ const (
 type engineNetwork struct {
 	// Path is where the namespace is found; "" where the engine was requested no network.
 	Path string `json:"path"`
-	// Dev and Ino are the namespace's (ioctl_ns(2)), by which it is distinguished from another one that is at Path later.
+	// Dev and Ino are the namespace's (ioctl_ns(2)), by which it is distinguished from another one
+	// that is at Path later.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// located is the jail with the network namespace that its helper connects from, where the engine has said it.
+// located is the jail with the network namespace that its helper connects from, where the engine
+// has said it.
 func located(j network.Jail) (network.Jail, error) {
 	if j.Decision.Hook == nil {
 		return j, nil
@@ -64,18 +66,18 @@ func located(j network.Jail) (network.Jail, error) {
 	if err != nil {
 		return j, fmt.Errorf("reading where the engine's network is: %w", err)
 	}
-	return e.of(j), nil
+	return e.applyTo(j), nil
 }
 
-// of is the jail with that network.
-func (e engineNetwork) of(j network.Jail) network.Jail {
+// applyTo is the jail with that network.
+func (e engineNetwork) applyTo(j network.Jail) network.Jail {
 	j.Decision.Outside, j.Decision.Hook = e.Path, nil
 	j.OutsideDev, j.OutsideIno = e.Dev, e.Ino
 	return j
 }
 
-// whereFrom opens the namespace that a helper is to be started in; nil is the caller's. Where the engine is still to be asked to put its
-// network there, it is a new one.
+// whereFrom opens the namespace that a helper is to be started in; nil is the caller's. Where the
+// engine is still to be asked to put its network there, it is a new one.
 func whereFrom(j network.Jail) (*os.File, error) {
 	j, err := located(j)
 	if err != nil {
@@ -99,9 +101,10 @@ func freshNetns() (f *os.File, err error) {
 	return f, err
 }
 
-// askEngine has the engine put its network where the helper is. Where it has none for this container, the helper is started anew in the
-// network of whoever starts the jail, as without such an engine.
-func (s *starting) askEngine() error {
+// requestEngineNetwork has the engine put its network where the helper is. Where it has none for
+// this container, the helper is started anew in the network of whoever starts the jail, as without
+// such an engine.
+func (s *helperStart) requestEngineNetwork() error {
 	j := s.jail
 	if err := runHook(j, s.helper.Pid); err != nil {
 		return err
@@ -118,11 +121,11 @@ func (s *starting) askEngine() error {
 	if err != nil {
 		return fmt.Errorf("recording where the engine's network is: %w", err)
 	}
-	s.jail = e.of(j)
+	s.jail = e.applyTo(j)
 	if e.Path != "" {
 		return nil
 	}
-	if err := s.relaunch(); err != nil {
+	if err := s.restart(); err != nil {
 		return err
 	}
 	return s.helper.Tell(s.jail.Dir)
@@ -151,8 +154,9 @@ func runHook(j network.Jail, pid int) error {
 	return nil
 }
 
-// openHook opens the hook's program, which the bundle names by a process: the engine's, that began before the jail did. One that began
-// later has the number of an engine that has ended, and can be anybody's, a jail's too.
+// openHook opens the hook's program, which the bundle names by a process: the engine's, that began
+// before the jail did. One that began later has the number of an engine that has ended, and can be
+// anybody's, a jail's too.
 func openHook(h *network.Hook, initPid int) (*os.File, error) {
 	var pid int
 	if n, err := fmt.Sscanf(h.Path, "/proc/%d/exe", &pid); n != 1 || err != nil || h.Path != fmt.Sprintf("/proc/%d/exe", pid) {
@@ -174,8 +178,9 @@ func openHook(h *network.Hook, initPid int) (*os.File, error) {
 	return f, nil
 }
 
-// foundNetwork reports where the network of a process's namespace is, once the engine has put it there. The engine keeps the namespace as a
-// file of its own until the container has ended, which outlives a helper.
+// foundNetwork reports where the network of a process's namespace is, once the engine has put it
+// there. The engine keeps the namespace as a file of its own until the container has ended, which
+// outlives a helper.
 func foundNetwork(pid int) (e engineNetwork, err error) {
 	own := fmt.Sprintf("/proc/%d/ns/net", pid)
 	f, err := os.Open(own)

@@ -16,7 +16,8 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// maxGiven bounds what a helper says of the addresses that it gave, in bytes. It writes some hundred short lines in a jail's life.
+// maxGiven bounds what a helper says of the addresses that it gave, in bytes. It writes some
+// hundred short lines in a jail's life.
 const maxGiven = 16 << 10
 
 // goOn tells a helper where those before it have ended: in the log, and among the addresses.
@@ -32,7 +33,8 @@ func openGiven(dir string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(dir, helperproto.GivenFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 }
 
-// readGiven is the number below which helpers of a jail may have given every address, 0 where none gave any.
+// readGiven is the number below which helpers of a jail may have given every address, 0 where none
+// gave any.
 func readGiven(dir string) (int, error) {
 	f, err := os.OpenFile(filepath.Join(dir, helperproto.GivenFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrNotExist) {

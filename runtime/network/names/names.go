@@ -1,6 +1,7 @@
-// Package names is the network mode in which a jail reaches what policy names, and nothing else. Its network namespace is that of mode
-// "none": lo alone, sealed. A helper outside it (package egress) answers the jail's questions for names with addresses of 127.64.0.0/10,
-// takes the connections to them, and connects outside where the rules allow it.
+// Package names is the network mode in which a jail reaches what policy names, and nothing else.
+// Its network namespace is that of mode "none": lo alone, sealed. A helper outside it (package
+// egress) answers the jail's questions for names with addresses of 127.64.0.0/10, takes the
+// connections to them, and connects outside where the rules allow it.
 package names
 
 import (
@@ -40,9 +41,10 @@ const resolver = "nameserver 127.0.0.1\n"
 // Name is the mode's name in policy.
 func (Mode) Name() string { return name }
 
-// Decide joins the namespace of a jail that reaches nothing, or of one with a network by name: the containers of a pod share the first
-// one's helper, by that one's rules. Seal refuses a jail whose own policy gives less than those. In a namespace that the engine has made
-// (CNI's, Podman's) the helper is, so that the engine's filters and accounts hold for what it connects to.
+// Decide joins the namespace of a jail that reaches nothing, or of one with a network by name: the
+// containers of a pod share the first one's helper, by that one's rules. Seal refuses a jail whose
+// own policy gives less than those. In a namespace that the engine has made (CNI's, Podman's) the
+// helper is, so that the engine's filters and accounts hold for what it connects to.
 func (Mode) Decide(f network.Found) network.Decision {
 	if f.Jail && (f.Mode == network.Empty || f.Mode == name) {
 		return network.Decision{Mode: f.Mode, Namespace: network.Joined}
@@ -71,8 +73,9 @@ func (Mode) Terms(d network.Decision) network.Terms {
 // Prepare has nothing to do: the delegate makes the namespace, or joins it.
 func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return nil, nil }
 
-// Launch starts the helper while the jail is being made, so that start need not wait for it: it gives up its privileges, and waits for its
-// work. It is in the network namespace that it connects from.
+// Launch starts the helper while the jail is being made, so that start need not wait for it: it
+// gives up its privileges, and waits for its work. It is in the network namespace that it connects
+// from.
 func (Mode) Launch(j network.Jail) error {
 	if j.Decision.Namespace != network.Own {
 		return nil
@@ -83,8 +86,9 @@ func (Mode) Launch(j network.Jail) error {
 	return nil
 }
 
-// Seal closes the namespace as in mode "none" and gives the helper its work, and with it sockets inside. Without a helper the jail is not
-// started: one that has ended since it was launched is started anew. In a joined namespace the first jail's serves, by that one's rules.
+// Seal closes the namespace as in mode "none" and gives the helper its work, and with it sockets
+// inside. Without a helper the jail is not started: one that has ended since it was launched is
+// started anew. In a joined namespace the first jail's serves, by that one's rules.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if j.Decision.Namespace != network.Own {
 		out, err = none.Mode{}.Seal(j)
@@ -101,9 +105,9 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
 		return none.Mode{}.Seal(j)
 	}
-	s := starting{jail: j, helper: r}
+	s := helperStart{jail: j, helper: r}
 	var sealed error
-	got, serves, err := s.serve(func() error {
+	got, serves, err := s.startServing(func() error {
 		out, sealed = none.Mode{}.Seal(j)
 		return sealed
 	})
@@ -119,8 +123,8 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 		}
 		return nil
 	}
-	out.Changes = append(out.Changes, lesser(got)...)
-	out.Changes = append(out.Changes, nowhere(s.jail, out.Changes)...)
+	out.Changes = append(out.Changes, reportFallback(got)...)
+	out.Changes = append(out.Changes, reportUnreachablePorts(s.jail, out.Changes)...)
 	if !s.helper.Bounded() {
 		out.Changes = append(out.Changes, report.Change{
 			Ring: report.Resources, Kind: report.Missing, Field: "the network helper's control group",
@@ -138,20 +142,21 @@ func answer(text string) (got helperproto.Arrival, err error) {
 	return got, nil
 }
 
-// lesser reports a way for connections that is not the best, and what is lost by it.
-func lesser(got helperproto.Arrival) []report.Change {
+// reportFallback reports a way for connections that is not the best, and what is lost by it.
+func reportFallback(got helperproto.Arrival) []report.Change {
 	if got.Way == helperproto.SkLookup {
 		return nil
 	}
-	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, helperproto.Lost[got.Way])
+	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, helperproto.FallbackCost[got.Way])
 	if got.Why != "" {
 		why += " (" + got.Why + ")"
 	}
 	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + helperproto.SkLookup, Why: why}}
 }
 
-// nowhere reports ports of the engine's that are to be published, where the engine has put no network that leads to the helper.
-func nowhere(j network.Jail, changes []report.Change) []report.Change {
+// reportUnreachablePorts reports ports of the engine's that are to be published, where the engine
+// has put no network that leads to the helper.
+func reportUnreachablePorts(j network.Jail, changes []report.Change) []report.Change {
 	r, err := j.Rules()
 	if err != nil || j.Decision.Outside != "" || !slices.ContainsFunc(r.Publish, publish.IsEngine) {
 		return nil // the rules were read a moment ago
@@ -248,7 +253,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	}
 	f := network.Finding{Name: "helper", Detail: "there is none: the jail reaches nothing"}
 	if r != nil {
-		f.Detail = fmt.Sprintf("process %d has ended%s: the jail reaches nothing (remedy: agentjail network restart)", r.Pid, said(j.Dir))
+		f.Detail = fmt.Sprintf("process %d has ended%s: the jail reaches nothing (remedy: agentjail network restart)", r.Pid, stderrSuffix(j.Dir))
 		if r.Alive() {
 			if f.Detail = confined(r.Pid); f.Detail == "" {
 				f.Detail = isOutside(r.Pid, j.Decision)
@@ -278,8 +283,8 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	return a, nil
 }
 
-// goesBy holds a helper to the rules on record. They differ for a moment while they are read again, and stay different where that was
-// killed between its steps.
+// goesBy holds a helper to the rules on record. They differ for a moment while they are read again,
+// and stay different where that was killed between its steps.
 func goesBy(j network.Jail, pid int) network.Finding {
 	f := network.Finding{Name: "rules"}
 	r, err := j.Rules()
@@ -310,7 +315,8 @@ func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	return f
 }
 
-// confined reports what is wrong with a helper's confinement, as the kernel reports it; "" is nothing.
+// confined reports what is wrong with a helper's confinement, as the kernel reports it; "" is
+// nothing.
 func confined(pid int) string {
 	s, err := procstatus.Read(pid)
 	if err != nil {

@@ -83,18 +83,18 @@ func TestLesserWays(t *testing.T) {
 		if a.OK != best || a.Warn == best || !strings.Contains(a.Detail, way) {
 			t.Errorf("check: %s: %+v", way, a)
 		}
-		said := lesser(got)
+		said := reportFallback(got)
 		if best {
 			if len(said) > 0 {
 				t.Errorf("report: %s: %v", way, said)
 			}
 			continue
 		}
-		if helperproto.Lost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
+		if helperproto.FallbackCost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
 			t.Fatalf("report: %s: %v", way, said)
 		}
 		for _, text := range []string{a.Detail, said[0].Why} {
-			if !strings.Contains(text, helperproto.Lost[way]) || !strings.Contains(text, "sk_lookup: no") {
+			if !strings.Contains(text, helperproto.FallbackCost[way]) || !strings.Contains(text, "sk_lookup: no") {
 				t.Errorf("%s: %s", way, text)
 			}
 		}

@@ -16,7 +16,8 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// outside opens the engine's network namespace that the helper is to connect from; nil where there is none.
+// outside opens the engine's network namespace that the helper is to connect from; nil where there
+// is none.
 func outside(j network.Jail) (*os.File, error) {
 	d := j.Decision
 	if d.Outside == "" {
@@ -43,7 +44,8 @@ func outside(j network.Jail) (*os.File, error) {
 	return f, nil
 }
 
-// isNamespace reports that an opened namespace is the one of these numbers; namespace.ErrNone for another.
+// isNamespace reports that an opened namespace is the one of these numbers; namespace.ErrNone for
+// another.
 func isNamespace(f *os.File, dev, ino uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -55,22 +57,25 @@ func isNamespace(f *os.File, dev, ino uint64) error {
 	return nil
 }
 
-// Files that name servers: the host's own, and what systemd-resolved asks, where the former names only its stub on loopback.
+// Files that name servers: the host's own, and what systemd-resolved asks, where the former names
+// only its stub on loopback.
 const (
 	resolvConf = "/etc/resolv.conf"
 	resolved   = "/run/systemd/resolve/resolv.conf"
 )
 
-// asked are the name servers that the helper asks. They are never those that the bundle names: whoever answers for an allowed name
-// reports where it leads. The host's stub on loopback cannot be reached from an engine's network.
-func asked(d network.Decision, r network.Rules) ([]string, error) {
+// serversOf are the name servers that the helper asks. They are never those that the bundle names:
+// whoever answers for an allowed name reports where it leads. The host's stub on loopback cannot be
+// reached from an engine's network.
+func serversOf(d network.Decision, r network.Rules) ([]string, error) {
 	if len(r.Servers) > 0 {
 		return r.Servers, nil
 	}
 	var named []string
 	for _, path := range []string{resolvConf, resolved} {
 		var text []byte
-		// By another thread than the caller's, whose mounts may be those of a jail that is being made.
+		// By another thread than the caller's, whose mounts may be those of a jail that is being
+		// made.
 		err := thread.Own(func() (err error) {
 			text, err = os.ReadFile(path)
 			return err
@@ -101,7 +106,8 @@ func elsewhere(servers []string) []string {
 	return out
 }
 
-// hosts are this host's addresses, which are refused. From its own network the helper queries the kernel each time.
+// hosts are this host's addresses, which are refused. From its own network the helper queries the
+// kernel each time.
 func hosts(d network.Decision) ([]netip.Addr, error) {
 	if d.Outside == "" {
 		return nil, nil
@@ -123,7 +129,8 @@ func hosts(d network.Decision) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// isOutside reports what is wrong with where a helper connects from; "" is nothing. A namespace whose name is gone is the helper's alone.
+// isOutside reports what is wrong with where a helper connects from; "" is nothing. A namespace
+// whose name is gone is the helper's alone.
 func isOutside(pid int, d network.Decision) string {
 	if d.Outside == "" {
 		return ""

@@ -12,7 +12,8 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// localPorts has the ports that programs of a network namespace connect from (ip(7)), of the reading thread's.
+// localPorts has the ports that programs of a network namespace connect from (ip(7)), of the
+// reading thread's.
 const localPorts = "/proc/sys/net/ipv4/ip_local_port_range"
 
 // minShare is the least that a jail's share has: as many ports as there can be connections at once.
@@ -60,9 +61,9 @@ func number(j network.Jail) uint32 {
 	return h.Sum32()
 }
 
-// share is the share of a jail with a number. An ended connection keeps its port for a minute (TIME_WAIT, RFC 9293 3.6.1), for its server
-// alone. All jails' shares together are the upper half, so that what they use up is never the host's own; the half is shared by as many as
-// have enough.
+// share is the share of a jail with a number. An ended connection keeps its port for a minute
+// (TIME_WAIT, RFC 9293 3.6.1), for its server alone. All jails' shares together are the upper half,
+// so that what they use up is never the host's own; the half is shared by as many as have enough.
 func share(all helperproto.Ports, number uint32) helperproto.Ports {
 	half := (int(all.Last) - int(all.First) + 1) / 2
 	if half < 1 {

@@ -9,7 +9,8 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// Probes try in a fresh network namespace what the helper does in a jail's. Only this mode's jails need it.
+// Probes try in a fresh network namespace what the helper does in a jail's. Only this mode's jails
+// need it.
 func (Mode) Probes() []network.Probe {
 	return []network.Probe{{Name: "network-names", What: "network by name", Required: func(mode string) bool { return mode == name }, Run: probe}}
 }
@@ -33,7 +34,7 @@ func judged(got helperproto.Arrival) network.Answer {
 	if got.Way == helperproto.SkLookup {
 		return network.Answer{OK: true, Detail: detail}
 	}
-	detail += ": " + helperproto.Lost[got.Way]
+	detail += ": " + helperproto.FallbackCost[got.Way]
 	if got.Why != "" {
 		detail += " (" + got.Why + ")"
 	}

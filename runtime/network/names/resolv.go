@@ -9,7 +9,8 @@ import (
 // maxServers bounds the name servers that are asked (resolv.conf(5): MAXNS is 3).
 const maxServers = 3
 
-// servers are the name servers of a resolv.conf(5), as ADDRESS:PORT; without any, the host's own as the C library has it.
+// servers are the name servers of a resolv.conf(5), as ADDRESS:PORT; without any, the host's own as
+// the C library has it.
 func servers(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {

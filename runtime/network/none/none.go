@@ -1,5 +1,5 @@
-// Package none is the network mode in which a jail reaches nothing: its network namespace has lo, and is sealed
-// (runtime/network/seal) against what engines put there behind the runtime's back.
+// Package none is the network mode in which a jail reaches nothing: its network namespace has lo,
+// and is sealed (runtime/network/seal) against what engines put there behind the runtime's back.
 package none
 
 import (
@@ -25,8 +25,8 @@ const empty = "the jail's network is empty"
 // Name is the mode's name in policy.
 func (Mode) Name() string { return network.Empty }
 
-// Decide joins the namespace of a jail that reaches nothing either. Any other is not joined: a jail without network must
-// not come by one through another jail that has it.
+// Decide joins the namespace of a jail that reaches nothing either. Any other is not joined: a jail
+// without network must not come by one through another jail that has it.
 func (Mode) Decide(f network.Found) network.Decision {
 	d := network.Decision{Mode: network.Empty, Namespace: network.Own}
 	if f.Jail && f.Mode == network.Empty {
@@ -35,7 +35,8 @@ func (Mode) Decide(f network.Found) network.Decision {
 	return d
 }
 
-// Terms leave out what an empty network has no use for. A joined namespace is its first jail's to look after.
+// Terms leave out what an empty network has no use for. A joined namespace is its first jail's to
+// look after.
 func (Mode) Terms(d network.Decision) network.Terms {
 	own := d.Namespace == network.Own
 	return network.Terms{NoMore: empty, CopyNames: own, OnlyLoopback: own}
@@ -47,9 +48,9 @@ func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return ni
 // Launch has nothing to do: there is no helper.
 func (Mode) Launch(network.Jail) error { return nil }
 
-// Seal closes the namespace and reports the interfaces that it took down, and the protections that this kernel cannot
-// give. What was reported is returned also with an error: without the packet filter where policy requires it. A
-// namespace that stays open wraps seal.ErrNotSealed.
+// Seal closes the namespace and reports the interfaces that it took down, and the protections that
+// this kernel cannot give. What was reported is returned also with an error: without the packet
+// filter where policy requires it. A namespace that stays open wraps seal.ErrNotSealed.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
@@ -90,8 +91,9 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	return a, err
 }
 
-// Probes seal a fresh network namespace, as `start` seals a jail's. It is required whatever policy's mode is: a jail of
-// any mode can join a sealed one's namespace, which is then sealed again.
+// Probes seal a fresh network namespace, as `start` seals a jail's. It is required whatever
+// policy's mode is: a jail of any mode can join a sealed one's namespace, which is then sealed
+// again.
 func (Mode) Probes() []network.Probe {
 	return []network.Probe{{Name: "network-seal", What: "network seal", Required: func(string) bool { return true }, Run: sealFresh}}
 }

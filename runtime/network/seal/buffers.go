@@ -15,14 +15,17 @@ type bound struct {
 	most []uint64
 }
 
-// buffers are the namespace's own settings for how much of the kernel's memory a socket takes. The kernel has one budget for all sockets
-// of the host (udp_mem, tcp_mem), lo is enough to use it up, and what is above it throttles the host's own connections. The numbers are
-// those that a small machine has, but for the third of TCP's, up to which a socket's buffer grows by itself: a mebibyte, in place of 4 to
-// 32, costs loopback nothing. Source: Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst.
+// buffers are the namespace's own settings for how much of the kernel's memory a socket takes. The
+// kernel has one budget for all sockets of the host (udp_mem, tcp_mem), lo is enough to use it up,
+// and what is above it throttles the host's own connections. The numbers are those that a small
+// machine has, but for the third of TCP's, up to which a socket's buffer grows by itself: a
+// mebibyte, in place of 4 to 32, costs loopback nothing. Source:
+// Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst.
 var buffers = []bound{
 	{"ipv4/tcp_rmem", []uint64{4096, 16384, 1 << 20}},
 	{"ipv4/tcp_wmem", []uint64{4096, 8192, 1 << 20}},
-	// No listener takes data with the first packet (2): such a connection exists before it is answered, and so before it is counted.
+	// No listener takes data with the first packet (2): such a connection exists before it is
+	// answered, and so before it is counted.
 	{"ipv4/tcp_fastopen", []uint64{1}},
 	// What a socket gets whatever the others have.
 	{"ipv4/udp_rmem_min", []uint64{4096}},
@@ -31,7 +34,8 @@ var buffers = []bound{
 	{"core/optmem_max", []uint64{20480}},
 }
 
-// lower brings the numbers of a setting down to the bound. It raises none, and a setting that the kernel does not have is no failure.
+// lower brings the numbers of a setting down to the bound. It raises none, and a setting that the
+// kernel does not have is no failure.
 func (d sysctlDir) lower(b bound) error {
 	have, err := d.numbers(b)
 	if err != nil || have == nil {

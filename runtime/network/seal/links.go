@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// loopback is the index of lo: the kernel makes it the first device of every network namespace (LOOPBACK_IFINDEX, net/flow.h).
+	// loopback is the index of lo: the kernel makes it the first device of every network namespace
+	// (LOOPBACK_IFINDEX, net/flow.h).
 	loopback = 1
-	// Bounds on what a namespace may hold. An engine plumbs in a handful of links; whoever made thousands wants the start to hang.
+	// Bounds on what a namespace may hold. An engine plumbs in a handful of links; whoever made
+	// thousands wants the start to hang.
 	maxLinks     = 1024
 	maxAddresses = 8192
 	maxRoutes    = 16384
@@ -137,7 +139,8 @@ type route struct {
 	body  []byte
 }
 
-// foreign reports whether a sealed namespace must not have the route: everything that does not lead to lo, but for the resolver's grave.
+// foreign reports whether a sealed namespace must not have the route: everything that does not lead
+// to lo, but for the resolver's grave.
 func (r route) foreign() bool {
 	return r.oif != loopback && !r.isResolverGrave()
 }
@@ -176,8 +179,8 @@ func (c *conn) routes(family uint8) ([]route, error) {
 	return out, nil
 }
 
-// gone are the answers to a removal of something that went by itself: setting a link down or removing a primary address takes other
-// addresses and routes along.
+// gone are the answers to a removal of something that went by itself: setting a link down or
+// removing a primary address takes other addresses and routes along.
 func gone(err error) bool {
 	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
 }
@@ -193,8 +196,8 @@ func (c *conn) raise(lo Link) error {
 	return c.all([]message{linkState(loopback, true)}, []string{"set lo up"})
 }
 
-// takeDown sets every given link down and removes all addresses and routes but lo's own; the links themselves stay, since engines look
-// them up for statistics and for their own clean-up.
+// takeDown sets every given link down and removes all addresses and routes but lo's own; the links
+// themselves stay, since engines look them up for statistics and for their own clean-up.
 func (c *conn) takeDown(r *Report, ipv6 bool) error {
 	var requests []message
 	var what []string
@@ -242,7 +245,8 @@ func (c *conn) takeDown(r *Report, ipv6 bool) error {
 	return c.all(requests, what)
 }
 
-// all performs the requests; the first failure but for objects that are gone already is returned with its description.
+// all performs the requests; the first failure but for objects that are gone already is returned
+// with its description.
 func (c *conn) all(requests []message, what []string) error {
 	errs, err := c.do(requests...)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 //	chain out    { type filter hook output      priority -450; policy drop; ip daddr 127.0.0.11 drop; oif 1 accept }
 //	chain leave  { type filter hook postrouting priority  500; policy drop; oif 1 accept }
 //
-// It comes before everything an engine may have put there (raw is -300, defragmentation -400) and once more after everything
-// (address translation may have picked another way), lets lo's own traffic through and drops the rest. Packet sockets are not seen by
-// it: a jail has no CAP_NET_RAW.
+// It comes before everything an engine may have put there (raw is -300, defragmentation -400) and
+// once more after everything (address translation may have picked another way), lets lo's own
+// traffic through and drops the rest. Packet sockets are not seen by it: a jail has no CAP_NET_RAW.
 
 const nftTable = "agentjail"
 
@@ -302,7 +302,8 @@ func (t *chainTable) load() error {
 		return fmt.Errorf("%w: %w", errNoFilter, err)
 	}
 	defer c.close()
-	// Look first: a transaction that fails makes the kernel wait for a grace period of several milliseconds.
+	// Look first: a transaction that fails makes the kernel wait for a grace period of several
+	// milliseconds.
 	err = t.verify(c)
 	if err == nil || errors.Is(err, errNoFilter) {
 		return err
@@ -359,8 +360,8 @@ func (c *conn) transaction(msgs []message) error {
 	if err := c.send(c.out); err != nil {
 		return err
 	}
-	// The kernel works on the batch within the send: when it returns, all answers are there. Without nf_tables there is one error
-	// about the batch as a whole, and no acknowledgement.
+	// The kernel works on the batch within the send: when it returns, all answers are there.
+	// Without nf_tables there is one error about the batch as a whole, and no acknowledgement.
 	acknowledged := 0
 	var failed error
 	for {
@@ -404,7 +405,8 @@ func (t *chainTable) verified() error {
 // maxNft bounds how many chains and rules of the namespace are read.
 const maxNft = 16384
 
-// verify reports what is wrong with the table: its chains have to be there, with their rules, and no others.
+// verify reports what is wrong with the table: its chains have to be there, with their rules, and
+// no others.
 func (t *chainTable) verify(c *conn) error {
 	if err := t.verifyActive(c); err != nil {
 		return err
@@ -428,7 +430,8 @@ func (t *chainTable) verify(c *conn) error {
 	return t.verifySets(c)
 }
 
-// verifySets reports whether the table's sets are there, and no others. Without one no set is looked at: no rule could ask it.
+// verifySets reports whether the table's sets are there, and no others. Without one no set is
+// looked at: no rule could ask it.
 func (t *chainTable) verifySets(c *conn) error {
 	if len(t.sets) == 0 {
 		return nil
@@ -466,7 +469,8 @@ func (t *chainTable) verifySets(c *conn) error {
 	return nil
 }
 
-// verifyActive reports whether the table is there. A dormant one (NFT_TABLE_F_DORMANT) has no hooks.
+// verifyActive reports whether the table is there. A dormant one (NFT_TABLE_F_DORMANT) has no
+// hooks.
 func (t *chainTable) verifyActive(c *conn) error {
 	var flags []uint32
 	get := t.message(unix.NFT_MSG_GETTABLE, 0)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The redirect gives a jail's connections to a range of loopback addresses to one listener, where a program for sk_lookup cannot. It is
-// a table of its own, ip agentjail-names, in words of nft(8)
+// The redirect gives a jail's connections to a range of loopback addresses to one listener, where a
+// program for sk_lookup cannot. It is a table of its own, ip agentjail-names, in words of nft(8)
 //
 //	chain redirect { type nat hook output priority -100; policy accept; ip daddr RANGE meta l4proto tcp redirect to :PORT
 //	                 ip daddr 127.0.0.1 udp dport 53 redirect to :PORT; … }
@@ -19,15 +19,18 @@ import (
 //	                 ip daddr RANGE meta l4proto tcp reject with tcp reset
 //	                 ip daddr RANGE reject with icmp port-unreachable }
 //
-// A connection that was redirected has another destination when it comes in. What has still one in the range is no TCP, or no
-// connection's beginning. A service at a port of 127.0.0.1 is redirected only where a program of the jail has taken that port. Refused on its way out it would be an error of the sender's own (EPERM). The table opens nothing: the seal's
-// own is asked as well, and drops what does not stay on lo.
+// A connection that was redirected has another destination when it comes in. What has still one in
+// the range is no TCP, or no connection's beginning. A service at a port of 127.0.0.1 is redirected
+// only where a program of the jail has taken that port. Refused on its way out it would be an error
+// of the sender's own (EPERM). The table opens nothing: the seal's own is asked as well, and drops
+// what does not stay on lo.
 
 const redirectTable = "agentjail-names"
 
 // A Target is what a redirect does.
 type Target struct {
-	// Range is that of addresses, whose length is at most 32 bits, and Port where TCP connections to it go on 127.0.0.1.
+	// Range is that of addresses, whose length is at most 32 bits, and Port where TCP connections
+	// to it go on 127.0.0.1.
 	Range netip.Prefix
 	Port  uint16
 	// Services are ports of 127.0.0.1 that go to others there.
@@ -77,9 +80,10 @@ func redirect(target Target) *chainTable {
 	}}
 }
 
-// Redirect has TCP connections to a range of loopback addresses go to a port of 127.0.0.1, in the network namespace that netns is an open
-// file of, and all else to the range be refused; and services go to other ports. It replaces an earlier redirect. The listener learns the destination by SO_ORIGINAL_DST.
-// It needs what Seal needs, and a kernel with NAT in nf_tables.
+// Redirect has TCP connections to a range of loopback addresses go to a port of 127.0.0.1, in the
+// network namespace that netns is an open file of, and all else to the range be refused; and
+// services go to other ports. It replaces an earlier redirect. The listener learns the destination
+// by SO_ORIGINAL_DST. It needs what Seal needs, and a kernel with NAT in nf_tables.
 func Redirect(netns *os.File, t Target) error {
 	if err := inNamespace(netns, redirect(t).load); err != nil {
 		return fmt.Errorf("redirect by nf_tables: %w", err)
@@ -87,7 +91,8 @@ func Redirect(netns *os.File, t Target) error {
 	return nil
 }
 
-// VerifyRedirect says by an error whether the namespace has another redirect than that one; port 0 is for none.
+// VerifyRedirect says by an error whether the namespace has another redirect than that one; port 0
+// is for none.
 func VerifyRedirect(netns *os.File, t Target) error {
 	err := inNamespace(netns, redirect(t).verified)
 	if t.Port != 0 {

@@ -10,19 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Policy routing (ip-rule(8), linux/fib_rules.h). A namespace has the rules "0: lookup local, 32766: lookup main, 32767: lookup default".
-// Sealing puts the rules below in front of them and removes the rules that would come before, so that no routing table is consulted
-// for anything but lo, now or after another interface was plugged in.
+// Policy routing (ip-rule(8), linux/fib_rules.h). A namespace has the rules "0: lookup local,
+// 32766: lookup main, 32767: lookup default". Sealing puts the rules below in front of them and
+// removes the rules that would come before, so that no routing table is consulted for anything but
+// lo, now or after another interface was plugged in.
 //
-// They all have priority 0, the smallest there is: the kernel appends a new rule of equal priority after the old ones
-// (net/core/fib_rules.c, fib_nl_newrule), so nothing that is added later can come before them, not even a rule without a priority,
-// which gets the one just below the second rule's.
+// They all have priority 0, the smallest there is: the kernel appends a new rule of equal priority
+// after the old ones (net/core/fib_rules.c, fib_nl_newrule), so nothing that is added later can
+// come before them, not even a rule without a priority, which gets the one just below the second
+// rule's.
 //
-// What the rules do not stop, and nftables does: an IPv4 socket bound to a device sends to it even when the look-up fails ("assume that
-// the destination is on link", net/ipv4/route.c, ip_route_output_key_hash_rcu), and IPv4 multicast and broadcast with a given
-// interface or source address are sent without any look-up.
+// What the rules do not stop, and nftables does: an IPv4 socket bound to a device sends to it even
+// when the look-up fails ("assume that the destination is on link", net/ipv4/route.c,
+// ip_route_output_key_hash_rcu), and IPv4 multicast and broadcast with a given interface or source
+// address are sent without any look-up.
 
-// rule is the part of a policy rule that sealing uses. Any rule that has something else never compares equal (other is set).
+// rule is the part of a policy rule that sealing uses. Any rule that has something else never
+// compares equal (other is set).
 type rule struct {
 	dst      netip.Prefix // invalid: any
 	iif      string       // "": any; "lo": made by this namespace's own sockets, too
@@ -151,8 +155,9 @@ func (c *conn) sealRules(family uint8) error {
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
-	// Ours are in now, after whatever else has priority 0: remove what comes before. A removal takes the first rule that matches, so
-	// removing from the front never hits ours before all the others are gone.
+	// Ours are in now, after whatever else has priority 0: remove what comes before. A removal
+	// takes the first rule that matches, so removing from the front never hits ours before all the
+	// others are gone.
 	requests = requests[:0]
 	for i := range have {
 		if startsWith(have[i:], want) {

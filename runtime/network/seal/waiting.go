@@ -112,8 +112,8 @@ func waiting(most uint32) *chainTable {
 	}
 }
 
-// An addressFamily reports where four bytes of the source's and of the destination's address are: of
-// IPv6 the last, which distinguish those of one host .
+// An addressFamily reports where four bytes of the source's and of the destination's address are:
+// of IPv6 the last, which distinguish those of one host .
 type addressFamily struct {
 	number              byte // unix.NFPROTO_*
 	source, destination uint32

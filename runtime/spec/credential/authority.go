@@ -1,6 +1,7 @@
 package credential
 
-// AuthorityFile has a jail's own certificate authority with its key, in the jail's directory of state, for root alone.
+// AuthorityFile has a jail's own certificate authority with its key, in the jail's directory of
+// state, for root alone.
 const AuthorityFile = "authority.pem"
 
 // MaxAuthority bounds it, in bytes.
@@ -17,16 +18,19 @@ func (s Set) Ended() []string {
 	return out
 }
 
-// IssueProgram is the file name of the helper for jails with keys of their own. It lies beside agentjail.
+// IssueProgram is the file name of the helper for jails with keys of their own. It lies beside
+// agentjail.
 const IssueProgram = "agentjail-egress-keys"
 
-// IssueVerb has the helper's program make what an Order on its standard input requests, and write it, Issued, to its standard output.
-// Certificates are that program's alone: what they take would cost every start of agentjail's own program a tenth of its time.
+// IssueVerb has the helper's program make what an Order on its standard input requests, and write
+// it, Issued, to its standard output. Certificates are that program's alone: what they take would
+// cost every start of agentjail's own program a tenth of its time.
 const IssueVerb = "issue"
 
 // An Order is for keys of a jail's own.
 type Order struct {
-	// Authority requests a certificate authority that can vouch for these hosts and no others; empty is none.
+	// Authority requests a certificate authority that can vouch for these hosts and no others;
+	// empty is none.
 	Authority []string `json:"authority,omitempty"`
 	// HostKey requests a key by which the jail knows its helper as the server of ssh.
 	HostKey bool `json:"hostKey,omitempty"`

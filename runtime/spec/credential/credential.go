@@ -1,5 +1,6 @@
-// Package credential is what policy sets of credentials that a jail can use and not read: at which hosts, in which header, and where the
-// value is read. The values themselves are read when a jail is started (Fetch), by root, and are the jail's helper's alone.
+// Package credential is what policy sets of credentials that a jail can use and not read: at which
+// hosts, in which header, and where the value is read. The values themselves are read when a jail
+// is started (Fetch), by root, and are the jail's helper's alone.
 package credential
 
 import (
@@ -31,13 +32,15 @@ const Port = 443
 type Spec struct {
 	// Hosts are the names at which it is used, exact ones.
 	Hosts []string `toml:"hosts" json:"hosts"`
-	// Header is what is set in every request: NAME, or "NAME: SCHEME" for what stands before the value.
+	// Header is what is set in every request: NAME, or "NAME: SCHEME" for what stands before the
+	// value.
 	Header string `toml:"header" json:"header,omitempty"`
 	// From is where the value is read: "file:PATH" or "command:PATH ARGUMENT...".
 	From string `toml:"from" json:"from"`
 	// Env is the variable in which the jail's processes have a placeholder; "" is none.
 	Env string `toml:"env" json:"env,omitempty"`
-	// Placeholder is its shape: each "*" becomes a letter or a digit. In a jail's record it is the jail's own.
+	// Placeholder is its shape: each "*" becomes a letter or a digit. In a jail's record it is the
+	// jail's own.
 	Placeholder string `toml:"placeholder" json:"placeholder,omitempty"`
 	// TLS is TLSRoute, which "" is too, or TLSEnd.
 	TLS string `toml:"tls" json:"tls,omitempty"`
@@ -45,7 +48,8 @@ type Spec struct {
 	SSH string `toml:"ssh" json:"ssh,omitempty"`
 	// KnownHosts is the path of a file with the hosts' keys, for ssh.
 	KnownHosts string `toml:"known_hosts" json:"knownHosts,omitempty"`
-	// Repositories are the only ones that a key is used for, as programs write them; one with "/*" at its end is all below. None is all.
+	// Repositories are the only ones that a key is used for, as programs write them; one with "/*"
+	// at its end is all below. None is all.
 	Repositories []string `toml:"repositories" json:"repositories,omitempty"`
 }
 

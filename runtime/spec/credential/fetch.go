@@ -24,7 +24,8 @@ const (
 // patience is how long a command may take.
 var patience = 10 * time.Second
 
-// Fetch reads the value. Only root can have chosen the file or the program. No error has any of what was read.
+// Fetch reads the value. Only root can have chosen the file or the program. No error has any of
+// what was read.
 func (c Spec) Fetch() (secret.Value, error) {
 	path, args, err := c.source()
 	if err != nil {
@@ -75,7 +76,8 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxValue+3))
 }
 
-// run runs a command without a shell. What it says besides the value is not shown, since it may say the value there too.
+// run runs a command without a shell. What it says besides the value is not shown, since it may say
+// the value there too.
 func run(path string, args []string) ([]byte, error) {
 	path, err := trusted.Executable(path)
 	if err != nil {

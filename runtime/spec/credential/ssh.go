@@ -20,7 +20,8 @@ import (
 // SSHPort is that of a host of a key for ssh which names none.
 const SSHPort = 22
 
-// HostKeyFile has the key by which a jail knows its helper as the server of ssh, in the jail's directory of state, for root alone.
+// HostKeyFile has the key by which a jail knows its helper as the server of ssh, in the jail's
+// directory of state, for root alone.
 const HostKeyFile = "ssh_host_key.pem"
 
 // Bounds of a key's entry in policy.
@@ -122,7 +123,8 @@ func (c Spec) HostKeys(host string) ([][]byte, error) {
 	return keys, nil
 }
 
-// hostKeys are the keys of a server in the text of known_hosts(5): by its name, in the clear or hashed, and none that is revoked.
+// hostKeys are the keys of a server in the text of known_hosts(5): by its name, in the clear or
+// hashed, and none that is revoked.
 func hostKeys(text, server string) [][]byte {
 	var keys, revoked [][]byte
 	for line := range strings.Lines(text) {

@@ -4,9 +4,10 @@ import (
 	"slices"
 )
 
-// With is what both sets let through, and no more: a target that one rule of each has, with the ports of both. An option is kept where
-// every rule of both that shares a name and a port has it, since any of them may be the one that decides. What one denies is denied. Of more
-// than MaxEntries the last are left out.
+// With is what both sets let through, and no more: a target that one rule of each has, with the
+// ports of both. An option is kept where every rule of both that shares a name and a port has it,
+// since any of them may be the one that decides. What one denies is denied. Of more than MaxEntries
+// the last are left out.
 func (s *Set) With(o *Set) (*Set, error) {
 	deny := s.Denied()
 	for _, d := range o.Denied() {
@@ -52,7 +53,8 @@ func overlap(a, b *Rule) (Rule, bool) {
 	return r, len(r.Ports) > 0
 }
 
-// strictest takes from a rule each option that a rule of the set lacks which shares a name and a port with it.
+// strictest takes from a rule each option that a rule of the set lacks which shares a name and a
+// port with it.
 func (s *Set) strictest(r *Rule) {
 	if !r.Private && r.TLS == "" && !r.ECH {
 		return

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of what is parsed. They bound memory and the length of reports; policies that were seen have far less.
+// Limits of what is parsed. They bound memory and the length of reports; policies that were seen
+// have far less.
 const (
 	// MaxEntries bounds the rules of a set, presets included.
 	MaxEntries = 4096
@@ -50,7 +51,8 @@ type Rule struct {
 	Preset string
 }
 
-// String is the canonical text of a rule. Parsed again it is the same rule, but for Text and Preset.
+// String is the canonical text of a rule. Parsed again it is the same rule, but for Text and
+// Preset.
 func (r Rule) String() string {
 	var b strings.Builder
 	switch {
@@ -183,8 +185,8 @@ func splitTarget(text string) (host, ports string, hasPorts bool, err error) {
 	return host, ports, hasPorts, nil
 }
 
-// literal is the address that a host is, if it is one in its usual form. IPv4 inside IPv6 is the IPv4 address
-// (RFC 4291 2.5.5.2); an address with a zone is none.
+// literal is the address that a host is, if it is one in its usual form. IPv4 inside IPv6 is the
+// IPv4 address (RFC 4291 2.5.5.2); an address with a zone is none.
 func literal(host string) (netip.Addr, bool) {
 	v6 := strings.HasPrefix(host, "[")
 	if v6 {

@@ -131,8 +131,8 @@ func PresetName(name string) bool {
 	return name != "" && len(name) <= 32 && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// each calls f with the rules for a name, those that decide first before others, until f says false. Its cost is
-// bound by the labels of the name.
+// each calls f with the rules for a name, those that decide first before others, until f says
+// false. Its cost is bound by the labels of the name.
 func each(index *[2]map[string][]*Rule, name string, f func(*Rule) bool) {
 	for _, r := range index[0][name] {
 		if !f(r) {
@@ -163,7 +163,8 @@ func (s *Set) deniedBy(name string, port uint16) (found *Rule) {
 	return found
 }
 
-// Allowed reports whether any port of a name is allowed: whether DNS has an answer. The name is canonical; another matches nothing.
+// Allowed reports whether any port of a name is allowed: whether DNS has an answer. The name is
+// canonical; another matches nothing.
 func (s *Set) Allowed(name string) bool {
 	if c, err := Canonical(name); s == nil || err != nil || c != name {
 		return false
@@ -197,7 +198,8 @@ func (s *Set) Exact() []string {
 	return out
 }
 
-// Match reports whether a connection to a name and a port is let through. The name is canonical; another is refused.
+// Match reports whether a connection to a name and a port is let through. The name is canonical;
+// another is refused.
 func (s *Set) Match(name string, port uint16) Verdict {
 	if c, err := Canonical(name); err != nil || c != name {
 		return Verdict{Reason: "not a name in its canonical form"}
@@ -265,7 +267,8 @@ func (r *Rule) Source() string {
 	return r.Text
 }
 
-// Rules are the allowed ones in the order of the policy, those of presets in the preset's place. They are not to be changed.
+// Rules are the allowed ones in the order of the policy, those of presets in the preset's place.
+// They are not to be changed.
 func (s *Set) Rules() []*Rule {
 	if s == nil {
 		return nil
@@ -273,7 +276,8 @@ func (s *Set) Rules() []*Rule {
 	return slices.Clip(s.allow)
 }
 
-// Entries is the canonical text of the allow list: parsed again with Denied, it is the same set. Presets are expanded.
+// Entries is the canonical text of the allow list: parsed again with Denied, it is the same set.
+// Presets are expanded.
 func (s *Set) Entries() []string {
 	if s == nil {
 		return nil
@@ -301,7 +305,8 @@ func (s *Set) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Presets are the presets that the set was made with, so that another process can parse the same lists.
+// Presets are the presets that the set was made with, so that another process can parse the same
+// lists.
 func (s *Set) Presets() Table {
 	if s == nil {
 		return nil
@@ -317,7 +322,8 @@ func texts(rules []*Rule) []string {
 	return out
 }
 
-// Narrow is the part of a set that the entries of an annotation request. Each entry must be covered by the set; the deny list stays.
+// Narrow is the part of a set that the entries of an annotation request. Each entry must be covered
+// by the set; the deny list stays.
 func (s *Set) Narrow(entries []string) (*Set, error) {
 	if s == nil {
 		return nil, errors.New("nothing is allowed that could be narrowed")
@@ -351,8 +357,9 @@ func (b both) Preset(name string) ([]string, error) {
 	return b.second.Preset(name)
 }
 
-// Covers is nil if all that a rule lets through is let through by the set. An option that loosens a check must stand in
-// every rule of the set that shares a name and a port with it, since any of them may be the one that decides.
+// Covers is nil if all that a rule lets through is let through by the set. An option that loosens a
+// check must stand in every rule of the set that shares a name and a port with it, since any of
+// them may be the one that decides.
 func (s *Set) Covers(r Rule) error {
 	if r.Deny || len(r.Ports) == 0 {
 		return fmt.Errorf("%q allows nothing", r.Text)

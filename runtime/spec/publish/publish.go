@@ -1,4 +1,5 @@
-// Package publish reads what of a jail's ports can be connected to from outside: what policy lets be published, and what a jail publishes.
+// Package publish reads what of a jail's ports can be connected to from outside: what policy lets
+// be published, and what a jail publishes.
 //
 //	may   = [ addr ":" ] ports / engine        ; policy's network.publish
 //	entry = [ addr ":" ] port ":" port         ; --publish and the annotation: where is listened, and the jail's port
@@ -8,8 +9,8 @@
 //	addr  = ipv4 / "[" ipv6 "]"                ; 127.0.0.1 when none
 //	port  = 1 to 65535, decimal
 //
-// An entry is within policy by the port where is listened, and by its address: that of the policy, or any of its family where policy sets
-// 0.0.0.0 or [::].
+// An entry is within policy by the port where is listened, and by its address: that of the policy,
+// or any of its family where policy sets 0.0.0.0 or [::].
 package publish
 
 import (
@@ -39,7 +40,8 @@ type Entry struct {
 	Port uint16         `json:"port"` // in the jail, on loopback
 }
 
-// Engine begins an entry for the ports of the network that the engine has made for the jail: those that it publishes lead there.
+// Engine begins an entry for the ports of the network that the engine has made for the jail: those
+// that it publishes lead there.
 const Engine = "engine"
 
 // IsEngine reports that an entry is for the engine's network.
@@ -64,7 +66,8 @@ func ParseEngine(text string) (Range, error) {
 // Has reports whether a range has a port.
 func (r Range) Has(port uint16) bool { return port >= r.First && port <= r.Last }
 
-// WithinEngine says by an error, a refusal, that policy does not let the ports of an engine's network be published.
+// WithinEngine says by an error, a refusal, that policy does not let the ports of an engine's
+// network be published.
 func WithinEngine(may []Range, r Range) error {
 	for _, m := range may {
 		if m.Has(r.First) && m.Has(r.Last) {
@@ -118,7 +121,8 @@ func Parse(text string) (Entry, error) {
 	return Entry{At: netip.AddrPortFrom(addr, at), Port: to}, nil
 }
 
-// List reads several entries. No two listen at the same place. Those for the engine's network are apart.
+// List reads several entries. No two listen at the same place. Those for the engine's network are
+// apart.
 func List(texts []string) (out []Entry, engine []Range, err error) {
 	if len(texts) > MaxEntries {
 		return nil, nil, fmt.Errorf("%d ports, and at most %d can be published", len(texts), MaxEntries)

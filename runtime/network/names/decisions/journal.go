@@ -1,5 +1,6 @@
-// Package decisions reads the log of decisions of a jail's network by name: two files, which the helper fills in turns. It writes one
-// until that is full and then begins the other anew, so that what is there is the last of the log. Each event has a number.
+// Package decisions reads the log of decisions of a jail's network by name: two files, which the
+// helper fills in turns. It writes one until that is full and then begins the other anew, so that
+// what is there is the last of the log. Each event has a number.
 //
 // The helper talks to a jail: what it writes is read with limits.
 package decisions
@@ -86,7 +87,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// Next is what was written since it was last called, in order. A line that is no event is one without a verdict, which reports it.
+// Next is what was written since it was last called, in order. A line that is no event is one
+// without a verdict, which reports it.
 func (r *Reader) Next() ([]helperproto.Event, error) {
 	var out []helperproto.Event
 	for _, t := range r.files {

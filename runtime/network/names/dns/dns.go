@@ -1,5 +1,5 @@
-// Package dns answers the questions of a jail's resolver by itself: nothing of a question leaves the jail, so that no name
-// carries data out.
+// Package dns answers the questions of a jail's resolver by itself: nothing of a question leaves
+// the jail, so that no name carries data out.
 //
 // # What is answered (RFC 1035; RFC 6891 for EDNS)
 //
@@ -11,8 +11,9 @@
 //	not one question, broken sections  FORMERR
 //	a response, less than a header     nothing
 //
-// REFUSED is never answered: musl waits five seconds for a better server, and glibc reports a temporary failure. Negative answers carry
-// no SOA and so are not kept (RFC 2308 5): the rules of a running jail can change. The question is echoed as it came, with its mix of cases
+// REFUSED is never answered: musl waits five seconds for a better server, and glibc reports a
+// temporary failure. Negative answers carry no SOA and so are not kept (RFC 2308 5): the rules of a
+// running jail can change. The question is echoed as it came, with its mix of cases
 // (draft-vixie-dnsext-dns0x20). No answer is longer than 512 bytes, so none is truncated.
 package dns
 
@@ -27,9 +28,11 @@ import (
 const (
 	// TTL of an address, in seconds.
 	TTL = 30
-	// MaxQuery bounds the queries that are read, in bytes: one question of at most 271, and EDNS with padding.
+	// MaxQuery bounds the queries that are read, in bytes: one question of at most 271, and EDNS
+	// with padding.
 	MaxQuery = 4096
-	// udpSize is the size that is told to clients with EDNS: what passes any link (DNS flag day 2020).
+	// udpSize is the size that is told to clients with EDNS: what passes any link (DNS flag day
+	// 2020).
 	udpSize = 1232
 	// maxRecords bounds the records that are walked in search of EDNS.
 	maxRecords = 16
@@ -37,8 +40,8 @@ const (
 	badVersion = dnsmessage.RCode(16)
 )
 
-// Answer is the reply to a query, without the length that stands before it over TCP, or nil for none. lookup is asked with
-// canonical names only, and returns the IPv4 address of an allowed name.
+// Answer is the reply to a query, without the length that stands before it over TCP, or nil for
+// none. lookup is asked with canonical names only, and returns the IPv4 address of an allowed name.
 func Answer(query []byte, udp bool, lookup func(name string) (netip.Addr, bool)) []byte {
 	if len(query) > MaxQuery || udp && len(query) > udpSize {
 		return nil
@@ -72,7 +75,8 @@ func Answer(query []byte, udp bool, lookup func(name string) (netip.Addr, bool))
 	return build(reply, &q, edns, addr)
 }
 
-// read takes the question and looks for EDNS behind it. It returns false for a query that is not well formed.
+// read takes the question and looks for EDNS behind it. It returns false for a query that is not
+// well formed.
 func read(p *dnsmessage.Parser) (q dnsmessage.Question, edns bool, version byte, ok bool) {
 	q, err := p.Question()
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	maxThreads = 64
 )
 
-// confine gives up all that the helper needs no more: files, ids, capabilities, and most system calls. It holds for every thread.
-// AllThreadsSyscall needs a program without cgo.
+// confine gives up all that the helper needs no more: files, ids, capabilities, and most system
+// calls. It holds for every thread. AllThreadsSyscall needs a program without cgo.
 func confine(s helperproto.Setup) error {
 	// Its own death costs the jail its network, that of the host's services more.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
@@ -64,8 +64,8 @@ func limits() error {
 	return nil
 }
 
-// leaveFiles makes an empty directory that is gone the root, in which no file can be made. A user's engine may change it too: its
-// helper has the capabilities of the user's own user namespace.
+// leaveFiles makes an empty directory that is gone the root, in which no file can be made. A user's
+// engine may change it too: its helper has the capabilities of the user's own user namespace.
 func leaveFiles() error {
 	if err := unix.Fchdir(helperproto.RootFD); err != nil {
 		return fmt.Errorf("the empty directory: %w", err)
@@ -109,8 +109,9 @@ func dropPrivileges() error {
 	return nil
 }
 
-// enterDomain enters a domain that has no file and may not take TCP ports, as far as the kernel knows (landlock(7)). Signals are left to
-// the system call filter: before Linux 6.15 a scope for them would keep the Go runtime's threads from each other.
+// enterDomain enters a domain that has no file and may not take TCP ports, as far as the kernel
+// knows (landlock(7)). Signals are left to the system call filter: before Linux 6.15 a scope for
+// them would keep the Go runtime's threads from each other.
 func enterDomain() error {
 	abi, err := landlock.ABI()
 	if err != nil {
@@ -140,7 +141,8 @@ func enterDomain() error {
 	return landlock.RestrictAll(fd)
 }
 
-// closeOthers closes what an engine left open across the program's start: Go's own descriptors, and those of the work, are known.
+// closeOthers closes what an engine left open across the program's start: Go's own descriptors, and
+// those of the work, are known.
 func closeOthers() error {
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {

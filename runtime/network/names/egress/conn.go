@@ -36,7 +36,8 @@ type flow struct {
 	s      *server
 	client *net.TCPConn
 	name   string
-	// literal is the address that a proxy's client requested, where it requested no name: name is then its text.
+	// literal is the address that a proxy's client requested, where it requested no name: name is
+	// then its text.
 	literal netip.Addr
 	port    uint16
 	rule    *netrules.Rule
@@ -46,9 +47,10 @@ type flow struct {
 	head    *head // what is kept of the client's until the server has it; nil for nothing
 	// credential names those that are set in its requests.
 	credential string
-	// up is the connection outside, and withdrawn why the rules do not let it go on. The table's lock is for both, and for addr.
+	// up is the connection outside, and withdrawn why the rules do not let it go on. The table's
+	// lock is for both, and for addr.
 	up        *net.TCPConn
-	withdrawn string
+	revokedReason string
 	sent      atomic.Int64
 	got       atomic.Int64
 }
@@ -93,7 +95,7 @@ func (f *flow) serve() {
 	defer f.leave()
 	switch {
 	case f.literal.IsValid(): // a rule for an address is for whatever is spoken there
-		f.other()
+		f.relayUnknown()
 	case f.s.credentials.endpoints[f.endpoint()] != "":
 		f.ssh()
 	case f.port == portHTTP:
@@ -101,7 +103,7 @@ func (f *flow) serve() {
 	case f.port == portHTTPS && f.rule.TLS != "any", f.s.credentials.ends(f.name, f.port):
 		f.tls()
 	default:
-		f.other()
+		f.relayUnknown()
 	}
 }
 
@@ -126,7 +128,8 @@ func (f *flow) event(what, verdict string) helperproto.Event {
 	return e
 }
 
-// tls lets a connection through whose client requests the name, in the clear, and is told so otherwise.
+// tls lets a connection through whose client requests the name, in the clear, and is told so
+// otherwise.
 func (f *flow) tls() {
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
@@ -165,16 +168,17 @@ func (f *flow) alert(err error) {
 	linger(f.client)
 }
 
-// linger ends a connection so that the client reads what was written last: data of its own that nobody read would turn the end into a
-// reset.
+// linger ends a connection so that the client reads what was written last: data of its own that
+// nobody read would turn the end into a reset.
 func linger(c *net.TCPConn) {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(time.Second))
 	_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10))
 }
 
-// other serves a protocol that is not looked at: the server may speak first. What turns out to be TLS is held to the name.
-func (f *flow) other() {
+// relayUnknown serves a protocol that is not looked at: the server may speak first. What turns out
+// to be TLS is held to the name.
+func (f *flow) relayUnknown() {
 	up := f.dial()
 	if up == nil {
 		return
@@ -207,7 +211,8 @@ func (f *flow) dial() *net.TCPConn {
 	return up
 }
 
-// relay copies both ways until both have ended. An end of one way is handed on as an end, a reset as a reset.
+// relay copies both ways until both have ended. An end of one way is handed on as an end, a reset
+// as a reset.
 func (f *flow) relay(up *net.TCPConn, first []byte) {
 	done := make(chan struct{})
 	go func() {
@@ -301,7 +306,8 @@ func finish(to, from *net.TCPConn, err error) {
 	reset(from)
 }
 
-// reset closes with a reset: nothing of the connection stays in TIME_WAIT, of which the host has so many ports and no more.
+// reset closes with a reset: nothing of the connection stays in TIME_WAIT, of which the host has so
+// many ports and no more.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

@@ -18,8 +18,8 @@ import (
 // controlTime is how long one request may take.
 const controlTime = 5 * time.Second
 
-// control is the socket by which whoever started the helper changes the rules. It lies in the jail's directory of state, which no jail
-// reaches.
+// control is the socket by which whoever started the helper changes the rules. It lies in the
+// jail's directory of state, which no jail reaches.
 type control struct {
 	l *net.UnixListener
 	// uid is whose requests are served: the user as whom the helper was started.
@@ -42,11 +42,12 @@ func openControl(f *os.File, owner uint32) (*control, error) {
 	return &control{u, owner}, nil
 }
 
-// follow does what a request requests. What it returns besides the answer is called where nobody has heard that.
-type follow func(helperproto.Request) (a helperproto.Answer, unheard func(), err error)
+// requestHandler does what a request requests. What it returns besides the answer is called where
+// nobody has heard that.
+type requestHandler func(helperproto.Request) (a helperproto.Answer, unheard func(), err error)
 
 // serve answers one request after the other.
-func (c *control) serve(change follow) {
+func (c *control) serve(change requestHandler) {
 	for {
 		conn, err := c.l.AcceptUnix()
 		if err != nil {
@@ -59,7 +60,7 @@ func (c *control) serve(change follow) {
 	}
 }
 
-func (c *control) answer(conn *net.UnixConn, change follow) {
+func (c *control) answer(conn *net.UnixConn, change requestHandler) {
 	defer conn.Close()
 	if conn.SetDeadline(time.Now().Add(controlTime)) != nil || !c.may(conn) {
 		return
@@ -85,7 +86,8 @@ func (c *control) answer(conn *net.UnixConn, change follow) {
 	}
 }
 
-// abandoned reports whether nobody waits for an answer any more: the other end is closed, and not only for writing.
+// abandoned reports whether nobody waits for an answer any more: the other end is closed, and not
+// only for writing.
 func abandoned(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {

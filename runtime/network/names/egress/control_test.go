@@ -188,13 +188,13 @@ func TestChange(t *testing.T) {
 	if _, ok := s.name("a.example.test"); ok {
 		t.Error("a pinned name without a rule is answered")
 	}
-	if _, _, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
+	if _, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
 		t.Error("a preset is taken")
 	}
 	if again, ok := s.name("b.example.test"); !ok || again != b {
 		t.Errorf("after rules that were not taken, b has %v", again)
 	}
-	if _, _, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
+	if _, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
 		t.Fatal(err)
 	}
 	if c, ok := s.name("c.example.test"); !ok || c.String() != "127.64.0.3" {
@@ -206,7 +206,7 @@ func TestChange(t *testing.T) {
 		}
 	}
 	s.served = []uint16{80}
-	a, unheard, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
+	a, unheard, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
 	if err != nil || len(a.Unserved) != 2 || a.Unserved[0] != 22 {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -216,7 +216,7 @@ func TestChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, _, err := s.follow(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
+	if a, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
 		t.Errorf("rules nobody has heard of: %+v, %v; in force are %q", a, err, s.set.now().Entries())
 	}
 	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {

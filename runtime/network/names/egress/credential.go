@@ -18,7 +18,8 @@ import (
 type credentials struct {
 	all    []helperproto.Credential
 	byHost map[string][]*helperproto.Credential
-	// roots are the host's certificate authorities, by which the servers that get a credential are judged.
+	// roots are the host's certificate authorities, by which the servers that get a credential are
+	// judged.
 	roots *x509.CertPool
 	// own is the jail's certificate authority; nil where no TLS is ended.
 	own *authority
@@ -77,7 +78,8 @@ func authorities() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// routed is the host that a name is the plain route to, or "": one that has a credential and that the rules allow.
+// routed is the host that a name is the plain route to, or "": one that has a credential and that
+// the rules allow.
 func (s *server) routed(name string) string {
 	host, ok := strings.CutSuffix(name, credential.RouteSuffix)
 	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.Match(host, credential.Port).OK {
@@ -113,7 +115,8 @@ func (f *flow) refuseFor(why error) {
 	f.s.events.add(e)
 }
 
-// judge refuses a request with a placeholder, but for that of one of those that are set in it, in its own header.
+// judge refuses a request with a placeholder, but for that of one of those that are set in it, in
+// its own header.
 func (c *credentials) judge(q *http1.Request, own []*helperproto.Credential) error {
 	for i := range c.all {
 		but := ""

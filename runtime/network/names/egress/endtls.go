@@ -102,13 +102,14 @@ const (
 	protoHTTP2 = "h2"
 )
 
-// endTLS is the server of a connection, whose ClientHello has been read, for the client: credentials are set in what is inside.
+// endTLS is the server of a connection, whose ClientHello has been read, for the client:
+// credentials are set in what is inside.
 func (f *flow) endTLS(hello []byte) {
 	if !f.place(f.s.credentials.places, helloTime) {
 		return
 	}
 	defer func() { <-f.s.credentials.places }()
-	f.lend()
+	f.withCredentials()
 	e := &ending{f: f}
 	defer e.close()
 	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, e.config(protoHTTP1))
@@ -126,12 +127,12 @@ func (f *flow) endTLS(hello []byte) {
 		f.refuse("TLS that is ended for a credential: "+err.Error(), "the jail's certificate authority among those that the program trusts")
 		linger(f.client)
 	case e.err != nil:
-		c := &carrier{f: f, client: t}
-		c.say(unavailable(e.err))
+		c := &credentialProxy{f: f, client: t}
+		c.writeLast(unavailable(e.err))
 	case t.ConnectionState().NegotiatedProtocol == protoHTTP2:
 		f.http2(t, e.up)
 	default:
-		c := &carrier{client: t}
+		c := &credentialProxy{client: t}
 		if e.up != nil {
 			c.f = f
 			c.reached(e.up)
@@ -140,8 +141,8 @@ func (f *flow) endTLS(hello []byte) {
 	}
 }
 
-// ending is TLS that is about to be ended. A client that speaks HTTP/2 is offered it if the server speaks it, which is asked first: nothing
-// is translated from one version of HTTP into another.
+// ending is TLS that is about to be ended. A client that speaks HTTP/2 is offered it if the server
+// speaks it, which is asked first: nothing is translated from one version of HTTP into another.
 type ending struct {
 	f    *flow
 	up   *tls.Conn // what was reached for it
@@ -198,7 +199,7 @@ func (e *ending) close() {
 
 // http2 serves a connection of HTTP/2.
 func (f *flow) http2(client, up *tls.Conn) {
-	own, creds := f.lend(), f.s.credentials
+	own, creds := f.withCredentials(), f.s.credentials
 	creds.speak.HTTP2(&terminate.HTTP2{
 		Client: client, Server: up, Host: f.name,
 		Judge: func(h *http1.Head) (*http1.Request, error) {
@@ -215,7 +216,7 @@ func (f *flow) http2(client, up *tls.Conn) {
 			return slices.ContainsFunc(own, func(c *helperproto.Credential) bool { return c.Header == name })
 		},
 		Scan: func() func([]byte) error { return creds.scan().see }, Reveals: creds.reveals,
-		Refused: f.refuseFor, LeftOut: f.leftOut,
+		Refused: f.refuseFor, LeftOut: f.reportStripped,
 		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },
 	})
 	up.Close()

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxSSH bounds the connections of ssh that are ended here at once; each has buffers of some MiB where a side is slow.
+	// maxSSH bounds the connections of ssh that are ended here at once; each has buffers of some
+	// MiB where a side is slow.
 	maxSSH = 12
 	// sshTime is how long one waits for its turn: a program may fetch many repositories at once.
 	sshTime = time.Minute

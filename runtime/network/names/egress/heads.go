@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Bounds of what is read of connections before it is judged: a hello, a head. Every connection may hold a small one. Of larger ones only
-// some are read at a time: the others wait.
+// Bounds of what is read of connections before it is judged: a hello, a head. Every connection may
+// hold a small one. Of larger ones only some are read at a time: the others wait.
 const (
 	smallHead  = 4 << 10 // bytes
 	largeHeads = 32
-	// headTime is how long a large head waits for a place, and then has it: its client is on the same machine.
+	// headTime is how long a large head waits for a place, and then has it: its client is on the
+	// same machine.
 	headTime = 5 * time.Second
 )
 

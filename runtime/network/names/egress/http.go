@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/runtime/network/names/http1"
 )
 
-// An exchange is a connection of plain HTTP: every request is judged, and sent on in a form of our own. The server is connected to when
-// there is a request for it.
+// An exchange is a connection of plain HTTP: every request is judged, and sent on in a form of our
+// own. The server is connected to when there is a request for it.
 type exchange struct {
 	f        *flow
 	head     *head // what is kept of a request
@@ -99,7 +99,8 @@ func (x *exchange) respond() {
 	}
 }
 
-// respondFirst copies the response to a request that requests another protocol, and reports what it was.
+// respondFirst copies the response to a request that requests another protocol, and reports what it
+// was.
 func (x *exchange) respondFirst() (int64, error) {
 	h := x.f.s.heads.of(x.up)
 	defer h.done()

@@ -66,8 +66,8 @@ func openInbound(w *helperproto.Work, netns *os.File) (*inbound, error) {
 	return in, err
 }
 
-// fromEngine takes what arrives in the engine's network, where the helper is, at the ports that may: which of them the engine publishes,
-// and which the jail serves, shows when somebody connects.
+// fromEngine takes what arrives in the engine's network, where the helper is, at the ports that
+// may: which of them the engine publishes, and which the jail serves, shows when somebody connects.
 func (in *inbound) fromEngine() error {
 	if len(in.engine) == 0 {
 		return nil
@@ -112,7 +112,8 @@ func (in *inbound) published(port uint16) bool {
 	return slices.ContainsFunc(in.entries, func(e publish.Entry) bool { return e.At.Port() == port })
 }
 
-// asArrived is the entry for a connection in the engine's network. An entry of the jail's own has the port first.
+// asArrived is the entry for a connection in the engine's network. An entry of the jail's own has
+// the port first.
 func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok bool) {
 	to, err := jailsock.Local(c)
 	if err != nil {
@@ -126,8 +127,9 @@ func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok b
 	return publish.Entry{At: to, Port: to.Port()}, publish.Engine, slices.ContainsFunc(in.engine, func(r publish.Range) bool { return r.Has(to.Port()) })
 }
 
-// stay has a thread stay in the jail's namespace and make sockets there: a socket is of the namespace of the thread that makes it, and
-// joining one takes capabilities that the helper is about to give up.
+// stay has a thread stay in the jail's namespace and make sockets there: a socket is of the
+// namespace of the thread that makes it, and joining one takes capabilities that the helper is
+// about to give up.
 func stay(netns *os.File) (chan<- wanted, error) {
 	ask, joined := make(chan wanted), make(chan error)
 	go func() {

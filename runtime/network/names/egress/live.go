@@ -28,15 +28,16 @@ func (l *live) Allowed(name string) bool                          { return l.now
 func (l *live) Match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
 func (l *live) MatchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
 
-// flows are the connections that a rule has let through. The rules change while the lock is held, so that each connection is either in
-// the table then, or is judged by the new ones.
+// flows are the connections that a rule has let through. The rules change while the lock is held,
+// so that each connection is either in the table then, or is judged by the new ones.
 type flows struct {
 	mu sync.Mutex
 	m  map[*flow]struct{}
 }
 
-// givesFrom has names of wildcards get no address that an earlier helper may have given, which a file tells.
-func (s *server) givesFrom(next int, file io.Writer) {
+// reserveAddresses has names of wildcards get no address that an earlier helper may have given,
+// which a file tells.
+func (s *server) reserveAddresses(next int, file io.Writer) {
 	s.pool.From(next, func(below int) bool {
 		_, err := fmt.Fprintf(file, "%d\n", below)
 		return err == nil
@@ -78,17 +79,17 @@ func (f *flow) leave() {
 func (f *flow) gone() string {
 	f.s.flows.mu.Lock()
 	defer f.s.flows.mu.Unlock()
-	return f.withdrawn
+	return f.revokedReason
 }
 
 // connected notes the connection outside, unless the rules have changed since it was begun.
 func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
 	f.s.flows.mu.Lock()
 	f.up, f.addr = up, addr
-	if set := f.s.set.now(); f.withdrawn == "" && set != f.under {
-		f.withdrawn = f.lost(set)
+	if set := f.s.set.now(); f.revokedReason == "" && set != f.under {
+		f.revokedReason = f.lost(set)
 	}
-	why := f.withdrawn
+	why := f.revokedReason
 	f.s.flows.mu.Unlock()
 	if why != "" {
 		f.refuse(why, "")
@@ -115,9 +116,9 @@ func (f *flow) lost(set *netrules.Set) string {
 	return ""
 }
 
-// follow does what the starter requests. Where its answer is not heard, what is on record is what the former and the new rules both
-// allow (jail.ReloadNetwork), and so are the rules then.
-func (s *server) follow(r helperproto.Request) (a helperproto.Answer, unheard func(), err error) {
+// requestHandler does what the starter requests. Where its answer is not heard, what is on record
+// is what the former and the new rules both allow (jail.ReloadNetwork), and so are the rules then.
+func (s *server) handleRequest(r helperproto.Request) (a helperproto.Answer, unheard func(), err error) {
 	former := s.set.now()
 	if r.Verb == helperproto.State {
 		return helperproto.Answer{Digest: former.Digest()}, func() {}, nil
@@ -133,17 +134,18 @@ func (s *server) follow(r helperproto.Request) (a helperproto.Answer, unheard fu
 	return s.change(set), func() { s.change(both) }, nil
 }
 
-// change puts other rules in force, and ends the connections that they do not let through. Names keep their addresses.
+// change puts other rules in force, and ends the connections that they do not let through. Names
+// keep their addresses.
 func (s *server) change(set *netrules.Set) helperproto.Answer {
 	s.pool.Add(set.Exact())
 	var ended []*flow
 	s.flows.mu.Lock()
 	s.set.set.Store(set)
 	for f := range s.flows.m {
-		if f.withdrawn != "" {
+		if f.revokedReason != "" {
 			continue
 		}
-		if f.withdrawn = f.lost(set); f.withdrawn != "" {
+		if f.revokedReason = f.lost(set); f.revokedReason != "" {
 			ended = append(ended, f)
 		}
 	}
@@ -160,7 +162,8 @@ func (s *server) change(set *netrules.Set) helperproto.Answer {
 	return a
 }
 
-// withdraw ends a connection from outside of its own goroutines, which see that it is closed and tell of it.
+// withdraw ends a connection from outside of its own goroutines, which see that it is closed and
+// tell of it.
 func (f *flow) withdraw() {
 	f.s.flows.mu.Lock()
 	up := f.up

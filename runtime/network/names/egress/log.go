@@ -56,7 +56,8 @@ func (e *events) add(v helperproto.Event) {
 	e.write(append(line, '\n'))
 }
 
-// write writes a line to the file whose turn it is. One that is full leaves the turn to the next, which begins anew.
+// write writes a line to the file whose turn it is. One that is full leaves the turn to the next,
+// which begins anew.
 func (e *events) write(line []byte) {
 	if e.size+int64(len(line)) > e.max {
 		turn := (e.turn + 1) % len(e.files)

@@ -1,9 +1,11 @@
-// Package egress is the helper process of a jail whose network is by name (network.mode = "names"): it lives outside the jail, in the
-// network of whoever started it, and has sockets inside. There it answers the jail's questions for names and takes its connections; what
-// rules allow, it connects outside.
+// Package egress is the helper process of a jail whose network is by name (network.mode = "names"):
+// it lives outside the jail, in the network of whoever started it, and has sockets inside. There it
+// answers the jail's questions for names and takes its connections; what rules allow, it connects
+// outside.
 //
-// It is started while its jail is being made, and gives up all else before it knows of the jail: see confine. At start it gets its sockets and
-// its rules. Where nothing speaks against it, an activator does this much in its place, and becomes the helper when the jail first uses its
+// It is started while its jail is being made, and gives up all else before it knows of the jail:
+// see confine. At start it gets its sockets and its rules. Where nothing speaks against it, an
+// activator does this much in its place, and becomes the helper when the jail first uses its
 // network (package activator). It parses what a jail sends. It ends with the jail's first process.
 package egress
 
@@ -24,7 +26,8 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
+// Main is the program, with those who speak what is ended for credentials. It returns only after an
+// error, with the exit status.
 func Main(speak terminate.Speakers) int {
 	if err := run(speak); err != nil {
 		// Of one that was activated nobody waits to hear it: it goes on record (helper.SaidFile).
@@ -42,7 +45,7 @@ func run(speak terminate.Speakers) error {
 	}
 	err = h.serve(e)
 	if err != nil {
-		_ = e.tell(err) // to the starter, if that waits
+		_ = e.answer(err) // to the starter, if that waits
 	}
 	return err
 }
@@ -57,13 +60,14 @@ type helper struct {
 	speak terminate.Speakers
 }
 
-// assigned reports that the helper is ready, or that it is not, and waits for its work. An activator has done both.
-func (h *helper) assigned(err error) (*errand, error) {
+// assigned reports that the helper is ready, or that it is not, and waits for its work. An
+// activator has done both.
+func (h *helper) assigned(err error) (*assignment, error) {
 	if h.setup.Activated {
 		if err != nil {
 			return nil, err
 		}
-		return held(os.NewFile(helperproto.WorkFD, "work"))
+		return takeHeld(os.NewFile(helperproto.WorkFD, "work"))
 	}
 	ready := os.NewFile(child.ReadyFD, "ready")
 	if err != nil {
@@ -74,16 +78,17 @@ func (h *helper) assigned(err error) (*errand, error) {
 		return nil, err
 	}
 	ready.Close()
-	return h.ctl.errand()
+	return h.ctl.awaitAssignment()
 }
 
-// begin makes ready what takes files or privileges, and gives those up. What it knows of its set-up is returned with an error, too.
+// begin makes ready what takes files or privileges, and gives those up. What it knows of its set-up
+// is returned with an error, too.
 func begin(speak terminate.Speakers) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
 	h := &helper{speak: speak}
 	var err error
-	if h.setup, err = told(os.NewFile(child.TellFD, "setup")); err != nil {
+	if h.setup, err = readSetup(os.NewFile(child.TellFD, "setup")); err != nil {
 		return h, err
 	}
 	if !h.setup.Activated {
@@ -113,7 +118,7 @@ func begin(speak terminate.Speakers) (*helper, error) {
 }
 
 // serve does the work. It returns after an error, or when the jail's first process has ended.
-func (h *helper) serve(e *errand) error {
+func (h *helper) serve(e *assignment) error {
 	w := e.work
 	in, err := openInbound(w, e.netns)
 	if err != nil {
@@ -140,7 +145,7 @@ func (h *helper) serve(e *errand) error {
 		return err
 	}
 	server.served = e.sockets.Served()
-	server.givesFrom(w.Given, os.NewFile(helperproto.GivenFD, helperproto.GivenFile))
+	server.reserveAddresses(w.Given, os.NewFile(helperproto.GivenFD, helperproto.GivenFile))
 	for range dnsWorkers {
 		go server.answerUDP(e.sockets.UDP, e.sockets.Reply)
 	}
@@ -151,12 +156,13 @@ func (h *helper) serve(e *errand) error {
 	go server.accept(e.sockets.Connect, server.connect)
 	go server.accept(e.sockets.SOCKS, server.socks)
 	in.serve(server)
-	// Whoever sent the work may have been killed: then the jail is not started, and needs no helper.
-	if err := e.tell(nil); err != nil {
+	// Whoever sent the work may have been killed: then the jail is not started, and needs no
+	// helper.
+	if err := e.answer(nil); err != nil {
 		return err
 	}
-	go h.ctl.serve(server.follow)
-	return outlive(e.init)
+	go h.ctl.serve(server.handleRequest)
+	return waitForExit(e.init)
 }
 
 // dnsWorkers are how many questions are answered at once.
@@ -165,8 +171,8 @@ const dnsWorkers = 2
 // maxSetup bounds the set-up's text, in bytes.
 const maxSetup = 4 << 10
 
-// told reads the set-up. An end of file without any is of a starter that was killed.
-func told(from *os.File) (s helperproto.Setup, err error) {
+// readSetup reads the set-up. An end of file without any is of a starter that was killed.
+func readSetup(from *os.File) (s helperproto.Setup, err error) {
 	defer from.Close()
 	data, err := io.ReadAll(io.LimitReader(from, maxSetup+1))
 	if err != nil {
@@ -178,8 +184,8 @@ func told(from *os.File) (s helperproto.Setup, err error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// outlive waits for the end of a process, by its pidfd.
-func outlive(pidfd int) error {
+// waitForExit waits for the end of a process, by its pidfd.
+func waitForExit(pidfd int) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
 		if n > 0 {

@@ -13,15 +13,16 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// Bounds of one connection's buffers where there are many. A few have what the kernel gives, which a fast and far server takes: a window that is
-// set does not grow. The kernel doubles what is requested (socket(7)).
+// Bounds of one connection's buffers where there are many. A few have what the kernel gives, which
+// a fast and far server takes: a window that is set does not grow. The kernel doubles what is
+// requested (socket(7)).
 const (
 	fewConns    = 16
 	smallBuffer = 32 << 10
 )
 
-// connPerSecondAny is the rate of new connections where the kernel cannot hold them to a share of ports (before Linux 6.3): each keeps a port of
-// the host's for a minute.
+// connPerSecondAny is the rate of new connections where the kernel cannot hold them to a share of
+// ports (before Linux 6.3): each keeps a port of the host's for a minute.
 const connPerSecondAny = 50
 
 // ways are how sockets outside are made.
@@ -38,7 +39,8 @@ func perSecond() int {
 	return connPerSecond
 }
 
-// control makes a socket ready to be connected. One of UDP has no port after its end, and its port is to be guessed by no one.
+// control makes a socket ready to be connected. One of UDP has no port after its end, and its port
+// is to be guessed by no one.
 func (w *ways) control(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil

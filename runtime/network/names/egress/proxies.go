@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// Programs that insist on a proxy have two. What they request goes the way of every other connection. They alone reach an address that a
-// rule names: the jail has no route to it.
+// Programs that insist on a proxy have two. What they request goes the way of every other
+// connection. They alone reach an address that a rule names: the jail has no route to it.
 
 // connect serves a client of HTTP's CONNECT.
 func (s *server) connect(c *net.TCPConn) {
@@ -88,7 +88,8 @@ func (f *flow) aim(t proxy.Target) error {
 	return nil
 }
 
-// granted answers a proxy's client, and serves the connection as one to the name itself: TLS and HTTP are held to it.
+// granted answers a proxy's client, and serves the connection as one to the name itself: TLS and
+// HTTP are held to it.
 func (f *flow) granted(answer []byte) {
 	if _, err := f.client.Write(answer); err != nil || f.client.SetDeadline(time.Time{}) != nil {
 		return

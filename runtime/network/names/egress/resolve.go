@@ -28,7 +28,8 @@ const (
 	maxAsking   = 128              // names that are looked up at once: an answer has up to 64 KiB
 )
 
-// resolver asks the host's name servers, for names as they are: without the host's search list, and without its /etc/hosts.
+// resolver asks the host's name servers, for names as they are: without the host's search list, and
+// without its /etc/hosts.
 type resolver struct {
 	ask    func(context.Context, string) ([]netip.Addr, error)
 	kind   func(netip.Addr) (byte, error) // the type of the route to an address
@@ -45,7 +46,8 @@ type answer struct {
 	until time.Time
 }
 
-// newResolver asks the work's servers. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
+// newResolver asks the work's servers. Go's own resolver finds no files here (it was confined), so
+// that it asks whom Dial says.
 func newResolver(w *helperproto.Work, rt *routes, out *ways) *resolver {
 	servers := w.Servers
 	var next atomic.Uint32
@@ -96,8 +98,8 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// dial connects to the first address that answers, of those that the rule may reach. The address that was checked is the one that is
-// dialled.
+// dial connects to the first address that answers, of those that the rule may reach. The address
+// that was checked is the one that is dialled.
 func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule *netrules.Rule) (*net.TCPConn, netip.Addr, error) {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
@@ -118,8 +120,8 @@ func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule
 	return nil, netip.Addr{}, errors.Join(errs...)
 }
 
-// fit reports whether an address that a name led to may be reached. One that the kernel does not simply send to is not: it is this host's,
-// a broadcast's, or a group's.
+// fit reports whether an address that a name led to may be reached. One that the kernel does not
+// simply send to is not: it is this host's, a broadcast's, or a group's.
 func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netrules.Rule) error {
 	if r := set.DeniesAddr(a, port); r != nil {
 		return fmt.Errorf("%s is denied by %q", a, r.Source())

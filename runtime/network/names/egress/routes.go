@@ -9,15 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routes queries the kernel where packets to an address would go, in the network namespace in which it was opened. The kernel knows all of
-// a host's addresses: also an interface's second one, which is never the source of a packet that nobody bound to it.
+// routes queries the kernel where packets to an address would go, in the network namespace in which
+// it was opened. The kernel knows all of a host's addresses: also an interface's second one, which
+// is never the source of a packet that nobody bound to it.
 type routes struct {
 	mu  sync.Mutex
 	fd  int
 	seq uint32
 }
 
-// openRoutes makes the socket, which the helper's filter does not let it make later. Questions need no privilege.
+// openRoutes makes the socket, which the helper's filter does not let it make later. Questions need
+// no privilege.
 func openRoutes() (*routes, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -72,7 +74,8 @@ func (r *routes) kind(a netip.Addr) (byte, error) {
 		if err != nil {
 			return 0, fmt.Errorf("asking for the route to %s: %w", a, err)
 		}
-		// Others may send to the socket too, and an answer that was late is for an earlier question.
+		// Others may send to the socket too, and an answer that was late is for an earlier
+		// question.
 		if k, ok := from.(*unix.SockaddrNetlink); !ok || k.Pid != 0 || n < routeHeader || binary.NativeEndian.Uint32(buf[8:]) != r.seq {
 			continue
 		}
@@ -80,7 +83,7 @@ func (r *routes) kind(a netip.Addr) (byte, error) {
 	}
 }
 
-// answered reads the kernel's answer.
+// responseHead reads the kernel's answer.
 func answered(a netip.Addr, b []byte) (byte, error) {
 	typ := binary.NativeEndian.Uint16(b[4:])
 	switch {

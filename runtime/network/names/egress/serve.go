@@ -34,7 +34,7 @@ type server struct {
 	resolver *resolver
 	events   *events
 	rate     *bucket
-	asks     *bucket       // of questions for names
+	queries     *bucket       // of questions for names
 	slots    chan struct{} // of connections
 	heads    *heads
 	// credentials are those that the jail can use.
@@ -50,7 +50,7 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 	out := &ways{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	return &server{
 		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
-		rate: newBucket(connBurst, perSecond()), asks: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
+		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
 	}, nil
 }
 
@@ -77,7 +77,7 @@ func (s *server) name(name string) (netip.Addr, bool) {
 func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) error) {
 	buf := make([]byte, maxQuery)
 	for {
-		time.Sleep(s.asks.take())
+		time.Sleep(s.queries.take())
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			if fatal(err) {
@@ -96,7 +96,7 @@ func (s *server) answerTCP(l *net.TCPListener) {
 	slots := make(chan struct{}, maxDNSConns)
 	for {
 		slots <- struct{}{}
-		time.Sleep(s.asks.take())
+		time.Sleep(s.queries.take())
 		c, err := l.AcceptTCP()
 		if err != nil {
 			<-slots
@@ -125,7 +125,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 		if n > maxQuery {
 			return
 		}
-		time.Sleep(s.asks.take())
+		time.Sleep(s.queries.take())
 		query := make([]byte, n)
 		if _, err := io.ReadFull(c, query); err != nil {
 			return
@@ -163,7 +163,8 @@ func (s *server) accept(l *net.TCPListener, serve func(*net.TCPConn)) {
 	}
 }
 
-// fatal says of a socket's error whether the socket is gone. Of others the loop rests a little: too many files, for one.
+// fatal says of a socket's error whether the socket is gone. Of others the loop rests a little: too
+// many files, for one.
 func fatal(err error) bool {
 	if isClosed(err) {
 		return true

@@ -1,6 +1,7 @@
-// Package gitssh speaks ssh for a helper with a key that the jail does not have: it is the server for the jail's git, which needs no key, and the
-// client of the server outside, whose key it knows from policy. Git's three programs on the server's side can be run, and nothing else: no
-// shell, no terminal, no forwarding of ports or agents, no other subsystem, no variable but GIT_PROTOCOL.
+// Package gitssh speaks ssh for a helper with a key that the jail does not have: it is the server
+// for the jail's git, which needs no key, and the client of the server outside, whose key it knows
+// from policy. Git's three programs on the server's side can be run, and nothing else: no shell, no
+// terminal, no forwarding of ports or agents, no other subsystem, no variable but GIT_PROTOCOL.
 package gitssh
 
 import (
@@ -17,7 +18,8 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// Bounds of a connection. A session's buffers are the library's, two of 2 MiB at most, so there is one session at a time.
+// Bounds of a connection. A session's buffers are the library's, two of 2 MiB at most, so there is
+// one session at a time.
 const (
 	shakeTime   = 10 * time.Second
 	idleTime    = 30 * time.Second // without a session
@@ -40,7 +42,8 @@ type held struct {
 	hostKeys     [][]byte
 }
 
-// New reads the key by which the jail knows the helper, and those that it does not have; their texts are overwritten.
+// New reads the key by which the jail knows the helper, and those that it does not have; their
+// texts are overwritten.
 func New(hostKey []byte, keys []terminate.Key) (func(*terminate.SSH), error) {
 	s := &server{keys: map[string][]*held{}}
 	var err error

@@ -11,7 +11,8 @@ import (
 // programs are those of git on a server's side.
 var programs = []string{"git-upload-pack", "git-receive-pack", "git-upload-archive"}
 
-// parse reads the command that git has a server run: PROGRAM 'PATH'. The server's shell reads it again, so there is nothing else in it.
+// parse reads the command that git has a server run: PROGRAM 'PATH'. The server's shell reads it
+// again, so there is nothing else in it.
 func parse(command string) (program, path string, err error) {
 	program, rest, _ := strings.Cut(command, " ")
 	if !slices.Contains(programs, program) {

@@ -1,8 +1,10 @@
-// Package h2 speaks HTTP/2 for a helper that ends TLS for a credential: with the jail's program on one side and the server on the other,
-// one connection each. Every request is judged as one of HTTP/1 is, and sent on anew; nothing is translated into another version of HTTP,
-// since the client is offered HTTP/2 only where the server speaks it.
+// Package h2 speaks HTTP/2 for a helper that ends TLS for a credential: with the jail's program on
+// one side and the server on the other, one connection each. Every request is judged as one of
+// HTTP/1 is, and sent on anew; nothing is translated into another version of HTTP, since the client
+// is offered HTTP/2 only where the server speaks it.
 //
-// What a jail can have of the helper's memory and of the server's patience is bounded: see the constants.
+// What a jail can have of the helper's memory and of the server's patience is bounded: see the
+// constants.
 package h2
 
 import (
@@ -26,7 +28,8 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// Bounds of a connection, in bytes but for the first. With the connections that there can be at once they are within the helper's memory.
+// Bounds of a connection, in bytes but for the first. With the connections that there can be at
+// once they are within the helper's memory.
 const (
 	maxStreams  = 32
 	maxHeaders  = 32 << 10 // of a request
@@ -41,7 +44,8 @@ const (
 	pingTime    = time.Minute // without a frame, the other side is checked whether it is there
 	answerTime  = 15 * time.Second
 	stalledTime = 2 * time.Minute // nothing could be written
-	// resets are how many requests a client may take back, and then resetsPerSecond: each is one for the server too (CVE-2023-44487).
+	// resets are how many requests a client may take back, and then resetsPerSecond: each is one
+	// for the server too (CVE-2023-44487).
 	resets          = 200
 	resetsPerSecond = 20
 )
@@ -79,7 +83,8 @@ func Serve(c *terminate.HTTP2) {
 			SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
 		},
 	}
-	// Where the server is gone, requests that are under way end, and the client is told that no other is taken.
+	// Where the server is gone, requests that are under way end, and the client is told that no
+	// other is taken.
 	s.server.SetStateHook(func(conn *http.ClientConn) {
 		if conn.Err() != nil {
 			go s.gone.Do(func() { _ = own.Shutdown(context.Background()) })
@@ -277,7 +282,8 @@ func say(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text)
 }
 
-// ended counts the requests that the client took back, and ends the connection when they are too many.
+// ended counts the requests that the client took back, and ends the connection when they are too
+// many.
 func (s *serving) ended(r *http.Request) {
 	if r.Context().Err() == nil {
 		return
@@ -293,7 +299,8 @@ func (s *serving) ended(r *http.Request) {
 	}
 }
 
-// writer is a response, without fields that have the value of a credential: also of those before the final one, and trailers.
+// writer is a response, without fields that have the value of a credential: also of those before
+// the final one, and trailers.
 type writer struct {
 	http.ResponseWriter
 	s *serving

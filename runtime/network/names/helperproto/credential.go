@@ -18,7 +18,8 @@ type Credential struct {
 	Placeholder string `json:"placeholder"`
 	// End ends TLS to its hosts.
 	End bool `json:"end,omitempty"`
-	// SSH is that of a key for git over ssh, which has no header and no placeholder; nil for others.
+	// SSH is that of a key for git over ssh, which has no header and no placeholder; nil for
+	// others.
 	SSH *SSH `json:"ssh,omitempty"`
 
 	Value secret.Value `json:"-"`
@@ -40,7 +41,8 @@ type wire struct {
 	HostKey   []byte   `json:"hostKey,omitempty"`
 }
 
-// Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes it.
+// Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes
+// it.
 func (w *Work) Encode() ([]byte, error) {
 	out := wire{Work: w, Authority: w.Authority.Reveal(), HostKey: w.HostKey.Reveal()}
 	for _, c := range w.Credentials {

@@ -1,4 +1,5 @@
-// Package helperproto is what a jail's egress helper is told: the words between the network mode that starts it and the program.
+// Package helperproto is what a jail's egress helper is told: the words between the network mode
+// that starts it and the program.
 package helperproto
 
 import (
@@ -33,18 +34,20 @@ const (
 	WorkFD = 11
 )
 
-// Setup is what the helper is told when it starts, as JSON: what it needs to know to give up its privileges. It then waits for Work.
+// Setup is what the helper is told when it starts, as JSON: what it needs to know to give up its
+// privileges. It then waits for Work.
 type Setup struct {
-	// UID and GID are the helper's own on the host. 0 keeps those that it was started with, which an engine's user has who can be
-	// nobody else.
+	// UID and GID are the helper's own on the host. 0 keeps those that it was started with, which
+	// an engine's user has who can be nobody else.
 	UID uint32 `json:"uid,omitempty"`
 	GID uint32 `json:"gid,omitempty"`
 	// Owner is the user whose requests are served: the starter's own.
 	Owner uint32 `json:"owner,omitempty"`
-	// Activated reports that its activator has given up its privileges, and has its Work and has answered for it (package activator).
+	// Activated reports that its activator has given up its privileges, and has its Work and has
+	// answered for it (package activator).
 	Activated bool `json:"activated,omitempty"`
-	// Publishes reports that the jail has ports that can be connected to from outside. Those take privileges once there is a jail: they are
-	// given up only then.
+	// Publishes reports that the jail has ports that can be connected to from outside. Those take
+	// privileges once there is a jail: they are given up only then.
 	Publishes bool `json:"publishes,omitempty"`
 	// Authorities has it read the host's certificate authorities, for credentials.
 	Authorities bool `json:"authorities,omitempty"`
@@ -62,7 +65,8 @@ const (
 	State = "state" // asks which are
 )
 
-// Request is what the starter asks of a running helper, as JSON to the end of what is sent; one a connection.
+// Request is what the starter asks of a running helper, as JSON to the end of what is sent; one a
+// connection.
 type Request struct {
 	Verb string `json:"verb"` // Rules or State
 	// Allow and Deny are as in Work, for Rules.
@@ -82,11 +86,12 @@ type Answer struct {
 	Unserved []uint16 `json:"unserved,omitempty"`
 }
 
-// LogFiles are the log of decisions, lines of Event, in the jail's directory. They are written in turns (package journal).
+// LogFiles are the log of decisions, lines of Event, in the jail's directory. They are written in
+// turns (package journal).
 var LogFiles = [2]string{"network.log", "network.log.1"}
 
-// GivenFile, in the jail's directory, reports which addresses names of wildcards may have had so far: lines of a number, below which all may
-// have been given.
+// GivenFile, in the jail's directory, reports which addresses names of wildcards may have had so
+// far: lines of a number, below which all may have been given.
 const GivenFile = "network.given"
 
 // Publishing begins the helper's error where it cannot listen outside.
@@ -106,37 +111,46 @@ func (w *Work) Publishes() bool { return len(w.Publish)+len(w.Engine) > 0 }
 // MaxWork bounds a Work's text, in bytes.
 const MaxWork = 8 << 20
 
-// Work is the helper's task, as JSON, sent once to its control socket, to the end of what is sent. Descriptors come with its first byte: a
-// pidfd of the jail's first process, the Sockets, and the jail's network namespace where Publish or Engine is not empty. The answer is an Answer.
+// Work is the helper's task, as JSON, sent once to its control socket, to the end of what is sent.
+// Descriptors come with its first byte: a pidfd of the jail's first process, the Sockets, and the
+// jail's network namespace where Publish or Engine is not empty. The answer is an Answer.
 type Work struct {
 	// Sockets are what the helper has inside.
 	Sockets Sockets `json:"sockets"`
 	// Allow and Deny are the rules' text (runtime/spec/netrules), without presets.
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
-	// Pinned are the exact names of this jail's rules so far, in the order in which they got their addresses.
+	// Pinned are the exact names of this jail's rules so far, in the order in which they got their
+	// addresses.
 	Pinned []string `json:"pinned,omitempty"`
 	// Servers are the name servers that are asked, as ADDRESS:PORT.
 	Servers []string `json:"servers"`
-	// Host are the host's own addresses, where the helper is in another network namespace than the host's.
+	// Host are the host's own addresses, where the helper is in another network namespace than the
+	// host's.
 	Host []netip.Addr `json:"host,omitempty"`
 	// Ports are those that the helper connects from.
 	Ports Ports `json:"ports"`
 	// Publish are the jail's ports that can be connected to from outside.
 	Publish []publish.Entry `json:"publish,omitempty"`
-	// Engine are the ports of the network that the engine has made for the jail, which lead to the same ports of the jail.
+	// Engine are the ports of the network that the engine has made for the jail, which lead to the
+	// same ports of the jail.
 	Engine []publish.Range `json:"engine,omitempty"`
-	// Given is the first address for a name of a wildcard, by its number (package pool): those before it have been given.
+	// Given is the first address for a name of a wildcard, by its number (package pool): those
+	// before it have been given.
 	Given int `json:"given,omitempty"`
-	// LogMax bounds the log, in bytes. LogTurn is which of its files is written, and LogSeq the last event's number.
+	// LogMax bounds the log, in bytes. LogTurn is which of its files is written, and LogSeq the
+	// last event's number.
 	LogMax  int64  `json:"logMax"`
 	LogTurn int    `json:"logTurn,omitempty"`
 	LogSeq  uint64 `json:"logSeq,omitempty"`
-	// Credentials are those that the jail can use. Encode hands their values on, and nothing else does.
+	// Credentials are those that the jail can use. Encode hands their values on, and nothing else
+	// does.
 	Credentials []Credential `json:"credentials,omitempty"`
-	// Authority is the jail's own certificate authority with its key, as PEM, for TLS that is ended. It is handed on as values are.
+	// Authority is the jail's own certificate authority with its key, as PEM, for TLS that is
+	// ended. It is handed on as values are.
 	Authority secret.Value `json:"-"`
-	// HostKey is the key by which the jail knows the helper as the server of ssh, as PEM. It is handed on as values are.
+	// HostKey is the key by which the jail knows the helper as the server of ssh, as PEM. It is
+	// handed on as values are.
 	HostKey secret.Value `json:"-"`
 }
 
@@ -150,7 +164,8 @@ type Ports struct {
 type Sockets struct {
 	// In is how many listeners take the jail's connections.
 	In int `json:"in"`
-	// Link reports that there is one of a look-up of sockets, and Raw one of a socket that answers by hand.
+	// Link reports that there is one of a look-up of sockets, and Raw one of a socket that answers
+	// by hand.
 	Link bool `json:"link,omitempty"`
 	Raw  bool `json:"raw,omitempty"`
 	// Taken is by which way connections arrive.
@@ -164,8 +179,8 @@ const (
 	Listeners = "listeners"
 )
 
-// Lost reports what a lesser way does not give.
-var Lost = map[string]string{
+// FallbackCost reports what a lesser way does not give.
+var FallbackCost = map[string]string{
 	Redirect:  "the kernel tracks every connection inside the jail, and does not charge it for that memory",
 	Listeners: "only ports that rules name are served, the jail's own servers cannot have those, and UDP to them is not refused",
 }
@@ -178,11 +193,13 @@ type Arrival struct {
 	Why string `json:"why,omitempty"`
 	// Port is where a Redirect leads.
 	Port uint16 `json:"port,omitempty"`
-	// Moved are the services of 127.0.0.1 whose port a program of the jail had taken when this helper began, after another one had ended.
+	// Moved are the services of 127.0.0.1 whose port a program of the jail had taken when this
+	// helper began, after another one had ended.
 	Moved []Moved `json:"moved,omitempty"`
 }
 
-// Moved is a service of the helper's in the jail that listens at another port of 127.0.0.1 than programs ask at.
+// Moved is a service of the helper's in the jail that listens at another port of 127.0.0.1 than
+// programs ask at.
 type Moved struct {
 	// Protocol is the number of TCP or UDP.
 	Protocol uint8 `json:"protocol"`
@@ -206,7 +223,8 @@ type Event struct {
 	Sent    int64  `json:"sent,omitempty"`    // bytes from the jail
 	Got     int64  `json:"got,omitempty"`     // bytes to the jail
 	Millis  int64  `json:"ms,omitempty"`
-	// Credential names those that were set in a connection's requests, or whose placeholder stood where it does not belong.
+	// Credential names those that were set in a connection's requests, or whose placeholder stood
+	// where it does not belong.
 	Credential string `json:"credential,omitempty"`
 	// Dropped is how many events before this one were too many for the log.
 	Dropped int `json:"dropped,omitempty"`

@@ -60,8 +60,8 @@ func (h *Head) Get(name string) (value string, found bool, err error) {
 	return value, found, nil
 }
 
-// ReadHead reads the head of a request. It returns io.EOF if the client has closed before it, and an *Error for what is
-// not well formed.
+// ReadHead reads the head of a request. It returns io.EOF if the client has closed before it, and
+// an *Error for what is not well formed.
 func ReadHead(r *bufio.Reader) (*Head, error) {
 	budget := maxHead
 	text, err := line(r, &budget)
@@ -174,7 +174,8 @@ func fields(r *bufio.Reader, budget *int) ([]Field, error) {
 	}
 }
 
-// line reads one line that ends in CRLF and has no other CR, LF or NUL. It returns io.EOF only where nothing was read.
+// line reads one line that ends in CRLF and has no other CR, LF or NUL. It returns io.EOF only
+// where nothing was read.
 func line(r *bufio.Reader, budget *int) (string, error) {
 	var out []byte
 	for {

@@ -1,4 +1,5 @@
-// Package http1 judges plain HTTP/1 connections: every request of one, since the first says nothing of those after it.
+// Package http1 judges plain HTTP/1 connections: every request of one, since the first says nothing
+// of those after it.
 //
 // # What passes (RFC 9110, RFC 9112)
 //
@@ -9,12 +10,13 @@
 //	chunks     a size of at most 12 hexadecimal digits without extension; trailers are read and dropped
 //	upgrade    websocket, in the first request of a connection; otherwise the request goes on without it (RFC 9110 7.8)
 //
-// A head is written anew from what was judged, and a body by its framing, so that the server reads the requests that were
-// judged and no others. Fields of the connection alone (Connection, Keep-Alive, TE, Trailer, Proxy-*, RFC 9110 7.6.1) are
-// written anew or dropped; what "Connection" names besides is kept, so that a jail cannot have Host taken away on the way.
+// A head is written anew from what was judged, and a body by its framing, so that the server reads
+// the requests that were judged and no others. Fields of the connection alone (Connection,
+// Keep-Alive, TE, Trailer, Proxy-*, RFC 9110 7.6.1) are written anew or dropped; what "Connection"
+// names besides is kept, so that a jail cannot have Host taken away on the way.
 //
-// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, as much while a body comes, and a head while it is judged.
-// Deadlines are the caller's.
+// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, as much while a body
+// comes, and a head while it is judged. Deadlines are the caller's.
 package http1
 
 import (
@@ -35,7 +37,8 @@ type Request struct {
 	Method string
 	// Target is in origin form, or "*".
 	Target string
-	// Upgrade reports that it requests another protocol. If the server answers 101, all that follows is that protocol's.
+	// Upgrade reports that it requests another protocol. If the server answers 101, all that
+	// follows is that protocol's.
 	Upgrade bool
 
 	minor   int
@@ -64,8 +67,9 @@ func NewReader(client io.Reader, name string, port uint16) *Reader {
 // OverTLS has the requests be those of https.
 func (r *Reader) OverTLS() { r.usual = 443 }
 
-// Next reads and judges the head of the next request; the one before must have been forwarded. It returns io.EOF where the client has
-// closed between requests, and an *Error for a request that is not to be sent on.
+// Next reads and judges the head of the next request; the one before must have been forwarded. It
+// returns io.EOF where the client has closed between requests, and an *Error for a request that is
+// not to be sent on.
 func (r *Reader) Next() (*Request, error) {
 	h, err := ReadHead(r.r)
 	if err != nil {
@@ -75,7 +79,8 @@ func (r *Reader) Next() (*Request, error) {
 	return r.judge(h)
 }
 
-// Judge judges the head of a request that came in another form than HTTP/1's, as if it had: its host is among the fields, as it stood.
+// Judge judges the head of a request that came in another form than HTTP/1's, as if it had: its
+// host is among the fields, as it stood.
 func Judge(h *Head, name string, port, usual uint16) (*Request, error) {
 	if err := h.wellFormed(); err != nil {
 		return nil, err
@@ -231,7 +236,8 @@ func (r *Reader) connection(q *Request, h *Head) error {
 	return nil
 }
 
-// Forward writes a request's head, which the server has also where the body is refused, and then its body as it comes from the client.
+// Forward writes a request's head, which the server has also where the body is refused, and then
+// its body as it comes from the client.
 func (r *Reader) Forward(w io.Writer, q *Request) error {
 	if _, err := w.Write(q.head()); err != nil {
 		return fmt.Errorf("sending a request's head: %w", err)
@@ -274,7 +280,8 @@ func (q *Request) head() []byte {
 	return append(b, "\r\n"...)
 }
 
-// copy copies n bytes of a body, by the reader's own buffer: a connection has no other while it waits.
+// copy copies n bytes of a body, by the reader's own buffer: a connection has no other while it
+// waits.
 func (r *Reader) copy(w *merger, n int64) error {
 	for n > 0 {
 		if err := w.count(r.r, 1); err != nil {
@@ -368,8 +375,9 @@ func inBody(err error) error {
 	return fmt.Errorf("reading a request's body: %w", err)
 }
 
-// Status reads the heads of a server's responses up to one that is final or 101, for a request that asked to upgrade. It
-// returns them as they came, to be sent to the client; they are set also with an error.
+// Status reads the heads of a server's responses up to one that is final or 101, for a request that
+// asked to upgrade. It returns them as they came, to be sent to the client; they are set also with
+// an error.
 func Status(r *bufio.Reader) (code int, raw []byte, err error) {
 	for {
 		first := true
@@ -410,8 +418,8 @@ func status(text string) (int, error) {
 	return 0, fmt.Errorf("a response that is not HTTP/1")
 }
 
-// Refusal is the response to a request that is not sent on; it ends the connection. It is for the client once all responses to
-// requests before it have been passed on.
+// Refusal is the response to a request that is not sent on; it ends the connection. It is for the
+// client once all responses to requests before it have been passed on.
 func Refusal(err error) []byte {
 	status, text := 403, "Forbidden"
 	var e *Error
@@ -429,10 +437,11 @@ func printable(r rune) rune {
 	return r
 }
 
-// Copy reads requests from a client until it closes, and sends those that may be on to a server; judged is called with each
-// before it is sent, may refuse it, and may be nil. After a request that asks to upgrade it waits for switched, which reports whether the
-// server answered 101 (Status): then all that follows is copied as it is, otherwise Copy ends as if the client had closed.
-// An *Error is a request that was refused: nothing of it but what stands before the fault was sent.
+// Copy reads requests from a client until it closes, and sends those that may be on to a server;
+// judged is called with each before it is sent, may refuse it, and may be nil. After a request that
+// asks to upgrade it waits for switched, which reports whether the server answered 101 (Status):
+// then all that follows is copied as it is, otherwise Copy ends as if the client had closed. An
+// *Error is a request that was refused: nothing of it but what stands before the fault was sent.
 func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error, switched func() (bool, error)) error {
 	r, m := NewReader(client, name, port), &merger{w: server}
 	err := r.requests(m, judged, switched)

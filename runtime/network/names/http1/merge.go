@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// A merger writes by a buffer: small parts that come together are sent together. One that chooses how small the parts of its body are would
-// otherwise choose how many writes and packets a byte costs. What is written waits for nothing: before a read that can wait it is flushed.
+// A merger writes by a buffer: small parts that come together are sent together. One that chooses
+// how small the parts of its body are would otherwise choose how many writes and packets a byte
+// costs. What is written waits for nothing: before a read that can wait it is flushed.
 type merger struct {
 	w   io.Writer
 	buf []byte // nil where it is empty: a connection has none while it waits

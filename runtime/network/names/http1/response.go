@@ -22,7 +22,8 @@ type Response struct {
 	none    bool // there is no body, whatever the fields say
 }
 
-// ReadResponse reads the head of a response to a request of that method. It is held to the same form as a request's.
+// ReadResponse reads the head of a response to a request of that method. It is held to the same
+// form as a request's.
 func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
 	budget := maxHead
 	text, err := line(r, &budget)

@@ -14,9 +14,11 @@ import (
 	"agentjail.dev/runtime/kernel/bpfmap"
 )
 
-// A program of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) picks the socket for each new connection that a network
-// namespace receives. This one gives all TCP to 127.64.0.0/10 to one listener, whatever the port, refuses all else to that range, and
-// has no say in anything else but in services of a new helper whose ports are taken. It runs before bound sockets are looked at: nothing in the jail can put itself in front.
+// A program of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) picks the socket
+// for each new connection that a network namespace receives. This one gives all TCP to
+// 127.64.0.0/10 to one listener, whatever the port, refuses all else to that range, and has no say
+// in anything else but in services of a new helper whose ports are taken. It runs before bound
+// sockets are looked at: nothing in the jail can put itself in front.
 
 // insn is struct bpf_insn (linux/bpf.h).
 type insn struct {
@@ -26,7 +28,8 @@ type insn struct {
 	imm int32
 }
 
-// Opcodes (Documentation/bpf/standardization/instruction-set.rst), helpers and fields (linux/bpf.h).
+// Opcodes (Documentation/bpf/standardization/instruction-set.rst), helpers and fields
+// (linux/bpf.h).
 const (
 	opLoadW   = 0x61 // dst = *(u32 *)(src + off)
 	opLoadImm = 0x18 // dst = imm64, of two instructions
@@ -71,8 +74,8 @@ func regs(dst, src uint8) uint8 { return dst | src<<4 }
 // oneAddress is 127.0.0.1.
 const oneAddress = 127<<24 | 1
 
-// program is the program's text. Jumps are to labels, which assemble resolves. The listener is the first of the sockets, and those that
-// have moved follow.
+// program is the program's text. Jumps are to labels, which assemble resolves. The listener is the
+// first of the sockets, and those that have moved follow.
 func program(sockets int, moved []movedSocket) []insn {
 	const pass, drop, services, assign = "pass", "drop", "services", "assign"
 	a := &assembler{labels: map[string]int{}, jumps: map[int]string{}}
@@ -184,9 +187,9 @@ type (
 	}
 )
 
-// divert has the network namespace give connections to the range to a listener in it, and what is for the services that have moved to
-// those. It lasts as long as the descriptor that it returns, and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over
-// the namespace.
+// divert has the network namespace give connections to the range to a listener in it, and what is
+// for the services that have moved to those. It lasts as long as the descriptor that it returns,
+// and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over the namespace.
 func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link int, err error) {
 	listeners := []syscall.Conn{listener}
 	for _, m := range moved {
@@ -195,7 +198,8 @@ func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link in
 	return steer(netns, listeners, func(sockets int) []insn { return program(sockets, moved) })
 }
 
-// steer attaches a program to a network namespace, with a map of the sockets that it gives connections to.
+// steer attaches a program to a network namespace, with a map of the sockets that it gives
+// connections to.
 func steer(netns *os.File, listeners []syscall.Conn, text func(sockets int) []insn) (link int, err error) {
 	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: uint32(len(listeners))}
 	sockets, err := bpfmap.Call(unix.BPF_MAP_CREATE, unsafe.Pointer(&m), unsafe.Sizeof(m))

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replies is the socket by which questions over UDP are answered where sk_lookup brings them to one that has moved, or -1. That would
-// answer from its own port, and nobody waits for that one: the answer's header is written by hand then, on a socket that only sends
-// (raw(7), IPPROTO_RAW).
+// replies is the socket by which questions over UDP are answered where sk_lookup brings them to one
+// that has moved, or -1. That would answer from its own port, and nobody waits for that one: the
+// answer's header is written by hand then, on a socket that only sends (raw(7), IPPROTO_RAW).
 func (s *Sockets) replies() (int, error) {
 	if s.asked() == 0 {
 		return -1, nil
@@ -52,8 +52,8 @@ const (
 	udpHeader  = 8
 )
 
-// packet is a UDP datagram over IPv4 (RFC 768, RFC 791), without the checksums: IPv4's is the kernel's to fill in, and UDP's may be left
-// out.
+// packet is a UDP datagram over IPv4 (RFC 768, RFC 791), without the checksums: IPv4's is the
+// kernel's to fill in, and UDP's may be left out.
 func packet(from, to netip.AddrPort, data []byte) ([]byte, error) {
 	total := ipv4Header + udpHeader + len(data)
 	if !from.Addr().Is4() || !to.Addr().Unmap().Is4() || total > 1<<16-1 {

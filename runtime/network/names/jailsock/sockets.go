@@ -1,5 +1,6 @@
-// Package jailsock is what a helper has in a jail's network namespace: the sockets of its services, and what has the jail's connections
-// arrive at it. agentjail makes them at start, once the namespace is sealed, and hands them on: the helper needs no right to do it.
+// Package jailsock is what a helper has in a jail's network namespace: the sockets of its services,
+// and what has the jail's connections arrive at it. agentjail makes them at start, once the
+// namespace is sealed, and hands them on: the helper needs no right to do it.
 package jailsock
 
 import (
@@ -17,8 +18,8 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// Sockets are those that a helper has in a jail's network namespace. They stay there, whatever the namespace of the thread that
-// uses them.
+// Sockets are those that a helper has in a jail's network namespace. They stay there, whatever the
+// namespace of the thread that uses them.
 type Sockets struct {
 	// UDP and DNS are the name service's.
 	UDP *net.UDPConn
@@ -34,14 +35,15 @@ type Sockets struct {
 	moved []movedSocket
 }
 
-// movedSocket is one that is not at its port of 127.0.0.1: a program of the jail is, which came before a new helper.
+// movedSocket is one that is not at its port of 127.0.0.1: a program of the jail is, which came
+// before a new helper.
 type movedSocket struct {
 	helperproto.Moved
 	socket syscall.Conn
 }
 
-// Open makes the sockets in a network namespace, by the first way that can be had. It needs the rights that the way takes. Ports tells
-// those of the rules, for a way that has to know.
+// Open makes the sockets in a network namespace, by the first way that can be had. It needs the
+// rights that the way takes. Ports tells those of the rules, for a way that has to know.
 func Open(netns *os.File, ports func() ([]uint16, error)) (*Sockets, error) {
 	s := none()
 	err := join(netns, func() error {
@@ -72,7 +74,8 @@ func (s *Sockets) Close() {
 	}
 }
 
-// ListenTCP listens with plain TCP: a socket of Multipath TCP, which Go takes by default, is none that a map of sockets holds.
+// ListenTCP listens with plain TCP: a socket of Multipath TCP, which Go takes by default, is none
+// that a map of sockets holds.
 func ListenTCP(address string) (*net.TCPListener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
@@ -144,7 +147,8 @@ func (s *Sockets) move(protocol uint8, port, at uint16, socket syscall.Conn) {
 	s.moved = append(s.moved, movedSocket{helperproto.Moved{Protocol: protocol, Port: port, At: at}, socket})
 }
 
-// tries are how many ports are tried besides the kernel's choice, which a jail can have taken all of.
+// tries are how many ports are tried besides the kernel's choice, which a jail can have taken all
+// of.
 const tries = 256
 
 // elsewhere binds a socket to any port.

@@ -23,7 +23,8 @@ import (
 // ports tells the ports that rules for names have. Only the last way asks.
 type ports func() ([]uint16, error)
 
-// A way has the jail's connections to the range of addresses arrive at the helper. take makes its listeners.
+// A way has the jail's connections to the range of addresses arrive at the helper. take makes its
+// listeners.
 type way struct {
 	name string
 	take func(s *Sockets, netns *os.File, named ports) error // by a thread in the namespace
@@ -36,7 +37,8 @@ var ways = []way{
 	{helperproto.Listeners, (*Sockets).byListeners},
 }
 
-// only names the one way that is tried. It is set in builds of tests (-ldflags -X), and empty in all others.
+// only names the one way that is tried. It is set in builds of tests (-ldflags -X), and empty in
+// all others.
 var only string
 
 // MaxListeners bounds the listeners of the last way.

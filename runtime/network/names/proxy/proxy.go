@@ -1,5 +1,6 @@
-// Package proxy reads the requests of programs that insist on a proxy: SOCKS5 (RFC 1928) and HTTP's CONNECT (RFC 9110
-// 9.3.6). Both say whom to reach, which goes the same way as a connection without a proxy.
+// Package proxy reads the requests of programs that insist on a proxy: SOCKS5 (RFC 1928) and HTTP's
+// CONNECT (RFC 9110 9.3.6). Both say whom to reach, which goes the same way as a connection without
+// a proxy.
 //
 // # What passes
 //
@@ -7,11 +8,14 @@
 //	CONNECT  "CONNECT target HTTP/1.x", target = name ":" port / ipv4 ":" port / "[" ipv6 "]" ":" port; a Host, if
 //	         there is one, for the same; no body
 //
-// A name is one of the grammar of package rules: no NUL, CR, LF, space or "@", and no address in any notation. SOCKS5 has types of its own for
-// addresses, so an address as its name is refused. An address of CONNECT is in its usual form (RFC 5952, four decimal numbers); octal, hexadecimal
-// and short forms are refused. An IPv4 address in IPv6 is the IPv4 address. BIND, UDP ASSOCIATE and SOCKS4 are refused.
+// A name is one of the grammar of package rules: no NUL, CR, LF, space or "@", and no address in
+// any notation. SOCKS5 has types of its own for addresses, so an address as its name is refused. An
+// address of CONNECT is in its usual form (RFC 5952, four decimal numbers); octal, hexadecimal and
+// short forms are refused. An IPv4 address in IPv6 is the IPv4 address. BIND, UDP ASSOCIATE and
+// SOCKS4 are refused.
 //
-// Of SOCKS5 no byte behind the request is read. A request has at most 64 KiB (CONNECT) or 517 bytes (SOCKS5). Deadlines are the caller's.
+// Of SOCKS5 no byte behind the request is read. A request has at most 64 KiB (CONNECT) or 517 bytes
+// (SOCKS5). Deadlines are the caller's.
 package proxy
 
 import (
@@ -47,8 +51,8 @@ const (
 	addressUnsupported = 8
 )
 
-// SOCKS5 reads the greeting, answers it, and reads the request. The caller answers the request with Reply. Requests that
-// are refused here have been answered.
+// SOCKS5 reads the greeting, answers it, and reads the request. The caller answers the request with
+// Reply. Requests that are refused here have been answered.
 func SOCKS5(rw io.ReadWriter) (Target, error) {
 	var head [4]byte
 	if err := read(rw, head[:2]); err != nil {
@@ -128,11 +132,12 @@ func refuse(w io.Writer, answer []byte, reason error) error {
 	return reason
 }
 
-// Reply is the answer to a request of SOCKS5. The address in it is all zeros: no program needs to know it.
+// Reply is the answer to a request of SOCKS5. The address in it is all zeros: no program needs to
+// know it.
 func Reply(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
 
-// Connect reads a CONNECT request. The caller answers with Established or http1.Refusal, also for an error that is an
-// *http1.Error. What the client sends next is in r.
+// Connect reads a CONNECT request. The caller answers with Established or http1.Refusal, also for
+// an error that is an *http1.Error. What the client sends next is in r.
 func Connect(r *bufio.Reader) (Target, error) {
 	h, err := http1.ReadHead(r)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package secret is a value that is never shown: whatever prints, marshals or logs one gets a word in its place. Who needs the value
-// itself reports it by Reveal.
+// Package secret is a value that is never shown: whatever prints, marshals or logs one gets a word
+// in its place. Who needs the value itself reports it by Reveal.
 package secret
 
 import (

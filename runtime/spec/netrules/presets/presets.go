@@ -1,19 +1,21 @@
 // Package presets has the entries that "@name" stands for in a policy.
 //
-// A preset is, in this order: a file NAME.txt in the administrator's directory; a file of this package, which name APIs of models
-// and hosts of code; or what a tool of the host is configured with:
+// A preset is, in this order: a file NAME.txt in the administrator's directory; a file of this
+// package, which name APIs of models and hosts of code; or what a tool of the host is configured
+// with:
 //
 //	npm    registry and @scope:registry of npm's global, built-in and user's configuration (npmrc(5))
 //	go     GOPROXY and GOSUMDB of the user's and the toolchain's file (go help environment)
 //	pypi   index-url and extra-index-url of pip's global and user's configuration (pip configuration)
 //	apt    the URIs of sources.list(5), one line or deb822
 //
-// Hosts of registries are written nowhere here: which are right depends on the host, and a tool that is not configured is an error
-// that reports it.
+// Hosts of registries are written nowhere here: which are right depends on the host, and a tool
+// that is not configured is an error that reports it.
 //
-// A file has one entry a line, as package rules has them; "#" begins a comment. Of a URL only scheme, host and port are taken:
-// what else is in it, such as a password, is neither kept nor printed. Files are read to 1 MiB and a preset has at most 256 entries. Whether files are root's own is for the
-// caller to hold, by the fs.FS that it gives.
+// A file has one entry a line, as package rules has them; "#" begins a comment. Of a URL only
+// scheme, host and port are taken: what else is in it, such as a password, is neither kept nor
+// printed. Files are read to 1 MiB and a preset has at most 256 entries. Whether files are root's
+// own is for the caller to hold, by the fs.FS that it gives.
 package presets
 
 import (
@@ -39,15 +41,18 @@ const (
 //go:embed *.txt
 var embedded embed.FS
 
-// A Source knows presets. It implements netrules.Presets. Fields may be nil: there is nothing of their kind.
+// A Source knows presets. It implements netrules.Presets. Fields may be nil: there is nothing of
+// their kind.
 type Source struct {
 	// Dir is the administrator's directory.
 	Dir fs.FS
 	// Root is the host's root directory.
 	Root fs.FS
-	// Home is the home directory whose configuration counts, below Root, such as "root"; "" for none.
+	// Home is the home directory whose configuration counts, below Root, such as "root"; "" for
+	// none.
 	Home string
-	// Getenv asks the environment, which comes before the user's files for npm, go and pip. It is nil where the environment is not trusted.
+	// Getenv asks the environment, which comes before the user's files for npm, go and pip. It is
+	// nil where the environment is not trusted.
 	Getenv func(string) string
 }
 

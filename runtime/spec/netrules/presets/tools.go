@@ -45,8 +45,9 @@ func (h *host) env(name string) string {
 	return h.Getenv(name)
 }
 
-// settings calls f with each "key = value" of a text, with the section it is in. "#" and ";" begin comments. Where continued is true
-// an indented line is a further value of the key before it, as in Python's configparser.
+// settings calls f with each "key = value" of a text, with the section it is in. "#" and ";" begin
+// comments. Where continued is true an indented line is a further value of the key before it, as in
+// Python's configparser.
 func settings(text string, continued bool, f func(section, key, value string)) {
 	section, key := "", ""
 	for line := range strings.Lines(text) {
@@ -139,7 +140,8 @@ func pip(h *host) []string {
 	return append([]string{index}, extra...)
 }
 
-// apt reads the URIs of the sources of packages. Sources that are no http or https have no host to allow.
+// apt reads the URIs of the sources of packages. Sources that are no http or https have no host to
+// allow.
 func apt(h *host) []string {
 	out := oneLine(h.file("/etc/apt/sources.list"))
 	if h.Root == nil {
@@ -215,7 +217,8 @@ func deb822(text string) []string {
 	return out
 }
 
-// entries are the hosts and ports of URLs, each once. An error does not show the URL: there may be a password in it.
+// entries are the hosts and ports of URLs, each once. An error does not show the URL: there may be
+// a password in it.
 func entries(urls []string) ([]string, error) {
 	var out []string
 	for i, text := range urls {

@@ -1,5 +1,5 @@
-// Package callfilters has the system call filters of a network helper's process (seccomp(2)): the one that it serves under, and the wider one of
-// its activator, under which it is started.
+// Package callfilters has the system call filters of a network helper's process (seccomp(2)): the
+// one that it serves under, and the wider one of its activator, under which it is started.
 package callfilters
 
 import (
@@ -11,7 +11,8 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// calls are the system calls that serving takes: sockets, and what the Go runtime does. Names to open do not exist, as in its root.
+// calls are the system calls that serving takes: sockets, and what the Go runtime does. Names to
+// open do not exist, as in its root.
 var calls = slices.Concat([]uint32{
 	unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FTRUNCATE, unix.SYS_SPLICE, unix.SYS_PIPE2, unix.SYS_SENDFILE,
 	unix.SYS_CONNECT, unix.SYS_ACCEPT4, unix.SYS_GETSOCKNAME, unix.SYS_GETPEERNAME, unix.SYS_SETSOCKOPT, unix.SYS_GETSOCKOPT,
@@ -24,7 +25,8 @@ var starting = []uint32{
 	unix.SYS_TGKILL, unix.SYS_DUP3,
 }
 
-// Serving is the filter of a helper that has its sockets: what is not listed answers EPERM. pid is the helper's own.
+// Serving is the filter of a helper that has its sockets: what is not listed answers EPERM. pid is
+// the helper's own.
 func Serving(pid int) []unix.SockFilter {
 	f := begin()
 	// Sockets of the two Internet families.
@@ -33,8 +35,8 @@ func Serving(pid int) []unix.SockFilter {
 	return f.Only(calls...)
 }
 
-// Activation is the filter of an activator: the helper's program, which it has open, may be executed, and may make itself ready and load
-// Serving, which holds besides.
+// Activation is the filter of an activator: the helper's program, which it has open, may be
+// executed, and may make itself ready and load Serving, which holds besides.
 func Activation() []unix.SockFilter {
 	f := begin()
 	// Those, and questions for routes.

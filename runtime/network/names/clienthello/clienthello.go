@@ -1,4 +1,5 @@
-// Package clienthello reads the ClientHello of TLS, the one message in which a client says in clear whom it wants to reach.
+// Package clienthello reads the ClientHello of TLS, the one message in which a client says in clear
+// whom it wants to reach.
 //
 // # What is read (RFC 8446 4.1.2, 5.1; RFC 6066 3; RFC 7301 3.1; RFC 9849 for ECH)
 //
@@ -6,11 +7,14 @@
 //	ClientHello = version, random, session id, cipher suites, compression, extensions; nothing behind it
 //	server_name = a list of one host_name
 //
-// Only a message that each server reads in the same way passes: lengths that fit exactly, no extension twice (two
-// server_name: each server takes another one), one name in the list, no trailing dot, no address, nothing after the message in its record. TLS 1.0 to 1.3 send it; SSL 2's own hello is not
-// read. Of a second ClientHello, after a HelloRetryRequest, the server holds that it names the same (RFC 8446 4.1.2).
+// Only a message that each server reads in the same way passes: lengths that fit exactly, no
+// extension twice (two server_name: each server takes another one), one name in the list, no
+// trailing dot, no address, nothing after the message in its record. TLS 1.0 to 1.3 send it; SSL
+// 2's own hello is not read. Of a second ClientHello, after a HelloRetryRequest, the server holds
+// that it names the same (RFC 8446 4.1.2).
 //
-// Reading needs no more memory than Limit, and no byte behind the ClientHello's last record is taken. The deadline is the caller's.
+// Reading needs no more memory than Limit, and no byte behind the ClientHello's last record is
+// taken. The deadline is the caller's.
 package clienthello
 
 import (
@@ -24,7 +28,8 @@ import (
 )
 
 const (
-	// Limit is a limit for Read, in bytes with the heads of records: clients with post-quantum keys send about 2000.
+	// Limit is a limit for Read, in bytes with the heads of records: clients with post-quantum keys
+	// send about 2000.
 	Limit = 16 << 10
 
 	maxRecord     = 1 << 14
@@ -40,7 +45,8 @@ var ErrNotTLS = errors.New("not TLS")
 type Hello struct {
 	// SNI is the canonical name that it names; "" for none.
 	SNI string
-	// ECH reports that there is an encrypted ClientHello, or something that looks like one (GREASE).
+	// ECH reports that there is an encrypted ClientHello, or something that looks like one
+	// (GREASE).
 	ECH bool
 	// ALPN are the protocols offered, arbitrary bytes of the client.
 	ALPN []string
@@ -90,7 +96,8 @@ func Read(r io.Reader, limit int) (Hello, error) {
 	}
 }
 
-// more appends n bytes of r, and what there is of them with an error. It makes room for what comes, not for what a length says.
+// more appends n bytes of r, and what there is of them with an error. It makes room for what comes,
+// not for what a length says.
 func more(r io.Reader, raw []byte, n int) ([]byte, error) {
 	begin := len(raw)
 	for len(raw) < begin+n {
@@ -247,8 +254,8 @@ func protocols(body []byte) ([]string, error) {
 	return out, nil
 }
 
-// Check reports why a connection to a name, for which rule decided, may not go on with this ClientHello. A rule for an
-// address wants no server name (RFC 6066 3: an address is none).
+// Check reports why a connection to a name, for which rule decided, may not go on with this
+// ClientHello. A rule for an address wants no server name (RFC 6066 3: an address is none).
 func Check(h Hello, name string, rule *netrules.Rule) error {
 	switch {
 	case rule == nil:
@@ -267,5 +274,6 @@ func Check(h Hello, name string, rule *netrules.Rule) error {
 	return nil
 }
 
-// Alert is a fatal alert access_denied (RFC 8446 6.2), by which clients report a denial instead of a broken connection.
+// Alert is a fatal alert access_denied (RFC 8446 6.2), by which clients report a denial instead of
+// a broken connection.
 func Alert() []byte { return []byte{21, 3, 3, 0, 2, 2, 49} }

@@ -1,5 +1,6 @@
-// Package terminate is what a jail's helper hands to those who speak the protocols that it ends for a credential: HTTP/2 (package h2) and ssh
-// (package gitssh). They are linked into a program of their own, so that helpers without such a credential have nothing of them.
+// Package terminate is what a jail's helper hands to those who speak the protocols that it ends for
+// a credential: HTTP/2 (package h2) and ssh (package gitssh). They are linked into a program of
+// their own, so that helpers without such a credential have nothing of them.
 package terminate
 
 import (
@@ -12,7 +13,8 @@ import (
 // Speakers are those who speak them; one that is nil is not spoken.
 type Speakers struct {
 	HTTP2 func(*HTTP2)
-	// SSH reads the key by which a jail knows its helper, and those that it is not to have, and returns who speaks ssh with them.
+	// SSH reads the key by which a jail knows its helper, and those that it is not to have, and
+	// returns who speaks ssh with them.
 	SSH func(hostKey []byte, keys []Key) (func(*SSH), error)
 }
 
@@ -52,7 +54,8 @@ type HTTP2 struct {
 	Scan func() func([]byte) error
 	// Reveals reports whether a text has the value of a credential.
 	Reveals func(string) bool
-	// Refused is told of each request that is not sent on, or not whole. LeftOut is told how many fields of a response were left out.
+	// Refused is told of each request that is not sent on, or not whole. LeftOut is told how many
+	// fields of a response were left out.
 	Refused func(error)
 	LeftOut func(int)
 	// Sent and Got count bytes, without what HTTP/2 puts around them.
