@@ -146,12 +146,12 @@ func program(dir string) string {
 
 // helperStart is a jail's helper at start, while the network is sealed.
 type helperStart struct {
-	jail   network.Jail
-	helper *helper.Record
-	work   *helperproto.Work
-	netns  *os.File          // the jail's
+	jail    network.Jail
+	helper  *helper.Record
+	work    *helperproto.Work
+	netns   *os.File          // the jail's
 	sockets *jailsock.Sockets // ours in it
-	conn   *net.UnixConn     // to the helper
+	conn    *net.UnixConn     // to the helper
 }
 
 // startServing has a helper serve the jail's network, which seal seals. The program of the jail

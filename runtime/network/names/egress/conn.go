@@ -49,10 +49,10 @@ type flow struct {
 	credential string
 	// up is the connection outside, and withdrawn why the rules do not let it go on. The table's
 	// lock is for both, and for addr.
-	up        *net.TCPConn
+	up            *net.TCPConn
 	revokedReason string
-	sent      atomic.Int64
-	got       atomic.Int64
+	sent          atomic.Int64
+	got           atomic.Int64
 }
 
 // connection serves one: the address that it was made to stands for the name.

@@ -34,7 +34,7 @@ type server struct {
 	resolver *resolver
 	events   *events
 	rate     *bucket
-	queries     *bucket       // of questions for names
+	queries  *bucket       // of questions for names
 	slots    chan struct{} // of connections
 	heads    *heads
 	// credentials are those that the jail can use.
