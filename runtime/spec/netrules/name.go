@@ -12,11 +12,11 @@ const (
 	maxLabel = 63
 )
 
-// Canonical is the one form of a name in which names are compared: lower case, without a trailing
-// dot. It refuses what the grammar does not have: NUL, spaces, control characters, "%", "@", "/",
-// empty labels, more than one trailing dot, bytes that are not ASCII, and every notation of an IP
-// address. Nothing is cut off and nothing is decoded, so a name that passes means the same to every
-// resolver.
+// Canonical returns the form of a name in which names are compared: lower case, without a trailing
+// dot. It returns an error for all that the grammar does not have: NUL, spaces, control characters,
+// "%", "@", "/", empty labels, more than one trailing dot, bytes that are not ASCII, and every
+// notation of an IP address. Nothing is cut off and nothing is decoded, so a name that passes means
+// the same to every resolver.
 func Canonical(name string) (string, error) {
 	name = strings.TrimSuffix(name, ".")
 	if name == "" {
@@ -59,7 +59,7 @@ func lower(s string) string {
 	return s
 }
 
-// checkLabel holds one label against the grammar.
+// checkLabel checks one label against the grammar.
 func checkLabel(label string) error {
 	if label == "" {
 		return errors.New("an empty label")
