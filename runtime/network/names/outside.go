@@ -39,7 +39,7 @@ func outside(j network.Jail) (*os.File, error) {
 	// Looked at again, as it was opened again.
 	if hosts, err := seal.IsHosts(f); err != nil || hosts {
 		f.Close()
-		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be told from it (%v)", d.Outside, err)
+		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be distinguished from it (%v)", d.Outside, err)
 	}
 	return f, nil
 }

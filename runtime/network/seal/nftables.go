@@ -22,7 +22,8 @@ import (
 //
 // It comes before everything an engine may have put there (raw is -300, defragmentation -400) and
 // once more after everything (address translation may have picked another way), lets lo's own
-// traffic through and drops the rest. Packet sockets are not seen by it: a jail has no CAP_NET_RAW.
+// traffic through and drops the rest. The filter does not see packet sockets: a jail has no
+// CAP_NET_RAW.
 
 const nftTable = "agentjail"
 
@@ -151,7 +152,7 @@ func (t *chainTable) setMessage(s nftSet, id uint32) message {
 	return m
 }
 
-// setFlags are those of every set.
+// setFlags are the flags of every set.
 const setFlags = unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 
 func (t *chainTable) ruleMessage(chain string, r nftRule) message {
@@ -221,7 +222,7 @@ func (e nftExpr) encode(m *message) {
 	}
 }
 
-// decode is encode's inverse; false for everything that encode does not write.
+// decodeExpr is the inverse of encode. It returns false for all that encode does not write.
 func decodeExpr(b []byte) (nftExpr, bool) {
 	attrs := attributes(b)
 	name, _ := find(attrs, unix.NFTA_EXPR_NAME)
@@ -295,7 +296,7 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 // sealFilter loads the seal's table.
 func sealFilter() error { return sealedTable().load() }
 
-// load loads the table in one transaction, in place of whatever has its name.
+// load loads the table in one transaction. It replaces any table of the same name.
 func (t *chainTable) load() error {
 	c, err := dial(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -430,8 +431,8 @@ func (t *chainTable) verify(c *conn) error {
 	return t.verifySets(c)
 }
 
-// verifySets reports whether the table's sets are there, and no others. Without one no set is
-// looked at: no rule could ask it.
+// verifySets reports whether the table's sets are there, and no others. If the table has no set,
+// sets are not read: no rule could refer to one.
 func (t *chainTable) verifySets(c *conn) error {
 	if len(t.sets) == 0 {
 		return nil
@@ -559,7 +560,7 @@ func (t *chainTable) readRules(c *conn, have map[string]*nftChain) error {
 	return nil
 }
 
-// milliseconds reads a time as nf_tables has it.
+// milliseconds decodes a time of nf_tables.
 func milliseconds(b []byte) time.Duration {
 	if len(b) < 8 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resolver is where Docker's daemon listens inside the namespace on user-defined networks and
-// forwards names to the outside: a way out over lo (libnetwork's embedded DNS server).
+// resolver is the address of Docker's embedded DNS server (libnetwork) inside the namespace on
+// user-defined networks. It forwards names to the outside: a way out over lo.
 var resolver = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 11}), 32)
 
 // isResolverGrave recognises the route that sealResolver adds.

@@ -20,8 +20,8 @@ import (
 // come before them, not even a rule without a priority, which gets the one just below the second
 // rule's.
 //
-// What the rules do not stop, and nftables does: an IPv4 socket bound to a device sends to it even
-// when the look-up fails ("assume that the destination is on link", net/ipv4/route.c,
+// The rules do not stop the following, but nftables does: an IPv4 socket bound to a device sends to
+// it even when the look-up fails ("assume that the destination is on link", net/ipv4/route.c,
 // ip_route_output_key_hash_rcu), and IPv4 multicast and broadcast with a given interface or source
 // address are sent without any look-up.
 
@@ -37,7 +37,7 @@ type rule struct {
 	other    bool
 }
 
-// sealedRules is the whole policy of a family.
+// sealedRules returns the whole policy of a family.
 func sealedRules(family uint8) []rule {
 	own := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
 	if family == unix.AF_INET6 {
@@ -50,7 +50,7 @@ func sealedRules(family uint8) []rule {
 	}
 }
 
-// request is the message that adds the rule.
+// request returns the message that adds the rule.
 func (r rule) request(family uint8) message {
 	m := message{typ: unix.RTM_NEWRULE, flags: unix.NLM_F_CREATE, body: make([]byte, unix.SizeofRtMsg)} // struct fib_rule_hdr has the same layout
 	m.body[0] = family
@@ -155,9 +155,9 @@ func (c *conn) sealRules(family uint8) error {
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
-	// Ours are in now, after whatever else has priority 0: remove what comes before. A removal
-	// takes the first rule that matches, so removing from the front never hits ours before all the
-	// others are gone.
+	// Ours are in now, after all others of priority 0: remove those before. A removal takes the
+	// first rule that matches, so removing from the front never hits ours before all the others are
+	// gone.
 	requests = requests[:0]
 	for i := range have {
 		if startsWith(have[i:], want) {

@@ -75,8 +75,8 @@ func verifyLoopback(lo Link, addrs []address) Finding {
 	return Finding{Name: SealLoopback, OK: true}
 }
 
-// verifyLinks: an interface that is up or has an address was plugged in after the seal; the
-// protections behind decide whether that matters.
+// verifyLinks checks the interfaces. One that is up or has an address was added after the seal; the
+// other protections decide whether that is a failure.
 func verifyLinks(links []Link, addrs []address, filtered bool) Finding {
 	var open, down []string
 	for _, l := range links {

@@ -24,8 +24,8 @@ const (
 // patience is how long a command may take.
 var patience = 10 * time.Second
 
-// Fetch reads the value. The file or program must be writable by root only. No error contains any
-// of the text that was read.
+// Fetch reads the value. Only root can write the file or program. No error contains any of the text
+// that was read.
 func (c Spec) Fetch() (secret.Value, error) {
 	path, args, err := c.source()
 	if err != nil {
@@ -102,7 +102,7 @@ func run(path string, args []string) ([]byte, error) {
 	return out.text, nil
 }
 
-// limited keeps the first bytes that are written, at most one more than a value may have.
+// limited keeps the first bytes that are written: enough to see that a value is too long.
 type limited struct{ text []byte }
 
 func (l *limited) Write(b []byte) (int, error) {
