@@ -28,8 +28,8 @@ import (
 
 const firstFD = helperproto.LogFD
 
-// launch starts a helper, in the network namespace that it connects from, and returns when it waits
-// for its work.
+// launch starts a helper in the network namespace that it connects from, and returns when the
+// helper waits for its work.
 func launch(j network.Jail) (*helper.Record, error) {
 	r, err := j.Rules()
 	if err != nil {
@@ -74,8 +74,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 		if h, err := activate(o, setup); err == nil {
 			return h, nil
 		}
-		// A host may have nothing executed that is in memory: the helper itself can always be
-		// started.
+		// A host may forbid to execute a file in memory. The helper itself can always be started.
 		if err := helper.End(j.Dir); err != nil {
 			return nil, err
 		}
@@ -88,7 +87,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 	return begin(o, how)
 }
 
-// findHelper starts a helper and returns when it is ready.
+// begin starts a helper and returns when it is ready.
 func begin(o helper.Options, how []byte) (*helper.Record, error) {
 	p, err := helper.Begin(o)
 	if err != nil {
@@ -100,12 +99,13 @@ func begin(o helper.Options, how []byte) (*helper.Record, error) {
 	return h, err
 }
 
-// maxHeld bounds the rules' text of a helper that an activator starts, in bytes: the whole work has
-// to fit into a socket's buffer, since nobody reads it (net.core.wmem_default, 208 KiB).
+// maxHeld bounds the rules' text of a helper that an activator starts, in bytes. The whole work has
+// to fit into a socket's buffer, since the activator does not read it (net.core.wmem_default, 208
+// KiB).
 const maxHeld = 16 << 10
 
-// activatable reports whether a helper may be started by an activator, when the jail first uses its
-// network: one that serves the jail alone, and whose work cannot fail by what is outside.
+// activatable reports whether an activator may start the helper when the jail first uses its
+// network. Such a helper serves only the jail, and its work cannot fail for reasons outside.
 func activatable(dir string, r network.Rules) bool {
 	return len(r.Publish)+len(r.Credentials) == 0 && r.Size() <= maxHeld && program(dir) == helperproto.Program
 }
@@ -134,7 +134,7 @@ func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err 
 	return begin(o, how)
 }
 
-// program is the helper's that can do all that a jail may need of it.
+// program returns the name of the helper program with all functions that the jail may need.
 func program(dir string) string {
 	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -144,7 +144,7 @@ func program(dir string) string {
 	return helperproto.Program
 }
 
-// helperStart is a jail's helper at start, while the network is sealed.
+// helperStart starts the service of a jail's helper while the network is sealed.
 type helperStart struct {
 	jail    network.Jail
 	helper  *helper.Record
@@ -154,16 +154,15 @@ type helperStart struct {
 	conn    *net.UnixConn     // to the helper
 }
 
-// startServing has a helper serve the jail's network, which seal seals. The program of the jail
-// waits for it: what does not wait for each other is done at once. From when it returns, what the
-// jail asks arrives at the helper's sockets, and by serves the helper has answered that it has
-// begun: the caller waits for that when it pleases. Unless an error is returned, it calls serves,
-// once.
+// startServing seals the network by seal and has a helper serve it. The jail's program waits for
+// it, so independent steps run in parallel. When startServing returns, the jail's requests arrive
+// at the helper's sockets. The function serves waits for the helper's acknowledgement. Unless an
+// error is returned, the caller must call serves once, at any time.
 func (s *helperStart) startServing(seal func() error) (got helperproto.Arrival, serves func() error, err error) {
 	err = thread.Together(seal, s.findHelper)
 	if err == nil {
 		j := s.jail
-		err = thread.Together(func() error { return s.openSockets(j) }, s.connect)
+		err = thread.Together(func() error { return s.openSockets(j) }, s.buildAssignment)
 	}
 	crash.Point("start.helping")
 	if err == nil {
@@ -183,16 +182,16 @@ func (s *helperStart) startServing(seal func() error) (got helperproto.Arrival, 
 	return got, serves, err
 }
 
-// canFail reports whether the helper's work can fail by what is outside, such as a port of the
-// host's that another program has: then the jail is not started before it serves. Rules that it
-// merely parses, this process has parsed.
+// canFail reports whether the helper's work can fail for reasons outside, such as a port of the
+// host that another program has. In that case the jail is not started before the helper serves. The
+// rules cannot fail: this process has parsed them already.
 func (s *helperStart) canFail() bool { return s.work.Publishes() || len(s.work.Credentials) > 0 }
 
-// awaitAck waits for the helper's answer, and records that it serves.
+// awaitAck waits for the helper's answer, and records that the helper serves.
 func (s *helperStart) awaitAck(got helperproto.Arrival) error {
 	err := readAck(s.conn, s.jail.Dir)
 	if err != nil {
-		err = fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
+		err = fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
 	}
 	crash.Point("start.served")
 	var text []byte
@@ -217,8 +216,8 @@ func (s *helperStart) endHelper() error {
 	return helper.End(s.jail.Dir)
 }
 
-// closeFiles closes what is ours of the jail's, and overwrites the credentials that the helper was
-// told.
+// closeFiles closes this process's files of the jail, and overwrites the credentials that were sent
+// to the helper.
 func (s *helperStart) closeFiles() {
 	if s.work != nil {
 		s.work.Wipe()
@@ -231,14 +230,13 @@ func (s *helperStart) closeFiles() {
 	}
 }
 
-// findHelper finds the helper, and starts another one where that which was launched with the jail
-// does not wait any more, or is not where it should be: one that was told by a start that was
-// killed, for one.
+// findHelper checks the helper that was launched with the jail. It starts a new one if the helper
+// is not idle any more, for example after a start that was killed, or runs in another namespace.
 func (s *helperStart) findHelper() (err error) {
 	if s.jail, err = located(s.jail); err != nil {
 		return err
 	}
-	// Looked at again: the helper keeps a namespace that the engine has removed.
+	// The namespace is checked again: the helper keeps a namespace that the engine has removed.
 	from, err := outside(s.jail)
 	if err != nil {
 		return err
@@ -253,7 +251,7 @@ func (s *helperStart) findHelper() (err error) {
 	return s.restart()
 }
 
-// restart starts a helper in place of one that there may be.
+// restart ends the helper, if there is one, and starts a new one.
 func (s *helperStart) restart() (err error) {
 	if err := helper.End(s.jail.Dir); err != nil {
 		return err
@@ -262,7 +260,7 @@ func (s *helperStart) restart() (err error) {
 	return err
 }
 
-// isIdle reports whether the helper can be given its work.
+// isIdle reports whether the helper waits for its work.
 func (s *helperStart) isIdle() (bool, error) {
 	if !s.helper.Waits() || isOutside(s.helper.Pid, s.jail.Decision) != "" {
 		return false, nil
@@ -274,8 +272,8 @@ func (s *helperStart) isIdle() (bool, error) {
 	return len(r.Publish) > 0 || confined(s.helper.Pid) == "", nil // with published ports it confines itself later
 }
 
-// openSockets makes the helper's sockets in the jail's network namespace, which is sealed, and
-// where no former helper has any.
+// openSockets makes the helper's sockets in the jail's network namespace. The namespace is sealed,
+// and no former helper has sockets in it.
 func (s *helperStart) openSockets(j network.Jail) (err error) {
 	if s.netns, err = j.Open(); err != nil {
 		return err
@@ -294,24 +292,25 @@ func (s *helperStart) openSockets(j network.Jail) (err error) {
 	return err
 }
 
-// connect finds out what to tell the helper, and connects to it. That it is told is on record
-// before it is.
-func (s *helperStart) connect() error {
-	tell := func() error { return s.helper.Tell(s.jail.Dir) }
+// buildAssignment records that the helper gets its work, builds the work and connects to the helper.
+// The work is sent only after the record is written.
+func (s *helperStart) buildAssignment() error {
+	record := func() error { return s.helper.Tell(s.jail.Dir) }
 	if s.jail.Decision.Hook == nil {
-		return thread.Together(tell, s.buildAssignment)
+		return thread.Together(record, s.connect)
 	}
-	// Before the engine is asked too, which can be only once of one namespace.
-	if err := tell(); err != nil {
+	// The record also precedes the engine's hook, which can run only once for a namespace.
+	if err := record(); err != nil {
 		return err
 	}
 	if err := s.requestEngineNetwork(); err != nil {
 		return err
 	}
-	return s.buildAssignment()
+	return s.connect()
 }
 
-func (s *helperStart) buildAssignment() (err error) {
+// connect builds the work and connects to the helper.
+func (s *helperStart) connect() (err error) {
 	if s.work, err = buildWork(s.jail); err != nil {
 		return err
 	}
@@ -321,7 +320,7 @@ func (s *helperStart) buildAssignment() (err error) {
 	return nil
 }
 
-// sendAssignment gives the helper its sockets in the jail with its work.
+// sendAssignment sends the helper its work with its sockets in the jail.
 func (s *helperStart) sendAssignment() (got helperproto.Arrival, err error) {
 	j := s.jail
 	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
@@ -339,12 +338,12 @@ func (s *helperStart) sendAssignment() (got helperproto.Arrival, err error) {
 		fds = append(fds, int(s.netns.Fd()))
 	}
 	if err := s.writeAssignment(fds); err != nil {
-		return got, fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
+		return got, fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
 	}
 	return what.Taken, nil
 }
 
-// writeAssignment gives the helper its work, with descriptors.
+// writeAssignment writes the work and the descriptors to the connection.
 func (s *helperStart) writeAssignment(fds []int) error {
 	data, err := s.work.Encode()
 	if err != nil {
@@ -357,7 +356,7 @@ func (s *helperStart) writeAssignment(fds []int) error {
 	if err := s.conn.SetDeadline(time.Now().Add(controlTime)); err != nil {
 		return err
 	}
-	// The descriptors come with what is sent of it at once.
+	// The descriptors come with the first part.
 	n, _, err := s.conn.WriteMsgUnix(data, unix.UnixRights(fds...), nil)
 	if err != nil {
 		return err
@@ -368,16 +367,16 @@ func (s *helperStart) writeAssignment(fds []int) error {
 	return s.conn.CloseWrite()
 }
 
-// stderrSuffix is what a jail's helper has said to nobody, as the end of a sentence.
+// stderrSuffix returns a helper's last error output, as the end of a sentence.
 func stderrSuffix(dir string) string {
 	if text := helper.Said(dir); text != "" {
-		return ", and said " + text
+		return ", with the error " + text
 	}
 	return ""
 }
 
-// readAck reads the helper's answer, and no end of file behind it: an activator leaves its work
-// unread, so that its end resets the connection.
+// readAck reads the helper's answer, but not the end of file after it: an activator leaves its work
+// unread, so that its exit resets the connection.
 func readAck(c *net.UnixConn, dir string) error {
 	var a helperproto.Answer
 	err := json.NewDecoder(io.LimitReader(c, maxAnswer)).Decode(&a)
@@ -392,7 +391,7 @@ func readAck(c *net.UnixConn, dir string) error {
 	return nil
 }
 
-// buildWork is what the helper is told, but for its sockets.
+// buildWork returns the helper's work without its sockets.
 func buildWork(j network.Jail) (*helperproto.Work, error) {
 	r, err := j.Rules()
 	if err != nil {
@@ -409,7 +408,7 @@ func buildWork(j network.Jail) (*helperproto.Work, error) {
 		return nil, err
 	}
 	if j.Decision.Outside == "" {
-		w.Engine = nil // where it is, is the host's
+		w.Engine = nil // the helper is in the host's network
 	}
 	if w.Host, err = hosts(j.Decision); err != nil {
 		return nil, err
