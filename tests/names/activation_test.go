@@ -99,7 +99,9 @@ func TestCannotBegin(t *testing.T) {
 		out, _ := j.inspect(t)
 		return out
 	}
-	ended := func(said string) string { return fmt.Sprintf("has ended, with the error %q: the jail reaches nothing", said) }
+	ended := func(said string) string {
+		return fmt.Sprintf("has ended, with the error %q: the jail reaches nothing", said)
+	}
 	const tooFew = "not all of the work's descriptors could be had"
 	for what, c := range map[string]struct {
 		files int // how many descriptors it may have

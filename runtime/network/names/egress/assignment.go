@@ -15,18 +15,18 @@ import (
 	"agentjail.dev/runtime/network/names/jailsock"
 )
 
-// awaitAssignment is the work with what came with it.
+// assignment is the work with the descriptors that came with it.
 type assignment struct {
 	work    *helperproto.Work
 	init    int // a pidfd of the jail's first process
 	sockets *jailsock.Sockets
 	netns   *os.File // the jail's, where it publishes; else nil
 	conn    *net.UnixConn
-	// responseHead reports that an activator has answered.
+	// answered reports that an activator has sent the answer.
 	answered bool
 }
 
-// takeHeld takes the work that an activator has: its connection, from which nothing was read.
+// takeHeld reads the work from the connection that an activator holds unread.
 func takeHeld(f *os.File) (*assignment, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -36,7 +36,7 @@ func takeHeld(f *os.File) (*assignment, error) {
 	conn, is := c.(*net.UnixConn)
 	if !is {
 		c.Close()
-		return nil, errors.New("the work does not come by a socket of the file system's")
+		return nil, errors.New("the work's connection is not a Unix socket")
 	}
 	e, err := receive(conn)
 	if err != nil {
@@ -47,7 +47,7 @@ func takeHeld(f *os.File) (*assignment, error) {
 	return e, nil
 }
 
-// awaitAssignment waits for the work. Anything else that is asked before is refused.
+// awaitAssignment waits for the work. It refuses any other request before.
 func (c *control) awaitAssignment() (*assignment, error) {
 	for {
 		conn, err := c.l.AcceptUnix()
@@ -69,7 +69,7 @@ func (c *control) awaitAssignment() (*assignment, error) {
 	}
 }
 
-// answer answers whoever sent the work.
+// answer sends the answer to the work's sender.
 func (e *assignment) answer(err error) error {
 	defer e.conn.Close()
 	if e.answered {
@@ -141,7 +141,7 @@ func receive(conn *net.UnixConn) (_ *assignment, err error) {
 	return e, nil
 }
 
-// descriptors are those of control messages.
+// descriptors returns the descriptors of control messages.
 func descriptors(control []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -157,7 +157,7 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, nil
 }
 
-// whole reads on to the end of what is sent.
+// whole reads the rest of the message.
 func whole(conn *net.UnixConn, begun []byte) ([]byte, error) {
 	rest, err := io.ReadAll(io.LimitReader(conn, helperproto.MaxWork-int64(len(begun))+1))
 	defer clear(rest)

@@ -138,24 +138,24 @@ func TestControlLate(t *testing.T) {
 		return conn
 	}
 	ask("late.example.test").Close()
-	leaves, stays := ask("unheard.example.test"), ask("heard.example.test")
+	leaves, stays := ask("undelivered.example.test"), ask("heard.example.test")
 	defer stays.Close()
-	followed, unheard := make(chan string, 3), make(chan string, 3)
+	followed, undelivered := make(chan string, 3), make(chan string, 3)
 	go c.serve(func(r helperproto.Request) (helperproto.Answer, func(), error) {
 		followed <- r.Allow[0]
-		if r.Allow[0] == "unheard.example.test" {
+		if r.Allow[0] == "undelivered.example.test" {
 			leaves.Close()
 		}
-		return helperproto.Answer{Ended: 1}, func() { unheard <- r.Allow[0] }, nil
+		return helperproto.Answer{Ended: 1}, func() { undelivered <- r.Allow[0] }, nil
 	})
 	if out, err := io.ReadAll(stays); err != nil || string(out) != `{"ended":1}` {
 		t.Errorf("answer %q, %v", out, err)
 	}
-	if a, b := <-followed, <-followed; a != "unheard.example.test" || b != "heard.example.test" || len(followed) > 0 {
+	if a, b := <-followed, <-followed; a != "undelivered.example.test" || b != "heard.example.test" || len(followed) > 0 {
 		t.Errorf("followed: %q, %q and %d more", a, b, len(followed))
 	}
-	if got := <-unheard; got != "unheard.example.test" || len(unheard) > 0 {
-		t.Errorf("unheard: %q and %d more", got, len(unheard))
+	if got := <-undelivered; got != "undelivered.example.test" || len(undelivered) > 0 {
+		t.Errorf("undelivered: %q and %d more", got, len(undelivered))
 	}
 }
 
@@ -206,12 +206,12 @@ func TestChange(t *testing.T) {
 		}
 	}
 	s.served = []uint16{80}
-	a, unheard, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
+	a, undelivered, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
 	if err != nil || len(a.Unserved) != 2 || a.Unserved[0] != 22 {
 		t.Errorf("%+v, %v", a, err)
 	}
 	// What nobody has heard of is in force as far as the former rules had it.
-	unheard()
+	undelivered()
 	both, err := netrules.Parse([]string{"c.example.test:80"}, []string{"a.example.test"}, nil)
 	if err != nil {
 		t.Fatal(err)

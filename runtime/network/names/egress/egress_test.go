@@ -160,7 +160,7 @@ func TestLogBounds(t *testing.T) {
 	if e.dropped == 0 {
 		t.Error("nothing was too much")
 	}
-	e.told = map[string]bool{}
+	e.reported = map[string]bool{}
 	e.limit = newBucket(10, 1)
 	before, _ := f.Stat()
 	e.refusedName("y.example.org", "", "")

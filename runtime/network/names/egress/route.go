@@ -25,15 +25,15 @@ const (
 	bodyTime = time.Second
 	// idleTime is how long a connection may wait for its next request.
 	idleTime = 2 * time.Minute
-	// maxCarried bounds the connections with credentials at once, each of which has up to two of
-	// TLS. Others wait.
+	// maxCarried bounds the connections with credentials at once, each of which has up to two TLS
+	// connections. Others wait.
 	maxCarried = 256
 	// maxHTTP2 bounds those of HTTP/2 at once, each of which has many requests.
 	maxHTTP2 = 16
 )
 
-// A carrier serves a connection in whose requests credentials are set: they go to the server one
-// after another, over TLS.
+// credentialProxy serves a connection and sets credentials in its requests. It sends the requests
+// to the server one after another, over TLS.
 type credentialProxy struct {
 	f      *flow
 	client net.Conn
@@ -42,10 +42,10 @@ type credentialProxy struct {
 	up     net.Conn
 	raw    *net.TCPConn  // below up
 	server *bufio.Reader // of up
-	// requestHead and answered are what is kept of the client's and of the server's until the other
-	// has it.
+	// requestHead and responseHead are the client's and the server's data that is kept until the
+	// other side has it.
 	requestHead, responseHead *head
-	// waiting reports that no request is under way.
+	// waiting reports that no request is in progress.
 	waiting atomic.Bool
 	scan    *scan
 }
@@ -83,7 +83,8 @@ func (f *flow) place(places chan struct{}, wait time.Duration) bool {
 	}
 }
 
-// withCredentials has the flow's events name the credentials that are set in its requests.
+// withCredentials returns the credentials that are set in the flow's requests, and adds their names
+// to the flow's events.
 func (f *flow) withCredentials() []*helperproto.Credential {
 	own := f.s.credentials.byHost[f.name]
 	var names []string
@@ -94,7 +95,8 @@ func (f *flow) withCredentials() []*helperproto.Credential {
 	return own
 }
 
-// carry serves the requests to a name and port that a connection to the flow's name has.
+// carry serves the requests of a connection. The requests are for the name and port that the client
+// used.
 func (f *flow) carry(c *credentialProxy, as string, at uint16) {
 	c.f, c.host, c.own, c.requestHead = f, f.name, f.withCredentials(), f.s.heads.of(c.client)
 	defer c.requestHead.done()
@@ -118,7 +120,7 @@ func (f *flow) carry(c *credentialProxy, as string, at uint16) {
 	c.closeGracefully()
 }
 
-// closeGracefully ends the connection, so that the client reads what was written last.
+// closeGracefully ends the connection so that the client reads the last data.
 func (c *credentialProxy) closeGracefully() {
 	if t, ok := c.client.(*tls.Conn); ok {
 		_ = t.SetWriteDeadline(time.Now().Add(time.Second))
@@ -133,7 +135,7 @@ func (c *credentialProxy) refuse(why error) {
 	c.writeLast(http1.Refusal(why))
 }
 
-// writeLast writes the last of a connection.
+// writeLast writes a final answer and closes the connection.
 func (c *credentialProxy) writeLast(answer []byte) {
 	_ = c.client.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = c.client.Write(answer)
@@ -186,7 +188,7 @@ func (c *credentialProxy) watch() <-chan struct{} {
 	return done
 }
 
-// dial connects to the server. Where it cannot, the client has been told.
+// dial connects to the server. If it cannot, it sends the client an answer and returns false.
 func (c *credentialProxy) dial() bool {
 	t, err := c.f.dialTLS(protoHTTP1)
 	if err != nil {
@@ -199,15 +201,16 @@ func (c *credentialProxy) dial() bool {
 	return true
 }
 
-// reached takes a connection to the server.
+// reached sets the connection to the server.
 func (c *credentialProxy) reached(t *tls.Conn) {
 	c.up, c.raw = t, t.NetConn().(*net.TCPConn)
 	c.responseHead, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
 	c.server = bufio.NewReader(c.responseHead)
 }
 
-// dialTLS connects to the flow's server, which chooses one of some protocols. Without a connection
-// the client has been told where there is no error, and has not been where there is.
+// dialTLS connects to the flow's server, which chooses one of some protocols. If it returns nil
+// without an error, the client's connection has been refused already. With an error, the caller has
+// to answer the client.
 func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
 	up := f.dial()
 	if up == nil {
@@ -224,13 +227,13 @@ func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
 	return t, nil
 }
 
-// unavailable is the response where there is no server.
+// unavailable returns the response if the server cannot be reached.
 func unavailable(err error) []byte {
 	body := fmt.Sprintf("no response of the server: %q\n", err.Error())
 	return fmt.Appendf(nil, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 }
 
-// Write sends to the server what has no placeholder in it.
+// Write sends bytes to the server, unless they contain a placeholder.
 func (c *credentialProxy) Write(b []byte) (int, error) {
 	if err := c.scan.see(b); err != nil {
 		return 0, err
@@ -249,8 +252,8 @@ func (c *credentialProxy) exchange(requests *http1.Reader, q *http1.Request, wat
 	go func() {
 		err := requests.Forward(c, q)
 		if err != nil {
-			// There is no response to half a request. The end that TLS has for a connection would
-			// ask the server for one.
+			// There is no response to half a request. TLS's close_notify would make the server
+			// respond to it.
 			reset(c.raw)
 		}
 		sent <- err
@@ -286,7 +289,7 @@ func (c *credentialProxy) exchange(requests *http1.Reader, q *http1.Request, wat
 	return err != nil || p.Last || q.Last(), nil
 }
 
-// set sets the credentials in a request, and has it go to their host.
+// set sets the credentials in a request, and addresses it to their host.
 func set(q *http1.Request, host string, own []*helperproto.Credential) {
 	q.Readdress(host)
 	for _, o := range own {
@@ -303,7 +306,7 @@ func set(q *http1.Request, host string, own []*helperproto.Credential) {
 func (c *credentialProxy) respond(q *http1.Request) (p *http1.Response, begun bool, err error) {
 	for {
 		if p, err = http1.ReadResponse(c.server, q.Method); err == nil && p.Switched() && !q.Upgrade {
-			err = errors.New("another protocol, which the request did not ask for")
+			err = errors.New("another protocol, which the request did not request")
 		}
 		if err != nil {
 			return nil, false, err
@@ -317,7 +320,7 @@ func (c *credentialProxy) respond(q *http1.Request) (p *http1.Response, begun bo
 	}
 }
 
-// reportStripped tells of fields that had the credential.
+// reportStripped logs the number of response fields that contained the credential.
 func (f *flow) reportStripped(n int) {
 	e := f.event(helperproto.Connect, allowed)
 	e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
@@ -337,10 +340,10 @@ func (c *credentialProxy) tunnel(requests *http1.Reader) {
 	<-done
 }
 
-// counted writes to the client.
+// counted writes to the client and counts the bytes.
 type counted struct{ c *credentialProxy }
 
-// Write counts what the jail gets.
+// Write counts the bytes for the jail.
 func (w counted) Write(b []byte) (int, error) {
 	n, err := w.c.client.Write(b)
 	w.c.f.got.Add(int64(n))

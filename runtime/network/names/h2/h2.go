@@ -258,7 +258,7 @@ func (s *serving) failed(w http.ResponseWriter, _ *http.Request, err error) {
 		deny(w, err)
 		return
 	}
-	say(w, http.StatusBadGateway, fmt.Sprintf("no response of the server: %q\n", err.Error()))
+	writeText(w, http.StatusBadGateway, fmt.Sprintf("no response of the server: %q\n", err.Error()))
 }
 
 // refuse answers a request that is not sent on.
@@ -272,10 +272,10 @@ func deny(w http.ResponseWriter, why error) {
 	if errors.As(why, &bad) {
 		status = bad.Status
 	}
-	say(w, status, fmt.Sprintf("refused: %q\n", why.Error()))
+	writeText(w, status, fmt.Sprintf("refused: %q\n", why.Error()))
 }
 
-func say(w http.ResponseWriter, status int, text string) {
+func writeText(w http.ResponseWriter, status int, text string) {
 	clear(w.Header())
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(status)

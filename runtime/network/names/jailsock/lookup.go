@@ -93,7 +93,7 @@ func program(sockets int, moved []movedSocket) []insn {
 	a.jump(opJneImm, 3, unix.IPPROTO_TCP, drop)
 	a.add(opStoreW, regs(10, 0), -4, 0)
 	a.label(assign)
-	a.give(sockets, drop)
+	a.steerTo(sockets, drop)
 	a.label(pass)
 	a.add(opMovImm, 0, 0, skPass)
 	a.add(opExit, 0, 0, 0)
@@ -118,8 +118,8 @@ func program(sockets int, moved []movedSocket) []insn {
 	return a.assemble()
 }
 
-// give has a connection go to the socket whose number is at the stack's top, or be dropped.
-func (a *assembler) give(sockets int, drop string) {
+// steerTo has a connection go to the socket whose number is at the stack's top, or be dropped.
+func (a *assembler) steerTo(sockets int, drop string) {
 	a.add(opLoadImm, regs(1, pseudoMapFD), 0, int32(sockets))
 	a.add(0, 0, 0, 0)
 	a.add(opMovReg, regs(2, 10), 0, 0)

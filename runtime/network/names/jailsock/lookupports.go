@@ -40,7 +40,7 @@ func portsProgram(sockets int, ranges []publish.Range) []insn {
 	a.add(opMovImm, 0, 0, skPass)
 	a.add(opExit, 0, 0, 0)
 	a.label(assign)
-	a.give(sockets, drop)
+	a.steerTo(sockets, drop)
 	a.jump(opJa, 0, 0, pass)
 	a.label(drop)
 	a.add(opMovImm, 0, 0, skDrop)

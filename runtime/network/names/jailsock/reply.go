@@ -13,7 +13,7 @@ import (
 // that has moved, or -1. That would answer from its own port, and nobody waits for that one: the
 // answer's header is written by hand then, on a socket that only sends (raw(7), IPPROTO_RAW).
 func (s *Sockets) replies() (int, error) {
-	if s.asked() == 0 {
+	if s.queryPort() == 0 {
 		return -1, nil
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
@@ -23,8 +23,8 @@ func (s *Sockets) replies() (int, error) {
 	return fd, nil
 }
 
-// asked is the port at which questions over UDP are asked, where UDP has another one; else 0.
-func (s *Sockets) asked() uint16 {
+// queryPort is the port at which questions over UDP are asked, where UDP has another one; else 0.
+func (s *Sockets) queryPort() uint16 {
 	for _, m := range s.moved {
 		if m.Protocol == unix.IPPROTO_UDP {
 			return m.Port
