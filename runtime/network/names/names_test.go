@@ -75,8 +75,9 @@ func TestEmptyRoot(t *testing.T) {
 	}
 }
 
-// TestLesserWays: a way for connections that is not the best is said to be so, with what is lost and why, by the report and by check.
-func TestLesserWays(t *testing.T) {
+// TestReportFallback: the report and check describe a way for connections that is not the best, with
+// its cost and the reason.
+func TestReportFallback(t *testing.T) {
 	for way, best := range map[string]bool{helperproto.SkLookup: true, helperproto.Redirect: false, helperproto.Listeners: false} {
 		got := helperproto.Arrival{Way: way, Why: "sk_lookup: no"}
 		a := judged(got)

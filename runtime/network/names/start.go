@@ -292,8 +292,8 @@ func (s *helperStart) openSockets(j network.Jail) (err error) {
 	return err
 }
 
-// buildAssignment records that the helper gets its work, builds the work and connects to the helper.
-// The work is sent only after the record is written.
+// buildAssignment records that the helper gets its work, builds the work and connects to the
+// helper. The work is sent only after the record is written.
 func (s *helperStart) buildAssignment() error {
 	record := func() error { return s.helper.Tell(s.jail.Dir) }
 	if s.jail.Decision.Hook == nil {

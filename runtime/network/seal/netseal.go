@@ -6,12 +6,15 @@
 // runs. The protections also hold for interfaces that are added later:
 //
 //   - loopback: lo is up and has 127.0.0.1 and ::1 only;
-//   - links: every other interface is down, without address or route; it is not deleted, since engines read its statistics;
+//   - links: every other interface is down, without address or route; it is not deleted, since
+//     engines read its statistics;
 //   - rules-ipv4, rules-ipv6: policy routing consults no table but for lo;
-//   - nftables: a filter drops what comes from or goes to anything but lo, and what goes to Docker's resolver;
+//   - nftables: a filter drops packets from or to any interface but lo, and packets to Docker's
+//     resolver;
 //   - resolver: 127.0.0.11, through which Docker forwards names to the outside, is unreachable;
 //   - waiting: a bounded number of connections waits to be accepted;
-//   - sysctls: no forwarding, no ARP answers, no IPv6 on interfaces to come, reverse path checked; small buffers for sockets.
+//   - sysctls: no forwarding, no ARP answers, no IPv6 on later interfaces, reverse path checked;
+//     small buffers for sockets.
 //
 // Effects on an engine: its interfaces exist with their statistics, and a further network can be
 // connected and disconnected. Only setting a default route after the seal fails with "network is

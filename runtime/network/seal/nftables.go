@@ -17,7 +17,8 @@ import (
 // The packet filter: table inet agentjail, in words of nft(8)
 //
 //	chain in     { type filter hook prerouting  priority -450; policy drop; iif 1 accept }
-//	chain out    { type filter hook output      priority -450; policy drop; ip daddr 127.0.0.11 drop; oif 1 accept }
+//	chain out    { type filter hook output      priority -450; policy drop
+//	               ip daddr 127.0.0.11 drop; oif 1 accept }
 //	chain leave  { type filter hook postrouting priority  500; policy drop; oif 1 accept }
 //
 // It comes before everything an engine may have put there (raw is -300, defragmentation -400) and

@@ -13,7 +13,8 @@ import (
 // The redirect sends a jail's connections to a range of loopback addresses to one listener, if no
 // sk_lookup program can be used. It is a table of its own, ip agentjail-names, in words of nft(8)
 //
-//	chain redirect { type nat hook output priority -100; policy accept; ip daddr RANGE meta l4proto tcp redirect to :PORT
+//	chain redirect { type nat hook output priority -100; policy accept
+//	                 ip daddr RANGE meta l4proto tcp redirect to :PORT
 //	                 ip daddr 127.0.0.1 udp dport 53 redirect to :PORT; … }
 //	chain refuse   { type filter hook input priority 0; policy accept
 //	                 ip daddr RANGE meta l4proto tcp reject with tcp reset

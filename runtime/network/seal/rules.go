@@ -92,7 +92,7 @@ func parseRule(body []byte) (rule, error) {
 				return rule{}, errors.New("malformed rule")
 			}
 			r.dst = netip.PrefixFrom(ip, int(body[1]))
-		case unix.FRA_PROTOCOL, unix.FRA_PAD: // who added it; nothing
+		case unix.FRA_PROTOCOL, unix.FRA_PAD: // the program that added it, and padding
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
 			r.other = r.other || nativeU32(a.data) != ^uint32(0) // -1: none
 		default:

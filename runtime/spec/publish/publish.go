@@ -2,11 +2,11 @@
 // requests.
 //
 //	may   = [ addr ":" ] ports / engine        ; policy's network.publish
-//	entry = [ addr ":" ] port ":" port         ; --publish and the annotation: where is listened, and the jail's port
+//	entry = [ addr ":" ] port ":" port         ; --publish, annotation: listening port, jail's port
 //	      / engine
-//	engine = "engine" [ ":" ports ]            ; of whatever arrives in the network that the engine made for the jail
-//	ports = port [ "-" port ]                  ; all ports when none
-//	addr  = ipv4 / "[" ipv6 "]"                ; 127.0.0.1 when none
+//	engine = "engine" [ ":" ports ]            ; connections in the engine's network for the jail
+//	ports = port [ "-" port ]                  ; default: all ports
+//	addr  = ipv4 / "[" ipv6 "]"                ; default: 127.0.0.1
 //	port  = 1 to 65535, decimal
 //
 // An entry is within policy if its listening port and address are. The address must be the

@@ -1,10 +1,12 @@
 // Package clienthello reads the ClientHello of TLS, the one message that has the server's name in
 // the clear.
 //
-// # What is read (RFC 8446 4.1.2, 5.1; RFC 6066 3; RFC 7301 3.1; RFC 9849 for ECH)
+// # Syntax (RFC 8446 4.1.2, 5.1; RFC 6066 3; RFC 7301 3.1; RFC 9849 for ECH)
 //
-//	record      = handshake (22), version 3.x, length 1 to 16384, payload; one message may be in many records
-//	ClientHello = version, random, session id, cipher suites, compression, extensions; nothing behind it
+//	record      = handshake (22), version 3.x, length 1 to 16384, payload;
+//	              one message may be in many records
+//	ClientHello = version, random, session id, cipher suites, compression,
+//	              extensions; nothing after it
 //	server_name = a list of one host_name
 //
 // Only a message that each server interprets in the same way passes: lengths that fit exactly, no

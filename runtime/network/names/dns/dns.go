@@ -1,10 +1,11 @@
 // Package dns answers the queries of a jail's resolver without any other server. No query leaves
 // the host, so that names cannot carry data out.
 //
-// # What is answered (RFC 1035; RFC 6891 for EDNS)
+// # Answers (RFC 1035; RFC 6891 for EDNS)
 //
 //	A of an allowed name               its address, TTL 30
-//	any other type of an allowed name  NOERROR without an answer (RFC 2308 2.2), HTTPS and SVCB too: no key for ECH
+//	any other type of an allowed name  NOERROR without an answer (RFC 2308 2.2),
+//	                                   also for HTTPS and SVCB: no key for ECH
 //	any other name, class or PTR       NXDOMAIN
 //	any other opcode                   NOTIMP
 //	EDNS of a later version            BADVERS

@@ -33,8 +33,9 @@ func given(t *testing.T, path, text string, fds ...int) string {
 	return string(out)
 }
 
-// TestErrand: a helper that waits for its work takes nothing else, and no work without the sockets that it tells of, and goes on waiting.
-func TestErrand(t *testing.T) {
+// TestAssignment: a helper that waits for its work refuses any other request, and work without the
+// sockets that it describes, and continues to wait.
+func TestAssignment(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid())
 	type taken struct {
 		e   *assignment
@@ -117,8 +118,8 @@ func open(t *testing.T) int {
 	return len(list)
 }
 
-// TestErrandOfOthers: a helper takes its work of nobody but its starter's user.
-func TestErrandOfOthers(t *testing.T) {
+// TestAssignmentOfOthers: a helper takes its work only from its starter's user.
+func TestAssignmentOfOthers(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid()+1)
 	go func() { _, _ = c.awaitAssignment() }()
 	if said := sent(t, path, `{"sockets":{"in":0,"taken":{"way":"sk_lookup"}}}`); said != "" {

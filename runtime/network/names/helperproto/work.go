@@ -220,7 +220,7 @@ type Event struct {
 	Rule    string `json:"rule,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
-	Address string `json:"address,omitempty"` // upstream, or of who connects to a published port
+	Address string `json:"address,omitempty"` // upstream, or of the client of a published port
 	Sent    int64  `json:"sent,omitempty"`    // bytes from the jail
 	Got     int64  `json:"got,omitempty"`     // bytes to the jail
 	Millis  int64  `json:"ms,omitempty"`

@@ -1,14 +1,19 @@
 // Package http1 judges every request of a plain HTTP/1 connection: the first request does not
 // determine the later ones.
 //
-// # What passes (RFC 9110, RFC 9112)
+// # Allowed requests (RFC 9110, RFC 9112)
 //
-//	target     origin form; absolute form of http for the connection's name; "*" of OPTIONS; no CONNECT, no TRACE
-//	host       exactly one, the connection's name, and its port where it is not 80; an absolute target's authority likewise
+//	target     origin form; absolute form of http for the connection's name; "*" of OPTIONS;
+//	           no CONNECT, no TRACE
+//	host       exactly one, the connection's name, and its port if it is not 80;
+//	           an absolute target's authority likewise
 //	lines      CRLF only; no NUL, no bare CR or LF, no continued line, no space before a colon
-//	body       none, one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1; never both, none twice
-//	chunks     a size of at most 12 hexadecimal digits without extension; trailers are read and dropped
-//	upgrade    websocket, in the first request of a connection; otherwise the request goes on without it (RFC 9110 7.8)
+//	body       none, one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1;
+//	           never both, none twice
+//	chunks     a size of at most 12 hexadecimal digits without extension;
+//	           trailers are read and dropped
+//	upgrade    websocket, in the first request of a connection; otherwise the request is
+//	           sent on without it (RFC 9110 7.8)
 //
 // A head is written anew from its judged parts, and a body by its framing, so that the server reads
 // exactly the judged requests. Fields of the connection alone (Connection, Keep-Alive, TE, Trailer,

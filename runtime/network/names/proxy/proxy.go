@@ -2,11 +2,12 @@
 // CONNECT (RFC 9110 9.3.6). Both contain the target, which is handled like a connection without a
 // proxy.
 //
-// # What passes
+// # Allowed requests
 //
 //	SOCKS5   no authentication; CONNECT; an IPv4 or IPv6 address, or a name
-//	CONNECT  "CONNECT target HTTP/1.x", target = name ":" port / ipv4 ":" port / "[" ipv6 "]" ":" port; a Host, if
-//	         there is one, for the same; no body
+//	CONNECT  "CONNECT target HTTP/1.x",
+//	         target = name ":" port / ipv4 ":" port / "[" ipv6 "]" ":" port;
+//	         a Host, if there is one, for the same target; no body
 //
 // A name follows the grammar of package netrules: no NUL, CR, LF, space or "@", and no address in
 // any notation. SOCKS5 has types of its own for addresses, so an address as its name is refused. An
