@@ -119,8 +119,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestControlLate: a request whose sender waits no more is not followed, by a helper that was stopped, say; and where the answer is not
-// heard, the helper knows.
+// TestControlLate: a request is not executed if its sender does not wait any more, for example
+// after the helper was stopped. If the answer cannot be delivered, the helper notices.
 func TestControlLate(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid())
 	ask := func(allow string) net.Conn {
@@ -159,7 +159,7 @@ func TestControlLate(t *testing.T) {
 	}
 }
 
-// TestControlOfAnother: another user is not answered, whoever let him at the socket.
+// TestControlOfAnother: another user gets no answer, even with access to the socket.
 func TestControlOfAnother(t *testing.T) {
 	path := controlled(t, os.Geteuid()+1, func(helperproto.Request) (helperproto.Answer, error) {
 		t.Error("another user's request is followed")
@@ -170,7 +170,8 @@ func TestControlOfAnother(t *testing.T) {
 	}
 }
 
-// TestChange: names stay pinned, what went is refused, and rules that cannot be read change nothing.
+// TestChange: names stay pinned, what went is refused, and rules that cannot be read change
+// nothing.
 func TestChange(t *testing.T) {
 	log, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -210,7 +211,7 @@ func TestChange(t *testing.T) {
 	if err != nil || len(a.Unserved) != 2 || a.Unserved[0] != 22 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	// What nobody has heard of is in force as far as the former rules had it.
+	// Of an undelivered answer's rules, those that the former rules had are in force.
 	undelivered()
 	both, err := netrules.Parse([]string{"c.example.test:80"}, []string{"a.example.test"}, nil)
 	if err != nil {
@@ -224,7 +225,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestLogTurns: a full log goes on in the other file, and a helper that takes it over where it ended.
+// TestLogTurns: a full log goes on in the other file, and a helper that takes it over where it
+// ended.
 func TestLogTurns(t *testing.T) {
 	dir := t.TempDir()
 	begin := func() *events {
