@@ -90,7 +90,7 @@ func TestKilledWithHelper(t *testing.T) {
 		if err := unix.Kill(helperOf(id), unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 1 || !strings.Contains(text, "the network by name: giving the helper") {
+		if code, text := agentjail(t, nil, append(opts, "start", id)...); code != 1 || !strings.Contains(text, "the network by name: sending the helper") {
 			t.Errorf("start with a helper that does not answer: status %d\n%s", code, text)
 		}
 		// What was started meanwhile is killed.

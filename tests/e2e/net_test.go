@@ -72,7 +72,7 @@ func TestEngineNetwork(t *testing.T) {
 		}
 	}
 	out, code := agentjail(t, "inspect", server)
-	if code != 0 || !strings.Contains(out, "the engine's, as policy says") {
+	if code != 0 || !strings.Contains(out, "the engine's, as policy sets") {
 		t.Errorf("inspect: exit code %d: %s", code, out)
 	}
 

@@ -155,7 +155,7 @@ func TestDockerPublishHelperKilled(t *testing.T) {
 	}
 }
 
-// TestDockerPublishNowhere: where Docker has made no network, the report says that its ports answer nobody; where policy publishes none,
+// TestDockerPublishNowhere: where Docker has made no network, the report says that its ports do not answer; where policy publishes none,
 // none answers.
 func TestDockerPublishNowhere(t *testing.T) {
 	needAgentjail(t)
@@ -165,7 +165,7 @@ func TestDockerPublishNowhere(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("reports: %v, %v", found, err)
 	}
-	if text, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(text), "ports that it publishes answer nobody") {
+	if text, err := os.ReadFile(found[0]); err != nil || !strings.Contains(string(text), "ports that it publishes do not answer") {
 		t.Errorf("%v\n%s", err, text)
 	}
 	id = echoer(d, "--runtime=agentjail-names")

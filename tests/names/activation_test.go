@@ -99,7 +99,9 @@ func TestCannotBegin(t *testing.T) {
 		out, _ := j.inspect(t)
 		return out
 	}
-	ended := func(said string) string { return fmt.Sprintf("has ended, and said %q: the jail reaches nothing", said) }
+	ended := func(said string) string {
+		return fmt.Sprintf("has ended, with the error %q: the jail reaches nothing", said)
+	}
 	const tooFew = "not all of the work's descriptors could be had"
 	for what, c := range map[string]struct {
 		files int // how many descriptors it may have
@@ -108,7 +110,7 @@ func TestCannotBegin(t *testing.T) {
 	}{
 		"the helper":            {helperproto.WorkFD + 1, use, ended(tooFew)},
 		"its activator":         {helperproto.WorkFD, use, ended(fmt.Sprintf("handing on the work: errno %d", unix.EBADF))},
-		"the helper in inspect": {helperproto.WorkFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("said %q", tooFew)},
+		"the helper in inspect": {helperproto.WorkFD + 1, func(j *jail) string { out, _ := j.inspect(t); return out }, fmt.Sprintf("error %q", tooFew)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			j := start(t, n)
@@ -122,7 +124,7 @@ func TestCannotBegin(t *testing.T) {
 			if got, ok := j.in(t, "https", "api.example.test", "443"); !ok || got != "served api.example.test" {
 				t.Errorf("after restart: %q", got)
 			}
-			if out, code := j.inspect(t); code != 0 || strings.Contains(out, "and said") {
+			if out, code := j.inspect(t); code != 0 || strings.Contains(out, "with the error") {
 				t.Errorf("after restart: inspect: %d\n%s", code, out)
 			}
 		})

@@ -138,7 +138,7 @@ func TestRootlessNames(t *testing.T) {
 			}
 			has(t, "the report", contentOf(t, files[0]+"/report.json"), "connections come to the helper by "+helperproto.Redirect)
 			if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil { // a user has no groups of version 1
-				has(t, "the report", contentOf(t, files[0]+"/report.json"), "resource limits of its own alone bound the helper")
+				has(t, "the report", contentOf(t, files[0]+"/report.json"), "only the helper's own resource limits bound it")
 			}
 			out := p.Run(nil, filepath.Join(filepath.Dir(under), "agentjailctl"), "inspect", id)
 			if out.Code != 0 || !strings.Contains(out.Stdout, "("+helperproto.Redirect+")") || strings.Contains(out.Stdout, " in /run/user/") != (c.network != "none") {

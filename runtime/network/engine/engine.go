@@ -1,5 +1,5 @@
-// Package engine is the network mode in which a jail has the network that its engine gives it. The namespace stays open:
-// what the engine puts there can be reached, and reach the jail.
+// Package engine is the network mode in which a jail has its engine's network. The namespace stays
+// open: the jail and the engine's networks can reach each other.
 package engine
 
 import (
@@ -17,16 +17,16 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Mode is the mode; see runtime/network/modes for what its methods are for.
+// Mode implements the mode; see runtime/network/modes for its methods.
 type Mode struct{}
 
 const name = "engine"
 
-// Name is the mode's name in policy.
+// Name returns the mode's name in policy.
 func (Mode) Name() string { return name }
 
-// Decide takes the namespace that an engine has made ready, or that of a jail which has its engine's. Another jail's
-// with less is joined as that jail has it.
+// Decide takes the namespace that an engine has prepared, or the namespace of a jail with its
+// engine's network. The namespace of a jail with less is joined as it is.
 func (Mode) Decide(f network.Found) network.Decision {
 	switch {
 	case f.Pinned, f.Jail && f.Mode == name:
@@ -37,17 +37,17 @@ func (Mode) Decide(f network.Found) network.Decision {
 	return network.Decision{Mode: name, Namespace: network.Own}
 }
 
-// Terms let the engine do its work in the namespace.
+// Terms allow the engine's work in the namespace.
 func (Mode) Terms(network.Decision) network.Terms {
 	return network.Terms{
-		Gives: "the engine's", Why: "what the engine gives it can be reached, and reach it (policy: network.mode)",
+		Gives: "the engine's", Why: "the jail and the engine's network reach each other (policy: network.mode)",
 		NoMore:     "not for a jail to have, or of no use to it",
 		EngineHook: true, LowPorts: true,
 	}
 }
 
-// Prepare opens a given namespace, and takes it and the settings for it out of what the delegate is told. The settings
-// are made here. Of a namespace that is not given there is nothing to prepare.
+// Prepare opens a given namespace, and removes the namespace and its settings from the delegate's
+// configuration. It makes the settings itself. For other namespaces it does nothing.
 func (Mode) Prepare(d network.Decision, s *specs.Spec) (*os.File, error) {
 	if d.Namespace != network.Given {
 		return nil, nil
@@ -66,7 +66,7 @@ func (Mode) Prepare(d network.Decision, s *specs.Spec) (*os.File, error) {
 
 func isNetwork(n specs.LinuxNamespace) bool { return n.Type == specs.NetworkNamespace }
 
-// open opens the network namespace that a hardened spec names; nil where it names none.
+// open opens the network namespace that a hardened spec names; nil if it names none.
 func open(s *specs.Spec) (*os.File, error) {
 	i := slices.IndexFunc(s.Linux.Namespaces, isNetwork)
 	if i < 0 || s.Linux.Namespaces[i].Path == "" {
@@ -77,15 +77,16 @@ func open(s *specs.Spec) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the engine's network namespace %s: %w", path, err)
 	}
-	// Looked at again, as it was opened again.
+	// The namespace was opened again, so it is checked again.
 	if hosts, err := seal.IsHosts(f); err != nil || hosts {
 		f.Close()
-		return nil, fmt.Errorf("the engine's network namespace %s is the host's, or cannot be told from it (%v)", path, err)
+		return nil, fmt.Errorf("the engine's network namespace %s is the host's, or cannot be distinguished from it (%v)", path, err)
 	}
 	return f, nil
 }
 
-// settings takes those for a network namespace out of a spec, by their names below net.
+// settings removes a network namespace's settings from a spec and returns them by their names below
+// net.
 func settings(s *specs.Spec) map[string]string {
 	out := map[string]string{}
 	for _, k := range slices.Sorted(maps.Keys(s.Linux.Sysctl)) {
@@ -100,8 +101,8 @@ func settings(s *specs.Spec) map[string]string {
 // Launch has nothing to do: there is no helper.
 func (Mode) Launch(network.Jail) error { return nil }
 
-// Seal leaves the namespace open, with a ceiling on the connections that the jail makes with itself and does not accept.
-// Where the kernel cannot give it, the report names it.
+// Seal leaves the namespace open, but limits the connections of the jail to itself that it does not
+// accept. If the kernel lacks the limit, the report names it.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
@@ -116,9 +117,9 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	return out, nil
 }
 
-// Audit reads that ceiling.
+// Audit reads that limit.
 func (Mode) Audit(j network.Jail) (network.Audit, error) {
-	a := network.Audit{Want: "the engine's", Open: true, Detail: fmt.Sprintf("the engine's, as policy says (network.mode = %q)", name)}
+	a := network.Audit{Want: "the engine's", Open: true, Detail: fmt.Sprintf("the engine's, as policy sets (network.mode = %q)", name)}
 	ns, err := j.Open()
 	if err != nil {
 		return a, err
@@ -128,5 +129,5 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	return a, nil
 }
 
-// Probes are none: what the engine needs of the host is the engine's to say.
+// Probes returns none: the engine checks its own needs.
 func (Mode) Probes() []network.Probe { return nil }

@@ -27,7 +27,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestSettings: the delegate is not told of settings for a namespace that it does not know.
+// TestSettings: the delegate's configuration has no settings for a namespace that it does not
+// contain.
 func TestSettings(t *testing.T) {
 	s := &specs.Spec{Linux: &specs.Linux{Sysctl: map[string]string{"net.core.somaxconn": "5", "net/ipv4/tcp_syncookies": "1", "kernel.shmmax": "7"}}}
 	got := settings(s)
@@ -36,7 +37,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestHosts: the host's own network is never given, whatever names it.
+// TestHosts: the host's own network is never opened, under any name.
 func TestHosts(t *testing.T) {
 	d := network.Decision{Mode: "engine", Namespace: network.Given}
 	for _, path := range []string{"/proc/self/ns/net", "/nonexistent", "/etc/passwd"} {

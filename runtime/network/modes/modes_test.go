@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 			}
 		}
 		for _, n := range []network.Namespace{network.Own, network.Joined, network.Given} {
-			// What the report says goes with what is given, and a reason is always there.
+			// The report's text matches the decision, and always has a reason.
 			terms := m.Terms(network.Decision{Mode: m.Name(), Namespace: n})
 			if terms.NoMore == "" || (terms.Gives == "") != (m.Name() == network.Empty) || (terms.Gives == "") != (terms.Why == "") {
 				t.Errorf("%s, %s: %+v", m.Name(), n, terms)
@@ -74,7 +74,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestProbes: their names are for programs, and each says when it is required.
+// TestProbes: each probe has a name for programs, and reports when it is required.
 func TestProbes(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range All() {

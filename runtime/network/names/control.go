@@ -20,22 +20,23 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// How long a helper may take to follow a request, and to say by which rules it goes: it may have to start first. inspect
-// asks four times before it reports a jail as broken.
+// How long a helper may take to handle a request, and to report its rules: the helper may have to
+// start first. inspect tries four times before it reports a jail as broken.
 const (
 	controlTime = 10 * time.Second
 	stateTime   = 3 * time.Second
 )
 
-// backlog is of the control socket's: requests are served one after the other.
+// backlog is the control socket's: requests are served one after the other.
 const backlog = 4
 
-// controlAddr is the control socket's address by way of an open directory: the path itself may be longer than an address can be.
+// controlAddr returns the control socket's address relative to an open directory: the path itself
+// may be longer than a socket address can be.
 func controlAddr(dir *os.File) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), helperproto.ControlSocket)
 }
 
-// listenControl makes the control socket in the jail's directory, for root alone.
+// listenControl makes the control socket in the jail's directory. Only root can connect.
 func listenControl(dir string) (*os.File, error) {
 	d, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -49,7 +50,7 @@ func listenControl(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the control socket: %w", err)
 	}
-	// The file has the mode that the socket has before it.
+	// The socket's mode, which is set first, becomes the file's.
 	for _, f := range []func() error{
 		func() error { return unix.Fchmod(fd, 0o600) },
 		func() error { return unix.Bind(fd, &unix.SockaddrUnix{Name: controlAddr(d)}) },
@@ -72,13 +73,14 @@ func dialControl(dir string) (*net.UnixConn, error) {
 	defer d.Close()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: controlAddr(d), Net: "unix"})
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, errors.New("its helper is an earlier release's, which takes no requests (remedy: start the jail anew)")
+		return nil, errors.New("its helper has no control socket (remedy: start the jail anew)")
 	}
 	return c, err
 }
 
-// ask sends a request to a jail's helper, which has some time for it. One that comes late does not follow it any more.
-func ask(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
+// request sends a request to a jail's helper and returns the answer. After patience has passed, the
+// helper ignores the request.
+func request(dir string, r helperproto.Request, patience time.Duration) (helperproto.Answer, error) {
 	var a helperproto.Answer
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -116,8 +118,8 @@ func ask(dir string, r helperproto.Request, patience time.Duration) (helperproto
 
 const maxAnswer = 64 << 10 // bytes
 
-// Change puts other rules in force in a running jail. The helper of one that was created and not started has no rules yet, and is told
-// what is on record then.
+// Change applies new rules in a running jail. The helper of a jail that is created but not started
+// has no rules yet: start sends it the rules on record.
 func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
@@ -129,47 +131,48 @@ func (Mode) Change(j network.Jail, r network.Rules) (network.Changed, error) {
 	case !serves:
 		return network.Changed{}, network.ErrNoHelper
 	}
-	a, err := ask(j.Dir, helperproto.Request{Verb: helperproto.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
+	a, err := request(j.Dir, helperproto.Request{Verb: helperproto.Rules, Allow: r.Allow, Deny: r.Deny}, controlTime)
 	if err != nil {
-		return network.Changed{}, fmt.Errorf("telling the helper, process %d, which may have the former rules still: %w (remedy: agentjail network restart --force, then reload)", h.Pid, err)
+		return network.Changed{}, fmt.Errorf("sending the rules to the helper, process %d, which may still have the former rules: %w (remedy: agentjail network restart --force, then reload)", h.Pid, err)
 	}
 	return network.Changed{Ended: a.Ended, Unserved: a.Unserved}, nil
 }
 
-// applied reports what is wrong with the rules that a helper goes by, held against those on record; "" is nothing.
+// applied compares a helper's rules with those on record. It returns the fault, or "".
 func applied(pid int, dir string, r network.Rules) string {
 	set, err := netrules.Parse(r.Allow, r.Deny, nil)
 	if err != nil {
 		return fmt.Sprintf("the rules on record: %v", err)
 	}
-	a, err := ask(dir, helperproto.Request{Verb: helperproto.State}, stateTime)
+	a, err := request(dir, helperproto.Request{Verb: helperproto.State}, stateTime)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("process %d does not say by which rules it goes: %v%s (remedy: agentjail network restart --force)", pid, err, said(dir))
+		return fmt.Sprintf("process %d does not report its rules: %v%s (remedy: agentjail network restart --force)", pid, err, stderrSuffix(dir))
 	case a.Digest != set.Digest():
-		return fmt.Sprintf("the rules on record are not applied: process %d goes by others (remedy: agentjail network reload)", pid)
+		return fmt.Sprintf("the rules on record are not applied: process %d has others (remedy: agentjail network reload)", pid)
 	}
 	return ""
 }
 
-// Restart starts a new helper for a running jail whose helper has ended, or is to be ended by force.
+// Restart starts a new helper for a running jail whose helper has exited. With force it ends a
+// running helper first.
 func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	h, err := helper.Load(j.Dir)
 	if err != nil {
 		return nil, err
 	}
-	// One without an answer was left by a start that was killed.
+	// A helper without an answer was left by a start that was killed.
 	if h != nil && h.Answer != "" && h.Alive() && confined(h.Pid) == "" && !force {
 		return nil, fmt.Errorf("its helper, process %d, has not ended (remedy: --force, which ends it, and with it the jail's connections)", h.Pid)
 	}
 	if !j.Started {
-		return nil, errors.New("it was not started yet, which starts its helper anew where that has ended")
+		return nil, errors.New("the jail is not started: start also starts a new helper if the helper has exited")
 	}
 	if err := helper.End(j.Dir); err != nil {
 		return nil, err
 	}
-	s := starting{jail: j}
-	got, serves, err := s.serve(func() error { return nil }) // it is sealed
+	s := helperStart{jail: j}
+	got, serves, err := s.startServing(func() error { return nil }) // it is sealed
 	if err == nil {
 		err = serves()
 	}
@@ -179,5 +182,5 @@ func (Mode) Restart(j network.Jail, force bool) ([]report.Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lesser(got), nil
+	return reportFallback(got), nil
 }

@@ -20,7 +20,8 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// fetch reads the values of the credentials that rules let a jail use. The helper's work has them, and nothing else.
+// fetch reads the values of the credentials that rules let a jail use. Only the helper's work
+// contains the values.
 func fetch(r network.Rules) ([]helperproto.Credential, error) {
 	if len(r.Credentials) == 0 {
 		return nil, nil
@@ -30,8 +31,9 @@ func fetch(r network.Rules) ([]helperproto.Credential, error) {
 		return nil, err
 	}
 	set := r.Credentials.Usable(allow)
-	// No core of this process has them, and nobody without root's rights reads its memory. A user's own engine could not read its
-	// /proc then.
+	// The values are in no core dump of this process, and no process without root's rights can read
+	// its memory. It stays dumpable in a user's own engine, which could not read its /proc
+	// otherwise.
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 			return nil, fmt.Errorf("not being dumpable: %w", err)
@@ -67,7 +69,8 @@ func fetch(r network.Rules) ([]helperproto.Credential, error) {
 	return out, nil
 }
 
-// inOwnThread runs a function by a thread of the process's namespaces: the caller's may be in a jail's.
+// inOwnThread runs a function on a thread in the process's own namespaces: the caller's thread may
+// be in a jail's.
 func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -78,12 +81,13 @@ func inOwnThread(f func() (secret.Value, error)) (v secret.Value, err error) {
 	return v, err
 }
 
-// endpoint is a name with its port.
+// endpoint returns a name with its port.
 func endpoint(name string, port uint16) string {
 	return net.JoinHostPort(name, strconv.Itoa(int(port)))
 }
 
-// own reads the jail's own keys: that of its certificate authority, where TLS is to be ended, and that of its server of ssh.
+// own reads the jail's own keys: that of its certificate authority, if TLS is to be terminated, and
+// that of its ssh server.
 func own(dir string, w *helperproto.Work) (err error) {
 	if slices.ContainsFunc(w.Credentials, func(c helperproto.Credential) bool { return c.End }) {
 		if w.Authority, err = ownKey(dir, credential.AuthorityFile); err != nil {
@@ -103,7 +107,7 @@ func ownKey(dir, name string) (secret.Value, error) {
 	return secret.New(text), err
 }
 
-// usable names the credentials that a jail can use, for people.
+// usable returns the names of the credentials that a jail can use, as the end of a sentence.
 func usable(j network.Jail) string {
 	if j.Rules == nil {
 		return ""

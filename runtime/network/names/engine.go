@@ -25,11 +25,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// An engine that learns of a container's network namespace by a hook (Docker up to 27) is told of the helper's: it puts its interface
-// there, publishes ports that lead there, counts and filters there, and takes all of it away when the container has ended. The jail's
-// namespace it never sees.
+// An engine that learns of a container's network namespace by a hook (Docker up to 27) gets the
+// helper's namespace. It adds its interface there, publishes ports that lead there, counts and
+// filters there, and removes all of it after the container has exited. It never sees the jail's
+// namespace.
 
-// engineFile is on record once the engine was asked, in the jail's directory.
+// engineFile, in the jail's directory, records the engine's answer.
 const engineFile = "engine-network.json"
 
 const (
@@ -39,16 +40,18 @@ const (
 	engineTime = time.Minute
 )
 
-// engineNetwork reports where the engine's network is.
+// engineNetwork is the place of the engine's network.
 type engineNetwork struct {
-	// Path is where the namespace is found; "" where the engine was requested no network.
+	// Path is the namespace's path; "" if the engine made no network.
 	Path string `json:"path"`
-	// Dev and Ino are the namespace's (ioctl_ns(2)), by which it is distinguished from another one that is at Path later.
+	// Dev and Ino are the namespace's numbers (ioctl_ns(2)), which distinguish it from a later
+	// namespace at Path.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
 }
 
-// located is the jail with the network namespace that its helper connects from, where the engine has said it.
+// located returns the jail with the network namespace that its helper connects from, if the
+// engine's answer is on record.
 func located(j network.Jail) (network.Jail, error) {
 	if j.Decision.Hook == nil {
 		return j, nil
@@ -64,18 +67,18 @@ func located(j network.Jail) (network.Jail, error) {
 	if err != nil {
 		return j, fmt.Errorf("reading where the engine's network is: %w", err)
 	}
-	return e.of(j), nil
+	return e.applyTo(j), nil
 }
 
-// of is the jail with that network.
-func (e engineNetwork) of(j network.Jail) network.Jail {
+// applyTo returns the jail with that network.
+func (e engineNetwork) applyTo(j network.Jail) network.Jail {
 	j.Decision.Outside, j.Decision.Hook = e.Path, nil
 	j.OutsideDev, j.OutsideIno = e.Dev, e.Ino
 	return j
 }
 
-// whereFrom opens the namespace that a helper is to be started in; nil is the caller's. Where the engine is still to be asked to put its
-// network there, it is a new one.
+// whereFrom opens the namespace that a helper is to be started in; nil means the caller's. It makes
+// a new namespace if the engine has yet to add its network there.
 func whereFrom(j network.Jail) (*os.File, error) {
 	j, err := located(j)
 	if err != nil {
@@ -87,7 +90,7 @@ func whereFrom(j network.Jail) (*os.File, error) {
 	return outside(j)
 }
 
-// freshNetns makes a network namespace, which lasts as long as the file or a process in it.
+// freshNetns makes a network namespace, which exists as long as the file or a process in it.
 func freshNetns() (f *os.File, err error) {
 	err = thread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -99,9 +102,10 @@ func freshNetns() (f *os.File, err error) {
 	return f, err
 }
 
-// askEngine has the engine put its network where the helper is. Where it has none for this container, the helper is started anew in the
-// network of whoever starts the jail, as without such an engine.
-func (s *starting) askEngine() error {
+// requestEngineNetwork runs the engine's hook, which adds the engine's network to the helper's
+// namespace. If the engine has none for this container, the helper is started anew in the caller's
+// network, as without such an engine.
+func (s *helperStart) requestEngineNetwork() error {
 	j := s.jail
 	if err := runHook(j, s.helper.Pid); err != nil {
 		return err
@@ -118,11 +122,11 @@ func (s *starting) askEngine() error {
 	if err != nil {
 		return fmt.Errorf("recording where the engine's network is: %w", err)
 	}
-	s.jail = e.of(j)
+	s.jail = e.applyTo(j)
 	if e.Path != "" {
 		return nil
 	}
-	if err := s.relaunch(); err != nil {
+	if err := s.restart(); err != nil {
 		return err
 	}
 	return s.helper.Tell(s.jail.Dir)
@@ -151,12 +155,13 @@ func runHook(j network.Jail, pid int) error {
 	return nil
 }
 
-// openHook opens the hook's program, which the bundle names by a process: the engine's, that began before the jail did. One that began
-// later has the number of an engine that has ended, and can be anybody's, a jail's too.
+// openHook opens the hook's program, which the bundle names by the engine's process. The engine
+// began before the jail. A process that began later reuses the number of an engine that has exited,
+// and may belong to anyone, even to a jail.
 func openHook(h *network.Hook, initPid int) (*os.File, error) {
 	var pid int
 	if n, err := fmt.Sscanf(h.Path, "/proc/%d/exe", &pid); n != 1 || err != nil || h.Path != fmt.Sprintf("/proc/%d/exe", pid) {
-		return nil, fmt.Errorf("the engine's hook %q is no process's program", h.Path)
+		return nil, fmt.Errorf("the engine's hook %q is not the program of a process", h.Path)
 	}
 	f, err := os.Open(h.Path)
 	if err != nil {
@@ -174,8 +179,9 @@ func openHook(h *network.Hook, initPid int) (*os.File, error) {
 	return f, nil
 }
 
-// foundNetwork reports where the network of a process's namespace is, once the engine has put it there. The engine keeps the namespace as a
-// file of its own until the container has ended, which outlives a helper.
+// foundNetwork returns the place of the network in a process's namespace, after the engine has
+// added it. The engine keeps the namespace as a file of its own until the container has exited, so
+// the file outlives a helper.
 func foundNetwork(pid int) (e engineNetwork, err error) {
 	own := fmt.Sprintf("/proc/%d/ns/net", pid)
 	f, err := os.Open(own)
@@ -192,7 +198,7 @@ func foundNetwork(pid int) (e engineNetwork, err error) {
 		return e, err
 	}
 	e = engineNetwork{Path: own, Dev: st.Dev, Ino: st.Ino}
-	// The process's, not the thread's, whose mounts may be those of a jail that is being made.
+	// The process's table: the thread's mounts may be those of a jail that is being made.
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return e, err

@@ -1,6 +1,7 @@
-// Package names is the network mode in which a jail reaches what policy names, and nothing else. Its network namespace is that of mode
-// "none": lo alone, sealed. A helper outside it (package egress) answers the jail's questions for names with addresses of 127.64.0.0/10,
-// takes the connections to them, and connects outside where the rules allow it.
+// Package names is the network mode in which a jail reaches only the names that policy allows. Its
+// network namespace is that of mode "none": only lo, sealed. A helper outside the namespace
+// (package egress) answers the jail's DNS queries with addresses of 127.64.0.0/10, accepts the
+// connections to them, and connects outside if the rules allow it.
 package names
 
 import (
@@ -26,7 +27,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Mode is the mode; see runtime/network/modes for what its methods are for.
+// Mode implements the mode; see runtime/network/modes for its methods.
 type Mode struct{}
 
 const name = "names"
@@ -34,15 +35,17 @@ const name = "names"
 // logMax bounds the log of decisions, in bytes.
 const logMax = 4 << 20
 
-// resolver has programs ask the helper alone. A search domain would only double the questions.
+// resolver is the jail's resolv.conf(5): programs query only the helper. A search domain would only
+// double the queries.
 const resolver = "nameserver 127.0.0.1\n"
 
-// Name is the mode's name in policy.
+// Name returns the mode's name in policy.
 func (Mode) Name() string { return name }
 
-// Decide joins the namespace of a jail that reaches nothing, or of one with a network by name: the containers of a pod share the first
-// one's helper, by that one's rules. Seal refuses a jail whose own policy gives less than those. In a namespace that the engine has made
-// (CNI's, Podman's) the helper is, so that the engine's filters and accounts hold for what it connects to.
+// Decide joins the namespace of a jail that reaches nothing, or of a jail with a network by name:
+// the containers of a pod share the first container's helper and rules. Seal refuses a jail whose
+// own policy allows less than those rules. If the engine has made a namespace (CNI, Podman), the
+// helper runs in it, so that the engine's filters and accounting apply to the helper's connections.
 func (Mode) Decide(f network.Found) network.Decision {
 	if f.Jail && (f.Mode == network.Empty || f.Mode == name) {
 		return network.Decision{Mode: f.Mode, Namespace: network.Joined}
@@ -54,7 +57,7 @@ func (Mode) Decide(f network.Found) network.Decision {
 	return d
 }
 
-// Terms are those of an empty network, with a resolver.
+// Terms returns those of an empty network, with a resolver.
 func (Mode) Terms(d network.Decision) network.Terms {
 	t := none.Mode{}.Terms(d)
 	t.NoMore = "the jail reaches what policy names, and nothing else"
@@ -71,8 +74,9 @@ func (Mode) Terms(d network.Decision) network.Terms {
 // Prepare has nothing to do: the delegate makes the namespace, or joins it.
 func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return nil, nil }
 
-// Launch starts the helper while the jail is being made, so that start need not wait for it: it gives up its privileges, and waits for its
-// work. It is in the network namespace that it connects from.
+// Launch starts the helper while the jail is being made, so that start need not wait for it: the
+// helper drops its privileges, and waits for its work. It runs in the network namespace that it
+// connects from.
 func (Mode) Launch(j network.Jail) error {
 	if j.Decision.Namespace != network.Own {
 		return nil
@@ -83,8 +87,9 @@ func (Mode) Launch(j network.Jail) error {
 	return nil
 }
 
-// Seal closes the namespace as in mode "none" and gives the helper its work, and with it sockets inside. Without a helper the jail is not
-// started: one that has ended since it was launched is started anew. In a joined namespace the first jail's serves, by that one's rules.
+// Seal closes the namespace as in mode "none" and sends the helper its work, with sockets inside
+// the jail. Without a helper the jail is not started: a new helper is started if the launched one
+// has exited. In a joined namespace the first jail's helper serves, by the first jail's rules.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if j.Decision.Namespace != network.Own {
 		out, err = none.Mode{}.Seal(j)
@@ -97,13 +102,13 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if err != nil {
 		return out, err
 	}
-	// A confined one that answered has had its work: start is called again.
+	// A confined helper that answered has its work already: start is called again.
 	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
 		return none.Mode{}.Seal(j)
 	}
-	s := starting{jail: j, helper: r}
+	s := helperStart{jail: j, helper: r}
 	var sealed error
-	got, serves, err := s.serve(func() error {
+	got, serves, err := s.startServing(func() error {
 		out, sealed = none.Mode{}.Seal(j)
 		return sealed
 	})
@@ -119,18 +124,18 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 		}
 		return nil
 	}
-	out.Changes = append(out.Changes, lesser(got)...)
-	out.Changes = append(out.Changes, nowhere(s.jail, out.Changes)...)
+	out.Changes = append(out.Changes, reportFallback(got)...)
+	out.Changes = append(out.Changes, reportUnreachablePorts(s.jail, out.Changes)...)
 	if !s.helper.Bounded() {
 		out.Changes = append(out.Changes, report.Change{
 			Ring: report.Resources, Kind: report.Missing, Field: "the network helper's control group",
-			Why: "none can be made beside the jail's: resource limits of its own alone bound the helper (remedy: run the engine as root, or on control groups version 2 that are delegated to the user)",
+			Why: "no group can be made beside the jail's: only the helper's own resource limits bound it (remedy: run the engine as root, or on control groups version 2 that are delegated to the user)",
 		})
 	}
 	return out, nil
 }
 
-// answer is how a helper serves, as the record has it.
+// answer decodes a helper's answer from the record.
 func answer(text string) (got helperproto.Arrival, err error) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		return got, fmt.Errorf("the helper's answer: %w", err)
@@ -138,20 +143,22 @@ func answer(text string) (got helperproto.Arrival, err error) {
 	return got, nil
 }
 
-// lesser reports a way for connections that is not the best, and what is lost by it.
-func lesser(got helperproto.Arrival) []report.Change {
+// reportFallback reports that connections arrive by another way than the best, and the cost of that
+// way.
+func reportFallback(got helperproto.Arrival) []report.Change {
 	if got.Way == helperproto.SkLookup {
 		return nil
 	}
-	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, helperproto.Lost[got.Way])
+	why := fmt.Sprintf("connections come to the helper by %s: %s", got.Way, helperproto.FallbackCost[got.Way])
 	if got.Why != "" {
 		why += " (" + got.Why + ")"
 	}
 	return []report.Change{{Ring: report.Resources, Kind: report.Missing, Field: "network by " + helperproto.SkLookup, Why: why}}
 }
 
-// nowhere reports ports of the engine's that are to be published, where the engine has put no network that leads to the helper.
-func nowhere(j network.Jail, changes []report.Change) []report.Change {
+// reportUnreachablePorts reports that the engine's ports are to be published although no network of
+// the engine leads to the helper.
+func reportUnreachablePorts(j network.Jail, changes []report.Change) []report.Change {
 	r, err := j.Rules()
 	if err != nil || j.Decision.Outside != "" || !slices.ContainsFunc(r.Publish, publish.IsEngine) {
 		return nil // the rules were read a moment ago
@@ -159,23 +166,23 @@ func nowhere(j network.Jail, changes []report.Change) []report.Change {
 	why := "the engine has made no network for the container"
 	for _, c := range changes {
 		if strings.HasPrefix(c.Field, none.LinkField) {
-			why = "the engine has put its network into the jail's own namespace, which is sealed, and told nobody before (Docker 28 and later)"
+			why = "the engine has put its network into the jail's own namespace, which is sealed, without announcing it before (Docker 28 and later)"
 		}
 	}
 	return []report.Change{{
 		Ring: report.Resources, Kind: report.Missing, Field: "network.publish " + publish.Engine,
-		Why: why + ": ports that it publishes answer nobody (remedy: the annotation dev.agentjail.network.publish, for ports of the host)",
+		Why: why + ": ports that it publishes do not answer (remedy: the annotation dev.agentjail.network.publish, for ports of the host)",
 	}}
 }
 
-// joins refuses a jail in another's network whose rules allow what its own do not.
+// joins refuses a jail in another jail's network if that jail's rules allow more than its own.
 func joins(j network.Jail) error {
 	own, err := j.Rules()
 	if err != nil {
 		return fmt.Errorf("the jail's rules: %w", err)
 	}
 	if own.Mode != name {
-		return nil // policy gives it its engine's whole network, which is more
+		return nil // policy allows its engine's whole network, which is more
 	}
 	first, err := j.Serving()
 	if err != nil {
@@ -184,7 +191,7 @@ func joins(j network.Jail) error {
 	return within(first, own)
 }
 
-// within says by an error what the first rules allow and the others do not.
+// within returns an error that names what the first rules allow and the others do not.
 func within(first, own network.Rules) error {
 	less, err := netrules.Parse(first.Allow, first.Deny, nil)
 	if err != nil {
@@ -219,7 +226,7 @@ func within(first, own network.Rules) error {
 	return nil
 }
 
-// emptyRoot opens a directory that has been removed, in which nothing can be made.
+// emptyRoot opens a removed directory, in which no file can be made.
 func emptyRoot(dir string) (*os.File, error) {
 	at, err := os.MkdirTemp(dir, "empty-")
 	if err != nil {
@@ -229,7 +236,7 @@ func emptyRoot(dir string) (*os.File, error) {
 	return os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
-// Audit holds the namespace to mode "none"'s protections, and looks at the helper.
+// Audit checks mode "none"'s protections of the namespace, and the helper.
 func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	found, err := located(j)
 	if err != nil {
@@ -248,7 +255,7 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	}
 	f := network.Finding{Name: "helper", Detail: "there is none: the jail reaches nothing"}
 	if r != nil {
-		f.Detail = fmt.Sprintf("process %d has ended%s: the jail reaches nothing (remedy: agentjail network restart)", r.Pid, said(j.Dir))
+		f.Detail = fmt.Sprintf("process %d has ended%s: the jail reaches nothing (remedy: agentjail network restart)", r.Pid, stderrSuffix(j.Dir))
 		if r.Alive() {
 			if f.Detail = confined(r.Pid); f.Detail == "" {
 				f.Detail = isOutside(r.Pid, j.Decision)
@@ -278,8 +285,8 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	return a, nil
 }
 
-// goesBy holds a helper to the rules on record. They differ for a moment while they are read again, and stay different where that was
-// killed between its steps.
+// goesBy checks that a helper applies the rules on record. They differ for a moment during a
+// reload, and stay different if the reload was killed between its steps.
 func goesBy(j network.Jail, pid int) network.Finding {
 	f := network.Finding{Name: "rules"}
 	r, err := j.Rules()
@@ -292,7 +299,7 @@ func goesBy(j network.Jail, pid int) network.Finding {
 	return f
 }
 
-// redirected holds the namespace to the redirect that the helper made, or to none.
+// redirected checks that the namespace has the redirect of the helper's record, or no redirect.
 func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	f := network.Finding{Name: "redirect"}
 	ns, err := j.Open()
@@ -310,7 +317,7 @@ func redirected(j network.Jail, got helperproto.Arrival) network.Finding {
 	return f
 }
 
-// confined reports what is wrong with a helper's confinement, as the kernel reports it; "" is nothing.
+// confined returns the fault in a helper's confinement, as read from the kernel, or "".
 func confined(pid int) string {
 	s, err := procstatus.Read(pid)
 	if err != nil {

@@ -75,26 +75,27 @@ func TestEmptyRoot(t *testing.T) {
 	}
 }
 
-// TestLesserWays: a way for connections that is not the best is said to be so, with what is lost and why, by the report and by check.
-func TestLesserWays(t *testing.T) {
+// TestReportFallback: the report and check describe a way for connections that is not the best, with
+// its cost and the reason.
+func TestReportFallback(t *testing.T) {
 	for way, best := range map[string]bool{helperproto.SkLookup: true, helperproto.Redirect: false, helperproto.Listeners: false} {
 		got := helperproto.Arrival{Way: way, Why: "sk_lookup: no"}
 		a := judged(got)
 		if a.OK != best || a.Warn == best || !strings.Contains(a.Detail, way) {
 			t.Errorf("check: %s: %+v", way, a)
 		}
-		said := lesser(got)
+		said := reportFallback(got)
 		if best {
 			if len(said) > 0 {
 				t.Errorf("report: %s: %v", way, said)
 			}
 			continue
 		}
-		if helperproto.Lost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
+		if helperproto.FallbackCost[way] == "" || len(said) != 1 || said[0].Kind != report.Missing {
 			t.Fatalf("report: %s: %v", way, said)
 		}
 		for _, text := range []string{a.Detail, said[0].Why} {
-			if !strings.Contains(text, helperproto.Lost[way]) || !strings.Contains(text, "sk_lookup: no") {
+			if !strings.Contains(text, helperproto.FallbackCost[way]) || !strings.Contains(text, "sk_lookup: no") {
 				t.Errorf("%s: %s", way, text)
 			}
 		}

@@ -16,7 +16,8 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// outside opens the engine's network namespace that the helper is to connect from; nil where there is none.
+// outside opens the engine's network namespace that the helper is to connect from; nil if there is
+// none.
 func outside(j network.Jail) (*os.File, error) {
 	d := j.Decision
 	if d.Outside == "" {
@@ -35,15 +36,16 @@ func outside(j network.Jail) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the engine's network namespace %s: %w", d.Outside, err)
 	}
-	// Looked at again, as it was opened again.
+	// The namespace was opened again, so it is checked again.
 	if hosts, err := seal.IsHosts(f); err != nil || hosts {
 		f.Close()
-		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be told from it (%v)", d.Outside, err)
+		return nil, refusal.New(refusal.Network, "the engine's network namespace %s is the host's, or cannot be distinguished from it (%v)", d.Outside, err)
 	}
 	return f, nil
 }
 
-// isNamespace reports that an opened namespace is the one of these numbers; namespace.ErrNone for another.
+// isNamespace checks that an opened namespace has these numbers. It returns namespace.ErrNone for
+// any other.
 func isNamespace(f *os.File, dev, ino uint64) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -55,22 +57,24 @@ func isNamespace(f *os.File, dev, ino uint64) error {
 	return nil
 }
 
-// Files that name servers: the host's own, and what systemd-resolved asks, where the former names only its stub on loopback.
+// Files that list name servers: the host's own, and the servers of systemd-resolved, which are used
+// if the former lists only its stub on loopback.
 const (
 	resolvConf = "/etc/resolv.conf"
 	resolved   = "/run/systemd/resolve/resolv.conf"
 )
 
-// asked are the name servers that the helper asks. They are never those that the bundle names: whoever answers for an allowed name
-// reports where it leads. The host's stub on loopback cannot be reached from an engine's network.
-func asked(d network.Decision, r network.Rules) ([]string, error) {
+// serversOf returns the name servers that the helper queries. They are never those of the bundle: a
+// name server decides where an allowed name leads. The host's stub on loopback cannot be reached
+// from an engine's network.
+func serversOf(d network.Decision, r network.Rules) ([]string, error) {
 	if len(r.Servers) > 0 {
 		return r.Servers, nil
 	}
 	var named []string
 	for _, path := range []string{resolvConf, resolved} {
 		var text []byte
-		// By another thread than the caller's, whose mounts may be those of a jail that is being made.
+		// On another thread: the caller's mounts may be those of a jail that is being made.
 		err := thread.Own(func() (err error) {
 			text, err = os.ReadFile(path)
 			return err
@@ -101,7 +105,8 @@ func elsewhere(servers []string) []string {
 	return out
 }
 
-// hosts are this host's addresses, which are refused. From its own network the helper queries the kernel each time.
+// hosts returns this host's addresses, which are refused. In the host's own network the helper
+// queries the kernel each time instead.
 func hosts(d network.Decision) ([]netip.Addr, error) {
 	if d.Outside == "" {
 		return nil, nil
@@ -123,7 +128,8 @@ func hosts(d network.Decision) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// isOutside reports what is wrong with where a helper connects from; "" is nothing. A namespace whose name is gone is the helper's alone.
+// isOutside returns the fault if a helper does not connect from the recorded namespace, or "". A
+// namespace whose file is gone belongs to the helper alone.
 func isOutside(pid int, d network.Decision) string {
 	if d.Outside == "" {
 		return ""

@@ -12,13 +12,15 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// localPorts has the ports that programs of a network namespace connect from (ip(7)), of the reading thread's.
+// localPorts is the file with the range of ports that programs connect from (ip(7)), in the network
+// namespace of the reading thread.
 const localPorts = "/proc/sys/net/ipv4/ip_local_port_range"
 
-// minShare is the least that a jail's share has: as many ports as there can be connections at once.
+// minShare is the minimum size of a jail's share: as many ports as there can be connections at
+// once.
 const minShare = 2048
 
-// ports are a jail's share of the ports that its helper connects from.
+// ports returns a jail's share of the ports that its helper connects from.
 func ports(j network.Jail) (p helperproto.Ports, err error) {
 	from, err := outside(j)
 	if err != nil {
@@ -49,7 +51,7 @@ func ports(j network.Jail) (p helperproto.Ports, err error) {
 	return share(p, number(j)), nil
 }
 
-// number is a jail's among others: jails whose ids follow each other have numbers that do.
+// number returns a jail's number among others: jails with consecutive ids have consecutive numbers.
 func number(j network.Jail) uint32 {
 	const ids = 16 // bits of a jail's range of ids
 	if j.HelperID != 0 {
@@ -60,9 +62,10 @@ func number(j network.Jail) uint32 {
 	return h.Sum32()
 }
 
-// share is the share of a jail with a number. An ended connection keeps its port for a minute (TIME_WAIT, RFC 9293 3.6.1), for its server
-// alone. All jails' shares together are the upper half, so that what they use up is never the host's own; the half is shared by as many as
-// have enough.
+// share returns the share of the jail with a number. An ended connection keeps its port for a
+// minute (TIME_WAIT, RFC 9293 3.6.1), for its server alone. All jails' shares together are the
+// upper half of the ports, so that jails cannot exhaust the host's own half. The number of shares
+// is limited so that each is large enough.
 func share(all helperproto.Ports, number uint32) helperproto.Ports {
 	half := (int(all.Last) - int(all.First) + 1) / 2
 	if half < 1 {

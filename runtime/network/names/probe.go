@@ -9,7 +9,8 @@ import (
 	"agentjail.dev/runtime/spec/network"
 )
 
-// Probes try in a fresh network namespace what the helper does in a jail's. Only this mode's jails need it.
+// Probes returns a probe that does the helper's set-up in a fresh network namespace. Only this
+// mode's jails need it.
 func (Mode) Probes() []network.Probe {
 	return []network.Probe{{Name: "network-names", What: "network by name", Required: func(mode string) bool { return mode == name }, Run: probe}}
 }
@@ -27,13 +28,13 @@ func probe() network.Answer {
 
 const remedy = "a kernel of version 5.9 or later with CONFIG_BPF_SYSCALL and CONFIG_INET, as root of the machine"
 
-// judged reports what a way is worth.
+// judged returns the probe's answer for a way.
 func judged(got helperproto.Arrival) network.Answer {
 	detail := fmt.Sprintf("connections of a fresh network namespace are taken by %s", got.Way)
 	if got.Way == helperproto.SkLookup {
 		return network.Answer{OK: true, Detail: detail}
 	}
-	detail += ": " + helperproto.Lost[got.Way]
+	detail += ": " + helperproto.FallbackCost[got.Way]
 	if got.Why != "" {
 		detail += " (" + got.Why + ")"
 	}

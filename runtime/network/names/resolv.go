@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// maxServers bounds the name servers that are asked (resolv.conf(5): MAXNS is 3).
+// maxServers bounds the name servers that are queried (resolv.conf(5): MAXNS is 3).
 const maxServers = 3
 
-// servers are the name servers of a resolv.conf(5), as ADDRESS:PORT; without any, the host's own as the C library has it.
+// servers returns the name servers of a resolv.conf(5), as ADDRESS:PORT. The default is a server on
+// the host itself, as in the C library.
 func servers(text string) []string {
 	var out []string
 	for line := range strings.Lines(text) {

@@ -28,7 +28,8 @@ import (
 
 const firstFD = helperproto.LogFD
 
-// launch starts a helper, in the network namespace that it connects from, and returns when it waits for its work.
+// launch starts a helper in the network namespace that it connects from, and returns when the
+// helper waits for its work.
 func launch(j network.Jail) (*helper.Record, error) {
 	r, err := j.Rules()
 	if err != nil {
@@ -73,7 +74,7 @@ func launch(j network.Jail) (*helper.Record, error) {
 		if h, err := activate(o, setup); err == nil {
 			return h, nil
 		}
-		// A host may have nothing executed that is in memory: the helper itself can always be started.
+		// A host may forbid to execute a file in memory. The helper itself can always be started.
 		if err := helper.End(j.Dir); err != nil {
 			return nil, err
 		}
@@ -98,12 +99,13 @@ func begin(o helper.Options, how []byte) (*helper.Record, error) {
 	return h, err
 }
 
-// maxHeld bounds the rules' text of a helper that an activator starts, in bytes: the whole work has to fit into a socket's buffer, since
-// nobody reads it (net.core.wmem_default, 208 KiB).
+// maxHeld bounds the rules' text of a helper that an activator starts, in bytes. The whole work has
+// to fit into a socket's buffer, since the activator does not read it (net.core.wmem_default, 208
+// KiB).
 const maxHeld = 16 << 10
 
-// activatable reports whether a helper may be started by an activator, when the jail first uses its network: one that serves the jail alone, and
-// whose work cannot fail by what is outside.
+// activatable reports whether an activator may start the helper when the jail first uses its
+// network. Such a helper serves only the jail, and its work cannot fail for reasons outside.
 func activatable(dir string, r network.Rules) bool {
 	return len(r.Publish)+len(r.Credentials) == 0 && r.Size() <= maxHeld && program(dir) == helperproto.Program
 }
@@ -132,7 +134,7 @@ func activate(o helper.Options, setup helperproto.Setup) (h *helper.Record, err 
 	return begin(o, how)
 }
 
-// program is the helper's that can do all that a jail may need of it.
+// program returns the name of the helper program with all functions that the jail may need.
 func program(dir string) string {
 	for _, name := range []string{credential.AuthorityFile, credential.HostKeyFile} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
@@ -142,31 +144,32 @@ func program(dir string) string {
 	return helperproto.Program
 }
 
-// starting is a jail's helper at start, while the network is sealed.
-type starting struct {
-	jail   network.Jail
-	helper *helper.Record
-	task   *helperproto.Work
-	netns  *os.File          // the jail's
-	inside *jailsock.Sockets // ours in it
-	conn   *net.UnixConn     // to the helper
+// helperStart starts the service of a jail's helper while the network is sealed.
+type helperStart struct {
+	jail    network.Jail
+	helper  *helper.Record
+	work    *helperproto.Work
+	netns   *os.File          // the jail's
+	sockets *jailsock.Sockets // ours in it
+	conn    *net.UnixConn     // to the helper
 }
 
-// serve has a helper serve the jail's network, which seal seals. The program of the jail waits for it: what does not wait for each other is
-// done at once. From when it returns, what the jail asks arrives at the helper's sockets, and by serves the helper has answered that it has
-// begun: the caller waits for that when it pleases. Unless an error is returned, it calls serves, once.
-func (s *starting) serve(seal func() error) (got helperproto.Arrival, serves func() error, err error) {
-	err = thread.Together(seal, s.begin)
+// startServing seals the network by seal and has a helper serve it. The jail's program waits for
+// it, so independent steps run in parallel. When startServing returns, the jail's requests arrive
+// at the helper's sockets. The function serves waits for the helper's acknowledgement. Unless an
+// error is returned, the caller must call serves once, at any time.
+func (s *helperStart) startServing(seal func() error) (got helperproto.Arrival, serves func() error, err error) {
+	err = thread.Together(seal, s.findHelper)
 	if err == nil {
 		j := s.jail
-		err = thread.Together(func() error { return s.arrive(j) }, s.prepare)
+		err = thread.Together(func() error { return s.openSockets(j) }, s.buildAssignment)
 	}
 	crash.Point("start.helping")
 	if err == nil {
-		got, err = s.hand()
+		got, err = s.sendAssignment()
 	}
-	s.closeOurs()
-	serves = func() error { return s.served(got) }
+	s.closeFiles()
+	serves = func() error { return s.awaitAck(got) }
 	if err == nil && s.canFail() {
 		if err = serves(); err == nil {
 			serves = func() error { return nil }
@@ -174,20 +177,21 @@ func (s *starting) serve(seal func() error) (got helperproto.Arrival, serves fun
 		return got, serves, err
 	}
 	if err != nil {
-		err = errors.Join(err, s.end())
+		err = errors.Join(err, s.endHelper())
 	}
 	return got, serves, err
 }
 
-// canFail reports whether the helper's work can fail by what is outside, such as a port of the host's that another program has: then the jail
-// is not started before it serves. Rules that it merely parses, this process has parsed.
-func (s *starting) canFail() bool { return s.task.Publishes() || len(s.task.Credentials) > 0 }
+// canFail reports whether the helper's work can fail for reasons outside, such as a port of the
+// host that another program has. In that case the jail is not started before the helper serves. The
+// rules cannot fail: this process has parsed them already.
+func (s *helperStart) canFail() bool { return s.work.Publishes() || len(s.work.Credentials) > 0 }
 
-// served waits for the helper's answer, and records that it serves.
-func (s *starting) served(got helperproto.Arrival) error {
-	err := answered(s.conn, s.jail.Dir)
+// awaitAck waits for the helper's answer, and records that the helper serves.
+func (s *helperStart) awaitAck(got helperproto.Arrival) error {
+	err := readAck(s.conn, s.jail.Dir)
 	if err != nil {
-		err = fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
+		err = fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
 	}
 	crash.Point("start.served")
 	var text []byte
@@ -198,40 +202,41 @@ func (s *starting) served(got helperproto.Arrival) error {
 		err = s.helper.Serves(s.jail.Dir, string(text))
 	}
 	if err != nil {
-		return errors.Join(err, s.end())
+		return errors.Join(err, s.endHelper())
 	}
 	s.conn.Close()
 	return nil
 }
 
-// end ends the helper after an error.
-func (s *starting) end() error {
+// endHelper ends the helper after an error.
+func (s *helperStart) endHelper() error {
 	if s.conn != nil {
 		s.conn.Close()
 	}
 	return helper.End(s.jail.Dir)
 }
 
-// closeOurs closes what is ours of the jail's, and overwrites the credentials that the helper was told.
-func (s *starting) closeOurs() {
-	if s.task != nil {
-		s.task.Wipe()
+// closeFiles closes this process's files of the jail, and overwrites the credentials that were sent
+// to the helper.
+func (s *helperStart) closeFiles() {
+	if s.work != nil {
+		s.work.Wipe()
 	}
 	if s.netns != nil {
 		s.netns.Close()
 	}
-	if s.inside != nil {
-		s.inside.Close()
+	if s.sockets != nil {
+		s.sockets.Close()
 	}
 }
 
-// begin finds the helper, and starts another one where that which was launched with the jail does not wait any more, or is not where it
-// should be: one that was told by a start that was killed, for one.
-func (s *starting) begin() (err error) {
+// findHelper checks the helper that was launched with the jail. It starts a new one if the helper
+// is not idle any more, for example after a start that was killed, or runs in another namespace.
+func (s *helperStart) findHelper() (err error) {
 	if s.jail, err = located(s.jail); err != nil {
 		return err
 	}
-	// Looked at again: the helper keeps a namespace that the engine has removed.
+	// The namespace is checked again: the helper keeps a namespace that the engine has removed.
 	from, err := outside(s.jail)
 	if err != nil {
 		return err
@@ -239,15 +244,15 @@ func (s *starting) begin() (err error) {
 	if from != nil {
 		from.Close()
 	}
-	waits, err := s.waits()
+	waits, err := s.isIdle()
 	if err != nil || waits {
 		return err
 	}
-	return s.relaunch()
+	return s.restart()
 }
 
-// relaunch starts a helper in place of one that there may be.
-func (s *starting) relaunch() (err error) {
+// restart ends the helper, if there is one, and starts a new one.
+func (s *helperStart) restart() (err error) {
 	if err := helper.End(s.jail.Dir); err != nil {
 		return err
 	}
@@ -255,8 +260,8 @@ func (s *starting) relaunch() (err error) {
 	return err
 }
 
-// waits reports whether the helper can be given its work.
-func (s *starting) waits() (bool, error) {
+// isIdle reports whether the helper waits for its work.
+func (s *helperStart) isIdle() (bool, error) {
 	if !s.helper.Waits() || isOutside(s.helper.Pid, s.jail.Decision) != "" {
 		return false, nil
 	}
@@ -267,12 +272,13 @@ func (s *starting) waits() (bool, error) {
 	return len(r.Publish) > 0 || confined(s.helper.Pid) == "", nil // with published ports it confines itself later
 }
 
-// arrive makes the helper's sockets in the jail's network namespace, which is sealed, and where no former helper has any.
-func (s *starting) arrive(j network.Jail) (err error) {
+// openSockets makes the helper's sockets in the jail's network namespace. The namespace is sealed,
+// and no former helper has sockets in it.
+func (s *helperStart) openSockets(j network.Jail) (err error) {
 	if s.netns, err = j.Open(); err != nil {
 		return err
 	}
-	s.inside, err = jailsock.Open(s.netns, func() ([]uint16, error) {
+	s.sockets, err = jailsock.Open(s.netns, func() ([]uint16, error) {
 		r, err := j.Rules()
 		if err != nil {
 			return nil, fmt.Errorf("the jail's rules: %w", err)
@@ -286,24 +292,26 @@ func (s *starting) arrive(j network.Jail) (err error) {
 	return err
 }
 
-// prepare finds out what to tell the helper, and connects to it. That it is told is on record before it is.
-func (s *starting) prepare() error {
-	tell := func() error { return s.helper.Tell(s.jail.Dir) }
+// buildAssignment records that the helper gets its work, builds the work and connects to the
+// helper. The work is sent only after the record is written.
+func (s *helperStart) buildAssignment() error {
+	record := func() error { return s.helper.Tell(s.jail.Dir) }
 	if s.jail.Decision.Hook == nil {
-		return thread.Together(tell, s.orders)
+		return thread.Together(record, s.connect)
 	}
-	// Before the engine is asked too, which can be only once of one namespace.
-	if err := tell(); err != nil {
+	// The record also precedes the engine's hook, which can run only once for a namespace.
+	if err := record(); err != nil {
 		return err
 	}
-	if err := s.askEngine(); err != nil {
+	if err := s.requestEngineNetwork(); err != nil {
 		return err
 	}
-	return s.orders()
+	return s.connect()
 }
 
-func (s *starting) orders() (err error) {
-	if s.task, err = taskOf(s.jail); err != nil {
+// connect builds the work and connects to the helper.
+func (s *helperStart) connect() (err error) {
+	if s.work, err = buildWork(s.jail); err != nil {
 		return err
 	}
 	if s.conn, err = dialControl(s.jail.Dir); err != nil {
@@ -312,32 +320,32 @@ func (s *starting) orders() (err error) {
 	return nil
 }
 
-// hand gives the helper its sockets in the jail with its work.
-func (s *starting) hand() (got helperproto.Arrival, err error) {
+// sendAssignment sends the helper its work with its sockets in the jail.
+func (s *helperStart) sendAssignment() (got helperproto.Arrival, err error) {
 	j := s.jail
 	pidfd, err := unix.PidfdOpen(j.InitPid, 0)
 	if err != nil {
 		return got, fmt.Errorf("opening process %d: %w", j.InitPid, err)
 	}
 	defer unix.Close(pidfd)
-	fds, what, err := s.inside.Hand()
+	fds, what, err := s.sockets.Hand()
 	if err != nil {
 		return got, err
 	}
-	s.task.Sockets = what
+	s.work.Sockets = what
 	fds = append([]int{pidfd}, fds...)
-	if s.task.Publishes() {
+	if s.work.Publishes() {
 		fds = append(fds, int(s.netns.Fd()))
 	}
-	if err := s.send(fds); err != nil {
-		return got, fmt.Errorf("giving the helper, process %d, its work: %w", s.helper.Pid, err)
+	if err := s.writeAssignment(fds); err != nil {
+		return got, fmt.Errorf("sending the helper, process %d, its work: %w", s.helper.Pid, err)
 	}
 	return what.Taken, nil
 }
 
-// send gives the helper its work, with descriptors.
-func (s *starting) send(fds []int) error {
-	data, err := s.task.Encode()
+// writeAssignment writes the work and the descriptors to the connection.
+func (s *helperStart) writeAssignment(fds []int) error {
+	data, err := s.work.Encode()
 	if err != nil {
 		return err
 	}
@@ -348,7 +356,7 @@ func (s *starting) send(fds []int) error {
 	if err := s.conn.SetDeadline(time.Now().Add(controlTime)); err != nil {
 		return err
 	}
-	// The descriptors come with what is sent of it at once.
+	// The descriptors come with the first part.
 	n, _, err := s.conn.WriteMsgUnix(data, unix.UnixRights(fds...), nil)
 	if err != nil {
 		return err
@@ -359,22 +367,22 @@ func (s *starting) send(fds []int) error {
 	return s.conn.CloseWrite()
 }
 
-// said is what a jail's helper has said to nobody, as the end of a sentence.
-func said(dir string) string {
+// stderrSuffix returns a helper's last error output, as the end of a sentence.
+func stderrSuffix(dir string) string {
 	if text := helper.Said(dir); text != "" {
-		return ", and said " + text
+		return ", with the error " + text
 	}
 	return ""
 }
 
-// answered reads the helper's answer, and no end of file behind it: an activator leaves its work unread, so that its end resets the
-// connection.
-func answered(c *net.UnixConn, dir string) error {
+// readAck reads the helper's answer, but not the end of file after it: an activator leaves its work
+// unread, so that its exit resets the connection.
+func readAck(c *net.UnixConn, dir string) error {
 	var a helperproto.Answer
 	err := json.NewDecoder(io.LimitReader(c, maxAnswer)).Decode(&a)
 	switch {
 	case errors.Is(err, io.EOF):
-		return errors.New("it has ended" + said(dir))
+		return errors.New("it has ended" + stderrSuffix(dir))
 	case err != nil:
 		return fmt.Errorf("the answer: %w", err)
 	case a.Error != "":
@@ -383,8 +391,8 @@ func answered(c *net.UnixConn, dir string) error {
 	return nil
 }
 
-// taskOf is what the helper is told, but for its sockets.
-func taskOf(j network.Jail) (*helperproto.Work, error) {
+// buildWork returns the helper's work without its sockets.
+func buildWork(j network.Jail) (*helperproto.Work, error) {
 	r, err := j.Rules()
 	if err != nil {
 		return nil, fmt.Errorf("the jail's rules: %w", err)
@@ -393,14 +401,14 @@ func taskOf(j network.Jail) (*helperproto.Work, error) {
 	if err := goOn(w, j.Dir); err != nil {
 		return nil, err
 	}
-	if w.Servers, err = asked(j.Decision, r); err != nil {
+	if w.Servers, err = serversOf(j.Decision, r); err != nil {
 		return nil, err
 	}
 	if w.Publish, w.Engine, err = publish.List(r.Publish); err != nil {
 		return nil, err
 	}
 	if j.Decision.Outside == "" {
-		w.Engine = nil // where it is, is the host's
+		w.Engine = nil // the helper is in the host's network
 	}
 	if w.Host, err = hosts(j.Decision); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package none is the network mode in which a jail reaches nothing: its network namespace has lo, and is sealed
-// (runtime/network/seal) against what engines put there behind the runtime's back.
+// Package none is the network mode in which a jail reaches nothing. Its network namespace has only
+// lo, and is sealed (runtime/network/seal) against interfaces that engines add without the runtime.
 package none
 
 import (
@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Mode is the mode; see runtime/network/modes for what its methods are for.
+// Mode implements the mode; see runtime/network/modes for its methods.
 type Mode struct{}
 
 // LinkField begins the field of the report's change for an interface that was taken down.
@@ -22,11 +22,11 @@ const LinkField = "network interface "
 
 const empty = "the jail's network is empty"
 
-// Name is the mode's name in policy.
+// Name returns the mode's name in policy.
 func (Mode) Name() string { return network.Empty }
 
-// Decide joins the namespace of a jail that reaches nothing either. Any other is not joined: a jail without network must
-// not come by one through another jail that has it.
+// Decide joins the namespace of a jail that reaches nothing either. No other namespace is joined: a
+// jail without network must not get one through another jail.
 func (Mode) Decide(f network.Found) network.Decision {
 	d := network.Decision{Mode: network.Empty, Namespace: network.Own}
 	if f.Jail && f.Mode == network.Empty {
@@ -35,7 +35,8 @@ func (Mode) Decide(f network.Found) network.Decision {
 	return d
 }
 
-// Terms leave out what an empty network has no use for. A joined namespace is its first jail's to look after.
+// Terms disable all that an empty network does not need. A joined namespace is checked for its
+// first jail.
 func (Mode) Terms(d network.Decision) network.Terms {
 	own := d.Namespace == network.Own
 	return network.Terms{NoMore: empty, CopyNames: own, OnlyLoopback: own}
@@ -47,9 +48,9 @@ func (Mode) Prepare(network.Decision, *specs.Spec) (*os.File, error) { return ni
 // Launch has nothing to do: there is no helper.
 func (Mode) Launch(network.Jail) error { return nil }
 
-// Seal closes the namespace and reports the interfaces that it took down, and the protections that this kernel cannot
-// give. What was reported is returned also with an error: without the packet filter where policy requires it. A
-// namespace that stays open wraps seal.ErrNotSealed.
+// Seal closes the namespace. It reports the interfaces that it took down, and the protections that
+// this kernel lacks. The report is returned with an error, too. A missing packet filter is an error
+// if policy requires the filter. The error wraps seal.ErrNotSealed if the namespace stays open.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
@@ -90,8 +91,9 @@ func (Mode) Audit(j network.Jail) (network.Audit, error) {
 	return a, err
 }
 
-// Probes seal a fresh network namespace, as `start` seals a jail's. It is required whatever policy's mode is: a jail of
-// any mode can join a sealed one's namespace, which is then sealed again.
+// Probes returns a probe that seals a fresh network namespace, as `start` seals a jail's. The probe
+// is required for every mode of policy: a jail of any mode can join a sealed jail's namespace,
+// which is then sealed again.
 func (Mode) Probes() []network.Probe {
 	return []network.Probe{{Name: "network-seal", What: "network seal", Required: func(string) bool { return true }, Run: sealFresh}}
 }

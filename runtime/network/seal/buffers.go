@@ -9,29 +9,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A bound is the most that the numbers of a setting may be.
+// A bound is the maximum of each number of a setting.
 type bound struct {
 	path string
 	most []uint64
 }
 
-// buffers are the namespace's own settings for how much of the kernel's memory a socket takes. The kernel has one budget for all sockets
-// of the host (udp_mem, tcp_mem), lo is enough to use it up, and what is above it throttles the host's own connections. The numbers are
-// those that a small machine has, but for the third of TCP's, up to which a socket's buffer grows by itself: a mebibyte, in place of 4 to
-// 32, costs loopback nothing. Source: Documentation/networking/ip-sysctl.rst, Documentation/admin-guide/sysctl/net.rst.
+// buffers are the namespace's own limits on a socket's kernel memory. The kernel has one budget for
+// all sockets of the host (udp_mem, tcp_mem). Traffic over lo can exhaust the budget, and then the
+// host's own connections are throttled. The numbers are the kernel's defaults on a small machine,
+// except for the third number of TCP, up to which a socket's buffer grows by itself: one mebibyte,
+// in place of 4 to 32, does not slow loopback. Source: Documentation/networking/ip-sysctl.rst,
+// Documentation/admin-guide/sysctl/net.rst.
 var buffers = []bound{
 	{"ipv4/tcp_rmem", []uint64{4096, 16384, 1 << 20}},
 	{"ipv4/tcp_wmem", []uint64{4096, 8192, 1 << 20}},
-	// No listener takes data with the first packet (2): such a connection exists before it is answered, and so before it is counted.
+	// No listener takes data with the first packet (2): such a connection exists before it is
+	// answered, and so before it is counted.
 	{"ipv4/tcp_fastopen", []uint64{1}},
-	// What a socket gets whatever the others have.
+	// The minimum for each socket.
 	{"ipv4/udp_rmem_min", []uint64{4096}},
 	{"ipv4/udp_wmem_min", []uint64{4096}},
-	// Options and ancillary data, of which nothing is counted for anybody; 128 KiB since Linux 6.9.
+	// Options and ancillary data, which the kernel charges to no account; 128 KiB since Linux 6.9.
 	{"core/optmem_max", []uint64{20480}},
 }
 
-// lower brings the numbers of a setting down to the bound. It raises none, and a setting that the kernel does not have is no failure.
+// lower lowers the numbers of a setting to the bound. It raises none. A setting that the kernel
+// does not have is no error.
 func (d sysctlDir) lower(b bound) error {
 	have, err := d.numbers(b)
 	if err != nil || have == nil {
@@ -49,7 +53,7 @@ func (d sysctlDir) lower(b bound) error {
 	return d.set(sysctl{b.path, strings.Join(low, " ")})
 }
 
-// within reports whether a number is above the bound.
+// within returns an error if a number is above the bound.
 func (d sysctlDir) within(b bound) error {
 	have, err := d.numbers(b)
 	if err != nil {
@@ -63,7 +67,7 @@ func (d sysctlDir) within(b bound) error {
 	return nil
 }
 
-// numbers reads a setting, nil for one that the kernel does not have.
+// numbers reads a setting; nil for a setting that the kernel does not have.
 func (d sysctlDir) numbers(b bound) ([]uint64, error) {
 	fd, err := unix.Openat(d.fd, b.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

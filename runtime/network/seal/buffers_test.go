@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// setting reads or, with a value, writes a setting of the namespace. A write that fails is told.
+// setting reads or, with a value, writes a setting of the namespace. A failed write is returned.
 func (s *space) setting(t *testing.T, path, value string) string {
 	t.Helper()
 	var text []byte
@@ -24,7 +24,8 @@ func (s *space) setting(t *testing.T, path, value string) string {
 	return strings.Join(strings.Fields(string(text)), " ")
 }
 
-// TestBuffers: the seal brings large buffers down, leaves small ones, and tells of those that somebody made larger again.
+// TestBuffers: the seal lowers large buffers, keeps small ones, and reports those that were raised
+// again.
 func TestBuffers(t *testing.T) {
 	s := newSpace(t)
 	for _, c := range []struct{ path, value, want string }{

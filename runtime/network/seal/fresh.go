@@ -9,8 +9,8 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 )
 
-// SealFresh seals a network namespace that it makes, and that ends with the call: whether a jail's can be sealed on this host.
-// The caller needs what Seal needs.
+// SealFresh makes a temporary network namespace and seals it, to find out whether this host can
+// seal a jail's namespace. The caller needs the privileges of Seal.
 func SealFresh() (Report, error) {
 	var r Report
 	err := thread.Own(func() error {

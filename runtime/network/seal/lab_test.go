@@ -34,7 +34,8 @@ func newSpace(t testing.TB) *space {
 	ready := make(chan error, 1)
 	go thread.Own(func() error {
 		s.tid = unix.Gettid()
-		// One CPU for everything: packets over a veth pair then arrive in the order in which they were sent.
+		// One CPU for everything: packets over a veth pair then arrive in the order in which they
+		// were sent.
 		var set unix.CPUSet
 		set.Set(0)
 		_ = unix.SchedSetaffinity(0, &set)
@@ -84,7 +85,8 @@ func (s *space) mustIP(t testing.TB, args ...string) {
 	}
 }
 
-// lab is a jail's namespace and the one of its host, joined by a veth pair: plug in the jail, port on the host.
+// lab is a jail's namespace and the one of its host, joined by a veth pair: plug in the jail, port
+// on the host.
 type lab struct {
 	jail, host           *space
 	plug, port           string
@@ -117,8 +119,9 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// plugIn does what an engine does to connect a container: a veth pair, one end moved into the jail, addresses, UP, default routes.
-// Neighbours are entered by hand, so that the first packet leaves without an ARP or ND answer.
+// plugIn does what an engine does to connect a container: a veth pair, one end moved into the jail,
+// addresses, UP, default routes. Neighbours are entered by hand, so that the first packet leaves
+// without an ARP or ND answer.
 func (l *lab) plugIn(t testing.TB) {
 	t.Helper()
 	h, j := l.host, l.jail
@@ -126,7 +129,8 @@ func (l *lab) plugIn(t testing.TB) {
 	for _, e := range l.ends() {
 		l.furnish(t, e)
 	}
-	// A sealed namespace refuses a gateway that it cannot reach; onlink is the most that an engine could do.
+	// A sealed namespace refuses a gateway that it cannot reach; onlink is the most that an engine
+	// could do.
 	j.mustIP(t, "route", "add", "default", "via", l.hostIP4.String(), "dev", l.plug, "onlink")
 	j.mustIP(t, "-6", "route", "add", "default", "via", l.hostIP6.String(), "dev", l.plug, "onlink")
 	l.portIndex, l.tap = tapOn(t, h, l.port)
@@ -150,7 +154,7 @@ func (l *lab) ends() [2]end {
 	}
 }
 
-// furnish sets an end up and gives it its addresses and neighbours.
+// furnish sets an end up and adds its addresses and neighbours.
 func (l *lab) furnish(t testing.TB, e end) {
 	t.Helper()
 	e.s.do(func() {
@@ -207,8 +211,9 @@ func tapOn(t testing.TB, s *space, dev string) (index, fd int) {
 	return index, fd
 }
 
-// settle sends a marker frame from one tap and collects what the other one received before it: when the marker is there, everything
-// sent earlier is there, too. Frames that the tap's own side sent are left out.
+// settle sends a marker frame from one tap and collects what the other one received before it: when
+// the marker is there, everything sent earlier is there, too. Frames that the tap's own side sent
+// are left out.
 func settle(t testing.TB, from *space, out, in int, src, dst []byte) [][]byte {
 	t.Helper()
 	frame := append(append(append([]byte(nil), dst...), src...), etherMarker>>8, etherMarker&0xff)

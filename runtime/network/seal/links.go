@@ -11,15 +11,17 @@ import (
 )
 
 const (
-	// loopback is the index of lo: the kernel makes it the first device of every network namespace (LOOPBACK_IFINDEX, net/flow.h).
+	// loopback is the index of lo: the kernel makes it the first device of every network namespace
+	// (LOOPBACK_IFINDEX, net/flow.h).
 	loopback = 1
-	// Bounds on what a namespace may hold. An engine plumbs in a handful of links; whoever made thousands wants the start to hang.
+	// Bounds on what a namespace may hold. An engine adds a handful of links. Thousands of links
+	// are an attack that lets the start hang.
 	maxLinks     = 1024
 	maxAddresses = 8192
 	maxRoutes    = 16384
 )
 
-// Link is a network interface other than lo.
+// A Link is a network interface other than lo.
 type Link struct {
 	Index int    `json:"index"`
 	Name  string `json:"name"`
@@ -89,7 +91,7 @@ type address struct {
 	body   []byte
 }
 
-// foreign reports whether a sealed namespace must not have the address.
+// foreign reports whether the address must not be in a sealed namespace.
 func (a address) foreign() bool {
 	if a.link != loopback {
 		return true
@@ -137,7 +139,8 @@ type route struct {
 	body  []byte
 }
 
-// foreign reports whether a sealed namespace must not have the route: everything that does not lead to lo, but for the resolver's grave.
+// foreign reports whether the route must not be in a sealed namespace: every route that does not
+// lead to lo, except the resolver's unreachable route.
 func (r route) foreign() bool {
 	return r.oif != loopback && !r.isResolverGrave()
 }
@@ -176,13 +179,13 @@ func (c *conn) routes(family uint8) ([]route, error) {
 	return out, nil
 }
 
-// gone are the answers to a removal of something that went by itself: setting a link down or removing a primary address takes other
-// addresses and routes along.
+// gone reports whether an error means that the object to remove is gone already: setting a link
+// down or removing a primary address also removes other addresses and routes.
 func gone(err error) bool {
 	return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV)
 }
 
-// raise sets lo up; the kernel gives it its addresses then.
+// raise sets lo up; the kernel then adds its addresses.
 func (c *conn) raise(lo Link) error {
 	if lo.Index != loopback {
 		return errors.New("the namespace has no loopback interface")
@@ -193,8 +196,8 @@ func (c *conn) raise(lo Link) error {
 	return c.all([]message{linkState(loopback, true)}, []string{"set lo up"})
 }
 
-// takeDown sets every given link down and removes all addresses and routes but lo's own; the links themselves stay, since engines look
-// them up for statistics and for their own clean-up.
+// takeDown sets every link down and removes all addresses and routes but lo's own. The links
+// themselves stay, since engines look them up for statistics and for their own clean-up.
 func (c *conn) takeDown(r *Report, ipv6 bool) error {
 	var requests []message
 	var what []string
@@ -242,7 +245,8 @@ func (c *conn) takeDown(r *Report, ipv6 bool) error {
 	return c.all(requests, what)
 }
 
-// all performs the requests; the first failure but for objects that are gone already is returned with its description.
+// all performs the requests. It returns the first failure with its description, except for objects
+// that are gone already.
 func (c *conn) all(requests []message, what []string) error {
 	errs, err := c.do(requests...)
 	if err != nil {

@@ -9,22 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netlink messages by hand: a handful of message kinds is all that sealing needs, and a start has no time for a library that reads
-// the whole namespace into maps. Layout: netlink(7), rtnetlink(7), linux/netfilter/nfnetlink.h.
+// Netlink messages by hand: sealing needs only a handful of message kinds, and a library that reads
+// the whole namespace into maps would slow each start. Layout: netlink(7), rtnetlink(7),
+// linux/netfilter/nfnetlink.h.
 
 const (
 	nlmsgHeader = unix.SizeofNlMsghdr
-	// chunk bounds how many requests are sent at once, so that their acknowledgements always fit the socket's receive buffer.
+	// chunk bounds how many requests are sent at once, so that their acknowledgements always fit
+	// the socket's receive buffer.
 	chunk = 64
-	// recvBuffer holds the largest datagram that the kernel builds for a dump (NLMSG_GOODSIZE or 32 KiB, net/netlink/af_netlink.c).
+	// recvBuffer holds the largest datagram that the kernel builds for a dump (NLMSG_GOODSIZE or 32
+	// KiB, net/netlink/af_netlink.c).
 	recvBuffer = 64 << 10
 )
 
-// errTooMany is returned when a namespace holds more objects than a sealed one is allowed to have looked at.
+// errTooMany is returned if a namespace holds more objects than are read.
 var errTooMany = errors.New("more objects than a jail's network namespace may hold")
 
-// message is one netlink request or one received message: its type, its flags, and what follows the netlink header (the fixed part of
-// the subsystem, then attributes).
+// message is one netlink request or one received message: its type, its flags, and what follows the
+// netlink header (the fixed part of the subsystem, then attributes).
 type message struct {
 	typ   uint16
 	flags uint16
@@ -47,7 +50,7 @@ func (m *message) attrU32(typ uint16, v uint32) {
 	m.attr(typ, binary.NativeEndian.AppendUint32(nil, v))
 }
 
-// attrBE32 appends a number the way nf_tables wants it, in network byte order.
+// attrBE32 appends a number in network byte order, as nf_tables requires.
 func (m *message) attrBE32(typ uint16, v uint32) {
 	m.attr(typ, binary.BigEndian.AppendUint32(nil, v))
 }
@@ -90,7 +93,8 @@ type attribute struct {
 	data []byte
 }
 
-// attributes splits b into attributes. Rubbish at the end is left out: the kernel sends none, and every user looks for what must be there.
+// attributes splits b into attributes. Malformed data at the end is ignored: the kernel sends none,
+// and each caller checks for the attributes that it needs.
 func attributes(b []byte) []attribute {
 	var out []attribute
 	for len(b) >= unix.SizeofNlAttr {
@@ -149,7 +153,8 @@ type conn struct {
 	in  []byte
 }
 
-// dial opens a netlink socket of the given protocol (unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER) in the thread's network namespace.
+// dial opens a netlink socket of the given protocol (unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER) in
+// the thread's network namespace.
 func dial(protocol int) (*conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -159,7 +164,8 @@ func dial(protocol int) (*conn, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	// Both are conveniences (short acknowledgements, reasons in words) that old kernels lack: no error if they are refused.
+	// Old kernels lack both options (short acknowledgements, reasons as text), so an error is
+	// ignored.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
 	return &conn{fd: fd, in: make([]byte, recvBuffer)}, nil
@@ -176,7 +182,8 @@ func (c *conn) send(b []byte) error {
 	}
 }
 
-// receive calls each for every message of the next datagram. Only the kernel's own messages count (port 0).
+// receive calls each for every message of the next datagram. Only the kernel's own messages count
+// (port 0).
 func (c *conn) receive(flags int, each func(h unix.NlMsghdr, body []byte) error) error {
 	var n int
 	var from unix.Sockaddr
@@ -217,7 +224,8 @@ func (c *conn) receive(flags int, each func(h unix.NlMsghdr, body []byte) error)
 	return nil
 }
 
-// ackError decodes the body of an NLMSG_ERROR message: nil for an acknowledgement, else the errno with the kernel's reason.
+// ackError decodes the body of an NLMSG_ERROR message: nil for an acknowledgement, else the errno
+// with the kernel's reason.
 func ackError(h unix.NlMsghdr, body []byte) error {
 	if len(body) < 4 {
 		return errors.New("netlink: malformed acknowledgement")
@@ -245,7 +253,8 @@ func ackError(h unix.NlMsghdr, body []byte) error {
 	return err
 }
 
-// do sends the requests in order and returns what the kernel answered to each. The second result is a failure of the socket itself.
+// do sends the requests in order and returns the kernel's answer to each. The second result is a
+// failure of the socket itself.
 func (c *conn) do(msgs ...message) ([]error, error) {
 	errs := make([]error, 0, len(msgs))
 	for len(msgs) > 0 {
@@ -279,8 +288,9 @@ func (c *conn) do(msgs ...message) ([]error, error) {
 	return errs, nil
 }
 
-// dump sends a dump request and calls each with the body of every answer, at most limit of them (errTooMany beyond). A table that
-// changed underneath (NLM_F_DUMP_INTR) is read again: reset is called before every reading.
+// dump sends a dump request and calls each with the body of every answer, at most limit of them
+// (errTooMany beyond). A table that changed underneath (NLM_F_DUMP_INTR) is read again: reset is
+// called before every reading.
 func (c *conn) dump(m message, limit int, reset func(), each func(body []byte) error) error {
 	m.flags |= unix.NLM_F_REQUEST | unix.NLM_F_DUMP
 	for range 10 {
@@ -328,7 +338,8 @@ func (c *conn) dumpOnce(m message, limit int, each func(body []byte) error) (int
 					return nil
 				}
 				if count++; count > limit {
-					// No draining here: a hostile table may be as long as it likes. The socket is not used again.
+					// The rest is not read: a hostile table may have any length. The socket is not
+					// used again.
 					return errTooMany
 				}
 				failed = each(body)

@@ -11,9 +11,9 @@ import (
 	"agentjail.dev/runtime/kernel/thread"
 )
 
-// inNamespace calls f on a thread of its own that has joined the network namespace. The thread is never given back: the goroutine ends
-// with the thread locked, which makes the Go runtime destroy it (runtime.LockOSThread), so no other goroutine ever runs in the jail's
-// namespace.
+// inNamespace calls f on a thread of its own that has joined the network namespace. The thread is
+// never reused: the goroutine ends with the thread locked, which makes the Go runtime destroy it
+// (runtime.LockOSThread), so no other goroutine ever runs in the jail's namespace.
 func inNamespace(netns *os.File, f func() error) error {
 	if err := checkForeign(netns); err != nil {
 		return err
@@ -30,13 +30,13 @@ func enter(netns *os.File, f func() error) error {
 	return f()
 }
 
-// errOwnNamespace guards the worst possible mistake: sealing the host.
+// errOwnNamespace prevents sealing the host.
 var errOwnNamespace = errors.New("refused: this is the network namespace of the host or of the caller, not a jail's")
 
 const initNamespace = "/proc/1/ns/net"
 
-// IsHosts reports whether a network namespace is that of process 1, where that may be read, or of the caller, which engines share
-// with the runtimes that they start.
+// IsHosts reports whether a network namespace is that of process 1 (if it may be read) or that of
+// the caller, which runtimes share with the engine that starts them.
 func IsHosts(netns *os.File) (bool, error) {
 	err := checkForeign(netns)
 	if errors.Is(err, errOwnNamespace) {

@@ -1,24 +1,28 @@
 // Package seal closes a network namespace so that nothing but its loopback interface works.
 //
-// Engines put interfaces into a container's namespace behind the runtime's back: Docker 28 and later between create and start, every
-// Docker whenever somebody says `docker network connect`. So an empty namespace in the bundle is not enough. Seal is called by start,
-// after the engine's own plumbing and before the workload runs, and puts up protections that also hold for interfaces that come later:
+// Engines add interfaces to a container's namespace without the runtime: Docker 28 and later
+// between create and start, every Docker at each `docker network connect`. So an empty namespace in
+// the bundle is not enough. Start calls Seal after the engine's own set-up and before the workload
+// runs. The protections also hold for interfaces that are added later:
 //
 //   - loopback: lo is up and has 127.0.0.1 and ::1 only;
-//   - links: every other interface is down, without address or route; it is not deleted, since engines read its statistics;
+//   - links: every other interface is down, without address or route; it is not deleted, since
+//     engines read its statistics;
 //   - rules-ipv4, rules-ipv6: policy routing consults no table but for lo;
-//   - nftables: a filter drops what comes from or goes to anything but lo, and what goes to Docker's resolver;
+//   - nftables: a filter drops packets from or to any interface but lo, and packets to Docker's
+//     resolver;
 //   - resolver: 127.0.0.11, through which Docker forwards names to the outside, is unreachable;
 //   - waiting: a bounded number of connections waits to be accepted;
-//   - sysctls: no forwarding, no ARP answers, no IPv6 on interfaces to come, reverse path checked; small buffers for sockets.
+//   - sysctls: no forwarding, no ARP answers, no IPv6 on later interfaces, reverse path checked;
+//     small buffers for sockets.
 //
-// What an engine notices: its interfaces are there and countable, and a further network can be connected and disconnected. Only when it
-// wants to set a default route after the seal is it told that the network is unreachable (tried with Docker 20.10), since the gateway
-// is looked up by the same rules.
+// Effects on an engine: its interfaces exist with their statistics, and a further network can be
+// connected and disconnected. Only setting a default route after the seal fails with "network is
+// unreachable" (tried with Docker 20.10), since the gateway is looked up by the same rules.
 //
-// What the protections stop: the workload's sockets of the families inet and inet6 without capabilities over the namespace. Packet sockets
-// (CAP_NET_RAW), other families (vsock, TIPC) and changes to the protections (CAP_NET_ADMIN) are the business of the capability and seccomp
-// rings.
+// The protections stop the workload's sockets of the families inet and inet6 without capabilities
+// over the namespace. The capability and seccomp rings prevent packet sockets (CAP_NET_RAW), other
+// families (vsock, TIPC) and changes to the protections (CAP_NET_ADMIN).
 package seal
 
 import (
@@ -50,7 +54,7 @@ type Finding struct {
 	Detail string `json:"detail,omitempty"` // what there is, or the reason why the protection does not hold
 }
 
-// Report reports what Seal found and did.
+// Report is the result of Seal.
 type Report struct {
 	Links       []Link    `json:"links,omitempty"`     // interfaces other than lo, as they were before
 	Addresses   int       `json:"addresses,omitempty"` // addresses removed
@@ -58,8 +62,8 @@ type Report struct {
 	Protections []Finding `json:"protections"`         // one for every protection, in a fixed order
 }
 
-// Missing returns the protections that could not be put up. Seal itself fails when that leaves an opening of which it knows; what is missing
-// without an error is a second protection behind another one.
+// Missing returns the protections that failed. Seal returns an error if that leaves an opening. A
+// protection that is missing without an error is a second one behind another.
 func (r Report) Missing() []Finding { return missing(r.Protections) }
 
 func missing(protections []Finding) []Finding {
@@ -83,15 +87,17 @@ func finding(name, detail string, err error) Finding {
 	return Finding{Name: name, OK: true, Detail: detail}
 }
 
-// ErrNotSealed is wrapped by Seal's error when a protection is missing that no other one stands in for.
+// ErrNotSealed is wrapped by Seal's error if a protection is missing that no other one replaces.
 var ErrNotSealed = errors.New("network namespace is not sealed")
 
-// Seal closes the network namespace that netns is an open file of (/proc/<pid>/ns/net). It can be called again at any time: what is in
-// force already is left alone, interfaces that came in between are taken down.
+// Seal closes the network namespace that netns is an open file of (/proc/<pid>/ns/net). It can be
+// called again at any time: protections in force are kept, and interfaces that were added since are
+// taken down.
 //
-// The caller needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN in its own user namespace (setns(2)). The
-// namespaces of the caller and of process 1 are refused. The report is valid also when an error is returned; the error wraps
-// ErrNotSealed if a protection is missing that no other one stands in for.
+// The caller needs CAP_SYS_ADMIN and CAP_NET_ADMIN over the namespace, and CAP_SYS_ADMIN in its own
+// user namespace (setns(2)). The namespaces of the caller and of process 1 are refused. The report
+// is valid also when an error is returned; the error wraps ErrNotSealed if a protection is missing
+// that no other one replaces.
 func Seal(netns *os.File) (Report, error) {
 	var r Report
 	if err := inNamespace(netns, func() error { return r.seal() }); err != nil {
@@ -100,7 +106,8 @@ func Seal(netns *os.File) (Report, error) {
 	return r, nil
 }
 
-// seal runs inside the namespace. The protections against what comes later go up first, so that nothing slips in between.
+// seal runs inside the namespace. The protections against later interfaces are made first, so that
+// there is no gap.
 func (r *Report) seal() error {
 	c, err := dial(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -130,7 +137,8 @@ func (r *Report) seal() error {
 
 const noIPv6 = "the kernel has no IPv6"
 
-// hasIPv6 reports whether the kernel speaks IPv6 (it may be built without, or booted with ipv6.disable=1).
+// hasIPv6 reports whether the kernel supports IPv6 (it may be built without, or booted with
+// ipv6.disable=1).
 func hasIPv6() bool {
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -159,9 +167,10 @@ func sealSysctls(links []Link) error {
 	return errors.Join(errs...)
 }
 
-// opening decides which missing protections leave a way out: lo must work, the links must be closed, and either the filter stands or all of routing does.
-// (Routing alone leaves an opening only after an interface was plugged in later, and only for a program that binds its socket to that
-// interface. The report names the missing filter; whether that is fatal is policy.)
+// opening returns an error if the missing protections leave a way out: lo must work, the links must
+// be closed, and either the filter stands or all of routing does. (Routing alone leaves an opening
+// only after an interface was plugged in later, and only for a program that binds its socket to
+// that interface. The report names the missing filter; whether that is fatal is policy.)
 func opening(protections []Finding) error {
 	ok := map[string]bool{}
 	for _, f := range protections {

@@ -17,12 +17,14 @@ import (
 // The packet filter: table inet agentjail, in words of nft(8)
 //
 //	chain in     { type filter hook prerouting  priority -450; policy drop; iif 1 accept }
-//	chain out    { type filter hook output      priority -450; policy drop; ip daddr 127.0.0.11 drop; oif 1 accept }
+//	chain out    { type filter hook output      priority -450; policy drop
+//	               ip daddr 127.0.0.11 drop; oif 1 accept }
 //	chain leave  { type filter hook postrouting priority  500; policy drop; oif 1 accept }
 //
-// It comes before everything an engine may have put there (raw is -300, defragmentation -400) and once more after everything
-// (address translation may have picked another way), lets lo's own traffic through and drops the rest. Packet sockets are not seen by
-// it: a jail has no CAP_NET_RAW.
+// It comes before everything an engine may have put there (raw is -300, defragmentation -400) and
+// once more after everything (address translation may have picked another way), lets lo's own
+// traffic through and drops the rest. The filter does not see packet sockets: a jail has no
+// CAP_NET_RAW.
 
 const nftTable = "agentjail"
 
@@ -151,7 +153,7 @@ func (t *chainTable) setMessage(s nftSet, id uint32) message {
 	return m
 }
 
-// setFlags are those of every set.
+// setFlags are the flags of every set.
 const setFlags = unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 
 func (t *chainTable) ruleMessage(chain string, r nftRule) message {
@@ -221,7 +223,7 @@ func (e nftExpr) encode(m *message) {
 	}
 }
 
-// decode is encode's inverse; false for everything that encode does not write.
+// decodeExpr is the inverse of encode. It returns false for all that encode does not write.
 func decodeExpr(b []byte) (nftExpr, bool) {
 	attrs := attributes(b)
 	name, _ := find(attrs, unix.NFTA_EXPR_NAME)
@@ -295,14 +297,15 @@ func decodeExpr(b []byte) (nftExpr, bool) {
 // sealFilter loads the seal's table.
 func sealFilter() error { return sealedTable().load() }
 
-// load loads the table in one transaction, in place of whatever has its name.
+// load loads the table in one transaction. It replaces any table of the same name.
 func (t *chainTable) load() error {
 	c, err := dial(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoFilter, err)
 	}
 	defer c.close()
-	// Look first: a transaction that fails makes the kernel wait for a grace period of several milliseconds.
+	// Look first: a transaction that fails makes the kernel wait for a grace period of several
+	// milliseconds.
 	err = t.verify(c)
 	if err == nil || errors.Is(err, errNoFilter) {
 		return err
@@ -359,8 +362,8 @@ func (c *conn) transaction(msgs []message) error {
 	if err := c.send(c.out); err != nil {
 		return err
 	}
-	// The kernel works on the batch within the send: when it returns, all answers are there. Without nf_tables there is one error
-	// about the batch as a whole, and no acknowledgement.
+	// The kernel works on the batch within the send: when it returns, all answers are there.
+	// Without nf_tables there is one error about the batch as a whole, and no acknowledgement.
 	acknowledged := 0
 	var failed error
 	for {
@@ -404,7 +407,8 @@ func (t *chainTable) verified() error {
 // maxNft bounds how many chains and rules of the namespace are read.
 const maxNft = 16384
 
-// verify reports what is wrong with the table: its chains have to be there, with their rules, and no others.
+// verify reports what is wrong with the table: its chains have to be there, with their rules, and
+// no others.
 func (t *chainTable) verify(c *conn) error {
 	if err := t.verifyActive(c); err != nil {
 		return err
@@ -428,7 +432,8 @@ func (t *chainTable) verify(c *conn) error {
 	return t.verifySets(c)
 }
 
-// verifySets reports whether the table's sets are there, and no others. Without one no set is looked at: no rule could ask it.
+// verifySets reports whether the table's sets are there, and no others. If the table has no set,
+// sets are not read: no rule could refer to one.
 func (t *chainTable) verifySets(c *conn) error {
 	if len(t.sets) == 0 {
 		return nil
@@ -466,7 +471,8 @@ func (t *chainTable) verifySets(c *conn) error {
 	return nil
 }
 
-// verifyActive reports whether the table is there. A dormant one (NFT_TABLE_F_DORMANT) has no hooks.
+// verifyActive reports whether the table is there. A dormant one (NFT_TABLE_F_DORMANT) has no
+// hooks.
 func (t *chainTable) verifyActive(c *conn) error {
 	var flags []uint32
 	get := t.message(unix.NFT_MSG_GETTABLE, 0)
@@ -555,7 +561,7 @@ func (t *chainTable) readRules(c *conn, have map[string]*nftChain) error {
 	return nil
 }
 
-// milliseconds reads a time as nf_tables has it.
+// milliseconds decodes a time of nf_tables.
 func milliseconds(b []byte) time.Duration {
 	if len(b) < 8 {
 		return 0

@@ -93,7 +93,7 @@ func htonl(v uint32) uint32 {
 	return v<<24 | v>>24 | v<<8&0xff0000 | v>>8&0xff00
 }
 
-// sendOut makes one attempt and returns what the socket call said.
+// sendOut makes one attempt and returns the socket call's result.
 func sendOut(l *lab, i int) (err error) {
 	p := outward[i]
 	dst := p.dst(l)
@@ -128,7 +128,8 @@ func sendOut(l *lab, i int) (err error) {
 	return err
 }
 
-// seen reports whether the attempt's own packet is among the frames: its payload, or a TCP segment to the probe's port.
+// seen reports whether the attempt's own packet is among the frames: its payload, or a TCP segment
+// to the probe's port.
 func seen(frames [][]byte) bool {
 	return slices.ContainsFunc(frames, func(f []byte) bool {
 		return bytes.Contains(f, []byte(payload)) || bytes.Contains(f, []byte{probePort >> 8, probePort & 0xff})
@@ -200,7 +201,8 @@ func eachWall(t *testing.T, f func(t *testing.T, l *lab, open func(byRules bool)
 	}
 }
 
-// TestNothingLeaves tries every way out with the protections and without. "No packet" means no frame of any kind, ARP and ND included.
+// TestNothingLeaves tries every way out with the protections and without. "No packet" means no
+// frame of any kind, ARP and ND included.
 func TestNothingLeaves(t *testing.T) {
 	eachWall(t, func(t *testing.T, l *lab, open func(bool) bool, talk bool) {
 		l.atHost(t) // what plugging in alone caused is looked at by TestPluggingInIsSilent

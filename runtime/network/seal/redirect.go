@@ -10,37 +10,41 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The redirect gives a jail's connections to a range of loopback addresses to one listener, where a program for sk_lookup cannot. It is
-// a table of its own, ip agentjail-names, in words of nft(8)
+// The redirect sends a jail's connections to a range of loopback addresses to one listener, if no
+// sk_lookup program can be used. It is a table of its own, ip agentjail-names, in words of nft(8)
 //
-//	chain redirect { type nat hook output priority -100; policy accept; ip daddr RANGE meta l4proto tcp redirect to :PORT
+//	chain redirect { type nat hook output priority -100; policy accept
+//	                 ip daddr RANGE meta l4proto tcp redirect to :PORT
 //	                 ip daddr 127.0.0.1 udp dport 53 redirect to :PORT; … }
 //	chain refuse   { type filter hook input priority 0; policy accept
 //	                 ip daddr RANGE meta l4proto tcp reject with tcp reset
 //	                 ip daddr RANGE reject with icmp port-unreachable }
 //
-// A connection that was redirected has another destination when it comes in. What has still one in the range is no TCP, or no
-// connection's beginning. A service at a port of 127.0.0.1 is redirected only where a program of the jail has taken that port. Refused on its way out it would be an error of the sender's own (EPERM). The table opens nothing: the seal's
-// own is asked as well, and drops what does not stay on lo.
+// A connection that was redirected has another destination when it arrives. A packet that still has
+// a destination in the range is not TCP, or does not begin a connection. It is refused on arrival,
+// since a refusal at the sender would be the sender's own error (EPERM). A service at a port of
+// 127.0.0.1 is redirected only if a program of the jail has taken that port. The table opens
+// nothing: the seal's own table applies as well, and drops packets that leave lo.
 
 const redirectTable = "agentjail-names"
 
-// A Target is what a redirect does.
+// A Target describes a redirect.
 type Target struct {
-	// Range is that of addresses, whose length is at most 32 bits, and Port where TCP connections to it go on 127.0.0.1.
+	// Range is the range of IPv4 addresses, and Port the port of 127.0.0.1 to which TCP connections
+	// to the range go.
 	Range netip.Prefix
 	Port  uint16
-	// Services are ports of 127.0.0.1 that go to others there.
+	// Services are ports of 127.0.0.1 that are redirected to other ports there.
 	Services []Service
 }
 
-// A Service is a port of 127.0.0.1 that goes to another one there.
+// A Service is a port of 127.0.0.1 that is redirected to another port there.
 type Service struct {
 	Protocol uint8 // TCP's number, or UDP's
 	Port, At uint16
 }
 
-// rule is the redirect of a service.
+// rule returns the rule for a service.
 func (s Service) rule() nftRule {
 	port := func(p uint16) []byte { return binary.BigEndian.AppendUint16(nil, p) }
 	return nftRule{
@@ -54,7 +58,7 @@ func (s Service) rule() nftRule {
 	}
 }
 
-// redirect is the table for a target.
+// redirect returns the table for a target.
 func redirect(target Target) *chainTable {
 	to, port := target.Range, target.Port
 	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-to.Bits()))
@@ -77,9 +81,11 @@ func redirect(target Target) *chainTable {
 	}}
 }
 
-// Redirect has TCP connections to a range of loopback addresses go to a port of 127.0.0.1, in the network namespace that netns is an open
-// file of, and all else to the range be refused; and services go to other ports. It replaces an earlier redirect. The listener learns the destination by SO_ORIGINAL_DST.
-// It needs what Seal needs, and a kernel with NAT in nf_tables.
+// Redirect loads a redirect into the network namespace that netns is an open file of. TCP
+// connections to the range go to a port of 127.0.0.1, all other traffic to the range is refused,
+// and services go to other ports. It replaces an earlier redirect. The listener reads the
+// destination by SO_ORIGINAL_DST. Redirect needs the privileges of Seal, and a kernel with NAT in
+// nf_tables.
 func Redirect(netns *os.File, t Target) error {
 	if err := inNamespace(netns, redirect(t).load); err != nil {
 		return fmt.Errorf("redirect by nf_tables: %w", err)
@@ -87,7 +93,8 @@ func Redirect(netns *os.File, t Target) error {
 	return nil
 }
 
-// VerifyRedirect says by an error whether the namespace has another redirect than that one; port 0 is for none.
+// VerifyRedirect returns an error if the namespace has another redirect than t; port 0 means no
+// redirect.
 func VerifyRedirect(netns *os.File, t Target) error {
 	err := inNamespace(netns, redirect(t).verified)
 	if t.Port != 0 {
@@ -99,5 +106,5 @@ func VerifyRedirect(netns *os.File, t Target) error {
 	case err == nil:
 		err = errors.New("to port 0")
 	}
-	return fmt.Errorf("there is a redirect that nobody made for this jail: %w", err)
+	return fmt.Errorf("there is a redirect that was not made for this jail: %w", err)
 }

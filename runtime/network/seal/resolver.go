@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resolver is where Docker's daemon listens inside the namespace on user-defined networks and forwards names to the outside: a way
-// out over lo (libnetwork's embedded DNS server).
+// resolver is the address of Docker's embedded DNS server (libnetwork) inside the namespace on
+// user-defined networks. It forwards names to the outside: a way out over lo.
 var resolver = netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 11}), 32)
 
 // isResolverGrave recognises the route that sealResolver adds.
@@ -17,8 +17,8 @@ func (r route) isResolverGrave() bool {
 	return r.table == unix.RT_TABLE_LOCAL && r.kind == unix.RTN_UNREACHABLE && r.dst == resolver
 }
 
-// sealResolver makes the resolver's address unreachable in the table that decides what is local: nothing can connect to it, send to
-// it, or even bind it.
+// sealResolver makes the resolver's address unreachable in the table that decides what is local:
+// nothing can connect to it, send to it, or even bind it.
 func (c *conn) sealResolver() error {
 	m := message{typ: unix.RTM_NEWROUTE, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: make([]byte, unix.SizeofRtMsg)}
 	m.body[0] = unix.AF_INET

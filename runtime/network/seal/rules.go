@@ -10,19 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Policy routing (ip-rule(8), linux/fib_rules.h). A namespace has the rules "0: lookup local, 32766: lookup main, 32767: lookup default".
-// Sealing puts the rules below in front of them and removes the rules that would come before, so that no routing table is consulted
-// for anything but lo, now or after another interface was plugged in.
+// Policy routing (ip-rule(8), linux/fib_rules.h). A namespace has the rules "0: lookup local,
+// 32766: lookup main, 32767: lookup default". Sealing puts the rules below in front of them and
+// removes the rules that would come before, so that no routing table is consulted for anything but
+// lo, now or after another interface was plugged in.
 //
-// They all have priority 0, the smallest there is: the kernel appends a new rule of equal priority after the old ones
-// (net/core/fib_rules.c, fib_nl_newrule), so nothing that is added later can come before them, not even a rule without a priority,
-// which gets the one just below the second rule's.
+// They all have priority 0, the smallest there is: the kernel appends a new rule of equal priority
+// after the old ones (net/core/fib_rules.c, fib_nl_newrule), so nothing that is added later can
+// come before them, not even a rule without a priority, which gets the one just below the second
+// rule's.
 //
-// What the rules do not stop, and nftables does: an IPv4 socket bound to a device sends to it even when the look-up fails ("assume that
-// the destination is on link", net/ipv4/route.c, ip_route_output_key_hash_rcu), and IPv4 multicast and broadcast with a given
-// interface or source address are sent without any look-up.
+// The rules do not stop the following, but nftables does: an IPv4 socket bound to a device sends to
+// it even when the look-up fails ("assume that the destination is on link", net/ipv4/route.c,
+// ip_route_output_key_hash_rcu), and IPv4 multicast and broadcast with a given interface or source
+// address are sent without any look-up.
 
-// rule is the part of a policy rule that sealing uses. Any rule that has something else never compares equal (other is set).
+// rule is the part of a policy rule that sealing uses. Any rule that has something else never
+// compares equal (other is set).
 type rule struct {
 	dst      netip.Prefix // invalid: any
 	iif      string       // "": any; "lo": made by this namespace's own sockets, too
@@ -33,7 +37,7 @@ type rule struct {
 	other    bool
 }
 
-// sealedRules is the whole policy of a family.
+// sealedRules returns the whole policy of a family.
 func sealedRules(family uint8) []rule {
 	own := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
 	if family == unix.AF_INET6 {
@@ -46,7 +50,7 @@ func sealedRules(family uint8) []rule {
 	}
 }
 
-// request is the message that adds the rule.
+// request returns the message that adds the rule.
 func (r rule) request(family uint8) message {
 	m := message{typ: unix.RTM_NEWRULE, flags: unix.NLM_F_CREATE, body: make([]byte, unix.SizeofRtMsg)} // struct fib_rule_hdr has the same layout
 	m.body[0] = family
@@ -88,7 +92,7 @@ func parseRule(body []byte) (rule, error) {
 				return rule{}, errors.New("malformed rule")
 			}
 			r.dst = netip.PrefixFrom(ip, int(body[1]))
-		case unix.FRA_PROTOCOL, unix.FRA_PAD: // who added it; nothing
+		case unix.FRA_PROTOCOL, unix.FRA_PAD: // the program that added it, and padding
 		case unix.FRA_SUPPRESS_PREFIXLEN, unix.FRA_SUPPRESS_IFGROUP:
 			r.other = r.other || nativeU32(a.data) != ^uint32(0) // -1: none
 		default:
@@ -151,8 +155,9 @@ func (c *conn) sealRules(family uint8) error {
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
-	// Ours are in now, after whatever else has priority 0: remove what comes before. A removal takes the first rule that matches, so
-	// removing from the front never hits ours before all the others are gone.
+	// Ours are in now, after all others of priority 0: remove those before. A removal takes the
+	// first rule that matches, so removing from the front never hits ours before all the others are
+	// gone.
 	requests = requests[:0]
 	for i := range have {
 		if startsWith(have[i:], want) {

@@ -134,7 +134,8 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, f := range findings(t, s) {
-				// Without lo, its routes and the sysctls of IPv6 go as well: only the named protection counts there.
+				// Without lo, its routes and the sysctls of IPv6 go as well: only the named
+				// protection counts there.
 				if f.OK == (name == tt.protection) && tt.protection != SealLoopback {
 					t.Errorf("%s: OK %v (%s)", name, f.OK, f.Detail)
 				}
@@ -152,7 +153,8 @@ func TestVerifyNamesTheBrokenWall(t *testing.T) {
 	}
 }
 
-// TestNothingComesBeforeTheRules adds rules in every way that ip(8) offers: none is consulted before the seal's.
+// TestNothingComesBeforeTheRules adds rules in every way that ip(8) offers: none is consulted
+// before the seal's.
 func TestNothingComesBeforeTheRules(t *testing.T) {
 	s := newSpace(t)
 	mustSeal(t, s)
@@ -177,7 +179,8 @@ func TestNothingComesBeforeTheRules(t *testing.T) {
 	mustSeal(t, s)
 }
 
-// TestPlugLater: an interface that comes later is reported and harmless, and taken down by the next Seal, without being deleted.
+// TestPlugLater: an interface that comes later is reported and harmless, and taken down by the next
+// Seal, without being deleted.
 func TestPlugLater(t *testing.T) {
 	l := newLab(t)
 	mustSeal(t, l.jail)
@@ -207,7 +210,8 @@ func TestPlugLater(t *testing.T) {
 	}
 }
 
-// TestGatewayRefused: an engine's ordinary default route is refused after Seal, so `docker network connect` reports what is the matter.
+// TestGatewayRefused: an engine's ordinary default route is refused after Seal, so `docker network
+// connect` reports what is the matter.
 func TestGatewayRefused(t *testing.T) {
 	l := newLab(t)
 	mustSeal(t, l.jail)
@@ -217,8 +221,8 @@ func TestGatewayRefused(t *testing.T) {
 	}
 }
 
-// TestPluggingInIsSilent looks at what the kernel itself sends: duplicate address detection, multicast reports, router solicitations,
-// ARP and neighbour answers.
+// TestPluggingInIsSilent looks at what the kernel itself sends: duplicate address detection,
+// multicast reports, router solicitations, ARP and neighbour answers.
 func TestPluggingInIsSilent(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sealed=%v", sealed), func(t *testing.T) {
@@ -229,7 +233,7 @@ func TestPluggingInIsSilent(t *testing.T) {
 			l.plugIn(t)
 			l.jail.mustIP(t, "addr", "add", "10.99.0.7/24", "dev", l.plug)
 			watchDAD(t, l, func() { l.jail.mustIP(t, "addr", "add", "fd99::7/64", "dev", l.plug) })
-			// The host asks who has the new addresses.
+			// The host sends ARP requests for the new addresses.
 			for _, a := range []string{"10.99.0.7", "fd99::7"} {
 				addr := netip.MustParseAddr(a)
 				c := -1
@@ -265,7 +269,8 @@ func TestPluggingInIsSilent(t *testing.T) {
 	}
 }
 
-// watchDAD runs add and waits for the kernel's word that the new address is no longer tentative: the detection's packets were sent.
+// watchDAD runs add and waits for the kernel's word that the new address is no longer tentative:
+// the detection's packets were sent.
 func watchDAD(t *testing.T, l *lab, add func()) {
 	t.Helper()
 	fd := -1

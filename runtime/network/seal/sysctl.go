@@ -12,19 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysctl is one kernel setting of the namespace, as a path below /proc/sys/net, and its sealed value.
+// sysctl is one kernel setting of the namespace, as a path below /proc/sys/net, and its sealed
+// value.
 type sysctl struct {
 	path  string
 	value string
 }
 
-// sysctls4 and sysctls6 are settings that hold for interfaces which appear later: "all" is combined with the interface's own value,
-// "default" is copied when the interface arrives. Whether lo has ::1 is for the bundle to say: either is the jail's own.
-// Source: Documentation/networking/ip-sysctl.rst.
+// sysctls4 and sysctls6 are settings that hold for interfaces which appear later: "all" is combined
+// with the interface's own value, "default" is copied when the interface arrives. The bundle
+// decides whether lo has ::1: either is the jail's own. Source:
+// Documentation/networking/ip-sysctl.rst.
 var (
 	sysctls4 = []sysctl{
 		{"ipv4/conf/all/forwarding", "0"},
-		// Multicast and broadcast are delivered without a route look-up; the reverse path check makes one for the source.
+		// Multicast and broadcast are delivered without a route look-up; the reverse path check
+		// makes one for the source.
 		{"ipv4/conf/all/rp_filter", "1"},
 		// Answer no ARP request.
 		{"ipv4/conf/all/arp_ignore", "8"},
@@ -38,8 +41,8 @@ var (
 	}
 )
 
-// sysctlDir is /proc/sys/net as seen by this thread, that is, of the namespace that it has joined (the kernel resolves it by the
-// namespace of whoever opens).
+// sysctlDir is /proc/sys/net as seen by this thread, that is, of the namespace that it has joined
+// (the kernel resolves it by the namespace of the opening thread).
 type sysctlDir struct{ fd int }
 
 func openSysctls() (sysctlDir, error) {
@@ -58,8 +61,8 @@ func openSysctls() (sysctlDir, error) {
 
 func (d sysctlDir) close() { unix.Close(d.fd) }
 
-// set writes a setting unless it has the value already (some make the kernel walk all interfaces). A setting that the kernel does not
-// have is no failure.
+// set writes a setting unless it has the value already (some make the kernel walk all interfaces).
+// A setting that the kernel does not have is no error.
 func (d sysctlDir) set(s sysctl) error {
 	fd, err := unix.Openat(d.fd, s.path, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -78,7 +81,7 @@ func (d sysctlDir) set(s sysctl) error {
 	return nil
 }
 
-// check reports whether the setting has another value.
+// check returns an error if the setting has another value.
 func (d sysctlDir) check(s sysctl) error {
 	fd, err := unix.Openat(d.fd, s.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -112,8 +115,8 @@ func linkSysctls(l Link) []sysctl {
 	return []sysctl{{"ipv6/conf/" + l.Name + "/disable_ipv6", "1"}}
 }
 
-// Set makes settings of a network namespace, by their names below net (ipv4.tcp_syncookies). A setting that the kernel has not is no
-// failure. The same conditions as for Seal apply.
+// Set makes settings of a network namespace, by their names below net (ipv4.tcp_syncookies). A
+// setting that the kernel does not have is no error. The same conditions as for Seal apply.
 func Set(netns *os.File, settings map[string]string) error {
 	if len(settings) == 0 {
 		return nil

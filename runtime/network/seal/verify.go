@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Verify reads the namespace that netns is an open file of and returns one finding for every protection, in a fixed order. It changes
-// nothing. An interface that was plugged in after Seal and is up makes "links" a failure only if the filter or the rules do not hold.
-// The error is for a namespace that cannot be read; the same conditions as for Seal apply.
+// Verify reads the namespace that netns is an open file of and returns one finding for every
+// protection, in a fixed order. It changes nothing. An interface that was plugged in after Seal and
+// is up makes "links" a failure only if the filter or the rules do not hold. The error is for a
+// namespace that cannot be read; the same conditions as for Seal apply.
 func Verify(netns *os.File) ([]Finding, error) {
 	var out []Finding
 	err := inNamespace(netns, func() (err error) {
@@ -74,7 +75,8 @@ func verifyLoopback(lo Link, addrs []address) Finding {
 	return Finding{Name: SealLoopback, OK: true}
 }
 
-// verifyLinks: an interface that is up or has an address was plugged in after the seal; the protections behind decide whether that matters.
+// verifyLinks checks the interfaces. One that is up or has an address was added after the seal; the
+// other protections decide whether that is a failure.
 func verifyLinks(links []Link, addrs []address, filtered bool) Finding {
 	var open, down []string
 	for _, l := range links {

@@ -10,10 +10,10 @@ import (
 )
 
 // The ceiling on connections that no process has accepted. The kernel makes the listener's end of a
-// connection in a soft interrupt, and counts it and what waits in it for a control group only when
-// accept(2) returns it (net/ipv4/inet_connection_sock.c, __inet_accept). The client's end can be
-// closed meanwhile, so that no process holds a descriptor. A backlog bounds one listener's, nothing
-// all of them.
+// connection in a soft interrupt. It charges that end and its queued data to a control group only
+// when accept(2) returns it (net/ipv4/inet_connection_sock.c, __inet_accept). The client's end can
+// be closed meanwhile, so that no process holds a descriptor. A backlog bounds one listener; no
+// kernel limit bounds all of them together.
 //
 // So each connection over lo is an element of a set of limited size, from the listener's answer
 // (SYN and ACK) until its own end sends something and has a descriptor: nftables knows the owner of
@@ -37,12 +37,12 @@ import (
 // BACK are the addresses and ports of a listener's packet, FORTH those of a client's. The last
 // three rules are there for BACK, too.
 //
-// Connection tracking cannot stand in for it: an end that its client has reset is closed there and
-// not counted (ct count), and still waits to be accepted, with all that it has received. Such an
-// end never sends again. Its addresses can be used anew, so a first packet (SYN) between addresses
-// that wait, in either direction, counts as one more (lost). The day after which an element goes is
-// for those that were reset or whose listener has ended: they are few, and nothing else would ever
-// remove them.
+// Connection tracking cannot replace the set: an end that its client has reset is closed there and
+// not counted (ct count), but still waits to be accepted, with all the data that it has received.
+// Such an end never sends again. Its addresses can be used anew, so a first packet (SYN) between
+// addresses that wait, in either direction, counts as one more (lost). The day after which an
+// element goes is for those that were reset or whose listener has ended: they are few, and nothing
+// else would ever remove them.
 //
 // The element of an accepted connection times out, and counts until the next sweep of the set: a
 // namespace can make N connections with itself in a sweep and a time-out, 34,000 a second with
@@ -112,17 +112,17 @@ func waiting(most uint32) *chainTable {
 	}
 }
 
-// An addressFamily reports where four bytes of the source's and of the destination's address are: of
-// IPv6 the last, which distinguish those of one host .
+// An addressFamily has the offsets of four bytes of the source's and the destination's address: for
+// IPv6 the last four, which distinguish the addresses of one host.
 type addressFamily struct {
 	number              byte // unix.NFPROTO_*
 	source, destination uint32
 }
 
-// forth loads the addresses and ports of a client's packet as an element has them.
+// forth loads the addresses and ports of a client's packet in the form of an element.
 func (f addressFamily) forth() nftRule { return addresses(f.source, f.destination, 0, 2) }
 
-// back loads those of a listener's.
+// back loads those of a listener's packet.
 func (f addressFamily) back() nftRule { return addresses(f.destination, f.source, 2, 0) }
 
 func addresses(client, server, clientPort, serverPort uint32) nftRule {
@@ -143,9 +143,8 @@ func boundWaiting(most uint32) error {
 	return nil
 }
 
-// BoundWaiting puts the ceiling WaitingOpen on the connections that wait in a network namespace
-// which stays open. Only those count that the namespace makes with itself. It needs what Seal
-// needs.
+// BoundWaiting puts the ceiling WaitingOpen on the waiting connections of a network namespace that
+// stays open. Only connections of the namespace to itself count. It needs the privileges of Seal.
 func BoundWaiting(netns *os.File) error {
 	if err := inNamespace(netns, func() error { return boundWaiting(WaitingOpen) }); err != nil {
 		return fmt.Errorf("the ceiling on connections that wait: %w", err)

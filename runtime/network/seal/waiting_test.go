@@ -182,8 +182,9 @@ func (f loFamily) pass(listener, from, to int) error {
 	return unix.Close(a)
 }
 
-// swept waits until a connection to a port comes about, or it is certain that none does: whatever
-// has timed out counts no longer then. The kernel sends again after 1 and 3 seconds.
+// swept waits until a connection to a port succeeds, or until it is certain that none does:
+// elements that have timed out do not count any more then. The kernel sends again after 1 and 3
+// seconds.
 func (f loFamily) swept(port int) error {
 	fd, _, err := f.socket(0)
 	if err != nil {
@@ -224,8 +225,9 @@ func (s *space) waitingAt(t *testing.T) int {
 	return n
 }
 
-// TestWaiting: whatever a program does to connections that no process accepts, so many wait and no
-// more, at all listeners together. Without the ceiling each way makes more.
+// TestWaiting: the number of connections that wait to be accepted, at all listeners together, stays
+// below the ceiling, regardless of what a program does with them. Without the ceiling each way
+// makes more.
 func TestWaiting(t *testing.T) {
 	const ceiling, attempts = 16, 24
 	ways := []struct {

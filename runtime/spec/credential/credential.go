@@ -1,5 +1,6 @@
-// Package credential is what policy sets of credentials that a jail can use and not read: at which hosts, in which header, and where the
-// value is read. The values themselves are read when a jail is started (Fetch), by root, and are the jail's helper's alone.
+// Package credential describes the credentials that a jail can use but not read: for which hosts,
+// in which header, and where the value is stored. Root reads the value when a jail is started
+// (Fetch), and passes it to the jail's helper only.
 package credential
 
 import (
@@ -15,37 +16,41 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// What becomes of TLS to the credential's hosts.
+// How TLS to the credential's hosts is handled.
 const (
 	TLSRoute = "route" // it passes as it is: the credential is used by the plain route alone
 	TLSEnd   = "end"   // the helper ends it, and sets the header in what is inside
 )
 
-// RouteSuffix makes a host the name of its plain route.
+// RouteSuffix is appended to a host's name to form the name of its plain route.
 const RouteSuffix = ".jail"
 
-// Port is the one of its hosts that the helper connects to, with TLS.
+// Port is the port of a host that the helper connects to, with TLS.
 const Port = 443
 
-// A Spec is one credential of policy. It has no value.
+// A Spec is one credential of policy, without its value.
 type Spec struct {
-	// Hosts are the names at which it is used, exact ones.
+	// Hosts are the exact names of the hosts that get the credential.
 	Hosts []string `toml:"hosts" json:"hosts"`
-	// Header is what is set in every request: NAME, or "NAME: SCHEME" for what stands before the value.
+	// Header is the header that is set in every request: NAME, or "NAME: SCHEME" with a scheme
+	// before the value.
 	Header string `toml:"header" json:"header,omitempty"`
-	// From is where the value is read: "file:PATH" or "command:PATH ARGUMENT...".
+	// From is the source of the value: "file:PATH" or "command:PATH ARGUMENT...".
 	From string `toml:"from" json:"from"`
-	// Env is the variable in which the jail's processes have a placeholder; "" is none.
+	// Env is the environment variable that holds the placeholder in the jail; "" sets none.
 	Env string `toml:"env" json:"env,omitempty"`
-	// Placeholder is its shape: each "*" becomes a letter or a digit. In a jail's record it is the jail's own.
+	// Placeholder is the placeholder's shape: each "*" becomes a letter or a digit. In a jail's
+	// record it is the jail's own placeholder.
 	Placeholder string `toml:"placeholder" json:"placeholder,omitempty"`
-	// TLS is TLSRoute, which "" is too, or TLSEnd.
+	// TLS is TLSRoute or TLSEnd; "" means TLSRoute.
 	TLS string `toml:"tls" json:"tls,omitempty"`
-	// SSH makes it a key for git over ssh: the user at the hosts, which are NAME[:PORT] then.
+	// SSH, if set, makes the credential a key for git over ssh: it is the user at the hosts, and
+	// Hosts are NAME[:PORT].
 	SSH string `toml:"ssh" json:"ssh,omitempty"`
 	// KnownHosts is the path of a file with the hosts' keys, for ssh.
 	KnownHosts string `toml:"known_hosts" json:"knownHosts,omitempty"`
-	// Repositories are the only ones that a key is used for, as programs write them; one with "/*" at its end is all below. None is all.
+	// Repositories are the only repositories that a key is used for, as programs write them. An
+	// entry that ends in "/*" matches all below. An empty list means every repository.
 	Repositories []string `toml:"repositories" json:"repositories,omitempty"`
 }
 
@@ -54,19 +59,20 @@ const (
 	max            = 64 // credentials
 	maxHosts       = 32 // of each
 	maxPlaceholder = 256
-	// minStars keeps two placeholders from being the same, and text from being one by chance.
+	// minStars makes placeholders long enough that two never coincide, and that no other text
+	// equals one by chance.
 	minStars = 16
-	// shape is the placeholder's where policy has none.
+	// shape is the default placeholder.
 	shape = "agentjail-********************************"
 )
 
 // Set is policy's credentials by name.
 type Set map[string]Spec
 
-// Names are the credentials' names in order.
+// Names returns the credentials' names, sorted.
 func (s Set) Names() []string { return slices.Sorted(maps.Keys(s)) }
 
-// Check refuses what is not well formed.
+// Check returns an error if a credential is not well formed.
 func (s Set) Check() error {
 	if len(s) > max {
 		return fmt.Errorf("%d credentials, at most %d", len(s), max)
@@ -139,16 +145,17 @@ func (c Spec) check(name string) error {
 	return nil
 }
 
-// rulesName reports whether a credential may have this name: what a preset's may be.
+// rulesName reports whether a credential may have this name. The grammar is that of a preset's
+// name.
 func rulesName(name string) bool { return netrules.PresetName(name) }
 
-// Field is the header's name and what stands before the value.
+// Field returns the header's name and the scheme before the value.
 func (c Spec) Field() (name, scheme string) {
 	name, scheme, _ = strings.Cut(c.Header, ":")
 	return name, strings.TrimSpace(scheme)
 }
 
-// framing are the headers by which HTTP itself works.
+// framing are the headers that HTTP itself uses.
 var framing = []string{
 	"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect", "http2-settings",
 	"proxy-connection", "proxy-authorization", "proxy-authenticate",
@@ -168,7 +175,7 @@ func checkHeader(name, scheme string) error {
 	return nil
 }
 
-// source is what From says: the path, and arguments of a command.
+// source parses From into the path and a command's arguments.
 func (c Spec) source() (path string, args []string, err error) {
 	kind, rest, _ := strings.Cut(c.From, ":")
 	words := []string{rest}
@@ -202,7 +209,7 @@ func (c Spec) Ways(host string) string {
 	return out
 }
 
-// Ends reports whether the helper ends TLS to the hosts.
+// Ends reports whether the helper terminates TLS to the hosts.
 func (c Spec) Ends() bool { return c.TLS == TLSEnd }
 
 // Same reports whether two credentials are the same but for their placeholders.
@@ -214,7 +221,7 @@ func (c Spec) Same(o Spec) bool {
 // Same reports whether two sets are the same but for their placeholders.
 func (s Set) Same(o Set) bool { return maps.EqualFunc(s, o, Spec.Same) }
 
-// Placeholders are new ones for a jail, by the credential's name.
+// Placeholders returns new placeholders for a jail, by the credential's name.
 func (s Set) Placeholders() map[string]string {
 	out := map[string]string{}
 	for name, c := range s {
@@ -227,7 +234,7 @@ func (s Set) Placeholders() map[string]string {
 	return out
 }
 
-// With is the set with a jail's own placeholders.
+// With returns the set with a jail's own placeholders.
 func (s Set) With(placeholders map[string]string) Set {
 	out := maps.Clone(s)
 	for name, p := range placeholders {
@@ -239,7 +246,8 @@ func (s Set) With(placeholders map[string]string) Set {
 	return out
 }
 
-// Usable are the credentials with the hosts that rules allow; one without any is left out.
+// Usable returns the credentials with only the hosts that rules allow. A credential without such a
+// host is left out.
 func (s Set) Usable(r *netrules.Set) Set {
 	out := Set{}
 	for name, c := range s {
@@ -256,7 +264,7 @@ func (c Spec) Own() bool { return c.Placeholder != "" && !strings.Contains(c.Pla
 
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-// fill puts letters and digits in the place of stars.
+// fill replaces each star by a random letter or digit.
 func fill(shape string) string {
 	b := []byte(shape)
 	for i := range b {
@@ -273,7 +281,7 @@ func variable(name string) bool {
 		strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// printable reports whether a text is of printable ASCII alone.
+// printable reports whether a text is printable ASCII.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {

@@ -22,7 +22,8 @@ func forge() Spec {
 	return Spec{Hosts: []string{"git.example.test"}, SSH: "git", From: "file:/etc/agentjail/keys/x", KnownHosts: "/etc/agentjail/known_hosts"}
 }
 
-// TestKnownHosts: a server's keys are those of its name, in the clear or hashed, and none that is revoked.
+// TestKnownHosts: a server's keys are those of its name, in the clear or hashed, and none that is
+// revoked.
 func TestKnownHosts(t *testing.T) {
 	const a, b = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
 	const hashed = "|1|oAhMbcuN0V8Ukgaf7hYlDlLmDKk=|bLZ3sEs3XY2EZfhFSqhcVFaxTvA=" // not of this name
@@ -57,7 +58,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestCheck: what policy may say, and what it may not.
+// TestCheck: credentials that policy may have, and those that are refused.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -167,12 +168,14 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// TestFetch: a value comes from a file or a program that only root can have chosen, in one line that a header can hold.
+// TestFetch: a value comes from a file or a program that only root can have chosen, in one line
+// that a header can hold.
 func TestFetch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: what is read must be root's")
 	}
-	// Not below /tmp: in a directory that all may write to, anybody could have put a link to a program of root's.
+	// Not below /tmp: in a directory that all users may write to, any user could have made a link
+	// to a program of root's.
 	dir, err := os.MkdirTemp("/root", "agentjail-credential-")
 	if err != nil {
 		t.Fatal(err)

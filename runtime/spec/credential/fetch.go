@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/spec/credential/secret"
 )
 
-// Bounds of a value and of how it is got.
+// Bounds of a value and of reading it.
 const (
 	minValue = 8 // bytes: what is shorter would be found in responses by chance
 	maxValue = 8 << 10
@@ -24,7 +24,8 @@ const (
 // patience is how long a command may take.
 var patience = 10 * time.Second
 
-// Fetch reads the value. Only root can have chosen the file or the program. No error has any of what was read.
+// Fetch reads the value. Only root can write the file or program. No error contains any of the text
+// that was read.
 func (c Spec) Fetch() (secret.Value, error) {
 	path, args, err := c.source()
 	if err != nil {
@@ -47,7 +48,7 @@ func (c Spec) Fetch() (secret.Value, error) {
 	return secret.New(text), nil
 }
 
-// value is what was read without the end of its line. A header can hold it.
+// value returns the text without the end of its line, or an error if a header cannot hold it.
 func value(text []byte) ([]byte, error) {
 	text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	switch {
@@ -75,7 +76,8 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxValue+3))
 }
 
-// run runs a command without a shell. What it says besides the value is not shown, since it may say the value there too.
+// run runs a command without a shell and returns its standard output. Its standard error is not
+// shown, since that may contain the value too.
 func run(path string, args []string) ([]byte, error) {
 	path, err := trusted.Executable(path)
 	if err != nil {
@@ -86,7 +88,7 @@ func run(path string, args []string) ([]byte, error) {
 	var out limited
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout = "/", []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, &out
-	// It ends with all that it has started.
+	// The process group is killed as a whole.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -95,12 +97,12 @@ func run(path string, args []string) ([]byte, error) {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("it has not ended after %v", patience)
 	case err != nil:
-		return nil, fmt.Errorf("%w (what it said is not shown)", err)
+		return nil, fmt.Errorf("%w (its output is not shown)", err)
 	}
 	return out.text, nil
 }
 
-// limited keeps the first of what is written, and no more than is too much for a value.
+// limited keeps the first bytes that are written: enough to see that a value is too long.
 type limited struct{ text []byte }
 
 func (l *limited) Write(b []byte) (int, error) {

@@ -17,10 +17,11 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// SSHPort is that of a host of a key for ssh which names none.
+// SSHPort is the default port of an ssh host.
 const SSHPort = 22
 
-// HostKeyFile has the key by which a jail knows its helper as the server of ssh, in the jail's directory of state, for root alone.
+// HostKeyFile is the file of the key by which a jail recognises its helper as the ssh server, in
+// the jail's directory of state. Only root can read it.
 const HostKeyFile = "ssh_host_key.pem"
 
 // Bounds of a key's entry in policy.
@@ -33,7 +34,7 @@ const (
 // ForSSH reports whether the credential is a key for git over ssh.
 func (c Spec) ForSSH() bool { return c.SSH != "" }
 
-// Endpoint is a host of the credential's with the port that the helper connects to.
+// Endpoint splits a host of the credential into its name and the port that the helper connects to.
 func (c Spec) Endpoint(host string) (name string, port uint16) {
 	if !c.ForSSH() {
 		return host, Port
@@ -47,7 +48,7 @@ func (c Spec) Endpoint(host string) (name string, port uint16) {
 	return name, SSHPort
 }
 
-// Server is an endpoint as known_hosts(5) has it.
+// Server returns an endpoint in the form of known_hosts(5).
 func Server(name string, port uint16) string {
 	if port == SSHPort {
 		return name
@@ -55,7 +56,8 @@ func Server(name string, port uint16) string {
 	return "[" + name + "]:" + strconv.Itoa(int(port))
 }
 
-// checkSSH refuses what is not well formed of a key, or what only one has.
+// checkSSH returns an error if the fields for ssh are not well formed, or if they are set without a
+// key.
 func (c Spec) checkSSH() error {
 	switch {
 	case !c.ForSSH() && (c.KnownHosts != "" || len(c.Repositories) > 0):
@@ -79,7 +81,8 @@ func (c Spec) checkSSH() error {
 	return nil
 }
 
-// Repository refuses a path that a server may read in another way than it stands here.
+// Repository returns an error for a path that a server may interpret in another way than policy
+// does.
 func Repository(path string) error {
 	switch {
 	case path == "" || len(path) > maxPath || !printable(path) || strings.ContainsAny(path, "'\\!\"`$"):
@@ -92,7 +95,7 @@ func Repository(path string) error {
 	return nil
 }
 
-// key is a private key's text as it was read.
+// key returns a private key's text, or an error if the text is not one.
 func key(text []byte) ([]byte, error) {
 	if len(text) > maxValue || !bytes.HasPrefix(text, []byte("-----BEGIN ")) {
 		return nil, fmt.Errorf("not a private key of at most %d bytes, as ssh-keygen makes them", maxValue)
@@ -100,7 +103,7 @@ func key(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// HostKeys are the keys of a host of the credential's, as policy's known_hosts has them.
+// HostKeys returns the keys of one of the credential's hosts from policy's known_hosts.
 func (c Spec) HostKeys(host string) ([][]byte, error) {
 	f, err := trusted.Open(c.KnownHosts)
 	if err != nil {
@@ -122,7 +125,8 @@ func (c Spec) HostKeys(host string) ([][]byte, error) {
 	return keys, nil
 }
 
-// hostKeys are the keys of a server in the text of known_hosts(5): by its name, in the clear or hashed, and none that is revoked.
+// hostKeys returns the keys of a server from the text of known_hosts(5). The server's name may be
+// plain or hashed there. Revoked keys are left out.
 func hostKeys(text, server string) [][]byte {
 	var keys, revoked [][]byte
 	for line := range strings.Lines(text) {
@@ -150,7 +154,7 @@ func hostKeys(text, server string) [][]byte {
 	})
 }
 
-// names reports whether an entry of known_hosts(5) is a server's name.
+// names reports whether an entry of known_hosts(5) names the server.
 func names(entry, server string) bool {
 	hashed, ok := strings.CutPrefix(entry, "|1|")
 	if !ok {
@@ -167,7 +171,7 @@ func names(entry, server string) bool {
 	return err == nil && hmac.Equal(want, m.Sum(nil))
 }
 
-// Servers are the servers of the keys for ssh, as known_hosts(5) has them.
+// Servers returns the servers of the ssh keys, in the form of known_hosts(5).
 func (s Set) Servers() []string {
 	var out []string
 	for _, name := range s.Names() {

@@ -4,9 +4,10 @@ import (
 	"slices"
 )
 
-// With is what both sets let through, and no more: a target that one rule of each has, with the ports of both. An option is kept where
-// every rule of both that shares a name and a port has it, since any of them may be the one that decides. What one denies is denied. Of more
-// than MaxEntries the last are left out.
+// With returns the intersection of two sets: each target that a rule of both sets has, with the
+// ports of both. An option is kept if every rule of both sets that shares a name and a port has the
+// option, since any of these rules may decide. A target that one set denies is denied. Entries
+// beyond MaxEntries are left out.
 func (s *Set) With(o *Set) (*Set, error) {
 	deny := s.Denied()
 	for _, d := range o.Denied() {
@@ -33,7 +34,7 @@ func (s *Set) With(o *Set) (*Set, error) {
 	return Parse(allow, deny, nil)
 }
 
-// overlap is the rule for what two rules share.
+// overlap returns the rule for the targets and ports that two rules share.
 func overlap(a, b *Rule) (Rule, bool) {
 	r := *a
 	switch {
@@ -52,7 +53,7 @@ func overlap(a, b *Rule) (Rule, bool) {
 	return r, len(r.Ports) > 0
 }
 
-// strictest takes from a rule each option that a rule of the set lacks which shares a name and a port with it.
+// strictest removes each option that any overlapping rule of the set (same name and port) lacks.
 func (s *Set) strictest(r *Rule) {
 	if !r.Private && r.TLS == "" && !r.ECH {
 		return

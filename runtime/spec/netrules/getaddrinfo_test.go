@@ -19,7 +19,8 @@ for line in sys.stdin:
         pass
 `
 
-// spellings are texts of which many are an address to some program: of one to four numbers, in every base.
+// spellings are texts of which many are an address to some program: of one to four numbers, in
+// every base.
 func spellings() []string {
 	bases := []string{"%d", "0x%x", "0%o", "0X%X", "%02d", "0x%08x", "0%012o", "%d."}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -41,7 +42,7 @@ func spellings() []string {
 	return append(out, "::1", "::ffff:1.2.3.4", "fe80::1%lo", "1::", "0x", "0x.0x", "x", "a.0x1", "1.a", "08", "1.09")
 }
 
-// TestGetaddrinfo: what the C library reads as an address is a name to nobody here.
+// TestGetaddrinfo: a text that the C library parses as an address is never a name here.
 func TestGetaddrinfo(t *testing.T) {
 	const python = "/usr/bin/python3"
 	if _, err := exec.LookPath(python); err != nil {

@@ -12,10 +12,11 @@ const (
 	maxLabel = 63
 )
 
-// Canonical is the one form of a name in which names are compared: lower case, without a trailing dot. It refuses what
-// the grammar does not have: NUL, spaces, control characters, "%", "@", "/", empty labels, more than one trailing dot, bytes that are not
-// ASCII, and every notation of an IP address. Nothing is cut off and nothing is decoded, so a name that passes
-// means the same to every resolver.
+// Canonical returns the form of a name in which names are compared: lower case, without a trailing
+// dot. It returns an error for all that the grammar does not have: NUL, spaces, control characters,
+// "%", "@", "/", empty labels, more than one trailing dot, bytes that are not ASCII, and every
+// notation of an IP address. Nothing is cut off and nothing is decoded, so a name that passes means
+// the same to every resolver.
 func Canonical(name string) (string, error) {
 	name = strings.TrimSuffix(name, ".")
 	if name == "" {
@@ -41,7 +42,8 @@ func Canonical(name string) (string, error) {
 	return name, nil
 }
 
-// lower folds ASCII only: other letters are no part of a name, and folding them could make one (U+212A, KELVIN SIGN, becomes k).
+// lower folds ASCII only: other letters are no part of a name, and folding them could make one
+// (U+212A, KELVIN SIGN, becomes k).
 func lower(s string) string {
 	for i := 0; i < len(s); i++ {
 		if 'A' <= s[i] && s[i] <= 'Z' {
@@ -57,7 +59,7 @@ func lower(s string) string {
 	return s
 }
 
-// checkLabel holds one label against the grammar.
+// checkLabel checks one label against the grammar.
 func checkLabel(label string) error {
 	if label == "" {
 		return errors.New("an empty label")
@@ -77,8 +79,8 @@ func checkLabel(label string) error {
 	return nil
 }
 
-// numeric reports whether a last label makes the whole an IPv4 address: digits, or 0x and hexadecimal digits or nothing
-// (WHATWG URL, "ends in a number checker"; inet_aton(3)).
+// numeric reports whether a last label makes the whole an IPv4 address: digits, or 0x and
+// hexadecimal digits or nothing (WHATWG URL, "ends in a number checker"; inet_aton(3)).
 func numeric(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of what is parsed. They bound memory and the length of reports; policies that were seen have far less.
+// Limits of parsing. They bound memory and the length of reports.
 const (
 	// MaxEntries bounds the rules of a set, presets included.
 	MaxEntries = 4096
@@ -23,12 +23,12 @@ const (
 // TLSAny is the value of Rule.TLS that lets any bytes pass where TLS would be checked.
 const TLSAny = "any"
 
-// defaultPorts are those of an allowed name without ports.
+// defaultPorts are the ports of an allowed name without ports.
 var defaultPorts = []uint16{443, 80}
 
 // A Rule is one entry, parsed.
 type Rule struct {
-	// Text is the entry as policy, preset or annotation has it.
+	// Text is the entry as written in the policy, preset or annotation.
 	Text string
 	// Name is the canonical name, for a wildcard without its "*."; "" for an address.
 	Name string
@@ -36,11 +36,11 @@ type Rule struct {
 	Wildcard bool
 	// Addr is the address of a rule for an address, and not valid for a name.
 	Addr netip.Addr
-	// Ports are those that the rule is for; in a deny rule none means all.
+	// Ports are the ports of the rule; in a deny rule an empty list means all.
 	Ports []uint16
-	// Deny reports that the rule is of the deny list.
+	// Deny reports that the rule is in the deny list.
 	Deny bool
-	// TLS is "" where TLS has to name the rule's name, or TLSAny.
+	// TLS is "" if the ClientHello must contain the rule's name, or TLSAny.
 	TLS string
 	// Private lets the name lead to a private address.
 	Private bool
@@ -50,7 +50,8 @@ type Rule struct {
 	Preset string
 }
 
-// String is the canonical text of a rule. Parsed again it is the same rule, but for Text and Preset.
+// String returns the canonical text of a rule. Parsed again, the text yields the same rule, but for
+// Text and Preset.
 func (r Rule) String() string {
 	var b strings.Builder
 	switch {
@@ -78,7 +79,7 @@ func (r Rule) String() string {
 	return b.String()
 }
 
-// ParseEntry parses one entry that is no preset, of the deny list or the other.
+// ParseEntry parses one entry of the deny list or of the allow list. The entry is not a preset.
 func ParseEntry(text string, deny bool) (Rule, error) {
 	if len(text) > maxText {
 		return Rule{}, fmt.Errorf("an entry of %d bytes, at most %d", len(text), maxText)
@@ -94,12 +95,12 @@ func ParseEntry(text string, deny bool) (Rule, error) {
 		return Rule{}, fmt.Errorf("entry %q: %w", text, err)
 	}
 	if r.Private && r.Wildcard {
-		return Rule{}, fmt.Errorf("entry %q: private is for exact names only: whoever owns the zone chooses where a wildcard's names lead", text)
+		return Rule{}, fmt.Errorf("entry %q: private is for exact names only: the owner of the zone chooses where a wildcard's names lead", text)
 	}
 	return r, nil
 }
 
-// options reads what follows the target.
+// options parses the text after the target.
 func (r *Rule) options(text string, deny bool) error {
 	if deny {
 		return errors.New("an option in the deny list")
@@ -123,7 +124,7 @@ func (r *Rule) options(text string, deny bool) error {
 	return nil
 }
 
-// target reads name or address, and ports.
+// target parses a name or address, and ports.
 func (r *Rule) target(text string, deny bool) error {
 	host, ports, hasPorts, err := splitTarget(text)
 	if err != nil {
@@ -160,7 +161,8 @@ func (r *Rule) target(text string, deny bool) error {
 	return nil
 }
 
-// splitTarget parts the host from the text of its ports. An IPv6 address stays in its brackets.
+// splitTarget splits a target into the host and the text of its ports. An IPv6 address stays in its
+// brackets.
 func splitTarget(text string) (host, ports string, hasPorts bool, err error) {
 	if strings.HasPrefix(text, "[") {
 		end := strings.IndexByte(text, ']')
@@ -183,8 +185,8 @@ func splitTarget(text string) (host, ports string, hasPorts bool, err error) {
 	return host, ports, hasPorts, nil
 }
 
-// literal is the address that a host is, if it is one in its usual form. IPv4 inside IPv6 is the IPv4 address
-// (RFC 4291 2.5.5.2); an address with a zone is none.
+// literal parses a host that is an address in its usual form. IPv4 inside IPv6 is the IPv4 address
+// (RFC 4291 2.5.5.2). An address with a zone is not accepted.
 func literal(host string) (netip.Addr, bool) {
 	v6 := strings.HasPrefix(host, "[")
 	if v6 {
@@ -197,7 +199,7 @@ func literal(host string) (netip.Addr, bool) {
 	return addr.Unmap(), true
 }
 
-// ascii is the canonical name of a host of policy, which may be written in other letters.
+// ascii returns the canonical name of a host of policy, which may have letters other than ASCII.
 func ascii(host string) (string, error) {
 	for i := 0; i < len(host); i++ {
 		if host[i] >= 0x80 {
@@ -215,7 +217,7 @@ func ascii(host string) (string, error) {
 	return Canonical(host)
 }
 
-// parsePorts reads the list of ports after the colon.
+// parsePorts parses the list of ports after the colon.
 func parsePorts(text string) ([]uint16, error) {
 	var out []uint16
 	for word := range strings.SplitSeq(text, ",") {
@@ -234,7 +236,7 @@ func parsePorts(text string) ([]uint16, error) {
 	return out, nil
 }
 
-// ParsePort reads a port: 1 to 65535 in decimal digits only, without sign, space or leading zero.
+// ParsePort parses a port: 1 to 65535 in decimal digits only, without sign, space or leading zero.
 func ParsePort(text string) (uint16, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 || text[0] == '0' || text[0] == '+' {

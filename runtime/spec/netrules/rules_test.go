@@ -33,7 +33,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// bad are no names: what passed for one somewhere, and the notations of addresses that inet_aton(3) has.
+// bad are no names: what passed for one somewhere, and the notations of addresses that inet_aton(3)
+// has.
 var bad = []string{
 	"", ".", "..", "github.com..", ".github.com", "git..hub.com",
 	"attacker.com\x00.github.com", "github.com\x00", "github.com\r\n", "github.com\r\nHost: a", "github.com\t", "github.com ", " github.com",
@@ -106,7 +107,8 @@ func TestParseEntry(t *testing.T) {
 	}
 }
 
-// entries are no names, but entries of policy: with a port or a wildcard, or in letters that UTS 46 maps.
+// entries are no names, but entries of policy: with a port or a wildcard, or in letters that UTS 46
+// maps.
 var entries = map[string]bool{"github.com:443": true, "*.github.com": true,
 	"\u212Aube.example": true, "github\u3002com": true, "github\uFF0Ecom": true, "gıthub.com": true, "github\u200b.com": true}
 
@@ -153,7 +155,7 @@ func TestMatch(t *testing.T) {
 		{"bad.example.org", 443, false, "bad.example.org"},
 		{"half.example.org", 80, false, "half.example.org:80"},
 		{"half.example.org", 443, true, "half.example.org"},
-		{"10.0.0.5", 5432, false, ""}, // an address is not asked as a name
+		{"10.0.0.5", 5432, false, ""}, // an address is not looked up as a name
 		{"\x00.example.com", 443, false, ""},
 		{"a\x00.example.com", 443, false, ""},
 	} {
@@ -271,7 +273,8 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestNarrowOnlyNarrows: over many small policies, a narrowed set lets nothing through that the policy does not, and no check is looser.
+// TestNarrowOnlyNarrows: over many small policies, a narrowed set lets nothing through that the
+// policy does not, and no check is looser.
 func TestNarrowOnlyNarrows(t *testing.T) {
 	names := []string{"e.x", "a.e.x", "b.a.e.x", "c.b.a.e.x"}
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Presets knows the entries that a preset stands for. Its errors report what to do.
+// Presets resolves presets into entries. Its errors contain the remedy.
 type Presets interface {
 	Preset(name string) ([]string, error)
 }
 
-// Table is presets that are known beforehand: what Set.Presets returns, and what tests use.
+// Table is a fixed table of presets. Set.Presets returns one.
 type Table map[string][]string
 
 // Preset returns a row of the table.
@@ -28,28 +28,28 @@ func (t Table) Preset(name string) ([]string, error) {
 	return entries, nil
 }
 
-// A Set is the rules of a jail. It does not change; a nil Set allows nothing.
+// A Set is the rules of a jail. It is immutable. A nil Set allows nothing.
 type Set struct {
 	allow, deny []*Rule
 	names       [2]map[string][]*Rule // of allow: [0] by name, [1] by what follows "*."
 	denied      [2]map[string][]*Rule // of deny
 	presets     Table
-	source      Presets // of whom Narrow asks
+	source      Presets // resolves the presets for Narrow
 }
 
-// Verdict is what a set says of a name or an address and a port.
+// Verdict is the result of matching a set against a name or an address and a port.
 type Verdict struct {
-	// OK lets it through.
+	// OK reports whether the connection is allowed.
 	OK bool
-	// Rule decided; nil where no rule is for the name.
+	// Rule is the rule that decided; nil if no rule matches the name.
 	Rule *Rule
-	// Reason reports why it is not let through, in one line without the name; "" where it is.
+	// Reason is the reason for a refusal, in one line without the name; "" if OK.
 	Reason string
-	// Remedy is what would let it through; "" where nothing should.
+	// Remedy is the setting that would allow the connection; "" if nothing should.
 	Remedy string
 }
 
-// Parse reads the allow and the deny list of a policy. p may be nil where no entry is a preset.
+// Parse parses the allow and the deny list of a policy. p may be nil if no entry is a preset.
 func Parse(allow, deny []string, p Presets) (*Set, error) {
 	s := &Set{presets: Table{}, source: p}
 	for i := range 2 {
@@ -68,7 +68,7 @@ func Parse(allow, deny []string, p Presets) (*Set, error) {
 	return s, nil
 }
 
-// add parses one entry, a preset's entries in its place.
+// add parses one entry and adds it. For a preset it adds the preset's entries.
 func (s *Set) add(text string, deny bool) error {
 	name, ok := strings.CutPrefix(text, "@")
 	if !ok {
@@ -106,7 +106,8 @@ func (s *Set) add1(text, preset string, deny bool) error {
 	}
 	r.Preset = preset
 	if deny && preset != "" {
-		// A preset's ports and options report how to reach the service: denied is the whole name.
+		// A preset's ports and options describe how to reach the service. Denying the preset denies
+		// the whole name.
 		r = Rule{Text: text, Name: r.Name, Wildcard: r.Wildcard, Addr: r.Addr, Deny: true, Preset: preset}
 	}
 	index := &s.names
@@ -131,8 +132,8 @@ func PresetName(name string) bool {
 	return name != "" && len(name) <= 32 && name[0] != '-' && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// each calls f with the rules for a name, those that decide first before others, until f says false. Its cost is
-// bound by the labels of the name.
+// each calls f with the rules for a name, in the order in which they decide, until f returns false.
+// Its cost is bound by the number of labels of the name.
 func each(index *[2]map[string][]*Rule, name string, f func(*Rule) bool) {
 	for _, r := range index[0][name] {
 		if !f(r) {
@@ -152,7 +153,7 @@ func each(index *[2]map[string][]*Rule, name string, f func(*Rule) bool) {
 	}
 }
 
-// deniedBy is the deny rule for a name and a port, or nil.
+// deniedBy returns the deny rule for a name and a port, or nil.
 func (s *Set) deniedBy(name string, port uint16) (found *Rule) {
 	each(&s.denied, name, func(r *Rule) bool {
 		if len(r.Ports) == 0 || slices.Contains(r.Ports, port) {
@@ -163,7 +164,8 @@ func (s *Set) deniedBy(name string, port uint16) (found *Rule) {
 	return found
 }
 
-// Allowed reports whether any port of a name is allowed: whether DNS has an answer. The name is canonical; another matches nothing.
+// Allowed reports whether any port of a name is allowed, so that DNS answers it. The name must be
+// canonical; any other matches nothing.
 func (s *Set) Allowed(name string) bool {
 	if c, err := Canonical(name); s == nil || err != nil || c != name {
 		return false
@@ -176,12 +178,12 @@ func (s *Set) Allowed(name string) bool {
 	return ok
 }
 
-// leaves reports whether the deny list leaves any port of a rule to a name.
+// leaves reports whether any port of a rule remains for a name after the deny list.
 func (s *Set) leaves(r *Rule, name string) bool {
 	return slices.ContainsFunc(r.Ports, func(port uint16) bool { return s.deniedBy(name, port) == nil })
 }
 
-// Exact lists the names without wildcard that are allowed, each once, in the order of the policy.
+// Exact returns the allowed names without wildcard, each once, in the order of the policy.
 func (s *Set) Exact() []string {
 	if s == nil {
 		return nil
@@ -197,7 +199,8 @@ func (s *Set) Exact() []string {
 	return out
 }
 
-// Match reports whether a connection to a name and a port is let through. The name is canonical; another is refused.
+// Match returns the verdict on a connection to a name and a port. The name must be canonical; any
+// other is refused.
 func (s *Set) Match(name string, port uint16) Verdict {
 	if c, err := Canonical(name); err != nil || c != name {
 		return Verdict{Reason: "not a name in its canonical form"}
@@ -205,7 +208,7 @@ func (s *Set) Match(name string, port uint16) Verdict {
 	return s.match(name, name, port)
 }
 
-// MatchAddr reports whether a connection to an address that no name led to is let through.
+// MatchAddr returns the verdict on a connection to an address that was not resolved from a name.
 func (s *Set) MatchAddr(addr netip.Addr, port uint16) Verdict {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return Verdict{Reason: "not an address"}
@@ -217,7 +220,7 @@ func (s *Set) MatchAddr(addr netip.Addr, port uint16) Verdict {
 	return s.match(key, key, port)
 }
 
-// DeniesAddr returns the deny rule for an address that a name has led to, or nil.
+// DeniesAddr returns the deny rule for an address that a name resolved to, or nil.
 func (s *Set) DeniesAddr(addr netip.Addr, port uint16) *Rule {
 	if s == nil {
 		return nil
@@ -230,7 +233,7 @@ func (s *Set) DeniesAddr(addr netip.Addr, port uint16) *Rule {
 	return nil
 }
 
-// match is for a key of the index; target is its form in an entry.
+// match looks a key up in the index; target is the key's form in an entry.
 func (s *Set) match(key, target string, port uint16) Verdict {
 	remedy := fmt.Sprintf("network.allow = [%q]", fmt.Sprintf("%s:%d", target, port))
 	if s == nil || port == 0 {
@@ -257,7 +260,7 @@ func (s *Set) match(key, target string, port uint16) Verdict {
 	return Verdict{Reason: "no entry allows it", Remedy: remedy}
 }
 
-// Source is what to show of a rule: its text, or the preset that it comes from and its text.
+// Source returns the rule's text for reports, with the preset that it comes from.
 func (r *Rule) Source() string {
 	if r.Preset != "" {
 		return "@" + r.Preset + ": " + r.Text
@@ -265,7 +268,8 @@ func (r *Rule) Source() string {
 	return r.Text
 }
 
-// Rules are the allowed ones in the order of the policy, those of presets in the preset's place. They are not to be changed.
+// Rules returns the allow rules in the order of the policy, with a preset's rules in the preset's
+// place. The caller must not change them.
 func (s *Set) Rules() []*Rule {
 	if s == nil {
 		return nil
@@ -273,7 +277,8 @@ func (s *Set) Rules() []*Rule {
 	return slices.Clip(s.allow)
 }
 
-// Entries is the canonical text of the allow list: parsed again with Denied, it is the same set. Presets are expanded.
+// Entries returns the canonical text of the allow list with presets expanded. Parsed again with
+// Denied, it yields the same set.
 func (s *Set) Entries() []string {
 	if s == nil {
 		return nil
@@ -281,7 +286,7 @@ func (s *Set) Entries() []string {
 	return texts(s.allow)
 }
 
-// Denied is the canonical text of the deny list.
+// Denied returns the canonical text of the deny list.
 func (s *Set) Denied() []string {
 	if s == nil {
 		return nil
@@ -289,7 +294,7 @@ func (s *Set) Denied() []string {
 	return texts(s.deny)
 }
 
-// Digest distinguishes sets : it is the same for those with the same canonical text.
+// Digest returns a hash of the canonical text: equal sets have equal digests.
 func (s *Set) Digest() string {
 	h := sha256.New()
 	for _, list := range [][]string{s.Entries(), s.Denied()} {
@@ -301,7 +306,8 @@ func (s *Set) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Presets are the presets that the set was made with, so that another process can parse the same lists.
+// Presets returns the presets that the set was made with, so that another process can parse the
+// same lists.
 func (s *Set) Presets() Table {
 	if s == nil {
 		return nil
@@ -317,12 +323,13 @@ func texts(rules []*Rule) []string {
 	return out
 }
 
-// Narrow is the part of a set that the entries of an annotation request. Each entry must be covered by the set; the deny list stays.
+// Narrow returns the part of a set that the entries of an annotation request. The set must cover
+// each entry. The deny list stays.
 func (s *Set) Narrow(entries []string) (*Set, error) {
 	if s == nil {
 		return nil, errors.New("nothing is allowed that could be narrowed")
 	}
-	// The presets of the set, so that a preset is the same to both.
+	// Presets resolve as in the set, so that a preset means the same for both.
 	n, err := Parse(entries, s.Denied(), both{s.presets, s.source})
 	if err != nil {
 		return nil, err
@@ -335,7 +342,7 @@ func (s *Set) Narrow(entries []string) (*Set, error) {
 	return n, nil
 }
 
-// both asks a table before its source.
+// both looks a preset up in a table, then in the source.
 type both struct {
 	first  Table
 	second Presets
@@ -351,8 +358,9 @@ func (b both) Preset(name string) ([]string, error) {
 	return b.second.Preset(name)
 }
 
-// Covers is nil if all that a rule lets through is let through by the set. An option that loosens a check must stand in
-// every rule of the set that shares a name and a port with it, since any of them may be the one that decides.
+// Covers returns an error unless the set allows every connection that the rule allows. An option
+// that loosens a check must be in every overlapping rule of the set (same name and port), since any
+// of these rules may decide.
 func (s *Set) Covers(r Rule) error {
 	if r.Deny || len(r.Ports) == 0 {
 		return fmt.Errorf("%q allows nothing", r.Text)
@@ -377,7 +385,7 @@ func (s *Set) Covers(r Rule) error {
 	return nil
 }
 
-// within reports whether every target of a is one of b.
+// within reports whether every target of rule a is a target of rule b.
 func within(a, b *Rule) bool {
 	switch {
 	case a.Addr.IsValid() || b.Addr.IsValid():
@@ -390,7 +398,7 @@ func within(a, b *Rule) bool {
 	return strings.HasSuffix(a.Name, "."+b.Name)
 }
 
-// looser names an option that a has and b lacks, or "".
+// looser returns an option that a has and b lacks, or "".
 func looser(a, b *Rule) string {
 	switch {
 	case a.Private && !b.Private:

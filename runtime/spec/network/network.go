@@ -1,9 +1,11 @@
-// Package network holds what was decided of a jail's network, and what network modes are asked and answer, as plain
-// data. The modes themselves are the packages beside it, and runtime/network/modes lists them.
+// Package network has the plain data of a jail's network: the decision on it, and the arguments and
+// results of the network modes. The modes themselves are below runtime/network, and
+// runtime/network/modes lists them.
 //
-// Hardening decides once (Decision). Plan and record carry the decision, and whoever has to do with the network asks the
-// mode that it names: hardening for its Terms, the life cycle to prepare and to seal, inspect for an Audit, check for
-// Probes. A mode stands nowhere else by its name.
+// Hardening decides once (Decision). Plan and record carry the decision. Every package that deals
+// with the network calls the mode that the decision names: hardening calls Terms, the life cycle
+// calls Prepare and Seal, inspect calls Audit, check calls Probes. No other code depends on a
+// mode's name.
 package network
 
 import (
@@ -14,21 +16,23 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// Decision is what was decided of a jail's network.
+// Decision is the decision on a jail's network.
 type Decision struct {
-	// Mode is the name of the mode whose network the namespace holds. It is not the policy's where another jail's
-	// namespace is joined that holds less than policy would give.
+	// Mode is the name of the mode whose network the namespace holds. It differs from the policy's
+	// mode if the jail joins a namespace that holds less than policy allows.
 	Mode string `json:"mode"`
 	// Namespace reports where the network namespace comes from.
 	Namespace Namespace `json:"namespace"`
-	// Outside is the path of the network namespace that a helper connects from, which the engine has made for the jail. "" is
-	// the one that the jail is started from.
+	// Outside is the path of the network namespace that a helper connects from, which the engine
+	// has made for the jail. "" is the namespace that the jail is started from.
 	Outside string `json:"outside,omitempty"`
-	// Hook is the engine's, for a helper's network namespace; see Terms.HookOutside. nil where the bundle has none.
+	// Hook is the engine's hook for a helper's network namespace (see Terms.HookOutside); nil if
+	// the bundle has none.
 	Hook *Hook `json:"hook,omitempty"`
 }
 
-// Hook is a program of the engine's by which it learns of a network namespace, as a bundle names it (runtime-spec, config.md#posix-platform-hooks).
+// Hook is a program in the bundle by which the engine learns of a network namespace (runtime-spec,
+// config.md#posix-platform-hooks).
 type Hook struct {
 	Path string   `json:"path"`
 	Args []string `json:"args"` // the first is the program's name
@@ -39,21 +43,24 @@ type Namespace string
 
 // The origins of a network namespace.
 const (
-	// Own is made for the jail, by the delegate.
+	// Own is a new namespace, made for the jail by the delegate.
 	Own Namespace = "own"
-	// Joined is another jail's, which the delegate joins: it shares the user namespace that owns it.
+	// Joined is another jail's namespace, which the delegate joins. The jail shares the user
+	// namespace that owns it.
 	Joined Namespace = "joined"
-	// Given was there before the jail, and another user namespace than the jail's may own it. A delegate that has
-	// entered the jail's user namespace could not join it, so it is started inside and knows nothing of it.
+	// Given is a namespace that existed before the jail and that another user namespace than the
+	// jail's may own. A delegate that has entered the jail's user namespace could not join it, so
+	// the delegate is started inside.
 	Given Namespace = "given"
 )
 
-// Empty is the mode of a namespace that holds nothing but lo. It is assumed of any of which nothing else is known, since
-// its jails are sealed.
+// Empty is the mode of a namespace that holds nothing but lo. It is the default for a namespace of
+// unknown mode, since its jails are sealed.
 const Empty = "none"
 
-// Earlier is the decision in the record of a jail that an earlier release made. Such a record has two flags in place of
-// the decision: engine, that the namespace holds what the engine puts there, and given, that it was there before the jail.
+// Earlier is the decision in the record of a jail that an earlier release made. Such a record has
+// two flags in place of the decision: engine, that the namespace holds what the engine puts there,
+// and given, that it was there before the jail.
 func Earlier(engine, given bool) Decision {
 	d := Decision{Mode: Empty, Namespace: Own}
 	if engine {
@@ -65,91 +72,96 @@ func Earlier(engine, given bool) Decision {
 	return d
 }
 
-// Found is what was found out of the network namespace that a bundle wants to join. The zero value is one that is to be
-// made, or that is the overflow user's to join: the host's, or that of a process that is no jail.
+// Found describes the network namespace that a bundle requests. The zero value means a new
+// namespace, or one that no jail may join: the host's, or that of a process outside all jails.
 type Found struct {
-	// Jail reports that it belongs to a jail, whose network is of that Mode.
+	// Jail reports that the namespace belongs to a jail, whose network has that Mode.
 	Jail bool
 	Mode string
-	// Pinned reports that no jail is in it, that it is not the host's, and that it is kept as a file of its own
-	// (ip-netns(8), CNI), which takes root to make.
+	// Pinned reports that the namespace is not the host's, that no jail is in it, and that a file
+	// keeps it (ip-netns(8), CNI). Only root can make such a file.
 	Pinned bool
-	// Path is where the bundle names it.
+	// Path is the namespace's path in the bundle.
 	Path string
 }
 
-// Terms are what a decision means for a jail's configuration.
+// Terms are the consequences of a decision for a jail's configuration.
 type Terms struct {
-	// Gives and Why are the report's words for what the network reaches; "" is nothing.
+	// Gives and Why are the report's text on the network's reach; "" if it reaches nothing.
 	Gives, Why string
-	// NoMore is the report's reason for not giving a network, or a kernel setting, beyond that.
+	// NoMore is the report's reason for refusing any other network or kernel setting.
 	NoMore string
-	// EngineHook keeps the hook by which an engine learns of the namespace, to put its interface there.
+	// EngineHook keeps the hook by which an engine learns of the namespace, to put its interface
+	// there.
 	EngineHook bool
-	// HookOutside takes that hook out of the bundle, and hands it on with the decision: the engine is told of a helper's namespace in
-	// place of the jail's.
+	// HookOutside moves that hook from the bundle to the decision. The hook then runs for a
+	// helper's namespace in place of the jail's.
 	HookOutside bool
-	// LowPorts lets programs take ports below 1024 where the bundle gave CAP_NET_BIND_SERVICE.
+	// LowPorts lets programs bind ports below 1024 if the bundle has CAP_NET_BIND_SERVICE.
 	LowPorts bool
-	// CopyNames gives copies of the engine's files about the network (resolv.conf, hosts, hostname): the jail misses
-	// nothing where the engine changes them later.
+	// CopyNames mounts copies of the engine's network files (resolv.conf, hosts, hostname), since
+	// the jail needs no later change of them.
 	CopyNames bool
 	// OnlyLoopback has the init step check that nothing but lo has an address or a route.
 	OnlyLoopback bool
-	// Resolver is what /etc/resolv.conf says in the jail, in place of the engine's; "" leaves that as it is.
+	// Resolver is the jail's /etc/resolv.conf, in place of the engine's; "" keeps the engine's.
 	Resolver string
-	// ByRules reports that policy's rules (network.allow, network.deny) are what the network reaches: the report names each.
+	// ByRules reports that policy's rules (network.allow, network.deny) limit the network. The
+	// report lists each rule.
 	ByRules bool
-	// SpareID keeps one of the jail's host ids from the jail, for a helper.
+	// SpareID reserves one of the jail's host ids for a helper.
 	SpareID bool
 }
 
-// Jail is what a mode is told of a jail that is there.
+// Jail describes an existing jail to a mode.
 type Jail struct {
 	Decision Decision
-	// OutsideDev and OutsideIno are those of the namespace at Decision.Outside, where the engine has put its network there after the
-	// decision; else 0.
+	// OutsideDev and OutsideIno identify the namespace at Decision.Outside, if the engine has put
+	// its network there after the decision; else 0.
 	OutsideDev, OutsideIno uint64
 	// Open opens the jail's network namespace.
 	Open func() (*os.File, error)
-	// FilterRequired is policy's network.filter = "required".
+	// FilterRequired reports policy's network.filter = "required".
 	FilterRequired bool
-	// Dir is the jail's directory of state, and Key its name there.
+	// Dir is the jail's directory of state, and Key the jail's name there.
 	Dir, Key string
-	// InitPid is the jail's first process, and Started says that its program was started.
+	// InitPid is the jail's first process. Started reports that its program was started.
 	InitPid int
 	Started bool
-	// HelperID is the host's user and group for a helper; 0 is for one that stays what its starter is.
+	// HelperID is the host's user and group id for a helper; 0 keeps the ids of its starter.
 	HelperID uint32
-	// Rules reads those of this jail's policy, and Serving those of the jail whose helper serves a namespace that is Joined.
+	// Rules reads the rules of this jail's policy. Serving reads those of the jail whose helper
+	// serves a Joined namespace.
 	Rules, Serving func() (Rules, error)
 }
 
-// Sealed is what sealing a jail's network came to.
+// Sealed is the result of sealing a jail's network.
 type Sealed struct {
-	// Changes are for the jail's report, after an error too.
+	// Changes are for the jail's report. They are valid after an error, too.
 	Changes []report.Change
-	// Serves waits for who serves the network to say that it does, while the jail's program is already started: what that asks
-	// meanwhile waits for its answer. An error means that the jail reaches nothing. It is called once; nil is for nothing to wait for.
+	// Serves waits until the helper acknowledges that it serves the network. The jail's program is
+	// started before that, and its requests wait meanwhile. An error means that the jail reaches
+	// nothing. Serves is called once; nil means that there is no helper to wait for.
 	Serves func() error
 }
 
-// Rules are policy's for a network by name, in their canonical text, without presets.
+// Rules are policy's rules for a network by name, in canonical text with presets expanded.
 type Rules struct {
 	Mode  string   `json:"mode"` // of the policy
 	Allow []string `json:"allow,omitempty"`
 	Deny  []string `json:"deny,omitempty"`
-	// Pinned are the exact names of the jail's rules so far, in the order in which they were first there; nil where they have never changed.
+	// Pinned are all exact names that the jail's rules have had, in the order of their first use;
+	// nil if the rules have never changed.
 	Pinned []string `json:"pinned,omitempty"`
-	// Servers are the name servers to ask, as ADDRESS:PORT; none are the host's.
+	// Servers are the name servers to query, as ADDRESS:PORT; an empty list means the host's.
 	Servers []string `json:"servers,omitempty"`
-	// Publish are the jail's ports that can be connected to from outside.
+	// Publish are the jail's published ports.
 	Publish []string `json:"publish,omitempty"`
-	// Credentials have the jail's own placeholders. They are never written with the rest.
+	// Credentials have the jail's own placeholders. They are never encoded with the other fields.
 	Credentials credential.Set `json:"-"`
 }
 
-// Size is how many bytes the texts of rules for names have.
+// Size returns the length of the rules' texts, in bytes.
 func (r Rules) Size() (n int) {
 	for _, list := range [][]string{r.Allow, r.Deny, r.Pinned} {
 		for _, text := range list {
@@ -159,24 +171,25 @@ func (r Rules) Size() (n int) {
 	return n
 }
 
-// Changed is what other rules have done in a running jail.
+// Changed is the effect of new rules in a running jail.
 type Changed struct {
-	// Ended connections were ended.
+	// Ended is the number of connections that were ended.
 	Ended int
-	// Unserved ports are of the rules, and reached by a new helper alone.
+	// Unserved are ports of the rules that only a new helper can serve.
 	Unserved []uint16
 }
 
 // ErrNoHelper means that the helper of a jail's network has ended.
 var ErrNoHelper = errors.New("its helper has ended, and the jail reaches nothing (remedy: agentjail network restart)")
 
-// Audit is what a mode sees of a running jail's network, from outside.
+// Audit is a mode's view of a running jail's network, from outside.
 type Audit struct {
-	// Want says in some words what is to hold.
+	// Want describes the expected state in a few words.
 	Want string
-	// Open reports that the network is left open, so that there are no protections; else having none is a fault.
+	// Open reports that the network is open by design, so that it has no protections. Otherwise a
+	// missing protection is a fault.
 	Open bool
-	// Detail is what there is, where all holds.
+	// Detail describes the network if every protection holds.
 	Detail      string
 	Protections []Finding
 }
@@ -188,20 +201,21 @@ type Finding struct {
 	Detail string
 }
 
-// MissingField is the field under which the report names a protection of the network that the kernel could not give.
-// Inspect looks there for what is excused.
+// MissingField returns the report's field for a network protection that the kernel lacks. Inspect
+// reads the field to excuse its absence.
 func MissingField(protection string) string { return "network seal: " + protection }
 
-// Probe is something that a mode needs of the host, for check.
+// Probe is a host feature that a mode needs, for check.
 type Probe struct {
 	Name string // stable, for programs
 	What string // the feature, in a few words
-	// Required reports whether no jail starts without it, where policy's mode is this.
+	// Required reports whether the feature is required to start a jail of a mode.
 	Required func(mode string) bool
 	Run      func() Answer
 }
 
-// Answer is what a probe found out. Warn says of one that is not OK that jails start all the same, with less.
+// Answer is the result of a probe. If OK is false, Warn reports that jails start nevertheless, with
+// less.
 type Answer struct {
 	OK, Warn       bool
 	Detail, Remedy string

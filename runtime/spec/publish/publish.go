@@ -1,15 +1,16 @@
-// Package publish reads what of a jail's ports can be connected to from outside: what policy lets be published, and what a jail publishes.
+// Package publish parses a jail's published ports: those that policy allows, and those that a jail
+// requests.
 //
 //	may   = [ addr ":" ] ports / engine        ; policy's network.publish
-//	entry = [ addr ":" ] port ":" port         ; --publish and the annotation: where is listened, and the jail's port
+//	entry = [ addr ":" ] port ":" port         ; --publish, annotation: listening port, jail's port
 //	      / engine
-//	engine = "engine" [ ":" ports ]            ; of whatever arrives in the network that the engine made for the jail
-//	ports = port [ "-" port ]                  ; all ports when none
-//	addr  = ipv4 / "[" ipv6 "]"                ; 127.0.0.1 when none
+//	engine = "engine" [ ":" ports ]            ; connections in the engine's network for the jail
+//	ports = port [ "-" port ]                  ; default: all ports
+//	addr  = ipv4 / "[" ipv6 "]"                ; default: 127.0.0.1
 //	port  = 1 to 65535, decimal
 //
-// An entry is within policy by the port where is listened, and by its address: that of the policy, or any of its family where policy sets
-// 0.0.0.0 or [::].
+// An entry is within policy if its listening port and address are. The address must be the
+// policy's, or any of the same family if policy has 0.0.0.0 or [::].
 package publish
 
 import (
@@ -21,31 +22,32 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// Bounds of what is read.
+// Bounds of parsing.
 const (
 	MaxEntries = 32
 	maxText    = 64 // bytes of an entry
 )
 
-// A Range is what policy lets be published.
+// A Range is a range of ports that policy allows to publish.
 type Range struct {
 	Addr        netip.Addr
 	First, Last uint16
 }
 
-// An Entry is a port of a jail's that can be connected to from outside.
+// An Entry is one published port of a jail.
 type Entry struct {
 	At   netip.AddrPort `json:"at"`   // where is listened
 	Port uint16         `json:"port"` // in the jail, on loopback
 }
 
-// Engine begins an entry for the ports of the network that the engine has made for the jail: those that it publishes lead there.
+// Engine begins an entry for ports of the network that the engine has made for the jail. The
+// engine's published ports lead to that network.
 const Engine = "engine"
 
-// IsEngine reports that an entry is for the engine's network.
+// IsEngine reports whether an entry is for the engine's network.
 func IsEngine(text string) bool { return text == Engine || strings.HasPrefix(text, Engine+":") }
 
-// ParseEngine reads such an entry. Its range has no address.
+// ParseEngine parses an entry for the engine's network. Its range has no address.
 func ParseEngine(text string) (Range, error) {
 	if text == Engine {
 		return Range{First: 1, Last: 65535}, nil
@@ -61,10 +63,11 @@ func ParseEngine(text string) (Range, error) {
 	return r, nil
 }
 
-// Has reports whether a range has a port.
+// Has reports whether a range includes a port.
 func (r Range) Has(port uint16) bool { return port >= r.First && port <= r.Last }
 
-// WithinEngine says by an error, a refusal, that policy does not let the ports of an engine's network be published.
+// WithinEngine returns a refusal if policy does not allow to publish the ports of an engine's
+// network.
 func WithinEngine(may []Range, r Range) error {
 	for _, m := range may {
 		if m.Has(r.First) && m.Has(r.Last) {
@@ -74,10 +77,10 @@ func WithinEngine(may []Range, r Range) error {
 	return refusal.New(refusal.Network, "policy does not let the engine's ports %d-%d be published", r.First, r.Last).WithRemedy("network.publish = [\"%s:%d-%d\"]", Engine, r.First, r.Last)
 }
 
-// String is the entry in full, as Parse reads it.
+// String returns the whole entry, in the form that Parse reads.
 func (e Entry) String() string { return fmt.Sprintf("%s:%d", e.At, e.Port) }
 
-// ParseRange reads an entry of policy's.
+// ParseRange parses an entry of policy.
 func ParseRange(text string) (Range, error) {
 	addr, rest, err := address(text)
 	if err != nil {
@@ -90,7 +93,7 @@ func ParseRange(text string) (Range, error) {
 	return r, nil
 }
 
-// ports reads PORT[-PORT].
+// ports parses PORT[-PORT].
 func ports(text string) (from, to uint16, ok bool) {
 	first, last, ranged := strings.Cut(text, "-")
 	if !ranged {
@@ -103,7 +106,7 @@ func ports(text string) (from, to uint16, ok bool) {
 	return from, to, ok && to >= from
 }
 
-// Parse reads what a jail publishes.
+// Parse parses an entry that a jail publishes.
 func Parse(text string) (Entry, error) {
 	addr, rest, err := address(text)
 	if err != nil {
@@ -118,7 +121,8 @@ func Parse(text string) (Entry, error) {
 	return Entry{At: netip.AddrPortFrom(addr, at), Port: to}, nil
 }
 
-// List reads several entries. No two listen at the same place. Those for the engine's network are apart.
+// List parses several entries. No two may listen at the same address and port. Entries for the
+// engine's network are returned apart.
 func List(texts []string) (out []Entry, engine []Range, err error) {
 	if len(texts) > MaxEntries {
 		return nil, nil, fmt.Errorf("%d ports, and at most %d can be published", len(texts), MaxEntries)
@@ -150,7 +154,7 @@ func overlap(a, b netip.Addr) bool {
 	return a == b || a.Is4() == b.Is4() && (a.IsUnspecified() || b.IsUnspecified())
 }
 
-// Within says by an error, a refusal, that policy does not let an entry be published.
+// Within returns a refusal if policy does not allow to publish an entry.
 func Within(may []Range, e Entry) error {
 	for _, r := range may {
 		if r.Has(e.At.Port()) && covers(r.Addr, e.At.Addr()) {
@@ -164,7 +168,7 @@ func covers(may, a netip.Addr) bool {
 	return may == a || may.IsUnspecified() && may.Is4() == a.Is4()
 }
 
-// address reads the address that an entry begins with, and returns the rest.
+// address parses the address that an entry begins with, and returns the rest.
 func address(text string) (netip.Addr, string, error) {
 	host, rest := "127.0.0.1", text
 	if len(text) > maxText {
@@ -185,7 +189,7 @@ func address(text string) (netip.Addr, string, error) {
 	return a, rest, nil
 }
 
-// port reads a port as it is written by everybody: without a sign, and without a zero before it.
+// port parses a port without sign and without leading zeros.
 func port(text string) (uint16, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return uint16(n), err == nil && n > 0 && text[0] != '0'

@@ -1,13 +1,14 @@
-// Package activator has the program that stands in for a network helper until the jail first uses its network: socket activation, as of
-// inetd(8) and systemd.socket(5).
+// Package activator has the program that stands in for a network helper until the jail first uses
+// its network: socket activation, as of inetd(8) and systemd.socket(5).
 //
-// A jail's helper is a program of some megabytes, whose start takes longer than all else that a network by name adds to a jail's. The
-// activator is one of three kilobytes. It is started in the helper's place, with the same descriptors and control groups, and gives up the
-// same privileges. It takes the helper's work: by MSG_PEEK it gets copies of the sockets in the jail, and leaves the work itself unread. When one
-// of them can be read, or somebody asks the helper for something, it executes the helper, which finds its work where the activator left it.
-// It ends with the jail's first process.
+// A jail's helper is a program of some megabytes. Its start takes longer than all other steps of a
+// network by name. The activator has three kilobytes. It is started in the helper's place, with the
+// same descriptors and control groups, and drops the same privileges. It receives the helper's
+// work: by MSG_PEEK it gets copies of the sockets in the jail, and leaves the work itself unread.
+// When one of the sockets is readable, or a request for the helper arrives, the activator executes
+// the helper, which then reads the work. The activator exits with the jail's first process.
 //
-// It reads nothing that a jail sends. Its source is src/activator.c; `make activator` compiles it.
+// It never reads data from a jail. Its source is src/activator.c; `make activator` compiles it.
 package activator
 
 import (
@@ -21,8 +22,9 @@ import (
 // maxFilter bounds the system call filter, in instructions, as the program does.
 const maxFilter = 256
 
-// Program returns the program as a file in memory, to be executed. It fails where the host lets none be executed (sysctl vm.memfd_noexec,
-// Linux 6.3), or for a machine that it is not compiled for.
+// Program returns the program as an executable file in memory. It fails if the host forbids to
+// execute such files (sysctl vm.memfd_noexec, Linux 6.3), or if the program is not compiled for
+// this architecture.
 func Program() (*os.File, error) {
 	if len(program) == 0 {
 		return nil, fmt.Errorf("the activator: %w", unix.ENOEXEC)
@@ -47,8 +49,8 @@ func Program() (*os.File, error) {
 	return f, nil
 }
 
-// Setup is what the activator reads first: whose ids it takes (uid 0 keeps those that it has), the filter that it loads, and after that the
-// helper's own set-up, which it leaves for the helper.
+// Setup encodes the activator's set-up: the ids that it changes to (uid 0 keeps its ids) and the
+// filter that it loads. The helper's own set-up follows, which the activator leaves for the helper.
 func Setup(uid, gid uint32, filter []unix.SockFilter, helper []byte) ([]byte, error) {
 	if len(filter) > maxFilter {
 		return nil, fmt.Errorf("the activator's filter has %d instructions", len(filter))

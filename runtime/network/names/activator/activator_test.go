@@ -22,7 +22,8 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// helperName is what the activator is called, and so this test's program when the activator executes it.
+// helperName is what the activator is called, and so this test's program when the activator
+// executes it.
 const helperName = "helper-of-test"
 
 // TestMain is also the helper.
@@ -59,7 +60,8 @@ func beHelper() int {
 	return 0
 }
 
-// needsStatic skips a test that executes this program as the helper, which is linked without libraries: in an empty root there are none to load.
+// needsStatic skips a test that executes this program as the helper, which is linked without
+// libraries: in an empty root there are none to load.
 func needsStatic(t *testing.T) {
 	t.Helper()
 	f, err := elf.Open("/proc/self/exe")
@@ -151,7 +153,7 @@ func start(t *testing.T, uid uint32, root string) *activated {
 	return a
 }
 
-// ask sends something to the activator, with descriptors, and returns its answer.
+// ask sends a message with descriptors to the activator, and returns its answer.
 func (a *activated) ask(t *testing.T, data string, files ...*os.File) string {
 	t.Helper()
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: a.control})
@@ -225,8 +227,8 @@ func lives(t *testing.T) (pidfd *os.File, end func()) {
 	return pidfd, end
 }
 
-// TestActivates: an activator gives up its privileges, answers for its work, and becomes the helper when there is something to read, which
-// finds all of the work.
+// TestActivates: an activator drops its privileges, acknowledges its work, and executes the helper
+// when a socket is readable. The helper then reads the whole work.
 func TestActivates(t *testing.T) {
 	needsStatic(t)
 	const uid = 4711
@@ -276,7 +278,8 @@ func TestActivates(t *testing.T) {
 	}
 }
 
-// TestEnds: an activator ends with the jail, without having become the helper, and where its starter has no set-up for it.
+// TestEnds: an activator ends with the jail, without having become the helper, and where its
+// starter has no set-up for it.
 func TestEnds(t *testing.T) {
 	a := start(t, 4711, t.TempDir())
 	pidfd, end := lives(t)

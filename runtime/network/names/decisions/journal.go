@@ -1,7 +1,8 @@
-// Package decisions reads the log of decisions of a jail's network by name: two files, which the helper fills in turns. It writes one
-// until that is full and then begins the other anew, so that what is there is the last of the log. Each event has a number.
+// Package decisions reads the log of decisions of a jail's network by name: two files, which the
+// helper fills in turns. It writes one file until that is full, and then truncates the other and
+// writes that, so that the files have the end of the log. Each event has a number.
 //
-// The helper talks to a jail: what it writes is read with limits.
+// The helper is exposed to a jail, so its files are read with limits.
 package decisions
 
 import (
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// maxLine bounds an event, and maxRead what is read of a file at a time, in bytes.
+	// maxLine bounds an event, and maxRead one read of a file, in bytes.
 	maxLine = 64 << 10
 	maxRead = 4 << 20
 )
@@ -38,7 +39,7 @@ func Open(dir string) (files [len(helperproto.LogFiles)]*os.File, err error) {
 	return files, nil
 }
 
-// Last reports where a log ends: in which of the files, and the number of the last event.
+// Last returns the end of a log: the index of the file, and the number of the last event.
 func Last(dir string) (turn int, seq uint64, err error) {
 	r, err := NewReader(dir)
 	if err != nil {
@@ -62,7 +63,7 @@ func Last(dir string) (turn int, seq uint64, err error) {
 // A Reader reads a log.
 type Reader struct{ files []*tail }
 
-// NewReader opens a log. os.ErrNotExist is for a jail that has none.
+// NewReader opens a log. It returns os.ErrNotExist if the jail has none.
 func NewReader(dir string) (*Reader, error) {
 	r := new(Reader)
 	for i, name := range helperproto.LogFiles {
@@ -86,7 +87,8 @@ func (r *Reader) Close() {
 	}
 }
 
-// Next is what was written since it was last called, in order. A line that is no event is one without a verdict, which reports it.
+// Next returns the events since the last call, in order. A malformed line becomes an event without
+// a verdict that reports the line.
 func (r *Reader) Next() ([]helperproto.Event, error) {
 	var out []helperproto.Event
 	for _, t := range r.files {

@@ -1,18 +1,20 @@
-// Package dns answers the questions of a jail's resolver by itself: nothing of a question leaves the jail, so that no name
-// carries data out.
+// Package dns answers the queries of a jail's resolver without any other server. No query leaves
+// the host, so that names cannot carry data out.
 //
-// # What is answered (RFC 1035; RFC 6891 for EDNS)
+// # Answers (RFC 1035; RFC 6891 for EDNS)
 //
 //	A of an allowed name               its address, TTL 30
-//	any other type of an allowed name  NOERROR without an answer (RFC 2308 2.2), HTTPS and SVCB too: no key for ECH
+//	any other type of an allowed name  NOERROR without an answer (RFC 2308 2.2),
+//	                                   also for HTTPS and SVCB: no key for ECH
 //	any other name, class or PTR       NXDOMAIN
 //	any other opcode                   NOTIMP
 //	EDNS of a later version            BADVERS
 //	not one question, broken sections  FORMERR
 //	a response, less than a header     nothing
 //
-// REFUSED is never answered: musl waits five seconds for a better server, and glibc reports a temporary failure. Negative answers carry
-// no SOA and so are not kept (RFC 2308 5): the rules of a running jail can change. The question is echoed as it came, with its mix of cases
+// REFUSED is never returned: musl would wait five seconds for a better server, and glibc would
+// report a temporary failure. Negative answers have no SOA and so are not cached (RFC 2308 5): the
+// rules of a running jail can change. The question is echoed as it came, with its mix of cases
 // (draft-vixie-dnsext-dns0x20). No answer is longer than 512 bytes, so none is truncated.
 package dns
 
@@ -27,9 +29,11 @@ import (
 const (
 	// TTL of an address, in seconds.
 	TTL = 30
-	// MaxQuery bounds the queries that are read, in bytes: one question of at most 271, and EDNS with padding.
+	// MaxQuery bounds the queries that are read, in bytes: one question of at most 271, and EDNS
+	// with padding.
 	MaxQuery = 4096
-	// udpSize is the size that is told to clients with EDNS: what passes any link (DNS flag day 2020).
+	// udpSize is the size that is sent to clients with EDNS, which passes every link (DNS flag day
+	// 2020).
 	udpSize = 1232
 	// maxRecords bounds the records that are walked in search of EDNS.
 	maxRecords = 16
@@ -37,8 +41,8 @@ const (
 	badVersion = dnsmessage.RCode(16)
 )
 
-// Answer is the reply to a query, without the length that stands before it over TCP, or nil for none. lookup is asked with
-// canonical names only, and returns the IPv4 address of an allowed name.
+// Answer returns the reply to a query, without the length prefix of TCP, or nil for no reply. It
+// calls lookup with canonical names only. lookup returns the IPv4 address of an allowed name.
 func Answer(query []byte, udp bool, lookup func(name string) (netip.Addr, bool)) []byte {
 	if len(query) > MaxQuery || udp && len(query) > udpSize {
 		return nil
@@ -72,7 +76,7 @@ func Answer(query []byte, udp bool, lookup func(name string) (netip.Addr, bool))
 	return build(reply, &q, edns, addr)
 }
 
-// read takes the question and looks for EDNS behind it. It returns false for a query that is not well formed.
+// read decodes the question and looks for EDNS after it. It returns false for a malformed query.
 func read(p *dnsmessage.Parser) (q dnsmessage.Question, edns bool, version byte, ok bool) {
 	q, err := p.Question()
 	if err != nil {
@@ -106,7 +110,7 @@ func read(p *dnsmessage.Parser) (q dnsmessage.Question, edns bool, version byte,
 	return q, false, 0, false
 }
 
-// find looks a question's name up.
+// find looks up a question's name.
 func find(q dnsmessage.Question, lookup func(string) (netip.Addr, bool)) (netip.Addr, bool) {
 	if q.Class != dnsmessage.ClassINET {
 		return netip.Addr{}, false
@@ -122,7 +126,7 @@ func find(q dnsmessage.Question, lookup func(string) (netip.Addr, bool)) (netip.
 	return addr, true
 }
 
-// build writes a reply; an address that is not valid is no answer.
+// build encodes a reply. Without a valid address the reply has no answer record.
 func build(h dnsmessage.Header, q *dnsmessage.Question, edns bool, addr netip.Addr) []byte {
 	extended := h.RCode
 	h.RCode &= 15

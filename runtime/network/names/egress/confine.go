@@ -20,15 +20,16 @@ const (
 	maxFiles  = 16384    // each connection has two sockets and up to two pipes
 	maxMemory = 64 << 20 // Go's, in bytes
 	maxFile   = 64 << 20 // bytes of a file that it writes: its log
-	// Where no control group bounds it. The Go runtime takes address space 64 MiB at a time.
+	// The bound if there is no control group. The Go runtime takes address space 64 MiB at a time.
 	maxData    = 256 << 20 // bytes of memory of its own that it may map
 	maxThreads = 64
 )
 
-// confine gives up all that the helper needs no more: files, ids, capabilities, and most system calls. It holds for every thread.
-// AllThreadsSyscall needs a program without cgo.
+// confine drops all that the helper does not need any more: files, ids, capabilities, and most
+// system calls. It holds for every thread. AllThreadsSyscall needs a program without cgo.
 func confine(s helperproto.Setup) error {
-	// Its own death costs the jail its network, that of the host's services more.
+	// If memory is short, the helper's death costs only the jail's network; that of a host's
+	// service costs more.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
 	if err := limits(); err != nil {
 		return err
@@ -64,8 +65,8 @@ func limits() error {
 	return nil
 }
 
-// leaveFiles makes an empty directory that is gone the root, in which no file can be made. A user's engine may change it too: its
-// helper has the capabilities of the user's own user namespace.
+// leaveFiles changes the root to a removed directory, in which no file can be made. A user's engine
+// may call chroot(2), too: its helper has the capabilities of the user's own user namespace.
 func leaveFiles() error {
 	if err := unix.Fchdir(helperproto.RootFD); err != nil {
 		return fmt.Errorf("the empty directory: %w", err)
@@ -76,7 +77,7 @@ func leaveFiles() error {
 	return unix.Close(helperproto.RootFD)
 }
 
-// changeIDs changes the ids to the helper's own, which nothing else has.
+// changeIDs changes the ids to the helper's own, which no other process has.
 func changeIDs(s helperproto.Setup) error {
 	if s.UID == 0 {
 		return nil
@@ -93,7 +94,7 @@ func changeIDs(s helperproto.Setup) error {
 	return nil
 }
 
-// dropPrivileges drops every capability, and what would give any.
+// dropPrivileges drops every capability and all means to gain one.
 func dropPrivileges() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -109,8 +110,9 @@ func dropPrivileges() error {
 	return nil
 }
 
-// enterDomain enters a domain that has no file and may not take TCP ports, as far as the kernel knows (landlock(7)). Signals are left to
-// the system call filter: before Linux 6.15 a scope for them would keep the Go runtime's threads from each other.
+// enterDomain enters a domain that has no file and may not take TCP ports, as far as the kernel
+// knows (landlock(7)). The system call filter covers signals: before Linux 6.15 a scope for signals
+// would keep the Go runtime's threads from signalling each other.
 func enterDomain() error {
 	abi, err := landlock.ABI()
 	if err != nil {
@@ -140,7 +142,8 @@ func enterDomain() error {
 	return landlock.RestrictAll(fd)
 }
 
-// closeOthers closes what an engine left open across the program's start: Go's own descriptors, and those of the work, are known.
+// closeOthers closes what an engine left open across the program's start: Go's own descriptors, and
+// those of the work, are known.
 func closeOthers() error {
 	dir, err := os.Open("/proc/self/fd")
 	if err != nil {

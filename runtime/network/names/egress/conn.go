@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// helloTime is how long a client may take to say hello, where it is to speak first.
+	// helloTime is how long a client may take to send its first message, if it has to send first.
 	helloTime = 10 * time.Second
 	// tlsHandshake begins a TLS record with a ClientHello (RFC 8446, 5.1).
 	tlsHandshake = 0x16
@@ -31,12 +31,13 @@ const (
 
 func isClosed(err error) bool { return errors.Is(err, net.ErrClosed) || errors.Is(err, unix.EINVAL) }
 
-// flow is one connection of the jail's.
+// flow is one connection of the jail.
 type flow struct {
 	s      *server
 	client *net.TCPConn
 	name   string
-	// literal is the address that a proxy's client requested, where it requested no name: name is then its text.
+	// literal is the address that a proxy's client requested in place of a name; name is then the
+	// address as text.
 	literal netip.Addr
 	port    uint16
 	rule    *netrules.Rule
@@ -44,16 +45,17 @@ type flow struct {
 	begun   time.Time
 	addr    netip.Addr
 	head    *head // what is kept of the client's until the server has it; nil for nothing
-	// credential names those that are set in its requests.
+	// credential has the names of the credentials that are set in the requests.
 	credential string
-	// up is the connection outside, and withdrawn why the rules do not let it go on. The table's lock is for both, and for addr.
-	up        *net.TCPConn
-	withdrawn string
-	sent      atomic.Int64
-	got       atomic.Int64
+	// up is the connection outside, and revokedReason why new rules have ended it. The table's lock
+	// protects both, and addr.
+	up            *net.TCPConn
+	revokedReason string
+	sent          atomic.Int64
+	got           atomic.Int64
 }
 
-// connection serves one: the address that it was made to stands for the name.
+// connection serves one connection. Its destination address stands for a name.
 func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (netip.AddrPort, error)) {
 	defer c.Close()
 	at, err := destination(c)
@@ -63,11 +65,11 @@ func (s *server) connection(c *net.TCPConn, destination func(*net.TCPConn) (neti
 		reset(c)
 		return
 	}
-	// A name that is held keeps its address; before, it may lose it.
+	// A name that is held keeps its address.
 	var ok bool
 	if f.name, ok = s.pool.Name(at.Addr()); !ok || !s.pool.Hold(f.name) {
 		f.addr = at.Addr()
-		f.refuse(fmt.Sprintf("%s stands for no name", at.Addr()), "names are asked for first")
+		f.refuse(fmt.Sprintf("%s stands for no name", at.Addr()), "look the name up first")
 		reset(c)
 		return
 	}
@@ -92,8 +94,8 @@ func (f *flow) serve() {
 	}
 	defer f.leave()
 	switch {
-	case f.literal.IsValid(): // a rule for an address is for whatever is spoken there
-		f.other()
+	case f.literal.IsValid(): // a rule for an address is for every protocol
+		f.relayUnknown()
 	case f.s.credentials.endpoints[f.endpoint()] != "":
 		f.ssh()
 	case f.port == portHTTP:
@@ -101,11 +103,11 @@ func (f *flow) serve() {
 	case f.port == portHTTPS && f.rule.TLS != "any", f.s.credentials.ends(f.name, f.port):
 		f.tls()
 	default:
-		f.other()
+		f.relayUnknown()
 	}
 }
 
-// refuse tells of a connection that is not made.
+// refuse logs a connection that is not made.
 func (f *flow) refuse(reason, remedy string) {
 	e := f.event(helperproto.Connect, refused)
 	if why := f.gone(); why != "" {
@@ -126,7 +128,8 @@ func (f *flow) event(what, verdict string) helperproto.Event {
 	return e
 }
 
-// tls lets a connection through whose client requests the name, in the clear, and is told so otherwise.
+// tls allows a connection if the client requests the name in the clear, and otherwise refuses it
+// with an alert.
 func (f *flow) tls() {
 	if f.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
@@ -157,7 +160,7 @@ func (f *flow) tls() {
 	f.relay(up, h.Raw)
 }
 
-// alert refuses with TLS's own words: clients then say "access denied".
+// alert refuses with a TLS alert: clients then report "access denied".
 func (f *flow) alert(err error) {
 	f.refuse(err.Error(), "")
 	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
@@ -165,16 +168,17 @@ func (f *flow) alert(err error) {
 	linger(f.client)
 }
 
-// linger ends a connection so that the client reads what was written last: data of its own that nobody read would turn the end into a
-// reset.
+// linger ends a connection so that the client reads the last data: unread data of the client's
+// would turn the end into a reset.
 func linger(c *net.TCPConn) {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(time.Second))
 	_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10))
 }
 
-// other serves a protocol that is not looked at: the server may speak first. What turns out to be TLS is held to the name.
-func (f *flow) other() {
+// relayUnknown relays a protocol that is not parsed, in which the server may send first. If the
+// client sends a ClientHello, it is checked for the name.
+func (f *flow) relayUnknown() {
 	up := f.dial()
 	if up == nil {
 		return
@@ -183,7 +187,8 @@ func (f *flow) other() {
 	f.relay(up, nil)
 }
 
-// dial connects outside; nil, told and answered, where it cannot.
+// dial connects outside. It returns nil if it cannot; then the refusal is logged and the client's
+// connection is reset.
 func (f *flow) dial() *net.TCPConn {
 	var up *net.TCPConn
 	var addr netip.Addr
@@ -207,7 +212,8 @@ func (f *flow) dial() *net.TCPConn {
 	return up
 }
 
-// relay copies both ways until both have ended. An end of one way is handed on as an end, a reset as a reset.
+// relay copies both ways until both have ended. It passes on the end of one way as an end, and a
+// reset as a reset.
 func (f *flow) relay(up *net.TCPConn, first []byte) {
 	done := make(chan struct{})
 	go func() {
@@ -222,7 +228,7 @@ func (f *flow) relay(up *net.TCPConn, first []byte) {
 	f.ended()
 }
 
-// ended tells of a connection's end.
+// ended logs a connection's end.
 func (f *flow) ended() {
 	e := f.event(helperproto.End, allowed)
 	if why := f.gone(); why != "" {
@@ -255,10 +261,10 @@ func (f *flow) forward(up *net.TCPConn, first []byte) error {
 	return err
 }
 
-// errNotNamed ends a connection of TLS in another name.
+// errNotNamed ends a TLS connection to another name.
 var errNotNamed = errors.New("TLS in another name")
 
-// look reads the first of what the jail sends, which is held to the name if it is a ClientHello.
+// look reads the jail's first bytes. If they are a ClientHello, it is checked for the name.
 func (f *flow) look() ([]byte, error) {
 	buf := make([]byte, 4096)
 	n, err := f.client.Read(buf)
@@ -291,7 +297,7 @@ func (f *flow) look() ([]byte, error) {
 	return append(h.Raw, left...), f.client.SetReadDeadline(time.Time{})
 }
 
-// finish ends one way of a relay, whose copy from one to the other ended with err.
+// finish ends one direction of a relay, whose copy ended with err.
 func finish(to, from *net.TCPConn, err error) {
 	if err == nil {
 		_ = to.CloseWrite()
@@ -301,7 +307,7 @@ func finish(to, from *net.TCPConn, err error) {
 	reset(from)
 }
 
-// reset closes with a reset: nothing of the connection stays in TIME_WAIT, of which the host has so many ports and no more.
+// reset closes with a reset, so that the connection does not hold a port in TIME_WAIT.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

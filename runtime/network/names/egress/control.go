@@ -18,15 +18,15 @@ import (
 // controlTime is how long one request may take.
 const controlTime = 5 * time.Second
 
-// control is the socket by which whoever started the helper changes the rules. It lies in the jail's directory of state, which no jail
-// reaches.
+// control is the socket by which the helper's starter changes the rules. It is in the jail's
+// directory of state, which no jail can reach.
 type control struct {
 	l *net.UnixListener
-	// uid is whose requests are served: the user as whom the helper was started.
+	// uid is the user whose requests are served: the helper's starter.
 	uid uint32
 }
 
-// openControl takes the socket over, for requests of one user.
+// openControl takes over the listening socket, and serves requests of one user.
 func openControl(f *os.File, owner uint32) (*control, error) {
 	defer f.Close()
 	l, err := net.FileListener(f)
@@ -36,17 +36,18 @@ func openControl(f *os.File, owner uint32) (*control, error) {
 	u, ok := l.(*net.UnixListener)
 	if !ok {
 		l.Close()
-		return nil, errors.New("the control socket is none of the file system's")
+		return nil, errors.New("the control socket is not a Unix socket")
 	}
 	u.SetUnlinkOnClose(false) // it has no files by then
 	return &control{u, owner}, nil
 }
 
-// follow does what a request requests. What it returns besides the answer is called where nobody has heard that.
-type follow func(helperproto.Request) (a helperproto.Answer, unheard func(), err error)
+// requestHandler executes a request. It returns the answer, and a function to call if the answer
+// could not be delivered.
+type requestHandler func(helperproto.Request) (a helperproto.Answer, undelivered func(), err error)
 
 // serve answers one request after the other.
-func (c *control) serve(change follow) {
+func (c *control) serve(change requestHandler) {
 	for {
 		conn, err := c.l.AcceptUnix()
 		if err != nil {
@@ -59,33 +60,34 @@ func (c *control) serve(change follow) {
 	}
 }
 
-func (c *control) answer(conn *net.UnixConn, change follow) {
+func (c *control) answer(conn *net.UnixConn, change requestHandler) {
 	defer conn.Close()
 	if conn.SetDeadline(time.Now().Add(controlTime)) != nil || !c.may(conn) {
 		return
 	}
 	var a helperproto.Answer
-	unheard := func() {}
+	undelivered := func() {}
 	r, err := readRequest(conn)
 	if abandoned(conn) {
-		return // whoever asked has told of a failure, and may have requested other rules since: a helper that was stopped comes late
+		return // the caller has reported a failure, and may have sent other rules since
 	}
 	if err == nil {
-		a, unheard, err = change(r)
+		a, undelivered, err = change(r)
 	}
 	if err != nil {
-		a, unheard = helperproto.Answer{Error: err.Error()}, func() {}
+		a, undelivered = helperproto.Answer{Error: err.Error()}, func() {}
 	}
 	data, err := json.Marshal(a)
 	if err == nil {
 		_, err = conn.Write(data)
 	}
 	if err != nil {
-		unheard()
+		undelivered()
 	}
 }
 
-// abandoned reports whether nobody waits for an answer any more: the other end is closed, and not only for writing.
+// abandoned reports whether no process waits for the answer any more: the other end is closed, and
+// not only for writing.
 func abandoned(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -93,14 +95,14 @@ func abandoned(conn *net.UnixConn) bool {
 	}
 	gone := true
 	cerr := raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always told
+		fds := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always reported
 		_, err := unix.Poll(fds, 0)
 		gone = err != nil && err != unix.EINTR || fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
 	})
 	return cerr != nil || gone
 }
 
-// may reports whether it is the starter's user who asks.
+// may reports whether the request comes from the starter's user.
 func (c *control) may(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -114,7 +116,7 @@ func (c *control) may(conn *net.UnixConn) bool {
 	return cerr == nil && ok
 }
 
-// readRequest reads one request, to the end of what is sent.
+// readRequest reads one request, to the end of the message.
 func readRequest(from io.Reader) (helperproto.Request, error) {
 	var r helperproto.Request
 	data, err := io.ReadAll(io.LimitReader(from, helperproto.MaxRequest+1))

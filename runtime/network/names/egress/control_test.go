@@ -119,8 +119,8 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestControlLate: a request whose sender waits no more is not followed, by a helper that was stopped, say; and where the answer is not
-// heard, the helper knows.
+// TestControlLate: a request is not executed if its sender does not wait any more, for example
+// after the helper was stopped. If the answer cannot be delivered, the helper notices.
 func TestControlLate(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid())
 	ask := func(allow string) net.Conn {
@@ -138,28 +138,28 @@ func TestControlLate(t *testing.T) {
 		return conn
 	}
 	ask("late.example.test").Close()
-	leaves, stays := ask("unheard.example.test"), ask("heard.example.test")
+	leaves, stays := ask("undelivered.example.test"), ask("heard.example.test")
 	defer stays.Close()
-	followed, unheard := make(chan string, 3), make(chan string, 3)
+	followed, undelivered := make(chan string, 3), make(chan string, 3)
 	go c.serve(func(r helperproto.Request) (helperproto.Answer, func(), error) {
 		followed <- r.Allow[0]
-		if r.Allow[0] == "unheard.example.test" {
+		if r.Allow[0] == "undelivered.example.test" {
 			leaves.Close()
 		}
-		return helperproto.Answer{Ended: 1}, func() { unheard <- r.Allow[0] }, nil
+		return helperproto.Answer{Ended: 1}, func() { undelivered <- r.Allow[0] }, nil
 	})
 	if out, err := io.ReadAll(stays); err != nil || string(out) != `{"ended":1}` {
 		t.Errorf("answer %q, %v", out, err)
 	}
-	if a, b := <-followed, <-followed; a != "unheard.example.test" || b != "heard.example.test" || len(followed) > 0 {
+	if a, b := <-followed, <-followed; a != "undelivered.example.test" || b != "heard.example.test" || len(followed) > 0 {
 		t.Errorf("followed: %q, %q and %d more", a, b, len(followed))
 	}
-	if got := <-unheard; got != "unheard.example.test" || len(unheard) > 0 {
-		t.Errorf("unheard: %q and %d more", got, len(unheard))
+	if got := <-undelivered; got != "undelivered.example.test" || len(undelivered) > 0 {
+		t.Errorf("undelivered: %q and %d more", got, len(undelivered))
 	}
 }
 
-// TestControlOfAnother: another user is not answered, whoever let him at the socket.
+// TestControlOfAnother: another user gets no answer, even with access to the socket.
 func TestControlOfAnother(t *testing.T) {
 	path := controlled(t, os.Geteuid()+1, func(helperproto.Request) (helperproto.Answer, error) {
 		t.Error("another user's request is followed")
@@ -170,7 +170,8 @@ func TestControlOfAnother(t *testing.T) {
 	}
 }
 
-// TestChange: names stay pinned, what went is refused, and rules that cannot be read change nothing.
+// TestChange: names stay pinned, what went is refused, and rules that cannot be read change
+// nothing.
 func TestChange(t *testing.T) {
 	log, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -188,13 +189,13 @@ func TestChange(t *testing.T) {
 	if _, ok := s.name("a.example.test"); ok {
 		t.Error("a pinned name without a rule is answered")
 	}
-	if _, _, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
+	if _, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "@none"}}); err == nil {
 		t.Error("a preset is taken")
 	}
 	if again, ok := s.name("b.example.test"); !ok || again != b {
 		t.Errorf("after rules that were not taken, b has %v", again)
 	}
-	if _, _, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
+	if _, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test", "a.example.test"}, Deny: []string{"a.example.test"}}); err != nil {
 		t.Fatal(err)
 	}
 	if c, ok := s.name("c.example.test"); !ok || c.String() != "127.64.0.3" {
@@ -206,17 +207,17 @@ func TestChange(t *testing.T) {
 		}
 	}
 	s.served = []uint16{80}
-	a, unheard, err := s.follow(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
+	a, undelivered, err := s.handleRequest(helperproto.Request{Verb: helperproto.Rules, Allow: []string{"c.example.test:80,22", "d.example.test"}})
 	if err != nil || len(a.Unserved) != 2 || a.Unserved[0] != 22 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	// What nobody has heard of is in force as far as the former rules had it.
-	unheard()
+	// Of an undelivered answer's rules, those that the former rules had are in force.
+	undelivered()
 	both, err := netrules.Parse([]string{"c.example.test:80"}, []string{"a.example.test"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, _, err := s.follow(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
+	if a, _, err := s.handleRequest(helperproto.Request{Verb: helperproto.State}); err != nil || a.Digest != both.Digest() {
 		t.Errorf("rules nobody has heard of: %+v, %v; in force are %q", a, err, s.set.now().Entries())
 	}
 	if name, ok := s.pool.Name(b); !ok || name != "b.example.test" {
@@ -224,7 +225,8 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestLogTurns: a full log goes on in the other file, and a helper that takes it over where it ended.
+// TestLogTurns: a full log goes on in the other file, and a helper that takes it over where it
+// ended.
 func TestLogTurns(t *testing.T) {
 	dir := t.TempDir()
 	begin := func() *events {

@@ -14,26 +14,26 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// credentials are those that the jail can use, by the helper.
+// credentials are the credentials that the jail can use through the helper.
 type credentials struct {
 	all    []helperproto.Credential
 	byHost map[string][]*helperproto.Credential
-	// roots are the host's certificate authorities, by which the servers that get a credential are judged.
+	// roots are the host's certificate authorities. They verify the servers that get a credential.
 	roots *x509.CertPool
-	// own is the jail's certificate authority; nil where no TLS is ended.
+	// own is the jail's certificate authority; nil if no TLS is terminated.
 	own *authority
-	// places are those of connections with credentials.
+	// places bounds the connections with credentials.
 	places chan struct{}
-	// many are those of connections of HTTP/2.
+	// many bounds the connections of HTTP/2.
 	many  chan struct{}
 	speak terminate.Speakers
-	// ssh serves connections to endpoints of ssh, whose credentials' names are known.
+	// ssh serves connections to ssh endpoints.
 	ssh       func(*terminate.SSH)
 	endpoints map[string]string
 	sessions  chan struct{}
 }
 
-// newCredentials are those of the work. Servers are judged by the host's certificate authorities.
+// newCredentials returns the work's credentials. The host's certificate authorities verify servers.
 func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak terminate.Speakers) (*credentials, error) {
 	var list, keys []helperproto.Credential
 	for _, c := range w.Credentials {
@@ -60,7 +60,7 @@ func newCredentials(w *helperproto.Work, roots *x509.CertPool, speak terminate.S
 		return nil, err
 	}
 	if c.roots = roots; roots == nil {
-		return nil, errors.New("there are credentials, and the host's certificate authorities have not been read")
+		return nil, errors.New("there are credentials, but the host's certificate authorities were not read")
 	}
 	return c, nil
 }
@@ -77,7 +77,8 @@ func authorities() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// routed is the host that a name is the plain route to, or "": one that has a credential and that the rules allow.
+// routed returns the host whose plain route a name is, or "". The host has a credential, and the
+// rules allow it.
 func (s *server) routed(name string) string {
 	host, ok := strings.CutSuffix(name, credential.RouteSuffix)
 	if !ok || len(s.credentials.byHost[host]) == 0 || !s.set.Match(host, credential.Port).OK {
@@ -86,7 +87,7 @@ func (s *server) routed(name string) string {
 	return host
 }
 
-// misplaced reports that a placeholder stands where it does not belong.
+// misplaced returns the refusal of a placeholder in the wrong place.
 func misplaced(c *helperproto.Credential) error {
 	return &misuse{c.Name, &http1.Error{Status: 403, Reason: "the placeholder of credentials." + c.Name + " in another place than its header at its hosts"}}
 }
@@ -97,13 +98,13 @@ type misuse struct {
 	err        *http1.Error
 }
 
-// Error is the reason.
+// Error returns the reason.
 func (m *misuse) Error() string { return m.err.Error() }
 
-// Unwrap is the refusal for the client.
+// Unwrap returns the refusal for the client.
 func (m *misuse) Unwrap() error { return m.err }
 
-// refuseFor tells of a connection whose request is not sent on.
+// refuseFor logs a connection whose request is not sent on.
 func (f *flow) refuseFor(why error) {
 	e := f.event(helperproto.Connect, refused)
 	e.Reason = why.Error()
@@ -113,7 +114,8 @@ func (f *flow) refuseFor(why error) {
 	f.s.events.add(e)
 }
 
-// judge refuses a request with a placeholder, but for that of one of those that are set in it, in its own header.
+// judge refuses a request with a placeholder, except the placeholder of one of its own credentials
+// in that credential's header.
 func (c *credentials) judge(q *http1.Request, own []*helperproto.Credential) error {
 	for i := range c.all {
 		but := ""
@@ -137,7 +139,7 @@ func (c *credentials) reveals(text string) bool {
 	return false
 }
 
-// scan looks for placeholders in what is sent, wherever it is cut.
+// scan finds placeholders in a stream, also across the borders of its parts.
 type scan struct {
 	c    *credentials
 	keep int    // bytes that the beginning of a placeholder can have
@@ -153,12 +155,12 @@ func (c *credentials) scan() *scan {
 	return s
 }
 
-// see refuses the bytes that make a placeholder whole: those are not sent.
+// see refuses the bytes that complete a placeholder, so that they are not sent.
 func (s *scan) see(b []byte) error {
 	if s.keep == 0 {
 		return nil
 	}
-	// The seam, and then what is new alone: a body's buffers are not copied.
+	// First the border to the last part, then the new bytes alone: a body's buffers are not copied.
 	seam := append(s.last, b[:min(len(b), s.keep)]...)
 	for i := range s.c.all {
 		p := []byte(s.c.all[i].Placeholder)

@@ -119,7 +119,7 @@ func TestReset(t *testing.T) {
 
 // TestOtherTLS: TLS on a port of another protocol is held to the name too.
 func TestOtherTLS(t *testing.T) {
-	hello := []byte{tlsHandshake, 3, 1, 0, 4, 1, 0, 0, 0} // names nobody
+	hello := []byte{tlsHandshake, 3, 1, 0, 4, 1, 0, 0, 0} // no server name
 	for _, c := range []struct {
 		rule netrules.Rule
 		ok   bool
@@ -141,7 +141,8 @@ func TestOtherTLS(t *testing.T) {
 	}
 }
 
-// TestLogBounds: a jail that makes events as fast as it can fills neither the log nor the disk, and the log reports what it lacks.
+// TestLogBounds: a jail that makes events as fast as it can fills neither the log nor the disk, and
+// the log reports what it lacks.
 func TestLogBounds(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -160,7 +161,7 @@ func TestLogBounds(t *testing.T) {
 	if e.dropped == 0 {
 		t.Error("nothing was too much")
 	}
-	e.told = map[string]bool{}
+	e.reported = map[string]bool{}
 	e.limit = newBucket(10, 1)
 	before, _ := f.Stat()
 	e.refusedName("y.example.org", "", "")
@@ -214,7 +215,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestOwnAddresses: each of a host's addresses is known as its own, also an interface's second one, and what is no machine's.
+// TestOwnAddresses: each of a host's addresses is known as its own, also an interface's second one,
+// and what is no machine's.
 func TestOwnAddresses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes a network namespace")
@@ -245,7 +247,8 @@ func TestOwnAddresses(t *testing.T) {
 			"6.6.6.6": 0, "6.6.7.7": 0, "2a06::1": 0, "2a07::1": 0,
 		} {
 			got, err := rt.kind(netip.MustParseAddr(addr))
-			// The kernel adds the route of an IPv6 address of its own a little later, by a work queue.
+			// The kernel adds the route of an IPv6 address of its own a little later, by a work
+			// queue.
 			for begun := time.Now(); got != want && time.Since(begun) < 10*time.Second; time.Sleep(time.Millisecond) {
 				got, err = rt.kind(netip.MustParseAddr(addr))
 			}

@@ -23,7 +23,7 @@ import (
 	"agentjail.dev/runtime/spec/credential/secret"
 )
 
-// Certificates for hosts, which are made anew before they are too old.
+// Certificates for hosts, which are renewed before they expire.
 const (
 	leafLife  = 30 * 24 * time.Hour
 	leafRenew = 15 * 24 * time.Hour
@@ -50,7 +50,7 @@ func newAuthority(pair secret.Value) (*authority, error) {
 	return &authority{cert: p.Leaf, key: p.PrivateKey, made: map[string]*tls.Certificate{}}, nil
 }
 
-// certificate is a host's, by the authority.
+// certificate returns a host's certificate, signed by the authority.
 func (a *authority) certificate(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,7 +83,7 @@ func (a *authority) certificate(host string) (*tls.Certificate, error) {
 	return c, nil
 }
 
-// ends reports whether TLS to a host is ended here.
+// ends reports whether the helper terminates TLS to a host.
 func (c *credentials) ends(host string, port uint16) bool {
 	if c.own == nil || port != portHTTPS {
 		return false
@@ -102,13 +102,14 @@ const (
 	protoHTTP2 = "h2"
 )
 
-// endTLS is the server of a connection, whose ClientHello has been read, for the client: credentials are set in what is inside.
+// endTLS terminates the TLS of a connection whose ClientHello has been read, and sets credentials
+// in its requests.
 func (f *flow) endTLS(hello []byte) {
 	if !f.place(f.s.credentials.places, helloTime) {
 		return
 	}
 	defer func() { <-f.s.credentials.places }()
-	f.lend()
+	f.withCredentials()
 	e := &ending{f: f}
 	defer e.close()
 	t := tls.Server(&begun{f.client, io.MultiReader(bytes.NewReader(hello), f.client)}, e.config(protoHTTP1))
@@ -121,17 +122,17 @@ func (f *flow) endTLS(hello []byte) {
 		err = f.client.SetDeadline(time.Time{})
 	}
 	switch {
-	case e.told:
+	case e.clientRefused:
 	case err != nil:
 		f.refuse("TLS that is ended for a credential: "+err.Error(), "the jail's certificate authority among those that the program trusts")
 		linger(f.client)
 	case e.err != nil:
-		c := &carrier{f: f, client: t}
-		c.say(unavailable(e.err))
+		c := &credentialProxy{f: f, client: t}
+		c.writeLast(unavailable(e.err))
 	case t.ConnectionState().NegotiatedProtocol == protoHTTP2:
 		f.http2(t, e.up)
 	default:
-		c := &carrier{client: t}
+		c := &credentialProxy{client: t}
 		if e.up != nil {
 			c.f = f
 			c.reached(e.up)
@@ -140,14 +141,15 @@ func (f *flow) endTLS(hello []byte) {
 	}
 }
 
-// ending is TLS that is about to be ended. A client that speaks HTTP/2 is offered it if the server speaks it, which is asked first: nothing
-// is translated from one version of HTTP into another.
+// ending is the state of a TLS handshake with the client. Nothing is translated from one version of
+// HTTP into another: the helper connects to the server first, and offers the client HTTP/2 only if
+// the server supports it.
 type ending struct {
-	f    *flow
-	up   *tls.Conn // what was reached for it
-	err  error     // why it was not
-	told bool      // the client has been told why
-	many bool      // it has a place among the connections of HTTP/2
+	f             *flow
+	up            *tls.Conn // what was reached for it
+	err           error     // why it was not
+	clientRefused bool      // the client's refusal is sent and logged
+	many          bool      // it has a place among the connections of HTTP/2
 }
 
 func (e *ending) config(protocol string) *tls.Config {
@@ -163,18 +165,19 @@ func (e *ending) config(protocol string) *tls.Config {
 	}
 }
 
-// choose has a client that can speak HTTP/2 speak what the server has chosen.
+// choose returns the configuration with the protocol that the server has chosen, for a client that
+// supports HTTP/2.
 func (e *ending) choose(i *tls.ClientHelloInfo) (*tls.Config, error) {
 	if e.f.s.credentials.speak.HTTP2 == nil || !slices.Contains(i.SupportedProtos, protoHTTP2) || i.ServerName != e.f.name {
 		return nil, nil
 	}
 	if !e.f.place(e.f.s.credentials.many, helloTime) {
-		e.told = true
+		e.clientRefused = true
 		return nil, errors.New("no place")
 	}
 	e.many = true
 	if e.up, e.err = e.f.dialTLS(protoHTTP2, protoHTTP1); e.up == nil {
-		if e.told = e.err == nil; e.told {
+		if e.clientRefused = e.err == nil; e.clientRefused {
 			return nil, errors.New("no server")
 		}
 		return nil, nil
@@ -186,7 +189,7 @@ func (e *ending) choose(i *tls.ClientHelloInfo) (*tls.Config, error) {
 	return c, e.f.client.SetDeadline(time.Now().Add(helloTime))
 }
 
-// close gives back what was taken.
+// close closes the server's connection and frees the place.
 func (e *ending) close() {
 	if e.up != nil {
 		e.up.Close()
@@ -198,7 +201,7 @@ func (e *ending) close() {
 
 // http2 serves a connection of HTTP/2.
 func (f *flow) http2(client, up *tls.Conn) {
-	own, creds := f.lend(), f.s.credentials
+	own, creds := f.withCredentials(), f.s.credentials
 	creds.speak.HTTP2(&terminate.HTTP2{
 		Client: client, Server: up, Host: f.name,
 		Judge: func(h *http1.Head) (*http1.Request, error) {
@@ -215,7 +218,7 @@ func (f *flow) http2(client, up *tls.Conn) {
 			return slices.ContainsFunc(own, func(c *helperproto.Credential) bool { return c.Header == name })
 		},
 		Scan: func() func([]byte) error { return creds.scan().see }, Reveals: creds.reveals,
-		Refused: f.refuseFor, LeftOut: f.leftOut,
+		Refused: f.refuseFor, LeftOut: f.reportStripped,
 		Sent: func(n int) { f.sent.Add(int64(n)) }, Got: func(n int) { f.got.Add(int64(n)) },
 	})
 	up.Close()
@@ -225,11 +228,11 @@ func (f *flow) http2(client, up *tls.Conn) {
 	linger(f.client)
 }
 
-// begun is a connection of which the beginning has been read.
+// begun is a connection whose beginning has been read already.
 type begun struct {
 	net.Conn
 	all io.Reader
 }
 
-// Read reads all of it.
+// Read reads from the beginning of the connection.
 func (b *begun) Read(p []byte) (int, error) { return b.all.Read(p) }

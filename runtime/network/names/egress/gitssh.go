@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// maxSSH bounds the connections of ssh that are ended here at once; each has buffers of some MiB where a side is slow.
+	// maxSSH bounds the ssh connections that are terminated at once; each has buffers of some MiB
+	// if a side is slow.
 	maxSSH = 12
-	// sshTime is how long one waits for its turn: a program may fetch many repositories at once.
+	// sshTime is how long a connection waits for its turn: a program may fetch many repositories at
+	// once.
 	sshTime = time.Minute
 )
 
-// holdKeys has the keys for ssh read.
+// holdKeys reads the keys for ssh.
 func (c *credentials) holdKeys(w *helperproto.Work, list []helperproto.Credential) error {
 	if len(list) == 0 {
 		return nil
 	}
 	if c.speak.SSH == nil || w.HostKey.Empty() {
-		return errors.New("keys for ssh, which this program does not speak, or not for this jail (remedy: start the jail anew)")
+		return errors.New("this program has no ssh, or the jail has no host key for it (remedy: start the jail anew)")
 	}
 	c.endpoints = map[string]string{}
 	var keys []terminate.Key
@@ -42,10 +44,10 @@ func (c *credentials) holdKeys(w *helperproto.Work, list []helperproto.Credentia
 	return err
 }
 
-// endpoint is the name and port of a connection.
+// endpoint returns the name and port of a connection.
 func (f *flow) endpoint() string { return net.JoinHostPort(f.name, strconv.Itoa(int(f.port))) }
 
-// ssh is the server of a connection for git, by a key that the jail does not have.
+// ssh serves a connection for git, with a key that the jail does not have.
 func (f *flow) ssh() {
 	c := f.s.credentials
 	if !f.place(c.sessions, sshTime) {

@@ -6,12 +6,14 @@ import (
 	"time"
 )
 
-// Bounds of what is read of connections before it is judged: a hello, a head. Every connection may hold a small one. Of larger ones only
-// some are read at a time: the others wait.
+// Bounds of the data that is read from a connection before it is judged: a ClientHello or a
+// request's head. Every connection may hold a small head. Only some large heads are read at a time;
+// the others wait.
 const (
 	smallHead  = 4 << 10 // bytes
 	largeHeads = 32
-	// headTime is how long a large head waits for a place, and then has it: its client is on the same machine.
+	// headTime is how long a large head may wait for a place, and then occupy it: its client is on
+	// the same machine.
 	headTime = 5 * time.Second
 )
 
@@ -23,10 +25,10 @@ type heads struct {
 
 func newHeads() *heads { return &heads{places: make(chan struct{}, largeHeads), wait: headTime} }
 
-// errTooLarge ends a connection that waited in vain.
+// errTooLarge ends a connection that got no place in time.
 var errTooLarge = errors.New("too many large heads at once")
 
-// head is a connection's side that is read and kept until it is judged.
+// head is one side of a connection whose data is kept until it is judged.
 type head struct {
 	io.Reader
 	of    *heads
@@ -35,7 +37,8 @@ type head struct {
 	large bool
 }
 
-// source is the part of a connection that a head needs: by its deadline a large one has an end.
+// source is the part of a connection that a head needs. Its deadline limits the time of a large
+// head.
 type source interface {
 	io.Reader
 	SetReadDeadline(time.Time) error
@@ -43,7 +46,7 @@ type source interface {
 
 func (h *heads) of(c source) *head { return &head{Reader: c, of: h, conn: c} }
 
-// Read reads no more than there is room for.
+// Read reads at most as much as there is room for.
 func (h *head) Read(b []byte) (int, error) {
 	if h.have >= smallHead && !h.large {
 		if err := h.grow(); err != nil {
@@ -64,14 +67,14 @@ func (h *head) grow() error {
 	select {
 	case h.of.places <- struct{}{}:
 		h.large = true
-		// A place is lent: also to a second request, for which there is no other deadline.
+		// A place is temporary, also for a second request, which has no other deadline.
 		return h.conn.SetReadDeadline(time.Now().Add(h.of.wait))
 	case <-late.C:
 		return errTooLarge
 	}
 }
 
-// done reports that nothing is kept any more.
+// done frees the kept data and the place.
 func (h *head) done() {
 	h.have = 0
 	if h.large {

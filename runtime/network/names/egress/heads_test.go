@@ -17,7 +17,8 @@ type ends struct {
 // SetReadDeadline sets it.
 func (e *ends) SetReadDeadline(at time.Time) error { e.at = at; return nil }
 
-// TestHeads: every connection reads a small head, only some a large one at a time, and the rest wait in vain or until there is a place.
+// TestHeads: every connection reads a small head, only some a large one at a time, and the rest
+// wait in vain or until there is a place.
 func TestHeads(t *testing.T) {
 	hs := newHeads()
 	hs.wait = 20 * time.Second
@@ -53,7 +54,7 @@ func TestHeads(t *testing.T) {
 		t.Error("a large head has all the time")
 	}
 	large[0].done()
-	large[0].done() // gives back once
+	large[0].done() // frees its place once
 	if !large[0].conn.(*ends).at.IsZero() {
 		t.Error("what comes after a large head has its deadline")
 	}

@@ -12,8 +12,8 @@ import (
 	"agentjail.dev/runtime/network/names/http1"
 )
 
-// An exchange is a connection of plain HTTP: every request is judged, and sent on in a form of our own. The server is connected to when
-// there is a request for it.
+// An exchange is a connection of plain HTTP. Every request is judged, and written anew to the
+// server. The connection to the server is made for the first allowed request.
 type exchange struct {
 	f        *flow
 	head     *head // what is kept of a request
@@ -42,7 +42,7 @@ func (f *flow) http() {
 	}
 }
 
-// judged is told of each request before it is sent on.
+// judged is called with each request before it is sent on.
 func (x *exchange) judged(q *http1.Request) error {
 	if x.up == nil {
 		x.upgrade = q.Upgrade
@@ -51,7 +51,7 @@ func (x *exchange) judged(q *http1.Request) error {
 	return x.f.s.credentials.judge(q, nil)
 }
 
-// errNotConnected reports that there is no server, which the client has been told.
+// errNotConnected means that the server cannot be reached and that the client has the refusal.
 var errNotConnected = errors.New("not connected")
 
 // Write sends to the server.
@@ -77,7 +77,7 @@ func (x *exchange) agreed() (bool, error) { return <-x.switched, nil }
 // respond copies the responses.
 func (x *exchange) respond() {
 	defer close(x.done)
-	defer func() { x.switched <- false }() // for who still waits; there is room where nobody does
+	defer func() { x.switched <- false }() // for a waiting agreed; the channel has room if none waits
 	var n int64
 	var err error
 	if x.upgrade {
@@ -95,11 +95,12 @@ func (x *exchange) respond() {
 		reset(x.up)
 	case !x.refusing.Load():
 		_ = x.f.client.CloseWrite()
-		_ = x.f.client.SetReadDeadline(time.Now().Add(helloTime)) // there is nobody left to ask
+		_ = x.f.client.SetReadDeadline(time.Now().Add(helloTime)) // no server is left
 	}
 }
 
-// respondFirst copies the response to a request that requests another protocol, and reports what it was.
+// respondFirst copies the response to a request for another protocol, and reports whether the
+// server agreed.
 func (x *exchange) respondFirst() (int64, error) {
 	h := x.f.s.heads.of(x.up)
 	defer h.done()
@@ -118,7 +119,7 @@ func (x *exchange) respondFirst() (int64, error) {
 	return int64(n + k), err
 }
 
-// end ends the connection as its requests have.
+// end ends the connection after its last request.
 func (x *exchange) end(err error) {
 	bad := new(http1.Error)
 	switch {

@@ -19,17 +19,17 @@ import (
 	"agentjail.dev/runtime/spec/publish"
 )
 
-// inbound is what is connected to from outside.
+// inbound listens for connections from outside.
 type inbound struct {
 	entries   []publish.Entry
 	listeners []*net.TCPListener
-	// engine are the ports of the engine's network, and arriving what is connected to there.
+	// engine are the published ports of the engine's network, and arriving the listeners there.
 	engine   []publish.Range
 	arriving []*net.TCPListener
 	inside   chan<- wanted
 }
 
-// wanted requests a socket of a family in the jail's network namespace.
+// wanted is a request for a socket of a family in the jail's network namespace.
 type wanted struct {
 	family int
 	got    chan<- made
@@ -40,7 +40,8 @@ type made struct {
 	err error
 }
 
-// openInbound listens outside, where the helper is, before its confinement, which takes that right.
+// openInbound listens in the helper's network namespace. It is called before the confinement, which
+// removes that right.
 func openInbound(w *helperproto.Work, netns *os.File) (*inbound, error) {
 	in := &inbound{entries: w.Publish, engine: w.Engine}
 	if len(in.entries)+len(in.engine) == 0 {
@@ -66,8 +67,9 @@ func openInbound(w *helperproto.Work, netns *os.File) (*inbound, error) {
 	return in, err
 }
 
-// fromEngine takes what arrives in the engine's network, where the helper is, at the ports that may: which of them the engine publishes,
-// and which the jail serves, shows when somebody connects.
+// fromEngine accepts connections at the allowed ports of the engine's network, in the helper's
+// network namespace. Only a connection shows which of these ports the engine publishes and the jail
+// serves.
 func (in *inbound) fromEngine() error {
 	if len(in.engine) == 0 {
 		return nil
@@ -86,7 +88,7 @@ func (in *inbound) fromEngine() error {
 	return nil
 }
 
-// eachPort is fromEngine without a look-up of sockets.
+// eachPort is fromEngine without a look-up of sockets: it listens at each port.
 func (in *inbound) eachPort() error {
 	in.arriving = nil
 	for _, r := range in.engine {
@@ -107,12 +109,13 @@ func (in *inbound) eachPort() error {
 	return nil
 }
 
-// published reports that an entry has a port of the engine's network already.
+// published reports whether an entry has a port of the engine's network already.
 func (in *inbound) published(port uint16) bool {
 	return slices.ContainsFunc(in.entries, func(e publish.Entry) bool { return e.At.Port() == port })
 }
 
-// asArrived is the entry for a connection in the engine's network. An entry of the jail's own has the port first.
+// asArrived returns the entry for a connection in the engine's network. The jail's own entries come
+// first.
 func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok bool) {
 	to, err := jailsock.Local(c)
 	if err != nil {
@@ -126,8 +129,9 @@ func (in *inbound) asArrived(c *net.TCPConn) (e publish.Entry, rule string, ok b
 	return publish.Entry{At: to, Port: to.Port()}, publish.Engine, slices.ContainsFunc(in.engine, func(r publish.Range) bool { return r.Has(to.Port()) })
 }
 
-// stay has a thread stay in the jail's namespace and make sockets there: a socket is of the namespace of the thread that makes it, and
-// joining one takes capabilities that the helper is about to give up.
+// stay starts a thread that stays in the jail's namespace and makes sockets there. A socket belongs
+// to the namespace of the thread that makes it, and joining a namespace needs capabilities that the
+// helper is about to drop.
 func stay(netns *os.File) (chan<- wanted, error) {
 	ask, joined := make(chan wanted), make(chan error)
 	go func() {
@@ -150,7 +154,7 @@ func stay(netns *os.File) (chan<- wanted, error) {
 	return ask, nil
 }
 
-// serve takes connections from outside. They count as the jail's own do.
+// serve accepts connections from outside. The bounds of the jail's own connections include them.
 func (in *inbound) serve(s *server) {
 	for i, l := range in.listeners {
 		go s.accept(l, func(c *net.TCPConn) { in.connection(s, c, in.entries[i], in.entries[i].String()) })
@@ -167,7 +171,7 @@ func (in *inbound) serve(s *server) {
 	}
 }
 
-// connection serves one.
+// connection serves one connection from outside.
 func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule string) {
 	defer c.Close()
 	begun := time.Now()
@@ -195,7 +199,8 @@ func (in *inbound) connection(s *server, c *net.TCPConn, e publish.Entry, rule s
 	s.events.add(v)
 }
 
-// dial connects to a port of the jail's loopback: some servers are at ::1 only.
+// dial connects to a port of the jail's loopback. It tries ::1 too, since some servers listen only
+// there.
 func (in *inbound) dial(port uint16) (*net.TCPConn, error) {
 	c, err := in.connect(unix.AF_INET, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: int(port)})
 	if err == nil {
@@ -208,7 +213,7 @@ func (in *inbound) dial(port uint16) (*net.TCPConn, error) {
 	return nil, fmt.Errorf("port %d in the jail: %w", port, err)
 }
 
-// connect connects a socket that the thread in the jail makes.
+// connect requests a socket from the thread in the jail and connects it.
 func (in *inbound) connect(family int, to unix.Sockaddr) (*net.TCPConn, error) {
 	got := make(chan made)
 	in.inside <- wanted{family, got}
@@ -232,7 +237,7 @@ func (in *inbound) connect(family int, to unix.Sockaddr) (*net.TCPConn, error) {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		c.Close()
-		return nil, errors.New("a socket that is not TCP's")
+		return nil, errors.New("the socket is not a TCP socket")
 	}
 	return t, nil
 }

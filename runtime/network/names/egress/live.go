@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// live is the rules that are in force.
+// live has the rules in force.
 type live struct{ set atomic.Pointer[netrules.Set] }
 
 func newLive(set *netrules.Set) *live {
@@ -28,22 +28,23 @@ func (l *live) Allowed(name string) bool                          { return l.now
 func (l *live) Match(name string, port uint16) netrules.Verdict   { return l.now().Match(name, port) }
 func (l *live) MatchAddr(a netip.Addr, p uint16) netrules.Verdict { return l.now().MatchAddr(a, p) }
 
-// flows are the connections that a rule has let through. The rules change while the lock is held, so that each connection is either in
-// the table then, or is judged by the new ones.
+// flows are the connections that a rule has allowed. The rules change while the lock is held, so
+// that each connection is either in the table or judged by the new rules.
 type flows struct {
 	mu sync.Mutex
 	m  map[*flow]struct{}
 }
 
-// givesFrom has names of wildcards get no address that an earlier helper may have given, which a file tells.
-func (s *server) givesFrom(next int, file io.Writer) {
+// reserveAddresses keeps the addresses that an earlier helper may have assigned from wildcard
+// names. The file records them.
+func (s *server) reserveAddresses(next int, file io.Writer) {
 	s.pool.From(next, func(below int) bool {
 		_, err := fmt.Fprintf(file, "%d\n", below)
 		return err == nil
 	})
 }
 
-// verdict is what rules say of a connection's name, or of the address that it is for.
+// verdict matches rules against a connection's name, or its address.
 func (f *flow) verdict(set *netrules.Set) netrules.Verdict {
 	if f.literal.IsValid() {
 		return set.MatchAddr(f.literal, f.port)
@@ -51,7 +52,7 @@ func (f *flow) verdict(set *netrules.Set) netrules.Verdict {
 	return set.Match(f.name, f.port)
 }
 
-// enter adds a connection whose rule has let it through, unless the rules have changed since.
+// enter adds an allowed connection to the table, unless the rules have changed since.
 func (f *flow) enter() bool {
 	f.s.flows.mu.Lock()
 	f.under = f.s.set.now()
@@ -74,21 +75,21 @@ func (f *flow) leave() {
 	delete(f.s.flows.m, f)
 }
 
-// gone reports why the connection was ended by other rules, or "".
+// gone returns why new rules have ended the connection, or "".
 func (f *flow) gone() string {
 	f.s.flows.mu.Lock()
 	defer f.s.flows.mu.Unlock()
-	return f.withdrawn
+	return f.revokedReason
 }
 
-// connected notes the connection outside, unless the rules have changed since it was begun.
+// connected records the connection outside, unless the rules have changed since it was begun.
 func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
 	f.s.flows.mu.Lock()
 	f.up, f.addr = up, addr
-	if set := f.s.set.now(); f.withdrawn == "" && set != f.under {
-		f.withdrawn = f.lost(set)
+	if set := f.s.set.now(); f.revokedReason == "" && set != f.under {
+		f.revokedReason = f.lost(set)
 	}
-	why := f.withdrawn
+	why := f.revokedReason
 	f.s.flows.mu.Unlock()
 	if why != "" {
 		f.refuse(why, "")
@@ -98,7 +99,7 @@ func (f *flow) connected(up *net.TCPConn, addr netip.Addr) bool {
 	return why == ""
 }
 
-// lost reports why rules do not let a connection go on, or "".
+// lost returns why rules do not allow a connection any more, or "".
 func (f *flow) lost(set *netrules.Set) string {
 	v := f.verdict(set)
 	if !v.OK {
@@ -115,9 +116,10 @@ func (f *flow) lost(set *netrules.Set) string {
 	return ""
 }
 
-// follow does what the starter requests. Where its answer is not heard, what is on record is what the former and the new rules both
-// allow (jail.ReloadNetwork), and so are the rules then.
-func (s *server) follow(r helperproto.Request) (a helperproto.Answer, unheard func(), err error) {
+// handleRequest executes a request of the starter. If the answer cannot be delivered, the rules on
+// record are those that the former and the new rules both allow (lifecycle.ReloadNetwork). The
+// function undelivered then applies the same rules.
+func (s *server) handleRequest(r helperproto.Request) (a helperproto.Answer, undelivered func(), err error) {
 	former := s.set.now()
 	if r.Verb == helperproto.State {
 		return helperproto.Answer{Digest: former.Digest()}, func() {}, nil
@@ -133,17 +135,18 @@ func (s *server) follow(r helperproto.Request) (a helperproto.Answer, unheard fu
 	return s.change(set), func() { s.change(both) }, nil
 }
 
-// change puts other rules in force, and ends the connections that they do not let through. Names keep their addresses.
+// change applies new rules, and ends the connections that they do not allow. Names keep their
+// addresses.
 func (s *server) change(set *netrules.Set) helperproto.Answer {
 	s.pool.Add(set.Exact())
 	var ended []*flow
 	s.flows.mu.Lock()
 	s.set.set.Store(set)
 	for f := range s.flows.m {
-		if f.withdrawn != "" {
+		if f.revokedReason != "" {
 			continue
 		}
-		if f.withdrawn = f.lost(set); f.withdrawn != "" {
+		if f.revokedReason = f.lost(set); f.revokedReason != "" {
 			ended = append(ended, f)
 		}
 	}
@@ -160,7 +163,8 @@ func (s *server) change(set *netrules.Set) helperproto.Answer {
 	return a
 }
 
-// withdraw ends a connection from outside of its own goroutines, which see that it is closed and tell of it.
+// withdraw ends a connection whose rule is gone. The connection's own goroutines notice the end and
+// log it.
 func (f *flow) withdraw() {
 	f.s.flows.mu.Lock()
 	up := f.up

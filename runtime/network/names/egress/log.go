@@ -9,37 +9,37 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// Bounds of the log: events of a jail that makes as many as it likes.
+// Bounds of the log. A jail can cause any number of events.
 const (
 	logBurst     = 2000
 	logPerSecond = 100
-	// maxTold bounds the refused names that are remembered, so that each is told once.
-	maxTold = 4096
+	// maxReported bounds the refused names that are remembered, so that each is logged once.
+	maxReported = 4096
 )
 
 // events is the log of decisions.
 type events struct {
-	mu      sync.Mutex
-	files   []*os.File
-	turn    int    // which of them is written
-	seq     uint64 // of the last event
-	max     int64  // bytes of a file
-	size    int64
-	dropped int
-	limit   *bucket
-	told    map[string]bool
+	mu       sync.Mutex
+	files    []*os.File
+	turn     int    // which of them is written
+	seq      uint64 // of the last event
+	max      int64  // bytes of a file
+	size     int64
+	dropped  int
+	limit    *bucket
+	reported map[string]bool
 }
 
-// newEvents writes a log on that has max bytes in all its files.
+// newEvents continues a log, which has at most max bytes in all its files.
 func newEvents(max int64, turn int, seq uint64, files ...*os.File) *events {
-	e := &events{files: files, turn: turn % len(files), seq: seq, max: max / int64(len(files)), limit: newBucket(logBurst, logPerSecond), told: map[string]bool{}}
+	e := &events{files: files, turn: turn % len(files), seq: seq, max: max / int64(len(files)), limit: newBucket(logBurst, logPerSecond), reported: map[string]bool{}}
 	if fi, err := files[e.turn].Stat(); err == nil {
 		e.size = fi.Size()
 	}
 	return e
 }
 
-// add writes an event. A log that cannot be written stops nothing.
+// add writes an event. A failed write does not stop the connection.
 func (e *events) add(v helperproto.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -56,7 +56,8 @@ func (e *events) add(v helperproto.Event) {
 	e.write(append(line, '\n'))
 }
 
-// write writes a line to the file whose turn it is. One that is full leaves the turn to the next, which begins anew.
+// write writes a line to the current file. If that is full, the next file is truncated and becomes
+// the current one.
 func (e *events) write(line []byte) {
 	if e.size+int64(len(line)) > e.max {
 		turn := (e.turn + 1) % len(e.files)
@@ -73,15 +74,15 @@ func (e *events) write(line []byte) {
 	e.size += int64(n)
 }
 
-// refusedName tells of a name that was requested and is not allowed, once.
+// refusedName logs a name that was requested and is not allowed, once.
 func (e *events) refusedName(name, reason, remedy string) {
 	e.mu.Lock()
-	known := e.told[name]
+	known := e.reported[name]
 	if !known {
-		if len(e.told) >= maxTold {
-			clear(e.told)
+		if len(e.reported) >= maxReported {
+			clear(e.reported)
 		}
-		e.told[name] = true
+		e.reported[name] = true
 	}
 	e.mu.Unlock()
 	if !known {
@@ -89,11 +90,11 @@ func (e *events) refusedName(name, reason, remedy string) {
 	}
 }
 
-// forget has names be told of again, by other rules.
+// forget lets names be logged again under new rules.
 func (e *events) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	clear(e.told)
+	clear(e.reported)
 }
 
 const (

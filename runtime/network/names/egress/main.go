@@ -1,10 +1,11 @@
-// Package egress is the helper process of a jail whose network is by name (network.mode = "names"): it lives outside the jail, in the
-// network of whoever started it, and has sockets inside. There it answers the jail's questions for names and takes its connections; what
-// rules allow, it connects outside.
+// Package egress is the helper process of a jail whose network is by name (network.mode = "names"):
+// it runs outside the jail, in its starter's network, and has sockets inside. There it answers the
+// jail's DNS queries and accepts its connections. It connects outside if the rules allow it.
 //
-// It is started while its jail is being made, and gives up all else before it knows of the jail: see confine. At start it gets its sockets and
-// its rules. Where nothing speaks against it, an activator does this much in its place, and becomes the helper when the jail first uses its
-// network (package activator). It parses what a jail sends. It ends with the jail's first process.
+// It is started while its jail is being made, and drops all other rights before it gets any data of
+// the jail: see confine. At start it gets its sockets and its rules. If possible, an activator does
+// these steps in its place, and becomes the helper when the jail first uses its network (package
+// activator). The helper parses data from the jail. It exits with the jail's first process.
 package egress
 
 import (
@@ -24,10 +25,12 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// Main is the program, with those who speak what is ended for credentials. It returns only after an error, with the exit status.
+// Main runs the program with implementations of the protocols that are terminated for credentials.
+// It returns only after an error, with the exit status.
 func Main(speak terminate.Speakers) int {
 	if err := run(speak); err != nil {
-		// Of one that was activated nobody waits to hear it: it goes on record (helper.SaidFile).
+		// No process reads the standard error of an activated helper, so it is recorded
+		// (helper.SaidFile).
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -36,54 +39,62 @@ func Main(speak terminate.Speakers) int {
 
 func run(speak terminate.Speakers) error {
 	h, err := begin(speak)
-	e, err := h.assigned(err)
+	if !h.setup.Activated {
+		err = reportReady(err)
+	}
 	if err != nil {
 		return err
 	}
-	err = h.serve(e)
+	e, err := h.awaitAssignment()
 	if err != nil {
-		_ = e.tell(err) // to the starter, if that waits
+		return err
+	}
+	if err = h.serve(e); err != nil {
+		_ = e.answer(err) // to the starter, if that waits
 	}
 	return err
 }
 
-// helper is one that waits for its work.
+// helper is a helper before its work.
 type helper struct {
 	setup helperproto.Setup
 	ctl   *control
 	rt    *routes
-	// roots are the host's certificate authorities; nil where no credential needs them.
+	// roots are the host's certificate authorities; nil if no credential needs them.
 	roots *x509.CertPool
 	speak terminate.Speakers
 }
 
-// assigned reports that the helper is ready, or that it is not, and waits for its work. An activator has done both.
-func (h *helper) assigned(err error) (*errand, error) {
-	if h.setup.Activated {
-		if err != nil {
-			return nil, err
-		}
-		return held(os.NewFile(helperproto.WorkFD, "work"))
-	}
+// reportReady reports to the starter that the helper is ready, or err, which it returns.
+func reportReady(err error) error {
 	ready := os.NewFile(child.ReadyFD, "ready")
 	if err != nil {
 		fmt.Fprintln(ready, err)
-		return nil, err
+		return err
 	}
 	if _, err := io.WriteString(ready, child.Ready); err != nil {
-		return nil, err
+		return err
 	}
 	ready.Close()
-	return h.ctl.errand()
+	return nil
 }
 
-// begin makes ready what takes files or privileges, and gives those up. What it knows of its set-up is returned with an error, too.
+// awaitAssignment waits for the work. An activator has waited for it already.
+func (h *helper) awaitAssignment() (*assignment, error) {
+	if h.setup.Activated {
+		return takeHeld(os.NewFile(helperproto.WorkFD, "work"))
+	}
+	return h.ctl.awaitAssignment()
+}
+
+// begin does all that needs files or privileges, and then drops them. The helper is returned with
+// an error, too, for its set-up.
 func begin(speak terminate.Speakers) (*helper, error) {
 	debug.SetMemoryLimit(maxMemory)
 	debug.SetMaxThreads(maxThreads)
 	h := &helper{speak: speak}
 	var err error
-	if h.setup, err = told(os.NewFile(child.TellFD, "setup")); err != nil {
+	if h.setup, err = readSetup(os.NewFile(child.TellFD, "setup")); err != nil {
 		return h, err
 	}
 	if !h.setup.Activated {
@@ -91,7 +102,7 @@ func begin(speak terminate.Speakers) (*helper, error) {
 			return h, fmt.Errorf("closing what was left open: %w", err)
 		}
 	}
-	// Go's own files are the overflow user's to inherit; these came through exec.
+	// No program inherits Go's own files. These came through exec.
 	for fd := child.ReadyFD; fd <= helperproto.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
@@ -107,19 +118,19 @@ func begin(speak terminate.Speakers) (*helper, error) {
 		}
 	}
 	if h.setup.Publishes {
-		return h, nil // what takes privileges is inside the jail, and there is none yet
+		return h, nil // the privileges are needed inside the jail, which does not exist yet
 	}
 	return h, confine(h.setup)
 }
 
 // serve does the work. It returns after an error, or when the jail's first process has ended.
-func (h *helper) serve(e *errand) error {
+func (h *helper) serve(e *assignment) error {
 	w := e.work
 	in, err := openInbound(w, e.netns)
 	if err != nil {
 		return err
 	}
-	// The sockets alone keep the namespace: they are closed with the jail.
+	// The sockets keep the namespace until they are closed with the jail.
 	if e.netns != nil {
 		if err := e.netns.Close(); err != nil {
 			return err
@@ -140,7 +151,7 @@ func (h *helper) serve(e *errand) error {
 		return err
 	}
 	server.served = e.sockets.Served()
-	server.givesFrom(w.Given, os.NewFile(helperproto.GivenFD, helperproto.GivenFile))
+	server.reserveAddresses(w.Given, os.NewFile(helperproto.GivenFD, helperproto.GivenFile))
 	for range dnsWorkers {
 		go server.answerUDP(e.sockets.UDP, e.sockets.Reply)
 	}
@@ -151,35 +162,35 @@ func (h *helper) serve(e *errand) error {
 	go server.accept(e.sockets.Connect, server.connect)
 	go server.accept(e.sockets.SOCKS, server.socks)
 	in.serve(server)
-	// Whoever sent the work may have been killed: then the jail is not started, and needs no helper.
-	if err := e.tell(nil); err != nil {
+	// The starter may have been killed: then the jail is not started, and needs no helper.
+	if err := e.answer(nil); err != nil {
 		return err
 	}
-	go h.ctl.serve(server.follow)
-	return outlive(e.init)
+	go h.ctl.serve(server.handleRequest)
+	return waitForExit(e.init)
 }
 
-// dnsWorkers are how many questions are answered at once.
+// dnsWorkers is the number of queries that are answered at once.
 const dnsWorkers = 2
 
 // maxSetup bounds the set-up's text, in bytes.
 const maxSetup = 4 << 10
 
-// told reads the set-up. An end of file without any is of a starter that was killed.
-func told(from *os.File) (s helperproto.Setup, err error) {
+// readSetup reads the set-up. An end of file at once means that the starter was killed.
+func readSetup(from *os.File) (s helperproto.Setup, err error) {
 	defer from.Close()
 	data, err := io.ReadAll(io.LimitReader(from, maxSetup+1))
 	if err != nil {
 		return s, fmt.Errorf("reading the set-up: %w", err)
 	}
 	if len(data) == 0 || len(data) > maxSetup {
-		return s, errors.New("there is no set-up, or too much of it")
+		return s, errors.New("the set-up is empty or too long")
 	}
 	return s, json.Unmarshal(data, &s)
 }
 
-// outlive waits for the end of a process, by its pidfd.
-func outlive(pidfd int) error {
+// waitForExit waits for the end of a process, by its pidfd.
+func waitForExit(pidfd int) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
 		if n > 0 {

@@ -13,24 +13,25 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// Bounds of one connection's buffers where there are many. A few have what the kernel gives, which a fast and far server takes: a window that is
-// set does not grow. The kernel doubles what is requested (socket(7)).
+// Bounds of one connection's buffers if there are many connections. A few connections keep the
+// kernel's defaults, which a fast and distant server needs: a buffer of a set size does not grow.
+// The kernel doubles the requested size (socket(7)).
 const (
 	fewConns    = 16
 	smallBuffer = 32 << 10
 )
 
-// connPerSecondAny is the rate of new connections where the kernel cannot hold them to a share of ports (before Linux 6.3): each keeps a port of
-// the host's for a minute.
+// connPerSecondAny is the rate of new connections if the kernel cannot restrict them to a range of
+// ports (before Linux 6.3). Each occupies a port of the host for a minute.
 const connPerSecondAny = 50
 
-// ways are how sockets outside are made.
+// ways configures sockets outside.
 type ways struct {
 	ports   helperproto.Ports
 	crowded func() bool
 }
 
-// perSecond is the rate of new connections.
+// perSecond returns the rate of new connections.
 func perSecond() int {
 	if localports.Can() != nil {
 		return connPerSecondAny
@@ -38,7 +39,8 @@ func perSecond() int {
 	return connPerSecond
 }
 
-// control makes a socket ready to be connected. One of UDP has no port after its end, and its port is to be guessed by no one.
+// control prepares a socket for connect(2). A UDP socket is left as it is: it occupies no port
+// after its end, and its port must not be predictable.
 func (w *ways) control(network, _ string, c syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil
@@ -55,18 +57,18 @@ func (w *ways) control(network, _ string, c syscall.RawConn) error {
 	return errors.Join(cerr, err)
 }
 
-// small gives a socket small buffers.
+// small sets small buffers.
 func small(fd int) error {
 	return errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, smallBuffer))
 }
 
-// smallInside is small for a connection of the jail's.
+// smallInside sets small buffers for a connection of the jail.
 func smallInside(c *net.TCPConn) {
 	_ = c.SetReadBuffer(smallBuffer)
 	_ = c.SetWriteBuffer(smallBuffer)
 }
 
-// used says of an error of connecting that all ports are in use.
+// used turns EADDRNOTAVAIL into an error which explains that all ports are in use.
 func (w *ways) used(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err

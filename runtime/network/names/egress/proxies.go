@@ -14,10 +14,11 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// Programs that insist on a proxy have two. What they request goes the way of every other connection. They alone reach an address that a
-// rule names: the jail has no route to it.
+// There are two proxies for programs that require one. Their requests are handled like every other
+// connection. Addresses in rules can be reached only through a proxy: the jail has no route to
+// them.
 
-// connect serves a client of HTTP's CONNECT.
+// connect serves a client of the HTTP proxy (CONNECT).
 func (s *server) connect(c *net.TCPConn) {
 	defer c.Close()
 	f := &flow{s: s, client: c, begun: time.Now()}
@@ -63,7 +64,8 @@ func (s *server) socks(c *net.TCPConn) {
 	f.granted(proxy.Reply(proxy.Granted))
 }
 
-// aim judges what a client asks a proxy for. An address that stands for a name is that name.
+// aim judges the target of a proxy's client. An address that stands for a name is treated as that
+// name.
 func (f *flow) aim(t proxy.Target) error {
 	f.name, f.port = t.Name, t.Port
 	var v netrules.Verdict
@@ -73,7 +75,7 @@ func (f *flow) aim(t proxy.Target) error {
 	case addrpool.Range.Contains(t.Addr):
 		name, ok := f.s.pool.Name(t.Addr)
 		if !ok {
-			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "names are asked for first"}
+			f.name, v = t.Addr.String(), netrules.Verdict{Reason: fmt.Sprintf("%s stands for no name", t.Addr), Remedy: "look the name up first"}
 			break
 		}
 		f.name, v = name, f.s.set.Match(name, t.Port)
@@ -88,7 +90,8 @@ func (f *flow) aim(t proxy.Target) error {
 	return nil
 }
 
-// granted answers a proxy's client, and serves the connection as one to the name itself: TLS and HTTP are held to it.
+// granted answers a proxy's client, and serves the connection as one to the name itself. TLS and
+// HTTP are checked for the name.
 func (f *flow) granted(answer []byte) {
 	if _, err := f.client.Write(answer); err != nil || f.client.SetDeadline(time.Time{}) != nil {
 		return
@@ -96,14 +99,14 @@ func (f *flow) granted(answer []byte) {
 	f.serve()
 }
 
-// deny answers a proxy's client with a refusal.
+// deny sends a refusal to a proxy's client.
 func (f *flow) deny(answer []byte) {
 	_ = f.client.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = f.client.Write(answer)
 	linger(f.client)
 }
 
-// targets are the addresses outside to try for a flow.
+// targets returns the addresses outside to try for a flow.
 func (f *flow) targets() ([]netip.Addr, error) {
 	if f.literal.IsValid() {
 		return []netip.Addr{f.literal}, nil

@@ -25,19 +25,20 @@ const (
 	dialTime    = 4 * time.Second  // for one address
 	dialAll     = 10 * time.Second // for all of a name's
 	maxTried    = 8                // addresses of a name
-	maxAsking   = 128              // names that are looked up at once: an answer has up to 64 KiB
+	maxLookups  = 128              // names that are looked up at once: an answer has up to 64 KiB
 )
 
-// resolver asks the host's name servers, for names as they are: without the host's search list, and without its /etc/hosts.
+// resolver queries the host's name servers for exact names, without the host's search list and
+// without its /etc/hosts.
 type resolver struct {
-	ask    func(context.Context, string) ([]netip.Addr, error)
-	kind   func(netip.Addr) (byte, error) // the type of the route to an address
-	ways   *ways
-	hosts  []netip.Addr // the host's own addresses, where the helper's network namespace has others
-	dialer net.Dialer
-	asking chan struct{}
-	mu     sync.Mutex
-	cache  map[string]answer
+	query   func(context.Context, string) ([]netip.Addr, error)
+	kind    func(netip.Addr) (byte, error) // the type of the route to an address
+	ways    *ways
+	hosts   []netip.Addr // the host's own addresses, where the helper's network namespace has others
+	dialer  net.Dialer
+	lookups chan struct{}
+	mu      sync.Mutex
+	cache   map[string]answer
 }
 
 type answer struct {
@@ -45,7 +46,8 @@ type answer struct {
 	until time.Time
 }
 
-// newResolver asks the work's servers. Go's own resolver finds no files here (it was confined), so that it asks whom Dial says.
+// newResolver returns a resolver for the work's servers. Go's resolver cannot read its
+// configuration files under confinement, so Dial chooses the server.
 func newResolver(w *helperproto.Work, rt *routes, out *ways) *resolver {
 	servers := w.Servers
 	var next atomic.Uint32
@@ -56,7 +58,7 @@ func newResolver(w *helperproto.Work, rt *routes, out *ways) *resolver {
 		d := net.Dialer{Timeout: dialTime, Control: out.control}
 		return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 	}}
-	return &resolver{cache: map[string]answer{}, ways: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host, asking: make(chan struct{}, maxAsking), ask: func(ctx context.Context, name string) ([]netip.Addr, error) {
+	return &resolver{cache: map[string]answer{}, ways: out, dialer: net.Dialer{Control: out.control}, kind: rt.kind, hosts: w.Host, lookups: make(chan struct{}, maxLookups), query: func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return r.LookupNetIP(ctx, "ip", name+".")
 	}}
 }
@@ -73,16 +75,17 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTime)
 	defer cancel()
 	select {
-	case r.asking <- struct{}{}:
+	case r.lookups <- struct{}{}:
 	case <-ctx.Done():
 		return nil, errors.New("too many names are looked up")
 	}
-	addrs, err := r.ask(ctx, name)
-	<-r.asking
+	addrs, err := r.query(ctx, name)
+	<-r.lookups
 	if err != nil {
 		return nil, err
 	}
-	// No more is kept than is tried: whoever answers for a name could fill the helper's memory.
+	// Only as many addresses are kept as are tried: a hostile name server could fill the helper's
+	// memory.
 	addrs = slices.Clone(addrs[:min(len(addrs), maxTried)])
 	for i := range addrs {
 		addrs[i] = addrs[i].Unmap()
@@ -96,8 +99,8 @@ func (r *resolver) lookup(name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// dial connects to the first address that answers, of those that the rule may reach. The address that was checked is the one that is
-// dialled.
+// dial connects to the first address that answers, among those that the rule allows. It dials
+// exactly the address that was checked.
 func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule *netrules.Rule) (*net.TCPConn, netip.Addr, error) {
 	var errs []error
 	ctx, cancel := context.WithTimeout(context.Background(), dialAll)
@@ -118,8 +121,8 @@ func (r *resolver) dial(set *netrules.Set, addrs []netip.Addr, port uint16, rule
 	return nil, netip.Addr{}, errors.Join(errs...)
 }
 
-// fit reports whether an address that a name led to may be reached. One that the kernel does not simply send to is not: it is this host's,
-// a broadcast's, or a group's.
+// fit returns an error if an address that a name resolved to may not be reached. Only a unicast
+// route to another host is allowed, not an address of this host, a broadcast or a multicast group.
 func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netrules.Rule) error {
 	if r := set.DeniesAddr(a, port); r != nil {
 		return fmt.Errorf("%s is denied by %q", a, r.Source())
@@ -135,8 +138,8 @@ func (r *resolver) fit(set *netrules.Set, a netip.Addr, port uint16, rule *netru
 	return err
 }
 
-// unfit reports that an address may not be reached.
+// unfit is the error for an address that may not be reached.
 type unfit struct{ err error }
 
-// Error is the reason.
+// Error returns the reason.
 func (e *unfit) Error() string { return e.err.Error() }

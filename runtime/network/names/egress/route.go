@@ -20,18 +20,21 @@ import (
 const (
 	// handshakeTime is how long TLS to a server may take to begin.
 	handshakeTime = 10 * time.Second
-	// bodyTime is how long the rest of a request's body may take after the response to it has ended.
+	// bodyTime is how long the rest of a request's body may take after the response to it has
+	// ended.
 	bodyTime = time.Second
 	// idleTime is how long a connection may wait for its next request.
 	idleTime = 2 * time.Minute
-	// maxCarried bounds the connections with credentials at once, each of which has up to two of TLS. Others wait.
+	// maxCarried bounds the connections with credentials at once, each of which has up to two TLS
+	// connections. Others wait.
 	maxCarried = 256
 	// maxHTTP2 bounds those of HTTP/2 at once, each of which has many requests.
 	maxHTTP2 = 16
 )
 
-// A carrier serves a connection in whose requests credentials are set: they go to the server one after another, over TLS.
-type carrier struct {
+// credentialProxy serves a connection and sets credentials in its requests. It sends the requests
+// to the server one after another, over TLS.
+type credentialProxy struct {
 	f      *flow
 	client net.Conn
 	host   string
@@ -39,9 +42,10 @@ type carrier struct {
 	up     net.Conn
 	raw    *net.TCPConn  // below up
 	server *bufio.Reader // of up
-	// asked and answered are what is kept of the client's and of the server's until the other has it.
-	asked, answered *head
-	// waiting reports that no request is under way.
+	// requestHead and responseHead are the client's and the server's data that is kept until the
+	// other side has it.
+	requestHead, responseHead *head
+	// waiting reports that no request is in progress.
 	waiting atomic.Bool
 	scan    *scan
 }
@@ -61,7 +65,7 @@ func (f *flow) route(host string) {
 	defer f.leave()
 	if f.place(f.s.credentials.places, helloTime) {
 		defer func() { <-f.s.credentials.places }()
-		f.carry(&carrier{client: f.client}, as, at)
+		f.carry(&credentialProxy{client: f.client}, as, at)
 	}
 }
 
@@ -79,8 +83,9 @@ func (f *flow) place(places chan struct{}, wait time.Duration) bool {
 	}
 }
 
-// lend has the flow's events name the credentials that are set in its requests.
-func (f *flow) lend() []*helperproto.Credential {
+// withCredentials returns the credentials that are set in the flow's requests, and adds their names
+// to the flow's events.
+func (f *flow) withCredentials() []*helperproto.Credential {
 	own := f.s.credentials.byHost[f.name]
 	var names []string
 	for _, o := range own {
@@ -90,32 +95,33 @@ func (f *flow) lend() []*helperproto.Credential {
 	return own
 }
 
-// carry serves the requests to a name and port that a connection to the flow's name has.
-func (f *flow) carry(c *carrier, as string, at uint16) {
-	c.f, c.host, c.own, c.asked = f, f.name, f.lend(), f.s.heads.of(c.client)
-	defer c.asked.done()
+// carry serves the requests of a connection. The requests are for the name and port that the client
+// used.
+func (f *flow) carry(c *credentialProxy, as string, at uint16) {
+	c.f, c.host, c.own, c.requestHead = f, f.name, f.withCredentials(), f.s.heads.of(c.client)
+	defer c.requestHead.done()
 	if c.client.SetReadDeadline(time.Now().Add(helloTime)) != nil {
 		return
 	}
-	requests := http1.NewReader(c.asked, as, at)
+	requests := http1.NewReader(c.requestHead, as, at)
 	if c.client != net.Conn(f.client) {
 		requests.OverTLS()
 	}
 	err := c.serve(requests)
 	if c.up != nil {
 		c.up.Close()
-		c.answered.done()
+		c.responseHead.done()
 		f.ended()
 	}
 	if bad := new(http1.Error); errors.As(err, &bad) {
 		c.refuse(err)
 		return
 	}
-	c.farewell()
+	c.closeGracefully()
 }
 
-// farewell ends the connection, so that the client reads what was written last.
-func (c *carrier) farewell() {
+// closeGracefully ends the connection so that the client reads the last data.
+func (c *credentialProxy) closeGracefully() {
 	if t, ok := c.client.(*tls.Conn); ok {
 		_ = t.SetWriteDeadline(time.Now().Add(time.Second))
 		_ = t.CloseWrite()
@@ -124,20 +130,21 @@ func (c *carrier) farewell() {
 }
 
 // refuse answers a request that is not sent on.
-func (c *carrier) refuse(why error) {
+func (c *credentialProxy) refuse(why error) {
 	c.f.refuseFor(why)
-	c.say(http1.Refusal(why))
+	c.writeLast(http1.Refusal(why))
 }
 
-// say writes the last of a connection.
-func (c *carrier) say(answer []byte) {
+// writeLast writes a final answer and closes the connection.
+func (c *credentialProxy) writeLast(answer []byte) {
 	_ = c.client.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = c.client.Write(answer)
-	c.farewell()
+	c.closeGracefully()
 }
 
-// serve serves requests until the connection ends. An *http1.Error is one that is to be refused, of which no response has begun.
-func (c *carrier) serve(requests *http1.Reader) error {
+// serve serves requests until the connection ends. An *http1.Error is one that is to be refused, of
+// which no response has begun.
+func (c *credentialProxy) serve(requests *http1.Reader) error {
 	for {
 		if c.up != nil && c.client.SetReadDeadline(time.Now().Add(idleTime)) != nil {
 			return nil
@@ -165,7 +172,7 @@ func (c *carrier) serve(requests *http1.Reader) error {
 }
 
 // watch ends the wait for a request when the server ends the connection.
-func (c *carrier) watch() <-chan struct{} {
+func (c *credentialProxy) watch() <-chan struct{} {
 	done := make(chan struct{})
 	c.waiting.Store(true)
 	if c.up == nil {
@@ -181,11 +188,11 @@ func (c *carrier) watch() <-chan struct{} {
 	return done
 }
 
-// dial connects to the server. Where it cannot, the client has been told.
-func (c *carrier) dial() bool {
+// dial connects to the server. If it cannot, it sends the client an answer and returns false.
+func (c *credentialProxy) dial() bool {
 	t, err := c.f.dialTLS(protoHTTP1)
 	if err != nil {
-		c.say(unavailable(err))
+		c.writeLast(unavailable(err))
 	}
 	if t == nil {
 		return false
@@ -194,15 +201,16 @@ func (c *carrier) dial() bool {
 	return true
 }
 
-// reached takes a connection to the server.
-func (c *carrier) reached(t *tls.Conn) {
+// reached sets the connection to the server.
+func (c *credentialProxy) reached(t *tls.Conn) {
 	c.up, c.raw = t, t.NetConn().(*net.TCPConn)
-	c.answered, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
-	c.server = bufio.NewReader(c.answered)
+	c.responseHead, c.scan = c.f.s.heads.of(t), c.f.s.credentials.scan()
+	c.server = bufio.NewReader(c.responseHead)
 }
 
-// dialTLS connects to the flow's server, which chooses one of some protocols. Without a connection the client has been told where there is no
-// error, and has not been where there is.
+// dialTLS connects to the flow's server, which chooses one of some protocols. If it returns nil
+// without an error, the client's connection has been refused already. With an error, the caller has
+// to answer the client.
 func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
 	up := f.dial()
 	if up == nil {
@@ -219,31 +227,33 @@ func (f *flow) dialTLS(protocols ...string) (*tls.Conn, error) {
 	return t, nil
 }
 
-// unavailable is the response where there is no server.
+// unavailable returns the response if the server cannot be reached.
 func unavailable(err error) []byte {
 	body := fmt.Sprintf("no response of the server: %q\n", err.Error())
 	return fmt.Appendf(nil, "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 }
 
-// Write sends to the server what has no placeholder in it.
-func (c *carrier) Write(b []byte) (int, error) {
+// Write sends bytes to the server, unless they contain a placeholder.
+func (c *credentialProxy) Write(b []byte) (int, error) {
 	if err := c.scan.see(b); err != nil {
 		return 0, err
 	}
 	n, err := c.up.Write(b)
 	c.f.sent.Add(int64(n))
-	c.asked.done()
+	c.requestHead.done()
 	return n, err
 }
 
-// exchange sends a request, with the credentials set, and passes the response on. It reports whether it was the last.
-func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-chan struct{}) (last bool, err error) {
+// exchange sends a request, with the credentials set, and passes the response on. It reports
+// whether it was the last.
+func (c *credentialProxy) exchange(requests *http1.Reader, q *http1.Request, watched <-chan struct{}) (last bool, err error) {
 	set(q, c.host, c.own)
 	sent := make(chan error, 1)
 	go func() {
 		err := requests.Forward(c, q)
 		if err != nil {
-			// There is no response to half a request. The end that TLS has for a connection would ask the server for one.
+			// There is no response to half a request. TLS's close_notify would make the server
+			// respond to it.
 			reset(c.raw)
 		}
 		sent <- err
@@ -259,7 +269,7 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 		case errors.As(why, &bad):
 			return true, why
 		default:
-			c.say(unavailable(err))
+			c.writeLast(unavailable(err))
 		}
 		return true, nil
 	}
@@ -279,7 +289,7 @@ func (c *carrier) exchange(requests *http1.Reader, q *http1.Request, watched <-c
 	return err != nil || p.Last || q.Last(), nil
 }
 
-// set sets the credentials in a request, and has it go to their host.
+// set sets the credentials in a request, and addresses it to their host.
 func set(q *http1.Request, host string, own []*helperproto.Credential) {
 	q.Readdress(host)
 	for _, o := range own {
@@ -291,17 +301,18 @@ func set(q *http1.Request, host string, own []*helperproto.Credential) {
 	}
 }
 
-// respond passes on the responses to a request, up to the final one, and reports whether that has begun.
-func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err error) {
+// respond passes on the responses to a request, up to the final one, and reports whether that has
+// begun.
+func (c *credentialProxy) respond(q *http1.Request) (p *http1.Response, begun bool, err error) {
 	for {
 		if p, err = http1.ReadResponse(c.server, q.Method); err == nil && p.Switched() && !q.Upgrade {
-			err = errors.New("another protocol, which the request did not ask for")
+			err = errors.New("another protocol, which the request did not request")
 		}
 		if err != nil {
 			return nil, false, err
 		}
 		if n := p.Strip(c.f.s.credentials.reveals); n > 0 {
-			c.f.leftOut(n)
+			c.f.reportStripped(n)
 		}
 		if err = p.Forward(counted{c}, c.server); err != nil || p.Final() {
 			return p, p.Final(), err
@@ -309,15 +320,15 @@ func (c *carrier) respond(q *http1.Request) (p *http1.Response, begun bool, err 
 	}
 }
 
-// leftOut tells of fields that had the credential.
-func (f *flow) leftOut(n int) {
+// reportStripped logs the number of response fields that contained the credential.
+func (f *flow) reportStripped(n int) {
 	e := f.event(helperproto.Connect, allowed)
 	e.Reason = fmt.Sprintf("%d fields of a response had the credential, and were left out", n)
 	f.s.events.add(e)
 }
 
 // tunnel copies both ways once the server has agreed to another protocol.
-func (c *carrier) tunnel(requests *http1.Reader) {
+func (c *credentialProxy) tunnel(requests *http1.Reader) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -329,13 +340,13 @@ func (c *carrier) tunnel(requests *http1.Reader) {
 	<-done
 }
 
-// counted writes to the client.
-type counted struct{ c *carrier }
+// counted writes to the client and counts the bytes.
+type counted struct{ c *credentialProxy }
 
-// Write counts what the jail gets.
+// Write counts the bytes for the jail.
 func (w counted) Write(b []byte) (int, error) {
 	n, err := w.c.client.Write(b)
 	w.c.f.got.Add(int64(n))
-	w.c.answered.done()
+	w.c.responseHead.done()
 	return n, err
 }

@@ -54,8 +54,8 @@ func TestCarrier(t *testing.T) {
 		client, in := pair(t)
 		up, far := pair(t)
 		f := &flow{s: &server{events: newEvents(1<<20, 0, 0, log), heads: newHeads(), credentials: creds}, client: in, name: "a", port: 443, begun: time.Now()}
-		x := &carrier{f: f, client: in, host: "a", own: []*helperproto.Credential{&creds.all[0]}, up: up, raw: up, scan: creds.scan(), asked: f.s.heads.of(in), answered: f.s.heads.of(up)}
-		x.server = bufio.NewReader(x.answered)
+		x := &credentialProxy{f: f, client: in, host: "a", own: []*helperproto.Credential{&creds.all[0]}, up: up, raw: up, scan: creds.scan(), requestHead: f.s.heads.of(in), responseHead: f.s.heads.of(up)}
+		x.server = bufio.NewReader(x.responseHead)
 		sent := make(chan string, 1)
 		go func() {
 			r, all := bufio.NewReader(far), ""
@@ -78,7 +78,7 @@ func TestCarrier(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			err := x.serve(http1.NewReader(x.asked, "a.jail", 80))
+			err := x.serve(http1.NewReader(x.requestHead, "a.jail", 80))
 			up.Close()
 			in.Close()
 			done <- err

@@ -9,24 +9,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routes queries the kernel where packets to an address would go, in the network namespace in which it was opened. The kernel knows all of
-// a host's addresses: also an interface's second one, which is never the source of a packet that nobody bound to it.
+// routes queries the kernel for the route to an address, in the network namespace in which it was
+// opened. The kernel knows all addresses of a host, also an interface's second one, which is never
+// chosen as a source address.
 type routes struct {
 	mu  sync.Mutex
 	fd  int
 	seq uint32
 }
 
-// openRoutes makes the socket, which the helper's filter does not let it make later. Questions need no privilege.
+// openRoutes makes the socket before the helper's filter forbids it. Queries need no privilege.
 func openRoutes() (*routes, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("asking the kernel for routes: %w", err)
+		return nil, fmt.Errorf("querying routes: %w", err)
 	}
-	// The kernel answers before the question's call returns; a lost answer must not hold everybody.
+	// The kernel answers before sendto(2) returns. A lost answer must not block all connections.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("asking the kernel for routes: %w", err)
+		return nil, fmt.Errorf("querying routes: %w", err)
 	}
 	return &routes{fd: fd}, nil
 }
@@ -37,7 +38,7 @@ const (
 	routeType   = routeHeader + 7 // rtm_type in struct rtmsg
 )
 
-// question is a message of type RTM_GETROUTE for one address.
+// question returns a message of type RTM_GETROUTE for one address.
 func question(a netip.Addr, seq uint32) []byte {
 	family, ip := byte(unix.AF_INET6), a.AsSlice()
 	if a.Is4() {
@@ -55,13 +56,14 @@ func question(a netip.Addr, seq uint32) []byte {
 	return append(b, ip...)
 }
 
-// kind is the type of the route to an address, as RTN_UNICAST or RTN_LOCAL. No route is an error.
+// kind returns the type of the route to an address, such as RTN_UNICAST or RTN_LOCAL. No route is
+// an error.
 func (r *routes) kind(a netip.Addr) (byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++
 	if err := unix.Sendto(r.fd, question(a.Unmap(), r.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return 0, fmt.Errorf("asking for the route to %s: %w", a, err)
+		return 0, fmt.Errorf("querying the route to %s: %w", a, err)
 	}
 	buf := make([]byte, 4096)
 	for {
@@ -70,9 +72,10 @@ func (r *routes) kind(a netip.Addr) (byte, error) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("asking for the route to %s: %w", a, err)
+			return 0, fmt.Errorf("querying the route to %s: %w", a, err)
 		}
-		// Others may send to the socket too, and an answer that was late is for an earlier question.
+		// Other processes may send to the socket too, and a late answer belongs to an earlier
+		// query.
 		if k, ok := from.(*unix.SockaddrNetlink); !ok || k.Pid != 0 || n < routeHeader || binary.NativeEndian.Uint32(buf[8:]) != r.seq {
 			continue
 		}
@@ -80,7 +83,7 @@ func (r *routes) kind(a netip.Addr) (byte, error) {
 	}
 }
 
-// answered reads the kernel's answer.
+// answered decodes the kernel's answer.
 func answered(a netip.Addr, b []byte) (byte, error) {
 	typ := binary.NativeEndian.Uint16(b[4:])
 	switch {

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// Bounds of what a jail can have open.
+// Bounds of a jail's open connections and queries.
 const (
 	maxConns      = 2048
 	connBurst     = 1024 // new connections at once
@@ -25,7 +25,7 @@ const (
 	maxQuery      = 4096 // bytes
 )
 
-// server is a helper at work.
+// server serves a jail.
 type server struct {
 	set      *live
 	flows    flows
@@ -34,10 +34,10 @@ type server struct {
 	resolver *resolver
 	events   *events
 	rate     *bucket
-	asks     *bucket       // of questions for names
+	queries  *bucket       // of DNS queries
 	slots    chan struct{} // of connections
 	heads    *heads
-	// credentials are those that the jail can use.
+	// credentials are the credentials that the jail can use.
 	credentials *credentials
 }
 
@@ -50,18 +50,18 @@ func newServer(w *helperproto.Work, c *credentials, e *events, rt *routes) (*ser
 	out := &ways{ports: w.Ports, crowded: func() bool { return len(slots) > fewConns }}
 	return &server{
 		set: newLive(set), flows: flows{m: map[*flow]struct{}{}}, pool: addresses(w.Pinned, set.Exact()), resolver: newResolver(w, rt, out), events: e,
-		rate: newBucket(connBurst, perSecond()), asks: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
+		rate: newBucket(connBurst, perSecond()), queries: newBucket(dnsBurst, dnsPerSecond), slots: slots, heads: newHeads(), credentials: c,
 	}, nil
 }
 
-// addresses are those of the exact names: first of those that had one before, which keep it.
+// addresses returns the addresses of the exact names. Names that had an address before keep it.
 func addresses(pinned, exact []string) *addrpool.Pool {
 	p := addrpool.New(pinned)
 	p.Add(exact)
 	return p
 }
 
-// name is what the name service knows: the address that stands for an allowed name in this jail.
+// name returns the address that stands for an allowed name in this jail, for the name service.
 func (s *server) name(name string) (netip.Addr, bool) {
 	if s.routed(name) != "" {
 		return s.pool.Addr(name)
@@ -73,11 +73,11 @@ func (s *server) name(name string) (netip.Addr, bool) {
 	return s.pool.Addr(name)
 }
 
-// answerUDP answers questions over UDP until the socket is closed.
+// answerUDP answers queries over UDP until the socket is closed.
 func (s *server) answerUDP(c *net.UDPConn, reply func([]byte, netip.AddrPort) error) {
 	buf := make([]byte, maxQuery)
 	for {
-		time.Sleep(s.asks.take())
+		time.Sleep(s.queries.take())
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
 			if fatal(err) {
@@ -96,7 +96,7 @@ func (s *server) answerTCP(l *net.TCPListener) {
 	slots := make(chan struct{}, maxDNSConns)
 	for {
 		slots <- struct{}{}
-		time.Sleep(s.asks.take())
+		time.Sleep(s.queries.take())
 		c, err := l.AcceptTCP()
 		if err != nil {
 			<-slots
@@ -125,7 +125,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 		if n > maxQuery {
 			return
 		}
-		time.Sleep(s.asks.take())
+		time.Sleep(s.queries.take())
 		query := make([]byte, n)
 		if _, err := io.ReadFull(c, query); err != nil {
 			return
@@ -140,7 +140,7 @@ func (s *server) answerStream(c *net.TCPConn) {
 	}
 }
 
-// accept takes the jail's connections. The listeners share the bounds.
+// accept accepts the jail's connections. The listeners share the bounds.
 func (s *server) accept(l *net.TCPListener, serve func(*net.TCPConn)) {
 	for {
 		s.slots <- struct{}{}
@@ -163,7 +163,8 @@ func (s *server) accept(l *net.TCPListener, serve func(*net.TCPConn)) {
 	}
 }
 
-// fatal says of a socket's error whether the socket is gone. Of others the loop rests a little: too many files, for one.
+// fatal reports whether a socket's error means that the socket is gone. After any other error, such
+// as too many open files, it pauses the loop.
 func fatal(err error) bool {
 	if isClosed(err) {
 		return true

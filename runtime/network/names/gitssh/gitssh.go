@@ -1,6 +1,7 @@
-// Package gitssh speaks ssh for a helper with a key that the jail does not have: it is the server for the jail's git, which needs no key, and the
-// client of the server outside, whose key it knows from policy. Git's three programs on the server's side can be run, and nothing else: no
-// shell, no terminal, no forwarding of ports or agents, no other subsystem, no variable but GIT_PROTOCOL.
+// Package gitssh implements ssh for a helper with a key that the jail does not have. It is the
+// server for the jail's git, which needs no key, and the client of the server outside, whose host
+// key is in policy. Only git's three server programs can be run: no shell, no terminal, no
+// forwarding of ports or agents, no other subsystem, no variable but GIT_PROTOCOL.
 package gitssh
 
 import (
@@ -17,7 +18,8 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// Bounds of a connection. A session's buffers are the library's, two of 2 MiB at most, so there is one session at a time.
+// Bounds of a connection. A session's buffers are the library's, two of 2 MiB at most, so there is
+// one session at a time.
 const (
 	shakeTime   = 10 * time.Second
 	idleTime    = 30 * time.Second // without a session
@@ -25,7 +27,7 @@ const (
 	version     = "SSH-2.0-agentjail"
 )
 
-// server is what a jail's helper is for its git.
+// server serves the jail's git.
 type server struct {
 	host ssh.Signer
 	keys map[string][]*held // by NAME:PORT
@@ -40,7 +42,8 @@ type held struct {
 	hostKeys     [][]byte
 }
 
-// New reads the key by which the jail knows the helper, and those that it does not have; their texts are overwritten.
+// New parses the key by which the jail recognises the helper, and the keys that the jail does not
+// have. It overwrites their texts.
 func New(hostKey []byte, keys []terminate.Key) (func(*terminate.SSH), error) {
 	s := &server{keys: map[string][]*held{}}
 	var err error
@@ -52,9 +55,9 @@ func New(hostKey []byte, keys []terminate.Key) (func(*terminate.SSH), error) {
 		signer, err := ssh.ParsePrivateKey(k.Private)
 		clear(k.Private)
 		if missing := new(ssh.PassphraseMissingError); errors.As(err, &missing) {
-			return nil, fmt.Errorf("credentials.%s: the key has a passphrase, which nobody could enter (remedy: a key of its own without one, by ssh-keygen -N '', in a file that root alone reads)", k.Name)
+			return nil, fmt.Errorf("credentials.%s: the key has a passphrase, which cannot be entered (remedy: a key of its own without one, by ssh-keygen -N '', in a file that root alone reads)", k.Name)
 		}
-		if err != nil { // what it says may have a part of the key
+		if err != nil { // the error's text may contain a part of the key
 			return nil, fmt.Errorf("credentials.%s: not a private key that ssh can use (remedy: one that ssh-keygen has made, of type ed25519, ecdsa or rsa)", k.Name)
 		}
 		for at, own := range k.HostKeys {
@@ -64,7 +67,7 @@ func New(hostKey []byte, keys []terminate.Key) (func(*terminate.SSH), error) {
 	return s.serve, nil
 }
 
-// serve serves a connection of the jail's until it ends.
+// serve serves a connection of the jail until it ends.
 func (s *server) serve(c *terminate.SSH) {
 	conf := &ssh.ServerConfig{NoClientAuth: true, ServerVersion: version, MaxAuthTries: 1}
 	conf.NoClientAuthCallback = func(m ssh.ConnMetadata) (*ssh.Permissions, error) {
@@ -88,7 +91,7 @@ func (s *server) serve(c *terminate.SSH) {
 	j := &jail{s: s, c: c, user: conn.User()}
 	free := make(chan struct{}, 1)
 	for n := 0; ; {
-		// The deadline is the connection's: while there is a session it has none.
+		// The connection has a deadline only while there is no session.
 		if len(free) == 0 && c.Client.SetDeadline(time.Now().Add(idleTime)) != nil {
 			return
 		}
@@ -125,19 +128,19 @@ func (s *server) serve(c *terminate.SSH) {
 	}
 }
 
-// refusal is what a person is told.
+// refusal returns the message for the user.
 func refusal(err error, remedy string) string {
 	return fmt.Sprintf("agentjail: refused: %v (remedy: %s)\r\n", err, remedy)
 }
 
-// jail is one connection.
+// jail is one connection of the jail.
 type jail struct {
 	s    *server
 	c    *terminate.SSH
 	user string
 }
 
-// session serves one.
+// session serves one session.
 func (j *jail) session(channel ssh.Channel, wants <-chan *ssh.Request) {
 	protocol := ""
 	for r := range wants {
@@ -168,24 +171,24 @@ func (j *jail) session(channel ssh.Channel, wants <-chan *ssh.Request) {
 	}
 }
 
-// plain reports whether a value of GIT_PROTOCOL is one.
+// plain reports whether a value of GIT_PROTOCOL is well formed.
 func plain(v string) bool {
 	return v != "" && len(v) <= 64 && strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789:=.-") == ""
 }
 
-// refuse ends a session that is not granted.
+// refuse ends a session that is not allowed.
 func (j *jail) refuse(channel ssh.Channel, err error) {
 	j.c.Refused(err)
 	_, _ = io.WriteString(channel.Stderr(), refusal(err, "with this key git clones, fetches and pushes, and nothing else"))
 	exit(channel, 1)
 }
 
-// exit tells a session's exit status.
+// exit sends a session's exit status.
 func exit(channel ssh.Channel, status uint32) {
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
 }
 
-// key is the one for a repository, or nil.
+// key returns the key for a repository, or nil.
 func (j *jail) key(path string) *held {
 	for _, k := range j.s.keys[j.c.Endpoint] {
 		if k.user == j.user && k.serves(path) {
@@ -217,7 +220,7 @@ func (j *jail) run(channel ssh.Channel, wants <-chan *ssh.Request, command, prot
 	}
 	up := j.c.Dial()
 	if up == nil {
-		return // it has been told
+		return // the refusal has been sent
 	}
 	defer up.Close()
 	client, err := k.dial(up, j.c.Endpoint)
@@ -246,7 +249,7 @@ func (j *jail) run(channel ssh.Channel, wants <-chan *ssh.Request, command, prot
 	exit(channel, status)
 }
 
-// dial is a connection to the server, which is held to its key.
+// dial connects to the server and checks the server's key.
 func (k *held) dial(up net.Conn, endpoint string) (*ssh.Client, error) {
 	conf := &ssh.ClientConfig{
 		User: k.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(k.signer)}, HostKeyAlgorithms: algorithms(k.hostKeys),
@@ -272,7 +275,7 @@ func (k *held) dial(up net.Conn, endpoint string) (*ssh.Client, error) {
 	return client, nil
 }
 
-// algorithms are those by which a server can show one of some keys.
+// algorithms returns the host key algorithms for a list of keys.
 func algorithms(keys [][]byte) []string {
 	var out []string
 	for _, k := range keys {
@@ -320,13 +323,13 @@ func (j *jail) copy(channel ssh.Channel, client *ssh.Client, command, protocol s
 	return 0, err
 }
 
-// counted counts what is written.
+// counted counts the bytes that are written.
 type counted struct {
 	io.Writer
 	count func(int)
 }
 
-// Write counts.
+// Write writes and counts.
 func (c counted) Write(b []byte) (int, error) {
 	n, err := c.Writer.Write(b)
 	c.count(n)

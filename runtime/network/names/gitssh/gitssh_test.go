@@ -18,7 +18,8 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// TestParse: what passes is a program of git's with one repository, and nothing that a shell would read in another way.
+// TestParse: what passes is a program of git's with one repository, and nothing that a shell would
+// read in another way.
 func TestParse(t *testing.T) {
 	for _, command := range []string{"git-upload-pack '/srv/r.git'", "git-receive-pack 'team/r.git'", "git-upload-archive '~a/r.git'"} {
 		program, path, err := parse(command)
@@ -103,7 +104,8 @@ func socket(t *testing.T) (a, b net.Conn) {
 	return a, b
 }
 
-// begin has a client speak with a helper that has a key, to a server whose key is known or another's.
+// begin has a client speak with a helper that has a key, to a server whose key is known or
+// another's.
 func (l *lab) begin(t *testing.T, user string, key any, known bool, repositories ...string) (*ssh.Client, error) {
 	t.Helper()
 	host, hostKey := signer(t)
@@ -149,7 +151,7 @@ func (l *lab) begin(t *testing.T, user string, key any, known bool, repositories
 	return ssh.NewClient(conn, channels, requests), nil
 }
 
-// serve is the server outside: it reports what it was told.
+// serve is the server outside. It reports the commands that it got.
 func (l *lab) serve(c net.Conn, host ssh.Signer) {
 	conf := &ssh.ServerConfig{PublicKeyCallback: func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
 		if m.User() != "git" || string(k.Marshal()) != string(l.userKey.Marshal()) {
@@ -184,7 +186,8 @@ func (l *lab) serve(c net.Conn, host ssh.Signer) {
 	}
 }
 
-// TestSession: git's programs run on the server by the key, with what is said both ways and the exit status; nothing else does.
+// TestSession: git's programs run on the server by the key, with input, output and exit status. No
+// other program runs.
 func TestSession(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -229,7 +232,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestRefused: what is not granted is said to the program, and nobody outside is asked.
+// TestRefused: the program gets the refusal, and no request reaches the server outside.
 func TestRefused(t *testing.T) {
 	_, key := signer(t)
 	for _, command := range []string{"id", "git-upload-pack '/r.git'; id", "git-upload-pack 'other.git'", "git-upload-pack '/srv/../x'", ""} {
@@ -306,7 +309,8 @@ func TestOneSession(t *testing.T) {
 			s.Close()
 			continue
 		}
-		// The connection ends then. The client's library waits forever for what it asks while that happens.
+		// The connection ends then. The client's library waits forever for a request at that
+		// moment.
 		if strings.Contains(err.Error(), "too many sessions") {
 			break
 		}

@@ -8,10 +8,11 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// programs are those of git on a server's side.
+// programs are git's programs on a server.
 var programs = []string{"git-upload-pack", "git-receive-pack", "git-upload-archive"}
 
-// parse reads the command that git has a server run: PROGRAM 'PATH'. The server's shell reads it again, so there is nothing else in it.
+// parse parses the command that git runs on a server: PROGRAM 'PATH'. The server's shell parses the
+// command again, so nothing else is allowed in it.
 func parse(command string) (program, path string, err error) {
 	program, rest, _ := strings.Cut(command, " ")
 	if !slices.Contains(programs, program) {

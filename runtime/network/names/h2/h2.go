@@ -1,8 +1,10 @@
-// Package h2 speaks HTTP/2 for a helper that ends TLS for a credential: with the jail's program on one side and the server on the other,
-// one connection each. Every request is judged as one of HTTP/1 is, and sent on anew; nothing is translated into another version of HTTP,
-// since the client is offered HTTP/2 only where the server speaks it.
+// Package h2 implements HTTP/2 for a helper that terminates TLS for a credential: with the jail's
+// program on one side and the server on the other, one connection each. Every request is judged
+// like one of HTTP/1, and written anew. Nothing is translated into another version of HTTP, since
+// the client is offered HTTP/2 only if the server supports it.
 //
-// What a jail can have of the helper's memory and of the server's patience is bounded: see the constants.
+// A jail's use of the helper's memory and its number of requests to the server are bounded: see the
+// constants.
 package h2
 
 import (
@@ -26,7 +28,8 @@ import (
 	"agentjail.dev/runtime/network/names/terminate"
 )
 
-// Bounds of a connection, in bytes but for the first. With the connections that there can be at once they are within the helper's memory.
+// Bounds of a connection, in bytes but for the first. The maximum number of connections at once
+// fits into the helper's memory.
 const (
 	maxStreams  = 32
 	maxHeaders  = 32 << 10 // of a request
@@ -41,12 +44,13 @@ const (
 	pingTime    = time.Minute // without a frame, the other side is checked whether it is there
 	answerTime  = 15 * time.Second
 	stalledTime = 2 * time.Minute // nothing could be written
-	// resets are how many requests a client may take back, and then resetsPerSecond: each is one for the server too (CVE-2023-44487).
+	// resets is how many requests a client may cancel at once, and resetsPerSecond the rate after
+	// that. Each costs the server a request, too (CVE-2023-44487).
 	resets          = 200
 	resetsPerSecond = 20
 )
 
-// discard is for what the libraries would log.
+// discard discards the libraries' log messages.
 var discard = log.New(io.Discard, "", 0)
 
 // Serve serves a connection until it ends on one side.
@@ -79,7 +83,8 @@ func Serve(c *terminate.HTTP2) {
 			SendPingTimeout: pingTime, PingTimeout: answerTime, WriteByteTimeout: stalledTime,
 		},
 	}
-	// Where the server is gone, requests that are under way end, and the client is told that no other is taken.
+	// If the server's connection is lost, requests in progress end, and the client is informed that
+	// no other request is accepted.
 	s.server.SetStateHook(func(conn *http.ClientConn) {
 		if conn.Err() != nil {
 			go s.gone.Do(func() { _ = own.Shutdown(context.Background()) })
@@ -96,7 +101,7 @@ type single struct {
 	once  sync.Once
 }
 
-// Accept is the connection, and nothing after it.
+// Accept returns the connection once, and then an error.
 func (l *single) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conn:
@@ -109,17 +114,17 @@ func (l *single) Accept() (net.Conn, error) {
 // Close has nothing to do: the connection goes on.
 func (l *single) Close() error { return nil }
 
-// Addr is the overflow user's.
+// Addr returns an empty address.
 func (l *single) Addr() net.Addr { return &net.TCPAddr{} }
 
-// state is told what becomes of the connection.
+// state is called with each new state of the connection.
 func (l *single) state(_ net.Conn, now http.ConnState) {
 	if now == http.StateClosed {
 		l.once.Do(func() { close(l.ended) })
 	}
 }
 
-// serving is a connection.
+// serving is the state of one connection.
 type serving struct {
 	c      *terminate.HTTP2
 	server *http.ClientConn
@@ -131,7 +136,7 @@ type serving struct {
 	since time.Time
 }
 
-// judged is a request's, in its context.
+// judged is the context key of a judged request.
 type judged struct{}
 
 // ServeHTTP serves a request.
@@ -147,7 +152,7 @@ func (s *serving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.strip() // trailers
 }
 
-// judge judges a request by what HTTP/1 would have of it.
+// judge judges a request in the form that it would have in HTTP/1.
 func (s *serving) judge(r *http.Request) (*http1.Request, error) {
 	if !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" && r.Method != http.MethodConnect {
 		return nil, &http1.Error{Status: 400, Reason: "a request's target that is not a path"}
@@ -172,7 +177,7 @@ func (s *serving) judge(r *http.Request) (*http1.Request, error) {
 	return q, err
 }
 
-// rewrite is the request that the server gets: what was judged, and nothing else.
+// rewrite builds the server's request from the judged parts only.
 func (s *serving) rewrite(p *httputil.ProxyRequest) {
 	q := p.In.Context().Value(judged{}).(*http1.Request)
 	out := p.Out
@@ -218,7 +223,7 @@ func (s *serving) rewrite(p *httputil.ProxyRequest) {
 	out.Body = b
 }
 
-// body is a request's, in which placeholders are found.
+// body is a request's body that is searched for placeholders.
 type body struct {
 	io.ReadCloser
 	see     func([]byte) error
@@ -226,7 +231,7 @@ type body struct {
 	trailer http.Header
 }
 
-// Read reads what may be sent on.
+// Read returns the bytes that may be sent on.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
@@ -247,13 +252,13 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed answers a request that has no response.
+// failed answers a request for which the server has no response.
 func (s *serving) failed(w http.ResponseWriter, _ *http.Request, err error) {
 	if bad := new(http1.Error); errors.As(err, &bad) { // of its body
 		deny(w, err)
 		return
 	}
-	say(w, http.StatusBadGateway, fmt.Sprintf("no response of the server: %q\n", err.Error()))
+	writeText(w, http.StatusBadGateway, fmt.Sprintf("no response of the server: %q\n", err.Error()))
 }
 
 // refuse answers a request that is not sent on.
@@ -267,17 +272,18 @@ func deny(w http.ResponseWriter, why error) {
 	if errors.As(why, &bad) {
 		status = bad.Status
 	}
-	say(w, status, fmt.Sprintf("refused: %q\n", why.Error()))
+	writeText(w, status, fmt.Sprintf("refused: %q\n", why.Error()))
 }
 
-func say(w http.ResponseWriter, status int, text string) {
+func writeText(w http.ResponseWriter, status int, text string) {
 	clear(w.Header())
 	w.Header().Set("Content-Type", "text/plain")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text)
 }
 
-// ended counts the requests that the client took back, and ends the connection when they are too many.
+// ended counts the requests that the client cancelled, and closes the connection if there are too
+// many.
 func (s *serving) ended(r *http.Request) {
 	if r.Context().Err() == nil {
 		return
@@ -293,7 +299,8 @@ func (s *serving) ended(r *http.Request) {
 	}
 }
 
-// writer is a response, without fields that have the value of a credential: also of those before the final one, and trailers.
+// writer writes a response without fields that contain a credential's value. That includes trailers
+// and the responses before the final one.
 type writer struct {
 	http.ResponseWriter
 	s *serving
@@ -302,7 +309,7 @@ type writer struct {
 // Unwrap is for http.ResponseController.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader begins the response, or one before it.
+// WriteHeader begins the response, or an informational one.
 func (w *writer) WriteHeader(status int) {
 	w.strip()
 	if w.s.server.Err() != nil {
@@ -336,13 +343,13 @@ func (w *writer) strip() {
 	}
 }
 
-// buffers are those that bodies of responses are copied by.
+// buffers is the pool of buffers for copying response bodies.
 type buffers struct{}
 
 var free = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, copyBuffer)) }}
 
-// Get is one of them.
+// Get returns a buffer.
 func (buffers) Get() []byte { return free.Get().(*bytes.Buffer).Bytes()[:copyBuffer] }
 
-// Put gives it back.
+// Put returns a buffer to the pool.
 func (buffers) Put(b []byte) { free.Put(bytes.NewBuffer(b[:copyBuffer])) }

@@ -168,7 +168,8 @@ func request(t *testing.T, method, target, as string, body io.Reader, fields ...
 	return r
 }
 
-// TestRequests: each request of a connection is judged, and gets the credential; responses do not have it.
+// TestRequests: each request of a connection is judged, and gets the credential; responses do not
+// have it.
 func TestRequests(t *testing.T) {
 	l := newLab(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -369,11 +370,11 @@ func TestFloods(t *testing.T) {
 			_ = l.client.SetWriteDeadline(deadline)
 			for {
 				if err := flood(f, head.Bytes(), &id); err != nil {
-					break // nobody reads what the other side says, so that it has to hold it
+					break // the other side's data is not read, so that it has to buffer it
 				}
 			}
 			if !time.Now().Before(deadline) {
-				// It may be that nobody takes more: then it is ended as one that is stalled.
+				// The other side may read no more: then the connection is ended as a stalled one.
 				t.Logf("not ended before the deadline")
 			}
 			l.raw.Close()

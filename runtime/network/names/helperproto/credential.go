@@ -14,17 +14,19 @@ type Credential struct {
 	Header string   `json:"header"`
 	// Scheme stands before the value; "" is nothing.
 	Scheme string `json:"scheme,omitempty"`
-	// Placeholder stands for it in the jail. In any other place than the header it is refused.
+	// Placeholder stands for the value in the jail. In any other place than the header it is
+	// refused.
 	Placeholder string `json:"placeholder"`
-	// End ends TLS to its hosts.
+	// End requests that the helper terminates TLS to the hosts.
 	End bool `json:"end,omitempty"`
-	// SSH is that of a key for git over ssh, which has no header and no placeholder; nil for others.
+	// SSH is set for a key for git over ssh, which has no header and no placeholder; nil for
+	// others.
 	SSH *SSH `json:"ssh,omitempty"`
 
 	Value secret.Value `json:"-"`
 }
 
-// SSH is how a key is used.
+// SSH describes the use of a key for git over ssh.
 type SSH struct {
 	User         string   `json:"user"`
 	Repositories []string `json:"repositories,omitempty"`
@@ -32,7 +34,7 @@ type SSH struct {
 	HostKeys map[string][][]byte `json:"hostKeys"`
 }
 
-// wire is Work with what its own JSON does not show.
+// wire is Work with the secrets, which Work's own JSON leaves out.
 type wire struct {
 	*Work
 	Values    [][]byte `json:"values,omitempty"` // of the credentials, in their order
@@ -40,7 +42,8 @@ type wire struct {
 	HostKey   []byte   `json:"hostKey,omitempty"`
 }
 
-// Encode is the work with the credentials' values, for the helper's pipe alone. The caller wipes it.
+// Encode encodes the work with the credentials' values, for the helper's socket only. The caller
+// overwrites the result after use.
 func (w *Work) Encode() ([]byte, error) {
 	out := wire{Work: w, Authority: w.Authority.Reveal(), HostKey: w.HostKey.Reveal()}
 	for _, c := range w.Credentials {
@@ -49,7 +52,7 @@ func (w *Work) Encode() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// Wipe overwrites all that is secret.
+// Wipe overwrites all secrets.
 func (w *Work) Wipe() {
 	for _, c := range w.Credentials {
 		c.Value.Wipe()
@@ -58,7 +61,7 @@ func (w *Work) Wipe() {
 	w.HostKey.Wipe()
 }
 
-// Decode is the other end of Encode.
+// Decode is the inverse of Encode.
 func Decode(data []byte) (*Work, error) {
 	in := wire{Work: new(Work)}
 	if err := json.Unmarshal(data, &in); err != nil {

@@ -16,15 +16,16 @@ const (
 	bufferSize = 4 << 10
 )
 
-// An Error is a request that is not sent on.
+// An Error is the refusal of a request, which is not sent on.
 type Error struct {
-	// Status is that of Refusal: 400 for what is not well formed, 403 for what is not allowed.
+	// Status is the status of Refusal: 400 for a malformed request, 403 for one that is not
+	// allowed.
 	Status int
 	// Reason is one printable line.
 	Reason string
 }
 
-// Error is the reason.
+// Error returns the reason.
 func (e *Error) Error() string { return e.Reason }
 
 func malformed(format string, args ...any) error { return &Error{400, fmt.Sprintf(format, args...)} }
@@ -33,9 +34,9 @@ func denied(format string, args ...any) error { return &Error{403, fmt.Sprintf(f
 
 // A Field is one line of a head.
 type Field struct {
-	// Name is in lower case.
+	// Name is the field's name in lower case.
 	Name string
-	// Value is without the white space around it.
+	// Value is the field's value without the white space around it.
 	Value string
 }
 
@@ -60,8 +61,8 @@ func (h *Head) Get(name string) (value string, found bool, err error) {
 	return value, found, nil
 }
 
-// ReadHead reads the head of a request. It returns io.EOF if the client has closed before it, and an *Error for what is
-// not well formed.
+// ReadHead reads the head of a request. It returns io.EOF if the client has closed before it, and
+// an *Error for a malformed head.
 func ReadHead(r *bufio.Reader) (*Head, error) {
 	budget := maxHead
 	text, err := line(r, &budget)
@@ -82,7 +83,7 @@ func ReadHead(r *bufio.Reader) (*Head, error) {
 	return h, err
 }
 
-// first reads the request line (RFC 9112 3): single spaces, HTTP/1.0 or HTTP/1.1.
+// first parses the request line (RFC 9112 3): single spaces, HTTP/1.0 or HTTP/1.1.
 func (h *Head) first(text string) error {
 	method, rest, _ := strings.Cut(text, " ")
 	target, version, ok := strings.Cut(rest, " ")
@@ -100,7 +101,7 @@ func (h *Head) first(text string) error {
 	return h.line()
 }
 
-// line judges the form of what the request line has.
+// line judges the form of the request line's parts.
 func (h *Head) line() error {
 	if !token(h.Method) || len(h.Method) > maxMethod || h.Target == "" {
 		return malformed("not an HTTP request")
@@ -113,7 +114,7 @@ func (h *Head) line() error {
 	return nil
 }
 
-// wellFormed holds a head that was not read here to the same form.
+// wellFormed checks the form of a head that was not read by ReadHead.
 func (h *Head) wellFormed() error {
 	if err := h.line(); err != nil {
 		return err
@@ -174,7 +175,8 @@ func fields(r *bufio.Reader, budget *int) ([]Field, error) {
 	}
 }
 
-// line reads one line that ends in CRLF and has no other CR, LF or NUL. It returns io.EOF only where nothing was read.
+// line reads one line that ends in CRLF and has no other CR, LF or NUL. It returns io.EOF only if
+// nothing was read.
 func line(r *bufio.Reader, budget *int) (string, error) {
 	var out []byte
 	for {

@@ -1,20 +1,27 @@
-// Package http1 judges plain HTTP/1 connections: every request of one, since the first says nothing of those after it.
+// Package http1 judges every request of a plain HTTP/1 connection: the first request does not
+// determine the later ones.
 //
-// # What passes (RFC 9110, RFC 9112)
+// # Allowed requests (RFC 9110, RFC 9112)
 //
-//	target     origin form; absolute form of http for the connection's name; "*" of OPTIONS; no CONNECT, no TRACE
-//	host       exactly one, the connection's name, and its port where it is not 80; an absolute target's authority likewise
+//	target     origin form; absolute form of http for the connection's name; "*" of OPTIONS;
+//	           no CONNECT, no TRACE
+//	host       exactly one, the connection's name, and its port if it is not 80;
+//	           an absolute target's authority likewise
 //	lines      CRLF only; no NUL, no bare CR or LF, no continued line, no space before a colon
-//	body       none, one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1; never both, none twice
-//	chunks     a size of at most 12 hexadecimal digits without extension; trailers are read and dropped
-//	upgrade    websocket, in the first request of a connection; otherwise the request goes on without it (RFC 9110 7.8)
+//	body       none, one Content-Length of digits, or "Transfer-Encoding: chunked" in HTTP/1.1;
+//	           never both, none twice
+//	chunks     a size of at most 12 hexadecimal digits without extension;
+//	           trailers are read and dropped
+//	upgrade    websocket, in the first request of a connection; otherwise the request is
+//	           sent on without it (RFC 9110 7.8)
 //
-// A head is written anew from what was judged, and a body by its framing, so that the server reads the requests that were
-// judged and no others. Fields of the connection alone (Connection, Keep-Alive, TE, Trailer, Proxy-*, RFC 9110 7.6.1) are
-// written anew or dropped; what "Connection" names besides is kept, so that a jail cannot have Host taken away on the way.
+// A head is written anew from its judged parts, and a body by its framing, so that the server reads
+// exactly the judged requests. Fields of the connection alone (Connection, Keep-Alive, TE, Trailer,
+// Proxy-*, RFC 9110 7.6.1) are written anew or dropped; other fields that "Connection" names are
+// kept, so that a jail cannot have Host removed on the way.
 //
-// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, as much while a body comes, and a head while it is judged.
-// Deadlines are the caller's.
+// Limits: a head of 64 KiB and 128 fields. Memory of a connection is 4 KiB, as much while a body
+// comes, and a head while it is judged. Deadlines are the caller's.
 package http1
 
 import (
@@ -30,12 +37,13 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// A Request was judged and may be sent on.
+// A Request is a judged request that may be sent on.
 type Request struct {
 	Method string
 	// Target is in origin form, or "*".
 	Target string
-	// Upgrade reports that it requests another protocol. If the server answers 101, all that follows is that protocol's.
+	// Upgrade reports that the request requests another protocol. If the server answers 101, all
+	// later bytes belong to that protocol.
 	Upgrade bool
 
 	minor   int
@@ -52,20 +60,21 @@ type Reader struct {
 	name string
 	port uint16
 	n    int // requests read
-	// usual is the port that a Host without one means.
+	// usual is the default port of a Host without a port.
 	usual uint16
 }
 
-// NewReader makes a Reader. name is canonical, or an address where the rule is for one.
+// NewReader makes a Reader. name is canonical, or an address if the rule is for an address.
 func NewReader(client io.Reader, name string, port uint16) *Reader {
 	return &Reader{r: bufio.NewReaderSize(client, bufferSize), name: name, port: port, usual: 80}
 }
 
-// OverTLS has the requests be those of https.
+// OverTLS makes the requests those of https.
 func (r *Reader) OverTLS() { r.usual = 443 }
 
-// Next reads and judges the head of the next request; the one before must have been forwarded. It returns io.EOF where the client has
-// closed between requests, and an *Error for a request that is not to be sent on.
+// Next reads and judges the head of the next request; the one before must have been forwarded. It
+// returns io.EOF if the client has closed between requests, and an *Error for a request that must
+// not be sent on.
 func (r *Reader) Next() (*Request, error) {
 	h, err := ReadHead(r.r)
 	if err != nil {
@@ -75,7 +84,8 @@ func (r *Reader) Next() (*Request, error) {
 	return r.judge(h)
 }
 
-// Judge judges the head of a request that came in another form than HTTP/1's, as if it had: its host is among the fields, as it stood.
+// Judge judges the head of a request that is not HTTP/1 by the same rules. The request's host is
+// among the fields, unchanged.
 func Judge(h *Head, name string, port, usual uint16) (*Request, error) {
 	if err := h.wellFormed(); err != nil {
 		return nil, err
@@ -104,7 +114,7 @@ func (r *Reader) judge(h *Head) (*Request, error) {
 	return q, r.connection(q, h)
 }
 
-// target judges the request's target and brings it into origin form.
+// target judges the request's target and converts it to origin form.
 func (r *Reader) target(q *Request) error {
 	switch q.Method {
 	case "CONNECT", "TRACE", "TRACK":
@@ -137,7 +147,7 @@ func (r *Reader) target(q *Request) error {
 	return nil
 }
 
-// authority judges a Host and returns it as it is sent on.
+// authority judges a Host and returns the form that is sent on.
 func (r *Reader) authority(text string) (string, error) {
 	host, port, hasPort := text, "", false
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && !strings.HasSuffix(text, "]") {
@@ -172,7 +182,7 @@ func (r *Reader) authority(text string) (string, error) {
 	return own, nil
 }
 
-// framing reads how long the body is (RFC 9112 6).
+// framing determines the body's length (RFC 9112 6).
 func (q *Request) framing(h *Head) error {
 	te, chunked, err := h.Get("transfer-encoding")
 	if err != nil {
@@ -198,7 +208,7 @@ func (q *Request) framing(h *Head) error {
 	return err
 }
 
-// connection keeps the fields for the server, and of those for the connection what is known.
+// connection keeps the fields for the server, and the known fields for the connection.
 func (r *Reader) connection(q *Request, h *Head) error {
 	var upgrade bool
 	protocol, _, err := h.Get("upgrade")
@@ -226,12 +236,13 @@ func (r *Reader) connection(q *Request, h *Head) error {
 			q.fields = append(q.fields, f)
 		}
 	}
-	// h2c would be requests that nobody judges, and is left out.
+	// h2c is left out: its requests would not be judged.
 	q.Upgrade = upgrade && strings.EqualFold(protocol, "websocket") && r.n == 1 && q.minor == 1 && q.length == 0 && !q.chunked
 	return nil
 }
 
-// Forward writes a request's head, which the server has also where the body is refused, and then its body as it comes from the client.
+// Forward writes a request's head, and then its body as it arrives from the client. The server gets
+// the head even if the body is refused later.
 func (r *Reader) Forward(w io.Writer, q *Request) error {
 	if _, err := w.Write(q.head()); err != nil {
 		return fmt.Errorf("sending a request's head: %w", err)
@@ -252,7 +263,7 @@ func (r *Reader) body(m *merger, q *Request) error {
 	return r.copy(m, q.length)
 }
 
-// head is what the server is sent.
+// head returns the head for the server.
 func (q *Request) head() []byte {
 	var b []byte
 	b = fmt.Appendf(b, "%s %s HTTP/1.%d\r\nHost: %s\r\n", q.Method, q.Target, q.minor, q.host)
@@ -274,7 +285,8 @@ func (q *Request) head() []byte {
 	return append(b, "\r\n"...)
 }
 
-// copy copies n bytes of a body, by the reader's own buffer: a connection has no other while it waits.
+// copy copies n bytes of a body, by the reader's own buffer: a connection has no other while it
+// waits.
 func (r *Reader) copy(w *merger, n int64) error {
 	for n > 0 {
 		if err := w.count(r.r, 1); err != nil {
@@ -360,7 +372,7 @@ func (r *Reader) trailers(w *merger) error {
 	return err
 }
 
-// inBody is an error where a body does not end.
+// inBody wraps an error within a body.
 func inBody(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -368,8 +380,9 @@ func inBody(err error) error {
 	return fmt.Errorf("reading a request's body: %w", err)
 }
 
-// Status reads the heads of a server's responses up to one that is final or 101, for a request that asked to upgrade. It
-// returns them as they came, to be sent to the client; they are set also with an error.
+// Status reads the heads of a server's responses up to the final one or 101, for a request with an
+// upgrade. It returns the heads unchanged, to be sent to the client; they are set also with an
+// error.
 func Status(r *bufio.Reader) (code int, raw []byte, err error) {
 	for {
 		first := true
@@ -400,7 +413,7 @@ func Status(r *bufio.Reader) (code int, raw []byte, err error) {
 	}
 }
 
-// status reads the code of a status line.
+// status parses the code of a status line.
 func status(text string) (int, error) {
 	if len(text) > 12 && strings.HasPrefix(text, "HTTP/1.") && text[8] == ' ' {
 		if n, err := strconv.ParseUint(text[9:12], 10, 16); err == nil && n >= 100 {
@@ -410,8 +423,8 @@ func status(text string) (int, error) {
 	return 0, fmt.Errorf("a response that is not HTTP/1")
 }
 
-// Refusal is the response to a request that is not sent on; it ends the connection. It is for the client once all responses to
-// requests before it have been passed on.
+// Refusal returns the response to a refused request, which ends the connection. It is sent to the
+// client after all responses to earlier requests.
 func Refusal(err error) []byte {
 	status, text := 403, "Forbidden"
 	var e *Error
@@ -429,10 +442,12 @@ func printable(r rune) rune {
 	return r
 }
 
-// Copy reads requests from a client until it closes, and sends those that may be on to a server; judged is called with each
-// before it is sent, may refuse it, and may be nil. After a request that asks to upgrade it waits for switched, which reports whether the
-// server answered 101 (Status): then all that follows is copied as it is, otherwise Copy ends as if the client had closed.
-// An *Error is a request that was refused: nothing of it but what stands before the fault was sent.
+// Copy reads requests from a client until the client closes, and sends the allowed ones to a
+// server. judged, if not nil, is called with each request before it is sent, and may refuse it.
+// After a request with an upgrade Copy calls switched, which reports whether the server answered
+// 101 (Status). If so, all later bytes are copied unchanged; otherwise Copy returns as if the
+// client had closed. An *Error means that a request was refused: only the part before the fault was
+// sent.
 func Copy(server io.Writer, client io.Reader, name string, port uint16, judged func(*Request) error, switched func() (bool, error)) error {
 	r, m := NewReader(client, name, port), &merger{w: server}
 	err := r.requests(m, judged, switched)
@@ -442,7 +457,7 @@ func Copy(server io.Writer, client io.Reader, name string, port uint16, judged f
 	return err
 }
 
-// requests are Copy's.
+// requests is the loop of Copy.
 func (r *Reader) requests(m *merger, judged func(*Request) error, switched func() (bool, error)) error {
 	for {
 		if err := m.until(r.r, "\r\n\r\n"); err != nil {

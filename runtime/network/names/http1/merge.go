@@ -7,17 +7,19 @@ import (
 	"sync"
 )
 
-// A merger writes by a buffer: small parts that come together are sent together. One that chooses how small the parts of its body are would
-// otherwise choose how many writes and packets a byte costs. What is written waits for nothing: before a read that can wait it is flushed.
+// A merger writes through a buffer, so that small parts that arrive together are sent together.
+// Otherwise a client with tiny parts could cause a write and a packet for each byte. The buffer is
+// flushed before each read that can block, so that written data never waits.
 type merger struct {
 	w   io.Writer
 	buf []byte // nil where it is empty: a connection has none while it waits
 }
 
-// mergers are buffers. Heads can have credentials: what was in one is overwritten.
+// mergers is a pool of buffers. They are overwritten after use, since heads can contain
+// credentials.
 var mergers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
 
-// Write keeps what there is room for. What is large is written by itself.
+// Write buffers the bytes if there is room. Large data is written directly.
 func (m *merger) Write(b []byte) (int, error) {
 	if len(m.buf)+len(b) > bufferSize {
 		if err := m.flush(); err != nil {
@@ -34,7 +36,7 @@ func (m *merger) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush writes what is kept.
+// flush writes the buffered bytes.
 func (m *merger) flush() error {
 	if m.buf == nil {
 		return nil
@@ -47,7 +49,7 @@ func (m *merger) flush() error {
 	return err
 }
 
-// until flushes unless what is read next has come already: all of it up to and with end.
+// until flushes unless the next text, up to and including end, is in the reader's buffer already.
 func (m *merger) until(r *bufio.Reader, end string) error {
 	if m.buf == nil {
 		return nil
@@ -58,7 +60,7 @@ func (m *merger) until(r *bufio.Reader, end string) error {
 	return m.flush()
 }
 
-// count is until, for a number of bytes.
+// count is like until, for a number of bytes.
 func (m *merger) count(r *bufio.Reader, n int) error {
 	if r.Buffered() >= n {
 		return nil

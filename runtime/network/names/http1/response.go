@@ -14,15 +14,16 @@ type Response struct {
 	Code   int
 	Reason string
 	Fields []Field
-	// Last reports that the server ends the connection after it.
+	// Last reports that the server ends the connection after the response.
 	Last bool
 
 	length  int64 // of the body; -1 is up to the end of the connection
 	chunked bool
-	none    bool // there is no body, whatever the fields say
+	none    bool // there is no body, regardless of the fields
 }
 
-// ReadResponse reads the head of a response to a request of that method. It is held to the same form as a request's.
+// ReadResponse reads the head of a response to a request of that method. The head must have the
+// same form as a request's.
 func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
 	budget := maxHead
 	text, err := line(r, &budget)
@@ -61,10 +62,10 @@ func ReadResponse(r *bufio.Reader, method string) (*Response, error) {
 	return p, nil
 }
 
-// unreadable hides an Error, which is a client's.
+// unreadable hides an Error, which is reserved for requests.
 func unreadable(err error) error { return fmt.Errorf("a response that cannot be read: %v", err) }
 
-// framing reads how long the body is (RFC 9112 6.3).
+// framing determines the body's length (RFC 9112 6.3).
 func (p *Response) framing(h *Head) error {
 	te, chunked, err := h.Get("transfer-encoding")
 	if err != nil {
@@ -87,7 +88,8 @@ func (p *Response) framing(h *Head) error {
 	return err
 }
 
-// Strip drops the fields that a function finds something in, and the reason; it returns how many.
+// Strip drops the fields, and the reason phrase, for which found returns true. It returns their
+// number.
 func (p *Response) Strip(found func(string) bool) int {
 	n := len(p.Fields)
 	p.Fields = slices.DeleteFunc(p.Fields, func(f Field) bool { return found(f.Name) || found(f.Value) })
@@ -99,13 +101,13 @@ func (p *Response) Strip(found func(string) bool) int {
 	return n
 }
 
-// Switched reports that what follows is another protocol's.
+// Switched reports whether the connection changes to another protocol after the response.
 func (p *Response) Switched() bool { return p.Code == 101 }
 
-// Final reports that no other response to the request follows.
+// Final reports whether the response is the last one to the request.
 func (p *Response) Final() bool { return p.Code >= 200 || p.Switched() }
 
-// Forward writes the response's head anew, and then its body as it comes from the server.
+// Forward writes the response's head anew, and then its body as it arrives from the server.
 func (p *Response) Forward(w io.Writer, r *bufio.Reader) error {
 	var b []byte
 	b = fmt.Appendf(b, "HTTP/1.1 %d %s\r\n", p.Code, p.Reason)

@@ -1,5 +1,6 @@
-// Package issue makes the keys that a jail with credentials has of its own: the certificate authority by which its programs trust the helper that
-// ends TLS, and the key by which they know it as the server of ssh. It is linked into the helper's program, which agentjail requests them
+// Package issue makes the keys of a jail with credentials: the certificate authority by which its
+// programs trust the helper that terminates TLS, and the key by which they recognise the helper as
+// the ssh server. It is linked into the helper's program, which agentjail runs to get the keys
 // ([credential.IssueVerb]).
 package issue
 
@@ -28,7 +29,7 @@ const life = 5 * 365 * 24 * time.Hour
 // maxOrder bounds an order, in bytes.
 const maxOrder = 1 << 20
 
-// Answer reads a [credential.Order] and writes what it requests.
+// Answer reads a [credential.Order] and writes the requested keys.
 func Answer(from io.Reader, to io.Writer) error {
 	var o credential.Order
 	if err := json.NewDecoder(io.LimitReader(from, maxOrder)).Decode(&o); err != nil {
@@ -49,8 +50,8 @@ func Answer(from io.Reader, to io.Writer) error {
 	return json.NewEncoder(to).Encode(i)
 }
 
-// Authority makes a certificate authority for a jail, which can vouch for these hosts and no others: its certificate, and the same with
-// its key, both as PEM.
+// Authority makes a certificate authority for a jail that can sign for these hosts and no others.
+// It returns the certificate, and the certificate with its key, both as PEM.
 func Authority(hosts []string) (cert string, pair []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -79,7 +80,8 @@ func Authority(hosts []string) (cert string, pair []byte, err error) {
 	return string(public), append(public[:len(public):len(public)], pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...), nil
 }
 
-// HostKey makes the key by which a jail knows its helper: the public one as known_hosts(5) has it, and the private one as PEM.
+// HostKey makes the key by which a jail recognises its helper. It returns the public key in the
+// form of known_hosts(5), and the private key as PEM.
 func HostKey() (public string, private []byte, err error) {
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// TestAuthority: a jail's authority vouches for the hosts and no others, and its certificate comes without the key.
+// TestAuthority: a jail's authority vouches for the hosts and no others, and its certificate comes
+// without the key.
 func TestAuthority(t *testing.T) {
 	cert, pair, err := Authority([]string{"api.example.test"})
 	if err != nil {
@@ -37,7 +38,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// TestHostKey: what the jail is told of its helper's key is what the key is.
+// TestHostKey: the public key for the jail matches the helper's private key.
 func TestHostKey(t *testing.T) {
 	public, private, err := HostKey()
 	if err != nil {

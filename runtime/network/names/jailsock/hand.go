@@ -12,7 +12,7 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// Hand lists the descriptors to be handed on, which stay this process's, and what they are.
+// Hand returns the descriptors to send and their description. They stay open in this process.
 func (s *Sockets) Hand() (fds []int, what helperproto.Sockets, err error) {
 	all := []syscall.Conn{s.UDP, s.DNS, s.Connect, s.SOCKS}
 	for _, l := range s.In {
@@ -36,7 +36,7 @@ func (s *Sockets) Hand() (fds []int, what helperproto.Sockets, err error) {
 	return fds, what, nil
 }
 
-// Count is how many descriptors Hand lists.
+// Count returns how many descriptors Hand returns.
 func Count(what helperproto.Sockets) int {
 	n := services + what.In
 	for _, has := range []bool{what.Link, what.Raw} {
@@ -49,7 +49,7 @@ func Count(what helperproto.Sockets) int {
 
 const services = 4 // sockets of services
 
-// Take is the other end of Hand. The descriptors are its own from then on.
+// Take is the inverse of Hand. It takes ownership of the descriptors.
 func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 	s := none()
 	defer func() {
@@ -62,7 +62,7 @@ func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 		}
 	}()
 	if what.In < 0 || what.In > MaxListeners || len(fds) != Count(what) {
-		return nil, fmt.Errorf("%d descriptors with the work are not what it says", len(fds))
+		return nil, fmt.Errorf("%d descriptors with the work do not match its description", len(fds))
 	}
 	s.Taken = what.Taken
 	next := func() int {
@@ -76,7 +76,7 @@ func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 	}
 	var is bool
 	if s.UDP, is = udp.(*net.UDPConn); !is {
-		return nil, errors.New("the name service's socket is none of UDP")
+		return nil, errors.New("the name service's socket is not a UDP socket")
 	}
 	s.In = make([]*net.TCPListener, what.In)
 	all := []**net.TCPListener{&s.DNS, &s.Connect, &s.SOCKS}
@@ -89,7 +89,7 @@ func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 			return nil, err
 		}
 		if *l, is = c.(*net.TCPListener); !is {
-			return nil, errors.New("a socket in the jail is none that listens for TCP")
+			return nil, errors.New("a socket in the jail is not a TCP listener")
 		}
 	}
 	if what.Link {
@@ -104,7 +104,7 @@ func Take(fds []int, what helperproto.Sockets) (_ *Sockets, err error) {
 	return s, nil
 }
 
-// socket is a descriptor's, by what net makes of its copy.
+// socket converts a descriptor into a type of package net.
 func socket[T any](fd int, of func(*os.File) (T, error)) (T, error) {
 	unix.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "socket in the jail")

@@ -14,9 +14,12 @@ import (
 	"agentjail.dev/runtime/kernel/bpfmap"
 )
 
-// A program of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) picks the socket for each new connection that a network
-// namespace receives. This one gives all TCP to 127.64.0.0/10 to one listener, whatever the port, refuses all else to that range, and
-// has no say in anything else but in services of a new helper whose ports are taken. It runs before bound sockets are looked at: nothing in the jail can put itself in front.
+// A program of type sk_lookup (Linux 5.9, Documentation/bpf/prog_sk_lookup.rst) picks the socket
+// for each new connection that a network namespace receives. This program sends all TCP connections
+// to 127.64.0.0/10, for every port, to one listener, and refuses all other traffic to that range.
+// It also sends connections to a new helper's services whose ports are taken. It leaves all other
+// traffic alone. It runs before bound sockets are searched, so that no program in the jail can come
+// first.
 
 // insn is struct bpf_insn (linux/bpf.h).
 type insn struct {
@@ -26,7 +29,8 @@ type insn struct {
 	imm int32
 }
 
-// Opcodes (Documentation/bpf/standardization/instruction-set.rst), helpers and fields (linux/bpf.h).
+// Opcodes (Documentation/bpf/standardization/instruction-set.rst), helpers and fields
+// (linux/bpf.h).
 const (
 	opLoadW   = 0x61 // dst = *(u32 *)(src + off)
 	opLoadImm = 0x18 // dst = imm64, of two instructions
@@ -57,7 +61,7 @@ const (
 	lookupPort     = 60
 )
 
-// skDrop and skPass are the program's answers.
+// skDrop and skPass are the program's results.
 const (
 	skDrop = 0
 	skPass = 1
@@ -71,8 +75,8 @@ func regs(dst, src uint8) uint8 { return dst | src<<4 }
 // oneAddress is 127.0.0.1.
 const oneAddress = 127<<24 | 1
 
-// program is the program's text. Jumps are to labels, which assemble resolves. The listener is the first of the sockets, and those that
-// have moved follow.
+// program returns the program's instructions. Jumps are to labels, which assemble resolves. The
+// listener is the first of the sockets, and those that have moved follow.
 func program(sockets int, moved []movedSocket) []insn {
 	const pass, drop, services, assign = "pass", "drop", "services", "assign"
 	a := &assembler{labels: map[string]int{}, jumps: map[int]string{}}
@@ -90,7 +94,7 @@ func program(sockets int, moved []movedSocket) []insn {
 	a.jump(opJneImm, 3, unix.IPPROTO_TCP, drop)
 	a.add(opStoreW, regs(10, 0), -4, 0)
 	a.label(assign)
-	a.give(sockets, drop)
+	a.steerTo(sockets, drop)
 	a.label(pass)
 	a.add(opMovImm, 0, 0, skPass)
 	a.add(opExit, 0, 0, 0)
@@ -115,8 +119,9 @@ func program(sockets int, moved []movedSocket) []insn {
 	return a.assemble()
 }
 
-// give has a connection go to the socket whose number is at the stack's top, or be dropped.
-func (a *assembler) give(sockets int, drop string) {
+// steerTo assigns a connection to the socket whose number is at the stack's top, or drops the
+// connection.
+func (a *assembler) steerTo(sockets int, drop string) {
 	a.add(opLoadImm, regs(1, pseudoMapFD), 0, int32(sockets))
 	a.add(0, 0, 0, 0)
 	a.add(opMovReg, regs(2, 10), 0, 0)
@@ -184,9 +189,9 @@ type (
 	}
 )
 
-// divert has the network namespace give connections to the range to a listener in it, and what is for the services that have moved to
-// those. It lasts as long as the descriptor that it returns, and the namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over
-// the namespace.
+// divert sends a network namespace's connections to the range to a listener in it, and connections
+// to moved services to those services. It lasts as long as the returned descriptor and the
+// namespace. It needs CAP_BPF (or CAP_SYS_ADMIN) and CAP_NET_ADMIN over the namespace.
 func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link int, err error) {
 	listeners := []syscall.Conn{listener}
 	for _, m := range moved {
@@ -195,7 +200,8 @@ func divert(netns *os.File, listener syscall.Conn, moved []movedSocket) (link in
 	return steer(netns, listeners, func(sockets int) []insn { return program(sockets, moved) })
 }
 
-// steer attaches a program to a network namespace, with a map of the sockets that it gives connections to.
+// steer attaches a program to a network namespace, with a map of the sockets that get the
+// connections.
 func steer(netns *os.File, listeners []syscall.Conn, text func(sockets int) []insn) (link int, err error) {
 	m := mapCreate{typ: unix.BPF_MAP_TYPE_SOCKMAP, keySize: 4, valueSize: 8, maxEntries: uint32(len(listeners))}
 	sockets, err := bpfmap.Call(unix.BPF_MAP_CREATE, unsafe.Pointer(&m), unsafe.Sizeof(m))
@@ -221,7 +227,7 @@ func steer(netns *os.File, listeners []syscall.Conn, text func(sockets int) []in
 	return link, nil
 }
 
-// put puts a socket into a map of sockets.
+// put adds a socket to a map of sockets.
 func put(sockets, at int, c syscall.Conn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -242,7 +248,7 @@ func put(sockets, at int, c syscall.Conn) error {
 	return nil
 }
 
-// load has the kernel check a program.
+// load loads a program into the kernel, which verifies it.
 func load(text []insn) (int, error) {
 	raw := make([]byte, 0, len(text)*8)
 	for _, i := range text {

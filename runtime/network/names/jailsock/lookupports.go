@@ -11,10 +11,11 @@ import (
 	"agentjail.dev/runtime/spec/publish"
 )
 
-// engineDNS is 127.0.0.11, where Docker answers for names in a container's network namespace.
+// engineDNS is 127.0.0.11, the address of Docker's DNS server in a container's network namespace.
 const engineDNS = 127<<24 | 11
 
-// portsProgram gives all TCP over IPv4 to some ports of a network namespace to a listener there, and has no say in anything else.
+// portsProgram sends all TCP connections over IPv4 to some ports of a network namespace to a
+// listener there. It leaves all other traffic alone.
 func portsProgram(sockets int, ranges []publish.Range) []insn {
 	const pass, drop, assign = "pass", "drop", "assign"
 	a := &assembler{labels: map[string]int{}, jumps: map[int]string{}}
@@ -39,7 +40,7 @@ func portsProgram(sockets int, ranges []publish.Range) []insn {
 	a.add(opMovImm, 0, 0, skPass)
 	a.add(opExit, 0, 0, 0)
 	a.label(assign)
-	a.give(sockets, drop)
+	a.steerTo(sockets, drop)
 	a.jump(opJa, 0, 0, pass)
 	a.label(drop)
 	a.add(opMovImm, 0, 0, skDrop)
@@ -47,8 +48,8 @@ func portsProgram(sockets int, ranges []publish.Range) []insn {
 	return a.assemble()
 }
 
-// DivertPorts has the calling thread's network namespace give TCP connections to some of its ports to a listener, for as long as this
-// process lives.
+// DivertPorts sends TCP connections to some ports of the calling thread's network namespace to a
+// listener, as long as this process lives.
 func DivertPorts(l *net.TCPListener, ranges []publish.Range) error {
 	own, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

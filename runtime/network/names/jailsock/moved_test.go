@@ -14,8 +14,9 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// TestMoved: what is for a service whose port a program of the jail has taken arrives at the helper by each way that can see to it, over UDP
-// and TCP, and the answer comes from where it was asked. The program has everything else.
+// TestMoved: if a program of the jail has taken a service's port, requests to the service still
+// arrive at the helper, over UDP and TCP, by each way that supports it. The answer comes from the
+// port of the request. The program gets all other traffic.
 func TestMoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
@@ -131,7 +132,7 @@ func handed(t *testing.T, made *Sockets) *Sockets {
 	return s
 }
 
-// heard is what is said at an address, which a UDP socket that is connected hears only from there.
+// heard returns the answer from an address. A connected UDP socket receives only from that address.
 func heard(network, address string) (string, error) {
 	c, err := net.DialTimeout(network, address, 30*time.Second)
 	if err != nil {
@@ -151,7 +152,8 @@ func heard(network, address string) (string, error) {
 	return string(got), err
 }
 
-// takenPorts are sockets of a program in a network namespace, at the services' ports and another one.
+// takenPorts are sockets of a program in a network namespace, at the services' ports and another
+// one.
 func takenPorts(netns *os.File, at string) (taken []io.Closer, err error) {
 	err = join(netns, func() error {
 		c, err := net.ListenPacket("udp4", net.JoinHostPort(at, "53"))

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// replies is the socket by which questions over UDP are answered where sk_lookup brings them to one that has moved, or -1. That would
-// answer from its own port, and nobody waits for that one: the answer's header is written by hand then, on a socket that only sends
-// (raw(7), IPPROTO_RAW).
+// replies returns a socket for answers of a moved UDP service, or -1 if it has not moved. The
+// service's own socket would answer from the wrong port, which clients ignore. So the answer's
+// header is written by hand, on a socket that only sends (raw(7), IPPROTO_RAW).
 func (s *Sockets) replies() (int, error) {
-	if s.asked() == 0 {
+	if s.queryPort() == 0 {
 		return -1, nil
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_RAW)
@@ -23,8 +23,8 @@ func (s *Sockets) replies() (int, error) {
 	return fd, nil
 }
 
-// asked is the port at which questions over UDP are asked, where UDP has another one; else 0.
-func (s *Sockets) asked() uint16 {
+// queryPort returns the port of UDP queries if the UDP service has moved to another one; else 0.
+func (s *Sockets) queryPort() uint16 {
 	for _, m := range s.moved {
 		if m.Protocol == unix.IPPROTO_UDP {
 			return m.Port
@@ -33,7 +33,7 @@ func (s *Sockets) asked() uint16 {
 	return 0
 }
 
-// Reply answers a question of UDP's.
+// Reply sends the answer to a query over UDP.
 func (s *Sockets) Reply(out []byte, to netip.AddrPort) error {
 	if s.raw < 0 {
 		_, err := s.UDP.WriteToUDPAddrPort(out, to)
@@ -52,8 +52,8 @@ const (
 	udpHeader  = 8
 )
 
-// packet is a UDP datagram over IPv4 (RFC 768, RFC 791), without the checksums: IPv4's is the kernel's to fill in, and UDP's may be left
-// out.
+// packet returns a UDP datagram over IPv4 (RFC 768, RFC 791) without checksums: the kernel fills in
+// IPv4's, and UDP's is optional.
 func packet(from, to netip.AddrPort, data []byte) ([]byte, error) {
 	total := ipv4Header + udpHeader + len(data)
 	if !from.Addr().Is4() || !to.Addr().Unmap().Is4() || total > 1<<16-1 {

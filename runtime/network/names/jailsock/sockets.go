@@ -1,5 +1,6 @@
-// Package jailsock is what a helper has in a jail's network namespace: the sockets of its services, and what has the jail's connections
-// arrive at it. agentjail makes them at start, once the namespace is sealed, and hands them on: the helper needs no right to do it.
+// Package jailsock makes a helper's sockets in a jail's network namespace: those of its services,
+// and those at which the jail's connections arrive. agentjail makes them at start, after the
+// namespace is sealed, and sends them to the helper, which needs no privilege.
 package jailsock
 
 import (
@@ -17,31 +18,32 @@ import (
 	"agentjail.dev/runtime/network/names/helperproto"
 )
 
-// Sockets are those that a helper has in a jail's network namespace. They stay there, whatever the namespace of the thread that
-// uses them.
+// Sockets are a helper's sockets in a jail's network namespace. They stay in that namespace,
+// regardless of the thread that uses them.
 type Sockets struct {
 	// UDP and DNS are the name service's.
 	UDP *net.UDPConn
 	DNS *net.TCPListener
-	// Connect and SOCKS are for programs that insist on a proxy.
+	// Connect and SOCKS are the proxies, for programs that require one.
 	Connect, SOCKS *net.TCPListener
-	// In take the connections to the range of addresses.
+	// In accept the connections to the range of addresses.
 	In []*net.TCPListener
-	// Taken is by which way they come.
+	// Taken is the way by which the connections arrive.
 	Taken helperproto.Arrival
-	link  int // what gives them to In, by sk_lookup, or -1
+	link  int // the link of the sk_lookup program, or -1
 	raw   int // what answers questions from a port that is taken, or -1
 	moved []movedSocket
 }
 
-// movedSocket is one that is not at its port of 127.0.0.1: a program of the jail is, which came before a new helper.
+// movedSocket is a socket that is not at its usual port of 127.0.0.1, since a program of the jail
+// took the port before a new helper started.
 type movedSocket struct {
 	helperproto.Moved
 	socket syscall.Conn
 }
 
-// Open makes the sockets in a network namespace, by the first way that can be had. It needs the rights that the way takes. Ports tells
-// those of the rules, for a way that has to know.
+// Open makes the sockets in a network namespace, by the first way that works. It needs the
+// privileges of that way. ports returns the ports of the rules, for ways that need them.
 func Open(netns *os.File, ports func() ([]uint16, error)) (*Sockets, error) {
 	s := none()
 	err := join(netns, func() error {
@@ -59,7 +61,7 @@ func Open(netns *os.File, ports func() ([]uint16, error)) (*Sockets, error) {
 
 func none() *Sockets { return &Sockets{link: -1, raw: -1} }
 
-// Close closes those of this process.
+// Close closes this process's descriptors of the sockets.
 func (s *Sockets) Close() {
 	s.drop()
 	if s.UDP != nil {
@@ -72,7 +74,8 @@ func (s *Sockets) Close() {
 	}
 }
 
-// ListenTCP listens with plain TCP: a socket of Multipath TCP, which Go takes by default, is none that a map of sockets holds.
+// ListenTCP listens with plain TCP: a map of sockets cannot hold a Multipath TCP socket, which is
+// Go's default.
 func ListenTCP(address string) (*net.TCPListener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
@@ -108,7 +111,7 @@ func (s *Sockets) listen() (err error) {
 	return nil
 }
 
-// questions is the socket of the name service, at its port unless that is taken.
+// questions returns the socket of the name service, at its usual port unless that is taken.
 func (s *Sockets) questions() (c *net.UDPConn, err error) {
 	bind := func(port uint16) (err error) {
 		c, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(localhost, port)))
@@ -124,7 +127,7 @@ func (s *Sockets) questions() (c *net.UDPConn, err error) {
 	return c, nil
 }
 
-// service is a listener at its port unless that is taken.
+// service returns a listener at its usual port unless that is taken.
 func (s *Sockets) service(port uint16) (l *net.TCPListener, err error) {
 	bind := func(port uint16) (err error) {
 		l, err = ListenTCP(netip.AddrPortFrom(localhost, port).String())
@@ -144,7 +147,8 @@ func (s *Sockets) move(protocol uint8, port, at uint16, socket syscall.Conn) {
 	s.moved = append(s.moved, movedSocket{helperproto.Moved{Protocol: protocol, Port: port, At: at}, socket})
 }
 
-// tries are how many ports are tried besides the kernel's choice, which a jail can have taken all of.
+// tries is how many ports are tried besides the kernel's choice, all of which a jail may have
+// taken.
 const tries = 256
 
 // elsewhere binds a socket to any port.

@@ -20,29 +20,31 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// ports tells the ports that rules for names have. Only the last way asks.
+// ports returns the ports of rules for names. Only the last way calls it.
 type ports func() ([]uint16, error)
 
-// A way has the jail's connections to the range of addresses arrive at the helper. take makes its listeners.
+// A way lets the jail's connections to the range of addresses arrive at the helper. take makes its
+// listeners.
 type way struct {
 	name string
 	take func(s *Sockets, netns *os.File, named ports) error // by a thread in the namespace
 }
 
-// ways are tried in this order; the first that can be had is taken.
+// ways are tried in this order; the first that works is used.
 var ways = []way{
 	{helperproto.SkLookup, (*Sockets).bySkLookup},
 	{helperproto.Redirect, (*Sockets).byRedirect},
 	{helperproto.Listeners, (*Sockets).byListeners},
 }
 
-// only names the one way that is tried. It is set in builds of tests (-ldflags -X), and empty in all others.
+// only is the name of the one way that is tried. It is set in builds of tests (-ldflags -X), and
+// empty in all others.
 var only string
 
 // MaxListeners bounds the listeners of the last way.
 const MaxListeners = 128
 
-// take has the jail's connections arrive, by the first way that can be had.
+// take makes the listeners for the jail's connections, by the first way that works.
 func (s *Sockets) take(netns *os.File, named ports) error {
 	var missed []string
 	for _, w := range ways {
@@ -66,7 +68,7 @@ func (s *Sockets) take(netns *os.File, named ports) error {
 	return fmt.Errorf("the jail's connections cannot be taken: %s (remedy: Linux 5.9 or later with CONFIG_BPF_SYSCALL, as root of the machine; or nf_tables with NAT; or network.mode = \"none\")", strings.Join(missed, "; "))
 }
 
-// drop closes what a way has made.
+// drop closes all that a way has opened.
 func (s *Sockets) drop() {
 	for _, l := range s.In {
 		l.Close()
@@ -79,7 +81,7 @@ func (s *Sockets) drop() {
 	s.In, s.link, s.raw, s.Taken = nil, -1, -1, helperproto.Arrival{}
 }
 
-// join calls f on a thread in the network namespace, which ends with it.
+// join calls f on a new thread in the network namespace. The thread ends with f.
 func join(netns *os.File, f func() error) error {
 	return thread.Own(func() error {
 		if err := unix.Setns(int(netns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -100,7 +102,8 @@ func (s *Sockets) one() error {
 	})
 }
 
-// bySkLookup takes every connection to the range, whatever its port and whoever listens there.
+// bySkLookup accepts every connection to the range, at each port, even if another program listens
+// there.
 func (s *Sockets) bySkLookup(netns *os.File, _ ports) (err error) {
 	if err := s.one(); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (s *Sockets) bySkLookup(netns *os.File, _ ports) (err error) {
 	return err
 }
 
-// byRedirect has nf_tables send every connection to the range to one port.
+// byRedirect redirects every connection to the range to one port, by nf_tables.
 func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
 	if err := s.one(); err != nil {
 		return err
@@ -122,7 +125,7 @@ func (s *Sockets) byRedirect(netns *os.File, _ ports) error {
 	for _, m := range s.moved {
 		t.Services = append(t.Services, seal.Service{Protocol: m.Protocol, Port: m.Port, At: m.At})
 	}
-	// By a thread that is not in the namespace, which would be taken for the host's.
+	// On a thread outside the namespace, which would otherwise be taken for the host's.
 	if err := thread.Own(func() error { return seal.Redirect(netns, t) }); err != nil {
 		return err
 	}
@@ -161,7 +164,7 @@ func (s *Sockets) byListeners(_ *os.File, named ports) error {
 	return nil
 }
 
-// Served are the ports at which connections arrive; nil is all.
+// Served returns the ports at which connections arrive; nil means all.
 func (s *Sockets) Served() []uint16 {
 	if s.Taken.Way != helperproto.Listeners {
 		return nil
@@ -173,7 +176,7 @@ func (s *Sockets) Served() []uint16 {
 	return out
 }
 
-// Destination is where one of the connections that In take was made to.
+// Destination returns the original destination of a connection of In.
 func (s *Sockets) Destination(c *net.TCPConn) (netip.AddrPort, error) {
 	if s.Taken.Way == helperproto.Redirect {
 		return original(c)
@@ -181,7 +184,7 @@ func (s *Sockets) Destination(c *net.TCPConn) (netip.AddrPort, error) {
 	return Local(c)
 }
 
-// Ports are those of the rules for names. Addresses are reached by a proxy alone.
+// Ports returns the ports of the rules for names. Addresses can be reached only through a proxy.
 func Ports(set *netrules.Set) []uint16 {
 	var out []uint16
 	for _, r := range set.Rules() {
@@ -193,7 +196,7 @@ func Ports(set *netrules.Set) []uint16 {
 	return slices.Compact(out)
 }
 
-// Local is the destination of a connection that arrives as it was made.
+// Local returns the destination of a connection that was not redirected.
 func Local(c *net.TCPConn) (netip.AddrPort, error) {
 	to, ok := c.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -202,7 +205,7 @@ func Local(c *net.TCPConn) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(to.AddrPort().Addr().Unmap(), to.AddrPort().Port()), nil
 }
 
-// original is the destination of a connection before it was redirected.
+// original returns the destination of a connection before its redirect.
 func original(c *net.TCPConn) (at netip.AddrPort, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -231,7 +234,7 @@ func Probe() (helperproto.Arrival, error) {
 	return s.Taken, err
 }
 
-// fresh makes a network namespace with lo up, which lasts as long as the file.
+// fresh makes a network namespace with lo up, which exists as long as the file.
 func fresh() (netns *os.File, err error) {
 	err = thread.Own(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {

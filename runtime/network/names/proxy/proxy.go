@@ -1,17 +1,22 @@
-// Package proxy reads the requests of programs that insist on a proxy: SOCKS5 (RFC 1928) and HTTP's CONNECT (RFC 9110
-// 9.3.6). Both say whom to reach, which goes the same way as a connection without a proxy.
+// Package proxy reads the requests of programs that require a proxy: SOCKS5 (RFC 1928) and HTTP's
+// CONNECT (RFC 9110 9.3.6). Both contain the target, which is handled like a connection without a
+// proxy.
 //
-// # What passes
+// # Allowed requests
 //
 //	SOCKS5   no authentication; CONNECT; an IPv4 or IPv6 address, or a name
-//	CONNECT  "CONNECT target HTTP/1.x", target = name ":" port / ipv4 ":" port / "[" ipv6 "]" ":" port; a Host, if
-//	         there is one, for the same; no body
+//	CONNECT  "CONNECT target HTTP/1.x",
+//	         target = name ":" port / ipv4 ":" port / "[" ipv6 "]" ":" port;
+//	         a Host, if there is one, for the same target; no body
 //
-// A name is one of the grammar of package rules: no NUL, CR, LF, space or "@", and no address in any notation. SOCKS5 has types of its own for
-// addresses, so an address as its name is refused. An address of CONNECT is in its usual form (RFC 5952, four decimal numbers); octal, hexadecimal
-// and short forms are refused. An IPv4 address in IPv6 is the IPv4 address. BIND, UDP ASSOCIATE and SOCKS4 are refused.
+// A name follows the grammar of package netrules: no NUL, CR, LF, space or "@", and no address in
+// any notation. SOCKS5 has types of its own for addresses, so an address as its name is refused. An
+// address of CONNECT is in its usual form (RFC 5952, four decimal numbers); octal, hexadecimal and
+// short forms are refused. An IPv4 address in IPv6 is the IPv4 address. BIND, UDP ASSOCIATE and
+// SOCKS4 are refused.
 //
-// Of SOCKS5 no byte behind the request is read. A request has at most 64 KiB (CONNECT) or 517 bytes (SOCKS5). Deadlines are the caller's.
+// Of SOCKS5 no byte behind the request is read. A request has at most 64 KiB (CONNECT) or 517 bytes
+// (SOCKS5). Deadlines are the caller's.
 package proxy
 
 import (
@@ -27,11 +32,11 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// A Target is whom a program requests: by name, or by address.
+// A Target is the target that a program requests: a name or an address.
 type Target struct {
-	// Name is canonical; "" where Addr is set.
+	// Name is canonical; "" if Addr is set.
 	Name string
-	// Addr is not valid where Name is set. It may be an address that a name was given.
+	// Addr is not valid if Name is set. It may be an address that is assigned to a name.
 	Addr netip.Addr
 	Port uint16
 }
@@ -47,8 +52,8 @@ const (
 	addressUnsupported = 8
 )
 
-// SOCKS5 reads the greeting, answers it, and reads the request. The caller answers the request with Reply. Requests that
-// are refused here have been answered.
+// SOCKS5 reads the greeting, answers it, and reads the request. The caller answers the request with
+// Reply. A request that SOCKS5 refuses has been answered already.
 func SOCKS5(rw io.ReadWriter) (Target, error) {
 	var head [4]byte
 	if err := read(rw, head[:2]); err != nil {
@@ -86,7 +91,7 @@ func SOCKS5(rw io.ReadWriter) (Target, error) {
 	return t, err
 }
 
-// address reads a request's address and port. code is 0 where there is nobody to answer.
+// address reads a request's address and port. code is 0 if no answer can be sent.
 func address(r io.Reader, kind byte) (t Target, code byte, err error) {
 	n := map[byte]int{1: 4, 4: 16}[kind]
 	if kind == 3 {
@@ -122,17 +127,18 @@ func read(r io.Reader, b []byte) error {
 	return nil
 }
 
-// refuse answers and returns the reason, also where the answer does not arrive.
+// refuse sends the answer and returns the reason, even if the answer cannot be sent.
 func refuse(w io.Writer, answer []byte, reason error) error {
 	_, _ = w.Write(answer)
 	return reason
 }
 
-// Reply is the answer to a request of SOCKS5. The address in it is all zeros: no program needs to know it.
+// Reply returns the answer to a SOCKS5 request. Its address is all zeros, since no program needs
+// it.
 func Reply(code byte) []byte { return []byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0} }
 
-// Connect reads a CONNECT request. The caller answers with Established or http1.Refusal, also for an error that is an
-// *http1.Error. What the client sends next is in r.
+// Connect reads a CONNECT request. The caller answers with Established or http1.Refusal, also for
+// an error that is an *http1.Error. The client's next bytes are in r.
 func Connect(r *bufio.Reader) (Target, error) {
 	h, err := http1.ReadHead(r)
 	if err != nil {
@@ -169,7 +175,7 @@ func same(host string, t Target) bool {
 	return err == nil && got == t
 }
 
-// authority reads host and port of a target.
+// authority parses host and port of a target.
 func authority(text string) (Target, error) {
 	i := strings.LastIndexByte(text, ':')
 	if i < 0 {
@@ -195,5 +201,5 @@ func authority(text string) (Target, error) {
 	return Target{Name: name, Port: port}, err
 }
 
-// Established is the answer to a CONNECT request that is granted.
+// Established returns the answer to a CONNECT request that is allowed.
 func Established() []byte { return []byte("HTTP/1.1 200 Connection established\r\n\r\n") }

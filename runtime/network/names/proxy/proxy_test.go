@@ -20,7 +20,7 @@ type conn struct {
 
 func (c *conn) Read(b []byte) (int, error) { return c.Reader.Read(b) }
 
-// names are no names, in whatever a program asks: the parser of one was satisfied with what another cut.
+// names are not names, in any request: one parser accepted them where another truncated.
 var names = []string{
 	"attacker.com\x00.google.com", "google.com\x00", "\x00", "google.com\r\n", "google.com\r\nHost: b", "google.com\n", "google.com ", " google.com", "go ogle.com", "google.com\t",
 	"user@google.com", "user:pw@google.com", "google.com/", "google.com#", "google.com?", "google.com%00", `google.com\`, "google.com%2eevil.example", "google.com..", ".google.com", "google..com", "",

@@ -1,5 +1,5 @@
-// Package secret is a value that is never shown: whatever prints, marshals or logs one gets a word in its place. Who needs the value
-// itself reports it by Reveal.
+// Package secret is a value that is never shown: code that prints, marshals or logs it gets
+// Redacted in its place. Only Reveal returns the value itself.
 package secret
 
 import (
@@ -7,35 +7,35 @@ import (
 	"io"
 )
 
-// Redacted stands in a value's place.
+// Redacted is printed in a value's place.
 const Redacted = "[redacted]"
 
-// A Value is a secret. The zero value is none.
+// A Value is a secret. The zero value is empty.
 type Value struct{ text []byte }
 
-// New takes text over: the caller does not use it again.
+// New wraps text, which the caller must not use again.
 func New(text []byte) Value { return Value{text} }
 
-// Reveal is the secret itself, not to be kept and not to be changed.
+// Reveal returns the secret itself. The caller neither keeps nor changes it.
 func (v Value) Reveal() []byte { return v.text }
 
-// Empty reports whether there is none.
+// Empty reports whether there is no secret.
 func (v Value) Empty() bool { return len(v.text) == 0 }
 
 // Wipe overwrites the secret, for all copies of the Value.
 func (v Value) Wipe() { clear(v.text) }
 
-// String is not the secret.
+// String returns Redacted.
 func (v Value) String() string { return Redacted }
 
-// GoString is not the secret.
+// GoString returns Redacted.
 func (v Value) GoString() string { return Redacted }
 
-// Format is not the secret, whatever the verb.
+// Format prints Redacted for every verb.
 func (v Value) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, Redacted) }
 
-// MarshalText is not the secret, in JSON and other formats.
+// MarshalText returns Redacted, for JSON and other formats.
 func (v Value) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
 
-// MarshalJSON is not the secret.
+// MarshalJSON returns Redacted as JSON.
 func (v Value) MarshalJSON() ([]byte, error) { return []byte(`"` + Redacted + `"`), nil }

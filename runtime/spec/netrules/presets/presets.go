@@ -1,19 +1,23 @@
 // Package presets has the entries that "@name" stands for in a policy.
 //
-// A preset is, in this order: a file NAME.txt in the administrator's directory; a file of this package, which name APIs of models
-// and hosts of code; or what a tool of the host is configured with:
+// A preset is, in this order: a file NAME.txt in the administrator's directory; a file of this
+// package, which name APIs of models and hosts of code; or the configuration of a
+// tool of the host:
 //
-//	npm    registry and @scope:registry of npm's global, built-in and user's configuration (npmrc(5))
+//	npm    registry and @scope:registry of npm's global, built-in and user's configuration
+//	       (npmrc(5))
 //	go     GOPROXY and GOSUMDB of the user's and the toolchain's file (go help environment)
-//	pypi   index-url and extra-index-url of pip's global and user's configuration (pip configuration)
+//	pypi   index-url and extra-index-url of pip's global and user's configuration
+//	       (pip configuration)
 //	apt    the URIs of sources.list(5), one line or deb822
 //
-// Hosts of registries are written nowhere here: which are right depends on the host, and a tool that is not configured is an error
-// that reports it.
+// No registry's host is listed here: the right one depends on the host's configuration. A tool that
+// is not configured is an error with a remedy.
 //
-// A file has one entry a line, as package rules has them; "#" begins a comment. Of a URL only scheme, host and port are taken:
-// what else is in it, such as a password, is neither kept nor printed. Files are read to 1 MiB and a preset has at most 256 entries. Whether files are root's own is for the
-// caller to hold, by the fs.FS that it gives.
+// A file has one entry a line, in the grammar of package netrules; "#" begins a comment. Of a URL only
+// scheme, host and port are taken: all else in it, such as a password, is neither kept nor
+// printed. Files are read to 1 MiB and a preset has at most 256 entries. The caller makes sure that
+// the files are root's own, by the fs.FS that it passes.
 package presets
 
 import (
@@ -39,19 +43,22 @@ const (
 //go:embed *.txt
 var embedded embed.FS
 
-// A Source knows presets. It implements netrules.Presets. Fields may be nil: there is nothing of their kind.
+// A Source resolves presets. It implements netrules.Presets. A nil field disables its kind of
+// preset.
 type Source struct {
 	// Dir is the administrator's directory.
 	Dir fs.FS
 	// Root is the host's root directory.
 	Root fs.FS
-	// Home is the home directory whose configuration counts, below Root, such as "root"; "" for none.
+	// Home is the home directory whose configuration is read, below Root, such as "root"; "" reads
+	// none.
 	Home string
-	// Getenv asks the environment, which comes before the user's files for npm, go and pip. It is nil where the environment is not trusted.
+	// Getenv reads the environment, which comes before the user's files for npm, go and pip. It is
+	// nil if the environment is not trusted.
 	Getenv func(string) string
 }
 
-// tools read what a tool of the host is configured with. configure reports how to.
+// tools read the configuration of the host's tools. configure is the remedy if a tool has none.
 var tools = map[string]struct {
 	urls      func(*host) []string
 	configure string
@@ -106,7 +113,7 @@ func Names() []string {
 	return out
 }
 
-// read is a whole file, if it is not too long.
+// read returns a whole file, or an error if the file is too long.
 func read(dir fs.FS, name string) (string, error) {
 	f, err := dir.Open(name)
 	if err != nil {
@@ -123,7 +130,7 @@ func read(dir fs.FS, name string) (string, error) {
 	return string(b), nil
 }
 
-// lines are the entries of a preset's file.
+// lines returns the entries of a preset's file.
 func lines(text string) ([]string, error) {
 	var out []string
 	for line := range strings.Lines(text) {

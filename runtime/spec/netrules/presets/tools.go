@@ -12,13 +12,14 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// A host is read by the functions of tools. The first error that is not an absent file is kept.
+// A host reads the configuration files of tools. It keeps the first error other than an absent
+// file.
 type host struct {
 	*Source
 	err error
 }
 
-// file is a file's text, "" for none. The path is absolute.
+// file returns a file's text, "" for an absent file. The path is absolute.
 func (h *host) file(name string) string {
 	if h.Root == nil {
 		return ""
@@ -30,7 +31,7 @@ func (h *host) file(name string) string {
 	return text
 }
 
-// home is a path in the home directory, or one that is not there.
+// home returns a path in the home directory, or a path that does not exist.
 func (h *host) home(name string) string {
 	if h.Home == "" {
 		return "/nonexistent"
@@ -45,8 +46,9 @@ func (h *host) env(name string) string {
 	return h.Getenv(name)
 }
 
-// settings calls f with each "key = value" of a text, with the section it is in. "#" and ";" begin comments. Where continued is true
-// an indented line is a further value of the key before it, as in Python's configparser.
+// settings calls f with each "key = value" of a text, with the section it is in. "#" and ";" begin
+// comments. If continued is true, an indented line is a further value of the key before it, as in
+// Python's configparser.
 func settings(text string, continued bool, f func(section, key, value string)) {
 	section, key := "", ""
 	for line := range strings.Lines(text) {
@@ -65,7 +67,7 @@ func settings(text string, continued bool, f func(section, key, value string)) {
 	}
 }
 
-// npm reads npm's registry, of the file that wins, and the registries of scopes.
+// npm reads npm's registry from the file with the highest precedence, and the registries of scopes.
 func npm(h *host) []string {
 	registry := h.env("npm_config_registry")
 	var out []string
@@ -139,7 +141,8 @@ func pip(h *host) []string {
 	return append([]string{index}, extra...)
 }
 
-// apt reads the URIs of the sources of packages. Sources that are no http or https have no host to allow.
+// apt reads the URIs of the sources of packages. Sources that are no http or https have no host to
+// allow.
 func apt(h *host) []string {
 	out := oneLine(h.file("/etc/apt/sources.list"))
 	if h.Root == nil {
@@ -215,7 +218,8 @@ func deb822(text string) []string {
 	return out
 }
 
-// entries are the hosts and ports of URLs, each once. An error does not show the URL: there may be a password in it.
+// entries returns the hosts and ports of URLs, each once. An error does not contain the URL, which
+// may contain a password.
 func entries(urls []string) ([]string, error) {
 	var out []string
 	for i, text := range urls {

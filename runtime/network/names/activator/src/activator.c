@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The activator stands in for a jail's network helper until the jail first uses its network: socket activation, as of inetd(8) and
-// systemd.socket(5). It has the helper's process, sockets and privileges (none), and about 40 KiB of memory. It reads no byte that a
-// jail sends: it only asks poll(2) whether there are any, and then executes the helper in its place.
+// The activator stands in for a jail's network helper until the jail first uses its network: socket
+// activation, as of inetd(8) and systemd.socket(5). It has the helper's process, sockets and
+// privileges (none), and about 40 KiB of memory. It reads no byte from a jail: it only polls the
+// sockets, and then executes the helper in its place.
 //
-// It is compiled without a C library and committed (hack/activator.sh). Package activator has the Go side; both must agree on what is
-// below.
+// It is compiled without a C library and committed (hack/activator.sh). Package activator has the
+// Go side; both must agree on the definitions below.
 
 #include <linux/audit.h>
 #include <linux/capability.h>
@@ -17,10 +18,10 @@
 typedef unsigned int u32;
 typedef unsigned long ulong;
 
-// Descriptors, as in packages helper/child and names/work.
+// Descriptors, as in packages helper/child and names/helperproto.
 enum { STDERR = 2, SETUP = 3, READY = 4, ROOT = 6, CONTROL = 7, PROGRAM = 10, WORK = 11 };
 
-// From the kernel's headers for user space, of which those that libcs replace are not included.
+// From the kernel's headers for user space. Headers that C libraries replace are not included.
 enum {
 	O_WRONLY = 1,
 	FD_CLOEXEC = 1,
@@ -115,16 +116,16 @@ __asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x0, sp\n\tbl activate\n");
 #error "no system calls for this machine"
 #endif
 
-// What the starter writes to SETUP. The helper's own set-up comes behind it.
+// What the starter writes to SETUP. The helper's own set-up follows.
 static struct {
-	u32 uid, gid;  // 0 keeps those that it has
+	u32 uid, gid;  // 0 keeps the process's ids
 	u32 filters;   // how many instructions of the system call filter follow
 	struct sock_filter filter[256];
 } setup;
 
 static char control[4096]; // for 253 descriptors (SCM_MAX_FD of the kernel's)
 static struct pollfd watched[256];
-static int ready; // the starter waits no more: an error is for `agentjail inspect`
+static int ready; // the starter does not wait any more: an error is for `agentjail inspect`
 
 __attribute__((noreturn)) static void quit(int status)
 {
@@ -132,7 +133,7 @@ __attribute__((noreturn)) static void quit(int status)
 		call(SYS_exit_group, status, 0, 0, 0, 0);
 }
 
-// fail tells which step failed and with which errno, and ends.
+// fail reports the failed step and its errno, and exits.
 static void fail(const char *step, long error)
 {
 	char text[64];
@@ -157,7 +158,7 @@ static void must(const char *step, long result)
 		fail(step, result);
 }
 
-// poll waits for one of some descriptors, for as long as it takes.
+// poll waits for one of some descriptors, without a time limit.
 static void poll(struct pollfd *fds, int n)
 {
 	long got;
@@ -185,8 +186,8 @@ static void fill(void *to, ulong size)
 	}
 }
 
-// confine gives up what the helper gives up (names/egress/confine.go), but for what only the helper can: its Landlock domain, its resource
-// limits and its own filter, which are narrower than what it takes to start it.
+// confine drops the same rights as the helper (names/egress/confine.go), except for the helper's
+// Landlock domain, resource limits and own filter, which are too narrow to start it.
 static void confine(void)
 {
 	struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -215,7 +216,8 @@ static void confine(void)
 	must("the system call filter", call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&program, 0, 0));
 }
 
-// refuse answers and closes. What was asked is read before: whoever asked would otherwise get a reset for an answer.
+// refuse answers and closes. It reads the request first: otherwise the caller would get a reset in
+// place of the answer.
 static void refuse(int conn)
 {
 	static const char text[] = "{\"error\":\"it waits for its work\"}";
@@ -227,7 +229,7 @@ static void refuse(int conn)
 	call(SYS_close, conn, 0, 0, 0, 0);
 }
 
-// is_starters says whether a connection is of the user that started this.
+// is_starters reports whether a connection comes from the user that started this process.
 static int is_starters(int conn, u32 uid)
 {
 	struct ucred peer = {0, ~0U, ~0U};
@@ -236,7 +238,8 @@ static int is_starters(int conn, u32 uid)
 	return call(SYS_getsockopt, conn, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&size) == 0 && peer.uid == uid;
 }
 
-// peek gets copies of the descriptors that come with the work, and leaves the work itself for the helper. It returns how many.
+// peek gets copies of the descriptors that come with the work, and leaves the work itself for the
+// helper. It returns their number.
 static int peek(int conn, int **fds)
 {
 	char first;
@@ -252,7 +255,7 @@ static int peek(int conn, int **fds)
 	return m.flags & MSG_CTRUNC ? 0 : (c->len - sizeof(*c)) / sizeof(int);
 }
 
-// arrived waits until all of the work is there, and says whether the starter is, too.
+// arrived waits until the whole work is there, and reports whether the starter is there, too.
 static int arrived(int conn)
 {
 	struct pollfd p = {conn, POLLRDHUP, 0};
@@ -261,7 +264,8 @@ static int arrived(int conn)
 	return !(p.revents & (POLLHUP | POLLERR));
 }
 
-// await waits for the work, and returns its connection. In watched is then what wakes the helper, and first the jail's first process.
+// await waits for the work, and returns its connection. watched then has the jail's first process
+// and after it the sockets that wake the helper.
 static int await(u32 uid, int *n)
 {
 	for (;;) {
@@ -283,7 +287,7 @@ static int await(u32 uid, int *n)
 			watched[1] = (struct pollfd){CONTROL, POLLIN, 0};
 			*n = 2;
 			for (int i = 1; i < count; i++) {
-				// What is no socket cannot be waited for, and a raw one gets packets that are for others.
+				// Only sockets can be polled, and a raw socket gets packets for others.
 				size = sizeof(type);
 				if (call(SYS_getsockopt, fds[i], SOL_SOCKET, SO_TYPE, (long)&type, (long)&size) == 0 && type != SOCK_RAW)
 					watched[(*n)++] = (struct pollfd){fds[i], POLLIN, 0};

@@ -1,14 +1,18 @@
-// Package destaddr judges the addresses that a name leads to outside: a name of the policy must not lead into the host or
-// to what is trusted for its address alone, whoever answers for the name (DNS rebinding).
+// Package destaddr judges the addresses that a name resolves to outside. A hostile name server must
+// not be able to lead a name of the policy to the host, or to services that trust a client for its
+// address (DNS rebinding).
 //
 // # What is refused
 //
-// Always, whatever the rule says: the host's own addresses, loopback, "this network", link-local, multicast, broadcast and reserved addresses, those for
-// documentation and benchmarks (IANA's special-purpose registries, RFC 6890), the metadata services of clouds also where their
-// addresses are ordinary, and IPv6 addresses that stand for an IPv4 address: compatible, translated (NAT64, RFC 6052 and RFC 8215), 6to4, Teredo, ISATAP. A mapped address
-// (RFC 4291 2.5.5.2) is the IPv4 address to every socket, and is judged as it. Of IPv6 only global unicast (2000::/3) passes.
+// Refused under every rule: the host's own addresses, loopback, "this network", link-local,
+// multicast, broadcast and reserved addresses, those for documentation and benchmarks (IANA's
+// special-purpose registries, RFC 6890), the metadata services of clouds also where their addresses
+// are ordinary, and IPv6 addresses that stand for an IPv4 address: compatible, translated (NAT64,
+// RFC 6052 and RFC 8215), 6to4, Teredo, ISATAP. A mapped address (RFC 4291 2.5.5.2) is the IPv4
+// address to every socket, and is judged as it. Of IPv6 only global unicast (2000::/3) passes.
 //
-// Private addresses (RFC 1918), shared ones (RFC 6598) and unique local ones (RFC 4193) pass where the rule has the option "private", or is for this very address.
+// Private addresses (RFC 1918), shared ones (RFC 6598) and unique local ones (RFC 4193) pass if the
+// rule has the option "private", or is for this very address.
 //
 // Prefixes of a network's own NAT64 and directed broadcasts look like any other address, and pass.
 package destaddr
@@ -20,7 +24,7 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// A class is a part of the address space and its name.
+// A class is a part of the address space with its name.
 type class struct {
 	prefix netip.Prefix
 	what   string
@@ -34,7 +38,7 @@ func list(rows ...string) []class {
 	return out
 }
 
-// Refused always. The first that fits gives the reason.
+// refused are the classes that every rule refuses. The first match determines the reason.
 var refused = list(
 	"0.0.0.0/8", "an address of this network",
 	"127.0.0.0/8", "a loopback address",
@@ -68,7 +72,7 @@ var refused = list(
 	"fd00:42::42/128", "a metadata service", // Scaleway
 )
 
-// Refused unless the rule names them.
+// private are the classes that are refused unless the rule allows them.
 var private = list(
 	"10.0.0.0/8", "a private address",
 	"172.16.0.0/12", "a private address",
@@ -79,8 +83,9 @@ var private = list(
 
 var global = netip.MustParsePrefix("2000::/3")
 
-// Judge reports why a connection that a rule lets through may not go to this address. own reports whether an address is one of
-// the host's. The caller dials the address that was judged, unmapped, and does not resolve again.
+// Judge returns an error if a connection that a rule allows may not go to this address. own reports
+// whether an address is one of the host's. The caller dials the address that was judged, unmapped,
+// and does not resolve again.
 func Judge(addr netip.Addr, rule *netrules.Rule, own func(netip.Addr) bool) error {
 	if !addr.IsValid() || addr.Zone() != "" || rule == nil || own == nil {
 		return fmt.Errorf("%s cannot be judged", addr)

@@ -1,13 +1,16 @@
-// Package addrpool gives names addresses of 127.64.0.0/10, by which a connection reports what name it is for.
+// Package addrpool assigns addresses of 127.64.0.0/10 to names, so that a connection's destination
+// address identifies the name.
 //
-// An address is given to one name and never to another: a program that kept an address, and with it a password for
-// the name, cannot reach another name by it (what happened to proxies that reuse fake addresses). Exact names of the policy have
-// their addresses from the beginning, in the order of the policy, and keep them. Names that a wildcard allows come and
-// go: of more than MaxWildcard the one that was requested longest ago is forgotten, and gets a new address when it is requested again, so that a
-// jail that requests many names takes away the overflow user's address and no memory. A name with a living connection is not forgotten.
+// An address is assigned to one name and never to another: a program that kept an address cannot
+// reach another name by it, and send that name a password for the first one (a fault of proxies
+// that reuse fake addresses). Exact names of the policy have addresses from the beginning, in the
+// order of the policy, and keep them. Wildcard names are bounded: of more than MaxWildcard names
+// the least recently requested one is forgotten, and gets a new address at its next request. So a
+// jail that requests many names takes no other name's address, and no more memory. A name with an
+// open connection is not forgotten.
 //
-// No address ends in 0 or 255, which some programs take for a network's own and for broadcast. When all 4,145,280 addresses of
-// wildcard names were given, new names get none until the jail's end.
+// No address ends in 0 or 255, which some programs take for a network's own and for broadcast. When
+// all 4,145,280 addresses of wildcard names are assigned, new names get none until the jail's end.
 package addrpool
 
 import (
@@ -36,9 +39,10 @@ type Pool struct {
 	byName map[string]*entry
 	byAddr map[netip.Addr]*entry
 	old    *list.List // of *entry: neither pinned nor held, requested longest ago first
-	exact  int        // addresses given to exact names
+	exact  int        // addresses assigned to exact names
 	next   int        // the next address of a wildcard name
-	// noted tells somebody who outlives the pool that all addresses before one may have been given; ahead is the last one that it was told.
+	// noted records, for later pools of the jail, that all addresses below a number may have been
+	// assigned. ahead is the last recorded number.
 	noted func(below int) bool
 	ahead int
 }
@@ -51,15 +55,15 @@ type entry struct {
 	place  *list.Element // in old, or nil
 }
 
-// New makes a pool in which exact names have addresses. Those beyond MaxExact have none.
+// New makes a pool in which exact names have addresses. Names beyond MaxExact have none.
 func New(exact []string) *Pool {
 	p := &Pool{byName: map[string]*entry{}, byAddr: map[netip.Addr]*entry{}, old: list.New(), next: MaxExact}
 	p.Add(exact)
 	return p
 }
 
-// From has names of wildcards get addresses from the number next on, each after noted was told of a number beyond it. Without noted's true
-// there is none.
+// From sets the first address for wildcard names. noted must record the new bound and return true
+// before an address is handed out.
 func (p *Pool) From(next int, noted func(below int) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +71,7 @@ func (p *Pool) From(next int, noted func(below int) bool) {
 	p.noted, p.ahead = noted, p.next
 }
 
-// note reports whether the next address may be given.
+// note reports whether the next address may be assigned.
 func (p *Pool) note() bool {
 	if p.next == Total {
 		return false
@@ -82,14 +86,14 @@ func (p *Pool) note() bool {
 	return true
 }
 
-// address is the i-th of the range.
+// address returns the i-th address of the range.
 func address(i int) netip.Addr {
 	block := i / 254
 	return netip.AddrFrom4([4]byte{127, byte(64 + block>>8), byte(block), byte(1 + i%254)})
 }
 
-// Add pins further exact names. One that has an address keeps it. What was pinned stays so: its address is nobody else's.
-// It returns false if there were more than MaxExact.
+// Add pins further exact names. A name that has an address keeps it. A pinned name stays pinned, so
+// that no other name gets its address. Add returns false if there are more than MaxExact names.
 func (p *Pool) Add(exact []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +117,8 @@ func (p *Pool) Add(exact []string) bool {
 	return true
 }
 
-// Addr is the address of a name, a new one for a name that is not known. It returns false when there is none left. Who
-// calls it has checked whether the name is allowed.
+// Addr returns the address of a name, and assigns a new one to an unknown name. It returns false if
+// no address is left. The caller has checked that the name is allowed.
 func (p *Pool) Addr(name string) (netip.Addr, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +139,8 @@ func (p *Pool) Addr(name string) (netip.Addr, bool) {
 	return e.addr, true
 }
 
-// forget forgets the name that was requested longest ago. Held names are not in the list; there are at most as many as connections.
+// forget forgets the least recently requested name. Held names are not in the list; there are at
+// most as many as connections.
 func (p *Pool) forget() {
 	e := p.old.Remove(p.old.Front()).(*entry)
 	delete(p.byName, e.name)
@@ -147,7 +152,7 @@ func (p *Pool) put(e *entry) {
 	p.settle(e)
 }
 
-// settle puts an entry into the list of what can be forgotten, or takes it out.
+// settle adds an entry to the list of forgettable names, or removes it.
 func (p *Pool) settle(e *entry) {
 	switch free := !e.pinned && e.held == 0; {
 	case free && e.place == nil:
@@ -158,7 +163,8 @@ func (p *Pool) settle(e *entry) {
 	}
 }
 
-// Name is the name that an address was given to. It returns false for an address of nobody, and of a name that was forgotten.
+// Name returns the name of an address. It returns false for an unassigned address, and for the
+// address of a forgotten name.
 func (p *Pool) Name(addr netip.Addr) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,8 +174,8 @@ func (p *Pool) Name(addr netip.Addr) (string, bool) {
 	return "", false
 }
 
-// Hold keeps a name from being forgotten until Release is called as often. It returns false for a name that is not
-// known (any more): a connection to it has no name.
+// Hold keeps a name from being forgotten until Release is called as often. It returns false for a
+// name that is not known (any more): a connection to it has no name.
 func (p *Pool) Hold(name string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

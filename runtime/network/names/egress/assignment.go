@@ -15,19 +15,19 @@ import (
 	"agentjail.dev/runtime/network/names/jailsock"
 )
 
-// errand is the work with what came with it.
-type errand struct {
+// assignment is the work with the descriptors that came with it.
+type assignment struct {
 	work    *helperproto.Work
 	init    int // a pidfd of the jail's first process
 	sockets *jailsock.Sockets
 	netns   *os.File // the jail's, where it publishes; else nil
 	conn    *net.UnixConn
-	// answered reports that an activator has answered.
+	// answered reports that an activator has sent the answer.
 	answered bool
 }
 
-// held takes the work that an activator has: its connection, from which nothing was read.
-func held(f *os.File) (*errand, error) {
+// takeHeld reads the work from the connection that an activator holds unread.
+func takeHeld(f *os.File) (*assignment, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -36,7 +36,7 @@ func held(f *os.File) (*errand, error) {
 	conn, is := c.(*net.UnixConn)
 	if !is {
 		c.Close()
-		return nil, errors.New("the work does not come by a socket of the file system's")
+		return nil, errors.New("the work's connection is not a Unix socket")
 	}
 	e, err := receive(conn)
 	if err != nil {
@@ -47,8 +47,8 @@ func held(f *os.File) (*errand, error) {
 	return e, nil
 }
 
-// errand waits for the work. Anything else that is asked before is refused.
-func (c *control) errand() (*errand, error) {
+// awaitAssignment waits for the work. It refuses any other request before.
+func (c *control) awaitAssignment() (*assignment, error) {
 	for {
 		conn, err := c.l.AcceptUnix()
 		if err != nil {
@@ -65,12 +65,12 @@ func (c *control) errand() (*errand, error) {
 		if err == nil && !abandoned(conn) {
 			return e, nil
 		}
-		(&errand{conn: conn}).tell(errors.Join(errors.New("it waits for its work"), err))
+		(&assignment{conn: conn}).answer(errors.Join(errors.New("it waits for its work"), err))
 	}
 }
 
-// tell answers whoever sent the work.
-func (e *errand) tell(err error) error {
+// answer sends the answer to the work's sender.
+func (e *assignment) answer(err error) error {
 	defer e.conn.Close()
 	if e.answered {
 		return nil
@@ -91,7 +91,7 @@ func (e *errand) tell(err error) error {
 const maxRights = 253
 
 // receive reads the work, and the descriptors that come with its first byte.
-func receive(conn *net.UnixConn) (_ *errand, err error) {
+func receive(conn *net.UnixConn) (_ *assignment, err error) {
 	buf, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4*maxRights))
 	defer clear(buf) // credentials are in it
 	n, m, flags, _, err := conn.ReadMsgUnix(buf, rights)
@@ -121,7 +121,7 @@ func receive(conn *net.UnixConn) (_ *errand, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &errand{work: w, conn: conn}
+	e := &assignment{work: w, conn: conn}
 	want := 1 + jailsock.Count(w.Sockets)
 	if w.Publishes() {
 		want++
@@ -141,7 +141,7 @@ func receive(conn *net.UnixConn) (_ *errand, err error) {
 	return e, nil
 }
 
-// descriptors are those of control messages.
+// descriptors returns the descriptors of control messages.
 func descriptors(control []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -157,7 +157,7 @@ func descriptors(control []byte) (fds []int, err error) {
 	return fds, nil
 }
 
-// whole reads on to the end of what is sent.
+// whole reads the rest of the message.
 func whole(conn *net.UnixConn, begun []byte) ([]byte, error) {
 	rest, err := io.ReadAll(io.LimitReader(conn, helperproto.MaxWork-int64(len(begun))+1))
 	defer clear(rest)

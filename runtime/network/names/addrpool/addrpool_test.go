@@ -54,7 +54,8 @@ func flood(p *Pool, n int) {
 	}
 }
 
-// TestFlood: a jail that requests many names of a wildcard takes no address of another name, and no memory.
+// TestFlood: a jail that requests many names of a wildcard takes no address of another name, and no
+// memory.
 func TestFlood(t *testing.T) {
 	p := New([]string{"exact.example"})
 	exact, _ := p.Addr("exact.example")
@@ -152,7 +153,7 @@ func FuzzPool(f *testing.F) {
 	})
 }
 
-// TestFrom: names of wildcards get no address that was given before, and none that is not noted.
+// TestFrom: wildcard names get no address that was assigned before, and none that is not recorded.
 func TestFrom(t *testing.T) {
 	p := New([]string{"a.example"})
 	var told []int

@@ -1,16 +1,22 @@
-// Package clienthello reads the ClientHello of TLS, the one message in which a client says in clear whom it wants to reach.
+// Package clienthello reads the ClientHello of TLS, the one message that has the server's name in
+// the clear.
 //
-// # What is read (RFC 8446 4.1.2, 5.1; RFC 6066 3; RFC 7301 3.1; RFC 9849 for ECH)
+// # Syntax (RFC 8446 4.1.2, 5.1; RFC 6066 3; RFC 7301 3.1; RFC 9849 for ECH)
 //
-//	record      = handshake (22), version 3.x, length 1 to 16384, payload; one message may be in many records
-//	ClientHello = version, random, session id, cipher suites, compression, extensions; nothing behind it
+//	record      = handshake (22), version 3.x, length 1 to 16384, payload;
+//	              one message may be in many records
+//	ClientHello = version, random, session id, cipher suites, compression,
+//	              extensions; nothing after it
 //	server_name = a list of one host_name
 //
-// Only a message that each server reads in the same way passes: lengths that fit exactly, no extension twice (two
-// server_name: each server takes another one), one name in the list, no trailing dot, no address, nothing after the message in its record. TLS 1.0 to 1.3 send it; SSL 2's own hello is not
-// read. Of a second ClientHello, after a HelloRetryRequest, the server holds that it names the same (RFC 8446 4.1.2).
+// Only a message that each server interprets in the same way passes: lengths that fit exactly, no
+// extension twice (two server_name: each server takes another one), one name in the list, no
+// trailing dot, no address, nothing after the message in its record. TLS 1.0 to 1.3 send it; SSL
+// 2's own hello is not read. After a HelloRetryRequest, the server itself checks that a second
+// ClientHello has the same name (RFC 8446 4.1.2).
 //
-// Reading needs no more memory than Limit, and no byte behind the ClientHello's last record is taken. The deadline is the caller's.
+// Reading needs no more memory than Limit, and no byte behind the ClientHello's last record is
+// taken. The deadline is the caller's.
 package clienthello
 
 import (
@@ -24,7 +30,8 @@ import (
 )
 
 const (
-	// Limit is a limit for Read, in bytes with the heads of records: clients with post-quantum keys send about 2000.
+	// Limit is the usual limit for Read, in bytes including record headers. Clients with
+	// post-quantum keys send about 2000.
 	Limit = 16 << 10
 
 	maxRecord     = 1 << 14
@@ -33,18 +40,18 @@ const (
 	maxALPN       = 16
 )
 
-// ErrNotTLS is that the first bytes are no TLS handshake.
+// ErrNotTLS means that the first bytes are no TLS handshake.
 var ErrNotTLS = errors.New("not TLS")
 
-// A Hello is what a ClientHello says.
+// A Hello is a decoded ClientHello.
 type Hello struct {
-	// SNI is the canonical name that it names; "" for none.
+	// SNI is the canonical server name; "" for none.
 	SNI string
-	// ECH reports that there is an encrypted ClientHello, or something that looks like one (GREASE).
+	// ECH reports that there is an encrypted ClientHello, or an imitation of one (GREASE).
 	ECH bool
-	// ALPN are the protocols offered, arbitrary bytes of the client.
+	// ALPN are the protocols that the client offers, as arbitrary bytes.
 	ALPN []string
-	// Raw is all that was read, to be sent on. It is set also with an error.
+	// Raw has all bytes that were read, to be sent on. It is set also with an error.
 	Raw []byte
 }
 
@@ -90,7 +97,8 @@ func Read(r io.Reader, limit int) (Hello, error) {
 	}
 }
 
-// more appends n bytes of r, and what there is of them with an error. It makes room for what comes, not for what a length says.
+// more appends n bytes of r. With an error it appends the bytes that were read. It allocates memory
+// for received bytes only, not for a claimed length.
 func more(r io.Reader, raw []byte, n int) ([]byte, error) {
 	begin := len(raw)
 	for len(raw) < begin+n {
@@ -108,7 +116,7 @@ func more(r io.Reader, raw []byte, n int) ([]byte, error) {
 	return raw, nil
 }
 
-// record is the length of a record's payload.
+// record returns the length of a record's payload.
 func record(head []byte) (int, error) {
 	if head[0] != 22 || head[1] != 3 {
 		return 0, ErrNotTLS
@@ -120,7 +128,7 @@ func record(head []byte) (int, error) {
 	return n, nil
 }
 
-// bytes is a message that is being read. bad is kept: what is read after it is empty.
+// bytes is a message that is being decoded. After bad is set, all reads return empty values.
 type bytes struct {
 	b   []byte
 	bad bool
@@ -152,7 +160,7 @@ func (s *bytes) uint16() int {
 
 var errBroken = errors.New("a ClientHello that is not well formed")
 
-// parse reads the message behind its type and length.
+// parse decodes the message after its type and length.
 func parse(msg []byte) (Hello, error) {
 	var h Hello
 	s := &bytes{b: msg}
@@ -191,7 +199,7 @@ func parse(msg []byte) (Hello, error) {
 	return h, nil
 }
 
-// extension takes what one extension says.
+// extension decodes one extension.
 func (h *Hello) extension(typ int, body []byte) error {
 	var err error
 	switch {
@@ -205,7 +213,7 @@ func (h *Hello) extension(typ int, body []byte) error {
 	return err
 }
 
-// serverName reads the extension server_name.
+// serverName decodes the extension server_name.
 func serverName(body []byte) (string, error) {
 	s := &bytes{b: body}
 	list := &bytes{b: s.take(s.uint16())}
@@ -227,7 +235,7 @@ func serverName(body []byte) (string, error) {
 	return c, nil
 }
 
-// protocols reads the extension application_layer_protocol_negotiation.
+// protocols decodes the extension application_layer_protocol_negotiation.
 func protocols(body []byte) ([]string, error) {
 	s := &bytes{b: body}
 	list := &bytes{b: s.take(s.uint16())}
@@ -247,8 +255,8 @@ func protocols(body []byte) ([]string, error) {
 	return out, nil
 }
 
-// Check reports why a connection to a name, for which rule decided, may not go on with this ClientHello. A rule for an
-// address wants no server name (RFC 6066 3: an address is none).
+// Check returns an error if this ClientHello is not allowed for a connection to a name, for which
+// rule decided. A rule for an address requires no server name (RFC 6066 3: an address is none).
 func Check(h Hello, name string, rule *netrules.Rule) error {
 	switch {
 	case rule == nil:
@@ -267,5 +275,6 @@ func Check(h Hello, name string, rule *netrules.Rule) error {
 	return nil
 }
 
-// Alert is a fatal alert access_denied (RFC 8446 6.2), by which clients report a denial instead of a broken connection.
+// Alert returns a fatal alert access_denied (RFC 8446 6.2), which clients report as a denial
+// instead of a broken connection.
 func Alert() []byte { return []byte{21, 3, 3, 0, 2, 2, 49} }

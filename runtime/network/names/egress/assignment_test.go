@@ -33,16 +33,17 @@ func given(t *testing.T, path, text string, fds ...int) string {
 	return string(out)
 }
 
-// TestErrand: a helper that waits for its work takes nothing else, and no work without the sockets that it tells of, and goes on waiting.
-func TestErrand(t *testing.T) {
+// TestAssignment: a helper that waits for its work refuses any other request, and work without the
+// sockets that it describes, and continues to wait.
+func TestAssignment(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid())
 	type taken struct {
-		e   *errand
+		e   *assignment
 		err error
 	}
 	got := make(chan taken, 1)
 	go func() {
-		e, err := c.errand()
+		e, err := c.awaitAssignment()
 		got <- taken{e, err}
 	}()
 	socket := func(typ int) int {
@@ -99,7 +100,7 @@ func TestErrand(t *testing.T) {
 		t.Fatalf("%+v, %v", r.e, r.err)
 	}
 	defer r.e.sockets.Close()
-	if err := r.e.tell(nil); err != nil {
+	if err := r.e.answer(nil); err != nil {
 		t.Fatal(err)
 	}
 	if said := <-done; said != "{}" {
@@ -117,10 +118,10 @@ func open(t *testing.T) int {
 	return len(list)
 }
 
-// TestErrandOfOthers: a helper takes its work of nobody but its starter's user.
-func TestErrandOfOthers(t *testing.T) {
+// TestAssignmentOfOthers: a helper takes its work only from its starter's user.
+func TestAssignmentOfOthers(t *testing.T) {
 	c, path := controlSocket(t, os.Geteuid()+1)
-	go func() { _, _ = c.errand() }()
+	go func() { _, _ = c.awaitAssignment() }()
 	if said := sent(t, path, `{"sockets":{"in":0,"taken":{"way":"sk_lookup"}}}`); said != "" {
 		t.Errorf("%q", said)
 	}

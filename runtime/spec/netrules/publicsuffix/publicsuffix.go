@@ -1,8 +1,9 @@
-// Package publicsuffix tells of wildcards below which strangers have names: "*.github.io" allows everybody's site, and a jail
-// sends to any of them what it likes.
+// Package publicsuffix warns of wildcards below which strangers own names: "*.github.io" allows the
+// site of every GitHub user, and a jail can send data to each of them.
 //
-// It asks the public suffix list (publicsuffix.org) as golang.org/x/net has it. Of suffixes below the zone of an entry it does not
-// know more than a short list of its own, since that package does not list them. It is apart from package rules, for its size.
+// It uses the public suffix list (publicsuffix.org) of golang.org/x/net. That package does not list
+// suffixes below the zone of an entry, so a short list of such zones is here. It is apart from
+// package netrules because of the list's size.
 package publicsuffix
 
 import (
@@ -14,10 +15,11 @@ import (
 	"agentjail.dev/runtime/spec/netrules"
 )
 
-// above are zones above well-known public suffixes, or whose owner gives names in them to anybody without being in the list.
+// above are zones above well-known public suffixes, and zones that are not in the list although
+// their owner assigns names to everyone.
 var above = []string{"amazonaws.com", "azure.com", "windows.net", "cloudapp.net", "googleusercontent.com", "google.com", "hf.co", "huggingface.co", "ngrok.com", "oraclecloud.com", "akamaized.net"}
 
-// Warning reports what is wrong with the wildcard of a rule, or "".
+// Warning returns the warning about a rule's wildcard, or "".
 func Warning(r *netrules.Rule) string {
 	if !r.Wildcard {
 		return ""
