@@ -337,7 +337,7 @@ func (j *judge) rest() {
 		j.say("cgroup path %q", l.CgroupsPath)
 	}
 	if !slices.Equal(o.Process.Args, in.Process.Args) || !sameEnv(o.Process.Env, in.Process.Env) || o.Process.Cwd != in.Process.Cwd ||
-		o.Process.Terminal != in.Process.Terminal || o.Hostname != in.Hostname || o.Domainname != in.Domainname {
+		o.Process.Terminal != in.Process.Terminal || in.Hostname != "" && o.Hostname != in.Hostname || o.Domainname != in.Domainname {
 		j.say("the process is another one")
 	}
 	if c := o.Process.Cwd; !strings.HasPrefix(c, "/") || c == "/proc" || strings.HasPrefix(c, "/proc/") {
