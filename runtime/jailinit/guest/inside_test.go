@@ -178,6 +178,7 @@ func TestNoProgram(t *testing.T) {
 		code int
 		text string
 	}{
+		"":                 {127, `exec: "": executable file not found in $PATH`},
 		"nosuch-program":   {127, `exec: "nosuch-program": executable file not found in $PATH`},
 		dir + "/none":      {127, "no such file or directory"},
 		dir + "/text":      {126, "permission denied"},
