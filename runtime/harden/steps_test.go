@@ -726,6 +726,28 @@ func TestSysctls(t *testing.T) {
 			contain(t, name, fmt.Sprint(rep.Changes), want)
 		}
 	}
+	// Groups that the jail has, and in a namespace of its own alone.
+	for was, want := range map[string]string{
+		"0 2147483647": "0 65535", "0 65535": "0 65535", "1 0": "1 0", "5 70000": "5 65535", "70000 80000": "", "0": "", "x y": "", "-1 5": "", "": "",
+	} {
+		for _, own := range []bool{true, false} {
+			s := with(func(s *specs.Spec) {
+				s.Linux.Sysctl = map[string]string{"net.ipv4.ping_group_range": was}
+				if !own {
+					s.Linux.Namespaces[2].Path = "/proc/7/ns/net"
+				}
+			})
+			f := testFacts(s)
+			f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone}}
+			res, _, err := Harden(s, policy.Default(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := res.Spec.Linux.Sysctl["net.ipv4.ping_group_range"]; own && got != want || !own && got != "" {
+				t.Errorf("ping_group_range %q, own %v: %q, want %q", was, own, got, want)
+			}
+		}
+	}
 	// IPv6 can be switched off only.
 	for _, v := range []string{"0", "", "01", "1 "} {
 		s := with(func(s *specs.Spec) {
