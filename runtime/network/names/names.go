@@ -87,7 +87,7 @@ func (Mode) Launch(j network.Jail) error {
 // started: one that has ended since it was launched is started anew. In a joined namespace the first jail's serves, by that one's rules.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if j.Decision.Namespace != network.Own {
-		out, err = none.Mode{}.Seal(j)
+		out, err = none.Seal(j, seal.SealByName)
 		if err == nil {
 			err = joins(j)
 		}
@@ -99,12 +99,12 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	}
 	// A confined one that answered has had its work: start is called again.
 	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
-		return none.Mode{}.Seal(j)
+		return none.Seal(j, seal.SealByName)
 	}
 	s := starting{jail: j, helper: r}
 	var sealed error
 	got, serves, err := s.serve(func() error {
-		out, sealed = none.Mode{}.Seal(j)
+		out, sealed = none.Seal(j, seal.SealByName)
 		return sealed
 	})
 	switch {

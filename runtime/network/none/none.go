@@ -50,13 +50,16 @@ func (Mode) Launch(network.Jail) error { return nil }
 // Seal closes the namespace and reports the interfaces that it took down, and the protections that this kernel cannot
 // give. What was reported is returned also with an error: without the packet filter where policy requires it. A
 // namespace that stays open wraps seal.ErrNotSealed.
-func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
+func (Mode) Seal(j network.Jail) (out network.Sealed, err error) { return Seal(j, seal.Seal) }
+
+// Seal is Mode.Seal by a given function of package seal.
+func Seal(j network.Jail, by func(*os.File) (seal.Report, error)) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
 		return out, err
 	}
 	defer ns.Close()
-	sealed, err := seal.Seal(ns)
+	sealed, err := by(ns)
 	if err != nil {
 		return out, err
 	}

@@ -4,7 +4,7 @@
 // Docker whenever somebody says `docker network connect`. So an empty namespace in the bundle is not enough. Seal is called by start,
 // after the engine's own plumbing and before the workload runs, and puts up protections that also hold for interfaces that come later:
 //
-//   - loopback: lo is up and has 127.0.0.1 and ::1 only;
+//   - loopback: lo is up and has 127.0.0.1 and ::1 only, and in a network by name two more that lead nowhere;
 //   - links: every other interface is down, without address or route; it is not deleted, since engines read its statistics;
 //   - rules-ipv4, rules-ipv6: policy routing consults no table but for lo;
 //   - nftables: a filter drops what comes from or goes to anything but lo, and what goes to Docker's resolver;
@@ -93,15 +93,24 @@ var ErrNotSealed = errors.New("network namespace is not sealed")
 // namespaces of the caller and of process 1 are refused. The report is valid also when an error is returned; the error wraps
 // ErrNotSealed if a protection is missing that no other one stands in for.
 func Seal(netns *os.File) (Report, error) {
+	return sealed(netns, false)
+}
+
+// SealByName is Seal for a namespace in which names are looked up: lo shows the C library that there are both families.
+func SealByName(netns *os.File) (Report, error) {
+	return sealed(netns, true)
+}
+
+func sealed(netns *os.File, families bool) (Report, error) {
 	var r Report
-	if err := inNamespace(netns, func() error { return r.seal() }); err != nil {
+	if err := inNamespace(netns, func() error { return r.seal(families) }); err != nil {
 		return r, fmt.Errorf("seal network: %w", err)
 	}
 	return r, nil
 }
 
 // seal runs inside the namespace. The protections against what comes later go up first, so that nothing slips in between.
-func (r *Report) seal() error {
+func (r *Report) seal(families bool) error {
 	c, err := dial(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open rtnetlink socket: %w", err)
@@ -122,6 +131,9 @@ func (r *Report) seal() error {
 		r.Links = links
 		r.protection(SealLoopback, "", c.raise(lo))
 		err = c.takeDown(r, ipv6)
+	}
+	if err == nil && families {
+		err = c.showFamilies()
 	}
 	r.protection(SealLinks, linkDetail(r.Links), err)
 	r.protection(SealSysctls, "", sealSysctls(r.Links))
