@@ -52,7 +52,7 @@ var handlers = map[string]string{
 
 	"User.UID":            "process refuses what the jail's mapping does not have",
 	"User.GID":            "process refuses what the jail's mapping does not have",
-	"User.Umask":          "nobody: umask(2) is every process's own",
+	"User.Umask":          "nobody: umask(2) is every process's own; the init step sets it",
 	"User.AdditionalGids": "process drops what the jail's mapping does not have",
 	"User.Username":       "nobody: Linux delegates do not read it",
 
