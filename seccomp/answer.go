@@ -42,31 +42,105 @@ func (c *call) answer(def answer, ours, incoming *region, n *notes) {
 				c.refuse = append(c.refuse, r)
 			}
 		}
+		some, _ := incoming.softly(ours.allow)
+		for _, r := range some {
+			if ours.spares(r.args) && incoming.spares(r.args) {
+				c.add(r)
+			}
+		}
 		c.settle()
 		return
 	}
 	if unconditional(c.allow) {
 		return
 	}
+	c.answerSoftly(def, ours, incoming)
+}
+
+// answerSoftly is answer where neither filter ends the process: ours answers what it refuses, and the incoming one
+// what only that refuses.
+func (c *call) answerSoftly(def answer, ours, incoming *region) {
 	rest := ours.errno(incoming)
+	some, theirs := incoming.softly(ours.allow)
 	switch {
 	case len(ours.allow) == 0 && slices.ContainsFunc(ours.refuse, func(r refusal) bool { return r.rest && !r.kills() }):
 		// Refused in more than one way. Neither filter kills, so these say it all.
 		c.refuse = slices.Clone(ours.refuse)
 		c.settle()
-	case len(c.allow) == 0 && rest != def:
+	case len(ours.allow) == 0 && rest != def:
 		c.refuse = append(c.refuse, refusal{answer: rest})
+	case len(ours.allow) > 0 && len(c.allow) == 0:
+		if theirs.rank() > 0 {
+			rest = theirs
+		}
+		for _, r := range some {
+			c.add(r)
+		}
+		if rest != def {
+			c.refuse = append(c.refuse, refusal{answer: rest, rest: len(some) > 0})
+		}
+		c.settle()
 	case len(c.allow) > 0:
 		for _, r := range ours.refuse {
 			if !r.kills() {
 				c.refuse = append(c.refuse, r)
 			}
 		}
-		if def.kills() && !slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.rest }) {
+		for _, r := range some {
+			c.add(r)
+		}
+		if unconditional(ours.allow) && theirs.rank() > 0 {
+			rest = theirs
+		}
+		if (def.kills() || unconditional(ours.allow) && rest != def) && !slices.ContainsFunc(c.refuse, func(r refusal) bool { return r.rest }) {
 			c.refuse = append(c.refuse, refusal{answer: rest, rest: true})
 		}
 		c.settle()
 	}
+}
+
+// add adds a refusal that no other with the same answer contains, and drops those that it contains.
+func (c *call) add(r refusal) {
+	if slices.ContainsFunc(c.refuse, func(o refusal) bool { return !o.rest && o.answer == r.answer && r.args.within(o.args) }) {
+		return
+	}
+	c.refuse = slices.DeleteFunc(c.refuse, func(o refusal) bool { return !o.rest && o.answer == r.answer && o.args.within(r.args) })
+	c.refuse = append(c.refuse, r)
+}
+
+// maxSoft is how many answers of the incoming filter's are taken over for one call.
+const maxSoft = 64
+
+// softly is how a filter refuses, without ending the process, the calls that rules of ours allow: some by their
+// arguments, and the rest by an answer of rank 0 where the filter does not refuse that softly. A filter that was not
+// read to its end has none.
+func (r *region) softly(ours []args) (some []refusal, rest answer) {
+	if r.vague {
+		return nil, answer{action: specs.ActAllow}
+	}
+	for _, x := range r.refuse {
+		switch {
+		case x.kills():
+		case x.rest && rest.action == "":
+			rest = x.answer
+		case x.rest:
+		case x.args == args{}:
+			return nil, x.answer
+		default:
+			for _, a := range ours {
+				if m, empty, exact := x.args.meet(a); exact && !empty && len(some) < maxSoft {
+					some = append(some, refusal{args: m, answer: x.answer})
+				}
+			}
+		}
+	}
+	if rest.action == "" && !r.other.kills() {
+		rest = r.other
+	}
+	if rest.action == "" {
+		rest.action = specs.ActAllow
+	}
+	return some, rest
 }
 
 // worst is the strictest answer among the call's refusals.

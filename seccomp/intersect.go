@@ -9,7 +9,9 @@ import (
 
 // Intersect returns a filter that allows only what both filters allow, and
 // answers as both stacked in the kernel would: the stricter answer wins, and
-// where both merely refuse, ours. The result is for our architectures only; the
+// where both merely refuse, ours. What ours allows and the incoming filter
+// refuses has the incoming filter's errno, or ENOSYS where that cannot be said
+// beside the other rules. The result is for our architectures only; the
 // incoming filter's listener, flags and other architectures are not taken over,
 // and io_uring never comes in. The incoming filter is judged as runc and crun
 // compile it; where its rules contradict each other, or the result cannot be
@@ -27,6 +29,7 @@ func Intersect(ours, incoming *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []strin
 		return ours, nil
 	}
 	a, b := read(ours), read(incoming)
+	b.knows(archName(ours.Architectures))
 	out := &filter{arches: ours.Architectures, flags: ours.Flags, def: stricter(a.def, b.def)}
 	var n notes
 	if out.def != a.def {
@@ -48,6 +51,16 @@ func Intersect(ours, incoming *specs.LinuxSeccomp) (*specs.LinuxSeccomp, []strin
 		}
 	}
 	return out.oci(), n.list()
+}
+
+// archName is the name of the first architecture as package abi has it; "" for another one.
+func archName(of []specs.Arch) string {
+	for _, name := range []string{"amd64", "arm64"} {
+		if arch, err := archOf(name); err == nil && slices.Contains(of, arch) {
+			return name
+		}
+	}
+	return ""
 }
 
 // stricter is what the kernel answers when two filters disagree; ours where

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"agentjail.dev/seccomp/abi"
 )
 
 // region is what a filter says about one call: what it allows where refuse
@@ -12,6 +14,7 @@ type region struct {
 	allow  []args
 	refuse []refusal
 	def    answer // to what neither allow nor refuse matches
+	other  answer // as def, but for a call that the filter is too old to know
 	whole  bool   // refuse has a rule without conditions
 	vague  bool   // the rules contradict each other, and some of allow went for it
 }
@@ -39,6 +42,8 @@ type spec struct {
 	def    answer
 	rules  map[string]rules
 	notify bool // a rule hands calls to a listener
+	arch   string
+	newest uint32 // the highest number of a call with rules; see knows
 }
 
 // rules are the rules for one call.
@@ -52,7 +57,8 @@ const errnoDefault = ePERM
 
 // answerOf reads an action. What is neither an ALLOW nor one of the killing
 // actions refuses: TRACE and NOTIFY need a tracer or listener that a jail does
-// not have, and an unknown word must not allow anything.
+// not have, and an unknown word must not allow anything. Without a tracer the
+// kernel answers TRACE with ENOSYS (seccomp(2)).
 func answerOf(a specs.LinuxSeccompAction, errno *uint) answer {
 	switch a {
 	case specs.ActAllow, specs.ActLog:
@@ -61,6 +67,8 @@ func answerOf(a specs.LinuxSeccompAction, errno *uint) answer {
 		return answer{action: a}
 	case specs.ActKill, specs.ActKillThread:
 		return answer{action: specs.ActKillThread}
+	case specs.ActTrace:
+		return answer{specs.ActErrno, eNOSYS}
 	}
 	if a == specs.ActErrno && errno != nil {
 		return answer{specs.ActErrno, *errno}
@@ -152,7 +160,22 @@ func conditions(in []specs.LinuxSeccompArg, allows bool) (out []args, rest bool)
 // region reports what the filter does with one call.
 func (s *spec) region(name string) region {
 	r := s.rules[name]
-	return regionOf(r.allow, r.refuse, s.def)
+	out := regionOf(r.allow, r.refuse, s.def)
+	if nr, ok := abi.Number(name, s.arch); ok && nr > s.newest && s.def.action == specs.ActErrno {
+		out.other = answer{specs.ActErrno, eNOSYS}
+	}
+	return out
+}
+
+// knows notes for which of an architecture's calls the filter was written: programs take ENOSYS alone for the answer
+// of a kernel without a call, and runc gives it for each call newer than any that a filter lists.
+func (s *spec) knows(arch string) {
+	s.arch = arch
+	for name := range s.rules {
+		if nr, ok := abi.Number(name, arch); ok {
+			s.newest = max(s.newest, nr)
+		}
+	}
 }
 
 // maxRules is how many rules for one call are looked at. Real profiles have a
@@ -166,9 +189,9 @@ func regionOf(allow []args, refuse []refusal, def answer) region {
 		for _, r := range refuse {
 			worst = stricter(worst, r.answer)
 		}
-		return region{def: def, refuse: []refusal{{answer: worst}}, whole: true, vague: true}
+		return region{def: def, other: def, refuse: []refusal{{answer: worst}}, whole: true, vague: true}
 	}
-	out := region{def: def, refuse: refuse}
+	out := region{def: def, other: def, refuse: refuse}
 	rest := false
 	for _, x := range refuse {
 		out.whole = out.whole || !x.rest && x.args == args{}

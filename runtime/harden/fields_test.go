@@ -18,7 +18,7 @@ var handlers = map[string]string{
 	"Spec.Version":     "nobody: a number; fields of a newer version are unknown ones, which are dropped",
 	"Spec.Process":     "shape refuses its absence",
 	"Spec.Root":        "shape refuses its absence",
-	"Spec.Hostname":    "shape bounds its length; it is set in the jail's own UTS namespace",
+	"Spec.Hostname":    "shape bounds its length; hostname sets the jail's own where there is none; it is set in the jail's own UTS namespace",
 	"Spec.Domainname":  "shape bounds its length; it is set in the jail's own UTS namespace",
 	"Spec.Mounts":      "mounts",
 	"Spec.Hooks":       "hooks drops them all",
@@ -52,7 +52,7 @@ var handlers = map[string]string{
 
 	"User.UID":            "process refuses what the jail's mapping does not have",
 	"User.GID":            "process refuses what the jail's mapping does not have",
-	"User.Umask":          "nobody: umask(2) is every process's own",
+	"User.Umask":          "nobody: umask(2) is every process's own; the init step sets it",
 	"User.AdditionalGids": "process drops what the jail's mapping does not have",
 	"User.Username":       "nobody: Linux delegates do not read it",
 

@@ -126,6 +126,7 @@ type step struct {
 var steps = []step{
 	{"shape", shape},
 	{"namespaces", namespaces},
+	{"hostname", hostname},
 	{"ids", ids},
 	{"process", process},
 	{"environment", environment},
@@ -261,13 +262,51 @@ func shape(p *pass) {
 	if s.Linux.Resources == nil {
 		s.Linux.Resources = &specs.LinuxResources{}
 	}
-	if s.Domainname != "" && len(s.Domainname) > 64 || len(s.Hostname) > 64 {
+	if s.Domainname != "" && len(s.Domainname) > maxHostname || len(s.Hostname) > maxHostname {
 		p.refuse(refusal.Hostname, "hostname and domainname have at most 64 characters (sethostname(2))")
 	}
 	checkCgroupsPath(p, s.Linux.CgroupsPath)
 	if len(p.f.Unknown) > 0 {
 		p.change(report.Access, report.Dropped, "config.json", list(p.f.Unknown), "", "this version does not know these fields, and the delegate could take them for grants")
 	}
+}
+
+// hostname names a jail that has a UTS namespace of its own and no name: the kernel gives a new namespace the
+// name of the one that it is made in, which is the host's (uts_namespaces(7)).
+func hostname(p *pass) {
+	s := p.spec
+	joins := slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool {
+		return n.Type == specs.UTSNamespace && n.Path != ""
+	})
+	if s.Hostname != "" || joins {
+		return
+	}
+	s.Hostname = nameOf(p.f.ID)
+	p.change(report.Resources, report.Set, "hostname", "", s.Hostname, "the bundle has none, and the host's is not for a jail")
+}
+
+// unnamed is the name of a jail whose id has nothing of a name.
+const unnamed = "agentjail"
+
+// maxHostname is the longest name that the kernel takes, in bytes (sethostname(2)).
+const maxHostname = 64
+
+// nameOf makes a host name of a container's id: letters, digits, hyphens and dots (hostname(7)).
+func nameOf(id string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, id)
+	name = strings.TrimLeft(name, "-.")
+	if len(name) > maxHostname {
+		name = name[:maxHostname]
+	}
+	if name = strings.TrimRight(name, "-."); name == "" {
+		return unnamed
+	}
+	return name
 }
 
 // checkCgroupsPath refuses a path that leaves the place it is relative to, or

@@ -10,6 +10,9 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
+// NoHook is why a hook is dropped, but for one by which an engine would put its network into the jail.
+const NoHook = "a jail runs no program of the host"
+
 // hooks are programs of the host that the bundle names; some run with the
 // image's environment (CVE-2025-23266). A jail runs none.
 func hooks(p *pass) {
@@ -41,7 +44,7 @@ func hooks(p *pass) {
 				p.change(report.Resources, report.Set, "hooks.prestart", short(hk.Path), "for the network helper", "the engine's network is for the helper outside, and not put into the jail; of the ports that it publishes, those answer that network.publish has")
 				continue
 			}
-			why := "a jail runs no program of the host"
+			why := NoHook
 			if strings.Contains(strings.Join(hk.Args, " "), "libnetwork-setkey") {
 				why = "this would put the engine's network into the jail"
 			}

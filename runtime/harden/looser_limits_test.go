@@ -292,6 +292,12 @@ func (j *judge) sysctls() {
 	for k, v := range j.out.Linux.Sysctl {
 		dotted := strings.ReplaceAll(k, "/", ".")
 		ok := (j.inLinux().Sysctl[k] == v || low && k == "net.ipv4.ip_unprivileged_port_start" && v == "0") && !strings.Contains(dotted, "..")
+		if dotted == "net.ipv4.ping_group_range" {
+			var from, to, low, high uint64
+			_, err1 := fmt.Sscanf(j.inLinux().Sysctl[k], "%d %d", &from, &to)
+			_, err2 := fmt.Sscanf(v, "%d %d", &low, &high)
+			ok = err1 == nil && err2 == nil && low == from && high <= to
+		}
 		switch {
 		case strings.HasPrefix(dotted, "net."):
 			ok = ok && own["network"]
@@ -337,7 +343,7 @@ func (j *judge) rest() {
 		j.say("cgroup path %q", l.CgroupsPath)
 	}
 	if !slices.Equal(o.Process.Args, in.Process.Args) || !sameEnv(o.Process.Env, in.Process.Env) || o.Process.Cwd != in.Process.Cwd ||
-		o.Process.Terminal != in.Process.Terminal || o.Hostname != in.Hostname || o.Domainname != in.Domainname {
+		o.Process.Terminal != in.Process.Terminal || in.Hostname != "" && o.Hostname != in.Hostname || o.Domainname != in.Domainname {
 		j.say("the process is another one")
 	}
 	if c := o.Process.Cwd; !strings.HasPrefix(c, "/") || c == "/proc" || strings.HasPrefix(c, "/proc/") {

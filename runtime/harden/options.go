@@ -18,6 +18,14 @@ var keptFlags = []string{
 	"rro", "rnosuid", "rnodev", "rnoexec", "rnosymfollow", "rnoatime", "rnodiratime", "rrelatime", "rstrictatime",
 }
 
+// MountOptions are the mount options that jails take, sorted: keptFlags, and what every bind mount or tmpfs may
+// have. A jail's read-only mounts are so with all that is mounted below them, so that ro does what rro does.
+func MountOptions() []string {
+	out := slices.Concat(keptFlags, []string{"bind", "rbind", "private", "rprivate", "rw", "tmpcopyup"})
+	slices.Sort(out)
+	return out
+}
+
 // loosening options are named in the report when they go.
 var loosening = []string{
 	"suid", "rsuid", "dev", "rdev", "shared", "rshared", "remount", "idmap", "ridmap", "symfollow", "rsymfollow", "mand",

@@ -30,6 +30,12 @@ func (e Effective) Filter(in *specs.Spec, arch string) (seccomp.Options, *specs.
 func filter(p *pass) {
 	l := p.spec.Linux
 	o, incoming := Effective{Policy: p.pol}.Filter(p.spec, p.f.Host.Arch)
+	if incoming != nil {
+		if err := seccomp.Check(incoming); err != nil {
+			p.refuse(refusal.Filter, "%v", err)
+			return
+		}
+	}
 	made := p.f.Filter
 	if made == nil {
 		made = meetFilters(o, incoming)

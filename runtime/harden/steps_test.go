@@ -59,6 +59,49 @@ func TestAllReasonsAtOnce(t *testing.T) {
 	contain(t, "refusal", refused(t, s, policy.Default(), testFacts(s)), "root itself", `"ext4" is not for jails`, "the host's configuration", "process.cwd")
 }
 
+// TestHostname: a jail with a UTS namespace of its own has a name of its own, and never the host's.
+func TestHostname(t *testing.T) {
+	joined := map[specs.LinuxNamespaceType]Join{"uts": {Jail: "seven", UserNS: "/proc/7/ns/user"}}
+	for _, c := range []struct {
+		name, id, given string
+		uts             *specs.LinuxNamespace
+		want            string
+	}{
+		{"no name", id, "", &specs.LinuxNamespace{Type: "uts"}, id},
+		{"no name and no namespace", id, "", nil, id},
+		{"the host's namespace by path", id, "", &specs.LinuxNamespace{Type: "uts", Path: "/proc/1/ns/uts"}, id},
+		{"a name", id, "own", &specs.LinuxNamespace{Type: "uts"}, "own"},
+		{"another jail's namespace", id, "", &specs.LinuxNamespace{Type: "uts", Path: "/proc/7/ns/uts"}, ""},
+		{"a long id", strings.Repeat("b", 63) + "_" + strings.Repeat("c", 90), "", nil, strings.Repeat("b", 63)},
+		{"an id of other characters", "_a_b+c.d-", "", nil, "a-b-c.d"},
+		{"an id of nothing else", "__", "", nil, "agentjail"},
+	} {
+		s := with(func(s *specs.Spec) {
+			s.Hostname = c.given
+			s.Linux.Namespaces = []specs.LinuxNamespace{{Type: "pid"}, {Type: "mount"}, {Type: "network"}, {Type: "ipc"}}
+			if c.uts != nil {
+				s.Linux.Namespaces = append(s.Linux.Namespaces, *c.uts)
+			}
+		})
+		f := testFacts(s)
+		if f.ID = c.id; c.uts != nil && strings.Contains(c.uts.Path, "/7/") {
+			f.Joins = joined
+		}
+		res, rep, err := Harden(s, policy.Default(), f)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := res.Spec.Hostname; got != c.want || len(got) > maxHostname {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		told := slices.ContainsFunc(rep.Changes, func(c report.Change) bool { return c.Field == "hostname" })
+		if want := c.given == "" && c.want != ""; told != want {
+			t.Errorf("%s: reported: %v", c.name, told)
+		}
+	}
+}
+
 func TestNamespaces(t *testing.T) {
 	type ns = specs.LinuxNamespace
 	seven := map[specs.LinuxNamespaceType]Join{}
@@ -681,6 +724,28 @@ func TestSysctls(t *testing.T) {
 		}
 		if want != "" {
 			contain(t, name, fmt.Sprint(rep.Changes), want)
+		}
+	}
+	// Groups that the jail has, and in a namespace of its own alone.
+	for was, want := range map[string]string{
+		"0 2147483647": "0 65535", "0 65535": "0 65535", "1 0": "1 0", "5 70000": "5 65535", "70000 80000": "", "0": "", "x y": "", "-1 5": "", "": "",
+	} {
+		for _, own := range []bool{true, false} {
+			s := with(func(s *specs.Spec) {
+				s.Linux.Sysctl = map[string]string{"net.ipv4.ping_group_range": was}
+				if !own {
+					s.Linux.Namespaces[2].Path = "/proc/7/ns/net"
+				}
+			})
+			f := testFacts(s)
+			f.Joins = map[specs.LinuxNamespaceType]Join{"network": {Jail: "seven", UserNS: "/proc/7/ns/user", Mode: policy.NetworkNone}}
+			res, _, err := Harden(s, policy.Default(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := res.Spec.Linux.Sysctl["net.ipv4.ping_group_range"]; own && got != want || !own && got != "" {
+				t.Errorf("ping_group_range %q, own %v: %q, want %q", was, own, got, want)
+			}
 		}
 	}
 	// IPv6 can be switched off only.

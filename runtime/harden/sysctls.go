@@ -1,6 +1,7 @@
 package harden
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -47,7 +48,9 @@ var ownSysctls = []sysctlRule{
 
 func sysctls(p *pass) {
 	fresh := map[specs.LinuxNamespaceType]bool{}
+	ownNet := false
 	for _, ns := range p.spec.Linux.Namespaces {
+		ownNet = ownNet || ns.Type == specs.NetworkNamespace && ns.Path == ""
 		j := p.f.Joins[ns.Type]
 		fresh[ns.Type] = ns.Path == "" || j.Pinned
 	}
@@ -69,14 +72,43 @@ func sysctls(p *pass) {
 			continue
 		case i >= 0:
 			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "the "+string(ownSysctls[i].ns)+" namespace is another jail's")
+		case dotted == "net.ipv4.ping_group_range" && ownNet && pingGroups(p, k):
+			continue
 		case strings.HasPrefix(dotted, "net."):
-			// Engines set some for every container, such as ping_group_range.
+			// Engines set some for every container.
 			p.change(report.Access, report.Dropped, "linux.sysctl["+short(k)+"]", short(s[k]), "", p.network.NoMore)
 		default:
 			p.deny(report.Access, "linux.sysctl["+short(k)+"]", short(s[k]), "", "it is the host's, not a namespace's of the jail")
 		}
 		delete(s, k)
 	}
+}
+
+// pingGroups keeps the groups that may open a socket for ICMP's echo (icmp(7)), as far as the jail has them: the
+// kernel takes no range that ends at another one. Docker gives all there are.
+func pingGroups(p *pass, key string) bool {
+	was := p.spec.Linux.Sysctl[key]
+	var low, high uint32
+	if n, err := fmt.Sscanf(was, "%d %d", &low, &high); n != 2 || err != nil {
+		return false
+	}
+	last := uint32(0)
+	for _, m := range p.f.IDs.GIDs {
+		if m.Size > 0 {
+			last = max(last, m.ContainerID+m.Size-1)
+		}
+	}
+	now := fmt.Sprintf("%d %d", low, min(high, last))
+	_, ok1 := p.f.IDs.HostGID(low)
+	_, ok2 := p.f.IDs.HostGID(min(high, last))
+	if !ok1 || !ok2 {
+		return false
+	}
+	if now != was {
+		p.spec.Linux.Sysctl[key] = now
+		p.change(report.Access, report.Lowered, "linux.sysctl["+key+"]", short(was), now, "the jail has no other groups")
+	}
+	return true
 }
 
 // lowPorts lets a jail's programs take ports below 1024 in a network namespace

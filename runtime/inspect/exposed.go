@@ -66,8 +66,14 @@ func (s *seen) hostOwns(root *os.File, e procfiles.Entry) (open bool, why string
 		return why != "", why
 	}
 	n, ok := s.namespaces[e.Of]
+	if own, err := os.Hostname(); err == nil && e.Path == nameFile && s.hostname != "" && s.hostname == own {
+		return true, "the engine gave the jail the host's"
+	}
 	return !ok || n.Jail == n.Host, "the host's " + e.Of + " namespace"
 }
+
+// nameFile is where the kernel shows a UTS namespace's name.
+const nameFile = "/proc/sys/kernel/hostname"
 
 // hostDirs are the directories of the host that the jail's mount table shows: of
 // what is mounted from a file system, the place in it, and an overlay's layers.

@@ -56,6 +56,8 @@ type Result struct {
 	// HeldBy reports where the delegate's protections are held.
 	HeldBy    traits.Boundary `json:"heldBy"`
 	Processes int             `json:"processes"`
+	// Hostname is the jail's; "" where it cannot be read.
+	Hostname string `json:"hostname,omitempty"`
 	// Holds reports that no finding is Broken.
 	Holds    bool      `json:"holds"`
 	Findings []Finding `json:"findings"`
@@ -194,7 +196,7 @@ func (d *demands) missing(field string) (why string, ok bool) {
 // judge runs all checks.
 func judge(d *demands, s *seen) *Result {
 	r := &Result{
-		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Holds: true, Calls: d.calls,
+		ID: d.jail.ID, Pid: s.pid, Delegate: d.jail.Delegate, HeldBy: d.boundary, Processes: len(s.processes) + s.more, Hostname: s.hostname, Holds: true, Calls: d.calls,
 		Namespaces: s.namespaces, Denied: d.report.Of(report.Denied), Mounted: s.mounted(d.jail), Exposed: s.exposed, Ways: s.ways,
 	}
 	for _, c := range checks {

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/modes"
 	"agentjail.dev/runtime/observe/ebpf/status"
 	"agentjail.dev/runtime/spec/network"
@@ -41,6 +42,7 @@ type seen struct {
 	uidMap     []specs.LinuxIDMapping
 	gidMap     []specs.LinuxIDMapping
 	namespaces map[string]Namespace
+	hostname   string // "" where it cannot be read
 	userNS     userNS
 	offsets    map[string]int64 // of the clocks, in seconds
 	network    network.Audit
@@ -82,6 +84,7 @@ func look(j *state.Jail, d *demands) (*seen, error) {
 	}{
 		{"id maps", func() error { return s.lookIDs(p) }},
 		{"namespaces", func() error { return s.lookNamespaces(p) }},
+		{"host name", func() error { return s.lookName(p) }},
 		{"user namespace", func() error { return s.lookUserNS(p) }},
 		{"network", func() error { return s.lookNetwork(p, j, d) }},
 		{"mounts", func() error { return s.lookMounts(p) }},
@@ -159,6 +162,30 @@ func (s *seen) lookNamespaces(p *proc) error {
 		return err
 	}
 	return nil
+}
+
+// lookName reads the jail's name in its UTS namespace (uname(2)). A user's engine may have no right to enter that.
+func (s *seen) lookName(p *proc) error {
+	f, err := p.open("ns/uts", unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = thread.Own(func() error {
+		if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWUTS); err != nil {
+			return err
+		}
+		var u unix.Utsname
+		if err := unix.Uname(&u); err != nil {
+			return err
+		}
+		s.hostname = unix.ByteSliceToString(u.Nodename[:])
+		return nil
+	})
+	if errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return err
 }
 
 // ownerOf requests the user namespace that a namespace belongs to

@@ -15,6 +15,9 @@ const maxValue = 400
 func (r *Result) Text(w io.Writer) error {
 	p := &printer{w: w}
 	p.line("jail %s: process %d, %s, made by %s", r.ID, r.Pid, count(r.Processes, "process"), r.Delegate)
+	if r.Hostname != "" {
+		p.line("host name %s", r.Hostname)
+	}
 	for _, l := range r.HeldBy.Lines() {
 		p.line("%s", l)
 	}

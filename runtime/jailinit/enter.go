@@ -32,7 +32,7 @@ const (
 )
 
 // Orders is what the step checks and does. A field's zero value requests
-// nothing.
+// nothing, but for Umask.
 type Orders struct {
 	// UIDMap and GIDMap are the lines that /proc/self/uid_map and gid_map must
 	// hold, numbers separated by single spaces.
@@ -57,6 +57,9 @@ type Orders struct {
 	// Rlimits are set here: a delegate cannot set each of them, and SELinux sets
 	// soft ones anew where a program's label changes (setrlimit(2)).
 	Rlimits []Rlimit
+	// Umask is the process's file mode creation mask, which the step always sets: no delegate sets that of
+	// a further process by its description alone (umask(2)).
+	Umask uint32
 	// CPUs, if not 0, is on how many processors the process may run, so that
 	// what counts them sees what it can use. Seed picks which.
 	CPUs, Seed uint32
@@ -122,7 +125,7 @@ const NoFilterSpace = "errno 524: the host has no space left for compiled filter
 
 // magic begins every set of orders; it changes with their form, so that
 // programs of different versions do not misunderstand each other.
-const magic = "agentjail-enter 5\n"
+const magic = "agentjail-enter 6\n"
 
 // ErrForm means that orders were written by another version.
 var ErrForm = errors.New("agentjail and agentjail-enter are of different versions (remedy: install both from one build)")
@@ -164,6 +167,7 @@ func (o *Orders) fields(c codec) {
 	list(c, &o.Limits, func(l *Limit) { list(c, &l.Files, c.text); c.u64(&l.Max) })
 	c.u32(&o.OOMScore)
 	list(c, &o.Rlimits, func(r *Rlimit) { c.u32(&r.Resource); c.u64(&r.Soft); c.u64(&r.Hard) })
+	c.u32(&o.Umask)
 	c.u32(&o.CPUs)
 	c.u32(&o.Seed)
 	for _, f := range []*bool{&o.Landlock.Want, &o.Landlock.Required, &o.Landlock.Scoped, &o.Landlock.NoTCP, &o.DenyWriteExecute} {

@@ -16,7 +16,7 @@ func sample() *Orders {
 		Loopback: true, Masked: []string{"/proc/kcore"}, ReadOnly: []string{"/proc/sys", ""},
 		Limits:  []Limit{{[]string{"a", "b"}, 5}},
 		Rlimits: []Rlimit{{6, 7, 8}, {9, 10, 11}}, OOMScore: 900,
-		CPUs: 12, Seed: 13,
+		Umask: 0o77, CPUs: 12, Seed: 13,
 		Landlock:         Landlock{Want: true, Required: true, Scoped: true, NoTCP: true, Devices: []string{"/dev/null"}},
 		DenyWriteExecute: true, Filter: []byte{0, 1, 2, 255}, LeaveFilters: 14, Init: true, OwnEnv: []string{"A=1"}, Without: []string{"status"},
 	}

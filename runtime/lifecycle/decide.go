@@ -106,6 +106,11 @@ func (w *Runtime) tell(r *report.Report) {
 	for _, c := range r.Of(report.Denied) {
 		w.Log.Warnf("agentjail: denied: %s", c)
 	}
+	for _, c := range r.Of(report.Dropped) {
+		if c.Why == harden.NoHook {
+			w.Log.Warnf("agentjail: %s", c)
+		}
+	}
 	// What the host lacks is the same for each jail: the report, inspect and check name it every time, the log once.
 	for _, c := range r.Of(report.Missing) {
 		if w.Store.OncePerBoot(c.String()) {

@@ -38,6 +38,7 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 		Loopback:   loopback,
 		Limits:     groupLimits(j, f),
 		OOMScore:   uint32(oomScore(p)),
+		Umask:      umaskOf(p, j.Process),
 		Landlock: jailinit.Landlock{
 			Want: true, Required: j.Policy.NeedsLandlock(), Scoped: linux != nil,
 			NoTCP:   !seccomp.Connects(j.Policy.Seccomp.Profile),
@@ -73,6 +74,17 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 	p.Rlimits = nil
 	p.Args = append([]string{jailinit.Program}, p.Args...)
 	return files, nil
+}
+
+// umaskOf is a process's file mode creation mask: its own, or that of the jail's first process, or what runc and
+// crun set where a bundle names none.
+func umaskOf(p, first *specs.Process) uint32 {
+	for _, q := range []*specs.Process{p, first} {
+		if q != nil && q.User.Umask != nil {
+			return *q.User.Umask & 0o777
+		}
+	}
+	return 0o022
 }
 
 // maxFilter is the size of the longest program that the kernel takes.

@@ -50,6 +50,25 @@ func TestExecAsked(t *testing.T) {
 	}
 }
 
+// TestUmaskOf: a process's own mask counts, then that of the jail's first process, then runc's.
+func TestUmaskOf(t *testing.T) {
+	with := func(mask uint32) *specs.Process { return &specs.Process{User: specs.User{Umask: &mask}} }
+	none := &specs.Process{}
+	for _, c := range []struct {
+		p, first *specs.Process
+		want     uint32
+	}{
+		{none, none, 0o022}, {none, nil, 0o022},
+		{none, with(0), 0}, {none, with(0o777), 0o777},
+		{with(0), with(0o777), 0}, {with(0o777), none, 0o777}, {with(0o27), nil, 0o27},
+		{with(0o7027), nil, 0o27},
+	} {
+		if got := umaskOf(c.p, c.first); got != c.want {
+			t.Errorf("%v after %v: %04o, want %04o", c.p.User.Umask, c.first, got, c.want)
+		}
+	}
+}
+
 // TestExecHandsOver: what the delegate is told of an exec, its status, and that
 // nothing is left behind. A script is the delegate, and the test itself the jail's
 // first process.

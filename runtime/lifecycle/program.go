@@ -41,7 +41,7 @@ func checkProgram(pid int, p *specs.Process) error {
 	}
 	var denied error
 	for d := range strings.SplitSeq(pathOf(p.Env), ":") {
-		if !filepath.IsAbs(d) {
+		if !filepath.IsAbs(d) || name == "" { // which would be the directory itself
 			continue
 		}
 		err := runnable(dir, d+"/"+name)

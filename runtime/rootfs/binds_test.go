@@ -492,3 +492,27 @@ func TestAttachDetach(t *testing.T) {
 		want(t, "the engine's directory", content(t, engine+"/engines"), "engines")
 	})
 }
+
+// TestAccessTimes: a mounted directory has the times of access that the bundle names, and the host's where it names none.
+func TestAccessTimes(t *testing.T) {
+	const times = unix.ST_NOATIME | unix.ST_NODIRATIME | unix.ST_RELATIME
+	for options, flags := range map[string]int64{
+		"rbind": unix.ST_NOATIME | unix.ST_NODIRATIME, "rbind noatime": unix.ST_NOATIME, "rbind rnoatime": unix.ST_NOATIME,
+		"rbind relatime": unix.ST_RELATIME, "bind rrelatime": unix.ST_RELATIME, "rbind strictatime": 0, "bind rstrictatime": 0,
+		"rbind relatime nodiratime": unix.ST_RELATIME | unix.ST_NODIRATIME, "bind noatime strictatime": 0, "rbind strictatime noatime ro": unix.ST_NOATIME,
+	} {
+		t.Run(options, func(t *testing.T) {
+			onThread(t, func(t *testing.T) {
+				dir := t.TempDir()
+				must(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOATIME|unix.MS_NODIRATIME, "size=64k"))
+				r := request(t, image(t), bindMount(dir, "/work", strings.Fields(options)...))
+				staged(t, r)
+				var fs unix.Statfs_t
+				must(t, unix.Statfs(r.Spec.Mounts[0].Source, &fs))
+				if got := int64(fs.Flags) & times; got != flags {
+					t.Errorf("flags %#x, want %#x", got, flags)
+				}
+			})
+		})
+	}
+}

@@ -252,7 +252,6 @@ var mountAttributes = sync.OnceValue(func() map[string]uint64 {
 		"nosuid": unix.MOUNT_ATTR_NOSUID, "rnosuid": unix.MOUNT_ATTR_NOSUID,
 		"nodev": unix.MOUNT_ATTR_NODEV, "rnodev": unix.MOUNT_ATTR_NODEV,
 		"noexec": unix.MOUNT_ATTR_NOEXEC, "rnoexec": unix.MOUNT_ATTR_NOEXEC,
-		"nodiratime": unix.MOUNT_ATTR_NODIRATIME, "rnodiratime": unix.MOUNT_ATTR_NODIRATIME,
 		"nosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW, "rnosymfollow": unix.MOUNT_ATTR_NOSYMFOLLOW,
 	}
 })
@@ -261,11 +260,32 @@ func attributes(options []string) unix.MountAttr {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	for _, o := range options {
 		attr.Attr_set |= mountAttributes()[o]
-		if o == "noatime" || o == "rnoatime" {
-			attr.Attr_clr, attr.Attr_set = unix.MOUNT_ATTR__ATIME, attr.Attr_set|unix.MOUNT_ATTR_NOATIME
+	}
+	accessTimes(&attr, options)
+	return attr
+}
+
+// accessTimes adds when a mount's files get a new time of access; of several options that say it, the last counts
+// (mount(8)). The delegate could not change it: what a mount has is locked in the jail's user namespace
+// (mount_namespaces(7)).
+func accessTimes(attr *unix.MountAttr, options []string) {
+	when, dirs, given := uint64(0), uint64(0), false
+	for _, o := range options {
+		switch o {
+		case "noatime", "rnoatime":
+			when, given = unix.MOUNT_ATTR_NOATIME, true
+		case "relatime", "rrelatime":
+			when, given = unix.MOUNT_ATTR_RELATIME, true
+		case "strictatime", "rstrictatime":
+			when, given = unix.MOUNT_ATTR_STRICTATIME, true
+		case "nodiratime", "rnodiratime":
+			dirs = unix.MOUNT_ATTR_NODIRATIME
 		}
 	}
-	return attr
+	if given {
+		attr.Attr_clr |= unix.MOUNT_ATTR__ATIME | unix.MOUNT_ATTR_NODIRATIME
+	}
+	attr.Attr_set |= when | dirs
 }
 
 // nestedTmpfs mounts the tmpfs of mount i in the stager's own directory, with the

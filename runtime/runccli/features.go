@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go/features"
 
 	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/harden"
 	"agentjail.dev/runtime/kernel/hostfacts"
 	"agentjail.dev/runtime/lifecycle"
 	"agentjail.dev/seccomp"
@@ -43,22 +44,17 @@ func printFeatures(c *Call) error {
 }
 
 // jailFeatures is what agentjail provides: what it does itself whichever
-// delegate there is (namespaces, idmapped mounts), and its own filter in place
-// of the delegate's possibilities.
+// delegate there is (namespaces, idmapped mounts), and what it reads of a bundle's
+// filter in place of the delegate's possibilities. Capabilities and hooks are absent:
+// a jail has none.
 func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error) {
 	filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH})
 	if err != nil {
 		return nil, err
 	}
-	var archs, actions []string
+	var archs []string
 	for _, a := range filter.Architectures {
 		archs = append(archs, string(a))
-	}
-	actions = append(actions, string(filter.DefaultAction))
-	for _, s := range filter.Syscalls {
-		if a := string(s.Action); !slices.Contains(actions, a) {
-			actions = append(actions, a)
-		}
 	}
 	h := hostfacts.Read()
 	yes, no := true, false
@@ -69,20 +65,28 @@ func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error
 	return &features.Features{
 		OCIVersionMin: "1.0.0",
 		OCIVersionMax: max,
-		MountOptions:  []string{"bind", "nodev", "noexec", "nosuid", "private", "rbind", "ro", "rprivate", "rw", "tmpcopyup"},
+		MountOptions:  harden.MountOptions(),
 		Linux: &features.Linux{
-			Namespaces: []string{"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"},
+			Namespaces: namespacesOf(h),
 			Cgroup:     &features.Cgroup{V1: ptr(!h.Cgroup.V2), V2: ptr(h.Cgroup.V2), Systemd: &yes, SystemdUser: &no, Rdma: &no},
 			Seccomp: &features.Seccomp{
-				Enabled: &yes, Actions: actions, Archs: archs,
-				Operators: []string{"SCMP_CMP_EQ", "SCMP_CMP_MASKED_EQ"},
+				Enabled: &yes, Actions: seccomp.Actions(), Archs: archs, Operators: seccomp.Operators(),
 			},
+			IntelRdt:        &features.IntelRdt{Enabled: &no},
+			NetDevices:      &features.NetDevices{Enabled: &no},
 			Apparmor:        &features.Apparmor{Enabled: &h.AppArmor},
 			Selinux:         &features.Selinux{Enabled: &h.SELinux},
 			MountExtensions: &features.MountExtensions{IDMap: &features.IDMap{Enabled: &yes}},
 		},
 		Annotations: map[string]string{"dev.agentjail.delegate": caps.Version},
 	}, nil
+}
+
+// namespacesOf are the kinds of namespaces that each jail on this host has.
+func namespacesOf(h hostfacts.Facts) []string {
+	return slices.DeleteFunc([]string{"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"}, func(kind string) bool {
+		return kind == "time" && !h.TimeNS || kind == "cgroup" && !h.CgroupNS
+	})
 }
 
 func ptr[T any](v T) *T { return &v }

@@ -166,7 +166,7 @@ func TestSocketBuffers(t *testing.T) {
 			if is := cgroupValue(t, d, id, "memory", "memory.kmem.tcp.limit_in_bytes", "memory.max"); is > 200<<20 || is > most && exists("/sys/fs/cgroup/memory/memory.kmem.tcp.limit_in_bytes") {
 				t.Errorf("socket buffers may have %d bytes", is)
 			}
-			eq(t, "TCP", sh(d, id, "cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem | tr '\\t' ' '"), "4096 131072 1048576\n4096 16384 1048576")
+			eq(t, "TCP", sh(d, id, "cat /proc/sys/net/ipv4/tcp_rmem /proc/sys/net/ipv4/tcp_wmem | tr '\\t' ' '"), "4096 16384 1048576\n4096 8192 1048576")
 		})
 	}
 }

@@ -99,6 +99,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"/etc"}, 126, ""},
 		{[]string{"/no/such/program"}, 127, "no such file or directory"},
 		{[]string{"no-such-program"}, 127, "executable file not found in $PATH"},
+		{[]string{""}, 127, "executable file not found in $PATH"},
 		{[]string{"sh", "-c", "sh -c 'kill -9 $$'; exit $?"}, 137, ""},
 		{[]string{"sh", "-c", "sh -c 'kill -TERM $$'; exit $?"}, 143, ""},
 	} {

@@ -108,6 +108,7 @@ func orders() (*jailinit.Orders, error) {
 // a final: they take away what the others and the step need.
 func raise(o *jailinit.Orders) error {
 	runOn(o.CPUs, o.Seed)
+	unix.Umask(int(o.Umask))
 	if o.DenyWriteExecute {
 		if err := unix.Prctl(unix.PR_SET_MDWE, unix.PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0); err != nil {
 			return &broken{access, "process.deny_write_execute: " + err.Error() + " (Linux 6.3 is needed)"}

@@ -152,6 +152,16 @@ func TestOwnEnv(t *testing.T) {
 	}
 }
 
+// TestUmask: the program has the mask of the orders, whatever the step was started with.
+func TestUmask(t *testing.T) {
+	for mask, want := range map[uint32]string{0: "0000", 0o22: "0022", 0o777: "0777"} {
+		o := jailinit.Orders{Without: all, Umask: mask}
+		if out, code := run(t, o.Encode(), "", nil, "sh", "-c", "umask"); out != want || code != 0 {
+			t.Errorf("%04o: status %d and %q", mask, code, out)
+		}
+	}
+}
+
 // TestNoProgram: statuses and messages are those that engines know.
 func TestNoProgram(t *testing.T) {
 	// The caller's path may have directories that this user cannot search, which changes the error.
@@ -168,6 +178,7 @@ func TestNoProgram(t *testing.T) {
 		code int
 		text string
 	}{
+		"":                 {127, `exec: "": executable file not found in $PATH`},
 		"nosuch-program":   {127, `exec: "nosuch-program": executable file not found in $PATH`},
 		dir + "/none":      {127, "no such file or directory"},
 		dir + "/text":      {126, "permission denied"},

@@ -24,6 +24,9 @@ func lookup(name string) (path string, status int, why string) {
 			return "", jailinit.ExitNotExecutable, "exec: " + strconv.Quote(name) + ": " + err.Error()
 		}
 	}
+	if name == "" {
+		return "", jailinit.ExitNotFound, notInPath(name)
+	}
 	denied := false
 	for dir := range strings.SplitSeq(os.Getenv("PATH"), ":") {
 		if !strings.HasPrefix(dir, "/") {
@@ -40,7 +43,11 @@ func lookup(name string) (path string, status int, why string) {
 	if denied {
 		return "", jailinit.ExitNotExecutable, "exec: " + strconv.Quote(name) + ": permission denied"
 	}
-	return "", jailinit.ExitNotFound, "exec: " + strconv.Quote(name) + ": executable file not found in $PATH"
+	return "", jailinit.ExitNotFound, notInPath(name)
+}
+
+func notInPath(name string) string {
+	return "exec: " + strconv.Quote(name) + ": executable file not found in $PATH"
 }
 
 // executable is nil for a file that this process may run.

@@ -92,7 +92,7 @@ func (Mode) Launch(j network.Jail) error {
 // has exited. In a joined namespace the first jail's helper serves, by the first jail's rules.
 func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	if j.Decision.Namespace != network.Own {
-		out, err = none.Mode{}.Seal(j)
+		out, err = none.Seal(j, seal.SealByName)
 		if err == nil {
 			err = joins(j)
 		}
@@ -104,12 +104,12 @@ func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
 	}
 	// A confined helper that answered has its work already: start is called again.
 	if r != nil && r.Answer != "" && r.Alive() && confined(r.Pid) == "" {
-		return none.Mode{}.Seal(j)
+		return none.Seal(j, seal.SealByName)
 	}
 	s := helperStart{jail: j, helper: r}
 	var sealed error
 	got, serves, err := s.startServing(func() error {
-		out, sealed = none.Mode{}.Seal(j)
+		out, sealed = none.Seal(j, seal.SealByName)
 		return sealed
 	})
 	switch {

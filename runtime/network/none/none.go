@@ -51,13 +51,16 @@ func (Mode) Launch(network.Jail) error { return nil }
 // Seal closes the namespace. It reports the interfaces that it took down, and the protections that
 // this kernel lacks. The report is returned with an error, too. A missing packet filter is an error
 // if policy requires the filter. The error wraps seal.ErrNotSealed if the namespace stays open.
-func (Mode) Seal(j network.Jail) (out network.Sealed, err error) {
+func (Mode) Seal(j network.Jail) (out network.Sealed, err error) { return Seal(j, seal.Seal) }
+
+// Seal is Mode.Seal by a given function of package seal.
+func Seal(j network.Jail, by func(*os.File) (seal.Report, error)) (out network.Sealed, err error) {
 	ns, err := j.Open()
 	if err != nil {
 		return out, err
 	}
 	defer ns.Close()
-	sealed, err := seal.Seal(ns)
+	sealed, err := by(ns)
 	if err != nil {
 		return out, err
 	}

@@ -28,10 +28,43 @@ type Link struct {
 	Up    bool   `json:"up"` // administratively up (IFF_UP)
 }
 
-// loAddresses are the only addresses that a sealed lo carries.
-var loAddresses = []netip.Prefix{
+// loAddresses are the only addresses that a sealed lo carries: its own and familyAddresses.
+var loAddresses = append([]netip.Prefix{
 	netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8),
 	netip.PrefixFrom(netip.IPv6Loopback(), 128),
+}, familyAddresses...)
+
+// familyAddresses show the C library that a network by name has both families. With AI_ADDRCONFIG, glibc counts every
+// address but 127.0.0.1 and ::1, and knows no name in a family without one (getaddrinfo(3);
+// sysdeps/unix/sysv/linux/check_pf.c). Neither address opens anything: the first is lo's without being listed, as all of
+// 127.0.0.0/8, and to the second, of the block for what is discarded (RFC 6666), no rule routes.
+var familyAddresses = []netip.Prefix{
+	netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 2}), 8),
+	netip.PrefixFrom(netip.AddrFrom16([16]byte{0: 1, 15: 1}), 128),
+}
+
+// showFamilies adds familyAddresses. Without IPv6 on lo, programs see that there is none.
+func (c *conn) showFamilies() error {
+	var requests []message
+	for _, p := range familyAddresses {
+		m := message{typ: unix.RTM_NEWADDR, flags: unix.NLM_F_CREATE | unix.NLM_F_REPLACE, body: make([]byte, unix.SizeofIfAddrmsg)}
+		m.body[0], m.body[1], m.body[2], m.body[3] = unix.AF_INET, uint8(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_HOST
+		if p.Addr().Is6() {
+			m.body[0] = unix.AF_INET6
+		}
+		putU32(m.body[4:], loopback)
+		m.attr(unix.IFA_LOCAL, p.Addr().AsSlice())
+		m.attr(unix.IFA_ADDRESS, p.Addr().AsSlice())
+		requests = append(requests, m)
+	}
+	errs, err := c.do(requests...)
+	if err == nil && len(errs) > 0 && !errors.Is(errs[0], unix.EEXIST) {
+		err = errs[0]
+	}
+	if err != nil {
+		return fmt.Errorf("add %s to lo: %w", familyAddresses[0].Addr(), err)
+	}
+	return nil
 }
 
 // links reads the namespace's interfaces. lo is returned apart.

@@ -5,7 +5,8 @@
 // the bundle is not enough. Start calls Seal after the engine's own set-up and before the workload
 // runs. The protections also hold for interfaces that are added later:
 //
-//   - loopback: lo is up and has 127.0.0.1 and ::1 only;
+//   - loopback: lo is up and has 127.0.0.1 and ::1 only, and in a network by name two more
+//     addresses that lead nowhere;
 //   - links: every other interface is down, without address or route; it is not deleted, since
 //     engines read its statistics;
 //   - rules-ipv4, rules-ipv6: policy routing consults no table but for lo;
@@ -99,8 +100,17 @@ var ErrNotSealed = errors.New("network namespace is not sealed")
 // is valid also when an error is returned; the error wraps ErrNotSealed if a protection is missing
 // that no other one replaces.
 func Seal(netns *os.File) (Report, error) {
+	return sealed(netns, false)
+}
+
+// SealByName is Seal for a namespace in which names are looked up: lo shows the C library that there are both families.
+func SealByName(netns *os.File) (Report, error) {
+	return sealed(netns, true)
+}
+
+func sealed(netns *os.File, families bool) (Report, error) {
 	var r Report
-	if err := inNamespace(netns, func() error { return r.seal() }); err != nil {
+	if err := inNamespace(netns, func() error { return r.seal(families) }); err != nil {
 		return r, fmt.Errorf("seal network: %w", err)
 	}
 	return r, nil
@@ -129,6 +139,9 @@ func (r *Report) seal() error {
 		r.Links = links
 		r.protection(SealLoopback, "", c.raise(lo))
 		err = c.takeDown(r, ipv6)
+	}
+	if err == nil && families {
+		err = c.showFamilies()
 	}
 	r.protection(SealLinks, linkDetail(r.Links), err)
 	r.protection(SealSysctls, "", sealSysctls(r.Links))

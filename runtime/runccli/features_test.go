@@ -1,0 +1,43 @@
+package runccli
+
+import (
+	"slices"
+	"testing"
+
+	"agentjail.dev/runtime/delegate"
+	"agentjail.dev/runtime/harden"
+)
+
+// TestFeatures: engines decide by this answer whether they pass an option on (moby daemon, validateBindDaemonRoot's
+// neighbour for bind-recursive; containerd, RecursiveReadOnlyMounts).
+func TestFeatures(t *testing.T) {
+	f, err := jailFeatures("default", delegate.Caps{OCIMax: "1.2.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []string{"ro", "rro", "noatime", "nodiratime", "relatime", "strictatime", "nosymfollow", "rnosuid", "rnodev", "rnoexec", "rprivate", "tmpcopyup"} {
+		if !slices.Contains(f.MountOptions, o) {
+			t.Errorf("mount option %s is not named", o)
+		}
+	}
+	// What a jail's mount never has.
+	for _, o := range []string{"suid", "dev", "rsuid", "rdev", "shared", "rshared", "slave", "rslave", "unbindable", "remount", "mand", "idmap", "ridmap"} {
+		if slices.Contains(f.MountOptions, o) {
+			t.Errorf("mount option %s is named", o)
+		}
+	}
+	if !slices.IsSorted(f.MountOptions) || len(slices.Compact(harden.MountOptions())) != len(f.MountOptions) {
+		t.Errorf("mount options %v", f.MountOptions)
+	}
+	for _, a := range []string{"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_KILL_THREAD", "SCMP_ACT_LOG", "SCMP_ACT_TRAP"} {
+		if !slices.Contains(f.Linux.Seccomp.Actions, a) {
+			t.Errorf("action %s is not named", a)
+		}
+	}
+	if slices.Contains(f.Linux.Seccomp.Actions, "SCMP_ACT_NOTIFY") || len(f.Linux.Seccomp.Operators) != 7 {
+		t.Errorf("filters: %+v", f.Linux.Seccomp)
+	}
+	if f.Hooks != nil || f.Linux.Capabilities != nil || *f.Linux.IntelRdt.Enabled || *f.Linux.NetDevices.Enabled {
+		t.Errorf("a jail has no hook, capability, cache partition or device: %+v", f)
+	}
+}
