@@ -118,7 +118,7 @@ func sealed(netns *os.File, families bool) (Report, error) {
 
 // seal runs inside the namespace. The protections against later interfaces are made first, so that
 // there is no gap.
-func (r *Report) seal() error {
+func (r *Report) seal(families bool) error {
 	c, err := dial(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open rtnetlink socket: %w", err)
