@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/journal.md's tables anew")
 
-const page = "../../docs/journal.md"
+const page = "../../../docs/journal.md"
 
 // kindTable is the page's table of kinds.
 func kindTable() string {

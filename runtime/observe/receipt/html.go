@@ -68,6 +68,7 @@ type view struct {
 	Arrived       []Arrival
 	ArrivedMore   int
 	ArrivedUnseen []string
+	Warnings      []warning
 	Look, First   string
 }
 
@@ -78,7 +79,7 @@ func (r *Receipt) HTML(w io.Writer) error {
 	v := &view{
 		R: r, ID: r.Identity.ID, Title: r.title(), Style: template.CSS(style), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 		Chips: r.chips(), Facts: r.facts(), Circles: r.circles(), Dots: r.dots(), Identity: r.identity(), Mounted: r.Touched.mounted(),
-		Arrived: r.Touched.Arrived, ArrivedMore: r.Touched.ArrivedTotal - len(r.Touched.Arrived), ArrivedUnseen: r.Touched.arrivedUnseen(), Look: look, First: loud,
+		Arrived: r.Touched.Arrived, ArrivedMore: r.Touched.ArrivedTotal - len(r.Touched.Arrived), ArrivedUnseen: r.Touched.arrivedUnseen(), Warnings: r.Touched.warnings(), Look: look, First: loud,
 		From: r.Began.UTC().Format("2006-01-02 15:04:05"), To: r.until().UTC().Format("2006-01-02 15:04:05"),
 	}
 	for _, d := range r.Denied {
@@ -130,6 +131,9 @@ func (r *Receipt) chips() []chip {
 	}
 	if len(r.Touched.Arrived) > 0 {
 		out = append(out, chip{"bad", "look before you run git or an editor there"})
+	}
+	if len(r.Touched.Stale) > 0 {
+		out = append(out, chip{"bad", "compare before you merge"})
 	}
 	if broken > 0 {
 		out = append(out, chip{"bad", "a protection was BROKEN"})

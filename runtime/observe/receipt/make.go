@@ -117,6 +117,11 @@ func (m *maker) add(e *journal.Event) {
 		if ring := m.ring(e.Ring); ring != nil && len(ring.End.Broken) < maxNoted {
 			ring.End.Broken = append(ring.End.Broken, joined(cmp.Or(e.Target, e.Path), e.Reason))
 		}
+		if e.Kind == "protection.lost" && len(r.Touched.Lost) < maxNoted {
+			r.Touched.Lost = append(r.Touched.Lost, Lost{e.Path, e.Reason})
+		}
+	case "git.stale":
+		m.stale(e)
 	case "privilege.denied":
 		if ring := m.ring(e.Ring); ring != nil {
 			ring.Start.Denied++

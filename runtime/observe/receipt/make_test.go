@@ -2,7 +2,9 @@ package receipt
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -162,5 +164,50 @@ func TestInspected(t *testing.T) {
 	}
 	if len(r.Rings[1].End.Missing) != 1 {
 		t.Errorf("%+v", r.Rings[1])
+	}
+}
+
+// TestStaleAndLostComeFirst: what a commit from the jail can revert, and a protected path that the jail could write to, stand before the rings.
+func TestStaleAndLostComeFirst(t *testing.T) {
+	r := Of(run(t,
+		journal.Event{Kind: "git.stale", Path: "/work/app", Facts: []string{"name=.github/workflows/ci.yml", "name=.npmrc", "files=5", "committed=true"}},
+		journal.Event{Kind: "protection.lost", Path: "/work/.git/hooks", Reason: "can be written to"},
+	), Now{})
+	want := Stale{"/work/app", []string{".github/workflows/ci.yml", ".npmrc"}, 5, true}
+	if len(r.Touched.Stale) != 1 || !reflect.DeepEqual(r.Touched.Stale[0], want) {
+		t.Errorf("%+v", r.Touched.Stale)
+	}
+	if !slices.Equal(r.Touched.Lost, []Lost{{"/work/.git/hooks", "can be written to"}}) {
+		t.Errorf("%+v", r.Touched.Lost)
+	}
+	var text bytes.Buffer
+	if err := r.Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	page, _ := pageOf(t, r)
+	data, err := json.Marshal(r.Touched)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beginning, _, _ := strings.Cut(text.String(), "\nring ")
+	top, _, _ := strings.Cut(page, `<section id="rings">`)
+	for _, want := range []string{
+		"a commit from this jail can revert /work/app/.github/workflows/ci.yml of another branch",
+		"a commit from this jail can revert /work/app/.npmrc of another branch",
+		"a commit from this jail can revert 3 more files of another branch in /work/app",
+		"commits were made in /work/app after a switch of branch",
+		"/work/.git/hooks: can be written to",
+	} {
+		if !strings.Contains(beginning, want) {
+			t.Errorf("%q is not in the text's first part: %s", want, beginning)
+		}
+		if !strings.Contains(top, want) {
+			t.Errorf("%q is not in the page's first part", want)
+		}
+	}
+	for _, want := range []string{`"stale":[{"repository":"/work/app","files":[`, `"lost":[{"path":"/work/.git/hooks"`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s is not in %s", want, data)
+		}
 	}
 }

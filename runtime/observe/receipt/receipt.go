@@ -122,10 +122,30 @@ type Touched struct {
 	ArrivedTotal int       `json:"arrivedTotal,omitempty"`
 	// ArrivedUnseen says of mounted directories why something of the kind could be there that is not listed.
 	ArrivedUnseen []string `json:"arrivedUnseen,omitempty"`
+	// Stale are repositories of them from which a commit of the jail can revert protected files.
+	Stale []Stale `json:"stale,omitempty"`
+	// Lost are protected paths that became the jail's to write while it ran.
+	Lost []Lost `json:"lost,omitempty"`
 	// Mounted is what was changed in them since the jail was made, by whoever: they are the host's own.
 	Mounted []Mounted `json:"mounted,omitempty"`
 	Bytes   int64     `json:"layerBytes,omitempty"`
 	Inodes  int64     `json:"layerInodes,omitempty"`
+}
+
+// A Stale is a repository in which git could not replace tracked protected files: it kept those of another branch.
+type Stale struct {
+	Repository string `json:"repository"` // in the jail
+	// Files are the first of the files, below Repository, and Total is their number.
+	Files []string `json:"files,omitempty"`
+	Total int      `json:"total"`
+	// Committed reports that commits were made after another branch was switched to, so that they can have reverted files already.
+	Committed bool `json:"committed,omitempty"`
+}
+
+// A Lost is a protected path whose protection ended while the jail ran.
+type Lost struct {
+	Path string `json:"path"` // in the jail
+	Why  string `json:"why"`
 }
 
 // A File is a path of the layer, with the letter of `agentjail diff`.
