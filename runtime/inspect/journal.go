@@ -9,7 +9,7 @@ import (
 
 // Events are what a jail's journal keeps of a result: how many protections of each ring hold, and each that is missing or broken.
 func (r *Result) Events() []journal.Event {
-	all := journal.Event{Kind: "jail.inspected", Pid: r.Pid}
+	all := journal.Event{Kind: journal.JailInspected, Pid: r.Pid}
 	var broken []journal.Event
 	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
 		holding := 0
@@ -21,7 +21,7 @@ func (r *Result) Events() []journal.Event {
 			case Holds:
 				holding++
 			case Broken:
-				broken = append(broken, journal.Event{Kind: "protection.broken", Ring: int(ring), Target: f.Name, Reason: f.Seen + " (should be: " + f.Want + ")"})
+				broken = append(broken, journal.Event{Kind: journal.ProtectionBroken, Ring: int(ring), Target: f.Name, Reason: f.Seen + " (should be: " + f.Want + ")"})
 			case Missing, InGuest, Void:
 				all.Facts = append(all.Facts, fmt.Sprintf("ring%d.missing=%s: %s", ring, f.Name, f.Seen))
 			}

@@ -70,7 +70,7 @@ func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []str
 		return
 	}
 	defer w.step("journal")()
-	first := journal.Event{Kind: "jail.create", Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Facts: identity}
+	first := journal.Event{Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Facts: identity}
 	if j.Process != nil {
 		about(&first, j, j.Process)
 	}
@@ -99,9 +99,9 @@ func changed(changes []report.Change) []journal.Event {
 		e := journal.Event{Ring: int(c.Ring), Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why}
 		switch c.Kind {
 		case report.Denied:
-			e.Kind = "privilege.denied"
+			e.Kind = journal.PrivilegeDenied
 		case report.Missing:
-			e.Kind = "protection.missing"
+			e.Kind = journal.ProtectionMissing
 		default:
 			continue
 		}
@@ -111,7 +111,7 @@ func changed(changes []report.Change) []journal.Event {
 }
 
 // noteRefused tells of a jail that was not made.
-func (w *Runtime) noteRefused(j *state.Brief, kind string, err error) {
+func (w *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 	if j.Journal == "" {
 		return
 	}
@@ -144,7 +144,7 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 		}
 	}
 	if j.InitPid != 0 && ended {
-		e := journal.Event{Kind: "jail.exit", Pid: j.InitPid}
+		e := journal.Event{Kind: journal.JailExit, Pid: j.InitPid}
 		switch {
 		case ws == nil:
 			statusOf(j.ID, &e)
@@ -172,9 +172,9 @@ func (w *Runtime) noteGone(j *state.Brief) {
 	if err != nil {
 		w.unwritten(err)
 	}
-	kind := "jail.delete"
+	kind := journal.JailDelete
 	if j.BootID != state.BootID() {
-		kind = "jail.reclaimed"
+		kind = journal.JailReclaimed
 	}
 	w.note(j, append(events, journal.Event{Kind: kind})...)
 }

@@ -82,10 +82,10 @@ const perEvent = 60
 func (l *LastLook) events() []journal.Event {
 	var out []journal.Event
 	if len(l.Used) > 0 {
-		out = append(out, journal.Event{Kind: "jail.used", Facts: l.Used})
+		out = append(out, journal.Event{Kind: journal.JailUsed, Facts: l.Used})
 	}
 	for part := range slices.Chunk(l.Files, perEvent) {
-		e := journal.Event{Kind: "jail.files"}
+		e := journal.Event{Kind: journal.JailFiles}
 		for _, c := range part {
 			e.Facts = append(e.Facts, c.Kind+" "+c.Path)
 		}
@@ -180,7 +180,7 @@ func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
 		return // it has none, or it was never begun
 	}
 	defer w.step("teardown")()
-	e := journal.Event{Kind: "jail.teardown"}
+	e := journal.Event{Kind: journal.JailTeardown}
 	for _, p := range parts {
 		word := "gone "
 		if p.left() {

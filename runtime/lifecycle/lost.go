@@ -98,7 +98,7 @@ func (w *Runtime) noteStale(j *state.Brief) {
 			if err != nil || len(stale.Files) == 0 && !stale.Committed {
 				continue
 			}
-			e := journal.Event{Kind: "git.stale", Path: filepath.Join(m.At, r.Work)}
+			e := journal.Event{Kind: journal.GitStale, Path: filepath.Join(m.At, r.Work)}
 			for _, name := range stale.Files[:min(len(stale.Files), maxListed)] {
 				e.Facts = append(e.Facts, "name="+name)
 			}

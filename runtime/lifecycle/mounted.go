@@ -134,7 +134,7 @@ func openMounted(m state.Mounted) (*os.File, error) {
 
 // Events are what the journal keeps of the look at a mounted directory.
 func (l *MountedLook) Events() []journal.Event {
-	first := journal.Event{Kind: "jail.mounted", Path: l.At}
+	first := journal.Event{Kind: journal.JailMounted, Path: l.At}
 	if l.Unseen != "" {
 		first.Facts = []string{"unseen=" + l.Unseen}
 		return []journal.Event{first}
@@ -145,7 +145,7 @@ func (l *MountedLook) Events() []journal.Event {
 	}
 	out := []journal.Event{first}
 	for part := range slices.Chunk(l.Names, perEvent) {
-		e := journal.Event{Kind: "jail.mounted", Path: l.At}
+		e := journal.Event{Kind: journal.JailMounted, Path: l.At}
 		for _, name := range part {
 			e.Facts = append(e.Facts, "name="+name)
 		}
@@ -160,13 +160,13 @@ func (l *MountedLook) arrivals() (out []journal.Event) {
 	if a == nil || a.Total == 0 && a.Short == "" {
 		return nil
 	}
-	first := journal.Event{Kind: "jail.arrived", Path: l.At, Facts: []string{"arrived=" + strconv.Itoa(a.Total)}}
+	first := journal.Event{Kind: journal.JailArrived, Path: l.At, Facts: []string{"arrived=" + strconv.Itoa(a.Total)}}
 	if a.Short != "" {
 		first.Facts = append(first.Facts, "short="+a.Short)
 	}
 	out = append(out, first)
 	for _, x := range a.List {
-		out = append(out, journal.Event{Kind: "jail.arrived", Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"), Reason: x.Why, Facts: []string{"kind=" + string(x.Kind)}})
+		out = append(out, journal.Event{Kind: journal.JailArrived, Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"), Reason: x.Why, Facts: []string{"kind=" + string(x.Kind)}})
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/changes"
 	"agentjail.dev/runtime/spec/plan"
@@ -100,7 +101,7 @@ func TestMountedEvents(t *testing.T) {
 	}
 	names := 0
 	for _, e := range l.Events() {
-		if err := e.Complete(); err != nil || e.Kind != "jail.mounted" || e.Path != "/work" {
+		if err := e.Complete(); err != nil || e.Kind != journal.JailMounted || e.Path != "/work" {
 			t.Fatalf("%v: %+v", err, e)
 		}
 		e.Clean()

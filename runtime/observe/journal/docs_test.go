@@ -17,7 +17,8 @@ const page = "../../../docs/journal.md"
 func kindTable() string {
 	var b strings.Builder
 	b.WriteString("| kind | ring | verdict | OCSF | what happened | source |\n|---|---|---|---|---|---|\n")
-	for _, k := range Kinds {
+	for _, kind := range Kinds() {
+		k := kind.Info()
 		ring := fmt.Sprint(k.Ring)
 		switch k.Ring {
 		case None:

@@ -33,15 +33,15 @@ type Event struct {
 	// Jail and Key name the jail: its id, and the name of its record.
 	Jail string `json:"jail"`
 	Key  string `json:"key,omitempty"`
-	// Kind is one of Kinds, from which come Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and Severity.
-	Kind        string `json:"kind"`
+	// Kind gives Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and Severity.
+	Kind        Kind   `json:"kind"`
 	Ring        int    `json:"ring"` // 0, 1, 2, or None
 	Verdict     string `json:"verdict"`
 	Class       int    `json:"class_uid"`
 	Activity    int    `json:"activity_id"`
 	Disposition int    `json:"disposition_id"`
 	Severity    int    `json:"severity_id"`
-	// Source is who saw it: one of Sources.
+	// Source saw it: one of Sources.
 	Source string `json:"source"`
 	// Count is how many times it happened, where one line stands for several; 0 is once.
 	Count uint64 `json:"count,omitempty"`
@@ -156,9 +156,9 @@ func (e *Event) Clean() {
 
 // Complete fills what the kind says, and the remedy where the event has none.
 func (e *Event) Complete() error {
-	k, ok := Lookup(e.Kind)
-	if !ok {
-		return fmt.Errorf("%q is no kind of event", e.Kind)
+	k := e.Kind.Info()
+	if k.Name == "" {
+		return fmt.Errorf("%d is no kind of event", e.Kind)
 	}
 	e.Version = Version
 	if k.Ring != Varies {
@@ -207,4 +207,12 @@ func (e *Event) line() ([]byte, error) {
 		return nil, fmt.Errorf("an event of %d bytes is too long", len(data))
 	}
 	return data, nil
+}
+
+// Decided is the rule that decided a refusal: the event's own, or what its kind is decided by. It is "" where nothing was decided.
+func (e *Event) Decided() string {
+	if e.Rule != "" {
+		return e.Rule
+	}
+	return e.fill(e.Kind.Info().Rule)
 }

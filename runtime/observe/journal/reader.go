@@ -3,7 +3,6 @@ package journal
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -172,8 +171,11 @@ func tell(list *[]string, file string, n int, what string) {
 // line looks at one line; ended says that it has its end.
 func (s *scanner) line(file string, n int, line []byte, ended bool) {
 	defer func() { s.before, s.begun, s.border = append(s.before[:0], line...), true, false }()
-	var e Event
-	if seqOf(line) == 0 || json.Unmarshal(line, &e) != nil || e.Seq == 0 {
+	e, ok := Event{}, false
+	if seqOf(line) > 0 {
+		e, ok = decode(line)
+	}
+	if !ok {
 		tell(&s.r.Torn, file, n, "")
 		return
 	}

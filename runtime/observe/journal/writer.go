@@ -188,7 +188,7 @@ func (w *writer) add(l *Log, events []Event) error {
 	var buf []byte
 	if w.torn {
 		buf = append(buf, '\n')
-		events = append([]Event{{Kind: "journal.torn"}}, events...)
+		events = append([]Event{{Kind: JournalTorn}}, events...)
 	}
 	now := At(time.Now())
 	var errs []error

@@ -88,47 +88,47 @@ type maker struct {
 func (m *maker) add(e *journal.Event) {
 	r := m.r
 	switch e.Kind {
-	case "jail.create":
+	case journal.JailCreate:
 		m.created(e)
-	case "jail.refused":
+	case journal.JailRefused:
 		m.refusedWhole = true
 		r.Ended = e.When()
-	case "jail.exit":
+	case journal.JailExit:
 		m.exited(e)
-	case "jail.delete", "jail.reclaimed":
+	case journal.JailDelete, journal.JailReclaimed:
 		m.deleted(e)
-	case "jail.used":
+	case journal.JailUsed:
 		m.amounts(e)
-	case "jail.files":
+	case journal.JailFiles:
 		m.files(e)
-	case "jail.mounted":
+	case journal.JailMounted:
 		m.mounted(e)
-	case "jail.arrived":
+	case journal.JailArrived:
 		m.arrived(e)
-	case "jail.teardown":
+	case journal.JailTeardown:
 		m.torn(e)
-	case "jail.inspected":
+	case journal.JailInspected:
 		m.inspected(e)
-	case "protection.missing":
+	case journal.ProtectionMissing:
 		if ring := m.ring(e.Ring); ring != nil && len(ring.Start.Missing) < maxNoted {
 			ring.Start.Missing = append(ring.Start.Missing, joined(e.Target, e.Reason))
 		}
-	case "protection.broken", "protection.lost":
+	case journal.ProtectionBroken, journal.ProtectionLost:
 		if ring := m.ring(e.Ring); ring != nil && len(ring.End.Broken) < maxNoted {
 			ring.End.Broken = append(ring.End.Broken, joined(cmp.Or(e.Target, e.Path), e.Reason))
 		}
-		if e.Kind == "protection.lost" && len(r.Touched.Lost) < maxNoted {
+		if e.Kind == journal.ProtectionLost && len(r.Touched.Lost) < maxNoted {
 			r.Touched.Lost = append(r.Touched.Lost, Lost{e.Path, e.Reason})
 		}
-	case "git.stale":
+	case journal.GitStale:
 		m.stale(e)
-	case "privilege.denied":
+	case journal.PrivilegeDenied:
 		if ring := m.ring(e.Ring); ring != nil {
 			ring.Start.Denied++
 		}
-	case "connect.allowed", "connect.end", "credential.used":
+	case journal.ConnectAllowed, journal.ConnectEnd, journal.CredentialUsed:
 		m.used(e)
-	case "exec.start", "process.exec":
+	case journal.ExecStart, journal.ProcessExec:
 		m.ran(e)
 	}
 	if e.Dropped > 0 {
@@ -137,7 +137,7 @@ func (m *maker) add(e *journal.Event) {
 	switch {
 	case e.Verdict == journal.VerdictLimit:
 		m.limit(e)
-	case e.Refused() || e.Kind == "ring0.passed":
+	case e.Refused() || e.Kind == journal.Ring0Passed:
 		m.refused(e)
 	}
 }
@@ -197,7 +197,7 @@ func (m *maker) deleted(e *journal.Event) {
 	if r.Ended.IsZero() {
 		r.Ended = e.When()
 	}
-	if r.Teardown.By = "delete"; e.Kind == "jail.reclaimed" {
+	if r.Teardown.By = "delete"; e.Kind == journal.JailReclaimed {
 		r.Teardown.By = "the clean-up after a crash"
 	}
 }
@@ -255,7 +255,7 @@ func (m *maker) inspected(e *journal.Event) {
 // used counts connections and credentials.
 func (m *maker) used(e *journal.Event) {
 	u := &m.r.Used
-	if e.Kind == "credential.used" {
+	if e.Kind == journal.CredentialUsed {
 		if at := place(m.credentials, e.Credential, len(u.Credentials), maxNames); at == len(u.Credentials) {
 			u.Credentials = append(u.Credentials, Count{Name: e.Credential, Count: times(e)})
 		} else if at >= 0 {
@@ -273,7 +273,7 @@ func (m *maker) used(e *journal.Event) {
 	}
 	n := &u.Names[at]
 	n.Rule = cmp.Or(n.Rule, e.Rule)
-	if e.Kind == "connect.allowed" {
+	if e.Kind == journal.ConnectAllowed {
 		n.Count += times(e)
 	}
 	n.Sent, n.Got = n.Sent+max(e.Sent, 0), n.Got+max(e.Got, 0)
@@ -310,15 +310,15 @@ func (m *maker) ran(e *journal.Event) {
 
 // limit counts limits that were hit.
 func (m *maker) limit(e *journal.Event) {
-	if e.Kind == "limit.oom" {
+	if e.Kind == journal.LimitOOM {
 		m.r.Exit.Killed = true
 	}
-	at := place(m.limits, e.Kind, len(m.r.Limits), maxNoted)
+	at := place(m.limits, e.Kind.String(), len(m.r.Limits), maxNoted)
 	if at < 0 {
 		return
 	}
 	if at == len(m.r.Limits) {
-		m.r.Limits = append(m.r.Limits, Limit{Name: e.Kind, Value: cmp.Or(e.Limit, e.Value), Remedy: e.Remedy})
+		m.r.Limits = append(m.r.Limits, Limit{Name: e.Kind.String(), Value: cmp.Or(e.Limit, e.Value), Remedy: e.Remedy})
 	}
 	m.r.Limits[at].Count += int64(times(e))
 }
@@ -326,20 +326,20 @@ func (m *maker) limit(e *journal.Event) {
 // refused groups what was denied by its kind, rule and object.
 func (m *maker) refused(e *journal.Event) {
 	what := e.What()
-	if k, ok := journal.Lookup(e.Kind); ok && what == "" {
-		what = k.Meaning
+	if what == "" {
+		what = e.Kind.Info().Meaning
 	}
-	key := strings.Join([]string{e.Kind, e.Rule, what}, "\x00")
+	key := strings.Join([]string{e.Kind.String(), e.Rule, what}, "\x00")
 	at := place(m.groups, key, len(m.r.Denied), maxGroups)
 	if at < 0 {
 		// What does not fit is counted under its kind.
-		if at = place(m.groups, e.Kind, len(m.r.Denied), 2*maxGroups); at < 0 {
+		if at = place(m.groups, e.Kind.String(), len(m.r.Denied), 2*maxGroups); at < 0 {
 			return
 		}
 		what = "others"
 	}
 	if at == len(m.r.Denied) {
-		d := Denial{Kind: e.Kind, What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == "ring0.passed"}
+		d := Denial{Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == journal.Ring0Passed}
 		if ring := m.ring(e.Ring); ring != nil {
 			d.Ring = ring.Name
 		}
@@ -353,7 +353,7 @@ func (m *maker) refused(e *journal.Event) {
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
 	shown := func(e *journal.Event) bool {
-		return e.Kind != "jail.files" && e.Kind != "jail.mounted" && e.Kind != "jail.arrived" && e.Kind != "source.absent"
+		return e.Kind != journal.JailFiles && e.Kind != journal.JailMounted && e.Kind != journal.JailArrived && e.Kind != journal.SourceAbsent
 	}
 	n := 0
 	for i := range events {
@@ -371,7 +371,7 @@ func (m *maker) finish(events []journal.Event) {
 			r.Omitted++
 			continue
 		}
-		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind, Text: story(e), Denied: e.Refused() || e.Verdict == journal.VerdictAlert})
+		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind.String(), Text: story(e), Denied: e.Refused() || e.Verdict == journal.VerdictAlert})
 	}
 	if r.Began.IsZero() && len(r.Events) > 0 {
 		r.Began = r.Events[0].At
@@ -404,10 +404,7 @@ func story(e *journal.Event) string {
 			text += " " + more.word + " " + more.what
 		}
 	}
-	if k, ok := journal.Lookup(e.Kind); ok && strings.TrimSpace(text) == "" {
-		return k.Meaning
-	}
-	return strings.TrimSpace(text)
+	return cmp.Or(strings.TrimSpace(text), e.Kind.Info().Meaning)
 }
 
 // fact is the value of an event's fact, or "".

@@ -17,20 +17,20 @@ import (
 func run(t *testing.T, more ...journal.Event) []journal.Event {
 	t.Helper()
 	events := slices.Concat([]journal.Event{
-		{Kind: "jail.create", Policy: "sha256:p", Hash: "sha256:c", Argv: []string{"agent", "a b"}, Facts: []string{
+		{Kind: journal.JailCreate, Policy: "sha256:p", Hash: "sha256:c", Argv: []string{"agent", "a b"}, Facts: []string{
 			"engine=docker", "root=/images/x", "ring2.set=28", "ring1.set=10", "writable=/work", "writable=/data", "unknown=1"}},
-		{Kind: "protection.missing", Ring: 1, Target: "process.apparmorProfile", Reason: "none"},
-		{Kind: "privilege.denied", Ring: 1, Target: "process.capabilities", Reason: "no"},
-		{Kind: "jail.start"},
+		{Kind: journal.ProtectionMissing, Ring: 1, Target: "process.apparmorProfile", Reason: "none"},
+		{Kind: journal.PrivilegeDenied, Ring: 1, Target: "process.capabilities", Reason: "no"},
+		{Kind: journal.JailStart},
 	}, more, []journal.Event{
-		{Kind: "jail.used", Facts: []string{"memory.peak=1024", "pids.peak=3", "cpu.nsec=2500000000", "layer.known=true", "layer.bytes=4096", "layer.inodes=2"}},
-		{Kind: "jail.files", Facts: []string{"A /a b", "C /etc/passwd", "... 7 more"}},
-		{Kind: "jail.mounted", Path: "/work", Facts: []string{"entries=9", "changed=3", "short=after 9 files"}},
-		{Kind: "jail.mounted", Path: "/work", Facts: []string{"name=/", "name=/a=b", "... 1 more"}},
-		{Kind: "jail.mounted", Path: "/data", Facts: []string{"unseen=a file system: NFS", "name"}},
-		{Kind: "jail.exit", Status: "7"},
-		{Kind: "jail.delete"},
-		{Kind: "jail.teardown", Facts: []string{"gone mount=/x=y", "gone host ids=5"}},
+		{Kind: journal.JailUsed, Facts: []string{"memory.peak=1024", "pids.peak=3", "cpu.nsec=2500000000", "layer.known=true", "layer.bytes=4096", "layer.inodes=2"}},
+		{Kind: journal.JailFiles, Facts: []string{"A /a b", "C /etc/passwd", "... 7 more"}},
+		{Kind: journal.JailMounted, Path: "/work", Facts: []string{"entries=9", "changed=3", "short=after 9 files"}},
+		{Kind: journal.JailMounted, Path: "/work", Facts: []string{"name=/", "name=/a=b", "... 1 more"}},
+		{Kind: journal.JailMounted, Path: "/data", Facts: []string{"unseen=a file system: NFS", "name"}},
+		{Kind: journal.JailExit, Status: "7"},
+		{Kind: journal.JailDelete},
+		{Kind: journal.JailTeardown, Facts: []string{"gone mount=/x=y", "gone host ids=5"}},
 	})
 	for i := range events {
 		events[i].Jail, events[i].Time = "j1", journal.At(time.Unix(1700000000+int64(i), 0))
@@ -109,14 +109,14 @@ func TestStates(t *testing.T) {
 func TestDenialsAreBounded(t *testing.T) {
 	var many []journal.Event
 	for i := range 3 * maxGroups {
-		many = append(many, journal.Event{Kind: "name.refused", Name: fmt.Sprintf("n%d.example", i), Count: 2})
+		many = append(many, journal.Event{Kind: journal.NameRefused, Name: fmt.Sprintf("n%d.example", i), Count: 2})
 	}
-	many = append(many, journal.Event{Kind: "ring0.passed", Syscall: "io_uring_setup"}, journal.Event{Kind: "limit.oom", Count: 3, Limit: "64M"})
+	many = append(many, journal.Event{Kind: journal.Ring0Passed, Syscall: "io_uring_setup"}, journal.Event{Kind: journal.LimitOOM, Count: 3, Limit: "64M"})
 	r := Of(run(t, many...), Now{})
 	total := 0
 	for _, d := range r.Denied {
 		total += d.Count
-		if d.Kind == "name.refused" && d.What != "others" && !strings.Contains(d.Remedy, d.What) {
+		if d.Kind == journal.NameRefused.String() && d.What != "others" && !strings.Contains(d.Remedy, d.What) {
 			t.Errorf("%+v has no remedy", d)
 		}
 	}
@@ -126,7 +126,7 @@ func TestDenialsAreBounded(t *testing.T) {
 	if !r.Denied[0].Blocked {
 		t.Errorf("the loudest is not the first: %+v", r.Denied[0])
 	}
-	if len(r.Events) > maxEvents || r.Omitted == 0 || r.Events[len(r.Events)-1].Kind != "jail.teardown" {
+	if len(r.Events) > maxEvents || r.Omitted == 0 || r.Events[len(r.Events)-1].Kind != journal.JailTeardown.String() {
 		t.Errorf("%d events, %d omitted", len(r.Events), r.Omitted)
 	}
 	if len(r.Limits) != 1 || r.Limits[0].Count != 3 || !r.Exit.Killed {
@@ -137,12 +137,12 @@ func TestDenialsAreBounded(t *testing.T) {
 // TestNetworkIsSummed: connections are counted by name and port, and credentials by name.
 func TestNetworkIsSummed(t *testing.T) {
 	r := Of(run(t,
-		journal.Event{Kind: "connect.allowed", Name: "a.example", Port: 443, Rule: "a.example:443"},
-		journal.Event{Kind: "connect.end", Name: "a.example", Port: 443, Sent: 10, Got: 100},
-		journal.Event{Kind: "connect.allowed", Name: "a.example", Port: 443},
-		journal.Event{Kind: "connect.end", Name: "a.example", Port: 443, Sent: 1, Got: -5},
-		journal.Event{Kind: "credential.used", Credential: "key", Name: "a.example"},
-		journal.Event{Kind: "credential.used", Credential: "key", Name: "a.example"},
+		journal.Event{Kind: journal.ConnectAllowed, Name: "a.example", Port: 443, Rule: "a.example:443"},
+		journal.Event{Kind: journal.ConnectEnd, Name: "a.example", Port: 443, Sent: 10, Got: 100},
+		journal.Event{Kind: journal.ConnectAllowed, Name: "a.example", Port: 443},
+		journal.Event{Kind: journal.ConnectEnd, Name: "a.example", Port: 443, Sent: 1, Got: -5},
+		journal.Event{Kind: journal.CredentialUsed, Credential: "key", Name: "a.example"},
+		journal.Event{Kind: journal.CredentialUsed, Credential: "key", Name: "a.example"},
 	), Now{})
 	if want := (Name{Name: "a.example", Port: 443, Count: 2, Sent: 11, Got: 100, Rule: "a.example:443"}); len(r.Used.Names) != 1 || r.Used.Names[0] != want {
 		t.Errorf("%+v", r.Used.Names)
@@ -155,9 +155,9 @@ func TestNetworkIsSummed(t *testing.T) {
 // TestInspected: the last look counts, and what it found broken.
 func TestInspected(t *testing.T) {
 	r := Of(run(t,
-		journal.Event{Kind: "jail.inspected", Facts: []string{"ring2.holds=20", "ring1.holds=9", "ring0.holds=1"}},
-		journal.Event{Kind: "protection.broken", Ring: 2, Target: "memory", Reason: "unlimited"},
-		journal.Event{Kind: "jail.inspected", Facts: []string{"ring2.holds=21", "ring1.holds=9", "ring1.missing=security module: none", "ring0.holds=1"}},
+		journal.Event{Kind: journal.JailInspected, Facts: []string{"ring2.holds=20", "ring1.holds=9", "ring0.holds=1"}},
+		journal.Event{Kind: journal.ProtectionBroken, Ring: 2, Target: "memory", Reason: "unlimited"},
+		journal.Event{Kind: journal.JailInspected, Facts: []string{"ring2.holds=21", "ring1.holds=9", "ring1.missing=security module: none", "ring0.holds=1"}},
 	), Now{})
 	if e := r.Rings[0].End; e.Holds != 21 || len(e.Broken) != 0 || e.By == "" {
 		t.Errorf("%+v", e)
@@ -170,8 +170,8 @@ func TestInspected(t *testing.T) {
 // TestStaleAndLostComeFirst: what a commit from the jail can revert, and a protected path that the jail could write to, stand before the rings.
 func TestStaleAndLostComeFirst(t *testing.T) {
 	r := Of(run(t,
-		journal.Event{Kind: "git.stale", Path: "/work/app", Facts: []string{"name=.github/workflows/ci.yml", "name=.npmrc", "files=5", "committed=true"}},
-		journal.Event{Kind: "protection.lost", Path: "/work/.git/hooks", Reason: "can be written to"},
+		journal.Event{Kind: journal.GitStale, Path: "/work/app", Facts: []string{"name=.github/workflows/ci.yml", "name=.npmrc", "files=5", "committed=true"}},
+		journal.Event{Kind: journal.ProtectionLost, Path: "/work/.git/hooks", Reason: "can be written to"},
 	), Now{})
 	want := Stale{"/work/app", []string{".github/workflows/ci.yml", ".npmrc"}, 5, true}
 	if len(r.Touched.Stale) != 1 || !reflect.DeepEqual(r.Touched.Stale[0], want) {

@@ -70,7 +70,7 @@ func New(ctx context.Context, endpoint string, told func(error)) (*Sink, error) 
 // Write sends an event, later.
 func (s *Sink) Write(e *journal.Event) error {
 	if lost := s.queue.lost.Swap(0); lost > 0 {
-		missing := journal.Event{Kind: "journal.lost", Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost, Reason: "the collector of OTLP took no more"}
+		missing := journal.Event{Kind: journal.JournalLost, Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost, Reason: "the collector of OTLP took no more"}
 		if err := missing.Complete(); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (s *Sink) write(e *journal.Event) error {
 		return err
 	}
 	var r log.Record
-	r.SetEventName("agentjail." + e.Kind)
+	r.SetEventName("agentjail." + e.Kind.String())
 	r.SetTimestamp(e.When())
 	r.SetObservedTimestamp(time.Now())
 	r.SetSeverity(severity(e))

@@ -77,7 +77,7 @@ func TestSink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := event(t, journal.Event{Kind: "name.refused", Source: journal.SourceNetwork, Jail: "box", Name: "refused.example", Argv: []string{"a", "b"}})
+	e := event(t, journal.Event{Kind: journal.NameRefused, Source: journal.SourceNetwork, Jail: "box", Name: "refused.example", Argv: []string{"a", "b"}})
 	const many = 3 * batch
 	for range many {
 		if err := sink.Write(e); err != nil {
@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := event(t, journal.Event{Kind: "jail.start", Source: journal.SourceOwn, Jail: "box"})
+	e := event(t, journal.Event{Kind: journal.JailStart, Source: journal.SourceOwn, Jail: "box"})
 	if err := sink.Write(e); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ type followed struct {
 	jail   *journal.Jail
 	tail   *journal.Tail
 	net    *names.Reader
-	counts map[string]uint64
+	counts map[journal.Kind]uint64
 	kernel *auditParser
 	gone   bool
 }
@@ -205,7 +205,7 @@ func (f *Follower) wants(id string) bool {
 
 // begin follows a jail: one that was there before us from now on, one that came later from its beginning.
 func (f *Follower) begin(jail *journal.Jail) *followed {
-	j := &followed{jail: jail, counts: map[string]uint64{}}
+	j := &followed{jail: jail, counts: map[journal.Kind]uint64{}}
 	if jail.Path != "" {
 		j.tail = journal.Follow(jail.Path, !f.begun)
 	}
@@ -226,7 +226,7 @@ func (j *followed) next(p journal.Place) (out []journal.Event, more bool) {
 		events, err := j.tail.Next()
 		out, more = append(out, events...), len(events) > 0
 		if err != nil {
-			out = append(out, journal.Event{Kind: "source.absent", Target: journal.SourceOwn, Reason: err.Error()})
+			out = append(out, journal.Event{Kind: journal.SourceAbsent, Target: journal.SourceOwn, Reason: err.Error()})
 			j.tail.Close()
 			j.tail = nil
 		}
@@ -274,7 +274,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 		if err != nil {
 			continue
 		}
-		now := map[string]bool{}
+		now := map[journal.Kind]bool{}
 		for _, e := range events {
 			n := max(1, e.Count)
 			if now[e.Kind] = true; n > j.counts[e.Kind] {
@@ -284,7 +284,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 			}
 		}
 		if source == Source(Layer{}) {
-			for _, kind := range []string{"limit.layer", "limit.inodes"} {
+			for _, kind := range []journal.Kind{journal.LimitLayer, journal.LimitInodes} {
 				if !now[kind] {
 					delete(j.counts, kind) // there is room again
 				}

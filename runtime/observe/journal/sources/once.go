@@ -7,7 +7,7 @@ import (
 )
 
 // counted are the kinds that a control group counts and that others tell one by one.
-var counted = []string{"limit.oom", "limit.pids"}
+var counted = []journal.Kind{journal.LimitOOM, journal.LimitPids}
 
 // Once is for those who count: of what a control group's counter counts and other sources tell one by one, it leaves one account. The events
 // of the source that tells most stay, for they know when and which program, and the first of them stands for those that nobody told. What
@@ -20,7 +20,7 @@ func Once(in []journal.Event) []journal.Event {
 	return out
 }
 
-func once(in []journal.Event, kind string) []journal.Event {
+func once(in []journal.Event, kind journal.Kind) []journal.Event {
 	var n uint64
 	limit, told := "", map[string]uint64{}
 	for i := range in {

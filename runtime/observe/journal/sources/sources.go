@@ -27,7 +27,7 @@ var All = []Source{Network{}, Groups{}, Layer{}, Kernel{}}
 func Events(s state.Store, j *journal.Jail) []journal.Event {
 	var out []journal.Event
 	absent := func(name string, err error) {
-		out = append(out, journal.Event{Kind: "source.absent", Target: name, Reason: err.Error()})
+		out = append(out, journal.Event{Kind: journal.SourceAbsent, Target: name, Reason: err.Error()})
 	}
 	if j.Path == "" {
 		absent(journal.SourceOwn, journal.ErrNone)
@@ -58,7 +58,7 @@ func merged(in []journal.Event, j *journal.Jail) []journal.Event {
 		}
 		if err := e.Complete(); err != nil {
 			// A later release's kind, or a foreign line.
-			e = journal.Event{Kind: "source.absent", Time: e.Time, Jail: j.ID, Key: j.Key, Reason: fmt.Sprint(err)}
+			e = journal.Event{Kind: journal.SourceAbsent, Time: e.Time, Jail: j.ID, Key: j.Key, Reason: fmt.Sprint(err)}
 			_ = e.Complete()
 		}
 		e.Clean()
