@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// What is told of a jail in its journal. A journal that cannot be written keeps no jail from being made or deleted: it is logged, once per
+// What is recorded of a jail in its journal. A journal that cannot be written keeps no jail from being made or deleted: it is logged, once per
 // boot and reason.
 
 // pruneEvery is how many jails are made for one look at the journals of those that were deleted: at a hundred of them it takes the
@@ -40,7 +40,7 @@ func (w *Runtime) chooseJournal(j *state.Brief) {
 	j.FullReceipt = w.Policy.Journal.Receipt == policy.ReceiptFull
 }
 
-// unwritten tells of a journal that could not be written.
+// unwritten logs a journal that could not be written.
 func (w *Runtime) unwritten(err error) {
 	// The path of each is another.
 	var path *os.PathError
@@ -64,13 +64,13 @@ func (w *Runtime) note(j *state.Brief, events ...journal.Event) {
 	}
 }
 
-// beginJournal makes the jail's journal. It runs beside the delegate. identity are facts of the jail, and config is its hardened config.json.
-func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []string, config []byte) {
+// beginJournal makes the jail's journal. It runs beside the delegate. identity is the jail's, and config is its hardened config.json.
+func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) {
 	if j.Journal == "" {
 		return
 	}
 	defer w.step("journal")()
-	first := journal.Event{Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Facts: identity}
+	first := journal.Event{Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Detail: identity}
 	if j.Process != nil {
 		about(&first, j, j.Process)
 	}
@@ -80,7 +80,7 @@ func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []str
 		return
 	}
 	if time.Now().UnixMicro()%pruneEvery == 0 {
-		_, _ = journal.Prune(w.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` tells
+		_, _ = journal.Prune(w.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` reports it
 	}
 }
 
@@ -110,7 +110,7 @@ func changed(changes []report.Change) []journal.Event {
 	return out
 }
 
-// noteRefused tells of a jail that was not made.
+// noteRefused records a jail that was not made.
 func (w *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 	if j.Journal == "" {
 		return
@@ -135,7 +135,7 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	}
 	done := w.step("last look")
 	read, ended := cgroups.Once(), !j.InitAlive()
-	events := append(look(w.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
+	events := append(collectFinalState(w.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
 	done()
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		var st unix.Stat_t

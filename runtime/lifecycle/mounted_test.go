@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -105,10 +106,8 @@ func TestMountedEvents(t *testing.T) {
 			t.Fatalf("%v: %+v", err, e)
 		}
 		e.Clean()
-		for _, f := range e.Facts {
-			if strings.HasPrefix(f, "name=") {
-				names++
-			}
+		for _, f := range e.Detail.(journal.Mounted).Names {
+			names++
 			if strings.ContainsAny(f, "\n\x1b\u202e") {
 				t.Errorf("%q", f)
 			}
@@ -117,7 +116,7 @@ func TestMountedEvents(t *testing.T) {
 	if names != 200 || len(l.Names) != 200 {
 		t.Errorf("%d names of %d", names, len(l.Names))
 	}
-	if e := (&MountedLook{At: "/work", Unseen: "x"}).Events(); len(e) != 1 || !slices.Equal(e[0].Facts, []string{"unseen=x"}) {
+	if e := (&MountedLook{At: "/work", Unseen: "x"}).Events(); len(e) != 1 || !reflect.DeepEqual(e[0].Detail, journal.Mounted{Unseen: "x"}) {
 		t.Errorf("%+v", e)
 	}
 }

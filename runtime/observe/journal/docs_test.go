@@ -32,26 +32,61 @@ func kindTable() string {
 	return b.String()
 }
 
-// TestDocs holds the page against the code: the table of kinds, and a row for each field.
+// detailTable is the page's table of payloads.
+func detailTable() string {
+	var b strings.Builder
+	b.WriteString("| kind | fields of `detail` |\n|---|---|\n")
+	for _, k := range Kinds() {
+		if decode := details[k]; decode != nil {
+			d, _ := decode([]byte("{}"))
+			fmt.Fprintf(&b, "| `%s` | `%s` |\n", k, strings.Join(fieldsOf(reflect.TypeOf(d)), "`, `"))
+		}
+	}
+	return b.String()
+}
+
+// fieldsOf are the names of a struct's fields, those of a struct or of a list of them in parentheses.
+func fieldsOf(t reflect.Type) (out []string) {
+	for f := range t.Fields() {
+		below := f.Type
+		for below.Kind() == reflect.Slice || below.Kind() == reflect.Array || below.Kind() == reflect.Pointer {
+			below = below.Elem()
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous:
+			out = append(out, fieldsOf(f.Type)...)
+		case below.Kind() == reflect.Struct:
+			out = append(out, name+" ("+strings.Join(fieldsOf(below), ", ")+")")
+		default:
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// TestDocs holds the page against the code: the tables of kinds and payloads, and a row for each field.
 func TestDocs(t *testing.T) {
-	const begin, end = "<!-- kinds -->\n", "<!-- /kinds -->"
 	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(data)
-	before, rest, ok := strings.Cut(text, begin)
-	table, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatal("the page has no place for the kinds")
+	for name, want := range map[string]string{"kinds": kindTable(), "details": detailTable()} {
+		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
+		before, rest, ok := strings.Cut(text, begin)
+		table, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("the page has no place for the %s", name)
+		}
+		if table != want && !*update {
+			t.Errorf("docs/journal.md has other %s: go test ./runtime/observe/journal -run TestDocs -update", name)
+		}
+		text = before + begin + want + end + after
 	}
-	if want := kindTable(); table != want {
-		if *update {
-			if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			t.Error("docs/journal.md has other kinds: go test ./runtime/observe/journal -run TestDocs -update")
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for f := range reflect.TypeFor[Event]().Fields() {

@@ -18,10 +18,10 @@ const Version = 1
 
 // Bounds of an event, in characters, and of its line, in bytes.
 const (
-	maxText  = 1024
-	maxList  = 64
-	maxLine  = 16 << 10
-	maxFacts = 8 << 10
+	maxText   = 1024
+	maxList   = 64
+	maxLine   = 16 << 10
+	maxDetail = 8 << 10 // of a Detail's text together
 )
 
 // An Event is one line of a journal. The schema is flat: every field has a name of its own, and those that a kind does not use are left out.
@@ -90,9 +90,11 @@ type Event struct {
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
-	// Facts are what else is known, as NAME=VALUE: of a jail's identity at its creation, of what it used and what was removed at its end. In
-	// jail.files they are lines as of `agentjail diff`.
-	Facts []string `json:"facts,omitempty"`
+	// ArgvOmitted reports that Argv and Cwd were left out, since the jail had its share of the journal.
+	ArgvOmitted bool `json:"argv_omitted,omitempty"`
+	// Detail is the payload of a kind that has one; nil for others. Cut is how many entries of its lists did not fit.
+	Detail Detail `json:"detail,omitempty"`
+	Cut    int    `json:"cut,omitempty"`
 	// Policy is the hash of the policy that the jail was made with.
 	Policy string `json:"policy,omitempty"`
 	// Dropped is how many events are missing, in a line of kind journal.lost and the like.
@@ -132,11 +134,9 @@ func (e *Event) Clean() {
 	for _, s := range e.texts() {
 		*s = printable.Line(*s, maxText)
 	}
-	for _, list := range []*[]string{&e.Argv, &e.Arguments, &e.Facts} {
+	e.boundDetail(maxDetail)
+	for _, list := range []*[]string{&e.Argv, &e.Arguments} {
 		in, left := *list, maxText*2
-		if list == &e.Facts {
-			left = maxFacts
-		}
 		if len(in) == 0 {
 			continue
 		}
@@ -154,9 +154,20 @@ func (e *Event) Clean() {
 	}
 }
 
+// boundDetail puts a copy of the payload into its place that is clean and has at most max bytes of text.
+func (e *Event) boundDetail(max int) {
+	if e.Detail != nil {
+		d, cut := cleaned(e.Detail, max)
+		e.Detail, e.Cut = d, e.Cut+cut
+	}
+}
+
 // Complete fills what the kind says, and the remedy where the event has none.
 func (e *Event) Complete() error {
 	k := e.Kind.Info()
+	if e.Detail != nil && e.Detail.kind() != e.Kind {
+		return fmt.Errorf("the detail of %s is of %s", e.Kind, e.Detail.kind())
+	}
 	if k.Name == "" {
 		return fmt.Errorf("%d is no kind of event", e.Kind)
 	}
@@ -196,11 +207,8 @@ func (e *Event) line() ([]byte, error) {
 		e.Path, e.Cwd, e.Target = printable.Line(e.Path, 512), printable.Line(e.Cwd, 256), printable.Line(e.Target, 256)
 		data = e.encode(data[:0])
 	}
-	for len(data) > maxLine && len(e.Facts) > 1 {
-		e.Facts = append(e.Facts[:len(e.Facts)/2:len(e.Facts)/2], "more=true")
-		if len(e.Facts) == 2 {
-			e.Facts = e.Facts[1:]
-		}
+	for most := maxDetail / 2; len(data) > maxLine && e.Detail != nil && most > 0; most /= 2 {
+		e.boundDetail(most)
 		data = e.encode(data[:0])
 	}
 	if len(data) > maxLine {

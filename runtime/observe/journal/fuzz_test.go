@@ -51,6 +51,8 @@ func FuzzRead(f *testing.F) {
 func FuzzDecode(f *testing.F) {
 	for _, line := range []string{
 		`{"v":1,"seq":1,"kind":"jail.start","prev":""}`, `{"v":2,"seq":7,"kind":"jail.started","ring":"x"}`, `{"seq":1,"kind":5}`, `{"seq":-1}`, `[]`, `{"seq":3,"kind":""}`,
+		`{"v":1,"seq":2,"kind":"jail.used","detail":{"pidsPeak":3,"layer":{"bytes":1}}}`, `{"v":1,"seq":2,"kind":"git.stale","detail":{"files":["a\u202e"],"total":-1}}`,
+		`{"v":1,"seq":2,"kind":"jail.teardown","detail":{"gone":[{"kind":"mount","what":"/x"}]}}`, `{"v":1,"seq":2,"kind":"jail.inspected","detail":{"rings":[{},{"missing":["x"]},{}, 4]}}`,
 	} {
 		f.Add([]byte(line))
 	}

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -78,6 +79,10 @@ func TestEncode(t *testing.T) {
 			f.Set(reflect.ValueOf([]string{"x", fmt.Sprint(i), "\""}))
 		case reflect.Pointer:
 			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Interface:
+			f.Set(reflect.ValueOf(Created{Name: "a \"b\" <c>", Writable: []string{"/x"}}))
 		case reflect.Uint8:
 			f.SetUint(uint64(JailStart))
 		case reflect.Uint64, reflect.Uint16:
@@ -87,10 +92,18 @@ func TestEncode(t *testing.T) {
 		}
 	}
 	for _, e := range []Event{e, {}} {
-		want, err := json.Marshal(e)
-		if got := e.encode(nil); err != nil || string(got) != string(want) {
+		var b bytes.Buffer
+		out := json.NewEncoder(&b)
+		out.SetEscapeHTML(false)
+		err := out.Encode(e)
+		want := strings.TrimSuffix(b.String(), "\n")
+		if got := e.encode(nil); err != nil || string(got) != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
+	}
+	e.Kind = JailCreate
+	if back, ok := decode(e.encode(nil)); !ok || !reflect.DeepEqual(back, e) {
+		t.Errorf("%+v\nbecomes\n%+v", e, back)
 	}
 	if seqOf(e.encode(nil)) != e.Seq {
 		t.Error("its number is not found")

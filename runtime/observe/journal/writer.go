@@ -220,7 +220,7 @@ func (w *writer) add(l *Log, events []Event) error {
 
 // next makes the next line of an event.
 func (w *writer) next(e *Event) ([]byte, error) {
-	e.Argv, e.Arguments, e.Facts = slices.Clone(e.Argv), slices.Clone(e.Arguments), slices.Clone(e.Facts)
+	e.Argv, e.Arguments = slices.Clone(e.Argv), slices.Clone(e.Arguments)
 	if err := e.Complete(); err != nil {
 		return nil, err
 	}

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/journal"
 )
 
 //go:embed page.css
@@ -200,17 +202,33 @@ func (r *Receipt) facts() []entry {
 		out = append(out, entry{Name: "paths written", Value: n})
 	}
 	out = append(out, entry{Name: "names connected to", Value: strconv.Itoa(len(r.Used.Names))})
-	if r.Used.Memory > 0 {
-		out = append(out, entry{Name: "memory at most", Value: size(r.Used.Memory)})
-	}
-	if r.Used.Pids > 0 {
-		out = append(out, entry{Name: "processes at most", Value: strconv.FormatInt(r.Used.Pids, 10)})
-	}
-	if r.Used.CPU > 0 {
-		out = append(out, entry{Name: "processor time", Value: span(r.Used.CPU)})
-	}
+	out = append(out, amounts(&r.Used.Amounts)...)
 	if len(r.Limits) > 0 {
 		out = append(out, entry{Name: "limits hit", Value: strconv.Itoa(len(r.Limits)), Class: "warn"})
+	}
+	return out
+}
+
+// amounts are the page's numbers of what control groups count.
+func amounts(a *journal.Amounts) (out []entry) {
+	v := reflect.ValueOf(a).Elem()
+	for i := range v.NumField() {
+		f, tag := v.Field(i), v.Type().Field(i).Tag
+		if f.IsZero() {
+			continue
+		}
+		e := entry{Name: tag.Get("label"), Value: fmt.Sprint(f.Interface())}
+		switch n := f.Interface().(type) {
+		case int64:
+			if tag.Get("unit") == "bytes" {
+				e.Value = size(n)
+			}
+		case float64:
+			if tag.Get("unit") == "seconds" {
+				e.Value = span(n)
+			}
+		}
+		out = append(out, e)
 	}
 	return out
 }

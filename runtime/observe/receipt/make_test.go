@@ -17,20 +17,20 @@ import (
 func run(t *testing.T, more ...journal.Event) []journal.Event {
 	t.Helper()
 	events := slices.Concat([]journal.Event{
-		{Kind: journal.JailCreate, Policy: "sha256:p", Hash: "sha256:c", Argv: []string{"agent", "a b"}, Facts: []string{
-			"engine=docker", "root=/images/x", "ring2.set=28", "ring1.set=10", "writable=/work", "writable=/data", "unknown=1"}},
+		{Kind: journal.JailCreate, Policy: "sha256:p", Hash: "sha256:c", Argv: []string{"agent", "a b"}, Detail: journal.Created{
+			Engine: "docker", Root: "/images/x", Set: [3]int{0, 10, 28}, Writable: []string{"/work", "/data"}}},
 		{Kind: journal.ProtectionMissing, Ring: 1, Target: "process.apparmorProfile", Reason: "none"},
 		{Kind: journal.PrivilegeDenied, Ring: 1, Target: "process.capabilities", Reason: "no"},
 		{Kind: journal.JailStart},
 	}, more, []journal.Event{
-		{Kind: journal.JailUsed, Facts: []string{"memory.peak=1024", "pids.peak=3", "cpu.nsec=2500000000", "layer.known=true", "layer.bytes=4096", "layer.inodes=2"}},
-		{Kind: journal.JailFiles, Facts: []string{"A /a b", "C /etc/passwd", "... 7 more"}},
-		{Kind: journal.JailMounted, Path: "/work", Facts: []string{"entries=9", "changed=3", "short=after 9 files"}},
-		{Kind: journal.JailMounted, Path: "/work", Facts: []string{"name=/", "name=/a=b", "... 1 more"}},
-		{Kind: journal.JailMounted, Path: "/data", Facts: []string{"unseen=a file system: NFS", "name"}},
+		{Kind: journal.JailUsed, Detail: journal.Used{Amounts: journal.Amounts{Memory: 1024, Pids: 3, CPU: 2.5}, Layer: &journal.LayerUse{Bytes: 4096, Inodes: 2}}},
+		{Kind: journal.JailFiles, Detail: journal.Files{Files: []journal.File{{Kind: "A", Path: "/a b"}, {Kind: "C", Path: "/etc/passwd"}}}, Cut: 7},
+		{Kind: journal.JailMounted, Path: "/work", Detail: journal.Mounted{Entries: 9, Changed: 3, Short: "after 9 files"}},
+		{Kind: journal.JailMounted, Path: "/work", Detail: journal.Mounted{Names: []string{"/", "/a=b"}}, Cut: 1},
+		{Kind: journal.JailMounted, Path: "/data", Detail: journal.Mounted{Unseen: "a file system: NFS"}},
 		{Kind: journal.JailExit, Status: "7"},
 		{Kind: journal.JailDelete},
-		{Kind: journal.JailTeardown, Facts: []string{"gone mount=/x=y", "gone host ids=5"}},
+		{Kind: journal.JailTeardown, Detail: journal.Teardown{Gone: []journal.Part{{Kind: "mount", What: "/x=y"}, {Kind: "host ids", What: "5"}}}},
 	})
 	for i := range events {
 		events[i].Jail, events[i].Time = "j1", journal.At(time.Unix(1700000000+int64(i), 0))
@@ -46,7 +46,7 @@ func TestOf(t *testing.T) {
 	if r.State != Ended || r.Identity.ID != "j1" || r.Identity.Engine != "docker" || r.Identity.Policy != "sha256:p" || r.Identity.Config != "sha256:c" {
 		t.Errorf("%s, %+v", r.State, r.Identity)
 	}
-	if !slices.Equal(r.Touched.Writable, []string{"/work", "/data"}) || !r.Touched.Known || !r.Touched.More || len(r.Touched.Files) != 2 || r.Touched.Files[0] != (File{"A", "/a b"}) {
+	if !slices.Equal(r.Touched.Writable, []string{"/work", "/data"}) || !r.Touched.Known || !r.Touched.More || len(r.Touched.Files) != 2 || r.Touched.Files[0] != (journal.File{Kind: "A", Path: "/a b"}) {
 		t.Errorf("%+v", r.Touched)
 	}
 	if m := r.Touched.Mounted; len(m) != 2 || m[0].Total != 3 || m[0].Entries != 9 || m[0].Short != "after 9 files" ||
@@ -68,7 +68,7 @@ func TestOf(t *testing.T) {
 	if r.Used.Memory != 1024 || r.Used.Pids != 3 || r.Used.CPU != 2.5 || *r.Exit.Status != 7 || r.Seconds != 9 {
 		t.Errorf("%+v %+v %v", r.Used, r.Exit, r.Seconds)
 	}
-	if !r.Teardown.Done || !slices.Equal(r.Teardown.Gone, []Part{{"mount", "/x=y"}, {"host ids", "5"}}) || r.Teardown.By != "delete" {
+	if !r.Teardown.Done || !slices.Equal(r.Teardown.Gone, []journal.Part{{Kind: "mount", What: "/x=y"}, {Kind: "host ids", What: "5"}}) || r.Teardown.By != "delete" {
 		t.Errorf("%+v", r.Teardown)
 	}
 	if s := r.Rings[0].Start; s.Set != 28 || len(r.Rings[1].Start.Missing) != 1 || r.Rings[1].Start.Denied != 1 {
@@ -99,7 +99,7 @@ func TestStates(t *testing.T) {
 		}
 	}
 	left := run(t)
-	left[len(left)-1].Facts = []string{"remains mount=/x", "gone host ids=5"}
+	left[len(left)-1].Detail = journal.Teardown{Remains: []journal.Part{{Kind: "mount", What: "/x"}}, Gone: []journal.Part{{Kind: "host ids", What: "5"}}}
 	if r := Of(left, Now{}); r.Teardown.Done || len(r.Teardown.Remains) != 1 {
 		t.Errorf("%+v", r.Teardown)
 	}
@@ -155,9 +155,9 @@ func TestNetworkIsSummed(t *testing.T) {
 // TestInspected: the last look counts, and what it found broken.
 func TestInspected(t *testing.T) {
 	r := Of(run(t,
-		journal.Event{Kind: journal.JailInspected, Facts: []string{"ring2.holds=20", "ring1.holds=9", "ring0.holds=1"}},
+		journal.Event{Kind: journal.JailInspected, Detail: journal.Inspected{Rings: [3]journal.RingState{{Holds: 1}, {Holds: 9}, {Holds: 20}}}},
 		journal.Event{Kind: journal.ProtectionBroken, Ring: 2, Target: "memory", Reason: "unlimited"},
-		journal.Event{Kind: journal.JailInspected, Facts: []string{"ring2.holds=21", "ring1.holds=9", "ring1.missing=security module: none", "ring0.holds=1"}},
+		journal.Event{Kind: journal.JailInspected, Detail: journal.Inspected{Rings: [3]journal.RingState{{Holds: 1}, {Holds: 9, Missing: []string{"security module: none"}}, {Holds: 21}}}},
 	), Now{})
 	if e := r.Rings[0].End; e.Holds != 21 || len(e.Broken) != 0 || e.By == "" {
 		t.Errorf("%+v", e)
@@ -170,10 +170,10 @@ func TestInspected(t *testing.T) {
 // TestStaleAndLostComeFirst: what a commit from the jail can revert, and a protected path that the jail could write to, stand before the rings.
 func TestStaleAndLostComeFirst(t *testing.T) {
 	r := Of(run(t,
-		journal.Event{Kind: journal.GitStale, Path: "/work/app", Facts: []string{"name=.github/workflows/ci.yml", "name=.npmrc", "files=5", "committed=true"}},
+		journal.Event{Kind: journal.GitStale, Path: "/work/app", Detail: journal.Stale{Files: []string{".github/workflows/ci.yml", ".npmrc"}, Total: 5, Committed: true}},
 		journal.Event{Kind: journal.ProtectionLost, Path: "/work/.git/hooks", Reason: "can be written to"},
 	), Now{})
-	want := Stale{"/work/app", []string{".github/workflows/ci.yml", ".npmrc"}, 5, true}
+	want := Stale{"/work/app", journal.Stale{Files: []string{".github/workflows/ci.yml", ".npmrc"}, Total: 5, Committed: true}}
 	if len(r.Touched.Stale) != 1 || !reflect.DeepEqual(r.Touched.Stale[0], want) {
 		t.Errorf("%+v", r.Touched.Stale)
 	}

@@ -4,7 +4,11 @@
 // can influence in it (names, paths, arguments) is hostile, and is escaped by whoever prints it: Text and HTML.
 package receipt
 
-import "time"
+import (
+	"time"
+
+	"agentjail.dev/runtime/observe/journal"
+)
 
 // Schema names the form of a receipt's JSON. Fields are only ever added to it.
 const Schema = "agentjail.receipt.v1"
@@ -110,7 +114,7 @@ type Arrival struct {
 // Touched is what was written.
 type Touched struct {
 	// Files are of the jail's layer, as `agentjail diff` lists them.
-	Files []File `json:"files,omitempty"`
+	Files []journal.File `json:"files,omitempty"`
 	// More reports that there were more files than are listed.
 	More bool `json:"more,omitempty"`
 	// Known is false where nobody looked before the layer was gone.
@@ -135,23 +139,13 @@ type Touched struct {
 // A Stale is a repository in which git could not replace tracked protected files: it kept those of another branch.
 type Stale struct {
 	Repository string `json:"repository"` // in the jail
-	// Files are the first of the files, below Repository, and Total is their number.
-	Files []string `json:"files,omitempty"`
-	Total int      `json:"total"`
-	// Committed reports that commits were made after another branch was switched to, so that they can have reverted files already.
-	Committed bool `json:"committed,omitempty"`
+	journal.Stale
 }
 
 // A Lost is a protected path whose protection ended while the jail ran.
 type Lost struct {
 	Path string `json:"path"` // in the jail
 	Why  string `json:"why"`
-}
-
-// A File is a path of the layer, with the letter of `agentjail diff`.
-type File struct {
-	Kind string `json:"kind"`
-	Path string `json:"path"`
 }
 
 // A Denial is what was refused, of one kind and rule.
@@ -169,13 +163,11 @@ type Denial struct {
 
 // Used is what the jail used.
 type Used struct {
-	Names       []Name   `json:"names,omitempty"`
-	Credentials []Count  `json:"credentials,omitempty"` // by name, never a value
-	Memory      int64    `json:"memoryPeakBytes,omitempty"`
-	Pids        int64    `json:"pidsPeak,omitempty"`
-	CPU         float64  `json:"cpuSeconds,omitempty"`
-	Execs       int      `json:"execs,omitempty"`
-	Programs    []string `json:"programs,omitempty"`
+	Names       []Name  `json:"names,omitempty"`
+	Credentials []Count `json:"credentials,omitempty"` // by name, never a value
+	journal.Amounts
+	Execs    int      `json:"execs,omitempty"`
+	Programs []string `json:"programs,omitempty"`
 }
 
 // A Name is a name and port that was connected to.
@@ -208,16 +200,10 @@ type Teardown struct {
 	Done bool      `json:"done"`
 	At   time.Time `json:"at,omitzero"`
 	// Gone and Remains are what was looked for after the removal.
-	Gone    []Part `json:"gone,omitempty"`
-	Remains []Part `json:"remains,omitempty"`
+	Gone    []journal.Part `json:"gone,omitempty"`
+	Remains []journal.Part `json:"remains,omitempty"`
 	// By reports who removed it.
 	By string `json:"by,omitempty"`
-}
-
-// A Part is one thing that was made for a jail.
-type Part struct {
-	Kind string `json:"kind"`
-	What string `json:"what"`
 }
 
 // An Event is a line of the timeline.

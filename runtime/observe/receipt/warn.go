@@ -16,15 +16,10 @@ type warning struct {
 }
 
 // stale adds a repository in which git could not replace protected files.
-func (m *maker) stale(e *journal.Event) {
-	t := &m.r.Touched
-	if len(t.Stale) >= maxNoted {
-		return
+func (m *maker) stale(e *journal.Event, d journal.Stale) {
+	if t := &m.r.Touched; len(t.Stale) < maxNoted {
+		t.Stale = append(t.Stale, Stale{e.Path, d})
 	}
-	names := facts(e, "name")
-	t.Stale = append(t.Stale, Stale{
-		Repository: e.Path, Files: names, Total: max(int(number(e, "files")), len(names)), Committed: fact(e, "committed") == "true",
-	})
 }
 
 // warnings are what else needs a look before the host uses the mounted directories.

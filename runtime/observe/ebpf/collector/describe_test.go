@@ -87,7 +87,7 @@ func TestBrief(t *testing.T) {
 	kept := func(jail uint64) bool {
 		e := journal.Event{Kind: journal.ProcessExec, Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
 		w.brief(jail, &e)
-		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != (len(e.Facts) == 0) || e.Path != "/bin/x" {
+		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != !e.ArgvOmitted || e.Path != "/bin/x" {
 			t.Fatalf("%+v", e)
 		}
 		return len(e.Argv) == 1

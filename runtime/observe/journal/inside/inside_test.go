@@ -28,7 +28,7 @@ func TestNothingOfTheHosts(t *testing.T) {
 	for _, k := range journal.Kinds() {
 		e := journal.Event{
 			Kind: k, Jail: secret, Key: secret, Pid: 1234567, UID: &uid, Program: secret, Parent: secret, Argv: []string{secret}, Cwd: secret, Hash: secret,
-			Path: secret, Value: secret, Limit: secret, Rule: secret, Reason: secret, Policy: secret, Facts: []string{secret}, Arguments: []string{secret},
+			Path: secret, Value: secret, Limit: secret, Rule: secret, Reason: secret, Policy: secret, Arguments: []string{secret},
 			Remedy: secret, Name: "a.example", Port: 443, Credential: "key", Syscall: "mount",
 		}
 		text := string(Of([]journal.Event{e}, time.Unix(1700000000, 0)))

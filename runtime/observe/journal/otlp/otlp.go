@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -134,18 +135,43 @@ func attributes(e *journal.Event) ([]attribute.KeyValue, error) {
 	if err := json.Unmarshal(line, &fields); err != nil {
 		return nil, err
 	}
+	return flat("agentjail.", fields)
+}
+
+// flat are the fields behind a prefix: those of an object behind its own name as well, and the objects in a list each as JSON.
+func flat(prefix string, fields map[string]any) ([]attribute.KeyValue, error) {
 	var out []attribute.KeyValue
 	for name, v := range fields {
-		name = "agentjail." + name
+		name = prefix + name
 		switch v := v.(type) {
+		case map[string]any:
+			below, err := flat(name+".", v)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, below...)
+		case bool:
+			out = append(out, attribute.Bool(name, v))
 		case string:
 			out = append(out, attribute.String(name, v))
-		case float64: // numbers of events are far below 2^53
+		case float64: // whole numbers of events are far below 2^53
+			if v != math.Trunc(v) {
+				out = append(out, attribute.Float64(name, v))
+				continue
+			}
 			out = append(out, attribute.Int64(name, int64(v)))
 		case []any:
 			var texts []string
-			for _, t := range v {
-				texts = append(texts, fmt.Sprint(t))
+			for _, entry := range v {
+				text, ok := entry.(string)
+				if !ok {
+					data, err := json.Marshal(entry)
+					if err != nil {
+						return nil, err
+					}
+					text = string(data)
+				}
+				texts = append(texts, text)
 			}
 			out = append(out, attribute.StringSlice(name, texts))
 		}
