@@ -16,36 +16,35 @@ const page = "../../../docs/journal.md"
 // kindTable is the page's table of kinds.
 func kindTable() string {
 	var b strings.Builder
-	b.WriteString("| kind | ring | verdict | OCSF | what happened | source |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| kind | ring: verdict | OCSF | what happened | source |\n|---|---|---|---|---|\n")
 	for _, kind := range Kinds() {
 		k := kind.Info()
-		ring := fmt.Sprint(k.Ring)
+		ring := fmt.Sprint(k.Ring) + ": "
 		switch k.Ring {
 		case None:
 			ring = ""
 		case Varies:
-			ring = "its own"
+			ring = "its own: "
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d/%d/%d | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
+		fmt.Fprintf(&b, "| `%s` | %s%s | %d/%d/%d | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
 			strings.Join(k.Sources, ", "))
 	}
 	return b.String()
 }
 
-// detailTable is the page's table of payloads.
-func detailTable() string {
+// detailList is the page's list of payloads.
+func detailList() string {
 	var b strings.Builder
-	b.WriteString("| kind | fields of `detail` |\n|---|---|\n")
 	for _, k := range Kinds() {
 		if decode := details[k]; decode != nil {
 			d, _ := decode([]byte("{}"))
-			fmt.Fprintf(&b, "| `%s` | `%s` |\n", k, strings.Join(fieldsOf(reflect.TypeOf(d)), "`, `"))
+			fmt.Fprintf(&b, "- `%s`: `{%s}`\n", k, strings.Join(fieldsOf(reflect.TypeOf(d)), ","))
 		}
 	}
 	return b.String()
 }
 
-// fieldsOf are the names of a struct's fields, those of a struct or of a list of them in parentheses.
+// fieldsOf are the names of a struct's fields, those of a struct or of a list of them in braces.
 func fieldsOf(t reflect.Type) (out []string) {
 	for f := range t.Fields() {
 		below := f.Type
@@ -57,7 +56,7 @@ func fieldsOf(t reflect.Type) (out []string) {
 		case f.Anonymous:
 			out = append(out, fieldsOf(f.Type)...)
 		case below.Kind() == reflect.Struct:
-			out = append(out, name+" ("+strings.Join(fieldsOf(below), ", ")+")")
+			out = append(out, name+"{"+strings.Join(fieldsOf(below), ",")+"}")
 		default:
 			out = append(out, name)
 		}
@@ -65,14 +64,14 @@ func fieldsOf(t reflect.Type) (out []string) {
 	return out
 }
 
-// TestDocs holds the page against the code: the tables of kinds and payloads, and a row for each field.
+// TestDocs holds the page against the code: the kinds, the payloads, and a row for each field.
 func TestDocs(t *testing.T) {
 	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for name, want := range map[string]string{"kinds": kindTable(), "details": detailTable()} {
+	for name, want := range map[string]string{"kinds": kindTable(), "details": detailList()} {
 		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
 		before, rest, ok := strings.Cut(text, begin)
 		table, after, ok2 := strings.Cut(rest, end)

@@ -183,7 +183,7 @@ var kinds = [...]KindInfo{
 	JailInspected:     {"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, "", ""},
 	ProtectionBroken:  {"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be", ""},
 	ProtectionLost:    {"protection.lost", Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\"", ""},
-	GitStale:          {"git.stale", Access, VerdictNoted, ocsfFinding, findingCreate, isDetected, medium, "git could not replace tracked protected files in the jail: a commit from it undoes, or can undo, what another branch has of them", own, "compare the protected files of the jail's commits before they are merged; `git restore` on the host", ""},
+	GitStale:          {"git.stale", Access, VerdictNoted, ocsfFinding, findingCreate, isDetected, medium, "git could not replace tracked protected files: a commit from the jail can revert what another branch has of them", own, "compare the protected files of the jail's commits before they are merged; `git restore` on the host", ""},
 	LimitsUpdate:      {"limits.update", Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, "", ""},
 	LimitsRefused:     {"limits.refused", Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were asked for than policy allows", own, "policy: limits", "limits"},
 
@@ -240,7 +240,7 @@ var kinds = [...]KindInfo{
 	JournalTorn:    {"journal.torn", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "the line before was cut short: its writer was killed, or the file system was full", itself, "", ""},
 	JournalKept:    {"journal.kept", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a file of the jail's was kept beside the journal; Hash is its content's", own, "", ""},
 	SourceAbsent:   {"source.absent", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a source of events cannot be read, so that what only it sees is not here", itself, "", ""},
-	JournalUnknown: {"journal.unknown", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "a line of the journal that cannot be decoded: another version of agentjail wrote it, or it was changed", itself, "", ""},
+	JournalUnknown: {"journal.unknown", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "a line that cannot be decoded: of another version, or changed", itself, "", ""},
 }
 
 // The rings, as KindInfo.Ring has them.
