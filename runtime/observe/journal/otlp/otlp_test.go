@@ -151,3 +151,29 @@ func TestEndpoint(t *testing.T) {
 		}
 	}
 }
+
+// TestDetailAttributes: a payload's fields are attributes of their own.
+func TestDetailAttributes(t *testing.T) {
+	e := event(t, journal.Event{Kind: journal.JailUsed, ArgvOmitted: true, Detail: journal.Used{
+		Amounts: journal.Amounts{Memory: 1024, CPU: 2.5}, Layer: &journal.LayerUse{Bytes: 5, More: true},
+	}})
+	torn := event(t, journal.Event{Kind: journal.JailTeardown, Detail: journal.Teardown{Gone: []journal.Part{{Kind: "mount", What: "/x"}}}})
+	got := map[string]string{}
+	for _, e := range []*journal.Event{e, torn} {
+		all, err := attributes(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			got[string(a.Key)] = a.Value.String()
+		}
+	}
+	for name, want := range map[string]string{
+		"agentjail.argv_omitted": "true", "agentjail.detail.memoryPeakBytes": "1024", "agentjail.detail.cpuSeconds": "2.5",
+		"agentjail.detail.layer.bytes": "5", "agentjail.detail.layer.more": "true", "agentjail.detail.gone": `["{\"kind\":\"mount\",\"what\":\"/x\"}"]`,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+}
