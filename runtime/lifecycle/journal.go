@@ -128,7 +128,7 @@ func (w *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 	}
 }
 
-// noteEnd reports what the jail's groups and layer say, before they are removed. ws is nil where its end was not waited for.
+// noteEnd records what the jail's groups and layer hold, before they are removed. ws is nil where its end was not waited for.
 func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return

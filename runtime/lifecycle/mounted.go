@@ -83,7 +83,7 @@ type MountedLook struct {
 	Arrived *protect.Arrivals
 }
 
-// lookMounted looks at what was changed in the jail's mounted directories since it was made, by anybody.
+// lookMounted looks at what was changed in the jail's mounted directories since it was made, by any process.
 func lookMounted(j *state.Brief) []MountedLook {
 	if len(j.Mounted) == 0 {
 		return nil
@@ -114,7 +114,7 @@ func lookMounted(j *state.Brief) []MountedLook {
 	return out
 }
 
-// openMounted opens what was mounted, if it still is where it was: whoever may write beside it could have put something else there.
+// openMounted opens what was mounted, if it still is where it was: a program that may write beside it could have put something else there.
 func openMounted(m state.Mounted) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,

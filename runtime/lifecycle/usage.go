@@ -24,7 +24,7 @@ import (
 type FinalState struct {
 	// Used is the most that was used, and how full the layer is.
 	Used journal.Used
-	// Files are the first files of the layer, and More says that there are others.
+	// Files are the first files of the layer, and More reports that there are others.
 	Files []changes.Change
 	More  bool
 	// Known reports that the layer was looked at.

@@ -20,16 +20,16 @@ type Detail interface {
 
 // Created is the identity of a jail.
 type Created struct {
-	Name       string `json:"name,omitempty"`        // the engine's
-	Engine     string `json:"engine,omitempty"`      // by the bundle's place
-	Root       string `json:"root,omitempty"`        // the image's root file system
-	Bundle     string `json:"bundle,omitempty"`      // the engine's
+	Name       string `json:"name,omitempty"`       // the engine's
+	Engine     string `json:"engine,omitempty"`     // by the bundle's place
+	Root       string `json:"root,omitempty"`       // the image's root file system
+	Bundle     string `json:"bundle,omitempty"`     // the engine's
 	PolicyName string `json:"policyName,omitempty"` // of a named policy
-	Seccomp    string `json:"seccomp,omitempty"`     // the profile
-	Network    string `json:"network,omitempty"`     // the mode
-	Delegate   string `json:"delegate,omitempty"`    // its path
-	Version    string `json:"version,omitempty"`     // agentjail's
-	User       string `json:"user,omitempty"`        // UID:GID in the jail
+	Seccomp    string `json:"seccomp,omitempty"`    // the profile
+	Network    string `json:"network,omitempty"`    // the mode
+	Delegate   string `json:"delegate,omitempty"`   // its path
+	Version    string `json:"version,omitempty"`    // agentjail's
+	User       string `json:"user,omitempty"`       // UID:GID in the jail
 	// Set is how many fields of the bundle hardening set or lowered, by ring.
 	Set [3]int `json:"set"`
 	// Writable are the places in the jail of the host's directories that it can write to.

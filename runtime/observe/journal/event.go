@@ -1,8 +1,8 @@
 // Package journal keeps what happened to each jail, outside its reach: one file of lines of JSON a jail, written by the host alone, chained
-// by hashes, bounded, and kept for a while after the jail was deleted. Anybody who learns something of a jail appends an Event; the reader
-// is the same for all of them. What every kind of event means is the table Kinds; docs/journal.md describes the schema.
+// by hashes, bounded, and kept for a while after the jail was deleted. Each program that learns something of a jail appends an Event; the reader
+// is the same for all of them. The table in kinds.go describes every kind, detail.go its payload; docs/journal.md describes the schema.
 //
-// What an event tells of a jail is the jail's to choose: names, paths, arguments. Append cleans and cuts it.
+// What an event holds of a jail is the jail's to choose: names, paths, arguments. Append cleans and cuts it.
 package journal
 
 import (
@@ -58,7 +58,7 @@ type Event struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	Hash string   `json:"hash,omitempty"`
 
-	// Target is what was requested where no other field says it: a field of config.json, a protection, a capability, a hook, a class of objects.
+	// Target is what was requested where no other field has it: a field of config.json, a protection, a capability, a hook, a class of objects.
 	Target string `json:"target,omitempty"`
 	// Path is a file, as the jail sees it where that is known.
 	Path string `json:"path,omitempty"`
@@ -77,7 +77,7 @@ type Event struct {
 	Number    *int     `json:"number,omitempty"`
 	Arch      string   `json:"arch,omitempty"`
 	Arguments []string `json:"arguments,omitempty"`
-	// Errno is what the program was told, by name: "EPERM".
+	// Errno is what the call returned, by name: "EPERM".
 	Errno string `json:"errno,omitempty"`
 
 	// Value and Limit are of a limit that was met.
@@ -121,7 +121,7 @@ func (e *Event) Refused() bool {
 	return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit || e.Verdict == VerdictAlert && e.Disposition == isBlocked
 }
 
-// texts are all fields that a jail may have had a say in.
+// texts are all fields that a jail may have influenced.
 func (e *Event) texts() []*string {
 	return []*string{
 		&e.Time, &e.Jail, &e.Key, &e.Source, &e.Program, &e.Parent, &e.Cwd, &e.Hash, &e.Target, &e.Path, &e.Name, &e.Address, &e.Credential,
@@ -162,7 +162,7 @@ func (e *Event) boundDetail(max int) {
 	}
 }
 
-// Complete fills what the kind says, and the remedy where the event has none.
+// Complete fills what follows from the kind, and the remedy where the event has none.
 func (e *Event) Complete() error {
 	k := e.Kind.Info()
 	if e.Detail != nil && e.Detail.kind() != e.Kind {

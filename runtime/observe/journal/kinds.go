@@ -5,7 +5,7 @@ import "fmt"
 // Rings of kinds beyond 0, 1 and 2 of package report.
 const (
 	None   = -1 // no ring's
-	Varies = -2 // the event says
+	Varies = -2 // the event has it
 )
 
 // Verdicts.

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Full says of a file system of a jail's at path, as its kind of limit, whether it is full. It tells the moment: the kernel does not count
+// Full returns an event of its kind of limit if the jail's file system at path is full. It sees the moment: the kernel does not count
 // how often writing failed.
 func Full(path string) []Event {
 	var st unix.Statfs_t

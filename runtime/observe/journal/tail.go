@@ -74,7 +74,7 @@ func (t *Tail) Next() ([]Event, error) {
 	}); err != nil {
 		return nil, err
 	}
-	return t.told(out), nil
+	return t.returned(out), nil
 }
 
 // current reports whether the file that is followed is still the newest.
@@ -101,11 +101,11 @@ func (t *Tail) read() ([]Event, error) {
 			out = append(out, e)
 		}
 	}
-	return t.told(out), nil
+	return t.returned(out), nil
 }
 
-// told notes how far the journal was told, and what of it was missed.
-func (t *Tail) told(out []Event) []Event {
+// returned records how far the journal was read, and adds an event for what of it was missed.
+func (t *Tail) returned(out []Event) []Event {
 	if len(out) == 0 {
 		return nil
 	}

@@ -66,7 +66,7 @@ type view struct {
 	From, To    string
 	Identity    []entry
 	Mounted     []Mounted
-	// Arrived is said first; see Touched.
+	// Arrived stands first; see Touched.
 	Arrived       []Arrival
 	ArrivedMore   int
 	ArrivedUnseen []string

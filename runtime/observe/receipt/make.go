@@ -331,7 +331,7 @@ func (m *maker) refused(e *journal.Event) {
 	m.r.Denied[at].Last = e.When()
 }
 
-// finish is what all events together say.
+// finish adds what follows from all events together.
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
 	shown := func(e *journal.Event) bool {

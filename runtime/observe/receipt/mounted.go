@@ -9,7 +9,7 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// Mounted is a directory of the host's that could be written to, and what of it was changed since the jail was made: by it or by anybody else.
+// Mounted is a directory of the host's that could be written to, and what of it was changed since the jail was made: by it or by another process.
 // Something that was removed shows as a change of its directory.
 type Mounted struct {
 	At string `json:"at"` // in the jail

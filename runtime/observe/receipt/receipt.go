@@ -1,7 +1,7 @@
 // Package receipt is the account of one run: what a jail was, what it did and was refused, what it used, and what was removed at its end.
 //
 // A receipt is a view: it is made of the jail's journal, and of the jail's record while that is there. Reading changes nothing. What a jail
-// can influence in it (names, paths, arguments) is hostile, and is escaped by whoever prints it: Text and HTML.
+// can influence in it (names, paths, arguments) is hostile, and is escaped by what prints it: Text and HTML.
 package receipt
 
 import (
@@ -51,9 +51,9 @@ type Receipt struct {
 // Identity reports which jail it was.
 type Identity struct {
 	ID     string `json:"id"`
-	Name   string `json:"name,omitempty"`   // the engine's, where it tells one
+	Name   string `json:"name,omitempty"`   // the engine's, where it has one
 	Engine string `json:"engine,omitempty"` // by the bundle's place
-	Run    string `json:"run,omitempty"`    // tells runs with the same id apart
+	Run    string `json:"run,omitempty"`    // distinguishes runs with the same id
 	Root   string `json:"root,omitempty"`   // the image's root file system
 	Bundle string `json:"bundle,omitempty"`
 	// PolicyName is the named policy's, "" for none.
@@ -73,7 +73,7 @@ type Identity struct {
 
 // Exit reports how the jail's first process ended.
 type Exit struct {
-	// Status is nil where nobody told: with most engines their own shim waits for the process.
+	// Status is nil where it is not known: with most engines their own shim waits for the process.
 	Status *int   `json:"status,omitempty"`
 	Signal string `json:"signal,omitempty"`
 	// Unknown reports why neither is known of a process that has ended.
@@ -92,18 +92,18 @@ type Ring struct {
 
 // A Look is what was seen of a ring.
 type Look struct {
-	// By reports who looked: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nobody has looked.
+	// By is the source: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nothing was looked at.
 	By      string    `json:"by,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Holds   int       `json:"holds"`
 	Broken  []string  `json:"broken,omitempty"`
 	Missing []string  `json:"missing,omitempty"`
 	Set     int       `json:"set,omitempty"`    // fields of the bundle that were set or lowered
-	Denied  int       `json:"denied,omitempty"` // privileges that were requested and not given
+	Denied  int       `json:"denied,omitempty"` // privileges that were requested and denied
 }
 
 // An Arrival is something in a mounted directory that the host runs, or is led by, and that came or was changed since the jail was
-// made: by it or by anybody else.
+// made: by it or by another process.
 type Arrival struct {
 	// Kind is "gitlink", "repository", "hook" or "setting".
 	Kind string `json:"kind"`
@@ -117,20 +117,20 @@ type Touched struct {
 	Files []journal.File `json:"files,omitempty"`
 	// More reports that there were more files than are listed.
 	More bool `json:"more,omitempty"`
-	// Known is false where nobody looked before the layer was gone.
+	// Known is false where the layer was gone before it was looked at.
 	Known bool `json:"known"`
 	// Writable are the places of the host's directories that could be written to.
 	Writable []string `json:"writable,omitempty"`
 	// Arrived is what of it the host runs, or is led by, the most dangerous first, and ArrivedTotal how many there are of these.
 	Arrived      []Arrival `json:"arrived,omitempty"`
 	ArrivedTotal int       `json:"arrivedTotal,omitempty"`
-	// ArrivedUnseen says of mounted directories why something of the kind could be there that is not listed.
+	// ArrivedUnseen is why in mounted directories something of the kind could be there that is not listed.
 	ArrivedUnseen []string `json:"arrivedUnseen,omitempty"`
 	// Stale are repositories of them from which a commit of the jail can revert protected files.
 	Stale []Stale `json:"stale,omitempty"`
 	// Lost are protected paths that became the jail's to write while it ran.
 	Lost []Lost `json:"lost,omitempty"`
-	// Mounted is what was changed in them since the jail was made, by whoever: they are the host's own.
+	// Mounted is what was changed in them since the jail was made, by any process: they are the host's own.
 	Mounted []Mounted `json:"mounted,omitempty"`
 	Bytes   int64     `json:"layerBytes,omitempty"`
 	Inodes  int64     `json:"layerInodes,omitempty"`

@@ -55,7 +55,7 @@ func (r *Receipt) head(p *printer) {
 	}
 }
 
-// arrived says first what the host may run.
+// arrived prints first what the host may run.
 func (r *Receipt) arrived(p *printer) {
 	t := r.Touched
 	if len(t.Arrived) > 0 {

@@ -31,7 +31,7 @@ type Denial struct {
 	Count uint64 `json:"count"`
 	// Last is when it happened last.
 	Last string `json:"last,omitempty"`
-	// Meaning is what the kind means, and Ask what the operator would write.
+	// Meaning is what the kind means, and Ask is what the operator would write.
 	Meaning string `json:"meaning"`
 	Ask     string `json:"ask,omitempty"`
 }
@@ -48,8 +48,8 @@ type Notice struct {
 
 const about = "What this jail was refused, as far as its host had looked when it wrote this. It is read-only here. Nothing in it can be changed from inside; the operator can."
 
-// told are the kinds that a jail is told of, with what of an event it knows itself. Others name files of the host's, or what somebody else did.
-var told = map[journal.Kind]func(*journal.Event) string{
+// shown are the kinds that a jail may read, with the part of an event that it knows itself. Others name files of the host's, or what another did.
+var shown = map[journal.Kind]func(*journal.Event) string{
 	journal.PrivilegeDenied: field, journal.NameRefused: target, journal.ConnectRefused: target, journal.CredentialRefused: target,
 	journal.SyscallRefused: call, journal.SyscallKilled: call, journal.ModuleRefused: none, journal.PtraceRefused: none,
 	journal.LimitOOM: none, journal.LimitMemory: none, journal.LimitHigh: none, journal.LimitPids: none, journal.LimitCPU: none, journal.LimitLayer: none, journal.LimitInodes: none,
@@ -88,7 +88,7 @@ func Of(events []journal.Event, now time.Time) []byte {
 	at := map[string]int{}
 	for i := range events {
 		e := &events[i]
-		words, known := told[e.Kind]
+		words, known := shown[e.Kind]
 		if !known {
 			continue
 		}

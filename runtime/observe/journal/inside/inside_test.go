@@ -22,7 +22,7 @@ func read(t *testing.T, data []byte) Notice {
 // secret is in every field of an event that a jail does not know.
 const secret = "host-secret"
 
-// TestNothingOfTheHosts: of every kind of event, with everything in it that the host knows, no more is told than the kind's own words.
+// TestNothingOfTheHosts: of every kind of event, with everything in it that the host knows, no more is shown than the kind's own words.
 func TestNothingOfTheHosts(t *testing.T) {
 	uid := uint32(1234567)
 	for _, k := range journal.Kinds() {
@@ -33,13 +33,13 @@ func TestNothingOfTheHosts(t *testing.T) {
 		}
 		text := string(Of([]journal.Event{e}, time.Unix(1700000000, 0)))
 		if strings.Contains(text, secret) || strings.Contains(text, "1234567") {
-			t.Errorf("%s: the jail is told %s", k, text)
+			t.Errorf("%s: the jail reads %s", k, text)
 		}
-		if n := read(t, []byte(text)); (len(n.Denied) == 1) != (told[k] != nil) {
+		if n := read(t, []byte(text)); (len(n.Denied) == 1) != (shown[k] != nil) {
 			t.Errorf("%s: %+v", k, n.Denied)
 		}
 	}
-	for kind := range told {
+	for kind := range shown {
 		if kind.String() == "" {
 			t.Errorf("there is no kind %d", kind)
 		}

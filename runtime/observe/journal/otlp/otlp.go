@@ -31,15 +31,15 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Sink sends events in the background. What a collector does not take is counted and told, never waited for.
+// A Sink sends events in the background. What a collector does not take is counted and reported, never waited for.
 type Sink struct {
 	logger log.Logger
 	queue  *sender
 }
 
 // New makes a sink for a collector. Of endpoint, http://HOST:PORT, the path is /v1/logs if it has none; "" is the environment's, or
-// http://localhost:4318. told gets the first error of each outage.
-func New(ctx context.Context, endpoint string, told func(error)) (*Sink, error) {
+// http://localhost:4318. onError gets the first error of each outage.
+func New(ctx context.Context, endpoint string, onError func(error)) (*Sink, error) {
 	var options []otlploghttp.Option
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
@@ -63,7 +63,7 @@ func New(ctx context.Context, endpoint string, told func(error)) (*Sink, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the host's name: %w", err)
 	}
-	q := newSender(to, told)
+	q := newSender(to, onError)
 	p := sdk.NewLoggerProvider(sdk.WithProcessor(q), sdk.WithResource(host), sdk.WithAttributeValueLengthLimit(16<<10))
 	return &Sink{logger: p.Logger("agentjail.dev/runtime/observe/journal"), queue: q}, nil
 }
@@ -179,11 +179,11 @@ func flat(prefix string, fields map[string]any) ([]attribute.KeyValue, error) {
 	return out, nil
 }
 
-// A sender is a processor (go.opentelemetry.io/otel/sdk/log) that waits for nobody, and counts what is lost: the library's own drops in silence.
+// A sender is a processor (go.opentelemetry.io/otel/sdk/log) that never waits for the collector, and counts what is lost: the library's own drops records in silence.
 type sender struct {
-	to   sdk.Exporter
-	told func(error)
-	lost atomic.Uint64
+	to      sdk.Exporter
+	onError func(error)
+	lost    atomic.Uint64
 
 	records chan sdk.Record
 	closing chan struct{}
@@ -195,9 +195,9 @@ type sender struct {
 	last error
 }
 
-func newSender(to sdk.Exporter, told func(error)) *sender {
+func newSender(to sdk.Exporter, onError func(error)) *sender {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &sender{to: to, told: told, records: make(chan sdk.Record, queue), closing: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
+	s := &sender{to: to, onError: onError, records: make(chan sdk.Record, queue), closing: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
 	go s.run(ctx)
 	return s
 }
@@ -285,6 +285,6 @@ func (s *sender) send(ctx context.Context, records []sdk.Record) {
 		s.lost.Add(uint64(len(records)))
 	}
 	if first {
-		s.told(err)
+		s.onError(err)
 	}
 }

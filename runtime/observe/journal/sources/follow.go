@@ -16,8 +16,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// A Follower tells events as they happen, of all jails of a place or of some. Files are watched (inotify(7)); counters, which tell
-// nobody that they changed in every layout of control groups, are looked at once a second.
+// A Follower returns events as they happen, of all jails of a place or of some. Files are watched (inotify(7)); counters, of whose changes
+// not every layout of control groups notifies, are looked at once a second.
 type Follower struct {
 	place journal.Place
 	// wanted are ids or their beginnings; none is all jails.
@@ -30,7 +30,7 @@ type Follower struct {
 	changed, begun bool
 }
 
-// A followed jail is one of a Follower's, and how far it was told.
+// A followed jail is one of a Follower's, and how far it was read.
 type followed struct {
 	jail   *journal.Jail
 	tail   *journal.Tail
@@ -152,7 +152,7 @@ func structural(buf []byte) bool {
 	return false
 }
 
-// next returns what is new. more says that there is more to read at once.
+// next returns what is new. more reports that there is more to read at once.
 func (f *Follower) next() (out []journal.Event, more bool, err error) {
 	if f.changed {
 		if err := f.list(); err != nil {

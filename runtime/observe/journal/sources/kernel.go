@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Kernel is what AppArmor, SELinux, Landlock and seccomp tell the kernel's log, or auditd's where that takes it: records of
+// Kernel is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's where that takes it: records of
 // audit(7) of processes with the jail's own ids on the host.
 type Kernel struct{}
 
@@ -48,7 +48,7 @@ func (Kernel) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		err = nil // another user's jails: they have no such log
 	}
-	// Of another jail's domain, or one that is not told.
+	// Of another jail's domain, or one that is not known.
 	p.out = slices.DeleteFunc(p.out, func(e journal.Event) bool { return e.Kind == journal.LandlockDenied && e.Pid == 0 })
 	return p.out, err
 }
@@ -212,7 +212,7 @@ type auditParser struct {
 	id      string
 	ids     idRange
 	from    time.Time
-	domains map[string]auditRecord // Landlock's, of which who made them is told once
+	domains map[string]auditRecord // Landlock's, whose maker is reported once
 	out     []journal.Event
 }
 
@@ -316,7 +316,7 @@ func (p *auditParser) mine(r auditRecord) bool {
 	return false
 }
 
-// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may be told later.
+// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may be reported later.
 func (p *auditParser) landlock(r auditRecord) {
 	domain := r.fields["domain"]
 	e := journal.Event{Kind: journal.LandlockDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain, Path: unhex(r.fields["path"]), Target: r.fields["blockers"]}
@@ -367,11 +367,11 @@ func apparmor(r auditRecord) journal.Event {
 }
 
 func selinux(r auditRecord) journal.Event {
-	_, asked, _ := strings.Cut(r.text, "{")
-	asked, _, _ = strings.Cut(asked, "}")
+	_, wanted, _ := strings.Cut(r.text, "{")
+	wanted, _, _ = strings.Cut(wanted, "}")
 	e := journal.Event{
 		Kind: journal.SelinuxDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"], Path: unhex(r.fields["name"]),
-		Target: strings.TrimSpace(strings.TrimSpace(asked)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
+		Target: strings.TrimSpace(strings.TrimSpace(wanted)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
 	}
 	whose(&e, r)
 	return e
