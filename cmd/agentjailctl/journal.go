@@ -201,7 +201,7 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 	all, unseen = []denial{}, []string{}
 	at := map[string]int{}
 	for _, e := range events {
-		if e.Kind == "source.absent" || e.Kind == "journal.lost" {
+		if e.Kind == journal.SourceAbsent || e.Kind == journal.JournalLost {
 			line := strings.TrimSpace(e.Target + " " + e.Reason)
 			if e.Dropped > 0 {
 				line = fmt.Sprintf("%d events of %s are missing", e.Dropped, e.Source)
@@ -214,16 +214,15 @@ func denials(events []journal.Event) (all []denial, unseen []string) {
 			continue
 		}
 		what := e.What()
-		key := strings.Join([]string{e.Kind, what, e.Rule, e.Source, e.Credential}, "\x00")
+		key := strings.Join([]string{e.Kind.String(), what, e.Rule, e.Source, e.Credential}, "\x00")
 		i, known := at[key]
 		if !known && len(all) >= maxGroups {
-			what, key = "(others)", e.Kind
+			what, key = "(others)", e.Kind.String()
 			i, known = at[key]
 		}
 		if !known {
 			i, at[key] = len(all), len(all)
-			k, _ := journal.Lookup(e.Kind)
-			all = append(all, denial{Kind: e.Kind, Ring: e.Ring, What: what, First: e.Time, Rule: e.Decided(), Source: e.Source, Meaning: k.Meaning})
+			all = append(all, denial{Kind: e.Kind.String(), Ring: e.Ring, What: what, First: e.Time, Rule: e.Decided(), Source: e.Source, Meaning: e.Kind.Info().Meaning})
 		}
 		d := &all[i]
 		d.Count += max(1, e.Count)

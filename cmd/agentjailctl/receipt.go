@@ -188,10 +188,10 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 // lookAt looks at a jail that was not removed yet.
 func lookAt(place journal.Place) receipt.Looker {
 	return func(_ context.Context, j *journal.Jail) receipt.Now {
-		l := lifecycle.Look(place.Store, j.Brief)
-		now := receipt.Now{Facts: l.Used, More: l.More, Looked: l.Known}
+		l := lifecycle.CollectFinalState(place.Store, j.Brief)
+		now := receipt.Now{Used: l.Used, More: l.More, Looked: l.Known}
 		for _, f := range l.Files {
-			now.Files = append(now.Files, receipt.File(f))
+			now.Files = append(now.Files, journal.File(f))
 		}
 		for i := range l.Mounted {
 			now.Mounted = append(now.Mounted, l.Mounted[i].Events()...)

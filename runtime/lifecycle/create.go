@@ -17,6 +17,7 @@ import (
 	"agentjail.dev/runtime/kernel/idmap"
 	"agentjail.dev/runtime/kernel/thread"
 	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/spec/bundle"
 	"agentjail.dev/runtime/state"
@@ -175,7 +176,7 @@ func (a *attempt) make() error {
 	failed := err != nil && !a.ran(err)
 	a.end(failed)
 	if failed {
-		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, "jail.refused", err); return nil })
+		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, journal.JailRefused, err); return nil })
 		if a.o.Spec != nil {
 			err = OwnFailure(err)
 		}

@@ -57,18 +57,18 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	}
 	if o.Cgroup != "" {
 		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-		w.noteRefused(&j.Brief, "exec.refused", err)
+		w.noteRefused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	e := &execution{w: w, o: o, j: j}
 	defer e.close()
 	if err := w.checkLost(j); err != nil {
-		w.noteRefused(&j.Brief, "exec.refused", err)
+		w.noteRefused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	done := w.step("harden")
 	if err := e.harden(); err != nil {
-		w.noteRefused(&j.Brief, "exec.refused", err)
+		w.noteRefused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	done()
@@ -82,7 +82,7 @@ func (w *Runtime) Exec(o ExecOptions) error {
 		return err
 	}
 	done()
-	event := journal.Event{Kind: "exec.start"}
+	event := journal.Event{Kind: journal.ExecStart}
 	about(&event, j, e.process)
 	w.note(&j.Brief, event)
 	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {

@@ -10,6 +10,7 @@ import (
 	"agentjail.dev/runtime/internal/crash"
 	"agentjail.dev/runtime/internal/ringfault"
 	"agentjail.dev/runtime/kernel/thread"
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/state"
 )
@@ -114,7 +115,7 @@ func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 // else waits for: it keeps the report, begins the journal, and looks at a few jails, so that crashes
 // are cleaned up after without anybody asking. What fails at that is `agentjail
 // gc`'s to tell. Another thread does it, which is in the host's mount namespace.
-func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
+func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {

@@ -6,11 +6,12 @@ import (
 	"strconv"
 	"strings"
 
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/spec/report"
 	"agentjail.dev/runtime/version"
 )
 
-// nameAnnotations are where engines tell a container's name: containerd's CRI and CRI-O (pkg/annotations), nerdctl (pkg/labels).
+// nameAnnotations have a container's name: containerd's CRI and CRI-O (pkg/annotations), nerdctl (pkg/labels).
 var nameAnnotations = []string{"io.kubernetes.cri.container-name", "io.kubernetes.cri-o.ContainerName", "io.kubernetes.cri-o.Name", "nerdctl/name"}
 
 // places are parts of a bundle's path by which an engine is known.
@@ -19,51 +20,45 @@ var places = []struct{ part, engine string }{
 	{"/buildkit/", "buildkit"}, {"/overlay-containers/", "podman or cri-o"}, {"/vfs-containers/", "podman or cri-o"},
 }
 
-// identity is what the journal says of a jail at its beginning, beside what every event has: facts. It costs no look at anything.
-func (a *attempt) identity() []string {
-	j, spec := a.j, a.spec
-	var out []string
-	add := func(name, value string) {
-		if value != "" {
-			out = append(out, name+"="+value)
-		}
+// identity is what the journal records of a jail at its beginning, beside what every event has. It needs no look at anything.
+func (a *attempt) identity() journal.Created {
+	j, u := a.j, a.spec.Process.User
+	out := journal.Created{
+		Name: a.engineName(), Engine: engineOf(j.Bundle), Root: a.p.rootfs.Name(), Bundle: j.Bundle, Seccomp: j.Policy.Seccomp.Profile, Network: j.Network.Mode,
+		Delegate: j.Delegate, Version: version.Version, User: strconv.FormatUint(uint64(u.UID), 10) + ":" + strconv.FormatUint(uint64(u.GID), 10),
 	}
-	for _, name := range nameAnnotations {
-		if v := a.p.b.Spec.Annotations[name]; v != "" {
-			add("name", v)
-			break
-		}
-	}
-	for _, p := range places {
-		if strings.Contains(j.Bundle+"/", p.part) {
-			add("engine", p.engine)
-			break
-		}
-	}
-	add("root", a.p.rootfs.Name())
-	add("bundle", j.Bundle)
 	if j.Policy.Origin != nil {
-		add("policy.name", j.Policy.Origin.Name)
+		out.PolicyName = j.Policy.Origin.Name
 	}
-	add("seccomp", j.Policy.Seccomp.Profile)
-	add("network", j.Network.Mode)
-	add("delegate", j.Delegate)
-	add("version", version.Version)
-	u := spec.Process.User
-	add("user", strconv.FormatUint(uint64(u.UID), 10)+":"+strconv.FormatUint(uint64(u.GID), 10))
-	set := map[report.Ring]int{}
 	for _, c := range a.p.rep.Changes {
 		if c.Kind == report.Set || c.Kind == report.Lowered {
-			set[c.Ring]++
+			out.Set[c.Ring]++
 		}
 	}
-	for _, ring := range []report.Ring{report.Resources, report.Access, report.Kernel} {
-		add("ring"+strconv.Itoa(int(ring))+".set", strconv.Itoa(set[ring]))
-	}
 	for _, m := range j.Mounted {
-		add("writable", m.At)
+		out.Writable = append(out.Writable, m.At)
 	}
 	return out
+}
+
+// engineName is the container's name, where the engine's annotations have one.
+func (a *attempt) engineName() string {
+	for _, name := range nameAnnotations {
+		if v := a.p.b.Spec.Annotations[name]; v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// engineOf is the engine that made a bundle, by the bundle's path; "" for an unknown one.
+func engineOf(bundle string) string {
+	for _, p := range places {
+		if strings.Contains(bundle+"/", p.part) {
+			return p.engine
+		}
+	}
+	return ""
 }
 
 // hash is a file's content by its hash.

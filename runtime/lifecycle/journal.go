@@ -19,7 +19,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// What is told of a jail in its journal. A journal that cannot be written keeps no jail from being made or deleted: it is logged, once per
+// What is recorded of a jail in its journal. A journal that cannot be written keeps no jail from being made or deleted: it is logged, once per
 // boot and reason.
 
 // pruneEvery is how many jails are made for one look at the journals of those that were deleted: at a hundred of them it takes the
@@ -40,7 +40,7 @@ func (w *Runtime) chooseJournal(j *state.Brief) {
 	j.FullReceipt = w.Policy.Journal.Receipt == policy.ReceiptFull
 }
 
-// unwritten tells of a journal that could not be written.
+// unwritten logs a journal that could not be written.
 func (w *Runtime) unwritten(err error) {
 	// The path of each is another.
 	var path *os.PathError
@@ -64,13 +64,13 @@ func (w *Runtime) note(j *state.Brief, events ...journal.Event) {
 	}
 }
 
-// beginJournal makes the jail's journal. It runs beside the delegate. identity are facts of the jail, and config is its hardened config.json.
-func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []string, config []byte) {
+// beginJournal makes the jail's journal. It runs beside the delegate. identity is the jail's, and config is its hardened config.json.
+func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity journal.Created, config []byte) {
 	if j.Journal == "" {
 		return
 	}
 	defer w.step("journal")()
-	first := journal.Event{Kind: "jail.create", Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Facts: identity}
+	first := journal.Event{Kind: journal.JailCreate, Policy: j.Policy.Hash(), Value: journal.OwnIDs(&j.Brief), Target: filepath.Base(j.Delegate), Hash: hash(config), Detail: identity}
 	if j.Process != nil {
 		about(&first, j, j.Process)
 	}
@@ -80,7 +80,7 @@ func (w *Runtime) beginJournal(j *state.Jail, rep *report.Report, identity []str
 		return
 	}
 	if time.Now().UnixMicro()%pruneEvery == 0 {
-		_, _ = journal.Prune(w.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` tells
+		_, _ = journal.Prune(w.Store, filepath.Dir(j.Journal), j.Policy.Journal.Keep) // `agentjail gc` reports it
 	}
 }
 
@@ -99,9 +99,9 @@ func changed(changes []report.Change) []journal.Event {
 		e := journal.Event{Ring: int(c.Ring), Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why}
 		switch c.Kind {
 		case report.Denied:
-			e.Kind = "privilege.denied"
+			e.Kind = journal.PrivilegeDenied
 		case report.Missing:
-			e.Kind = "protection.missing"
+			e.Kind = journal.ProtectionMissing
 		default:
 			continue
 		}
@@ -110,8 +110,8 @@ func changed(changes []report.Change) []journal.Event {
 	return out
 }
 
-// noteRefused tells of a jail that was not made.
-func (w *Runtime) noteRefused(j *state.Brief, kind string, err error) {
+// noteRefused records a jail that was not made.
+func (w *Runtime) noteRefused(j *state.Brief, kind journal.Kind, err error) {
 	if j.Journal == "" {
 		return
 	}
@@ -128,14 +128,14 @@ func (w *Runtime) noteRefused(j *state.Brief, kind string, err error) {
 	}
 }
 
-// noteEnd reports what the jail's groups and layer say, before they are removed. ws is nil where its end was not waited for.
+// noteEnd records what the jail's groups and layer hold, before they are removed. ws is nil where its end was not waited for.
 func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 	if j.Journal == "" {
 		return
 	}
 	done := w.step("last look")
 	read, ended := cgroups.Once(), !j.InitAlive()
-	events := append(look(w.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
+	events := append(collectFinalState(w.Store, j, read).events(), journal.Counters(j.CgroupDirs, ended, read)...)
 	done()
 	if j.EngineRoot != "" && j.EngineRootDev != 0 {
 		var st unix.Stat_t
@@ -144,7 +144,7 @@ func (w *Runtime) noteEnd(j *state.Brief, ws *syscall.WaitStatus) {
 		}
 	}
 	if j.InitPid != 0 && ended {
-		e := journal.Event{Kind: "jail.exit", Pid: j.InitPid}
+		e := journal.Event{Kind: journal.JailExit, Pid: j.InitPid}
 		switch {
 		case ws == nil:
 			statusOf(j.ID, &e)
@@ -172,9 +172,9 @@ func (w *Runtime) noteGone(j *state.Brief) {
 	if err != nil {
 		w.unwritten(err)
 	}
-	kind := "jail.delete"
+	kind := journal.JailDelete
 	if j.BootID != state.BootID() {
-		kind = "jail.reclaimed"
+		kind = journal.JailReclaimed
 	}
 	w.note(j, append(events, journal.Event{Kind: kind})...)
 }

@@ -2,7 +2,6 @@ package lifecycle
 
 import (
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -98,11 +97,8 @@ func (w *Runtime) noteStale(j *state.Brief) {
 			if err != nil || len(stale.Files) == 0 && !stale.Committed {
 				continue
 			}
-			e := journal.Event{Kind: "git.stale", Path: filepath.Join(m.At, r.Work)}
-			for _, name := range stale.Files[:min(len(stale.Files), maxListed)] {
-				e.Facts = append(e.Facts, "name="+name)
-			}
-			e.Facts = append(e.Facts, "files="+strconv.Itoa(len(stale.Files)), "committed="+strconv.FormatBool(stale.Committed))
+			e := journal.Event{Kind: journal.GitStale, Path: filepath.Join(m.At, r.Work)}
+			e.Detail = journal.Stale{Files: stale.Files[:min(len(stale.Files), maxListed)], Total: len(stale.Files), Committed: stale.Committed}
 			events = append(events, e)
 		}
 		root.Close()

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -84,7 +83,7 @@ type MountedLook struct {
 	Arrived *protect.Arrivals
 }
 
-// lookMounted looks at what was changed in the jail's mounted directories since it was made, by anybody.
+// lookMounted looks at what was changed in the jail's mounted directories since it was made, by any process.
 func lookMounted(j *state.Brief) []MountedLook {
 	if len(j.Mounted) == 0 {
 		return nil
@@ -115,7 +114,7 @@ func lookMounted(j *state.Brief) []MountedLook {
 	return out
 }
 
-// openMounted opens what was mounted, if it still is where it was: whoever may write beside it could have put something else there.
+// openMounted opens what was mounted, if it still is where it was: a program that may write beside it could have put something else there.
 func openMounted(m state.Mounted) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, m.Source, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -134,22 +133,15 @@ func openMounted(m state.Mounted) (*os.File, error) {
 
 // Events are what the journal keeps of the look at a mounted directory.
 func (l *MountedLook) Events() []journal.Event {
-	first := journal.Event{Kind: "jail.mounted", Path: l.At}
+	first := journal.Event{Kind: journal.JailMounted, Path: l.At}
 	if l.Unseen != "" {
-		first.Facts = []string{"unseen=" + l.Unseen}
+		first.Detail = journal.Mounted{Unseen: l.Unseen}
 		return []journal.Event{first}
 	}
-	first.Facts = []string{"entries=" + strconv.Itoa(l.Entries), "changed=" + strconv.Itoa(l.Changed)}
-	if l.Short != "" {
-		first.Facts = append(first.Facts, "short="+l.Short)
-	}
+	first.Detail = journal.Mounted{Entries: l.Entries, Changed: l.Changed, Short: l.Short}
 	out := []journal.Event{first}
 	for part := range slices.Chunk(l.Names, perEvent) {
-		e := journal.Event{Kind: "jail.mounted", Path: l.At}
-		for _, name := range part {
-			e.Facts = append(e.Facts, "name="+name)
-		}
-		out = append(out, e)
+		out = append(out, journal.Event{Kind: journal.JailMounted, Path: l.At, Detail: journal.Mounted{Names: part}})
 	}
 	return append(out, l.arrivals()...)
 }
@@ -160,13 +152,12 @@ func (l *MountedLook) arrivals() (out []journal.Event) {
 	if a == nil || a.Total == 0 && a.Short == "" {
 		return nil
 	}
-	first := journal.Event{Kind: "jail.arrived", Path: l.At, Facts: []string{"arrived=" + strconv.Itoa(a.Total)}}
-	if a.Short != "" {
-		first.Facts = append(first.Facts, "short="+a.Short)
-	}
+	first := journal.Event{Kind: journal.JailArrived, Path: l.At, Detail: journal.Arrived{Total: a.Total, Short: a.Short}}
 	out = append(out, first)
 	for _, x := range a.List {
-		out = append(out, journal.Event{Kind: "jail.arrived", Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"), Reason: x.Why, Facts: []string{"kind=" + string(x.Kind)}})
+		e := journal.Event{Kind: journal.JailArrived, Path: l.At, Target: strings.TrimSuffix(filepath.Join(l.At, x.Rel), "/"), Reason: x.Why}
+		e.Detail = journal.Arrived{What: string(x.Kind)}
+		out = append(out, e)
 	}
 	return out
 }

@@ -3,11 +3,13 @@ package lifecycle
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/rootfs"
 	"agentjail.dev/runtime/rootfs/changes"
 	"agentjail.dev/runtime/spec/plan"
@@ -100,14 +102,12 @@ func TestMountedEvents(t *testing.T) {
 	}
 	names := 0
 	for _, e := range l.Events() {
-		if err := e.Complete(); err != nil || e.Kind != "jail.mounted" || e.Path != "/work" {
+		if err := e.Complete(); err != nil || e.Kind != journal.JailMounted || e.Path != "/work" {
 			t.Fatalf("%v: %+v", err, e)
 		}
 		e.Clean()
-		for _, f := range e.Facts {
-			if strings.HasPrefix(f, "name=") {
-				names++
-			}
+		for _, f := range e.Detail.(journal.Mounted).Names {
+			names++
 			if strings.ContainsAny(f, "\n\x1b\u202e") {
 				t.Errorf("%q", f)
 			}
@@ -116,7 +116,7 @@ func TestMountedEvents(t *testing.T) {
 	if names != 200 || len(l.Names) != 200 {
 		t.Errorf("%d names of %d", names, len(l.Names))
 	}
-	if e := (&MountedLook{At: "/work", Unseen: "x"}).Events(); len(e) != 1 || !slices.Equal(e[0].Facts, []string{"unseen=x"}) {
+	if e := (&MountedLook{At: "/work", Unseen: "x"}).Events(); len(e) != 1 || !reflect.DeepEqual(e[0].Detail, journal.Mounted{Unseen: "x"}) {
 		t.Errorf("%+v", e)
 	}
 }

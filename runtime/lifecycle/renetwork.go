@@ -82,7 +82,7 @@ func (w *Runtime) RestartNetwork(key string, force bool) error {
 	if err != nil {
 		return err
 	}
-	w.note(&j.Brief, journal.Event{Kind: "network.restart"})
+	w.note(&j.Brief, journal.Event{Kind: journal.NetworkRestart})
 	if len(changes) == 0 {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 		return out, err
 	}
 	crash.Point("reload.told")
-	w.note(&j.Brief, journal.Event{Kind: "network.rules", Value: fmt.Sprintf("%d allowed, %d denied", len(r.Allow), len(r.Deny))})
+	w.note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(r.Allow), len(r.Deny))})
 	out.Entries, out.Others = len(r.Allow), policy.Differs(j.Policy, p)
 	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}), w.reportRules(&j.Brief, next))
 }

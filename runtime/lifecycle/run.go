@@ -30,7 +30,7 @@ func (a *attempt) finishRun() error {
 		if err := w.Store.Start(&j.Brief); err != nil {
 			return err
 		}
-		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
+		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid}); return nil })
 		if err := errors.Join(o.made(j), a.signals.hold()); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func (w *Runtime) Start(id string) error {
 				return err
 			}
 		}
-		w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
+		w.note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
 		if w.Stay {
 			go w.watchStarted(j.Key)
 		}
@@ -86,7 +86,7 @@ func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	}
 	r, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
 	if err != nil {
-		w.noteRefused(&j.Brief, "limits.refused", err)
+		w.noteRefused(&j.Brief, journal.LimitsRefused, err)
 		return err
 	}
 	w.tell(rep)
@@ -111,7 +111,7 @@ func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
 		return err
 	}
-	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: "limits.update", Value: string(data)})...)
+	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: journal.LimitsUpdate, Value: string(data)})...)
 	if err := helper.Follow(w.Store.Dir(j.Key), j.InitPid); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func lowered(rep *report.Report) []journal.Event {
 	var out []journal.Event
 	for _, c := range rep.Changes {
 		if c.Kind == report.Lowered {
-			out = append(out, journal.Event{Kind: "limits.refused", Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why})
+			out = append(out, journal.Event{Kind: journal.LimitsRefused, Target: c.Field, Value: c.Was, Limit: c.Now, Reason: c.Why})
 		}
 	}
 	return out
@@ -255,7 +255,7 @@ func (w *Runtime) Delete(id string, force bool) error {
 		return err
 	}
 	if runs {
-		w.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
+		w.note(j, journal.Event{Kind: journal.JailExit, Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
 	done = w.step("release")
 	if err := w.release(j); err != nil {

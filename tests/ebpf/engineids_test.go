@@ -123,13 +123,15 @@ func TestEngineIDs(t *testing.T) {
 		t.Fatalf("%v: %s%s", err, out, errOut)
 	}
 	c.await(t, "an alarm of the jail that was there", func() bool {
-		return c.find(func(e *journal.Event) bool { return e.Kind == "ring0.passed" && e.Target == "socket" && e.Jail == id }) != nil
+		return c.find(func(e *journal.Event) bool {
+			return e.Kind == journal.Ring0Passed && e.Target == "socket" && e.Jail == id
+		}) != nil
 	})
 
 	end := stays(t, p.remapped(t), caller, "probe rings nf_tables io_uring")
 	c.await(t, "an alarm of the next one", func() bool {
 		return c.find(func(e *journal.Event) bool {
-			return e.Kind == "ring0.passed" && e.Target == "socket" && e.Jail != "" && e.Jail != id
+			return e.Kind == journal.Ring0Passed && e.Target == "socket" && e.Jail != "" && e.Jail != id
 		}) != nil
 	})
 	if out, err := end(); err != nil || strings.Count(out, "EPERM") != 2 {
@@ -228,20 +230,24 @@ try trace sh -c 'sleep 100 >/dev/null 2>&1 & exec 3</proc/$!/mem; s=$?; kill $!;
 	refused("connect")
 	c.kill(t)
 	c = p.collect(t, "--connections")
-	blocks := []struct{ name, noted, kind, fails, said string }{
-		{"exec", "process.written", "exec.blocked", "written", "Operation not permitted"}, {"trace", "process.traced", "trace.blocked", "trace", "Permission denied"},
-		{"bind", "bind.tried", "bind.blocked", "bind", ""}, {"connect", "connect.tried", "connect.blocked", "connect", ""},
+	blocks := []struct {
+		name, fails, said string
+		noted, kind       journal.Kind
+	}{
+		{"exec", "written", "Operation not permitted", journal.ProcessWritten, journal.ExecBlocked},
+		{"trace", "trace", "Permission denied", journal.ProcessTraced, journal.TraceBlocked},
+		{"bind", "bind", "", journal.BindTried, journal.BindBlocked}, {"connect", "connect", "", journal.ConnectTried, journal.ConnectBlocked},
 	}
 	end := jail("")
 	for _, b := range blocks {
-		c.await(t, b.noted, func() bool { return c.find(func(e *journal.Event) bool { return e.Kind == b.noted }) != nil })
+		c.await(t, b.noted.String(), func() bool { return c.find(func(e *journal.Event) bool { return e.Kind == b.noted }) != nil })
 	}
 	byDefault(end)
 	for _, b := range blocks {
 		t.Run(b.name, func(t *testing.T) {
 			want := strings.Replace(all, b.fails+" passes", b.fails+" fails: "+b.said, 1)
 			end := jail(b.name)
-			c.await(t, b.kind, func() bool {
+			c.await(t, b.kind.String(), func() bool {
 				return c.find(func(e *journal.Event) bool {
 					return e.Kind == b.kind && e.Errno == "EPERM" && e.Decided() == "ebpf.block" && e.Remedy != "" && e.Jail != ""
 				}) != nil
@@ -287,7 +293,7 @@ func TestOOM(t *testing.T) {
 	end := stays(t, b, p.caller(path, ""), "dd if=/dev/zero of=/dev/null bs=100M count=1; true")
 	c.await(t, "an OOM kill", func() bool {
 		return c.find(func(e *journal.Event) bool {
-			return e.Kind == "limit.oom" && e.Source == journal.SourceEBPF && e.Program == "dd" && e.Pid > 0 && e.UID != nil && *e.UID > 65535 && e.Jail != ""
+			return e.Kind == journal.LimitOOM && e.Source == journal.SourceEBPF && e.Program == "dd" && e.Pid > 0 && e.UID != nil && *e.UID > 65535 && e.Jail != ""
 		}) != nil
 	})
 	if out, err := end(); err != nil {

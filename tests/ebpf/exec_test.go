@@ -48,7 +48,7 @@ cd /; /bin/busybox echo long `+long+`
 			var e *journal.Event
 			c.await(t, "an event of "+row.name, func() bool {
 				e = c.find(func(e *journal.Event) bool {
-					return e.Kind == "process.exec" && len(e.Argv) > 2 && e.Argv[1] == "echo" && strings.HasPrefix(e.Argv[2], row.name)
+					return e.Kind == journal.ProcessExec && len(e.Argv) > 2 && e.Argv[1] == "echo" && strings.HasPrefix(e.Argv[2], row.name)
 				})
 				return e != nil
 			})

@@ -30,7 +30,9 @@ func TestCollectorFilter(t *testing.T) {
 i=0; while [ $i -lt 200 ]; do i=$((i+1)); /bin/busybox true event $i `+strings.Repeat("x", 480)+`; done; /bin/busybox true last`)
 	var jail string
 	c.await(t, "the last event", func() bool {
-		e := c.find(func(e *journal.Event) bool { return e.Kind == "process.exec" && len(e.Argv) > 2 && e.Argv[2] == "last" })
+		e := c.find(func(e *journal.Event) bool {
+			return e.Kind == journal.ProcessExec && len(e.Argv) > 2 && e.Argv[2] == "last"
+		})
 		if e != nil {
 			jail = e.Jail
 		}

@@ -28,9 +28,9 @@ func TestFlood(t *testing.T) {
 		reported, dropped = 0, 0
 		for _, e := range c.events {
 			switch {
-			case e.Kind == "journal.lost":
+			case e.Kind == journal.JournalLost:
 				dropped += e.Dropped
-			case e.Kind == "syscall.refused":
+			case e.Kind == journal.SyscallRefused:
 				reported += max(1, e.Count)
 			}
 		}

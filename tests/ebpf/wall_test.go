@@ -317,7 +317,7 @@ func TestRefusedCalls(t *testing.T) {
 	for _, name := range calls {
 		c.await(t, name, func() bool {
 			return c.find(func(e *journal.Event) bool {
-				return e.Kind == "syscall.refused" && e.Syscall == name && e.Errno == errno && e.Program == "probe" && e.Number != nil && len(e.Arguments) == 6 && e.Jail != ""
+				return e.Kind == journal.SyscallRefused && e.Syscall == name && e.Errno == errno && e.Program == "probe" && e.Number != nil && len(e.Arguments) == 6 && e.Jail != ""
 			}) != nil
 		})
 	}
@@ -401,7 +401,7 @@ func TestWall(t *testing.T) {
 	for _, hook := range []string{"io_uring", "socket", "key"} {
 		c.await(t, "an alarm about "+hook, func() bool {
 			return c.find(func(e *journal.Event) bool {
-				return e.Kind == "ring0.passed" && e.Target == hook && e.Program == "probe" && e.Errno == "EPERM" && e.Severity == 5
+				return e.Kind == journal.Ring0Passed && e.Target == hook && e.Program == "probe" && e.Errno == "EPERM" && e.Severity == 5
 			}) != nil
 		})
 	}

@@ -93,7 +93,7 @@ func (h *host) events(id string) []journal.Event {
 }
 
 // expect reports which kinds are missing.
-func expect(t *testing.T, when string, events []journal.Event, kinds ...string) {
+func expect(t *testing.T, when string, events []journal.Event, kinds ...journal.Kind) {
 	t.Helper()
 	for _, k := range kinds {
 		if !slices.ContainsFunc(events, func(e journal.Event) bool { return e.Kind == k }) {
@@ -146,7 +146,7 @@ func TestRun(t *testing.T) {
 	id := h.create(b)
 	// What follows takes away the processes that this needs.
 	if !eventually(func() bool {
-		return slices.ContainsFunc(h.events(id), func(e journal.Event) bool { return e.Kind == "limit.oom" })
+		return slices.ContainsFunc(h.events(id), func(e journal.Event) bool { return e.Kind == journal.LimitOOM })
 	}) {
 		t.Error("no limit.oom")
 	}
@@ -164,24 +164,24 @@ func TestRun(t *testing.T) {
 			t.Errorf("%q: %v: %s", c.args, err, text)
 		}
 	}
-	running := []string{"jail.create", "privilege.denied", "jail.start", "exec.start", "exec.refused", "limits.update", "limit.pids", "limit.layer", "limit.oom", "name.refused"}
+	running := []journal.Kind{journal.JailCreate, journal.PrivilegeDenied, journal.JailStart, journal.ExecStart, journal.ExecRefused, journal.LimitsUpdate, journal.LimitPids, journal.LimitLayer, journal.LimitOOM, journal.NameRefused}
 	var events []journal.Event
 	if !eventually(func() bool {
 		events = h.events(id)
-		return !slices.ContainsFunc(running, func(k string) bool {
+		return !slices.ContainsFunc(running, func(k journal.Kind) bool {
 			return !slices.ContainsFunc(events, func(e journal.Event) bool { return e.Kind == k })
 		})
 	}) {
 		expect(t, "while it runs", events, running...)
 	}
 	for _, e := range events {
-		if k, _ := journal.Lookup(e.Kind); k == nil || k.Ring != journal.Varies && k.Ring != e.Ring || e.Jail != id {
+		if k := e.Kind.Info(); k.Name == "" || k.Ring != journal.Varies && k.Ring != e.Ring || e.Jail != id {
 			t.Errorf("%+v", e)
 		}
-		if strings.ContainsAny(strings.Join(e.Argv, ""), "\n\x1b\u202e") || e.Kind == "jail.delete" {
+		if strings.ContainsAny(strings.Join(e.Argv, ""), "\n\x1b\u202e") || e.Kind == journal.JailDelete {
 			t.Errorf("the jail's text is in it as it came: %+v", e)
 		}
-		if e.Refused() && e.Kind != "exec.refused" && e.Remedy == "" {
+		if e.Refused() && e.Kind != journal.ExecRefused && e.Remedy == "" {
 			t.Errorf("no remedy: %+v", e)
 		}
 	}
@@ -195,9 +195,9 @@ func TestRun(t *testing.T) {
 	if _, text, err := b.Call(t, h.caller, "delete", "--force", id); err != nil {
 		t.Fatalf("delete: %v: %s", err, text)
 	}
-	expect(t, "after its end", h.events(id), "jail.create", "privilege.denied", "exec.start", "exec.refused", "name.refused", "journal.kept", "jail.delete")
+	expect(t, "after its end", h.events(id), journal.JailCreate, journal.PrivilegeDenied, journal.ExecStart, journal.ExecRefused, journal.NameRefused, journal.JournalKept, journal.JailDelete)
 	h.verify(id)
-	for _, k := range []string{"jail.create", "exec.refused", "name.refused", "limit.pids", "jail.delete"} {
+	for _, k := range []journal.Kind{journal.JailCreate, journal.ExecRefused, journal.NameRefused, journal.LimitPids, journal.JailDelete} {
 		if !watched(k) {
 			t.Errorf("watch did not tell %s", k)
 		}
@@ -227,7 +227,7 @@ func (h *host) tamper(id string) {
 }
 
 // watch listens at a socket that `agentjail watch` writes to. told waits for a kind of event, and ended interrupts it.
-func (h *host) watch(socket string) (told func(kind string) bool, ended func() error) {
+func (h *host) watch(socket string) (told func(kind journal.Kind) bool, ended func() error) {
 	h.t.Helper()
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -243,7 +243,7 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	kinds := make(chan string, 10000)
+	kinds := make(chan journal.Kind, 10000)
 	go func() {
 		lines := bufio.NewScanner(conn)
 		for lines.Scan() {
@@ -254,8 +254,8 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 		}
 		close(kinds)
 	}()
-	seen := map[string]bool{}
-	within := func(kind string, d time.Duration) bool {
+	seen := map[journal.Kind]bool{}
+	within := func(kind journal.Kind, d time.Duration) bool {
 		limit := time.After(d)
 		for !seen[kind] {
 			select {
@@ -271,11 +271,11 @@ func (h *host) watch(socket string) (told func(kind string) bool, ended func() e
 		return true
 	}
 	// It tells all of jails that come once it follows.
-	if !eventually(func() bool { h.create(engine.NewBundle(h.t, h.base)); return within("jail.create", time.Second) }) {
+	if !eventually(func() bool { h.create(engine.NewBundle(h.t, h.base)); return within(journal.JailCreate, time.Second) }) {
 		h.t.Fatal("watch does not begin")
 	}
 	clear(seen)
-	return func(kind string) bool { return within(kind, time.Minute) }, func() error {
+	return func(kind journal.Kind) bool { return within(kind, time.Minute) }, func() error {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func TestReach(t *testing.T) {
 		}
 	}
 	events := h.events(refused)
-	expect(t, "of a jail that was not made", events, "jail.refused")
+	expect(t, "of a jail that was not made", events, journal.JailRefused)
 	if e := events[len(events)-1]; e.Rule != "bind.system" {
 		t.Errorf("%+v", e)
 	}
@@ -366,7 +366,7 @@ func TestBounded(t *testing.T) {
 	l := jails[0].Log()
 	l.Max = size
 	for range 500 {
-		if err := l.Append(journal.Event{Kind: "process.exec", Argv: long}); err != nil {
+		if err := l.Append(journal.Event{Kind: journal.ProcessExec, Argv: long}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -385,7 +385,7 @@ func TestBounded(t *testing.T) {
 	if r := h.verify(id); r.First != 1 || len(r.Gaps) != 1 || r.Last < 540 {
 		t.Errorf("%+v", r)
 	}
-	if events := h.events(id); events[0].Kind != "jail.create" {
+	if events := h.events(id); events[0].Kind != journal.JailCreate {
 		t.Errorf("it begins with %+v", events[0])
 	}
 	b.Spec.Process.Args = []string{"true"}

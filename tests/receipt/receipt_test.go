@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"agentjail.dev/runtime/observe/journal"
 	"agentjail.dev/runtime/observe/journal/inside"
 	"agentjail.dev/runtime/observe/receipt"
 	"agentjail.dev/tests/engine"
@@ -91,7 +92,7 @@ func TestDocker(t *testing.T) {
 	if !slices.Contains(r.Identity.Command, `<script>alert(1)</script>"'><img src=x onerror=alert(1)>\x1b[2J\x0a\u{202e}gnp`) {
 		t.Errorf("the command is %q", r.Identity.Command)
 	}
-	for _, f := range []receipt.File{{Kind: "A", Path: "/opt-made"}, {Kind: "A", Path: "/made"}, {Kind: "C", Path: "/etc/passwd"}} {
+	for _, f := range []journal.File{{Kind: "A", Path: "/opt-made"}, {Kind: "A", Path: "/made"}, {Kind: "C", Path: "/etc/passwd"}} {
 		if !slices.Contains(r.Touched.Files, f) {
 			t.Errorf("%v is not among the files %v", f, r.Touched.Files)
 		}

@@ -164,8 +164,8 @@ func TestReceiptWithoutPlaceholders(t *testing.T) {
 func TestStaleBranch(t *testing.T) {
 	for _, c := range []struct{ script, has string }{
 		{"git switch -q main2; git status --porcelain", ""},
-		{"git switch -q up", "name=.claude/settings.json"},
-		{"git switch -q up; echo 9 >>file; git commit -qam work", "committed=true"},
+		{"git switch -q up", `"files":[".claude/settings.json"]`},
+		{"git switch -q up; echo 9 >>file; git commit -qam work", `"committed":true`},
 	} {
 		dir := filepath.Join(project(t), "repo")
 		// Before the jail is made, by git's clock of whole seconds.

@@ -15,29 +15,29 @@ import (
 type counter struct {
 	controller string // whose hierarchy of version 1 has the file; version 2 is "" there
 	file, key  string // key is the first word of the line; "" is the whole file
-	kind       string
+	kind       Kind
 }
 
 var counters = []counter{
-	{"", "memory.events", "oom_kill", "limit.oom"},
-	{"", "memory.events", "max", "limit.memory"},
-	{"", "memory.events", "high", "limit.high"},
-	{"", "pids.events", "max", "limit.pids"},
-	{"", "cpu.stat", "nr_throttled", "limit.cpu"},
-	{"memory", "memory.oom_control", "oom_kill", "limit.oom"},
-	{"memory", "memory.failcnt", "", "limit.memory"},
-	{"pids", "pids.events", "max", "limit.pids"},
-	{"cpu", "cpu.stat", "nr_throttled", "limit.cpu"},
+	{"", "memory.events", "oom_kill", LimitOOM},
+	{"", "memory.events", "max", LimitMemory},
+	{"", "memory.events", "high", LimitHigh},
+	{"", "pids.events", "max", LimitPids},
+	{"", "cpu.stat", "nr_throttled", LimitCPU},
+	{"memory", "memory.oom_control", "oom_kill", LimitOOM},
+	{"memory", "memory.failcnt", "", LimitMemory},
+	{"pids", "pids.events", "max", LimitPids},
+	{"cpu", "cpu.stat", "nr_throttled", LimitCPU},
 }
 
 // limitFiles are the limits that were met, by kind.
-var limitFiles = map[string][]string{
-	"limit.oom": {"memory.max", "memory.limit_in_bytes"}, "limit.memory": {"memory.max", "memory.limit_in_bytes"},
-	"limit.high": {"memory.high"}, "limit.pids": {"pids.max"},
+var limitFiles = map[Kind][]string{
+	LimitOOM: {"memory.max", "memory.limit_in_bytes"}, LimitMemory: {"memory.max", "memory.limit_in_bytes"},
+	LimitHigh: {"memory.high"}, LimitPids: {"pids.max"},
 }
 
-// Counters tells from a jail's control group directories, of either version, which limits were met and how often. read is cgroups.Read, or
-// what shares its answers with others. ended says that the jail has: it counted, but nothing of it is at a limit at the moment.
+// Counters reports which limits of a jail's control group directories, of either version, were met and how often. read is cgroups.Read, or
+// a reader that caches. ended reports that the jail has ended: it counted, but nothing of it is at a limit at the moment.
 func Counters(dirs []string, ended bool, read func(dir, file string) (string, error)) []Event {
 	var out []Event
 	now := At(time.Now())
@@ -50,7 +50,7 @@ func Counters(dirs []string, ended bool, read func(dir, file string) (string, er
 			text, _ := read(dir, c.file)
 			n := count(text, c.key)
 			e := Event{Kind: c.kind, Time: now, Source: SourceCgroup, Count: n}
-			if n == 0 && !ended && c.kind == "limit.pids" && full(read, dir, "pids.current", "pids.max") {
+			if n == 0 && !ended && c.kind == LimitPids && full(read, dir, "pids.current", "pids.max") {
 				// New kernels with version 1 do not count.
 				e.Count, e.Reason = 1, "there are as many as may be"
 			}

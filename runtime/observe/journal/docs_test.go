@@ -16,41 +16,76 @@ const page = "../../../docs/journal.md"
 // kindTable is the page's table of kinds.
 func kindTable() string {
 	var b strings.Builder
-	b.WriteString("| kind | ring | verdict | OCSF | what happened | source |\n|---|---|---|---|---|---|\n")
-	for _, k := range Kinds {
-		ring := fmt.Sprint(k.Ring)
+	b.WriteString("| kind | ring: verdict | OCSF | what happened | source |\n|---|---|---|---|---|\n")
+	for _, kind := range Kinds() {
+		k := kind.Info()
+		ring := fmt.Sprint(k.Ring) + ": "
 		switch k.Ring {
 		case None:
 			ring = ""
 		case Varies:
-			ring = "its own"
+			ring = "its own: "
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d/%d/%d | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
+		fmt.Fprintf(&b, "| `%s` | %s%s | %d/%d/%d | %s | %s |\n", k.Name, ring, k.Verdict, k.Class, k.Activity, k.Disposition, k.Meaning,
 			strings.Join(k.Sources, ", "))
 	}
 	return b.String()
 }
 
-// TestDocs holds the page against the code: the table of kinds, and a row for each field.
+// detailList is the page's list of payloads.
+func detailList() string {
+	var b strings.Builder
+	for _, k := range Kinds() {
+		if decode := details[k]; decode != nil {
+			d, _ := decode([]byte("{}"))
+			fmt.Fprintf(&b, "- `%s`: `{%s}`\n", k, strings.Join(fieldsOf(reflect.TypeOf(d)), ","))
+		}
+	}
+	return b.String()
+}
+
+// fieldsOf are the names of a struct's fields, those of a struct or of a list of them in braces.
+func fieldsOf(t reflect.Type) (out []string) {
+	for f := range t.Fields() {
+		below := f.Type
+		for below.Kind() == reflect.Slice || below.Kind() == reflect.Array || below.Kind() == reflect.Pointer {
+			below = below.Elem()
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous:
+			out = append(out, fieldsOf(f.Type)...)
+		case below.Kind() == reflect.Struct:
+			out = append(out, name+"{"+strings.Join(fieldsOf(below), ",")+"}")
+		default:
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// TestDocs holds the page against the code: the kinds, the payloads, and a row for each field.
 func TestDocs(t *testing.T) {
-	const begin, end = "<!-- kinds -->\n", "<!-- /kinds -->"
 	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(data)
-	before, rest, ok := strings.Cut(text, begin)
-	table, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatal("the page has no place for the kinds")
+	for name, want := range map[string]string{"kinds": kindTable(), "details": detailList()} {
+		begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
+		before, rest, ok := strings.Cut(text, begin)
+		table, after, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("the page has no place for the %s", name)
+		}
+		if table != want && !*update {
+			t.Errorf("docs/journal.md has other %s: go test ./runtime/observe/journal -run TestDocs -update", name)
+		}
+		text = before + begin + want + end + after
 	}
-	if want := kindTable(); table != want {
-		if *update {
-			if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			t.Error("docs/journal.md has other kinds: go test ./runtime/observe/journal -run TestDocs -update")
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for f := range reflect.TypeFor[Event]().Fields() {

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"reflect"
 	"strconv"
 )
 
@@ -15,7 +16,7 @@ func (e *Event) encode(b []byte) []byte {
 	b = always(b, "time", e.Time)
 	b = always(b, "jail", e.Jail)
 	b = text(b, "key", e.Key)
-	b = always(b, "kind", e.Kind)
+	b = always(b, "kind", e.Kind.String())
 	b = append(append(b, `,"ring":`...), strconv.Itoa(e.Ring)...)
 	b = always(b, "verdict", e.Verdict)
 	for _, n := range []struct {
@@ -55,7 +56,13 @@ func (e *Event) encode(b []byte) []byte {
 	} {
 		b = text(b, s[0], s[1])
 	}
-	b = list(b, "facts", e.Facts)
+	if e.ArgvOmitted {
+		b = append(field(b, "argv_omitted"), "true"...)
+	}
+	if e.Detail != nil {
+		b = appendDetail(field(b, "detail"), reflect.ValueOf(e.Detail))
+	}
+	b = number(b, "cut", int64(e.Cut))
 	b = text(b, "policy", e.Policy)
 	b = number(b, "dropped", int64(e.Dropped))
 	return append(always(b, "prev", e.Prev), '}')

@@ -1,8 +1,8 @@
 // Package journal keeps what happened to each jail, outside its reach: one file of lines of JSON a jail, written by the host alone, chained
-// by hashes, bounded, and kept for a while after the jail was deleted. Anybody who learns something of a jail appends an Event; the reader
-// is the same for all of them. What every kind of event means is the table Kinds; docs/journal.md describes the schema.
+// by hashes, bounded, and kept for a while after the jail was deleted. Each program that learns something of a jail appends an Event; the reader
+// is the same for all of them. The table in kinds.go describes every kind, detail.go its payload; docs/journal.md describes the schema.
 //
-// What an event tells of a jail is the jail's to choose: names, paths, arguments. Append cleans and cuts it.
+// What an event holds of a jail is the jail's to choose: names, paths, arguments. Append cleans and cuts it.
 package journal
 
 import (
@@ -18,10 +18,10 @@ const Version = 1
 
 // Bounds of an event, in characters, and of its line, in bytes.
 const (
-	maxText  = 1024
-	maxList  = 64
-	maxLine  = 16 << 10
-	maxFacts = 8 << 10
+	maxText   = 1024
+	maxList   = 64
+	maxLine   = 16 << 10
+	maxDetail = 8 << 10 // of a Detail's text together
 )
 
 // An Event is one line of a journal. The schema is flat: every field has a name of its own, and those that a kind does not use are left out.
@@ -33,15 +33,15 @@ type Event struct {
 	// Jail and Key name the jail: its id, and the name of its record.
 	Jail string `json:"jail"`
 	Key  string `json:"key,omitempty"`
-	// Kind is one of Kinds, from which come Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and Severity.
-	Kind        string `json:"kind"`
+	// Kind gives Ring (unless the kind's is Varies), Verdict, Class, Activity, Disposition and Severity.
+	Kind        Kind   `json:"kind"`
 	Ring        int    `json:"ring"` // 0, 1, 2, or None
 	Verdict     string `json:"verdict"`
 	Class       int    `json:"class_uid"`
 	Activity    int    `json:"activity_id"`
 	Disposition int    `json:"disposition_id"`
 	Severity    int    `json:"severity_id"`
-	// Source is who saw it: one of Sources.
+	// Source saw it: one of Sources.
 	Source string `json:"source"`
 	// Count is how many times it happened, where one line stands for several; 0 is once.
 	Count uint64 `json:"count,omitempty"`
@@ -58,7 +58,7 @@ type Event struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	Hash string   `json:"hash,omitempty"`
 
-	// Target is what was requested where no other field says it: a field of config.json, a protection, a capability, a hook, a class of objects.
+	// Target is what was requested where no other field has it: a field of config.json, a protection, a capability, a hook, a class of objects.
 	Target string `json:"target,omitempty"`
 	// Path is a file, as the jail sees it where that is known.
 	Path string `json:"path,omitempty"`
@@ -77,7 +77,7 @@ type Event struct {
 	Number    *int     `json:"number,omitempty"`
 	Arch      string   `json:"arch,omitempty"`
 	Arguments []string `json:"arguments,omitempty"`
-	// Errno is what the program was told, by name: "EPERM".
+	// Errno is what the call returned, by name: "EPERM".
 	Errno string `json:"errno,omitempty"`
 
 	// Value and Limit are of a limit that was met.
@@ -90,9 +90,11 @@ type Event struct {
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
-	// Facts are what else is known, as NAME=VALUE: of a jail's identity at its creation, of what it used and what was removed at its end. In
-	// jail.files they are lines as of `agentjail diff`.
-	Facts []string `json:"facts,omitempty"`
+	// ArgvOmitted reports that Argv and Cwd were left out, since the jail had its share of the journal.
+	ArgvOmitted bool `json:"argv_omitted,omitempty"`
+	// Detail is the payload of a kind that has one; nil for others. Cut is how many entries of its lists did not fit.
+	Detail Detail `json:"detail,omitempty"`
+	Cut    int    `json:"cut,omitempty"`
 	// Policy is the hash of the policy that the jail was made with.
 	Policy string `json:"policy,omitempty"`
 	// Dropped is how many events are missing, in a line of kind journal.lost and the like.
@@ -119,7 +121,7 @@ func (e *Event) Refused() bool {
 	return e.Verdict == VerdictRefused || e.Verdict == VerdictLimit || e.Verdict == VerdictAlert && e.Disposition == isBlocked
 }
 
-// texts are all fields that a jail may have had a say in.
+// texts are all fields that a jail may have influenced.
 func (e *Event) texts() []*string {
 	return []*string{
 		&e.Time, &e.Jail, &e.Key, &e.Source, &e.Program, &e.Parent, &e.Cwd, &e.Hash, &e.Target, &e.Path, &e.Name, &e.Address, &e.Credential,
@@ -132,11 +134,9 @@ func (e *Event) Clean() {
 	for _, s := range e.texts() {
 		*s = printable.Line(*s, maxText)
 	}
-	for _, list := range []*[]string{&e.Argv, &e.Arguments, &e.Facts} {
+	e.boundDetail(maxDetail)
+	for _, list := range []*[]string{&e.Argv, &e.Arguments} {
 		in, left := *list, maxText*2
-		if list == &e.Facts {
-			left = maxFacts
-		}
 		if len(in) == 0 {
 			continue
 		}
@@ -154,11 +154,22 @@ func (e *Event) Clean() {
 	}
 }
 
-// Complete fills what the kind says, and the remedy where the event has none.
+// boundDetail puts a copy of the payload into its place that is clean and has at most max bytes of text.
+func (e *Event) boundDetail(max int) {
+	if e.Detail != nil {
+		d, cut := cleaned(e.Detail, max)
+		e.Detail, e.Cut = d, e.Cut+cut
+	}
+}
+
+// Complete fills what follows from the kind, and the remedy where the event has none.
 func (e *Event) Complete() error {
-	k, ok := Lookup(e.Kind)
-	if !ok {
-		return fmt.Errorf("%q is no kind of event", e.Kind)
+	k := e.Kind.Info()
+	if e.Detail != nil && e.Detail.kind() != e.Kind {
+		return fmt.Errorf("the detail of %s is of %s", e.Kind, e.Detail.kind())
+	}
+	if k.Name == "" {
+		return fmt.Errorf("%d is no kind of event", e.Kind)
 	}
 	e.Version = Version
 	if k.Ring != Varies {
@@ -196,15 +207,20 @@ func (e *Event) line() ([]byte, error) {
 		e.Path, e.Cwd, e.Target = printable.Line(e.Path, 512), printable.Line(e.Cwd, 256), printable.Line(e.Target, 256)
 		data = e.encode(data[:0])
 	}
-	for len(data) > maxLine && len(e.Facts) > 1 {
-		e.Facts = append(e.Facts[:len(e.Facts)/2:len(e.Facts)/2], "more=true")
-		if len(e.Facts) == 2 {
-			e.Facts = e.Facts[1:]
-		}
+	for most := maxDetail / 2; len(data) > maxLine && e.Detail != nil && most > 0; most /= 2 {
+		e.boundDetail(most)
 		data = e.encode(data[:0])
 	}
 	if len(data) > maxLine {
 		return nil, fmt.Errorf("an event of %d bytes is too long", len(data))
 	}
 	return data, nil
+}
+
+// Decided is the rule that decided a refusal: the event's own, or what its kind is decided by. It is "" where nothing was decided.
+func (e *Event) Decided() string {
+	if e.Rule != "" {
+		return e.Rule
+	}
+	return e.fill(e.Kind.Info().Rule)
 }

@@ -1,11 +1,13 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,32 +35,35 @@ func whole(t *testing.T, l *Log) *Result {
 func TestKinds(t *testing.T) {
 	l := newLog(t, 0)
 	var events []Event
-	for i, k := range Kinds {
-		if found, ok := Lookup(k.Name); !ok || found != &Kinds[i] {
+	for _, kind := range Kinds() {
+		k := kind.Info()
+		if found, ok := Lookup(k.Name); !ok || found != kind {
 			t.Errorf("%s is named twice", k.Name)
 		}
 		if k.Meaning == "" || len(k.Sources) == 0 || k.Class == 0 || k.Activity == 0 || k.Disposition == 0 || k.Severity == 0 || k.Verdict == "" {
 			t.Errorf("%s: incomplete", k.Name)
 		}
-		events = append(events, Event{Kind: k.Name, Name: "example.com", Port: 443, Path: "/p", Target: "t", Credential: "c"})
+		events = append(events, Event{Kind: kind, Name: "example.com", Port: 443, Path: "/p", Target: "t", Credential: "c"})
 	}
 	if err := l.Begin(events...); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Read(l.Path)
-	if err != nil || len(got) != len(Kinds) {
+	if err != nil || len(got) != len(Kinds()) {
 		t.Fatalf("%d events, %v", len(got), err)
 	}
 	for i, e := range got {
-		if e.Kind != Kinds[i].Name || e.Class != Kinds[i].Class || e.Jail != "box" || strings.Contains(e.Remedy, "{") || e.When().IsZero() {
+		if k := Kinds()[i]; e.Kind != k || e.Class != k.Info().Class || e.Jail != "box" || strings.Contains(e.Remedy, "{") || e.When().IsZero() {
 			t.Errorf("%+v", e)
 		}
 	}
-	if r := whole(t, l); r.Events != uint64(len(Kinds)) || len(r.Torn) > 0 {
+	if r := whole(t, l); r.Events != uint64(len(Kinds())) || len(r.Torn) > 0 {
 		t.Errorf("%+v", r)
 	}
-	if err := l.Append(Event{Kind: "no.such"}); err == nil {
-		t.Error("an unknown kind is written")
+	for _, kind := range []Kind{0, Kind(len(kinds)), 255} {
+		if err := l.Append(Event{Kind: kind}); err == nil {
+			t.Errorf("the kind %d is written", kind)
+		}
 	}
 }
 
@@ -74,6 +79,12 @@ func TestEncode(t *testing.T) {
 			f.Set(reflect.ValueOf([]string{"x", fmt.Sprint(i), "\""}))
 		case reflect.Pointer:
 			f.Set(reflect.New(f.Type().Elem()))
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Interface:
+			f.Set(reflect.ValueOf(Created{Name: "a \"b\" <c>", Writable: []string{"/x"}}))
+		case reflect.Uint8:
+			f.SetUint(uint64(JailStart))
 		case reflect.Uint64, reflect.Uint16:
 			f.SetUint(uint64(i) + 1)
 		default:
@@ -81,10 +92,18 @@ func TestEncode(t *testing.T) {
 		}
 	}
 	for _, e := range []Event{e, {}} {
-		want, err := json.Marshal(e)
-		if got := e.encode(nil); err != nil || string(got) != string(want) {
+		var b bytes.Buffer
+		out := json.NewEncoder(&b)
+		out.SetEscapeHTML(false)
+		err := out.Encode(e)
+		want := strings.TrimSuffix(b.String(), "\n")
+		if got := e.encode(nil); err != nil || string(got) != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
+	}
+	e.Kind = JailCreate
+	if back, ok := decode(e.encode(nil)); !ok || !reflect.DeepEqual(back, e) {
+		t.Errorf("%+v\nbecomes\n%+v", e, back)
 	}
 	if seqOf(e.encode(nil)) != e.Seq {
 		t.Error("its number is not found")
@@ -98,7 +117,7 @@ func BenchmarkAppend(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if err := l.Append(Event{Kind: "jail.start", Pid: 1}); err != nil {
+		if err := l.Append(Event{Kind: JailStart, Pid: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -107,14 +126,14 @@ func BenchmarkAppend(b *testing.B) {
 // TestWriters: several writers at a time, across rotations, leave one chain.
 func TestWriters(t *testing.T) {
 	l := newLog(t, 60<<10)
-	if err := l.Begin(Event{Kind: "jail.create"}); err != nil {
+	if err := l.Begin(Event{Kind: JailCreate}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			for n := range 100 {
-				if err := l.Append(Event{Kind: "name.refused", Name: fmt.Sprintf("%d.%d.example", i, n)}); err != nil {
+				if err := l.Append(Event{Kind: NameRefused, Name: fmt.Sprintf("%d.%d.example", i, n)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -139,7 +158,7 @@ func TestWriters(t *testing.T) {
 	if len(files) != 3 || size > l.Max {
 		t.Errorf("%d files with %d bytes", len(files), size)
 	}
-	if events, err := Read(l.Path); err != nil || events[0].Kind != "jail.create" {
+	if events, err := Read(l.Path); err != nil || events[0].Kind != JailCreate {
 		t.Errorf("the beginning is gone: %v", err)
 	}
 }
@@ -163,7 +182,7 @@ func TestTampering(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLog(t, 0)
-			err := l.Begin(Event{Kind: "jail.create"}, Event{Kind: "name.refused", Name: "b.example"}, Event{Kind: "jail.start"})
+			err := l.Begin(Event{Kind: JailCreate}, Event{Kind: NameRefused, Name: "b.example"}, Event{Kind: JailStart})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +195,7 @@ func TestTampering(t *testing.T) {
 				if err != nil || len(r.Problems) != c.problems || len(r.Torn) != c.torn {
 					t.Errorf("%+v, %v", r, err)
 				}
-				if err := l.Append(Event{Kind: "jail.exit"}); err != nil {
+				if err := l.Append(Event{Kind: JailExit}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -192,7 +211,7 @@ func TestInjection(t *testing.T) {
 	for i := range argv {
 		argv[i] = evil
 	}
-	e := Event{Kind: "process.exec", Argv: argv, Cwd: evil, Program: evil, Path: evil, Name: evil, Target: evil, Reason: evil, Remedy: evil, Rule: evil, Parent: evil}
+	e := Event{Kind: ProcessExec, Argv: argv, Cwd: evil, Program: evil, Path: evil, Name: evil, Target: evil, Reason: evil, Remedy: evil, Rule: evil, Parent: evil}
 	if err := l.Begin(e); err != nil {
 		t.Fatal(err)
 	}
@@ -211,4 +230,43 @@ func TestInjection(t *testing.T) {
 		t.Errorf("%.200q", s)
 	}
 	whole(t, l)
+}
+
+// TestUnknownLines: a line that cannot be decoded, of another version for example, is shown as unknown; the chain holds, and what follows it is read.
+func TestUnknownLines(t *testing.T) {
+	for _, other := range []string{`"jail.start"`, `"jail.paused"`, `5`, `{"a":"\u202e"}`} {
+		l := newLog(t, 0)
+		if err := l.Begin(Event{Kind: JailCreate}, Event{Kind: JailStart}); err != nil {
+			t.Fatal(err)
+		}
+		data, _ := os.ReadFile(l.Path)
+		if err := os.WriteFile(l.Path, []byte(strings.Replace(string(data), `"jail.start"`, other, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		follow := Follow(l.Path, false)
+		if err := l.Append(Event{Kind: JailExit}); err != nil {
+			t.Fatal(err)
+		}
+		want := []Kind{JailCreate, JournalUnknown, JailExit}
+		if other == `"jail.start"` {
+			want[1] = JailStart
+		}
+		read, err := Read(l.Path)
+		followed, ferr := follow.Next()
+		follow.Close()
+		for _, events := range [][]Event{read, followed} {
+			var got []Kind
+			for _, e := range events {
+				if got = append(got, e.Kind); e.Kind == JournalUnknown && (e.Reason == "" || e.Verdict == "" || e.Jail != "box" || strings.Contains(e.String(), "\u202e")) {
+					t.Errorf("%s: %+v", other, e)
+				}
+			}
+			if err != nil || ferr != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v; %v, %v", other, got, want, err, ferr)
+			}
+		}
+		if r := whole(t, l); len(r.Torn) > 0 || r.Events != 3 {
+			t.Errorf("%s: %+v", other, r)
+		}
+	}
 }

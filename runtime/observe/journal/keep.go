@@ -44,7 +44,7 @@ func Keep(path, dir string) ([]Event, error) {
 			continue
 		}
 		sum := sha256.Sum256(data)
-		out = append(out, Event{Kind: "journal.kept", Target: name, Hash: "sha256:" + hex.EncodeToString(sum[:])})
+		out = append(out, Event{Kind: JournalKept, Target: name, Hash: "sha256:" + hex.EncodeToString(sum[:])})
 	}
 	return out, errors.Join(errs...)
 }
@@ -147,7 +147,7 @@ func (j *Jail) VerifyKept(r *Result) error {
 		return err
 	}
 	for _, e := range events {
-		if e.Kind != "journal.kept" {
+		if e.Kind != JournalKept {
 			continue
 		}
 		name := filepath.Base(e.Target)

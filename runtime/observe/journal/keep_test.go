@@ -21,7 +21,7 @@ func TestPrune(t *testing.T) {
 	var paths []string
 	for i := range 5 {
 		l := &Log{Path: NewPath(dir, fmt.Sprintf("0123abcd-box%d", i), at.Add(time.Duration(i)*time.Second)), Jail: fmt.Sprint("box", i)}
-		if err := l.Begin(Event{Kind: "jail.create"}); err != nil {
+		if err := l.Begin(Event{Kind: JailCreate}); err != nil {
 			t.Fatal(err)
 		}
 		paths = append(paths, l.Path)
@@ -70,7 +70,7 @@ func TestPrune(t *testing.T) {
 // TestKept: a kept file that was changed is found.
 func TestKept(t *testing.T) {
 	l, dir := newLog(t, 0), t.TempDir()
-	if err := l.Begin(Event{Kind: "jail.create"}); err != nil {
+	if err := l.Begin(Event{Kind: JailCreate}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, KeptFiles[0]), []byte("a line\n"), 0o600); err != nil {
@@ -119,7 +119,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(killed); path != "" {
 		l := &Log{Path: path, Jail: "box", Max: 60 << 10}
 		for i := 0; ; i++ {
-			if err := l.Append(Event{Kind: "name.refused", Name: strings.Repeat("n", i%900)}); err != nil {
+			if err := l.Append(Event{Kind: NameRefused, Name: strings.Repeat("n", i%900)}); err != nil {
 				fmt.Println(err)
 				os.Exit(1)
 			}
@@ -131,7 +131,7 @@ func TestMain(m *testing.M) {
 // TestKilledWriters: writers that are killed at any moment, in the middle of rotation too, leave a journal that goes on.
 func TestKilledWriters(t *testing.T) {
 	l := newLog(t, 60<<10)
-	if err := l.Begin(Event{Kind: "jail.create"}); err != nil {
+	if err := l.Begin(Event{Kind: JailCreate}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {
@@ -142,7 +142,7 @@ func TestKilledWriters(t *testing.T) {
 			t.Errorf("a writer: %s", out)
 		}
 		cancel()
-		if err := l.Append(Event{Kind: "jail.start"}); err != nil {
+		if err := l.Append(Event{Kind: JailStart}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,7 +156,7 @@ func TestKilledWriters(t *testing.T) {
 // TestTail: a journal is followed across rotations, each event once and in order.
 func TestTail(t *testing.T) {
 	l := newLog(t, 60<<10)
-	if err := l.Begin(Event{Kind: "jail.create"}); err != nil {
+	if err := l.Begin(Event{Kind: JailCreate}); err != nil {
 		t.Fatal(err)
 	}
 	tail, late := Follow(l.Path, false), Follow(l.Path, true)
@@ -164,7 +164,7 @@ func TestTail(t *testing.T) {
 	defer late.Close()
 	seen := map[*Tail]uint64{late: 1}
 	for i := range 600 {
-		if err := l.Append(Event{Kind: "jail.start"}); err != nil {
+		if err := l.Append(Event{Kind: JailStart}); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range []*Tail{tail, late} {
@@ -176,7 +176,7 @@ func TestTail(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, e := range events {
-				if e.Kind == "journal.lost" || e.Seq != seen[f]+1 {
+				if e.Kind == JournalLost || e.Seq != seen[f]+1 {
 					t.Fatalf("event %d after %d: %s", e.Seq, seen[f], e.String())
 				}
 				seen[f] = e.Seq

@@ -1,9 +1,11 @@
 package journal
 
+import "fmt"
+
 // Rings of kinds beyond 0, 1 and 2 of package report.
 const (
 	None   = -1 // no ring's
-	Varies = -2 // the event says
+	Varies = -2 // the event has it
 )
 
 // Verdicts.
@@ -11,7 +13,7 @@ const (
 	VerdictAllowed = "allowed"
 	VerdictRefused = "refused"
 	VerdictLimit   = "limit" // a limit was met
-	VerdictNoted   = "noted" // nobody decided anything
+	VerdictNoted   = "noted" // nothing was decided
 	VerdictAlert   = "alert" // something that should not be
 )
 
@@ -26,8 +28,11 @@ const (
 	SourceJournal = "journal"   // the journal itself
 )
 
-// A Kind is what is to be known of a kind of event.
-type Kind struct {
+// A Kind is a kind of event: one of the constants. In JSON it is its name.
+type Kind uint8
+
+// KindInfo is a row of the table of kinds.
+type KindInfo struct {
 	Name string
 	// Ring is 0, 1, 2, None or Varies.
 	Ring    int
@@ -36,10 +41,12 @@ type Kind struct {
 	Class, Activity, Disposition, Severity int
 	// Meaning is what happened, in a sentence.
 	Meaning string
-	// Sources are who can see it, the most usual first.
+	// Sources can see it, the most usual first.
 	Sources []string
 	// Remedy is what would let it through, with {name}, {port}, {path}, {target}, {syscall}, {credential}, {program}, {limit} for the event's own.
 	Remedy string
+	// Rule decides a refusal whose source names no rule of its own, with {name} and the like: the policy's key, the kernel's limit or an eBPF hook.
+	Rule string
 }
 
 // OCSF's classes, dispositions and severities that are used.
@@ -67,7 +74,7 @@ const (
 	lifeStop, lifeUpdate, lifeOther, netListen = 4, 8, 99, 7
 )
 
-// sources as Kind.Sources has them.
+// Sources as KindInfo.Sources has them.
 var (
 	own      = []string{SourceOwn}
 	network  = []string{SourceNetwork}
@@ -78,97 +85,210 @@ var (
 	itself   = []string{SourceJournal}
 )
 
-// Kinds are all kinds of events.
-var Kinds = []Kind{
+// The kinds of events.
+const (
 	// The life of a jail.
-	{"jail.create", None, VerdictAllowed, ocsfLifecycle, lifeInstall, isAllowed, informational, "the jail was made; its first process waits", own, ""},
-	{"jail.refused", None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/why.md has every code"},
-	{"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle asked for a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one"},
-	{"protection.missing", Varies, VerdictNoted, ocsfFinding, findingCreate, isLogged, low, "a protection that this host cannot give", own, "`agentjail check` says what the host lacks"},
-	{"jail.start", None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was released", own, ""},
-	{"jail.exit", None, VerdictNoted, ocsfLifecycle, lifeStop, isLogged, informational, "the jail's first process ended", []string{SourceOwn, SourceEBPF}, ""},
-	{"jail.delete", None, VerdictAllowed, ocsfLifecycle, lifeRemove, isAllowed, informational, "the jail was deleted, with all that was made for it", own, ""},
-	{"jail.reclaimed", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, low, "what a crash left of the jail was removed", own, ""},
-	{"jail.used", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "the most that the jail had used when it was deleted", own, ""},
-	{"jail.teardown", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, informational, "what was made for the jail was looked for after its removal", own, ""},
-	{"jail.files", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was in the jail's layer when it was deleted", own, ""},
-	{"jail.mounted", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was changed in a mounted directory since the jail was made, by whoever", own, ""},
-	{"jail.arrived", None, VerdictNoted, ocsfFinding, findingCreate, isDetected, high, "what the host runs, or is led by, came or was changed in a mounted directory since the jail was made", own, "look at it before git, an editor or an agent runs there: `agentjail git DIR status`"},
-	{"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, ""},
-	{"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be"},
-	{"protection.lost", Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\""},
-	{"git.stale", Access, VerdictNoted, ocsfFinding, findingCreate, isDetected, medium, "git could not replace tracked protected files in the jail: a commit from it undoes, or can undo, what another branch has of them", own, "compare the protected files of the jail's commits before they are merged; `git restore` on the host"},
-	{"limits.update", Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, ""},
-	{"limits.refused", Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were asked for than policy allows", own, "policy: limits"},
+	JailCreate Kind = iota + 1
+	JailRefused
+	PrivilegeDenied
+	ProtectionMissing
+	JailStart
+	JailExit
+	JailDelete
+	JailReclaimed
+	JailUsed
+	JailTeardown
+	JailFiles
+	JailMounted
+	JailArrived
+	JailInspected
+	ProtectionBroken
+	ProtectionLost
+	GitStale
+	LimitsUpdate
+	LimitsRefused
 
 	// Programs.
-	{"exec.start", None, VerdictAllowed, ocsfProcess, processLaunch, isAllowed, informational, "the engine ran a further program in the jail", own, ""},
-	{"exec.refused", Access, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "a further program was asked for in a way that is refused", own, "see the reason"},
-	{"process.exec", None, VerdictNoted, ocsfProcess, processLaunch, isLogged, informational, "a process of the jail executed a program", programs, ""},
-	{"process.written", Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, ""},
+	ExecStart
+	ExecRefused
+	ProcessExec
+	ProcessWritten
 
-	{"process.traced", None, VerdictNoted, ocsfProcess, processOther, isLogged, low, "a process of the jail traced another of the same jail, or looked at its memory", programs, ""},
+	ProcessTraced
 
 	// The network.
-	{"name.allowed", Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was asked for that a rule allows", network, ""},
-	{"name.refused", Resources, VerdictRefused, ocsfDNS, dnsQuery, isBlocked, medium, "a name was asked for that no rule allows", network, "policy: network.allow = [\"{name}\"]"},
-	{"connect.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a connection to a name was made", network, ""},
-	{"connect.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "a connection was refused", network, "policy: network.allow = [\"{name}:{port}\"]"},
-	{"connect.tried", None, VerdictNoted, ocsfNetwork, netOpen, isLogged, informational, "a process connected a socket, whatever came of it (agentjail-journal --connections)", programs, ""},
-	{"connect.blocked", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting a socket was refused", programs, "policy: ebpf.block without \"connect\""},
-	{"bind.tried", None, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process gave a socket an address, whatever came of it (agentjail-journal --connections)", programs, ""},
-	{"bind.blocked", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "giving a socket an address was refused", programs, "policy: ebpf.block without \"bind\""},
-	{"connect.end", Resources, VerdictNoted, ocsfNetwork, netClose, isLogged, informational, "a connection ended", network, ""},
-	{"publish.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "somebody outside connected to a published port", network, ""},
-	{"publish.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish"},
-	{"credential.used", Access, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, informational, "a credential was set in a request; its value is nowhere in the jail", network, ""},
-	{"credential.refused", Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts"},
-	{"network.rules", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, ""},
-	{"network.restart", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, ""},
+	NameAllowed
+	NameRefused
+	ConnectAllowed
+	ConnectRefused
+	ConnectTried
+	ConnectBlocked
+	BindTried
+	BindBlocked
+	ConnectEnd
+	PublishAllowed
+	PublishRefused
+	CredentialUsed
+	CredentialRefused
+	NetworkRules
+	NetworkRestart
 
 	// Ring 0: the kernel's surface.
-	{"syscall.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile"},
-	{"syscall.killed", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a process was killed for a system call", []string{SourceKernel, SourceEBPF}, "policy: seccomp.on_violation = \"errno\", or another seccomp.profile"},
-	{"module.refused", Kernel, VerdictRefused, ocsfModule, moduleLoad, isBlocked, high, "a call would have loaded a kernel module", programs, ""},
-	{"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, "policy: ebpf.block without \"exec\"; or run it from a mounted directory"},
-	{"ring0.passed", Kernel, VerdictAlert, ocsfFinding, findingCreate, isBlocked, critical, "a call got through the jail's filters that they refuse, and was stopped behind them", programs, "stop the jail and look: a filter failed"},
+	SyscallRefused
+	SyscallKilled
+	ModuleRefused
+	ExecBlocked
+	Ring0Passed
 
 	// Ring 1: access.
-	{"ptrace.refused", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, high, "tracing another process was refused", []string{SourceEBPF, SourceKernel}, "policy: seccomp.profile = \"debug\""},
-	{"trace.blocked", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, medium, "tracing a process of the same jail was refused", programs, "policy: ebpf.block without \"trace\""},
-	{"landlock.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "Landlock refused access", []string{SourceKernel, SourceEBPF}, "the jail's Landlock domain follows from its profile: policy: seccomp.profile, binds"},
-	{"apparmor.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "AppArmor refused access", audit, "policy: apparmor.profile"},
-	{"selinux.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "SELinux refused access", audit, "label what is mounted (:z), or the module of hack/selinux"},
+	PtraceRefused
+	TraceBlocked
+	LandlockDenied
+	ApparmorDenied
+	SelinuxDenied
 
 	// Ring 2: limits.
-	{"limit.oom", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, high, "a process was killed for want of memory", cgroup, "policy: limits.memory, or the container's own --memory"},
-	{"limit.memory", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, low, "the jail's memory met its limit, and the kernel reclaimed some", cgroup, "policy: limits.memory, or the container's own --memory"},
-	{"limit.high", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, low, "the jail was slowed down at memory.high", cgroup, "the container's own --memory-reservation"},
-	{"limit.pids", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "a process or thread was not made: there were too many", cgroup, "policy: limits.pids, or the container's own --pids-limit"},
-	{"limit.cpu", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, informational, "the jail waited for its share of the processors", cgroup, "policy: limits.cpus, or the container's own --cpus"},
-	{"limit.layer", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer is full: writing outside mounted directories fails with ENOSPC", layer, "policy: root.size"},
-	{"limit.inodes", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer has as many files as it may have: making one fails with ENOSPC", layer, "policy: root.inodes"},
+	LimitOOM
+	LimitMemory
+	LimitHigh
+	LimitPids
+	LimitCPU
+	LimitLayer
+	LimitInodes
 
 	// The journal.
-	{"journal.lost", None, VerdictAlert, ocsfFinding, findingCreate, isDropped, medium, "events are missing: a source had more than it could keep", []string{SourceJournal, SourceNetwork, SourceEBPF}, ""},
-	{"journal.torn", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "the line before was cut short: its writer was killed, or the file system was full", itself, ""},
-	{"journal.kept", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a file of the jail's was kept beside the journal; Hash is its content's", own, ""},
-	{"source.absent", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a source of events cannot be read, so that what only it sees is not here", itself, ""},
+	JournalLost
+	JournalTorn
+	JournalKept
+	SourceAbsent
+	JournalUnknown
+)
+
+// kinds is the table of all kinds.
+var kinds = [...]KindInfo{
+	// The life of a jail.
+	JailCreate:        {"jail.create", None, VerdictAllowed, ocsfLifecycle, lifeInstall, isAllowed, informational, "the jail was made; its first process waits", own, "", ""},
+	JailRefused:       {"jail.refused", None, VerdictRefused, ocsfLifecycle, lifeInstall, isBlocked, medium, "the jail was not made", own, "see the reason; docs/why.md has every code", ""},
+	PrivilegeDenied:   {"privilege.denied", Varies, VerdictRefused, ocsfFinding, findingCreate, isBlocked, low, "the bundle asked for a privilege that it did not get", own, "`agentjail explain BUNDLE` names the policy's key for {target}, if there is one", "hardening: {target}"},
+	ProtectionMissing: {"protection.missing", Varies, VerdictNoted, ocsfFinding, findingCreate, isLogged, low, "a protection that this host cannot give", own, "`agentjail check` says what the host lacks", ""},
+	JailStart:         {"jail.start", None, VerdictAllowed, ocsfLifecycle, lifeStart, isAllowed, informational, "the jail's first process was released", own, "", ""},
+	JailExit:          {"jail.exit", None, VerdictNoted, ocsfLifecycle, lifeStop, isLogged, informational, "the jail's first process ended", []string{SourceOwn, SourceEBPF}, "", ""},
+	JailDelete:        {"jail.delete", None, VerdictAllowed, ocsfLifecycle, lifeRemove, isAllowed, informational, "the jail was deleted, with all that was made for it", own, "", ""},
+	JailReclaimed:     {"jail.reclaimed", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, low, "what a crash left of the jail was removed", own, "", ""},
+	JailUsed:          {"jail.used", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "the most that the jail had used when it was deleted", own, "", ""},
+	JailTeardown:      {"jail.teardown", None, VerdictNoted, ocsfLifecycle, lifeRemove, isLogged, informational, "what was made for the jail was looked for after its removal", own, "", ""},
+	JailFiles:         {"jail.files", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was in the jail's layer when it was deleted", own, "", ""},
+	JailMounted:       {"jail.mounted", None, VerdictNoted, ocsfFile, fileUpdate, isLogged, informational, "what was changed in a mounted directory since the jail was made, by any process", own, "", ""},
+	JailArrived:       {"jail.arrived", None, VerdictNoted, ocsfFinding, findingCreate, isDetected, high, "what the host runs, or is led by, came or was changed in a mounted directory since the jail was made", own, "look at it before git, an editor or an agent runs there: `agentjail git DIR status`", ""},
+	JailInspected:     {"jail.inspected", None, VerdictNoted, ocsfFinding, findingCreate, isLogged, informational, "the running jail was held against its policy", own, "", ""},
+	ProtectionBroken:  {"protection.broken", Varies, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a protection of the running jail did not hold", own, "delete the jail; `agentjail inspect` says what is seen and what should be", ""},
+	ProtectionLost:    {"protection.lost", Access, VerdictAlert, ocsfFinding, findingCreate, isAlert, critical, "a program of the host's took away what kept a protected path from the running jail", own, "look at {path} before the host runs it, and delete the jail; policy: binds.lost = \"pause\"", ""},
+	GitStale:          {"git.stale", Access, VerdictNoted, ocsfFinding, findingCreate, isDetected, medium, "git could not replace tracked protected files: a commit from the jail can revert what another branch has of them", own, "compare the protected files of the jail's commits before they are merged; `git restore` on the host", ""},
+	LimitsUpdate:      {"limits.update", Resources, VerdictAllowed, ocsfConfig, configLog, isAllowed, informational, "the jail's limits were changed, within policy", own, "", ""},
+	LimitsRefused:     {"limits.refused", Resources, VerdictRefused, ocsfConfig, configLog, isBlocked, low, "other limits were asked for than policy allows", own, "policy: limits", "limits"},
+
+	// Programs.
+	ExecStart:      {"exec.start", None, VerdictAllowed, ocsfProcess, processLaunch, isAllowed, informational, "the engine ran a further program in the jail", own, "", ""},
+	ExecRefused:    {"exec.refused", Access, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "a further program was asked for in a way that is refused", own, "see the reason", "hardening"},
+	ProcessExec:    {"process.exec", None, VerdictNoted, ocsfProcess, processLaunch, isLogged, informational, "a process of the jail executed a program", programs, "", ""},
+	ProcessWritten: {"process.written", Kernel, VerdictNoted, ocsfProcess, processLaunch, isDetected, medium, "a program was executed that had been written in the jail, outside its workspace", programs, "", ""},
+
+	ProcessTraced: {"process.traced", None, VerdictNoted, ocsfProcess, processOther, isLogged, low, "a process of the jail traced another of the same jail, or looked at its memory", programs, "", ""},
+
+	// The network.
+	NameAllowed:       {"name.allowed", Resources, VerdictAllowed, ocsfDNS, dnsQuery, isAllowed, informational, "a name was asked for that a rule allows", network, "", ""},
+	NameRefused:       {"name.refused", Resources, VerdictRefused, ocsfDNS, dnsQuery, isBlocked, medium, "a name was asked for that no rule allows", network, "policy: network.allow = [\"{name}\"]", "network.allow"},
+	ConnectAllowed:    {"connect.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "a connection to a name was made", network, "", ""},
+	ConnectRefused:    {"connect.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "a connection was refused", network, "policy: network.allow = [\"{name}:{port}\"]", "network.allow"},
+	ConnectTried:      {"connect.tried", None, VerdictNoted, ocsfNetwork, netOpen, isLogged, informational, "a process connected a socket, whatever came of it (agentjail-journal --connections)", programs, "", ""},
+	ConnectBlocked:    {"connect.blocked", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "connecting a socket was refused", programs, "policy: ebpf.block without \"connect\"", "ebpf.block"},
+	BindTried:         {"bind.tried", None, VerdictNoted, ocsfNetwork, netListen, isLogged, informational, "a process gave a socket an address, whatever came of it (agentjail-journal --connections)", programs, "", ""},
+	BindBlocked:       {"bind.blocked", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, medium, "giving a socket an address was refused", programs, "policy: ebpf.block without \"bind\"", "ebpf.block"},
+	ConnectEnd:        {"connect.end", Resources, VerdictNoted, ocsfNetwork, netClose, isLogged, informational, "a connection ended", network, "", ""},
+	PublishAllowed:    {"publish.allowed", Resources, VerdictAllowed, ocsfNetwork, netOpen, isAllowed, informational, "somebody outside connected to a published port", network, "", ""},
+	PublishRefused:    {"publish.refused", Resources, VerdictRefused, ocsfNetwork, netRefuse, isBlocked, low, "a connection from outside was refused", network, "policy: network.publish", "network.publish"},
+	CredentialUsed:    {"credential.used", Access, VerdictAllowed, ocsfAuthorize, authorize, isAllowed, informational, "a credential was set in a request; its value is nowhere in the jail", network, "", ""},
+	CredentialRefused: {"credential.refused", Access, VerdictRefused, ocsfAuthorize, authorize, isBlocked, high, "a credential's placeholder was sent to another place than its own", network, "policy: credentials.{credential}.hosts", "credentials.{credential}"},
+	NetworkRules:      {"network.rules", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's rules were changed", own, "", ""},
+	NetworkRestart:    {"network.restart", Resources, VerdictNoted, ocsfConfig, configLog, isLogged, low, "the network's helper was started anew", own, "", ""},
+
+	// Ring 0: the kernel's surface.
+	SyscallRefused: {"syscall.refused", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, low, "a system call was refused by the jail's filter", []string{SourceEBPF, SourceKernel}, "`agentjail seccomp show` has the profile's calls and their reasons; policy: seccomp.profile", "seccomp.profile"},
+	SyscallKilled:  {"syscall.killed", Kernel, VerdictRefused, ocsfKernel, kernelInvoke, isBlocked, high, "a process was killed for a system call", []string{SourceKernel, SourceEBPF}, "policy: seccomp.on_violation = \"errno\", or another seccomp.profile", "seccomp.on_violation"},
+	ModuleRefused:  {"module.refused", Kernel, VerdictRefused, ocsfModule, moduleLoad, isBlocked, high, "a call would have loaded a kernel module", programs, "", "eBPF: {target}"},
+	ExecBlocked:    {"exec.blocked", Kernel, VerdictRefused, ocsfProcess, processLaunch, isBlocked, medium, "executing a program was refused that had been written in the jail", programs, "policy: ebpf.block without \"exec\"; or run it from a mounted directory", "ebpf.block"},
+	Ring0Passed:    {"ring0.passed", Kernel, VerdictAlert, ocsfFinding, findingCreate, isBlocked, critical, "a call got through the jail's filters that they refuse, and was stopped behind them", programs, "stop the jail and look: a filter failed", "eBPF: {target}"},
+
+	// Ring 1: access.
+	PtraceRefused:  {"ptrace.refused", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, high, "tracing another process was refused", []string{SourceEBPF, SourceKernel}, "policy: seccomp.profile = \"debug\"", "eBPF: {target}"},
+	TraceBlocked:   {"trace.blocked", Access, VerdictRefused, ocsfProcess, processOther, isBlocked, medium, "tracing a process of the same jail was refused", programs, "policy: ebpf.block without \"trace\"", "ebpf.block"},
+	LandlockDenied: {"landlock.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "Landlock refused access", []string{SourceKernel, SourceEBPF}, "the jail's Landlock domain follows from its profile: policy: seccomp.profile, binds", "the jail's Landlock domain"},
+	ApparmorDenied: {"apparmor.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "AppArmor refused access", audit, "policy: apparmor.profile", "apparmor.profile"},
+	SelinuxDenied:  {"selinux.denied", Access, VerdictRefused, ocsfFile, fileOpen, isBlocked, medium, "SELinux refused access", audit, "label what is mounted (:z), or the module of hack/selinux", "process.selinuxLabel"},
+
+	// Ring 2: limits.
+	LimitOOM:    {"limit.oom", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, high, "a process was killed for want of memory", cgroup, "policy: limits.memory, or the container's own --memory", "limits.memory"},
+	LimitMemory: {"limit.memory", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, low, "the jail's memory met its limit, and the kernel reclaimed some", cgroup, "policy: limits.memory, or the container's own --memory", "limits.memory"},
+	LimitHigh:   {"limit.high", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, low, "the jail was slowed down at memory.high", cgroup, "the container's own --memory-reservation", "memory.high"},
+	LimitPids:   {"limit.pids", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "a process or thread was not made: there were too many", cgroup, "policy: limits.pids, or the container's own --pids-limit", "limits.pids"},
+	LimitCPU:    {"limit.cpu", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, informational, "the jail waited for its share of the processors", cgroup, "policy: limits.cpus, or the container's own --cpus", "limits.cpus"},
+	LimitLayer:  {"limit.layer", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer is full: writing outside mounted directories fails with ENOSPC", layer, "policy: root.size", "root.size"},
+	LimitInodes: {"limit.inodes", Resources, VerdictLimit, ocsfFinding, findingCreate, isBlocked, medium, "the jail's layer has as many files as it may have: making one fails with ENOSPC", layer, "policy: root.inodes", "root.inodes"},
+
+	// The journal.
+	JournalLost:    {"journal.lost", None, VerdictAlert, ocsfFinding, findingCreate, isDropped, medium, "events are missing: a source had more than it could keep", []string{SourceJournal, SourceNetwork, SourceEBPF}, "", ""},
+	JournalTorn:    {"journal.torn", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "the line before was cut short: its writer was killed, or the file system was full", itself, "", ""},
+	JournalKept:    {"journal.kept", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a file of the jail's was kept beside the journal; Hash is its content's", own, "", ""},
+	SourceAbsent:   {"source.absent", None, VerdictNoted, ocsfLifecycle, lifeOther, isLogged, informational, "a source of events cannot be read, so that what only it sees is not here", itself, "", ""},
+	JournalUnknown: {"journal.unknown", None, VerdictAlert, ocsfFinding, findingCreate, isLogged, medium, "a line that cannot be decoded: of another version, or changed", itself, "", ""},
 }
 
-// The rings, as Kind.Ring has them.
+// The rings, as KindInfo.Ring has them.
 const (
 	Kernel    = 0
 	Access    = 1
 	Resources = 2
 )
 
+// Kinds returns all kinds in the order of the table.
+func Kinds() []Kind {
+	out := make([]Kind, 0, len(kinds)-1)
+	for k := JailCreate; int(k) < len(kinds); k++ {
+		out = append(out, k)
+	}
+	return out
+}
+
 // Lookup returns the kind of that name.
-func Lookup(name string) (*Kind, bool) {
-	for i := range Kinds { // they are few, and few are looked up; an entry is too large to be copied for each
-		if Kinds[i].Name == name {
-			return &Kinds[i], true
+func Lookup(name string) (Kind, bool) {
+	for k := JailCreate; int(k) < len(kinds); k++ {
+		if kinds[k].Name == name {
+			return k, true
 		}
 	}
-	return nil, false
+	return 0, false
+}
+
+// Info returns the kind's row of the table; an empty one for a Kind that is none of the constants.
+func (k Kind) Info() *KindInfo {
+	if int(k) >= len(kinds) {
+		k = 0
+	}
+	return &kinds[k]
+}
+
+// String returns the kind's name, as the journal has it.
+func (k Kind) String() string { return k.Info().Name }
+
+// MarshalText returns the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText sets the kind of that name. It is an error if there is none.
+func (k *Kind) UnmarshalText(name []byte) error {
+	found, ok := Lookup(string(name))
+	if !ok {
+		return fmt.Errorf("%.80q is no kind of event", name)
+	}
+	*k = found
+	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Full says of a file system of a jail's at path, as its kind of limit, whether it is full. It tells the moment: the kernel does not count
+// Full returns an event of its kind of limit if the jail's file system at path is full. It sees the moment: the kernel does not count
 // how often writing failed.
 func Full(path string) []Event {
 	var st unix.Statfs_t
@@ -17,10 +17,10 @@ func Full(path string) []Event {
 	now := At(time.Now())
 	var out []Event
 	if st.Bavail == 0 {
-		out = append(out, Event{Kind: "limit.layer", Time: now, Value: fmt.Sprint((st.Blocks - st.Bfree) * uint64(st.Bsize)), Limit: fmt.Sprint(st.Blocks * uint64(st.Bsize))})
+		out = append(out, Event{Kind: LimitLayer, Time: now, Value: fmt.Sprint((st.Blocks - st.Bfree) * uint64(st.Bsize)), Limit: fmt.Sprint(st.Blocks * uint64(st.Bsize))})
 	}
 	if st.Files != 0 && st.Ffree == 0 {
-		out = append(out, Event{Kind: "limit.inodes", Time: now, Value: fmt.Sprint(st.Files), Limit: fmt.Sprint(st.Files)})
+		out = append(out, Event{Kind: LimitInodes, Time: now, Value: fmt.Sprint(st.Files), Limit: fmt.Sprint(st.Files)})
 	}
 	return out
 }

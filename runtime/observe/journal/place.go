@@ -44,7 +44,7 @@ const (
 	formerSuffix = ".former.jsonl"
 )
 
-// born is how a file's name says when its jail was made: a later jail with the same id has a journal of its own.
+// born is the time at which a jail was made in a file's name: a later jail with the same id has a journal of its own.
 const born = "20060102T150405.000000"
 
 // NewPath is the path of a new jail's journal.
@@ -198,7 +198,7 @@ func (p Place) Open(id string) (*Jail, error) {
 	return nil, fmt.Errorf("%q is the beginning of %d jails' ids: say more of it", id, len(prefix))
 }
 
-// Append appends to the journal of a jail that exists, for whoever knows its id or key: the collector, a helper's owner. Nothing is
+// Append appends to the journal of a jail that exists, for a program that knows its id or key: the collector, a helper's owner. Nothing is
 // written for a jail whose journal is off: ErrNone.
 func (p Place) Append(key string, events ...Event) error {
 	b, err := p.Store.Brief(key)
@@ -211,5 +211,5 @@ func (p Place) Append(key string, events ...Event) error {
 	return Of(b).Log().Append(events...)
 }
 
-// Name tells a jail from others with the same id: ID@TIME.
+// Name distinguishes a jail from others with the same id: ID@TIME.
 func (j *Jail) Name() string { return j.ID + "@" + j.Born.Format(born) }

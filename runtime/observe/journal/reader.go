@@ -3,7 +3,6 @@ package journal
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,7 +22,7 @@ type Result struct {
 	// First and Last are the numbers of the first and the last event that are there.
 	First uint64 `json:"first"`
 	Last  uint64 `json:"last"`
-	// Head is the last line's hash. Whoever noted it elsewhere can tell later whether the end was cut off or written anew.
+	// Head is the last line's hash. Stored elsewhere, it shows later whether the end was cut off or written anew.
 	Head string `json:"head"`
 	// Gaps are what rotation dropped, which is no problem.
 	Gaps []string `json:"gaps,omitempty"`
@@ -118,7 +117,7 @@ func sameFile(a, b *os.File) bool {
 type scanner struct {
 	each func(Event)
 	r    Result
-	// before and seq are of the line before; begun says that there was one.
+	// before and seq are of the line before; begun reports that there was one.
 	before []byte
 	seq    uint64
 	begun  bool
@@ -156,25 +155,28 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// maxTold bounds what is told of each sort.
-const maxTold = 100
+// maxPlaces bounds the places of each sort.
+const maxPlaces = 100
 
-// tell adds a place to a list.
-func tell(list *[]string, file string, n int, what string) {
+// addPlace adds a place to a list.
+func addPlace(list *[]string, file string, n int, what string) {
 	switch {
-	case len(*list) < maxTold:
+	case len(*list) < maxPlaces:
 		*list = append(*list, fmt.Sprintf("%s:%d%s", file, n, what))
-	case len(*list) == maxTold:
+	case len(*list) == maxPlaces:
 		*list = append(*list, "and more")
 	}
 }
 
-// line looks at one line; ended says that it has its end.
+// line looks at one line; ended reports that it has its end.
 func (s *scanner) line(file string, n int, line []byte, ended bool) {
 	defer func() { s.before, s.begun, s.border = append(s.before[:0], line...), true, false }()
-	var e Event
-	if seqOf(line) == 0 || json.Unmarshal(line, &e) != nil || e.Seq == 0 {
-		tell(&s.r.Torn, file, n, "")
+	e, ok := Event{}, false
+	if seqOf(line) > 0 {
+		e, ok = decode(line)
+	}
+	if !ok {
+		addPlace(&s.r.Torn, file, n, "")
 		return
 	}
 	prev := ""
@@ -187,10 +189,10 @@ func (s *scanner) line(file string, n int, line []byte, ended bool) {
 	case s.border && s.begun && e.Seq > s.seq+1:
 		s.r.Gaps = append(s.r.Gaps, fmt.Sprintf("%d to %d", s.seq+1, e.Seq-1))
 	default:
-		tell(&s.r.Problems, file, n, fmt.Sprintf(": event %d does not follow the line before it", e.Seq))
+		addPlace(&s.r.Problems, file, n, fmt.Sprintf(": event %d does not follow the line before it", e.Seq))
 	}
 	if !ended {
-		tell(&s.r.Torn, file, n, " (no line end)")
+		addPlace(&s.r.Torn, file, n, " (no line end)")
 	}
 	if s.r.First == 0 {
 		s.r.First = e.Seq

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -75,7 +74,7 @@ func (t *Tail) Next() ([]Event, error) {
 	}); err != nil {
 		return nil, err
 	}
-	return t.told(out), nil
+	return t.returned(out), nil
 }
 
 // current reports whether the file that is followed is still the newest.
@@ -97,22 +96,21 @@ func (t *Tail) read() ([]Event, error) {
 	t.at += int64(end)
 	var out []Event
 	for line := range bytes.Lines(data[:end]) {
-		var e Event
-		if json.Unmarshal(line, &e) == nil && e.Seq > t.seq {
+		if e, ok := decode(line); ok && e.Seq > t.seq {
 			e.Clean()
 			out = append(out, e)
 		}
 	}
-	return t.told(out), nil
+	return t.returned(out), nil
 }
 
-// told notes how far the journal was told, and what of it was missed.
-func (t *Tail) told(out []Event) []Event {
+// returned records how far the journal was read, and adds an event for what of it was missed.
+func (t *Tail) returned(out []Event) []Event {
 	if len(out) == 0 {
 		return nil
 	}
 	if t.seq > 0 && out[0].Seq > t.seq+1 {
-		lost := Event{Kind: "journal.lost", Time: out[0].Time, Jail: out[0].Jail, Key: out[0].Key, Source: SourceJournal, Dropped: out[0].Seq - t.seq - 1,
+		lost := Event{Kind: JournalLost, Time: out[0].Time, Jail: out[0].Jail, Key: out[0].Key, Source: SourceJournal, Dropped: out[0].Seq - t.seq - 1,
 			Reason: fmt.Sprintf("events %d to %d were gone before they were read", t.seq+1, out[0].Seq-1)}
 		_ = lost.Complete()
 		out = append([]Event{lost}, out...)

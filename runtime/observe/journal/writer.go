@@ -18,7 +18,7 @@ import (
 // chunk bounds what is written at once.
 const chunk = 64 << 10
 
-// DefaultMax bounds a journal's files together, in bytes, where a Log says nothing.
+// DefaultMax bounds a journal's files together, in bytes, where a Log sets none.
 const DefaultMax = 4 << 20
 
 // A Log appends to one jail's journal. Several processes may do so at a time: each holds a lock (flock(2)) while it writes.
@@ -32,7 +32,7 @@ type Log struct {
 	Max int64
 }
 
-// Begin makes a jail's journal, and its directory, which is nobody else's to write or read.
+// Begin makes a jail's journal, and its directory, which no other user can write or read.
 func (l *Log) Begin(events ...Event) error {
 	flags := unix.O_CREAT | unix.O_EXCL
 	err := l.append(flags, events)
@@ -46,7 +46,7 @@ func (l *Log) Begin(events ...Event) error {
 
 // Append adds events to a journal that exists. The caller's events are not changed.
 //
-// Nothing is synchronised with the disk: what a crash of the machine loses, verification tells.
+// Nothing is synchronised with the disk: what a crash of the machine loses, verification reports.
 func (l *Log) Append(events ...Event) error { return l.append(0, events) }
 
 func (l *Log) append(flags int, events []Event) error {
@@ -188,7 +188,7 @@ func (w *writer) add(l *Log, events []Event) error {
 	var buf []byte
 	if w.torn {
 		buf = append(buf, '\n')
-		events = append([]Event{{Kind: "journal.torn"}}, events...)
+		events = append([]Event{{Kind: JournalTorn}}, events...)
 	}
 	now := At(time.Now())
 	var errs []error
@@ -220,7 +220,7 @@ func (w *writer) add(l *Log, events []Event) error {
 
 // next makes the next line of an event.
 func (w *writer) next(e *Event) ([]byte, error) {
-	e.Argv, e.Arguments, e.Facts = slices.Clone(e.Argv), slices.Clone(e.Arguments), slices.Clone(e.Facts)
+	e.Argv, e.Arguments = slices.Clone(e.Argv), slices.Clone(e.Arguments)
 	if err := e.Complete(); err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (w *writer) write(l *Log, buf []byte) error {
 	}
 	n, err := writeAll(w.fd, buf)
 	if err != nil {
-		_ = unix.Ftruncate(w.fd, w.size) // the lock is ours; a torn line is told otherwise
+		_ = unix.Ftruncate(w.fd, w.size) // the lock is ours; a torn line is found by the next writer
 		return &os.PathError{Op: "write", Path: w.path, Err: err}
 	}
 	w.size += int64(n)

@@ -95,7 +95,7 @@ func Note(j *state.Brief, fresh []Loss, paused bool) error {
 	}
 	var events []journal.Event
 	for _, l := range fresh {
-		e := journal.Event{Kind: "protection.lost", Path: l.Path, Reason: l.Why + ": a program of the host's removed or replaced what is there"}
+		e := journal.Event{Kind: journal.ProtectionLost, Path: l.Path, Reason: l.Why + ": a program of the host's removed or replaced what is there"}
 		if paused {
 			e.Reason += "; the jail was paused (binds.lost)"
 		}

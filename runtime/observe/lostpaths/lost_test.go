@@ -73,7 +73,7 @@ func jail(t *testing.T) (s state.Store, j *state.Jail, dir string) {
 	if err := s.Create(j); err != nil {
 		t.Fatal(err)
 	}
-	if err := journal.Of(&j.Brief).Log().Begin(journal.Event{Kind: "jail.create"}); err != nil {
+	if err := journal.Of(&j.Brief).Log().Begin(journal.Event{Kind: journal.JailCreate}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Remove(j.Key) })
@@ -88,7 +88,7 @@ func told(t *testing.T, j *state.Jail) (out []string) {
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		if e.Kind == "protection.lost" {
+		if e.Kind == journal.ProtectionLost {
 			if e.Verdict != journal.VerdictAlert {
 				t.Errorf("the verdict is %s", e.Verdict)
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 // Follows reports why an earlier receipt does not follow from a journal: the journal has to have the line whose hash the receipt names, and what
-// the lines up to it say of the jail must be what the receipt says. Compared is what comes from the chain alone: identity, rings, exit
+// follows of the jail from the lines up to it must be what the receipt has. Compared is what comes from the chain alone: identity, rings, exit
 // and teardown. path is the journal's, which has to verify by itself.
 func (r *Receipt) Follows(path string) error {
 	found, err := journal.Verify(path)
@@ -35,19 +35,19 @@ func (r *Receipt) Follows(path string) error {
 	}
 	again := Of(events, Now{Time: r.Made})
 	for _, part := range []struct {
-		name       string
-		said, true any
+		name      string
+		has, true any
 	}{
 		{"identity", r.Identity.named(), again.Identity.named()}, {"beginning", r.Began.UTC().Format(time.RFC3339Nano), again.Began.UTC().Format(time.RFC3339Nano)},
 		{"rings", r.Rings, again.Rings}, {"exit", r.Exit, again.Exit}, {"teardown", r.Teardown, again.Teardown},
 	} {
-		said, err1 := json.Marshal(part.said)
+		has, err1 := json.Marshal(part.has)
 		is, err2 := json.Marshal(part.true)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		if !bytes.Equal(said, is) {
-			return fmt.Errorf("its %s is not what the journal says: %s, and there %s", part.name, said, is)
+		if !bytes.Equal(has, is) {
+			return fmt.Errorf("its %s is not what the journal says: %s, and there %s", part.name, has, is)
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func Make(ctx context.Context, p journal.Place, j *journal.Jail, look Looker, ve
 	return r
 }
 
-// provenance says of which journal the receipt is.
+// provenance records of which journal the receipt is.
 func (r *Receipt) provenance(j *journal.Jail, verify bool) {
 	if j.Path == "" {
 		r.Journal.Problem = journal.ErrNone.Error()

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"agentjail.dev/runtime/kernel/printable"
+	"agentjail.dev/runtime/observe/journal"
 )
 
 //go:embed page.css
@@ -64,10 +66,11 @@ type view struct {
 	From, To    string
 	Identity    []entry
 	Mounted     []Mounted
-	// Arrived is said first; see Touched.
+	// Arrived stands first; see Touched.
 	Arrived       []Arrival
 	ArrivedMore   int
 	ArrivedUnseen []string
+	Warnings      []warning
 	Look, First   string
 }
 
@@ -78,7 +81,7 @@ func (r *Receipt) HTML(w io.Writer) error {
 	v := &view{
 		R: r, ID: r.Identity.ID, Title: r.title(), Style: template.CSS(style), StyleHash: "sha256-" + base64.StdEncoding.EncodeToString(sum[:]),
 		Chips: r.chips(), Facts: r.facts(), Circles: r.circles(), Dots: r.dots(), Identity: r.identity(), Mounted: r.Touched.mounted(),
-		Arrived: r.Touched.Arrived, ArrivedMore: r.Touched.ArrivedTotal - len(r.Touched.Arrived), ArrivedUnseen: r.Touched.arrivedUnseen(), Look: look, First: loud,
+		Arrived: r.Touched.Arrived, ArrivedMore: r.Touched.ArrivedTotal - len(r.Touched.Arrived), ArrivedUnseen: r.Touched.arrivedUnseen(), Warnings: r.Touched.warnings(), Look: look, First: loud,
 		From: r.Began.UTC().Format("2006-01-02 15:04:05"), To: r.until().UTC().Format("2006-01-02 15:04:05"),
 	}
 	for _, d := range r.Denied {
@@ -130,6 +133,9 @@ func (r *Receipt) chips() []chip {
 	}
 	if len(r.Touched.Arrived) > 0 {
 		out = append(out, chip{"bad", "look before you run git or an editor there"})
+	}
+	if len(r.Touched.Stale) > 0 {
+		out = append(out, chip{"bad", "compare before you merge"})
 	}
 	if broken > 0 {
 		out = append(out, chip{"bad", "a protection was BROKEN"})
@@ -196,17 +202,33 @@ func (r *Receipt) facts() []entry {
 		out = append(out, entry{Name: "paths written", Value: n})
 	}
 	out = append(out, entry{Name: "names connected to", Value: strconv.Itoa(len(r.Used.Names))})
-	if r.Used.Memory > 0 {
-		out = append(out, entry{Name: "memory at most", Value: size(r.Used.Memory)})
-	}
-	if r.Used.Pids > 0 {
-		out = append(out, entry{Name: "processes at most", Value: strconv.FormatInt(r.Used.Pids, 10)})
-	}
-	if r.Used.CPU > 0 {
-		out = append(out, entry{Name: "processor time", Value: span(r.Used.CPU)})
-	}
+	out = append(out, amounts(&r.Used.Amounts)...)
 	if len(r.Limits) > 0 {
 		out = append(out, entry{Name: "limits hit", Value: strconv.Itoa(len(r.Limits)), Class: "warn"})
+	}
+	return out
+}
+
+// amounts are the page's numbers of what control groups count.
+func amounts(a *journal.Amounts) (out []entry) {
+	v := reflect.ValueOf(a).Elem()
+	for i := range v.NumField() {
+		f, tag := v.Field(i), v.Type().Field(i).Tag
+		if f.IsZero() {
+			continue
+		}
+		e := entry{Name: tag.Get("label"), Value: fmt.Sprint(f.Interface())}
+		switch n := f.Interface().(type) {
+		case int64:
+			if tag.Get("unit") == "bytes" {
+				e.Value = size(n)
+			}
+		case float64:
+			if tag.Get("unit") == "seconds" {
+				e.Value = span(n)
+			}
+		}
+		out = append(out, e)
 	}
 	return out
 }

@@ -26,15 +26,15 @@ type Now struct {
 	Time time.Time
 	// Exists reports that the jail was not removed yet, and Alive that its first process runs.
 	Exists, Alive bool
-	// Facts, Files, More and Looked are those of a last look (runtime/lifecycle), of a jail that exists.
-	Facts        []string
-	Files        []File
+	// Used, Files, More and Looked are the final state (runtime/lifecycle) of a jail that exists.
+	Used         journal.Used
+	Files        []journal.File
 	More, Looked bool
-	// Mounted are the events of kind jail.mounted and jail.arrived that its delete would note now.
+	// Mounted are the events of kind jail.mounted and jail.arrived that its delete would record now.
 	Mounted []journal.Event
 }
 
-// Of makes the receipt of a jail from its events, which are in the order of time. It asks nothing of the host.
+// Of makes the receipt of a jail from its events, which are in the order of time. It reads nothing of the host.
 func Of(events []journal.Event, now Now) *Receipt {
 	m := &maker{
 		r:      &Receipt{Schema: Schema, State: Unfinished, Made: now.Time},
@@ -65,7 +65,7 @@ func (m *maker) now(now Now) {
 		r.State = Unfinished
 	}
 	if now.Exists {
-		m.amounts(&journal.Event{Facts: now.Facts})
+		m.used(now.Used)
 		r.Touched.Known, r.Touched.Files, r.Touched.More = now.Looked, now.Files, now.More
 		t := &r.Touched
 		t.Mounted, t.Arrived, t.ArrivedTotal, t.ArrivedUnseen = nil, nil, 0, nil
@@ -87,43 +87,50 @@ type maker struct {
 // add takes one event into account.
 func (m *maker) add(e *journal.Event) {
 	r := m.r
+	switch d := e.Detail.(type) {
+	case journal.Created:
+		m.created(e, d)
+	case journal.Used:
+		m.used(d)
+	case journal.Files:
+		m.files(e, d)
+	case journal.Mounted:
+		m.mounted(e, d)
+	case journal.Arrived:
+		m.arrived(e, d)
+	case journal.Teardown:
+		m.torn(e, d)
+	case journal.Inspected:
+		m.inspected(e, d)
+	case journal.Stale:
+		m.stale(e, d)
+	}
 	switch e.Kind {
-	case "jail.create":
-		m.created(e)
-	case "jail.refused":
+	case journal.JailRefused:
 		m.refusedWhole = true
 		r.Ended = e.When()
-	case "jail.exit":
+	case journal.JailExit:
 		m.exited(e)
-	case "jail.delete", "jail.reclaimed":
+	case journal.JailDelete, journal.JailReclaimed:
 		m.deleted(e)
-	case "jail.used":
-		m.amounts(e)
-	case "jail.files":
-		m.files(e)
-	case "jail.mounted":
-		m.mounted(e)
-	case "jail.arrived":
-		m.arrived(e)
-	case "jail.teardown":
-		m.torn(e)
-	case "jail.inspected":
-		m.inspected(e)
-	case "protection.missing":
+	case journal.ProtectionMissing:
 		if ring := m.ring(e.Ring); ring != nil && len(ring.Start.Missing) < maxNoted {
 			ring.Start.Missing = append(ring.Start.Missing, joined(e.Target, e.Reason))
 		}
-	case "protection.broken", "protection.lost":
+	case journal.ProtectionBroken, journal.ProtectionLost:
 		if ring := m.ring(e.Ring); ring != nil && len(ring.End.Broken) < maxNoted {
 			ring.End.Broken = append(ring.End.Broken, joined(cmp.Or(e.Target, e.Path), e.Reason))
 		}
-	case "privilege.denied":
+		if e.Kind == journal.ProtectionLost && len(r.Touched.Lost) < maxNoted {
+			r.Touched.Lost = append(r.Touched.Lost, Lost{e.Path, e.Reason})
+		}
+	case journal.PrivilegeDenied:
 		if ring := m.ring(e.Ring); ring != nil {
 			ring.Start.Denied++
 		}
-	case "connect.allowed", "connect.end", "credential.used":
-		m.used(e)
-	case "exec.start", "process.exec":
+	case journal.ConnectAllowed, journal.ConnectEnd, journal.CredentialUsed:
+		m.connected(e)
+	case journal.ExecStart, journal.ProcessExec:
 		m.ran(e)
 	}
 	if e.Dropped > 0 {
@@ -132,7 +139,7 @@ func (m *maker) add(e *journal.Event) {
 	switch {
 	case e.Verdict == journal.VerdictLimit:
 		m.limit(e)
-	case e.Refused() || e.Kind == "ring0.passed":
+	case e.Refused() || e.Kind == journal.Ring0Passed:
 		m.refused(e)
 	}
 }
@@ -154,21 +161,18 @@ func (m *maker) ring(n int) *Ring {
 }
 
 // created is the jail's identity.
-func (m *maker) created(e *journal.Event) {
-	r, i := m.r, &m.r.Identity
+func (m *maker) created(e *journal.Event, d journal.Created) {
+	r := m.r
 	r.Began = e.When()
-	i.ID, i.Policy, i.Command, i.Dir, i.Config = e.Jail, e.Policy, e.Argv, e.Cwd, e.Hash
-	for name, to := range map[string]*string{
-		"name": &i.Name, "engine": &i.Engine, "root": &i.Root, "bundle": &i.Bundle, "policy.name": &i.PolicyName, "seccomp": &i.Filter,
-		"delegate": &i.Delegate, "user": &i.User, "version": &i.Version,
-	} {
-		*to = fact(e, name)
+	r.Identity = Identity{
+		ID: e.Jail, Policy: e.Policy, Command: e.Argv, Dir: e.Cwd, Config: e.Hash,
+		Name: d.Name, Engine: d.Engine, Root: d.Root, Bundle: d.Bundle, PolicyName: d.PolicyName, Filter: d.Seccomp, Delegate: d.Delegate, User: d.User, Version: d.Version,
 	}
-	r.Touched.Writable = facts(e, "writable")
+	r.Touched.Writable = d.Writable
 	for n := range r.Rings {
 		look := &r.Rings[n].Start
 		look.By, look.At = "hardening's report; the init step checked it before the program", r.Began
-		look.Set = int(number(e, "ring"+strconv.Itoa(r.Rings[n].Ring)+".set"))
+		look.Set = d.Set[r.Rings[n].Ring]
 	}
 }
 
@@ -192,65 +196,48 @@ func (m *maker) deleted(e *journal.Event) {
 	if r.Ended.IsZero() {
 		r.Ended = e.When()
 	}
-	if r.Teardown.By = "delete"; e.Kind == "jail.reclaimed" {
+	if r.Teardown.By = "delete"; e.Kind == journal.JailReclaimed {
 		r.Teardown.By = "the clean-up after a crash"
 	}
 }
 
 // torn is what was looked for after the removal.
-func (m *maker) torn(e *journal.Event) {
+func (m *maker) torn(e *journal.Event, d journal.Teardown) {
 	t := &m.r.Teardown
-	t.At, t.Gone, t.Remains = e.When(), nil, nil
-	for _, f := range e.Facts {
-		name, value, _ := strings.Cut(f, "=")
-		if kind, ok := strings.CutPrefix(name, "gone "); ok {
-			t.Gone = append(t.Gone, Part{kind, value})
-		}
-		if kind, ok := strings.CutPrefix(name, "remains "); ok {
-			t.Remains = append(t.Remains, Part{kind, value})
-		}
-	}
+	t.At, t.Gone, t.Remains = e.When(), d.Gone, d.Remains
 	t.Done = len(t.Remains) == 0
 }
 
-// amounts are what was used, as facts tell it.
-func (m *maker) amounts(e *journal.Event) {
-	r, u := m.r, &m.r.Used
-	u.Memory, u.Pids = number(e, "memory.peak"), number(e, "pids.peak")
-	u.CPU = float64(number(e, "cpu.usec"))/1e6 + float64(number(e, "cpu.nsec"))/1e9
-	if fact(e, "layer.known") != "" {
-		r.Touched.Known, r.Touched.Bytes, r.Touched.Inodes = true, number(e, "layer.bytes"), number(e, "layer.inodes")
-	}
-	if fact(e, "layer.more") != "" {
-		r.Touched.More = true
+// used is what was used, and how full the layer was.
+func (m *maker) used(d journal.Used) {
+	m.r.Used.Amounts = d.Amounts
+	if l := d.Layer; l != nil {
+		t := &m.r.Touched
+		t.Known, t.Bytes, t.Inodes, t.More = true, l.Bytes, l.Inodes, t.More || l.More
 	}
 }
 
 // files are those of the layer, some dozens an event.
-func (m *maker) files(e *journal.Event) {
-	for _, f := range e.Facts {
-		kind, path, ok := strings.Cut(f, " ")
-		if !ok || kind == "..." || len(m.r.Touched.Files) >= maxListed {
-			m.r.Touched.More = true
-			continue
-		}
-		m.r.Touched.Files = append(m.r.Touched.Files, File{kind, path})
-	}
+func (m *maker) files(e *journal.Event, d journal.Files) {
+	t := &m.r.Touched
+	fit := d.Files[:min(len(d.Files), max(0, maxListed-len(t.Files)))]
+	t.Files = append(t.Files, fit...)
+	t.More = t.More || e.Cut > 0 || len(fit) < len(d.Files)
 }
 
 // inspected is what `agentjail inspect` found, whose broken protections follow.
-func (m *maker) inspected(e *journal.Event) {
+func (m *maker) inspected(e *journal.Event, d journal.Inspected) {
 	for i := range m.r.Rings {
 		ring := &m.r.Rings[i]
-		at := "ring" + strconv.Itoa(ring.Ring)
-		ring.End = Look{By: "agentjail inspect", At: e.When(), Holds: int(number(e, at+".holds")), Missing: facts(e, at+".missing")}
+		found := d.Rings[ring.Ring]
+		ring.End = Look{By: "agentjail inspect", At: e.When(), Holds: found.Holds, Missing: found.Missing}
 	}
 }
 
-// used counts connections and credentials.
-func (m *maker) used(e *journal.Event) {
+// connected counts connections and credentials.
+func (m *maker) connected(e *journal.Event) {
 	u := &m.r.Used
-	if e.Kind == "credential.used" {
+	if e.Kind == journal.CredentialUsed {
 		if at := place(m.credentials, e.Credential, len(u.Credentials), maxNames); at == len(u.Credentials) {
 			u.Credentials = append(u.Credentials, Count{Name: e.Credential, Count: times(e)})
 		} else if at >= 0 {
@@ -268,7 +255,7 @@ func (m *maker) used(e *journal.Event) {
 	}
 	n := &u.Names[at]
 	n.Rule = cmp.Or(n.Rule, e.Rule)
-	if e.Kind == "connect.allowed" {
+	if e.Kind == journal.ConnectAllowed {
 		n.Count += times(e)
 	}
 	n.Sent, n.Got = n.Sent+max(e.Sent, 0), n.Got+max(e.Got, 0)
@@ -305,15 +292,15 @@ func (m *maker) ran(e *journal.Event) {
 
 // limit counts limits that were hit.
 func (m *maker) limit(e *journal.Event) {
-	if e.Kind == "limit.oom" {
+	if e.Kind == journal.LimitOOM {
 		m.r.Exit.Killed = true
 	}
-	at := place(m.limits, e.Kind, len(m.r.Limits), maxNoted)
+	at := place(m.limits, e.Kind.String(), len(m.r.Limits), maxNoted)
 	if at < 0 {
 		return
 	}
 	if at == len(m.r.Limits) {
-		m.r.Limits = append(m.r.Limits, Limit{Name: e.Kind, Value: cmp.Or(e.Limit, e.Value), Remedy: e.Remedy})
+		m.r.Limits = append(m.r.Limits, Limit{Name: e.Kind.String(), Value: cmp.Or(e.Limit, e.Value), Remedy: e.Remedy})
 	}
 	m.r.Limits[at].Count += int64(times(e))
 }
@@ -321,20 +308,20 @@ func (m *maker) limit(e *journal.Event) {
 // refused groups what was denied by its kind, rule and object.
 func (m *maker) refused(e *journal.Event) {
 	what := e.What()
-	if k, ok := journal.Lookup(e.Kind); ok && what == "" {
-		what = k.Meaning
+	if what == "" {
+		what = e.Kind.Info().Meaning
 	}
-	key := strings.Join([]string{e.Kind, e.Rule, what}, "\x00")
+	key := strings.Join([]string{e.Kind.String(), e.Rule, what}, "\x00")
 	at := place(m.groups, key, len(m.r.Denied), maxGroups)
 	if at < 0 {
 		// What does not fit is counted under its kind.
-		if at = place(m.groups, e.Kind, len(m.r.Denied), 2*maxGroups); at < 0 {
+		if at = place(m.groups, e.Kind.String(), len(m.r.Denied), 2*maxGroups); at < 0 {
 			return
 		}
 		what = "others"
 	}
 	if at == len(m.r.Denied) {
-		d := Denial{Kind: e.Kind, What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == "ring0.passed"}
+		d := Denial{Kind: e.Kind.String(), What: what, Rule: cmp.Or(e.Rule, e.Reason, e.Decided()), Remedy: e.Remedy, First: e.When(), Blocked: e.Kind == journal.Ring0Passed}
 		if ring := m.ring(e.Ring); ring != nil {
 			d.Ring = ring.Name
 		}
@@ -344,11 +331,11 @@ func (m *maker) refused(e *journal.Event) {
 	m.r.Denied[at].Last = e.When()
 }
 
-// finish is what all events together say.
+// finish adds what follows from all events together.
 func (m *maker) finish(events []journal.Event) {
 	r := m.r
 	shown := func(e *journal.Event) bool {
-		return e.Kind != "jail.files" && e.Kind != "jail.mounted" && e.Kind != "jail.arrived" && e.Kind != "source.absent"
+		return e.Kind != journal.JailFiles && e.Kind != journal.JailMounted && e.Kind != journal.JailArrived && e.Kind != journal.SourceAbsent
 	}
 	n := 0
 	for i := range events {
@@ -366,7 +353,7 @@ func (m *maker) finish(events []journal.Event) {
 			r.Omitted++
 			continue
 		}
-		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind, Text: story(e), Denied: e.Refused() || e.Verdict == journal.VerdictAlert})
+		r.Events = append(r.Events, Event{At: e.When(), Kind: e.Kind.String(), Text: story(e), Denied: e.Refused() || e.Verdict == journal.VerdictAlert})
 	}
 	if r.Began.IsZero() && len(r.Events) > 0 {
 		r.Began = r.Events[0].At
@@ -399,35 +386,5 @@ func story(e *journal.Event) string {
 			text += " " + more.word + " " + more.what
 		}
 	}
-	if k, ok := journal.Lookup(e.Kind); ok && strings.TrimSpace(text) == "" {
-		return k.Meaning
-	}
-	return strings.TrimSpace(text)
-}
-
-// fact is the value of an event's fact, or "".
-func fact(e *journal.Event, name string) string {
-	if all := facts(e, name); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
-
-// facts are all values that an event has of a name.
-func facts(e *journal.Event, name string) (out []string) {
-	for _, f := range e.Facts {
-		if value, ok := strings.CutPrefix(f, name+"="); ok {
-			out = append(out, value)
-		}
-	}
-	return out
-}
-
-// number is a fact that is one; 0 for one that is none.
-func number(e *journal.Event, name string) int64 {
-	n, err := strconv.ParseInt(fact(e, name), 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
+	return cmp.Or(strings.TrimSpace(text), e.Kind.Info().Meaning)
 }

@@ -9,7 +9,7 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// Mounted is a directory of the host's that could be written to, and what of it was changed since the jail was made: by it or by anybody else.
+// Mounted is a directory of the host's that could be written to, and what of it was changed since the jail was made: by it or by another process.
 // Something that was removed shows as a change of its directory.
 type Mounted struct {
 	At string `json:"at"` // in the jail
@@ -19,12 +19,12 @@ type Mounted struct {
 	// Entries is how many files were looked at, and Short why that was not all; "" where it was.
 	Entries int    `json:"entries"`
 	Short   string `json:"short,omitempty"`
-	// Unseen reports why nobody looked; "" where somebody did.
+	// Unseen is why it was not looked at; "" where it was.
 	Unseen string `json:"unseen,omitempty"`
 }
 
 // mounted is what was seen of a mounted directory: an event of numbers, or why there are none, and some of names.
-func (m *maker) mounted(e *journal.Event) {
+func (m *maker) mounted(e *journal.Event, f journal.Mounted) {
 	t := &m.r.Touched
 	at := slices.IndexFunc(t.Mounted, func(d Mounted) bool { return d.At == e.Path })
 	if at < 0 && len(t.Mounted) >= maxNoted {
@@ -35,9 +35,9 @@ func (m *maker) mounted(e *journal.Event) {
 		t.Mounted = append(t.Mounted, Mounted{At: e.Path})
 	}
 	d := &t.Mounted[at]
-	d.Unseen, d.Short = cmp.Or(fact(e, "unseen"), d.Unseen), cmp.Or(fact(e, "short"), d.Short)
-	d.Entries, d.Total = max(d.Entries, int(number(e, "entries"))), max(d.Total, int(number(e, "changed")))
-	for _, name := range facts(e, "name") {
+	d.Unseen, d.Short = cmp.Or(f.Unseen, d.Unseen), cmp.Or(f.Short, d.Short)
+	d.Entries, d.Total = max(d.Entries, f.Entries), max(d.Total, f.Changed)
+	for _, name := range f.Names {
 		if len(d.Changed) < maxListed {
 			d.Changed = append(d.Changed, strings.TrimSuffix(d.At, "/")+name)
 		}
@@ -71,14 +71,14 @@ func (m *Mounted) Words() string {
 }
 
 // arrived is something that the host runs: an event of numbers, or one of it.
-func (m *maker) arrived(e *journal.Event) {
+func (m *maker) arrived(e *journal.Event, d journal.Arrived) {
 	t := &m.r.Touched
-	if kind := fact(e, "kind"); kind != "" && len(t.Arrived) < maxNoted {
-		t.Arrived = append(t.Arrived, Arrival{kind, e.Target, e.Reason})
+	if d.What != "" && len(t.Arrived) < maxNoted {
+		t.Arrived = append(t.Arrived, Arrival{d.What, e.Target, e.Reason})
 	}
-	t.ArrivedTotal += int(number(e, "arrived"))
-	if short := fact(e, "short"); short != "" && len(t.ArrivedUnseen) < maxNoted {
-		t.ArrivedUnseen = append(t.ArrivedUnseen, e.Path+": the look for what the host runs ended "+short)
+	t.ArrivedTotal += max(0, d.Total)
+	if d.Short != "" && len(t.ArrivedUnseen) < maxNoted {
+		t.ArrivedUnseen = append(t.ArrivedUnseen, e.Path+": the look for what the host runs ended "+d.Short)
 	}
 }
 
@@ -93,7 +93,7 @@ func (t *Touched) arrivedUnseen() []string {
 	return out
 }
 
-// loud is what is said first of what the host runs.
+// loud is the first line about what the host runs.
 const loud = "LOOK before git, an editor or an agent runs there: this came or was changed, and the host runs it or is led by it"
 
 // look is the remedy.

@@ -1,10 +1,14 @@
 // Package receipt is the account of one run: what a jail was, what it did and was refused, what it used, and what was removed at its end.
 //
 // A receipt is a view: it is made of the jail's journal, and of the jail's record while that is there. Reading changes nothing. What a jail
-// can influence in it (names, paths, arguments) is hostile, and is escaped by whoever prints it: Text and HTML.
+// can influence in it (names, paths, arguments) is hostile, and is escaped by what prints it: Text and HTML.
 package receipt
 
-import "time"
+import (
+	"time"
+
+	"agentjail.dev/runtime/observe/journal"
+)
 
 // Schema names the form of a receipt's JSON. Fields are only ever added to it.
 const Schema = "agentjail.receipt.v1"
@@ -47,9 +51,9 @@ type Receipt struct {
 // Identity reports which jail it was.
 type Identity struct {
 	ID     string `json:"id"`
-	Name   string `json:"name,omitempty"`   // the engine's, where it tells one
+	Name   string `json:"name,omitempty"`   // the engine's, where it has one
 	Engine string `json:"engine,omitempty"` // by the bundle's place
-	Run    string `json:"run,omitempty"`    // tells runs with the same id apart
+	Run    string `json:"run,omitempty"`    // distinguishes runs with the same id
 	Root   string `json:"root,omitempty"`   // the image's root file system
 	Bundle string `json:"bundle,omitempty"`
 	// PolicyName is the named policy's, "" for none.
@@ -69,7 +73,7 @@ type Identity struct {
 
 // Exit reports how the jail's first process ended.
 type Exit struct {
-	// Status is nil where nobody told: with most engines their own shim waits for the process.
+	// Status is nil where it is not known: with most engines their own shim waits for the process.
 	Status *int   `json:"status,omitempty"`
 	Signal string `json:"signal,omitempty"`
 	// Unknown reports why neither is known of a process that has ended.
@@ -88,18 +92,18 @@ type Ring struct {
 
 // A Look is what was seen of a ring.
 type Look struct {
-	// By reports who looked: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nobody has looked.
+	// By is the source: the report of hardening and the init step at the start, `agentjail inspect` later. Empty where nothing was looked at.
 	By      string    `json:"by,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Holds   int       `json:"holds"`
 	Broken  []string  `json:"broken,omitempty"`
 	Missing []string  `json:"missing,omitempty"`
 	Set     int       `json:"set,omitempty"`    // fields of the bundle that were set or lowered
-	Denied  int       `json:"denied,omitempty"` // privileges that were requested and not given
+	Denied  int       `json:"denied,omitempty"` // privileges that were requested and denied
 }
 
 // An Arrival is something in a mounted directory that the host runs, or is led by, and that came or was changed since the jail was
-// made: by it or by anybody else.
+// made: by it or by another process.
 type Arrival struct {
 	// Kind is "gitlink", "repository", "hook" or "setting".
 	Kind string `json:"kind"`
@@ -110,28 +114,38 @@ type Arrival struct {
 // Touched is what was written.
 type Touched struct {
 	// Files are of the jail's layer, as `agentjail diff` lists them.
-	Files []File `json:"files,omitempty"`
+	Files []journal.File `json:"files,omitempty"`
 	// More reports that there were more files than are listed.
 	More bool `json:"more,omitempty"`
-	// Known is false where nobody looked before the layer was gone.
+	// Known is false where the layer was gone before it was looked at.
 	Known bool `json:"known"`
 	// Writable are the places of the host's directories that could be written to.
 	Writable []string `json:"writable,omitempty"`
 	// Arrived is what of it the host runs, or is led by, the most dangerous first, and ArrivedTotal how many there are of these.
 	Arrived      []Arrival `json:"arrived,omitempty"`
 	ArrivedTotal int       `json:"arrivedTotal,omitempty"`
-	// ArrivedUnseen says of mounted directories why something of the kind could be there that is not listed.
+	// ArrivedUnseen is why in mounted directories something of the kind could be there that is not listed.
 	ArrivedUnseen []string `json:"arrivedUnseen,omitempty"`
-	// Mounted is what was changed in them since the jail was made, by whoever: they are the host's own.
+	// Stale are repositories of them from which a commit of the jail can revert protected files.
+	Stale []Stale `json:"stale,omitempty"`
+	// Lost are protected paths that became the jail's to write while it ran.
+	Lost []Lost `json:"lost,omitempty"`
+	// Mounted is what was changed in them since the jail was made, by any process: they are the host's own.
 	Mounted []Mounted `json:"mounted,omitempty"`
 	Bytes   int64     `json:"layerBytes,omitempty"`
 	Inodes  int64     `json:"layerInodes,omitempty"`
 }
 
-// A File is a path of the layer, with the letter of `agentjail diff`.
-type File struct {
-	Kind string `json:"kind"`
-	Path string `json:"path"`
+// A Stale is a repository in which git could not replace tracked protected files: it kept those of another branch.
+type Stale struct {
+	Repository string `json:"repository"` // in the jail
+	journal.Stale
+}
+
+// A Lost is a protected path whose protection ended while the jail ran.
+type Lost struct {
+	Path string `json:"path"` // in the jail
+	Why  string `json:"why"`
 }
 
 // A Denial is what was refused, of one kind and rule.
@@ -149,13 +163,11 @@ type Denial struct {
 
 // Used is what the jail used.
 type Used struct {
-	Names       []Name   `json:"names,omitempty"`
-	Credentials []Count  `json:"credentials,omitempty"` // by name, never a value
-	Memory      int64    `json:"memoryPeakBytes,omitempty"`
-	Pids        int64    `json:"pidsPeak,omitempty"`
-	CPU         float64  `json:"cpuSeconds,omitempty"`
-	Execs       int      `json:"execs,omitempty"`
-	Programs    []string `json:"programs,omitempty"`
+	Names       []Name  `json:"names,omitempty"`
+	Credentials []Count `json:"credentials,omitempty"` // by name, never a value
+	journal.Amounts
+	Execs    int      `json:"execs,omitempty"`
+	Programs []string `json:"programs,omitempty"`
 }
 
 // A Name is a name and port that was connected to.
@@ -188,16 +200,10 @@ type Teardown struct {
 	Done bool      `json:"done"`
 	At   time.Time `json:"at,omitzero"`
 	// Gone and Remains are what was looked for after the removal.
-	Gone    []Part `json:"gone,omitempty"`
-	Remains []Part `json:"remains,omitempty"`
+	Gone    []journal.Part `json:"gone,omitempty"`
+	Remains []journal.Part `json:"remains,omitempty"`
 	// By reports who removed it.
 	By string `json:"by,omitempty"`
-}
-
-// A Part is one thing that was made for a jail.
-type Part struct {
-	Kind string `json:"kind"`
-	What string `json:"what"`
 }
 
 // An Event is a line of the timeline.

@@ -55,7 +55,7 @@ func (r *Receipt) head(p *printer) {
 	}
 }
 
-// arrived says first what the host may run.
+// arrived prints first what the host may run.
 func (r *Receipt) arrived(p *printer) {
 	t := r.Touched
 	if len(t.Arrived) > 0 {
@@ -70,8 +70,20 @@ func (r *Receipt) arrived(p *printer) {
 	if len(t.Arrived) > 0 {
 		p.line("  %s", look)
 	}
+	t.warn(p)
 	for _, u := range t.arrivedUnseen() {
 		p.line("  NOT KNOWN   %s", u)
+	}
+}
+
+// warn prints what else needs a look before the host uses the mounted directories.
+func (t *Touched) warn(p *printer) {
+	for _, w := range t.warnings() {
+		p.line("%s", w.Title)
+		for _, l := range w.Lines {
+			p.line("  %s", l)
+		}
+		p.line("  %s", w.Remedy)
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 )
 
 // kindsOf are the kinds of refusals that a message's cause leaves in a jail's journal, by the cause's sign.
-var kindsOf = map[string][]string{
-	"memory": {"limit.oom"}, "pids": {"limit.pids"}, "layer": {"limit.layer"}, "layer files": {"limit.inodes"},
-	"name": {"name.refused", "connect.refused"}, "kill": {"syscall.killed"},
+var kindsOf = map[string][]journal.Kind{
+	"memory": {journal.LimitOOM}, "pids": {journal.LimitPids}, "layer": {journal.LimitLayer}, "layer files": {journal.LimitInodes},
+	"name": {journal.NameRefused, journal.ConnectRefused}, "kill": {journal.SyscallKilled},
 }
 
 // fits reports whether a refusal of a jail's is what a question is about.
-func (q *Question) fits(e *journal.Event, kinds []string) bool {
+func (q *Question) fits(e *journal.Event, kinds []journal.Kind) bool {
 	called := func(c *Call) bool { return c.Name != "" && e.Syscall == c.Name }
 	switch {
 	case q.Kind == OfCall:
@@ -36,7 +36,7 @@ func below(path, dir string) bool {
 
 // Past adds to an answer what a jail was last refused that fits the question, and when. events are in the order of time.
 func (a *Answer) Past(q Question, events []journal.Event) {
-	var kinds []string
+	var kinds []journal.Kind
 	if q.Kind == OfError {
 		if m, _ := find(q.Text); m != nil {
 			for _, c := range m.Causes {

@@ -16,18 +16,18 @@ import (
 )
 
 // passed is the kind of what both filters refuse in every profile: that a program was asked about it means that they failed.
-const passed = "ring0.passed"
+const passed = journal.Ring0Passed
 
 // kinds of what is refused, by hook.
-var kinds = map[ebpf.Hook]string{
+var kinds = map[ebpf.Hook]journal.Kind{
 	ebpf.Socket: passed, ebpf.IOUring: passed, ebpf.Userfaultfd: passed, ebpf.Userns: passed, ebpf.Key: passed, ebpf.BPF: passed,
-	ebpf.Perf: passed, ebpf.Mount: passed, ebpf.Ptrace: "ptrace.refused", ebpf.Module: "module.refused", ebpf.Exec: "exec.blocked",
-	ebpf.Trace: "trace.blocked", ebpf.Connect: "connect.blocked", ebpf.Bind: "bind.blocked",
+	ebpf.Perf: passed, ebpf.Mount: passed, ebpf.Ptrace: journal.PtraceRefused, ebpf.Module: journal.ModuleRefused, ebpf.Exec: journal.ExecBlocked,
+	ebpf.Trace: journal.TraceBlocked, ebpf.Connect: journal.ConnectBlocked, ebpf.Bind: journal.BindBlocked,
 }
 
 // noted are the kinds of what is let through, and reported.
-var noted = map[ebpf.Hook]string{
-	ebpf.Exec: "process.exec", ebpf.Trace: "process.traced", ebpf.Connect: "connect.tried", ebpf.Bind: "bind.tried", ebpf.OOM: "limit.oom",
+var noted = map[ebpf.Hook]journal.Kind{
+	ebpf.Exec: journal.ProcessExec, ebpf.Trace: journal.ProcessTraced, ebpf.Connect: journal.ConnectTried, ebpf.Bind: journal.BindTried, ebpf.OOM: journal.LimitOOM,
 }
 
 // describe is an event as the journal has it.
@@ -46,7 +46,7 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 		return out
 	case e.Refused:
 		out.Kind, out.Errno = kinds[e.Hook], "EPERM"
-	case noted[e.Hook] != "":
+	case noted[e.Hook] != 0:
 		out.Kind = noted[e.Hook]
 	default:
 		// What policy lets pass: there is nothing to report but that it was requested.
@@ -57,7 +57,7 @@ func describe(e *ebpf.Event, count uint64, boot, born time.Time) journal.Event {
 		out.Path, out.Target = e.Text, ""
 		describeProgram(&out, &e.Started)
 		if !e.Refused && written(e, born) {
-			out.Kind = "process.written"
+			out.Kind = journal.ProcessWritten
 		}
 	case ebpf.Connect, ebpf.Bind:
 		out.Target = ""
@@ -108,7 +108,7 @@ func describeAddress(out *journal.Event, e *ebpf.Event) {
 func describeCall(out *journal.Event, e *ebpf.Event) {
 	arch := runtime.GOARCH
 	n := int(e.Number)
-	out.Kind, out.Target, out.Number, out.Arch = "syscall.refused", "", &n, arch
+	out.Kind, out.Target, out.Number, out.Arch = journal.SyscallRefused, "", &n, arch
 	out.Syscall = abi.Name(e.Number, arch)
 	out.Errno = unix.ErrnoName(unix.Errno(-e.Result))
 	for _, a := range e.Args {

@@ -17,22 +17,22 @@ import (
 func TestDescribeRefused(t *testing.T) {
 	for _, c := range []struct {
 		in   ebpf.Event
-		want string
+		want journal.Kind
 	}{
-		{ebpf.Event{Hook: ebpf.Module, Text: "dccp"}, "module.refused"},
-		{ebpf.Event{Hook: ebpf.Ptrace}, "ptrace.refused"},
-		{ebpf.Event{Hook: ebpf.IOUring}, "ring0.passed"},
-		{ebpf.Event{Hook: ebpf.Exec}, "exec.blocked"},
-		{ebpf.Event{Hook: ebpf.Trace}, "trace.blocked"},
-		{ebpf.Event{Hook: ebpf.Connect}, "connect.blocked"},
-		{ebpf.Event{Hook: ebpf.Bind}, "bind.blocked"},
+		{ebpf.Event{Hook: ebpf.Module, Text: "dccp"}, journal.ModuleRefused},
+		{ebpf.Event{Hook: ebpf.Ptrace}, journal.PtraceRefused},
+		{ebpf.Event{Hook: ebpf.IOUring}, journal.Ring0Passed},
+		{ebpf.Event{Hook: ebpf.Exec}, journal.ExecBlocked},
+		{ebpf.Event{Hook: ebpf.Trace}, journal.TraceBlocked},
+		{ebpf.Event{Hook: ebpf.Connect}, journal.ConnectBlocked},
+		{ebpf.Event{Hook: ebpf.Bind}, journal.BindBlocked},
 	} {
 		c.in.Refused, c.in.Program = true, "probe"
 		e := describe(&c.in, 2, time.Now(), time.Time{})
 		if err := e.Complete(); err != nil {
 			t.Errorf("%s: %v", c.want, err)
 		}
-		if e.Kind != c.want || e.Errno != "EPERM" || e.Count != 2 || e.Program != "probe" || e.Source != journal.SourceEBPF || !e.Refused() && c.want != "ring0.passed" || e.Decided() == "" {
+		if e.Kind != c.want || e.Errno != "EPERM" || e.Count != 2 || e.Program != "probe" || e.Source != journal.SourceEBPF || !e.Refused() && c.want != journal.Ring0Passed || e.Decided() == "" {
 			t.Errorf("%v: %+v, decided by %q; want %s", c.in.Hook, e, e.Decided(), c.want)
 		}
 		if c.in.Text != "" && e.Name != c.in.Text {
@@ -85,9 +85,9 @@ func TestBrief(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	const jail, other = 1 << 32, 2 << 32
 	kept := func(jail uint64) bool {
-		e := journal.Event{Kind: "process.exec", Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
+		e := journal.Event{Kind: journal.ProcessExec, Path: "/bin/x", Argv: []string{long}, Cwd: "/tmp"}
 		w.brief(jail, &e)
-		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != (len(e.Facts) == 0) || e.Path != "/bin/x" {
+		if whole := len(e.Argv) == 1 && e.Cwd == "/tmp"; whole != !e.ArgvOmitted || e.Path != "/bin/x" {
 			t.Fatalf("%+v", e)
 		}
 		return len(e.Argv) == 1

@@ -63,9 +63,6 @@ type known struct {
 // long arguments does not drive its refusals out of the journal any sooner than one whose programs have none.
 var words = budget.Budget{Burst: 512 << 10, Rate: 16 << 10}
 
-// wordsLeftFact is of an event whose arguments and directory were left out.
-const wordsLeftFact = "arguments=left-out"
-
 // brief leaves arguments and directory out of an event of a jail that has had its share of them.
 func (w *writer) brief(jail uint64, e *journal.Event) {
 	if len(e.Argv) == 0 && e.Cwd == "" {
@@ -81,7 +78,7 @@ func (w *writer) brief(jail uint64, e *journal.Event) {
 	w.jails[jail] = k
 	w.mu.Unlock()
 	if !enough {
-		e.Argv, e.Cwd, e.Facts = nil, "", append(e.Facts, wordsLeftFact)
+		e.Argv, e.Cwd, e.ArgvOmitted = nil, "", true
 	}
 }
 
@@ -194,7 +191,7 @@ func (w *writer) counts(c ebpf.Counts) {
 	if missing == 0 {
 		return
 	}
-	e := journal.Event{Kind: "journal.lost", Source: journal.SourceEBPF, Dropped: missing,
+	e := journal.Event{Kind: journal.JournalLost, Source: journal.SourceEBPF, Dropped: missing,
 		Reason: fmt.Sprintf("of %d events so far, %d were beyond what is reported of one jail a second, and for %d the ring was full", c.Seen, c.Dropped, c.Lost)}
 	for _, b := range w.of(c.Jail) {
 		w.append(b, e)

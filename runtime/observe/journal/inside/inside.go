@@ -31,7 +31,7 @@ type Denial struct {
 	Count uint64 `json:"count"`
 	// Last is when it happened last.
 	Last string `json:"last,omitempty"`
-	// Meaning is what the kind means, and Ask what the operator would write.
+	// Meaning is what the kind means, and Ask is what the operator would write.
 	Meaning string `json:"meaning"`
 	Ask     string `json:"ask,omitempty"`
 }
@@ -48,11 +48,11 @@ type Notice struct {
 
 const about = "What this jail was refused, as far as its host had looked when it wrote this. It is read-only here. Nothing in it can be changed from inside; the operator can."
 
-// told are the kinds that a jail is told of, with what of an event it knows itself. Others name files of the host's, or what somebody else did.
-var told = map[string]func(*journal.Event) string{
-	"privilege.denied": field, "name.refused": target, "connect.refused": target, "credential.refused": target,
-	"syscall.refused": call, "syscall.killed": call, "module.refused": none, "ptrace.refused": none,
-	"limit.oom": none, "limit.memory": none, "limit.high": none, "limit.pids": none, "limit.cpu": none, "limit.layer": none, "limit.inodes": none,
+// shown are the kinds that a jail may read, with the part of an event that it knows itself. Others name files of the host's, or what another did.
+var shown = map[journal.Kind]func(*journal.Event) string{
+	journal.PrivilegeDenied: field, journal.NameRefused: target, journal.ConnectRefused: target, journal.CredentialRefused: target,
+	journal.SyscallRefused: call, journal.SyscallKilled: call, journal.ModuleRefused: none, journal.PtraceRefused: none,
+	journal.LimitOOM: none, journal.LimitMemory: none, journal.LimitHigh: none, journal.LimitPids: none, journal.LimitCPU: none, journal.LimitLayer: none, journal.LimitInodes: none,
 }
 
 func none(*journal.Event) string { return "" }
@@ -88,13 +88,13 @@ func Of(events []journal.Event, now time.Time) []byte {
 	at := map[string]int{}
 	for i := range events {
 		e := &events[i]
-		words, known := told[e.Kind]
-		k, isKind := journal.Lookup(e.Kind)
-		if !known || !isKind {
+		words, known := shown[e.Kind]
+		if !known {
 			continue
 		}
+		k := e.Kind.Info()
 		what := printable.Line(words(e), maxText)
-		key := e.Kind + "\x00" + what
+		key := e.Kind.String() + "\x00" + what
 		pos, there := at[key]
 		if !there {
 			if len(n.Denied) == maxDenials {
@@ -103,7 +103,7 @@ func Of(events []journal.Event, now time.Time) []byte {
 			}
 			pos = len(n.Denied)
 			at[key] = pos
-			n.Denied = append(n.Denied, Denial{Kind: e.Kind, What: what, Errno: printable.Line(e.Errno, 20), Meaning: k.Meaning, Ask: ask(e, k)})
+			n.Denied = append(n.Denied, Denial{Kind: e.Kind.String(), What: what, Errno: printable.Line(e.Errno, 20), Meaning: k.Meaning, Ask: ask(e, k)})
 		}
 		n.Denied[pos].Count += max(e.Count, 1)
 		n.Denied[pos].Last = printable.Line(e.Time, 40)
@@ -112,7 +112,7 @@ func Of(events []journal.Event, now time.Time) []byte {
 }
 
 // ask is the kind's remedy with the event's own words that the jail knows.
-func ask(e *journal.Event, k *journal.Kind) string {
+func ask(e *journal.Event, k *journal.KindInfo) string {
 	if strings.Contains(k.Remedy, "agentjail ") { // a command of the host's
 		return ""
 	}

@@ -22,26 +22,26 @@ func read(t *testing.T, data []byte) Notice {
 // secret is in every field of an event that a jail does not know.
 const secret = "host-secret"
 
-// TestNothingOfTheHosts: of every kind of event, with everything in it that the host knows, no more is told than the kind's own words.
+// TestNothingOfTheHosts: of every kind of event, with everything in it that the host knows, no more is shown than the kind's own words.
 func TestNothingOfTheHosts(t *testing.T) {
 	uid := uint32(1234567)
-	for _, k := range journal.Kinds {
+	for _, k := range journal.Kinds() {
 		e := journal.Event{
-			Kind: k.Name, Jail: secret, Key: secret, Pid: 1234567, UID: &uid, Program: secret, Parent: secret, Argv: []string{secret}, Cwd: secret, Hash: secret,
-			Path: secret, Value: secret, Limit: secret, Rule: secret, Reason: secret, Policy: secret, Facts: []string{secret}, Arguments: []string{secret},
+			Kind: k, Jail: secret, Key: secret, Pid: 1234567, UID: &uid, Program: secret, Parent: secret, Argv: []string{secret}, Cwd: secret, Hash: secret,
+			Path: secret, Value: secret, Limit: secret, Rule: secret, Reason: secret, Policy: secret, Arguments: []string{secret},
 			Remedy: secret, Name: "a.example", Port: 443, Credential: "key", Syscall: "mount",
 		}
 		text := string(Of([]journal.Event{e}, time.Unix(1700000000, 0)))
 		if strings.Contains(text, secret) || strings.Contains(text, "1234567") {
-			t.Errorf("%s: the jail is told %s", k.Name, text)
+			t.Errorf("%s: the jail reads %s", k, text)
 		}
-		if n := read(t, []byte(text)); (len(n.Denied) == 1) != (told[k.Name] != nil) {
-			t.Errorf("%s: %+v", k.Name, n.Denied)
+		if n := read(t, []byte(text)); (len(n.Denied) == 1) != (shown[k] != nil) {
+			t.Errorf("%s: %+v", k, n.Denied)
 		}
 	}
-	for kind := range told {
-		if _, ok := journal.Lookup(kind); !ok {
-			t.Errorf("there is no kind %s", kind)
+	for kind := range shown {
+		if kind.String() == "" {
+			t.Errorf("there is no kind %d", kind)
 		}
 	}
 }
@@ -49,10 +49,10 @@ func TestNothingOfTheHosts(t *testing.T) {
 // TestWhatToAsk: a denial reports what its operator would write.
 func TestWhatToAsk(t *testing.T) {
 	n := read(t, Of([]journal.Event{
-		{Kind: "connect.refused", Name: "a.example", Port: 443, Time: "2026-01-01T00:00:00Z"},
-		{Kind: "connect.refused", Name: "a.example", Port: 443, Count: 4, Time: "2026-01-02T00:00:00Z"},
-		{Kind: "limit.pids"},
-		{Kind: "privilege.denied", Target: "process.capabilities", Value: "CAP_SYS_ADMIN"},
+		{Kind: journal.ConnectRefused, Name: "a.example", Port: 443, Time: "2026-01-01T00:00:00Z"},
+		{Kind: journal.ConnectRefused, Name: "a.example", Port: 443, Count: 4, Time: "2026-01-02T00:00:00Z"},
+		{Kind: journal.LimitPids},
+		{Kind: journal.PrivilegeDenied, Target: "process.capabilities", Value: "CAP_SYS_ADMIN"},
 	}, time.Unix(1700000000, 0)))
 	if len(n.Denied) != 3 {
 		t.Fatalf("%+v", n)
@@ -69,7 +69,7 @@ func TestWhatToAsk(t *testing.T) {
 func TestBounded(t *testing.T) {
 	var events []journal.Event
 	for i := range 5000 {
-		events = append(events, journal.Event{Kind: "name.refused", Name: fmt.Sprintf("%d.", i) + strings.Repeat("<\u202e\x00", 300), Time: strings.Repeat("t", 1000), Errno: strings.Repeat("e", 1000)})
+		events = append(events, journal.Event{Kind: journal.NameRefused, Name: fmt.Sprintf("%d.", i) + strings.Repeat("<\u202e\x00", 300), Time: strings.Repeat("t", 1000), Errno: strings.Repeat("e", 1000)})
 	}
 	data := Of(events, time.Unix(1700000000, 0))
 	n := read(t, data)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -30,15 +31,15 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Sink sends events in the background. What a collector does not take is counted and told, never waited for.
+// A Sink sends events in the background. What a collector does not take is counted and reported, never waited for.
 type Sink struct {
 	logger log.Logger
 	queue  *sender
 }
 
 // New makes a sink for a collector. Of endpoint, http://HOST:PORT, the path is /v1/logs if it has none; "" is the environment's, or
-// http://localhost:4318. told gets the first error of each outage.
-func New(ctx context.Context, endpoint string, told func(error)) (*Sink, error) {
+// http://localhost:4318. onError gets the first error of each outage.
+func New(ctx context.Context, endpoint string, onError func(error)) (*Sink, error) {
 	var options []otlploghttp.Option
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
@@ -62,7 +63,7 @@ func New(ctx context.Context, endpoint string, told func(error)) (*Sink, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the host's name: %w", err)
 	}
-	q := newSender(to, told)
+	q := newSender(to, onError)
 	p := sdk.NewLoggerProvider(sdk.WithProcessor(q), sdk.WithResource(host), sdk.WithAttributeValueLengthLimit(16<<10))
 	return &Sink{logger: p.Logger("agentjail.dev/runtime/observe/journal"), queue: q}, nil
 }
@@ -70,7 +71,7 @@ func New(ctx context.Context, endpoint string, told func(error)) (*Sink, error) 
 // Write sends an event, later.
 func (s *Sink) Write(e *journal.Event) error {
 	if lost := s.queue.lost.Swap(0); lost > 0 {
-		missing := journal.Event{Kind: "journal.lost", Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost, Reason: "the collector of OTLP took no more"}
+		missing := journal.Event{Kind: journal.JournalLost, Source: journal.SourceJournal, Time: journal.At(time.Now()), Dropped: lost, Reason: "the collector of OTLP took no more"}
 		if err := missing.Complete(); err != nil {
 			return err
 		}
@@ -87,7 +88,7 @@ func (s *Sink) write(e *journal.Event) error {
 		return err
 	}
 	var r log.Record
-	r.SetEventName("agentjail." + e.Kind)
+	r.SetEventName("agentjail." + e.Kind.String())
 	r.SetTimestamp(e.When())
 	r.SetObservedTimestamp(time.Now())
 	r.SetSeverity(severity(e))
@@ -134,18 +135,43 @@ func attributes(e *journal.Event) ([]attribute.KeyValue, error) {
 	if err := json.Unmarshal(line, &fields); err != nil {
 		return nil, err
 	}
+	return flat("agentjail.", fields)
+}
+
+// flat are the fields behind a prefix: those of an object behind its own name as well, and the objects in a list each as JSON.
+func flat(prefix string, fields map[string]any) ([]attribute.KeyValue, error) {
 	var out []attribute.KeyValue
 	for name, v := range fields {
-		name = "agentjail." + name
+		name = prefix + name
 		switch v := v.(type) {
+		case map[string]any:
+			below, err := flat(name+".", v)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, below...)
+		case bool:
+			out = append(out, attribute.Bool(name, v))
 		case string:
 			out = append(out, attribute.String(name, v))
-		case float64: // numbers of events are far below 2^53
+		case float64: // whole numbers of events are far below 2^53
+			if v != math.Trunc(v) {
+				out = append(out, attribute.Float64(name, v))
+				continue
+			}
 			out = append(out, attribute.Int64(name, int64(v)))
 		case []any:
 			var texts []string
-			for _, t := range v {
-				texts = append(texts, fmt.Sprint(t))
+			for _, entry := range v {
+				text, ok := entry.(string)
+				if !ok {
+					data, err := json.Marshal(entry)
+					if err != nil {
+						return nil, err
+					}
+					text = string(data)
+				}
+				texts = append(texts, text)
 			}
 			out = append(out, attribute.StringSlice(name, texts))
 		}
@@ -153,11 +179,11 @@ func attributes(e *journal.Event) ([]attribute.KeyValue, error) {
 	return out, nil
 }
 
-// A sender is a processor (go.opentelemetry.io/otel/sdk/log) that waits for nobody, and counts what is lost: the library's own drops in silence.
+// A sender is a processor (go.opentelemetry.io/otel/sdk/log) that never waits for the collector, and counts what is lost: the library's own drops records in silence.
 type sender struct {
-	to   sdk.Exporter
-	told func(error)
-	lost atomic.Uint64
+	to      sdk.Exporter
+	onError func(error)
+	lost    atomic.Uint64
 
 	records chan sdk.Record
 	closing chan struct{}
@@ -169,9 +195,9 @@ type sender struct {
 	last error
 }
 
-func newSender(to sdk.Exporter, told func(error)) *sender {
+func newSender(to sdk.Exporter, onError func(error)) *sender {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &sender{to: to, told: told, records: make(chan sdk.Record, queue), closing: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
+	s := &sender{to: to, onError: onError, records: make(chan sdk.Record, queue), closing: make(chan struct{}), done: make(chan struct{}), cancel: cancel}
 	go s.run(ctx)
 	return s
 }
@@ -259,6 +285,6 @@ func (s *sender) send(ctx context.Context, records []sdk.Record) {
 		s.lost.Add(uint64(len(records)))
 	}
 	if first {
-		s.told(err)
+		s.onError(err)
 	}
 }

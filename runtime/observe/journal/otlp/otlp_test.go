@@ -77,7 +77,7 @@ func TestSink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := event(t, journal.Event{Kind: "name.refused", Source: journal.SourceNetwork, Jail: "box", Name: "refused.example", Argv: []string{"a", "b"}})
+	e := event(t, journal.Event{Kind: journal.NameRefused, Source: journal.SourceNetwork, Jail: "box", Name: "refused.example", Argv: []string{"a", "b"}})
 	const many = 3 * batch
 	for range many {
 		if err := sink.Write(e); err != nil {
@@ -114,7 +114,7 @@ func TestLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := event(t, journal.Event{Kind: "jail.start", Source: journal.SourceOwn, Jail: "box"})
+	e := event(t, journal.Event{Kind: journal.JailStart, Source: journal.SourceOwn, Jail: "box"})
 	if err := sink.Write(e); err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +148,32 @@ func TestEndpoint(t *testing.T) {
 	for _, bad := range []string{"localhost:4318", "ftp://host", "http://", "http://a b", "\x00"} {
 		if _, err := New(t.Context(), bad, nil); err == nil || !strings.Contains(err.Error(), "remedy") {
 			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// TestDetailAttributes: a payload's fields are attributes of their own.
+func TestDetailAttributes(t *testing.T) {
+	e := event(t, journal.Event{Kind: journal.JailUsed, ArgvOmitted: true, Detail: journal.Used{
+		Amounts: journal.Amounts{Memory: 1024, CPU: 2.5}, Layer: &journal.LayerUse{Bytes: 5, More: true},
+	}})
+	torn := event(t, journal.Event{Kind: journal.JailTeardown, Detail: journal.Teardown{Gone: []journal.Part{{Kind: "mount", What: "/x"}}}})
+	got := map[string]string{}
+	for _, e := range []*journal.Event{e, torn} {
+		all, err := attributes(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range all {
+			got[string(a.Key)] = a.Value.String()
+		}
+	}
+	for name, want := range map[string]string{
+		"agentjail.argv_omitted": "true", "agentjail.detail.memoryPeakBytes": "1024", "agentjail.detail.cpuSeconds": "2.5",
+		"agentjail.detail.layer.bytes": "5", "agentjail.detail.layer.more": "true", "agentjail.detail.gone": `["{\"kind\":\"mount\",\"what\":\"/x\"}"]`,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}
 	}
 }

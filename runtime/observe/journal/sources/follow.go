@@ -16,8 +16,8 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// A Follower tells events as they happen, of all jails of a place or of some. Files are watched (inotify(7)); counters, which tell
-// nobody that they changed in every layout of control groups, are looked at once a second.
+// A Follower returns events as they happen, of all jails of a place or of some. Files are watched (inotify(7)); counters, of whose changes
+// not every layout of control groups notifies, are looked at once a second.
 type Follower struct {
 	place journal.Place
 	// wanted are ids or their beginnings; none is all jails.
@@ -30,12 +30,12 @@ type Follower struct {
 	changed, begun bool
 }
 
-// A followed jail is one of a Follower's, and how far it was told.
+// A followed jail is one of a Follower's, and how far it was read.
 type followed struct {
 	jail   *journal.Jail
 	tail   *journal.Tail
 	net    *names.Reader
-	counts map[string]uint64
+	counts map[journal.Kind]uint64
 	kernel *auditParser
 	gone   bool
 }
@@ -152,7 +152,7 @@ func structural(buf []byte) bool {
 	return false
 }
 
-// next returns what is new. more says that there is more to read at once.
+// next returns what is new. more reports that there is more to read at once.
 func (f *Follower) next() (out []journal.Event, more bool, err error) {
 	if f.changed {
 		if err := f.list(); err != nil {
@@ -205,7 +205,7 @@ func (f *Follower) wants(id string) bool {
 
 // begin follows a jail: one that was there before us from now on, one that came later from its beginning.
 func (f *Follower) begin(jail *journal.Jail) *followed {
-	j := &followed{jail: jail, counts: map[string]uint64{}}
+	j := &followed{jail: jail, counts: map[journal.Kind]uint64{}}
 	if jail.Path != "" {
 		j.tail = journal.Follow(jail.Path, !f.begun)
 	}
@@ -226,7 +226,7 @@ func (j *followed) next(p journal.Place) (out []journal.Event, more bool) {
 		events, err := j.tail.Next()
 		out, more = append(out, events...), len(events) > 0
 		if err != nil {
-			out = append(out, journal.Event{Kind: "source.absent", Target: journal.SourceOwn, Reason: err.Error()})
+			out = append(out, journal.Event{Kind: journal.SourceAbsent, Target: journal.SourceOwn, Reason: err.Error()})
 			j.tail.Close()
 			j.tail = nil
 		}
@@ -274,7 +274,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 		if err != nil {
 			continue
 		}
-		now := map[string]bool{}
+		now := map[journal.Kind]bool{}
 		for _, e := range events {
 			n := max(1, e.Count)
 			if now[e.Kind] = true; n > j.counts[e.Kind] {
@@ -284,7 +284,7 @@ func (j *followed) counted(p journal.Place) (out []journal.Event) {
 			}
 		}
 		if source == Source(Layer{}) {
-			for _, kind := range []string{"limit.layer", "limit.inodes"} {
+			for _, kind := range []journal.Kind{journal.LimitLayer, journal.LimitInodes} {
 				if !now[kind] {
 					delete(j.counts, kind) // there is room again
 				}

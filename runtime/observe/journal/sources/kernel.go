@@ -17,7 +17,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Kernel is what AppArmor, SELinux, Landlock and seccomp tell the kernel's log, or auditd's where that takes it: records of
+// Kernel is what AppArmor, SELinux, Landlock and seccomp write to the kernel's log, or auditd's where that takes it: records of
 // audit(7) of processes with the jail's own ids on the host.
 type Kernel struct{}
 
@@ -48,8 +48,8 @@ func (Kernel) Events(_ state.Store, j *journal.Jail) ([]journal.Event, error) {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		err = nil // another user's jails: they have no such log
 	}
-	// Of another jail's domain, or one that is not told.
-	p.out = slices.DeleteFunc(p.out, func(e journal.Event) bool { return e.Kind == "landlock.denied" && e.Pid == 0 })
+	// Of another jail's domain, or one that is not known.
+	p.out = slices.DeleteFunc(p.out, func(e journal.Event) bool { return e.Kind == journal.LandlockDenied && e.Pid == 0 })
 	return p.out, err
 }
 
@@ -212,7 +212,7 @@ type auditParser struct {
 	id      string
 	ids     idRange
 	from    time.Time
-	domains map[string]auditRecord // Landlock's, of which who made them is told once
+	domains map[string]auditRecord // Landlock's, whose maker is reported once
 	out     []journal.Event
 }
 
@@ -244,7 +244,7 @@ func (p *auditParser) line(text string, at time.Time) {
 		if domain := r.fields["domain"]; p.mine(r) && len(p.domains) < maxDomains {
 			p.domains[domain] = r
 			for i := range p.out {
-				if e := &p.out[i]; e.Kind == "landlock.denied" && e.Rule == domain {
+				if e := &p.out[i]; e.Kind == journal.LandlockDenied && e.Rule == domain {
 					whose(e, r)
 				}
 			}
@@ -264,7 +264,7 @@ func (p *auditParser) line(text string, at time.Time) {
 // cgroup is for what the kernel reports of limits: of the first fork that a group refused, and of each process that it killed.
 func (p *auditParser) cgroup(text string, at time.Time) {
 	if path, ok := strings.CutPrefix(text, "cgroup: fork rejected by pids controller in "); ok && groupOf(path, p.id) {
-		p.out = append(p.out, journal.Event{Kind: "limit.pids", Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
+		p.out = append(p.out, journal.Event{Kind: journal.LimitPids, Source: journal.SourceKernel, Time: journal.At(at), Reason: "the kernel tells the first time only"})
 		return
 	}
 	rest, ok := strings.CutPrefix(text, "oom-kill:")
@@ -272,7 +272,7 @@ func (p *auditParser) cgroup(text string, at time.Time) {
 		return
 	}
 	if r := killed(rest); p.mine(r) {
-		e := journal.Event{Kind: "limit.oom", Source: journal.SourceKernel, Time: journal.At(at)}
+		e := journal.Event{Kind: journal.LimitOOM, Source: journal.SourceKernel, Time: journal.At(at)}
 		whose(&e, r)
 		p.out = append(p.out, e)
 	}
@@ -316,10 +316,10 @@ func (p *auditParser) mine(r auditRecord) bool {
 	return false
 }
 
-// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may be told later.
+// landlock is a refusal, which names a domain only. It is the jail's when the domain is, which may be reported later.
 func (p *auditParser) landlock(r auditRecord) {
 	domain := r.fields["domain"]
-	e := journal.Event{Kind: "landlock.denied", Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain, Path: unhex(r.fields["path"]), Target: r.fields["blockers"]}
+	e := journal.Event{Kind: journal.LandlockDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: domain, Path: unhex(r.fields["path"]), Target: r.fields["blockers"]}
 	if d, known := p.domains[domain]; known {
 		whose(&e, d)
 	}
@@ -343,12 +343,12 @@ func whose(e *journal.Event, r auditRecord) {
 }
 
 func seccomp(r auditRecord) journal.Event {
-	e := journal.Event{Kind: "syscall.refused", Source: journal.SourceKernel, Time: journal.At(r.time), Arch: r.fields["arch"]}
+	e := journal.Event{Kind: journal.SyscallRefused, Source: journal.SourceKernel, Time: journal.At(r.time), Arch: r.fields["arch"]}
 	if n, err := strconv.Atoi(r.fields["syscall"]); err == nil {
 		e.Number = &n
 	}
 	if r.fields["sig"] != "" && r.fields["sig"] != "0" {
-		e.Kind, e.Status = "syscall.killed", "signal "+r.fields["sig"]
+		e.Kind, e.Status = journal.SyscallKilled, "signal "+r.fields["sig"]
 	}
 	whose(&e, r)
 	return e
@@ -356,7 +356,7 @@ func seccomp(r auditRecord) journal.Event {
 
 func apparmor(r auditRecord) journal.Event {
 	e := journal.Event{
-		Kind: "apparmor.denied", Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["profile"], Path: unhex(r.fields["name"]),
+		Kind: journal.ApparmorDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["profile"], Path: unhex(r.fields["name"]),
 		Target: strings.TrimSpace(r.fields["operation"] + " " + r.fields["denied_mask"]),
 	}
 	if c := r.fields["capname"]; c != "" {
@@ -367,11 +367,11 @@ func apparmor(r auditRecord) journal.Event {
 }
 
 func selinux(r auditRecord) journal.Event {
-	_, asked, _ := strings.Cut(r.text, "{")
-	asked, _, _ = strings.Cut(asked, "}")
+	_, wanted, _ := strings.Cut(r.text, "{")
+	wanted, _, _ = strings.Cut(wanted, "}")
 	e := journal.Event{
-		Kind: "selinux.denied", Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"], Path: unhex(r.fields["name"]),
-		Target: strings.TrimSpace(strings.TrimSpace(asked)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
+		Kind: journal.SelinuxDenied, Source: journal.SourceKernel, Time: journal.At(r.time), Rule: r.fields["scontext"], Path: unhex(r.fields["name"]),
+		Target: strings.TrimSpace(strings.TrimSpace(wanted)+" "+r.fields["tclass"]) + " of " + r.fields["tcontext"],
 	}
 	whose(&e, r)
 	return e

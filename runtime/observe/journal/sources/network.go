@@ -48,36 +48,36 @@ func (Network) Events(s state.Store, j *journal.Jail) ([]journal.Event, error) {
 }
 
 // networkKinds are the kinds of what a helper decides, allowed and refused.
-var networkKinds = map[string][2]string{
-	helperproto.Name:    {"name.allowed", "name.refused"},
-	helperproto.Connect: {"connect.allowed", "connect.refused"},
-	helperproto.Publish: {"publish.allowed", "publish.refused"},
-	helperproto.End:     {"connect.end", "connect.end"},
+var networkKinds = map[string][2]journal.Kind{
+	helperproto.Name:    {journal.NameAllowed, journal.NameRefused},
+	helperproto.Connect: {journal.ConnectAllowed, journal.ConnectRefused},
+	helperproto.Publish: {journal.PublishAllowed, journal.PublishRefused},
+	helperproto.End:     {journal.ConnectEnd, journal.ConnectEnd},
 }
 
 // FromNetwork is an event of the helper's as the journal has it.
 func FromNetwork(e helperproto.Event) []journal.Event {
 	var out []journal.Event
 	if e.Dropped > 0 {
-		out = append(out, journal.Event{Kind: "journal.lost", Time: e.Time, Source: journal.SourceNetwork, Dropped: uint64(e.Dropped)})
+		out = append(out, journal.Event{Kind: journal.JournalLost, Time: e.Time, Source: journal.SourceNetwork, Dropped: uint64(e.Dropped)})
 	}
 	kinds, known := networkKinds[e.What]
 	if !known {
-		return append(out, journal.Event{Kind: "journal.lost", Time: e.Time, Source: journal.SourceNetwork, Reason: e.Reason})
+		return append(out, journal.Event{Kind: journal.JournalLost, Time: e.Time, Source: journal.SourceNetwork, Reason: e.Reason})
 	}
 	kind := kinds[1]
 	if e.Verdict == "allowed" {
 		kind = kinds[0]
 	}
-	if e.Credential != "" && kind == "connect.refused" {
-		kind = "credential.refused"
+	if e.Credential != "" && kind == journal.ConnectRefused {
+		kind = journal.CredentialRefused
 	}
 	event := journal.Event{
 		Kind: kind, Time: e.Time, Source: journal.SourceNetwork, Name: e.Name, Port: e.Port, Address: e.Address, Rule: e.Rule, Reason: e.Reason,
 		Remedy: e.Remedy, Credential: e.Credential, Sent: e.Sent, Got: e.Got, Millis: e.Millis,
 	}
 	if out = append(out, event); e.What == helperproto.End && e.Credential != "" {
-		event.Kind, event.Sent, event.Got, event.Millis, event.Reason = "credential.used", 0, 0, 0, ""
+		event.Kind, event.Sent, event.Got, event.Millis, event.Reason = journal.CredentialUsed, 0, 0, 0, ""
 		out = append(out, event)
 	}
 	return out

@@ -6,11 +6,11 @@ import (
 	"agentjail.dev/runtime/observe/journal"
 )
 
-// counted are the kinds that a control group counts and that others tell one by one.
-var counted = []string{"limit.oom", "limit.pids"}
+// counted are the kinds that a control group counts and that others report one by one.
+var counted = []journal.Kind{journal.LimitOOM, journal.LimitPids}
 
-// Once is for those who count: of what a control group's counter counts and other sources tell one by one, it leaves one account. The events
-// of the source that tells most stay, for they know when and which program, and the first of them stands for those that nobody told. What
+// Once is for callers that count: of what a control group's counter counts and other sources report one by one, it leaves one account. The events
+// of the source that reports most stay, for they know when and which program, and the first of them stands for those that no source reported. What
 // is changed is in no chain anymore.
 func Once(in []journal.Event) []journal.Event {
 	out := in
@@ -20,21 +20,21 @@ func Once(in []journal.Event) []journal.Event {
 	return out
 }
 
-func once(in []journal.Event, kind string) []journal.Event {
+func once(in []journal.Event, kind journal.Kind) []journal.Event {
 	var n uint64
-	limit, told := "", map[string]uint64{}
+	limit, reported := "", map[string]uint64{}
 	for i := range in {
 		switch e := &in[i]; {
 		case e.Kind != kind:
 		case e.Source == journal.SourceCgroup:
 			n, limit = n+max(1, e.Count), e.Limit
 		default:
-			told[e.Source] += max(1, e.Count)
+			reported[e.Source] += max(1, e.Count)
 		}
 	}
 	best := ""
 	for _, s := range []string{journal.SourceKernel, journal.SourceEBPF} {
-		if told[s] > told[best] {
+		if reported[s] > reported[best] {
 			best = s
 		}
 	}
@@ -42,7 +42,7 @@ func once(in []journal.Event, kind string) []journal.Event {
 		return in
 	}
 	out := slices.DeleteFunc(slices.Clone(in), func(e journal.Event) bool { return e.Kind == kind && e.Source != best })
-	more := n - min(n, told[best])
+	more := n - min(n, reported[best])
 	for i := range out {
 		e := &out[i]
 		if e.Kind != kind {

@@ -1,5 +1,5 @@
-// Package sources reads all that is known of a jail from outside, whoever wrote it: its journal, and what nobody has written there. It is
-// for those who ask, and needs nothing that runs in the background.
+// Package sources reads all that is known of a jail from outside, from every writer: its journal, and what is not in it. It is
+// read on demand, and needs nothing that runs in the background.
 package sources
 
 import (
@@ -14,7 +14,7 @@ import (
 type Source interface {
 	// Name is one of the journal's sources.
 	Name() string
-	// Events returns those that are there, in their order. It bounds what it reads. An error is told beside the events, and does not
+	// Events returns those that are there, in their order. It bounds what it reads. An error is returned beside the events, and does not
 	// keep the other sources from being read.
 	Events(s state.Store, j *journal.Jail) ([]journal.Event, error)
 }
@@ -23,11 +23,11 @@ type Source interface {
 var All = []Source{Network{}, Groups{}, Layer{}, Kernel{}}
 
 // Events returns everything that is known of a jail, from its journal and from all sources at hand, merged by time. What could not be
-// read is an event too, of kind source.absent. It is the one way for whoever asks: denied, why, receipt, journal, watch.
+// read is an event too, of kind source.absent. It is the one way for all readers: denied, why, receipt, journal, watch.
 func Events(s state.Store, j *journal.Jail) []journal.Event {
 	var out []journal.Event
 	absent := func(name string, err error) {
-		out = append(out, journal.Event{Kind: "source.absent", Target: name, Reason: err.Error()})
+		out = append(out, journal.Event{Kind: journal.SourceAbsent, Target: name, Reason: err.Error()})
 	}
 	if j.Path == "" {
 		absent(journal.SourceOwn, journal.ErrNone)
@@ -58,7 +58,7 @@ func merged(in []journal.Event, j *journal.Jail) []journal.Event {
 		}
 		if err := e.Complete(); err != nil {
 			// A later release's kind, or a foreign line.
-			e = journal.Event{Kind: "source.absent", Time: e.Time, Jail: j.ID, Key: j.Key, Reason: fmt.Sprint(err)}
+			e = journal.Event{Kind: journal.SourceAbsent, Time: e.Time, Jail: j.ID, Key: j.Key, Reason: fmt.Sprint(err)}
 			_ = e.Complete()
 		}
 		e.Clean()

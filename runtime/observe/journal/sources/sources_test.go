@@ -2,6 +2,7 @@ package sources
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,23 +95,23 @@ func FuzzRecord(f *testing.F) {
 func TestNetwork(t *testing.T) {
 	for _, c := range []struct {
 		in   helperproto.Event
-		want string
+		want []journal.Kind
 	}{
-		{helperproto.Event{What: helperproto.Name, Verdict: "allowed"}, "name.allowed"},
-		{helperproto.Event{What: helperproto.Name, Verdict: "refused"}, "name.refused"},
-		{helperproto.Event{What: helperproto.Connect, Verdict: "refused"}, "connect.refused"},
-		{helperproto.Event{What: helperproto.Connect, Verdict: "refused", Credential: "c"}, "credential.refused"},
-		{helperproto.Event{What: helperproto.End, Credential: "c"}, "connect.end credential.used"},
-		{helperproto.Event{What: helperproto.Publish, Verdict: "allowed", Dropped: 3}, "journal.lost publish.allowed"},
-		{helperproto.Event{What: helperproto.Publish, Verdict: "refused"}, "publish.refused"},
-		{helperproto.Event{Reason: "no event"}, "journal.lost"},
+		{helperproto.Event{What: helperproto.Name, Verdict: "allowed"}, []journal.Kind{journal.NameAllowed}},
+		{helperproto.Event{What: helperproto.Name, Verdict: "refused"}, []journal.Kind{journal.NameRefused}},
+		{helperproto.Event{What: helperproto.Connect, Verdict: "refused"}, []journal.Kind{journal.ConnectRefused}},
+		{helperproto.Event{What: helperproto.Connect, Verdict: "refused", Credential: "c"}, []journal.Kind{journal.CredentialRefused}},
+		{helperproto.Event{What: helperproto.End, Credential: "c"}, []journal.Kind{journal.ConnectEnd, journal.CredentialUsed}},
+		{helperproto.Event{What: helperproto.Publish, Verdict: "allowed", Dropped: 3}, []journal.Kind{journal.JournalLost, journal.PublishAllowed}},
+		{helperproto.Event{What: helperproto.Publish, Verdict: "refused"}, []journal.Kind{journal.PublishRefused}},
+		{helperproto.Event{Reason: "no event"}, []journal.Kind{journal.JournalLost}},
 	} {
-		var got []string
+		var got []journal.Kind
 		for _, e := range FromNetwork(c.in) {
 			got = append(got, e.Kind)
 		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%+v: %q, want %q", c.in, got, c.want)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c.in, got, c.want)
 		}
 	}
 }
@@ -119,16 +120,16 @@ func TestNetwork(t *testing.T) {
 func TestEvents(t *testing.T) {
 	dir := t.TempDir()
 	l := &journal.Log{Path: journal.NewPath(dir, "0123abcd-box", time.Now()), Jail: "box"}
-	if err := l.Begin(journal.Event{Kind: "jail.create", Value: "no ids"}); err != nil {
+	if err := l.Begin(journal.Event{Kind: journal.JailCreate, Value: "no ids"}); err != nil {
 		t.Fatal(err)
 	}
 	j := &journal.Jail{ID: "box", Key: "0123abcd-box", Path: l.Path}
 	events := Events(state.Store{Root: dir}, j)
-	if len(events) != 1 || events[0].Kind != "jail.create" {
+	if len(events) != 1 || events[0].Kind != journal.JailCreate {
 		t.Errorf("%v", events)
 	}
 	j.Path += ".none"
-	if events = Events(state.Store{Root: dir}, j); len(events) == 0 || events[0].Kind != "source.absent" {
+	if events = Events(state.Store{Root: dir}, j); len(events) == 0 || events[0].Kind != journal.SourceAbsent {
 		t.Errorf("%v", events)
 	}
 }

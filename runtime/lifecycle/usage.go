@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -18,12 +19,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A LastLook is what is seen of a jail just before it is removed, for its journal: afterwards there is nothing to look at. It costs each
+// FinalState is what is seen of a jail just before it is removed, for its journal: afterwards there is nothing to look at. It costs each
 // delete some reads of small files and no process.
-type LastLook struct {
-	// Used are facts: the most that was used, and how full the layer is.
-	Used []string
-	// Files are the first files of the layer, and More says that there are others.
+type FinalState struct {
+	// Used is the most that was used, and how full the layer is.
+	Used journal.Used
+	// Files are the first files of the layer, and More reports that there are others.
 	Files []changes.Change
 	More  bool
 	// Known reports that the layer was looked at.
@@ -45,32 +46,31 @@ const (
 	maxFilesFull = 4096
 )
 
-// Look looks at a jail that exists.
-func Look(s state.Store, j *state.Brief) *LastLook { return look(s, j, cgroups.Read) }
+// CollectFinalState looks at a jail that exists.
+func CollectFinalState(s state.Store, j *state.Brief) *FinalState {
+	return collectFinalState(s, j, cgroups.Read)
+}
 
-// look is Look with who reads the control groups.
-func look(s state.Store, j *state.Brief, read func(dir, file string) (string, error)) *LastLook {
-	l := &LastLook{Used: groupFacts(j.CgroupDirs, read), Mounted: lookMounted(j)}
+// collectFinalState is CollectFinalState with a reader of control groups.
+func collectFinalState(s state.Store, j *state.Brief, read func(dir, file string) (string, error)) *FinalState {
+	l := &FinalState{Used: journal.Used{Amounts: groupUse(j.CgroupDirs, read)}, Mounted: lookMounted(j)}
 	layer, err := rootfs.OpenChanges(s.Dir(j.Key))
 	if err != nil {
 		return l
 	}
 	defer layer.Close()
-	var fs unix.Statfs_t
-	if unix.Fstatfs(int(layer.Fd()), &fs) == nil {
-		l.Used = append(l.Used, "layer.bytes="+strconv.FormatUint((fs.Blocks-fs.Bfree)*uint64(fs.Bsize), 10),
-			"layer.inodes="+strconv.FormatUint(fs.Files-fs.Ffree, 10))
-	}
 	most := maxFiles
 	if j.FullReceipt {
 		most = maxFilesFull
 	}
 	l.Files, l.More, err = changes.First(context.Background(), layer, changes.ByOrigin(layer), most)
-	if l.Known = err == nil; l.Known {
-		l.Used = append(l.Used, "layer.known=true")
+	if l.Known = err == nil; !l.Known {
+		return l
 	}
-	if l.More {
-		l.Used = append(l.Used, "layer.more=true")
+	l.Used.Layer = &journal.LayerUse{More: l.More}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(layer.Fd()), &fs) == nil {
+		l.Used.Layer.Bytes, l.Used.Layer.Inodes = int64((fs.Blocks-fs.Bfree)*uint64(fs.Bsize)), int64(fs.Files-fs.Ffree)
 	}
 	return l
 }
@@ -79,17 +79,17 @@ func look(s state.Store, j *state.Brief, read func(dir, file string) (string, er
 const perEvent = 60
 
 // events are what the journal keeps of the look.
-func (l *LastLook) events() []journal.Event {
+func (l *FinalState) events() []journal.Event {
 	var out []journal.Event
-	if len(l.Used) > 0 {
-		out = append(out, journal.Event{Kind: "jail.used", Facts: l.Used})
+	if l.Used != (journal.Used{}) {
+		out = append(out, journal.Event{Kind: journal.JailUsed, Detail: l.Used})
 	}
 	for part := range slices.Chunk(l.Files, perEvent) {
-		e := journal.Event{Kind: "jail.files"}
+		var files journal.Files
 		for _, c := range part {
-			e.Facts = append(e.Facts, c.Kind+" "+c.Path)
+			files.Files = append(files.Files, journal.File(c))
 		}
-		out = append(out, e)
+		out = append(out, journal.Event{Kind: journal.JailFiles, Detail: files})
 	}
 	for i := range l.Mounted {
 		out = append(out, l.Mounted[i].Events()...)
@@ -97,17 +97,23 @@ func (l *LastLook) events() []journal.Event {
 	return out
 }
 
-// counters are what control groups say of the most that was used (cgroups(7); Documentation/admin-guide/cgroup-v1/memory.rst), and the fact
+// counters are what control groups report of the most that was used (cgroups(7); Documentation/admin-guide/cgroup-v1/memory.rst), and the amount
 // that each becomes. The controller is that of version 1, or "" for version 2 (cgroups.Counting).
-var counters = []struct{ controller, file, fact string }{
-	{"", "memory.peak", "memory.peak"}, {"memory", "memory.max_usage_in_bytes", "memory.peak"},
-	{"", "pids.peak", "pids.peak"}, {"pids", "pids.peak", "pids.peak"},
-	{"", "cpu.stat", "cpu.usec"}, {"cpuacct", "cpuacct.usage", "cpu.nsec"},
+var counters = []struct {
+	controller, file string
+	set              func(*journal.Amounts, int64)
+}{
+	{"", "memory.peak", setMemory}, {"memory", "memory.max_usage_in_bytes", setMemory},
+	{"", "pids.peak", setPids}, {"pids", "pids.peak", setPids},
+	{"", "cpu.stat", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e6) }},
+	{"cpuacct", "cpuacct.usage", func(a *journal.Amounts, n int64) { a.CPU = cmp.Or(a.CPU, float64(n)/1e9) }},
 }
 
-// groupFacts reads the counters of a jail's control groups. A group that is gone, or has no such counter, has no fact.
-func groupFacts(dirs []string, read func(dir, file string) (string, error)) []string {
-	var out []string
+func setMemory(a *journal.Amounts, n int64) { a.Memory = cmp.Or(a.Memory, n) }
+func setPids(a *journal.Amounts, n int64)   { a.Pids = cmp.Or(a.Pids, n) }
+
+// groupUse reads the counters of a jail's control groups. A group that is gone, or has no such counter, leaves its amount 0.
+func groupUse(dirs []string, read func(dir, file string) (string, error)) (out journal.Amounts) {
 	for _, dir := range dirs {
 		counting := cgroups.Counting(dir)
 		for _, c := range counters {
@@ -122,16 +128,16 @@ func groupFacts(dirs []string, read func(dir, file string) (string, error)) []st
 				_, text, _ = strings.Cut(text, "usage_usec ")
 				text, _, _ = strings.Cut(text, "\n")
 			}
-			if text = strings.TrimSpace(text); text != "" && strings.Trim(text, "0123456789") == "" {
-				out = append(out, c.fact+"="+text)
+			if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil && n > 0 {
+				c.set(&out, n)
 			}
 		}
 	}
 	return out
 }
 
-// parts are all that was made for a jail and goes with it. What it has of directories is not read: it is asked before and after. A jail
-// without a journal, for which nobody asks, has none.
+// parts are all that was made for a jail and goes with it. Directories are not read: whether they are there is looked at before and after. A jail
+// without a journal, where no part would be recorded, has none.
 func (w *Runtime) parts(j *state.Brief) []part {
 	if j.Journal == "" {
 		return nil
@@ -180,13 +186,13 @@ func (w *Runtime) noteTeardown(j *state.Brief, parts []part) {
 		return // it has none, or it was never begun
 	}
 	defer w.step("teardown")()
-	e := journal.Event{Kind: "jail.teardown"}
+	var found journal.Teardown
 	for _, p := range parts {
-		word := "gone "
+		to := &found.Gone
 		if p.left() {
-			word = "remains "
+			to = &found.Remains
 		}
-		e.Facts = append(e.Facts, word+p.kind+"="+p.what)
+		*to = append(*to, journal.Part{Kind: p.kind, What: p.what})
 	}
-	w.note(j, e)
+	w.note(j, journal.Event{Kind: journal.JailTeardown, Detail: found})
 }
