@@ -10,14 +10,14 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 )
 
-// A publisher knows what the task service has told its daemon. The service tells
-// in the background, of an end also after the one who waited for it knows: what
-// is untold when the last task was deleted and the process ends would be lost.
+// A publisher records which ends of processes were published to containerd. The service publishes
+// in the background, and may publish an end after Wait has returned it. Events that are unpublished
+// when the last task was deleted and the process ends would be lost.
 type publisher struct {
 	shim.Publisher
 
 	mu    sync.Mutex
-	exits map[process]chan struct{} // closed once told
+	exits map[process]chan struct{} // closed once published
 	once  sync.Once
 	done  chan struct{} // closed behind the last event
 }
@@ -30,7 +30,7 @@ func newPublisher(p shim.Publisher) *publisher {
 	return &publisher{Publisher: p, exits: map[process]chan struct{}{}, done: make(chan struct{})}
 }
 
-// Publish tells of an event.
+// Publish publishes an event.
 func (p *publisher) Publish(ctx context.Context, topic string, event events.Event) error {
 	err := p.Publisher.Publish(ctx, topic, event)
 	if e, ok := event.(*eventsAPI.TaskExit); ok {
@@ -39,7 +39,7 @@ func (p *publisher) Publish(ctx context.Context, topic string, event events.Even
 	return err
 }
 
-// tell reports that the end of a process was told.
+// tell records that the end of a process was published.
 func (p *publisher) tell(of process) {
 	c := p.exit(of)
 	p.mu.Lock()
@@ -57,7 +57,7 @@ func (p *publisher) Close() error {
 	return p.Publisher.Close()
 }
 
-// exit is closed once the end of a process was told.
+// exit returns a channel that is closed once the end of a process was published.
 func (p *publisher) exit(of process) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -185,7 +185,7 @@ func checkNode(path string) error {
 
 func checkLogger(u *url.URL, s policy.Shim) error {
 	if !s.Logger(u.Path, u.Query()) {
-		return refusal.New(refusal.Log, "the log URI would run the program %s as root on the host, which an image's label can ask for (CVE-2026-53488)", u.Path).
+		return refusal.New(refusal.Log, "the log URI would run the program %s as root on the host, which an image's label can request (CVE-2026-53488)", u.Path).
 			WithRemedy("if it is your logger, add %q to shim.loggers of the policy", policy.LoggerEntry(u.Path, u.Query()))
 	}
 	if err := trusted.Check(u.Path); err != nil {

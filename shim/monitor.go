@@ -153,7 +153,7 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	return theirs, nil
 }
 
-// close closes the command's files and waits until what it said has arrived.
+// close closes the command's files and waits until its output has arrived.
 func (s *stdio) close() {
 	for _, f := range s.child {
 		if f != nil {

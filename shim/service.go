@@ -30,8 +30,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// register makes the task service known to the server, in the place of
-// containerd's own plugin of that name. events is given the service's publisher.
+// register registers the task service with the server, in place of containerd's own plugin of that
+// name. events receives the service's publisher.
 func register(events **publisher) {
 	registry.Register(&plugin.Registration{
 		Type:     plugins.TTRPCPlugin,
@@ -57,7 +57,7 @@ func register(events **publisher) {
 	})
 }
 
-// service is containerd's task service, with what it is asked made safe for it.
+// service is containerd's task service, whose requests are made safe before it gets them.
 type service struct {
 	taskAPI.TTRPCTaskService
 	events *publisher
@@ -116,8 +116,8 @@ func (s *service) Update(ctx context.Context, r *taskAPI.UpdateTaskRequest) (*em
 	return s.TTRPCTaskService.Update(ctx, r)
 }
 
-// Delete waits until the daemon was told of the end of what is deleted: behind
-// the deletion of the last task, there may be nobody left to tell.
+// Delete waits until the end of the deleted process was published: behind the deletion of the last
+// task, the daemon may be disconnected.
 func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
 	p := process{r.ID, r.ExecID}
 	if r.ExecID == "" {

@@ -53,8 +53,8 @@ func Main(version string) {
 		register(&events)
 		socket := ownSocket()
 		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(Runtime), version: version})
-		// Of a group's shim, no file in the bundle need be left by now to tell
-		// the server where its socket is.
+		// Of a group's shim, the file in the bundle that holds the address of the socket may be
+		// gone by now.
 		if c.action == "" && socket != "" {
 			_ = os.Remove(socket)
 		}

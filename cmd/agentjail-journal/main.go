@@ -1,5 +1,6 @@
-// Command agentjail-journal collects what jails ask of the kernel, by eBPF programs behind the system call filters, a source of
-// the jails' journals. One serves a host (hack/systemd/agentjail-journal.service); agentjail does without it.
+// Command agentjail-journal collects the system calls of jails by eBPF programs behind the system
+// call filters, as a source of the jails' journals. One serves a host
+// (hack/systemd/agentjail-journal.service); agentjail works without it.
 package main
 
 import (
@@ -50,7 +51,7 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 	a.Flags = []cli.Flag{
 		&cli.StringFlag{Name: "config", Value: policy.DefaultPath, Usage: "policy `FILE`, which has the host ids of jails"},
 		&cli.BoolFlag{Name: "syscalls", Usage: "report refused system calls also where that costs every process of the machine some 80 ns a call"},
-		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them where containers ask for it; policy's ebpf.block does the same"},
+		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them for containers that request it; policy's ebpf.block does the same"},
 		&cli.BoolFlag{Name: "print", Usage: "write every event to standard output too, as a line of JSON"},
 		&cli.BoolFlag{Name: "no-pins", Usage: "have the programs end with this one"},
 		&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay: a directory of a bpf file system"},
@@ -64,7 +65,7 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 			Flags:  []cli.Flag{&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay"}},
 		},
 		{
-			Name: "probe", Usage: "say what programs can do on this kernel: blocks, watches or absent", ArgsUsage: " ",
+			Name: "probe", Usage: "print what programs can do on this kernel: blocks, watches or absent", ArgsUsage: " ",
 			Action: func(*cli.Context) error {
 				can, err := ebpf.Probe()
 				fmt.Println(can)

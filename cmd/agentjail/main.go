@@ -1,9 +1,9 @@
-// Command agentjail is an OCI runtime with runc's command line. It rewrites
-// every bundle into a jail and has the host's runc or crun execute it.
+// Command agentjail is an OCI runtime with runc's command line. It rewrites every bundle into a
+// jail and has the host's runc or crun execute it.
 //
-// Engines start it half a dozen times for each container, so that it holds
-// nothing but that: what people ask, help among it, is answered by agentjailctl
-// beside it, which agentjail becomes when it is asked.
+// Engines start this program half a dozen times for each container, so that it contains nothing but
+// that. agentjail's own commands, and help, are agentjailctl's, which agentjail executes for them
+// from its own directory.
 package main
 
 import (

@@ -17,7 +17,7 @@ import (
 
 func checkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "say whether this host can hold each ring",
+		Name: "check", Usage: "check whether this host supports each ring",
 		Description: "One line for each feature, found by trying it: ok, warning (jails start, with\nless than there could be) or missing (no jail starts), the ring, what was found,\nand what can be done. Exit status 0 when a jail can start. Leaves nothing behind.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {

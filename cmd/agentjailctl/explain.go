@@ -15,7 +15,7 @@ import (
 
 func explainCommand() *cli.Command {
 	return &cli.Command{
-		Name: "explain", Usage: "say what would change in a bundle, and why", ArgsUsage: "BUNDLE",
+		Name: "explain", Usage: "print what would change in a bundle, and why", ArgsUsage: "BUNDLE",
 		Description: "Hardens the bundle as create would and prints every change by ring: denied (a privilege\nthat the bundle requests), lowered, set, dropped, and missing (what this host cannot\ngive). Changes nothing. Exit status 1 when the bundle would be refused.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
@@ -55,7 +55,7 @@ type explanation struct {
 	Report   *report.Report   `json:"report,omitempty"`
 	Spec     json.RawMessage  `json:"spec,omitempty"` // the hardened config.json
 	Plan     *plan.Plan       `json:"plan,omitempty"` // what staging would do
-	// HeldBy says, for each delegate that policy may choose, where the protections are held.
+	// HeldBy lists, for each delegate that policy may choose, where the protections are held.
 	HeldBy map[string]traits.Boundary `json:"heldBy,omitempty"`
 }
 

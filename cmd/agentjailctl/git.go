@@ -46,7 +46,7 @@ have the terminal itself, for an editor or for add -p.
 Exit status: git's own; 125 where agentjail could not run it.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
-			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "give git the terminal itself, to be used by what the repository runs, too"},
+			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "pass the terminal itself to git, so that programs of the repository can use it, too"},
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
 		Action:       func(c *cli.Context) error { return ownUnlessEnded(runGit(c)) },
@@ -167,10 +167,10 @@ func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 	return done, nil
 }
 
-// gitDied is git's exit status where it gives up (die() in its usage.c).
+// gitDied is git's exit status for fatal errors (die() in its usage.c).
 const gitDied = 128
 
-// explainFailure says of a command that may have failed for what the jail has not, what that is.
+// explainFailure prints what the jail lacks that a failed command may have needed.
 func explainFailure(call git.Call, err error) {
 	var ended *lifecycle.ExitError
 	if errors.As(err, &ended) && (!call.Own || !call.Reads && ended.Code == gitDied) {

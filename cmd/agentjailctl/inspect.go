@@ -18,7 +18,7 @@ import (
 func inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: "inspect", Usage: "hold a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
-		Description: "CONTAINER is an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host cannot give it and policy does not insist. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
+		Description: "CONTAINER is an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host lacks it and policy does not require it. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			id, err := oneID(c)

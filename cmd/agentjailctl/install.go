@@ -21,8 +21,7 @@ import (
 // shimName is the file name of agentjail's containerd shim.
 const shimName = "containerd-shim-agentjail-v2"
 
-// engineHelp is what the command line says of an engine and the package does
-// not know.
+// engineHelp is the help for an engine, as far as the command line has it and not package install.
 type engineHelp struct {
 	engine         install.Engine
 	install, undo  string // usage
@@ -55,7 +54,7 @@ at its end. Everything else in it stays, and a backup beside it
 configuration when it starts: restart it, pods go on meanwhile.`,
 		forces: "also change a handler of that name that leads elsewhere", forcesRemoval: true,
 		dropInMeaning:  "the `FILE` for the handlers, for containerd 2.0 or later",
-		programMeaning: "containerd's `PROGRAM`, asked for its version and what it makes of its configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
+		programMeaning: "containerd's `PROGRAM`, run to read its version and its effective configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
 	},
 	{
 		engine: install.Node, install: "copy agentjail to the node that a container runs on, and register it there", undo: "take agentjail off the node that a container runs on",
@@ -126,7 +125,7 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 		}
 		out = append(out,
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
-			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be given several times; agentjail-X uses [policies.X] of the policy", Value: cli.NewStringSlice(names...)},
+			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be repeated; agentjail-X uses [policies.X] of the policy", Value: cli.NewStringSlice(names...)},
 			&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM`, absolute; agentjail-X and the shim are looked for beside it (default: the one beside this program)"})
 	}
 	text("daemon-config", title+"'s configuration `FILE`", d.Config)
@@ -153,7 +152,7 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 	out := []cli.Flag{
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` where the node's file tree is mounted"},
 		&cli.StringFlag{Name: "to", Usage: "the `DIRECTORY` on the node for the programs, as seen there; its parent must exist", Value: d.To},
-		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, given once for each word; it is run when containerd's configuration has changed, and again by the next run if it fails (default: no command)"},
+		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, one option for each word; the command is run when containerd's configuration has changed, and again by the next run if it fails (default: no command)"},
 	}
 	if register {
 		out = append(out, &cli.BoolFlag{Name: "stay", Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to; without --root do nothing else"})
@@ -194,8 +193,8 @@ func runInstall(c *cli.Context, e install.Engine, register bool) error {
 	return nil
 }
 
-// installOptions are what the flags say. An engine that lacks a flag has the
-// option empty.
+// installOptions returns the values of the flags. The option of a flag that an engine lacks is
+// empty.
 func installOptions(c *cli.Context, e install.Engine, register bool) (install.Options, error) {
 	o := install.Options{
 		Undo: !register, Force: c.Bool("force"),

@@ -176,8 +176,8 @@ type denial struct {
 
 func deniedCommand() *cli.Command {
 	return &cli.Command{
-		Name: "denied", Usage: "say what a jail was refused so far, with the ring, the rule and the remedy", ArgsUsage: "CONTAINER",
-		Description: "Of a jail that exists or was deleted: an id, the unique beginning of one, or ID@TIME as\n`agentjail journal` lists them. What is alike is counted. A remedy says what would let it\nthrough, not that it should be.",
+		Name: "denied", Usage: "list what a jail was refused so far, with the ring, the rule and the remedy", ArgsUsage: "CONTAINER",
+		Description: "Of a jail that exists or was deleted: an id, the unique beginning of one, or ID@TIME as\n`agentjail journal` lists them. Equal refusals are counted. A remedy is what would allow\nthe call, not advice to allow it.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			p, j, err := openJournal(c)
@@ -271,7 +271,7 @@ func pruneJournals(c *cli.Context) error {
 	path, name := c.String("config"), runccli.PolicyName(os.Args[0])
 	pol, err := policy.Load(path, name)
 	if err != nil {
-		return nil // the caller has told it
+		return nil // the caller has reported it
 	}
 	p, err := journal.Here(path, name)
 	if err != nil {

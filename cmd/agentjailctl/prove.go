@@ -44,7 +44,7 @@ func proveCommand(profiles string) *cli.Command {
 		Name: "prove", Usage: "prove from compiled filters what cannot pass", ArgsUsage: "[PROFILE]",
 		Description: profiles + " Explores compiled filters with the arguments unknown and\nchecks, for every number and argument, that only listed calls pass; that io_uring,\nnamespace flags, other ABIs, set-id bits and the like do not; that no high bits of an\nargument make a difference; and how many public kernelCTF exploits find their entry\npoint open. Exit status 1 when a claim fails.\n\n" +
 			"For a profile: the inner filter, which the init step of every start loads on top\nof the delegate's; what passes both must pass it. " + delegateNote + "\n\n" +
-			"With --jail CONTAINER: the filters that the kernel holds for each process of a\nrunning jail, whoever compiled them. Each process is stopped for the moment of\nreading, as by a debugger. Takes root on the host, and CONFIG_CHECKPOINT_RESTORE.",
+			"With --jail CONTAINER: the filters that the kernel holds for each process of a\nrunning jail, by any compiler. Each process is stopped for the moment of\nreading, as by a debugger. Takes root on the host, and CONFIG_CHECKPOINT_RESTORE.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "every profile on every architecture"},
 			&cli.StringFlag{Name: "jail", Usage: "a running jail's loaded filters; `CONTAINER` is an id or the beginning of one"},

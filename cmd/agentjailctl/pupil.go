@@ -91,7 +91,7 @@ var peaks = []struct {
 	{"pids.current", func(u *learn.Used) *uint64 { return &u.Pids }},
 }
 
-// look asks a jail's control groups.
+// look reads the counters of a jail's control groups.
 func (p *pupil) look(j *state.Jail) {
 	l := p.looked[j.Key]
 	for _, dir := range j.CgroupDirs {

@@ -42,8 +42,8 @@ CONTAINER also that it follows from the journal.`,
 			&cli.StringFlag{Name: "html", Usage: "write one static page to `FILE`; - is standard output"},
 			&cli.BoolFlag{Name: "verify", Usage: "follow the journal's chain of hashes"},
 			&cli.BoolFlag{Name: "sign", Usage: "sign it with the host's key, which is made the first time"},
-			&cli.StringFlag{Name: "key", Usage: "the public key that --against with --verify asks for, a `FILE`; default: the host's own"},
-			&cli.StringFlag{Name: "against", Usage: "say whether a receipt that was printed earlier by --json to `FILE` follows from the journal, and print nothing else"},
+			&cli.StringFlag{Name: "key", Usage: "the public key for --against with --verify, a `FILE` (default: the host's own)"},
+			&cli.StringFlag{Name: "against", Usage: "check only whether the receipt that --json wrote to `FILE` earlier follows from the journal"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.String("against") != "" && c.NArg() == 0 {
@@ -151,7 +151,7 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	return r, err
 }
 
-// tell has the jail itself read what is known of its refusals, where policy lets it.
+// tell updates the jail's own file of its refusals, if policy allows one.
 func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
 	if j.Brief == nil {
 		return
@@ -161,7 +161,7 @@ func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
 		err = lifecycle.TellInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
 	}
 	if err != nil {
-		fmt.Fprintf(c.App.ErrWriter, "agentjail: telling the jail what it was refused: %v\n", err)
+		fmt.Fprintf(c.App.ErrWriter, "agentjail: writing the jail's file of refusals: %v\n", err)
 	}
 }
 

@@ -29,7 +29,7 @@ have changed in the policy are told, and are for new jails alone.`,
 func networkRestartCommand() *cli.Command {
 	return &cli.Command{
 		Name: "restart", Usage: "start the helper of a jail's network anew, where it has ended", ArgsUsage: "CONTAINER",
-		Description: "`agentjail inspect` says of such a jail that its helper is BROKEN: it reaches nothing.\nExact names of its rules keep their addresses. A helper that runs is left\nalone without --force.",
+		Description: "`agentjail inspect` reports the helper of such a jail as BROKEN: the jail reaches nothing.\nExact names of its rules keep their addresses. A helper that runs is left\nalone without --force.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "end a helper that runs, and with it the jail's connections"}},
 		Action: func(c *cli.Context) error {
 			_, j, err := namedJail(c, 1)

@@ -49,10 +49,10 @@ The jail ends with this call, however that ends. The status is the command's own
 			&cli.BoolFlag{Name: "read-only", Usage: "the workspace can only be read"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
-			&cli.StringSliceFlag{Name: "allow", Usage: "let `NAME[:PORT,...]` be connected to, in place of what policy gives"},
+			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
 			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "let the jail's port be connected to, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
 			&cli.BoolFlag{Name: "no-init", Usage: "have the command be process 1, which is sent no signal that it does not handle"},
-			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
+			&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
 		},
 		Action:       func(c *cli.Context) error { return runSandbox(c, nil) },
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
@@ -216,7 +216,7 @@ func environment(given []string) []string {
 
 // tightened are the annotations of --tighten.
 func tightened(given []string) (map[string]string, error) {
-	// Whoever calls works in the workspace; policy's choice is for containers.
+	// The caller works in the workspace; policy's choice is for containers.
 	out := map[string]string{policy.AnnotationPrefix + policy.OwnerAnnotation: policy.OwnerProcess}
 	for _, t := range given {
 		k, v, ok := strings.Cut(t, "=")

@@ -36,7 +36,7 @@ func seccompCommand() *cli.Command {
 	}
 }
 
-// profileArgument is the profile that a command is asked about.
+// profileArgument returns the profile that a command's argument names.
 func profileArgument(c *cli.Context) (string, error) {
 	switch c.NArg() {
 	case 0:

@@ -22,7 +22,7 @@ import (
 
 func watchCommand() *cli.Command {
 	return &cli.Command{
-		Name: "watch", Usage: "tell what happens in jails as it happens, one line an event", ArgsUsage: "[CONTAINER...]",
+		Name: "watch", Usage: "print events of jails as they happen, one line each", ArgsUsage: "[CONTAINER...]",
 		Description: `All jails of the host, or those whose ids are or begin with CONTAINER, also such as are
 made later. It goes on until it is interrupted or whoever reads it is gone. What
 happened before is in ` + "`agentjail journal`" + `.`,

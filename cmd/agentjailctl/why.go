@@ -23,7 +23,7 @@ import (
 
 func whyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "why", Usage: "say why something does not work in a jail, and what to write so that it does", ArgsUsage: "[CONTAINER] QUESTION",
+		Name: "why", Usage: "explain why something does not work in a jail, and which setting would allow it", ArgsUsage: "[CONTAINER] QUESTION",
 		Description: `QUESTION is a system call (a name, a number, or with arguments), a path, a name of
 the network, or the text of an error. The answer says what refuses it, by which
 rule, the change that lets it through, and what that opens beside it.

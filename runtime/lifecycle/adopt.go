@@ -13,18 +13,17 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// adoptedFile in the jail's state directory says up to where adopt has looked: the
-// number of the next file in its layer, and when it last found something, in
-// nanoseconds since boot.
+// adoptedFile in the jail's state directory records how far adopt has looked: the number of the
+// next file in the jail's layer, and when adopt last found something, in nanoseconds since boot.
 const adoptedFile = "adopted"
 
 // adoptAgain is how long adopt looks each time after it has found something: an
 // engine sets the owner of a file when it has written all of it.
 const adoptAgain = time.Minute
 
-// adopt gives what an engine has put into the running jail to the jail's ids. It is
-// called where something in the jail may be about to use it. What fails only costs
-// reading those files.
+// adopt changes the owner of files that an engine put into the running jail to the jail's ids. It
+// is called before something in the jail may use them. A failure only means that the jail cannot
+// read those files.
 func (w *Runtime) adopt(j *state.Brief) {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 || !j.InitAlive() {
 		return
@@ -42,8 +41,8 @@ func (w *Runtime) tryAdopt(j *state.Brief) error {
 	}
 	defer changes.Close()
 	file := filepath.Join(w.Store.Dir(j.Key), adoptedFile)
-	// Before looking: what comes while we look is for the next time. Without a
-	// number, as in a layer that is full, there is no telling.
+	// The number is read before the scan: files that arrive during the scan belong to the next one.
+	// Without a number, as in a full layer, nothing is recorded.
 	next, nerr := rootfs.NextInode(changes)
 	seen, found := readAdopted(file)
 	if nerr == nil && next == seen+1 && sinceBoot()-found > adoptAgain {
@@ -99,7 +98,8 @@ func writeAdopted(path string, next uint64, found time.Duration) error {
 	return os.WriteFile(path, fmt.Appendf(nil, "%d %d", next, int64(found)), 0o600)
 }
 
-// sinceBoot does not jump when somebody sets the clock (clock_gettime(2)).
+// sinceBoot returns the time since boot, which does not jump when the clock is set
+// (clock_gettime(2)).
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {

@@ -17,10 +17,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// cgroupDirs are the control group directories that the delegate will make for a
-// container: only those that do not exist yet, since what was there before is
-// not the jail's to remove. The systemd driver's are systemd's to end. all says
-// that there will be no others.
+// cgroupDirs returns the control group directories that the delegate will make for a container.
+// Directories that exist already are left out, since they are not the jail's to remove. systemd
+// removes those of the systemd driver. all reports that the delegate will make no others.
 func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []string, all bool) {
 	if systemd || strings.Contains(cgroupsPath, ":") {
 		return nil, false

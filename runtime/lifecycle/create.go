@@ -29,7 +29,7 @@ type CreateOptions struct {
 	Bundle string
 	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with it.
 	Spec *specs.Spec
-	// Signals, if not nil, were taken before Create, with which they are given back.
+	// Signals, if not nil, were taken before Create. Create restores them with it.
 	Signals *Signals
 	// Init reports that the init step stays as the first process: it passes signals on to the program,
 	// waits for what that leaves behind, and ends the jail when this process ends.
@@ -42,7 +42,7 @@ type CreateOptions struct {
 	// PlainRoot reports that the root's files keep their host owners: the host's
 	// own file tree, where what is root's alone must stay unreadable.
 	PlainRoot bool
-	// Watch is told of a jail that Create runs and waits for; nil is nobody.
+	// Watch, if not nil, is notified of a jail that Create runs and waits for.
 	Watch Watcher
 }
 
@@ -55,14 +55,13 @@ type Watcher interface {
 // pidFile is the delegate's pid file in the jail's state directory.
 const pidFile = "init.pid"
 
-// Create makes a jail from a bundle and leaves its first process waiting for
-// Start. With Run it also starts it and, unless Detach, waits for its end and
-// removes the jail.
+// Create makes a jail from a bundle and leaves its first process waiting for Start. With Run it
+// also starts the jail and, unless Detach, waits for its end and removes it.
 //
-// A refusal is a refusal.Error, or several joined. An ExitError is the delegate's
-// exit status, which told its error itself, or with Run that of the jail's program.
-// Any other error is agentjail's or the host's. After an error nothing is left of the
-// jail; what could not be removed is logged, and GC removes it.
+// A refusal is a refusal.Error, or several joined. An ExitError is the exit status of the delegate,
+// which printed its error itself, or with Run that of the jail's program. Any other error is
+// agentjail's or the host's. After an error nothing is left of the jail; what could not be removed
+// is logged, and GC removes it.
 //
 // The calling thread is changed for good: it must end with its goroutine.
 func (w *Runtime) Create(ctx context.Context, o CreateOptions) error {
@@ -72,8 +71,8 @@ func (w *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	if w.Policy.Passthrough {
 		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
 	}
-	// This thread gets a mount namespace of its own and lends it to the
-	// delegate, which dies with the thread. It is never given back.
+	// This thread gets its own mount namespace. The delegate, which dies with the thread, is
+	// started in it. The namespace is never left again.
 	runtime.LockOSThread()
 	defer expediteMoves()()
 	a, err := w.begin(ctx, o)
@@ -199,7 +198,7 @@ func (a *attempt) steps() error {
 	return nil
 }
 
-// ran says of an error that it is the end of a jail which ran and was removed.
+// ran reports whether an error is the end of a jail that ran and was removed.
 func (a *attempt) ran(err error) bool {
 	var ended *ExitError
 	return a.o.Run && errors.As(err, &ended) && a.j.Started
@@ -208,8 +207,8 @@ func (a *attempt) ran(err error) bool {
 // An undo takes back what a step did.
 type undo struct {
 	run func()
-	// failed reports that it is for a failure alone. Any other gives back what only
-	// the making needs.
+	// failed marks an action for failures alone. Any other releases what only the making of the
+	// jail needs.
 	failed bool
 }
 
@@ -256,7 +255,7 @@ func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 	return j, nil
 }
 
-// claim takes the id, also from a dead jail that nobody deleted.
+// claim takes the id, also from a dead jail that was never deleted.
 func (w *Runtime) claim(j *state.Jail) error {
 	err := w.Store.Create(j)
 	if !errors.Is(err, state.ErrExists) {

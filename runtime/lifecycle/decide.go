@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/seccomp/cache"
 )
 
-// takeIDs gives the jail its host ids. Who undoes the claim gives them back.
+// takeIDs assigns host ids to the jail. Undoing the claim releases the ids.
 func (a *attempt) takeIDs() error {
 	if err := a.w.assignIDs(a.j, a.p); err != nil {
 		return err

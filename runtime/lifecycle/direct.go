@@ -21,9 +21,8 @@ import (
 // several times as long. For most jails it is done here. Whatever is unusual is
 // the delegate's.
 
-// direct says of a jail's spec that what the delegate makes of it is known: a
-// process that takes all others along when it ends, and nothing of the host's
-// but control groups.
+// direct reports whether the delegate's result for a jail's spec is known in advance: a process
+// that takes all others along when it ends, and nothing on the host but control groups.
 func direct(s *specs.Spec) bool {
 	if s.Linux.IntelRdt != nil {
 		return false
@@ -49,17 +48,18 @@ func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 		return otherwise()
 	}
 	if err == nil && !j.Stays {
-		// A signal that comes before the program can take it is lost: the kernel
-		// keeps from a first process what it has no handler for (kill(2), Notes).
-		// Whoever called start may send one at once.
+		// A signal that arrives before the program can take it is lost: the kernel withholds from a
+		// first process all signals without a handler (kill(2), Notes). The caller of start may
+		// send one at once.
 		awaitProgram(j.InitPid, w.Store.Root)
 	}
 	done()
 	return err
 }
 
-// startedBefore reports that a process that waits to be started would not be as this one is: it runs the init step, or has both its filters, of
-// which the delegate gives one at most, and we ourselves those that we were started under.
+// startedBefore reports that a process does not wait to be started. A started one runs the init
+// step, or has both its filters. The delegate loads one at most on a waiting process, beside those
+// of this process, which it inherits.
 func startedBefore(pid int, root string) bool {
 	_, filters := fate(pid)
 	_, ours := fate(os.Getpid())
@@ -121,7 +121,7 @@ func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
 	}
 	crash.Point("delete.released")
 	if missing && !force {
-		return errNotOurs(j.ID) // as the delegate would say
+		return errNotOurs(j.ID) // the delegate's own error
 	}
 	return nil
 }

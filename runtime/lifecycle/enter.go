@@ -78,8 +78,8 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
 
-// innerFilter keeps the filter that the init step loads: what the jail's filter
-// says, exactly. The delegate's lets pass what the step itself needs, too.
+// innerFilter keeps the filter that the init step loads: exactly the jail's filter. The delegate's
+// also allows what the step itself needs.
 func innerFilter(dir string, l *specs.Linux, made *cache.Filter) ([]byte, error) {
 	if ringfault.Ring(0) {
 		return nil, nil
@@ -151,12 +151,12 @@ func programLabel(mount string) string {
 	return strings.Join(f, ":")
 }
 
-// label is what the kernel will say of a process that the delegate labels, and
-// where.
+// label returns the label that the kernel will report for a process that the delegate labels, and
+// the file to read it from.
 func label(p *specs.Process) (file, want string) {
 	switch {
 	case p.ApparmorProfile != "":
-		// Linux 5.8 gave each module a directory of its own.
+		// Since Linux 5.8 each module has its own directory.
 		file = "/proc/self/attr/apparmor/current"
 		if _, err := os.Stat(file); err != nil {
 			file = "/proc/self/attr/current"

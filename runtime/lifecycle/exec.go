@@ -36,14 +36,13 @@ type ExecOptions struct {
 	IgnorePaused  bool
 }
 
-// Exec runs a further process in a jail, hardened like the first, and unless
-// Detach waits for its end.
+// Exec runs a further process in a jail, hardened like the first, and unless Detach waits for its
+// end.
 //
-// An ExitError is the exit status of the process, or the delegate's, which told
-// its error itself. A refusal is a refusal.Error, or several joined. Any other error
-// is agentjail's or the host's; verbs gives it the status that the delegate's own
-// would have (StatusError). Nothing is left behind but the process and, in the
-// jail's report, that it does not own what is mounted.
+// An ExitError is the exit status of the process, or that of the delegate, which printed its error
+// itself. A refusal is a refusal.Error, or several joined. Any other error is agentjail's or the
+// host's; its status is the one that the delegate would have returned (StatusError). Nothing is
+// left behind but the process and, in the jail's report, that it does not own what is mounted.
 //
 // The calling thread is changed for good: it must end with its goroutine.
 func (w *Runtime) Exec(o ExecOptions) error {
@@ -86,7 +85,7 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	about(&event, j, e.process)
 	w.note(&j.Brief, event)
 	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
-		w.Log.Warnf("agentjail: telling the jail what it was refused: %v", err)
+		w.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
 	defer w.step("delegate exec")()
 	return e.run()
@@ -116,7 +115,7 @@ func (e *execution) close() {
 	}
 }
 
-// asked is the process as the caller requests it.
+// asked returns the process as the caller requested it.
 func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
 	if o.ProcessFile != "" {
 		data, err := readGiven(o.ProcessFile)
@@ -190,8 +189,8 @@ func (e *execution) write() error {
 	return nil
 }
 
-// connect gives the jail's user our standard files, and goes where the delegate is
-// to be started.
+// connect passes our standard files to the jail's user, and enters the namespaces in which the
+// delegate is to be started.
 func (e *execution) connect() (err error) {
 	w, j := e.w, e.j
 	if !e.process.Terminal {
@@ -221,8 +220,7 @@ func (e *execution) run() error {
 	if err := leaveLSM(e.d, e.process); err != nil {
 		return err
 	}
-	// crun takes no score from the process that it is given, and runc takes the
-	// container's.
+	// crun applies no score of the process, and runc applies the container's.
 	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.w.Globals.Args(), args.Exec()...), e.time, !o.Detach)
 	if code == delegateFailed {
 		return e.w.explained(exitError(code, err))

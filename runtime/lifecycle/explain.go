@@ -91,8 +91,8 @@ func (w *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
 	return w.Policy.Userns.Block(0), nil
 }
 
-// bundleID is the container's id as far as the bundle's place tells it: engines
-// name the directory by it, or one above (Podman's ID/userdata).
+// bundleID returns the container's id as far as the bundle's path shows it: engines name the
+// directory by it, or one above (Podman's ID/userdata).
 func bundleID(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// assignIDs gives the jail its host ids: its own block of the pool, that of the
-// jail whose namespaces it joins, or the engine's mapping. The record reports it
-// with its next saving: Store.Release finds them also without.
+// assignIDs assigns host ids to the jail: its own block of the pool, that of the jail whose
+// namespaces it joins, or the engine's mapping. The record has them once it is saved again:
+// Store.Release finds them also without.
 func (w *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 	if m, ok := ringfault.IDs(); ok {
 		j.IDs = m

@@ -14,7 +14,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// connect gives the jail's user our standard files, and with run the terminal.
+// connect passes our standard files to the jail's user, and with run the terminal.
 func (a *attempt) connect() (err error) {
 	process := a.spec.Process
 	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
@@ -110,10 +110,10 @@ func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 	}
 }
 
-// beside does, while the delegate works and this process would wait, what nothing
-// else waits for: it keeps the report, begins the journal, and looks at a few jails, so that crashes
-// are cleaned up after without anybody asking. What fails at that is `agentjail
-// gc`'s to tell. Another thread does it, which is in the host's mount namespace.
+// beside does, while the delegate works and this process would only wait, what no other step waits
+// for. It keeps the report, begins the journal, and looks at a few jails, so that crashes are
+// cleaned up without a request. `agentjail gc` reports failures of that. beside runs on another
+// thread, in the host's mount namespace.
 func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {

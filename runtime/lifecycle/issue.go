@@ -38,7 +38,7 @@ func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 		return made, fmt.Errorf("the jail's own keys: %s: %w %s", path, err, bytes.TrimSpace(said.Bytes()))
 	}
 	if json.Unmarshal(out, &made) != nil || !made.Answers(o) {
-		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make what was asked for (remedy: install all programs of one build)")
+		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make the requested keys (remedy: install all programs of one build)")
 	}
 	return made, nil
 }

@@ -24,7 +24,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Globals are runc's global options, as the engine gave them.
+// Globals are runc's global options, as the engine set them.
 type Globals struct {
 	Root          string // --root, "" for the delegate's own default
 	Log           string
@@ -67,7 +67,7 @@ type Runtime struct {
 	Policy     policy.Policy
 	LoadPolicy func() (policy.Policy, error)
 	Log        *logrus.Logger
-	// Trace, if not nil, is told how long each step took.
+	// Trace, if not nil, receives the duration of each step.
 	Trace func(step string, d time.Duration)
 	// Stdio take the place of our standard files, where not nil: they are the
 	// delegate's, and a jail's that has no terminal.
@@ -91,8 +91,8 @@ func (w *Runtime) stdio() [3]*os.File {
 // out is the standard output.
 func (w *Runtime) out() *os.File { return w.stdio()[1] }
 
-// ExitError asks the command line to exit with the delegate's status: the
-// delegate has told its error itself.
+// ExitError makes the command line exit with the status of the delegate, which has printed its
+// error itself.
 type ExitError struct{ Code int }
 
 // Error names the status.
@@ -101,8 +101,8 @@ func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited wit
 // Ended is the error of a delegate's exit status: nil for 0.
 func Ended(status int) error { return exitError(status, nil) }
 
-// A StatusError is an error of ours with the exit status that the delegate's own
-// would have: for what fails before the delegate is asked.
+// A StatusError is an error of ours with the exit status that the delegate's own would have: for
+// failures before the delegate is called.
 type StatusError struct {
 	Code int
 	Err  error
@@ -117,7 +117,7 @@ func (e *StatusError) Unwrap() error { return e.Err }
 // ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any other is the program's.
 const ExitOwn = 125
 
-// OwnFailure gives ExitOwn to an error that has no status yet, or the delegate's.
+// OwnFailure sets ExitOwn on an error that has no status yet, or the delegate's.
 func OwnFailure(err error) error {
 	var exit *ExitError
 	var status *StatusError
@@ -309,9 +309,8 @@ func (w *Runtime) Pass(id string, args []string) error {
 	return exitError(d.Run(args, t))
 }
 
-// asksJail reports whether what is passed may have the jail use a file that was put
-// into it, or an engine read it: signals that ask a server to read its settings
-// again, and the pause before `docker commit`.
+// asksJail reports whether a verb may have the jail or an engine use a file that was put into the
+// jail: signals that make a server read its settings again, and the pause before `docker commit`.
 func asksJail(args []string) bool {
 	switch args[0] {
 	case "pause":
@@ -382,13 +381,13 @@ func (w *Runtime) detach(j *state.Brief) error {
 	return errors.Join(err, <-changes)
 }
 
-// GC reclaims what crashes left: of jails whose processes have ended and for which
-// no delete is to come, of any boot, and ids that nobody has. max bounds the jails
-// looked at; below 0 means all. It returns the keys of those that were reclaimed.
+// GC reclaims what crashes left: of jails, of any boot, whose processes have ended and for which no
+// delete is to come, and ids that no jail has. max bounds the jails looked at; below 0 means all.
+// It returns the keys of the reclaimed jails.
 //
-// It stops between two jails when ctx ends, and reports it. Any other errors, joined,
-// tell of jails that could not be reclaimed: they stay recorded for another GC, and
-// the others are reclaimed all the same.
+// GC stops between two jails when ctx ends, and reports it. Any other errors, joined, are of jails
+// that could not be reclaimed: they stay recorded for another GC, and the others are reclaimed all
+// the same.
 func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }
 
 // GCOf is GC of the jails with these ids, whatever the delegate's root.
@@ -437,7 +436,7 @@ func (w *Runtime) reclaimOwn(but string) {
 	prefix := state.Key(ownRoot(w.Store), "")
 	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but || !strings.Contains(k, prefix) })
 	for _, k := range keys[:min(len(keys), maxOwn)] {
-		_, _ = w.Store.Reclaim(k, w.reap) // what fails is `agentjail gc`'s to tell
+		_, _ = w.Store.Reclaim(k, w.reap) // `agentjail gc` reports failures
 	}
 }
 
@@ -504,9 +503,8 @@ func readPid(path string) (int, error) {
 	return pid, nil
 }
 
-// ownStdio gives pipes among the standard files to the jail's user, as whoever
-// opens /dev/stdout there must own them. Files, terminals and /dev/null keep
-// their owners.
+// ownStdio makes the jail's user the owner of pipes among the standard files, since opening
+// /dev/stdout in the jail requires that. Files, terminals and /dev/null keep their owners.
 func (w *Runtime) ownStdio(uid, gid uint32) {
 	for _, f := range w.stdio() {
 		var st unix.Stat_t

@@ -13,10 +13,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// List prints the containers of the delegate's root in runc's forms, and where the
-// caller names none those of `agentjail sandbox` too. A delegate
-// that does not know of time namespaces takes live jails for stopped when it
-// looks from outside: those are asked one by one, from inside.
+// List prints the containers of the delegate's root in runc's forms, and those of `agentjail
+// sandbox` too if the caller names no root. A delegate that does not know of time namespaces takes
+// live jails for stopped when it looks from outside: List queries those one by one, from inside.
 func (w *Runtime) List(format string, quiet bool) error {
 	if format != "" && format != "table" && format != "json" {
 		return errors.New("invalid format option: table or json")

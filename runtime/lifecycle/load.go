@@ -43,8 +43,8 @@ func (p *prepared) close() {
 	p.engine.Mounts.Close()
 }
 
-// load reads the bundle and gathers what hardening needs to know. What can be told
-// of the call's options is told here, before anything is made.
+// load reads the bundle and gathers what hardening needs to know. Invalid options are rejected
+// here, before anything is created.
 func (a *attempt) load() error {
 	b, err := &bundle.Bundle{Dir: a.j.Bundle, Spec: a.o.Spec}, error(nil)
 	if a.o.Spec == nil {
@@ -53,7 +53,7 @@ func (a *attempt) load() error {
 		}
 	}
 	if a.o.ConsoleSocket != "" && b.Spec.Process != nil && !b.Spec.Process.Terminal {
-		// runc reports it itself; crun waits for a terminal that nobody sends it.
+		// runc reports this itself; crun would wait for a terminal that is never sent.
 		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
 	}
 	if a.p, err = a.w.gather(a.o.ID, b, a.o.PlainRoot); err != nil {
@@ -164,8 +164,8 @@ func (p *prepared) openSources(plainRoot bool, setID string) (err error) {
 // openRoot opens the root file system that the spec names.
 func (p *prepared) openRoot(plain bool) error {
 	r := p.b.Spec.Root
-	// containerd's CRI gives a path relative to the bundle, whose own may go
-	// through links such as /var/run.
+	// containerd's CRI sets a path relative to the bundle, whose own may go through links such as
+	// /var/run.
 	if !filepath.IsAbs(r.Path) {
 		dir, err := filepath.EvalSymlinks(p.b.Dir)
 		if err != nil {

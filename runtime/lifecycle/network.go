@@ -24,13 +24,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// held finds out what a network namespace holds that a spec wants to join, and
-// the jails that are in it. One that holds something is told by the live jails
-// with such a network that are in it, which is how the containers of a pod name
-// their sandbox's; else by being kept as a file of its own (ip-netns(8), CNI),
-// which takes root to make. An empty one is told by its owner, which is the
-// caller's to ask: join is the zero value for it, for that of a process that is no
-// jail, and for the host's under any name.
+// held returns what a network namespace holds that a spec wants to join, and the jails that are in
+// it. A namespace that holds something is identified by the live jails with such a network that are
+// in it, which is how the containers of a pod name their sandbox's; else by a file that keeps it
+// (ip-netns(8), CNI), which takes root to make. An empty one is identified by its owner, which the
+// caller looks up: join is then the zero value, as for the namespace of a process that is no jail,
+// and for the host's under any name.
 func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
 	if hosts, err := seal.IsHosts(ns); err != nil || hosts {
 		return join, nil, err
@@ -49,7 +48,7 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 		}
 	}
 	if len(jails) > 0 {
-		return join, in, nil // an empty one's owner tells the rest
+		return join, in, nil // the owner identifies an empty one
 	}
 	// The name of a namespace that is reached through /proc/PID/ns is no path.
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
@@ -60,10 +59,10 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 	return join, nil, nil
 }
 
-// seal has the network mode close what the engine made between create and start,
-// where it closes anything, and keeps in the jail's report what it has to say. What
-// it returns starts the jail by a function, and waits meanwhile for who serves the
-// network. If that fails the jail is killed.
+// seal has the network mode close what the engine made between create and start, where it closes
+// anything, and adds the mode's changes to the jail's report. The returned function starts the jail
+// by its argument, and waits meanwhile for the helper that serves the network. If that fails the
+// jail is killed.
 func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
 	defer w.step("seal")()
 	release = func(start func() error) error { return start() }
@@ -79,7 +78,7 @@ func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, 
 		return nil, err
 	}
 	n := w.networkOf(j)
-	n.Rules = sync.OnceValues(n.Rules) // nobody changes them meanwhile, and they are requested three times
+	n.Rules = sync.OnceValues(n.Rules) // they do not change meanwhile, and are read three times
 	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
 		if rerr := w.reported(j, sealed.Changes); rerr != nil {
@@ -93,7 +92,7 @@ func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, 
 	return func(start func() error) error {
 		var unserved error
 		err := thread.Together(start, func() error {
-			defer unlock() // until it serves, nobody else tells the helper of other rules
+			defer unlock() // until it serves, no other process sends the helper other rules
 			unserved = sealed.Serves()
 			return unserved
 		})
@@ -120,7 +119,7 @@ func killInit(j *state.Brief) error {
 	return nil
 }
 
-// networkOf is what a network mode is told of a jail.
+// networkOf returns a jail as network modes see it.
 func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 	n := network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
@@ -190,7 +189,7 @@ func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
 		return err
 	}
 	for _, c := range changes {
-		if !slices.Contains(rep.Changes, c) { // a helper that is started anew says the same
+		if !slices.Contains(rep.Changes, c) { // a restarted helper reports the same
 			rep.Add(c)
 			w.note(j, changed([]report.Change{c})...)
 		}
@@ -198,8 +197,8 @@ func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
 	return w.Store.SaveReport(j, rep)
 }
 
-// enterNetwork moves the calling thread, which must be locked and never be given
-// back, to a network namespace; what it starts is there too.
+// enterNetwork moves the calling thread, which must be locked and never be unlocked, to a network
+// namespace. Processes started from it are in that namespace too.
 func enterNetwork(ns *os.File) error {
 	if ns == nil {
 		return nil

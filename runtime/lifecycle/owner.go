@@ -25,8 +25,8 @@ const metadataLabel = "devcontainer.metadata"
 // maxMetadata bounds that label, in bytes: features write some kilobytes.
 const maxMetadata = 256 << 10
 
-// namedOwner finds who is named to own what is mounted. Whoever started the
-// container, and its image, may say it: see policy.OwnerAnnotation.
+// namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
+// image may name one: see policy.OwnerAnnotation.
 func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	if !ownable(p.sources) {
 		return harden.NamedOwner{}
@@ -69,10 +69,10 @@ func ownable(sources []*bindsource.Source) bool {
 	return false
 }
 
-// An ownerClaim is what one place says of the owner: "" for nothing.
+// An ownerClaim is the owner that one place names: "" for none.
 type ownerClaim struct {
 	by, text string
-	err      error // it says something that cannot be followed
+	err      error // it names an owner that cannot be used
 }
 
 // ownerClaims are the places that may name the owner, the one that counts most
@@ -170,8 +170,8 @@ func mountOwner(p plan.Plan) *state.Owner {
 // maxLost bounds a report that execs add to.
 const maxLost = 64
 
-// noteWorker says, once for each user of a jail, that a further process is not the
-// owner of what is mounted: what it makes there is refused, or the overflow user's on the host.
+// noteWorker reports, once for each user of a jail, that a further process does not own what is
+// mounted: its writes there are refused, or made as the overflow user on the host.
 func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
 	if j.MountOwner == nil || j.MountOwner.UID == uid {
 		return

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkProgram looks for a process's program in the running jail, and fails in
-// the words of runc where there is none: engines tell by them whether a
-// container's status is 127 or 126 (moby daemon/errors.go, translateContainerdStartErr).
-// The delegate cannot do this, as it starts the init step. Nothing depends on
-// the answer but the message: the step looks again, as the jail's own user.
+// checkProgram looks for a process's program in the running jail, and fails in the words of runc if
+// there is none: engines tell from them whether a container's status is 127 or 126 (moby
+// daemon/errors.go, translateContainerdStartErr). The delegate cannot do this, as it starts the
+// init step. Nothing depends on the answer but the message: the step looks again, as the jail's own
+// user.
 func checkProgram(pid int, p *specs.Process) error {
 	if p == nil || len(p.Args) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func runnable(root int, path string) error {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&0o111 == 0:
-		return unix.EACCES // as execve(2) says
+		return unix.EACCES // execve(2)
 	}
 	return nil
 }

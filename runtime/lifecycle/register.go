@@ -22,7 +22,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// spaceFile holds, in the directory of a jail that the eBPF programs are told of, the number of its user namespace.
+// spaceFile holds the number of the user namespace of a jail that the eBPF programs know, in the
+// jail's directory.
 const spaceFile = "userns"
 
 func (w *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: w.Store.Root} }
@@ -75,8 +76,9 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 		case len(block) == 0:
 			return nil // inspect reports it
 		}
-		// Programs that still act, of a collector that has ended, and whose map nobody reaches any more.
-		return noneAct(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` says what this kernel can do")
+		// The pinned programs of a dead collector may still run although their map can no longer be
+		// opened.
+		return noneAct(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` lists what this kernel supports")
 	})
 }
 
@@ -92,9 +94,9 @@ func acting(block []string) error {
 		}
 		refused := noneAct(name)
 		if name == "connect" || name == "bind" {
-			return refused.WithRemedy("systemctl restart agentjail-journal, which takes its option --connections where policy itself does not block them; `agentjail check` says what this kernel can do")
+			return refused.WithRemedy("systemctl restart agentjail-journal, which takes its option --connections where policy itself does not block them; `agentjail check` lists what this kernel supports")
 		}
-		return refused.WithRemedy("systemctl start agentjail-journal; `agentjail check` says what this kernel can do")
+		return refused.WithRemedy("systemctl start agentjail-journal; `agentjail check` lists what this kernel supports")
 	}
 	return nil
 }

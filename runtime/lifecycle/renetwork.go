@@ -89,7 +89,7 @@ func (w *Runtime) RestartNetwork(key string, force bool) error {
 	return w.reported(&j.Brief, changes)
 }
 
-// reportRules has a jail's report tell of other rules.
+// reportRules records other rules in a jail's report.
 func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
 	rep, err := w.Store.Report(j)
 	if err != nil {
@@ -100,12 +100,13 @@ func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
 	return w.Store.SaveReport(j, rep)
 }
 
-// ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made, and puts its rules for the network in
-// force.
+// ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made,
+// and puts its rules for the network in force.
 //
-// Whenever it is killed, neither the record nor the helper allows what neither the former rules nor the new ones do. What
-// is on record while the helper is told is what both allow: a helper that is started anew from it has no more than either.
-// After an error the helper may have the former rules still, and what is on record is no more than those.
+// Whenever ReloadNetwork is killed, neither the record nor the helper allows what neither the
+// former rules nor the new ones do. While the helper is updated, the record holds the rules that
+// both allow: a helper that is restarted from it allows no more than either. After an error the
+// helper may still have the former rules, and the record holds no more than those.
 func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	var out Reloaded
 	j, mode, unlock, err := w.changing(key)

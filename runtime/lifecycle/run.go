@@ -84,7 +84,7 @@ func (a *attempt) finishRun() error {
 	return exitError(ws.ExitStatus(), nil)
 }
 
-// made tells who watches that the jail is made.
+// made notifies the watcher that the jail is made.
 func (o *CreateOptions) made(j *state.Jail) error {
 	if o.Watch == nil {
 		return nil
@@ -96,7 +96,7 @@ func (o *CreateOptions) made(j *state.Jail) error {
 	return err
 }
 
-// ended tells who watches that the jail's program has ended.
+// ended notifies the watcher that the jail's program has ended.
 func (o *CreateOptions) ended(j *state.Jail) {
 	if o.Watch != nil {
 		o.Watch.Ended(j)

@@ -64,7 +64,7 @@ func (a *attempt) settle() error {
 	return settleUserNS(a.userns, pid)
 }
 
-// recordFirst records the jail's first process, which the delegate has told us.
+// recordFirst records the jail's first process, whose number the delegate wrote.
 func (a *attempt) recordFirst() (pid int, err error) {
 	if pid, err = readPid(filepath.Join(a.w.Store.Dir(a.j.Key), pidFile)); err != nil {
 		return 0, fmt.Errorf("the delegate left no pid: %w", err)
@@ -180,8 +180,7 @@ func loose(mounts []mountinfo.Mount) []looseMount {
 	return out
 }
 
-// capTmpfs gives the tmpfs at path hardly any room. Reconfiguration by
-// fspick(2) keeps what is in it.
+// capTmpfs leaves the tmpfs at path hardly any room. Reconfiguration by fspick(2) keeps its files.
 func capTmpfs(path string) error {
 	fs, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
 	if err != nil {

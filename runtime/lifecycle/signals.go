@@ -29,7 +29,8 @@ type Signals struct {
 // service managers send for it.
 var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// TakeSignals begins to take signals. What is ignored stays so (nohup(1)). own says that the jail is this process's own.
+// TakeSignals begins to take signals. Ignored signals stay ignored (nohup(1)). own reports that the
+// jail is this process's own.
 func TakeSignals(own bool) *Signals {
 	s := &Signals{ch: make(chan os.Signal, 64), terminal: own && hasTerminal()}
 	for _, sig := range append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}, ending...) {
@@ -114,7 +115,7 @@ func (s *Signals) passTo(pid int, tty *terminal) {
 	}
 }
 
-// stop gives the signals back.
+// stop restores the signals.
 func (s *Signals) stop() {
 	if s != nil {
 		signal.Stop(s.ch)

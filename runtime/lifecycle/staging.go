@@ -54,8 +54,8 @@ func (a *attempt) stage() error {
 	return nil
 }
 
-// needed lists the paths that the delegate is given, and those that this process
-// uses from the mount namespace in which the delegate works.
+// needed lists the paths that are passed to the delegate, and those that this process uses from the
+// mount namespace in which the delegate works.
 func (w *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []string {
 	self, _ := os.Executable() // the init step is beside it
 	out := []string{w.Store.Root, w.Globals.Root, w.Globals.Log, d.Path, self, o.PidFile, o.ConsoleSocket, o.PidfdSocket}
@@ -68,12 +68,11 @@ func (w *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []
 // managerAnnotation is where CRI-O reports that it made a bundle (pkg/annotations, ContainerManager).
 const managerAnnotation, crio = "io.container.manager", "cri-o"
 
-// engineSeesRoot reports whether the jail's root is to be mounted over the
-// engine's: over a directory that an engine made for this container alone. A plain
-// directory of somebody's may serve several containers, and stays as it is. CRI-O
-// unmounts the root of a container that has ended before it has the runtime delete
-// it (internal/oci, StopContainer), which fails while something is mounted over it,
-// and looks into no root.
+// engineSeesRoot reports whether the jail's root is to be mounted over the engine's. It is if an
+// engine made the directory for this container alone. A plain directory of a user may serve several
+// containers, and stays as it is. CRI-O unmounts the root of a container that has ended before it
+// has the runtime delete the container (internal/oci, StopContainer). This fails while something is
+// mounted over the root, and CRI-O looks into no root.
 func (w *Runtime) engineSeesRoot(p *prepared) bool {
 	path := p.b.Spec.Root.Path
 	if p.b.Spec.Annotations[managerAnnotation] == crio {

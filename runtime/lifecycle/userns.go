@@ -65,9 +65,9 @@ func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 	return &s.Linux.Namespaces[i]
 }
 
-// openUserNS makes the jail's user namespace and has the spec name it, or opens
-// that of another jail which the spec names. nil is for one that is the delegate's
-// to make: a user's own engine can act for nobody else.
+// openUserNS makes the jail's user namespace and has the spec name it, or opens that of another
+// jail which the spec names. It returns nil for one that the delegate is to make: a user's own
+// engine can act for no other user.
 func (w *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 	ns := specUserNS(p.res.Spec)
 	switch {
@@ -173,7 +173,7 @@ func settleUserNS(u *userNS, pid int) error {
 	}
 	same, err := sameFile(f, u.file)
 	if err == nil && !same {
-		err = refusal.New(refusal.Delegate, "the delegate put the jail into another one than it was given")
+		err = refusal.New(refusal.Delegate, "the delegate used a different user namespace")
 	}
 	if err != nil {
 		return fmt.Errorf("the jail's user namespace: %w", err)

@@ -32,13 +32,12 @@ func errNotOurs(id string) error {
 	return fmt.Errorf("container %q does not exist", id)
 }
 
-// Start seals the jail's network and starts its program. Engines put
-// interfaces into the namespace between create and start.
+// Start seals the jail's network and starts its program. Engines put interfaces into the namespace
+// between create and start.
 //
-// An ExitError is the delegate's exit status, which told its error itself: that of
-// `start` on a container that runs or has ended. Any other error is agentjail's or
-// the host's. After an error the jail waits as before, or its program runs: Delete
-// removes it either way.
+// An ExitError is the exit status of the delegate, which printed its error itself: that of `start`
+// on a container that runs or has ended. Any other error is agentjail's or the host's. After an
+// error the jail waits as before, or its program runs: Delete removes it either way.
 func (w *Runtime) Start(id string) error {
 	j, err := w.find(id)
 	if err != nil {
@@ -71,11 +70,10 @@ func (w *Runtime) Start(id string) error {
 
 // Update changes a running jail's limits, within policy. Nil changes none.
 //
-// A refusal is a refusal.Error, or several joined, and an ExitError the delegate's
-// exit status, which told its error itself: the limits are then as they were, or
-// some of them changed. After any other error the limits can hold while the jail's
-// record and its files in /proc and /sys still tell of the former ones; another
-// Update sets that right.
+// A refusal is a refusal.Error, or several joined. An ExitError is the exit status of the delegate,
+// which printed its error itself: the limits are then as they were, or some of them changed. After
+// any other error the limits can hold while the jail's record and its files in /proc and /sys still
+// show the former ones; another Update corrects that.
 func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
 	j, err := w.findAll(id)
 	if err != nil {
@@ -142,7 +140,7 @@ func (w *Runtime) resize(j *state.Jail, r *specs.LinuxResources) error {
 	files := procfiles.Sized(procfiles.For(j.Limits, machine, "", time.Unix(j.Born, 0)), machine)
 	err := rootfs.RewriteViews(j.ViewsDev, files, func(f func() error) error { return inMountNS(j.InitPid, f) })
 	if err != nil && j.InitAlive() {
-		return fmt.Errorf("telling the jail of its limits: %w", err)
+		return fmt.Errorf("writing the limits into the jail's files: %w", err)
 	}
 	return nil
 }
@@ -182,14 +180,13 @@ func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	return r, nil
 }
 
-// Delete removes a container and all that was made for it, and with force kills
-// its processes first. With force a missing one is no error, as with runc. Of a jail
-// of another PID namespace only the control groups are known: with force they must
-// be empty.
+// Delete removes a container and all that was made for it, and with force kills its processes
+// first. With force a missing one is no error, as with runc. Of a jail of another PID namespace
+// only the control groups are known: with force they must be empty.
 //
-// An ExitError is the delegate's exit status, which told its error itself: the
-// container runs still, or is none. After any error what is left of the jail stays
-// recorded, and another Delete, or GC once its processes have ended, goes on.
+// An ExitError is the exit status of the delegate, which printed its error itself: the container
+// still runs, or does not exist. After any error the remains of the jail stay recorded. Another
+// Delete, or GC once the jail's processes have ended, removes them.
 func (w *Runtime) Delete(id string, force bool) error {
 	key, err := w.key(id)
 	if err != nil {

@@ -77,8 +77,8 @@ func (a *attempt) attach() error {
 	return nil
 }
 
-// withOwnProcess gives the spec a process of its own to change: the record keeps
-// the one that the jail is to run.
+// withOwnProcess copies the spec's process so that it can be changed: the record keeps the one that
+// the jail is to run.
 func withOwnProcess(s *specs.Spec) *specs.Process {
 	p := *s.Process
 	s.Process = &p

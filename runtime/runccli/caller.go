@@ -20,8 +20,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Program is the name that callers know the command line by, and
-// PeoplesProgram the file name of the one beside it for what people ask.
+// Program is the name of the command line, and PeoplesProgram the file name of the program beside
+// it that has agentjail's own commands.
 const (
 	Program        = "agentjail"
 	PeoplesProgram = "agentjailctl"
@@ -90,15 +90,15 @@ func (c *Caller) Close() {
 	}
 }
 
-// Quiet keeps warnings off a terminal that somebody works in, unless requested.
+// Quiet keeps warnings off a terminal that a user works in, unless requested.
 func (c *Caller) Quiet() {
 	if !c.global.Bool("debug") && c.logPath == "" {
 		c.Log.SetLevel(logrus.ErrorLevel)
 	}
 }
 
-// Fail tells the error where engines look for it: as the last error entry of the
-// log, and on standard error. It may be called without Open.
+// Fail reports the error where engines look for it: as the last error entry of the log, and on
+// standard error. It may be called without Open.
 func (c *Caller) Fail(err error) {
 	msg := OneLine(err.Error())
 	if c.logPath != "" && len(c.opened) > 0 {

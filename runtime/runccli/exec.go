@@ -23,7 +23,7 @@ func exec() Verb {
 			{Name: "pidfd-socket", Usage: "`SOCKET` (AF_UNIX) that receives a pidfd of the process"},
 			{Name: "cwd", Usage: "working `DIRECTORY` in the jail (default: the jail's own)"},
 			{Name: "env", Short: "e", Kind: List, Usage: "set an environment variable, as `NAME=VALUE`"},
-			{Name: "tty", Short: "t", Kind: Switch, Usage: "give the process a terminal"},
+			{Name: "tty", Short: "t", Kind: Switch, Usage: "allocate a terminal for the process"},
 			{Name: "user", Short: "u", Usage: "`UID[:GID]` in the jail, numbers from 0 to 65535 (default: the jail's own)"},
 			{Name: "additional-gids", Short: "g", Kind: List, Usage: "supplementary group `GID`, a number"},
 			{Name: "process-label", Usage: "denied: the label is the jail's"},
@@ -41,7 +41,7 @@ func exec() Verb {
 			err := runExec(c)
 			var ended *lifecycle.ExitError
 			if err != nil && !errors.As(err, &ended) {
-				// Callers tell a failed exec from a program's status by it.
+				// Callers use this status to distinguish a failed exec from a program that failed.
 				err = &lifecycle.StatusError{Code: execFailed, Err: err}
 			}
 			return err

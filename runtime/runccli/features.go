@@ -19,8 +19,8 @@ func Features(w *lifecycle.Runtime) (*features.Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From the file kept beside the jails' state: engines ask at each of their
-	// starts, and wait.
+	// The answer comes from the file kept beside the jails' state: engines call this at each of
+	// their starts, and wait.
 	caps, err := d.Capabilities(w.Store.Root)
 	if err != nil {
 		return nil, err

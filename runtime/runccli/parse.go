@@ -112,16 +112,15 @@ func (o *options) IsSet(name string) bool {
 	return found
 }
 
-// A list collects the values of a flag that may be given several times.
+// A list collects the values of a flag that may be repeated.
 type list []string
 
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 func (l *list) Get() any           { return []string(*l) }
 
-// Do runs a whole command line, without the program's name, in this process:
-// for one that serves others meanwhile. What fails is told by Fail. It returns
-// the exit status.
+// Do runs a whole command line, without the program's name, in this process: for a process that
+// serves other calls meanwhile. Fail reports errors. Do returns the exit status.
 func (c *Caller) Do(ctx context.Context, args []string) int {
 	c.Stay = true
 	defer c.Close()
@@ -135,7 +134,7 @@ func (c *Caller) do(ctx context.Context, args []string) error {
 		return lifecycle.Ended(status)
 	}
 	global, v, call, err := Parse(args)
-	if global != nil { // so that also a wrong verb is told where the caller looks
+	if global != nil { // so that a wrong verb, too, is reported where the caller looks
 		if err := c.Open(global); err != nil {
 			return err
 		}

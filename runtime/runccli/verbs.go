@@ -37,7 +37,7 @@ type Values interface {
 	String(name string) string
 	Bool(name string) bool
 	StringSlice(name string) []string
-	// IsSet reports whether the caller gave the option.
+	// IsSet reports whether the caller set the option.
 	IsSet(name string) bool
 }
 
@@ -52,8 +52,8 @@ type Verb struct {
 	Raw bool
 	// Foreign reports that what follows the container's id is not for us.
 	Foreign bool
-	// Run does it. An *lifecycle.ExitError is the delegate's own failure, of which it
-	// has told itself.
+	// Run executes the verb. An *lifecycle.ExitError is the failure of the delegate, which has
+	// printed its error itself.
 	Run func(*Call) error
 }
 
@@ -157,7 +157,7 @@ func (c *Call) jail() (*lifecycle.Runtime, string, error) {
 	return w, id, err
 }
 
-// notGranted reports which of the given options a jail does not have.
+// notGranted reports which of the requested options a jail does not get.
 func (c *Call) notGranted(prefix string, names ...string) {
 	for _, n := range names {
 		if c.IsSet(n) && !(n == "preserve-fds" && c.String(n) == "0") {

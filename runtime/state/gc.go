@@ -88,8 +88,9 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 	return reaped, errors.Join(errs...)
 }
 
-// runs says of most jails that are not dead that they are not, without their records. Another boot could have another process with the
-// same number and start: that one is for who looks at all jails.
+// runs reports, without reading the record, that a jail is not dead, for most jails of which that
+// is so. After another boot another process could have the same number and start: that case is for
+// the walk over all jails.
 func (s Store) runs(key string) bool {
 	pid, start, _, ok := s.first(key)
 	return ok && (Process{Pid: pid, Start: start, BootID: BootID()}).Alive()
@@ -100,7 +101,7 @@ func (s Store) Reclaim(key string, reap func(*Brief) error) (reaped bool, err er
 	return s.sweepOne(key, reap)
 }
 
-// sweepOne looks at one jail. What somebody else is removing is theirs.
+// sweepOne looks at one jail. A jail that another process is removing is left to that process.
 func (s Store) sweepOne(key string, reap func(*Brief) error) (reaped bool, err error) {
 	if strings.HasPrefix(key, newPrefix) {
 		if makerAlive(key) {

@@ -66,8 +66,8 @@ func (s Store) Share(p policy.Userns, m idmap.Map, key string) error {
 	return f.Close()
 }
 
-// Release gives the jail's block back; the last user's release frees it. The
-// block of a jail that ended before it could be recorded is looked for.
+// Release releases the jail's block; the last user's release frees it. The block of a jail that
+// ended before it could be recorded is looked for.
 func (s Store) Release(p policy.Userns, m idmap.Map, key string) error {
 	if m.Given {
 		return nil

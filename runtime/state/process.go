@@ -22,7 +22,8 @@ type Process struct {
 // earlier reports that the process is of another boot.
 func (p Process) earlier() bool { return p.BootID != "" && p.BootID != BootID() }
 
-// ErrElsewhere says of a recorded process that it is of another PID namespace: nothing is known of it here.
+// ErrElsewhere means that a recorded process is of another PID namespace: nothing is known of it
+// here.
 var ErrElsewhere = errors.New("it is of another PID namespace than this process (remedy: call agentjail there)")
 
 // Recorded records a process of this PID namespace.
@@ -72,7 +73,7 @@ func (p Process) Open() (fd int, err error) {
 	return fd, nil
 }
 
-// over says of a process's state letter that it has ended (proc_pid_stat(5), field 3).
+// over reports whether a process with this state letter has ended (proc_pid_stat(5), field 3).
 func over(letter byte) bool { return letter == 'Z' || letter == 'X' }
 
 // pidNS is what PIDNS has read.

@@ -19,7 +19,8 @@ import (
 type Rules struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
-	// Pinned are the exact names of all rules so far, in the order in which they were first there, which tells their addresses.
+	// Pinned are the exact names of all rules so far, in the order in which they were first there.
+	// The order determines their addresses.
 	Pinned []string `json:"pinned,omitempty"`
 }
 

@@ -79,7 +79,7 @@ var ErrExists = errors.New("container with given ID already exists")
 type Brief struct {
 	ID           string `json:"id"`
 	Key          string `json:"key"`
-	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine gave it
+	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine set it
 	Delegate     string `json:"delegate"`               // absolute path
 	Bundle       string `json:"bundle"`                 // the engine's
 	BootID       string `json:"bootID"`
@@ -131,9 +131,10 @@ type Brief struct {
 	// nanoseconds since 1970: what the last look needs.
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
-	// Removed are those of CgroupDirs that were removed by whoever holds this record.
+	// Removed are those of CgroupDirs that the holder of this record has removed.
 	Removed []string `json:"-"`
-	// Ended reports that whoever holds this record has seen that the first process had ended. It cannot come back, and is not looked at again.
+	// Ended reports that the holder of this record has seen that the first process had ended. The
+	// process cannot come back, and is not looked at again.
 	Ended bool `json:"-"`
 	// Started reports that the jail's program was started; see Store.Start.
 	Started bool `json:"-"`
@@ -146,7 +147,7 @@ type Mounted struct {
 	// Dev and Ino are its own numbers.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
-	// Unseen reports why nobody will look at it.
+	// Unseen reports why the layer will not be scanned.
 	Unseen string `json:"unseen,omitempty"`
 }
 
@@ -174,9 +175,9 @@ type Jail struct {
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
 	// MountLabel is the SELinux label of what belongs to the jail.
 	MountLabel string `json:"mountLabel,omitempty"`
-	// ViewsDev is the device number of the file system that holds the jail's
-	// views, and Born when the jail was made, which they say it booted at, in
-	// seconds since 1970.
+	// ViewsDev is the device number of the file system that holds the jail's synthetic files. Born
+	// is when the jail was made, in seconds since 1970, which those files report as the time of
+	// boot.
 	ViewsDev uint64 `json:"viewsDev,omitempty"`
 	Born     int64  `json:"born,omitempty"`
 	// OwnUserNS is where the delegate found the jail's user namespace, if it was
@@ -234,8 +235,9 @@ func Key(delegateRoot, id string) string {
 // Dir is the jail's directory.
 func (s Store) Dir(key string) string { return filepath.Join(s.Root, "jails", key) }
 
-// Private makes a directory of the store's for its owner alone, and returns its path. What it lies in is made as for jails: whoever comes
-// first after the machine was started must not make that impassable.
+// Private makes a directory in the store for its owner alone, and returns its path. The directories
+// above it are made as for jails: the first caller after the machine was started must not make them
+// impassable.
 func (s Store) Private(name string) (string, error) {
 	if err := s.init(); err != nil {
 		return "", err
@@ -564,9 +566,8 @@ func readNames(dir string) ([]string, error) {
 // maxStat bounds /proc/PID/stat: 52 numbers and a name.
 const maxStat = 4096
 
-// StartTime is field 22 of /proc/PID/stat (proc_pid_stat(5)): clock ticks since
-// boot, which tell a process from a later one with the same number. The state
-// letter comes with it.
+// StartTime returns field 22 of /proc/PID/stat (proc_pid_stat(5)), clock ticks since boot, and the
+// state letter. The ticks distinguish a process from a later one with the same number.
 func StartTime(pid int) (ticks uint64, state byte, err error) {
 	data, err := atomicfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", maxStat)
 	if err != nil {
@@ -609,7 +610,7 @@ func (j *Brief) CreatorAlive() bool { return j.Creator().Alive() }
 // bootID is what BootID has read.
 var bootID atomic.Pointer[string]
 
-// BootID tells one boot from the next (random(4)); "" where it cannot be read.
+// BootID returns the id of this boot (random(4)), "" if it cannot be read.
 func BootID() string {
 	if known := bootID.Load(); known != nil {
 		return *known

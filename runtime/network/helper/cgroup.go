@@ -53,7 +53,7 @@ func dirs(all []place) (out []string) {
 	return out
 }
 
-// A bound is what a file of a control group is to say.
+// A bound is a file of a control group and the value that it is to have.
 type bound struct{ file, value string }
 
 // own are the bounds that every helper has. On version 2 buffers of sockets are memory. They grow while there is any: from memory.high on they

@@ -1,10 +1,15 @@
-// Package helper owns the long-lived helper processes of a jail: processes outside it that serve it for as long as it lives.
+// Package helper owns the long-lived helper processes of a jail: processes outside the jail that
+// serve it for as long as it lives.
 //
-// A helper is recorded in the jail's directory before it is told anything, and ends by itself where that never comes: whoever starts it can
-// be killed at any time, and what is left is either recorded or ends. Begin starts it and Ready waits until it has made itself ready, while
-// the jail is being made; Place puts it into control groups once the jail has some. Its work is a matter between it and the network mode
-// that has it: the record says that it was told (Tell), and that it serves (Serves). It ends with the jail's first process, of which its
-// work gives it a pidfd, with the jail's delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
+// A helper is recorded in the jail's directory before it gets any work, and ends by itself if none
+// comes. Its starter can be killed at any time: a helper that is left is either recorded or ends.
+// Begin starts the helper. Ready waits until the helper has made itself ready, while the jail is
+// being made. Place puts the helper into control groups once the jail has some. The work itself is
+// between the helper and its network mode: the record holds that the work was sent (Tell), and that
+// the helper serves (Serves).
+//
+// A helper ends with the jail's first process, of which its work contains a pidfd, with the jail's
+// delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
 // compared with the record.
 package helper
 
@@ -37,8 +42,9 @@ import (
 // File is the record of a jail's helper, in the jail's directory. A jail has at most one.
 const File = "helper.json"
 
-// SaidFile, in the jail's directory, is the standard error of the helper that was begun last: why one ended that had nobody to tell any more,
-// and what Go's runtime says of a program that it ends. The bounds of what a helper writes there are its own, and those of its control group.
+// SaidFile, in the jail's directory, is the standard error of the helper that was begun last. It
+// holds why a helper ended whose starter was gone, and what Go's runtime prints when it ends a
+// program. The helper itself and its control group bound the size of the file.
 const SaidFile = "helper.stderr"
 
 // Bounds of a helper, where a control group can be made for it.
@@ -61,7 +67,8 @@ const (
 type Record struct {
 	Name string `json:"name"` // the program's
 	state.Process
-	// Told reports that it was given its work, or was about to be: it is nobody else's to give it any.
+	// Told reports that the work was sent to the helper, or was about to be. No other process may
+	// send it work then.
 	Told bool `json:"told,omitempty"`
 	// Answer reports how it serves, once it does.
 	Answer string `json:"answer,omitempty"`
@@ -104,10 +111,11 @@ func Load(dir string) (*Record, error) {
 	return r, nil
 }
 
-// Waits reports whether the helper runs and has not been told its work.
+// Waits reports whether the helper runs and has not been sent its work.
 func (r *Record) Waits() bool { return r != nil && !r.Told && r.Alive() }
 
-// Tell records that the helper is about to be told its work. Until it Serves, nobody knows whether it was.
+// Tell records that the helper is about to be sent its work. After a crash between Tell and Serves
+// it is unknown whether the helper got its work.
 func (r *Record) Tell(dir string) error {
 	r.Told = true
 	return r.save(dir)
@@ -119,10 +127,11 @@ func (r *Record) Serves(dir, answer string) error {
 	return r.save(dir)
 }
 
-// Bounded reports whether control groups bound the helper. A user's engine may have none to give.
+// Bounded reports whether control groups bound the helper. A user's engine may have none.
 func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
 
-// A Pending helper has been started and recorded, and waits to be told how to make itself ready.
+// A Pending helper has been started and recorded, and waits for the instructions by which it makes
+// itself ready.
 type Pending struct {
 	o           Options
 	pid         int
@@ -131,10 +140,12 @@ type Pending struct {
 	moved       func() error // waits until it is in its control groups
 }
 
-// Begin starts a helper, which makes itself ready as far as it can without being told anything: by Ready it is, and by Abandon it is ended.
-// After an error there is none, or what is left of it is on record for End.
+// Begin starts a helper, which makes itself ready as far as it can without instructions. Ready
+// completes that, and Abandon ends the helper. After an error there is no helper, or it is on
+// record for End.
 //
-// Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
+// The helper's namespaces are the process's. The mounts of the calling thread may be those of a
+// jail that is being made.
 func Begin(o Options) (*Pending, error) {
 	path, err := Path(o.Name)
 	if err != nil {
@@ -227,8 +238,9 @@ func Place(dir string, beside int) error {
 	return nil
 }
 
-// Ready tells the helper how to make itself ready and returns when it is, in the control groups that it was to be in. After an error it is
-// ended, or what is left of it is on record for End.
+// Ready sends the helper the instructions by which it makes itself ready, and returns when the
+// helper is ready and in its control groups. After an error the helper is ended, or is on record
+// for End.
 func (p *Pending) Ready(how []byte) (*Record, error) {
 	err := p.tell(how)
 	if err != nil {
@@ -240,7 +252,7 @@ func (p *Pending) Ready(how []byte) (*Record, error) {
 
 func (p *Pending) tell(how []byte) error {
 	if err := feed(p.work, how); err != nil {
-		return fmt.Errorf("telling %s how to begin: %w", p.o.Name, err)
+		return fmt.Errorf("sending %s its instructions: %w", p.o.Name, err)
 	}
 	p.work.Close() // so that an end of file arrives
 	if err := await(p.ready); err != nil {
@@ -255,10 +267,10 @@ func (p *Pending) tell(how []byte) error {
 	return nil
 }
 
-// Abandon ends the helper, which may have been told.
+// Abandon ends the helper, which may have been sent its instructions.
 func (p *Pending) Abandon() error {
 	p.close()
-	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
+	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, for which only this process waits yet
 	_ = p.moved()                      // nothing may be made for it after its end
 	return End(p.o.Dir)
 }
@@ -350,7 +362,8 @@ func (r *Record) save(dir string) error {
 	return nil
 }
 
-// feed writes what the helper is told, for which it has patience: it reads before it does anything else.
+// feed writes the helper's instructions. It may take its time: the helper reads before it does
+// anything else.
 func feed(w *os.File, data []byte) error {
 	if err := w.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -385,8 +398,9 @@ func await(ready *os.File) error {
 	return errors.New("it ended before it was ready")
 }
 
-// Said is the first line that the helper begun last has written to its standard error, as printable text in quotes; "" where there is none.
-// A helper talks to a jail: what it writes is read with limits.
+// Said returns the first line that the helper begun last has written to its standard error, as
+// printable text in quotes; "" if there is none. A helper talks to a jail: its output is read with
+// limits.
 func Said(dir string) string {
 	f, err := os.OpenFile(filepath.Join(dir, SaidFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -438,7 +452,7 @@ func (r *Record) kill() error {
 	if err != nil {
 		return err
 	}
-	// Where it is this process's child, nobody else may wait for it.
+	// If the helper is this process's child, no other process may wait for it.
 	defer func() { _, _ = unix.Wait4(r.Pid, nil, unix.WNOHANG, nil) }()
 	if fd < 0 {
 		return nil
@@ -450,7 +464,8 @@ func (r *Record) kill() error {
 	return nil
 }
 
-// Path is where a helper's program is expected: beside the running one. Nobody but root may have written it.
+// Path returns where a helper's program is expected: beside the running one. Only root may be able
+// to write it.
 func Path(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

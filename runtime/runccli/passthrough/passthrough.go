@@ -137,15 +137,15 @@ func Run(args []string, policyName string, stdio [3]*os.File) (status int, done 
 	return status, true, nil
 }
 
-// delegate is who gets the call, or nil where nobody does. That it gets one is
-// told here.
+// delegate returns the delegate that a call is passed to, or nil for a call that is not passed on.
+// It logs the warning that the call is passed on.
 func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
 	if policyName == "" {
 		return nil, nil // only a [policies.NAME] can pass through
 	}
 	p, err := policy.Load(c.Config, policyName)
 	if err != nil || !p.Passthrough {
-		return nil, nil //nolint:nilerr // as said
+		return nil, nil //nolint:nilerr // agentjail's own path reports the error
 	}
 	store, err := state.Default()
 	if err != nil {

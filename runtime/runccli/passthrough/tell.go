@@ -14,10 +14,10 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// Tell says a warning where whoever made the call looks: in the engine's log, or
-// on a terminal. Without either, standard error is somebody's pipe, and must hold
-// what the delegate says and nothing else (the delegate's own tests compare it):
-// then the host's log gets it, and standard error only if there is none.
+// Tell writes a warning where the caller looks: to the engine's log, or to a terminal. Without
+// either, standard error is a pipe of the caller, and must hold the delegate's output and nothing
+// else (the delegate's own tests compare it): then the warning goes to the host's log, and to
+// standard error only if there is none.
 func Tell(msg string, c Call) {
 	msg = printable.Line(msg, 1024)
 	line := "agentjail: warning: " + strings.TrimPrefix(msg, "agentjail: ") + "\n"

@@ -3,8 +3,8 @@ package child
 
 // Descriptors of a helper at its start. What its owner hands on besides follows.
 const (
-	// TellFD is the reading end of a pipe that tells it how to make itself ready; an end of file without anything means that it is not
-	// wanted any more.
+	// TellFD is the reading end of a pipe for the instructions by which the helper makes itself
+	// ready. An end of file without instructions means that the helper is not wanted any more.
 	TellFD  = 3
 	ReadyFD = 4 // the writing end of a pipe for Ready, or for the error
 	FirstFD = 5

@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/runtime/network/helper"
 )
 
-// Group says whose control groups a process is in.
+// Group names the control groups that a process is in.
 type Group string
 
 // The groups of workers.
@@ -39,7 +39,7 @@ const (
 type Worker struct {
 	// Name is the program's, and Part is which of its processes; "" is the only one.
 	Name, Part string
-	// While says when it is there.
+	// While is the time during which the process exists.
 	While string
 	Group Group
 	// Processor, Memory, Sockets and Files report what bounds the process.
@@ -55,7 +55,7 @@ func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part
 const (
 	likeJail = "the jail's quota and weight again, also after an update"
 	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 16 have small buffers. Ports: a share of the host's"
-	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` says so"
+	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` reports it"
 )
 
 var ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
@@ -74,7 +74,7 @@ var All = []Worker{
 	{
 		Name: "agentjail-egress", Part: Activator, While: "from `create` to the first use of a network by name", Group: Own,
 		Processor: likeJail, Memory: ownMemory, Sockets: "none outside", Files: "its starter's limit; it opens none",
-		Full: "killed, the jail reaches nothing, and `inspect` says so",
+		Full: "killed, the jail reaches nothing, and `inspect` reports it",
 	},
 	{
 		Name: "agentjail-egress", While: "from then to the jail's end", Group: Own,
