@@ -22,11 +22,11 @@ func explainCommand() *cli.Command {
 			if c.NArg() != 1 {
 				return fmt.Errorf("%q requires exactly 1 argument, a bundle's directory (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
 			}
-			w, err := newRuntime(c)
+			r, err := newRuntime(c)
 			if err != nil {
 				return err
 			}
-			x, refused := w.Explain(c.Args().First())
+			x, refused := r.Explain(c.Args().First())
 			if c.Bool("json") {
 				return explainJSON(c, x, refused)
 			}

@@ -95,15 +95,15 @@ func runGit(c *cli.Context) error {
 		return err
 	}
 	o.Directories = programDirs()
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
-	w.Policy.Network.Nothing()
+	r.Policy.Network.Nothing()
 	done := func() {}
 	if o.Terminal = c.Bool("terminal"); !o.Terminal {
 		o.Env = append(o.Env, "GIT_EDITOR="+noEditor)
-		if done, err = printableOutput(w); err != nil {
+		if done, err = printableOutput(r); err != nil {
 			return err
 		}
 	} else {
@@ -112,7 +112,7 @@ func runGit(c *cli.Context) error {
 		}
 		o.Term = os.Getenv("TERM")
 	}
-	err = launch(c, w, o, lifecycle.CreateOptions{Init: true, Signals: signals})
+	err = launch(c, r, o, lifecycle.CreateOptions{Init: true, Signals: signals})
 	done()
 	explainFailure(call, err)
 	return err
@@ -132,8 +132,8 @@ func inJail(program string, args []string) ([]string, error) {
 
 // printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the terminal by what it writes,
 // nor hold it open. done waits until all is written.
-func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
-	w.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+func printableOutput(rt *lifecycle.Runtime) (done func(), err error) {
+	rt.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	var copies sync.WaitGroup
 	var ends []*os.File
 	done = func() {
@@ -147,7 +147,7 @@ func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		w.Stdio[0], ends = null, append(ends, null)
+		rt.Stdio[0], ends = null, append(ends, null)
 	}
 	for i, to := range []*os.File{1: os.Stdout, 2: os.Stderr} {
 		if to == nil || !isTerminal(to) {
@@ -158,7 +158,7 @@ func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 			done()
 			return nil, err
 		}
-		w.Stdio[i], ends = wr, append(ends, wr)
+		rt.Stdio[i], ends = wr, append(ends, wr)
 		copies.Go(func() {
 			_ = printable.Copy(to, r)
 			r.Close()

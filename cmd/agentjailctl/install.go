@@ -304,20 +304,20 @@ func loadProfile(c *cli.Context) error {
 	if !apparmor.Enabled() {
 		return nil
 	}
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.Context, time.Minute)
 	defer cancel()
-	changed, err := apparmor.Ensure(ctx, apparmor.Params{Name: w.Policy.AppArmor.Profile})
+	changed, err := apparmor.Ensure(ctx, apparmor.Params{Name: r.Policy.AppArmor.Profile})
 	switch {
-	case err != nil && w.Policy.AppArmor.Required:
+	case err != nil && r.Policy.AppArmor.Required:
 		return err
 	case err != nil:
-		fmt.Fprintf(c.App.ErrWriter, "AppArmor profile %s is not loaded, jails will be without it: %v\n", w.Policy.AppArmor.Profile, err)
+		fmt.Fprintf(c.App.ErrWriter, "AppArmor profile %s is not loaded, jails will be without it: %v\n", r.Policy.AppArmor.Profile, err)
 	case changed:
-		fmt.Fprintf(c.App.Writer, "AppArmor profile %s loaded\n", w.Policy.AppArmor.Profile)
+		fmt.Fprintf(c.App.Writer, "AppArmor profile %s loaded\n", r.Policy.AppArmor.Profile)
 	}
 	return nil
 }

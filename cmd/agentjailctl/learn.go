@@ -72,13 +72,13 @@ func runLearn(c *cli.Context) error {
 	if len(from) > 0 {
 		return learnFrom(c, from)
 	}
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
-	watch := &pupil{store: w.Store}
+	watch := &pupil{store: r.Store}
 	defer watch.close()
-	if err := watch.prepare(w.Policy.Seccomp.Profile); err != nil {
+	if err := watch.prepare(r.Policy.Seccomp.Profile); err != nil {
 		return err
 	}
 	ran := runSandbox(c, watch)

@@ -36,11 +36,11 @@ func networkRestartCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			w, err := existingRuntime()
+			r, err := existingRuntime()
 			if err != nil {
 				return err
 			}
-			if err := w.RestartNetwork(j.Key, c.Bool("force")); err != nil {
+			if err := r.RestartNetwork(j.Key, c.Bool("force")); err != nil {
 				return fmt.Errorf("%s: %w", j.ID, err)
 			}
 			return nil
@@ -60,11 +60,11 @@ func networkReload(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		w, err := existingRuntime()
+		r, err := existingRuntime()
 		if err != nil {
 			return err
 		}
-		return reloadOne(c, w, &j.Brief)
+		return reloadOne(c, r, &j.Brief)
 	}
 	if c.NArg() > 0 {
 		return errors.New("reload takes a CONTAINER or --all")
@@ -72,31 +72,31 @@ func networkReload(c *cli.Context) error {
 	if err := rootless.MustJoin(); err != nil {
 		return err
 	}
-	w, err := existingRuntime()
+	r, err := existingRuntime()
 	if err != nil {
 		return err
 	}
-	keys, err := w.Store.Keys()
+	keys, err := r.Store.Keys()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, key := range keys {
-		j, err := w.Store.Brief(key)
+		j, err := r.Store.Brief(key)
 		if err != nil || !j.InitAlive() {
 			continue // being made or removed, or it has ended
 		}
 		if m, err := modes.Named(j.Network.Mode); err != nil || !m.Terms(j.Network).ByRules {
 			continue
 		}
-		errs = append(errs, reloadOne(c, w, j))
+		errs = append(errs, reloadOne(c, r, j))
 	}
 	return errors.Join(errs...)
 }
 
 // reloadOne reads one jail's rules again, and reports what came of it.
-func reloadOne(c *cli.Context, w *lifecycle.Runtime, j *state.Brief) error {
-	r, err := w.ReloadNetwork(j.Key)
+func reloadOne(c *cli.Context, rt *lifecycle.Runtime, j *state.Brief) error {
+	r, err := rt.ReloadNetwork(j.Key)
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.ID, err)
 	}

@@ -74,16 +74,16 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err != nil {
 		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
 	}
-	w, err := sandboxRuntime(c)
+	r, err := sandboxRuntime(c)
 	if err != nil {
 		return lifecycle.OwnFailure(err)
 	}
-	return launch(c, w, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+	return launch(c, r, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
 }
 
 // launch runs a sandbox. Of the options for the life cycle it sets what is the same for all sandboxes. The jail ends with this process,
 // also where this process is killed.
-func launch(c *cli.Context, w *lifecycle.Runtime, o sandbox.Options, create lifecycle.CreateOptions) error {
+func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create lifecycle.CreateOptions) error {
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)
 		return err == nil && fi.IsDir()
@@ -98,7 +98,7 @@ func launch(c *cli.Context, w *lifecycle.Runtime, o sandbox.Options, create life
 	}
 	defer keeper.end()
 	create.ID, create.Spec, create.Run, create.PlainRoot = o.ID, spec, true, true
-	return ownUnlessEnded(w.Create(c.Context, create))
+	return ownUnlessEnded(r.Create(c.Context, create))
 }
 
 // ownUnlessEnded is lifecycle.OwnFailure for an error that is not the program's own exit status.
@@ -115,22 +115,22 @@ func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return nil, err
 	}
 	if names := c.StringSlice("allow"); len(names) > 0 {
 		// The caller is root: it is the owner's own word.
-		if err := w.Policy.OwnersNames(names); err != nil {
+		if err := r.Policy.OwnersNames(names); err != nil {
 			return nil, fmt.Errorf("--allow: %w", err)
 		}
 	}
 	if ports := c.StringSlice("publish"); len(ports) > 0 {
-		if err := w.Policy.Network.PublishPorts(ports); err != nil {
+		if err := r.Policy.Network.PublishPorts(ports); err != nil {
 			return nil, fmt.Errorf("--publish: %w", err)
 		}
 	}
-	return w, nil
+	return r, nil
 }
 
 // namedSandbox are the options of a sandbox with a new id.

@@ -24,23 +24,23 @@ const adoptAgain = time.Minute
 // adopt changes the owner of files that an engine put into the running jail to the jail's ids. It
 // is called before something in the jail may use them. A failure only means that the jail cannot
 // read those files.
-func (w *Runtime) adopt(j *state.Brief) {
+func (r *Runtime) adopt(j *state.Brief) {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 || !j.InitAlive() {
 		return
 	}
-	defer w.step("adopt")()
-	if err := w.tryAdopt(j); err != nil && !errors.Is(err, rootfs.ErrNoChanges) && j.InitAlive() {
-		w.Log.Warnf("agentjail: what was copied into the jail may be unreadable there: %v", err)
+	defer r.step("adopt")()
+	if err := r.tryAdopt(j); err != nil && !errors.Is(err, rootfs.ErrNoChanges) && j.InitAlive() {
+		r.Log.Warnf("agentjail: what was copied into the jail may be unreadable there: %v", err)
 	}
 }
 
-func (w *Runtime) tryAdopt(j *state.Brief) error {
-	changes, err := rootfs.OpenChanges(w.Store.Dir(j.Key))
+func (r *Runtime) tryAdopt(j *state.Brief) error {
+	changes, err := rootfs.OpenChanges(r.Store.Dir(j.Key))
 	if err != nil {
 		return err
 	}
 	defer changes.Close()
-	file := filepath.Join(w.Store.Dir(j.Key), adoptedFile)
+	file := filepath.Join(r.Store.Dir(j.Key), adoptedFile)
 	// The number is read before the scan: files that arrive during the scan belong to the next one.
 	// Without a number, as in a full layer, nothing is recorded.
 	next, nerr := rootfs.NextInode(changes)

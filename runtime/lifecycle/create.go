@@ -64,18 +64,18 @@ const pidFile = "init.pid"
 // is logged, and GC removes it.
 //
 // The calling thread is changed for good: it must end with its goroutine.
-func (w *Runtime) Create(ctx context.Context, o CreateOptions) error {
+func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	if err := state.CheckID(o.ID); err != nil {
 		return err
 	}
-	if w.Policy.Passthrough {
+	if r.Policy.Passthrough {
 		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
 	}
 	// This thread gets its own mount namespace. The delegate, which dies with the thread, is
 	// started in it. The namespace is never left again.
 	runtime.LockOSThread()
 	defer expediteMoves()()
-	a, err := w.begin(ctx, o)
+	a, err := r.begin(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -131,35 +131,35 @@ var creation = []struct {
 }
 
 // begin chooses the delegate and claims the id.
-func (w *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) {
-	if o.Spec != nil && w.Globals.Root == "" {
-		if _, err := w.Store.Private(filepath.Dir(ownDelegate)); err != nil {
+func (r *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) {
+	if o.Spec != nil && r.Globals.Root == "" {
+		if _, err := r.Store.Private(filepath.Dir(ownDelegate)); err != nil {
 			return nil, err
 		}
-		w.Globals.Root = ownRoot(w.Store)
+		r.Globals.Root = ownRoot(r.Store)
 	}
-	done := w.step("delegate")
-	d, err := w.delegateFor(nil)
+	done := r.step("delegate")
+	d, err := r.delegateFor(nil)
 	if err != nil {
 		return nil, err
 	}
-	caps, err := d.Capabilities(w.Store.Root)
+	caps, err := d.Capabilities(r.Store.Root)
 	if err != nil {
 		return nil, err
 	}
 	done()
-	j, err := w.newRecord(o, d)
+	j, err := r.newRecord(o, d)
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{w: w, ctx: ctx, o: o, d: d, caps: caps, j: j}
+	a := &attempt{w: r, ctx: ctx, o: o, d: d, caps: caps, j: j}
 	if o.Run && !o.Detach {
 		if a.signals = o.Signals; a.signals == nil {
 			a.signals = TakeSignals(false)
 		}
 		a.always(a.signals.stop)
 	}
-	if err := w.claim(j); err != nil {
+	if err := r.claim(j); err != nil {
 		a.signals.stop()
 		return nil, err
 	}
@@ -229,14 +229,14 @@ func (a *attempt) end(failed bool) {
 }
 
 // newRecord begins the jail's record.
-func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
-	key := state.Key(w.Globals.Root, o.ID)
+func (r *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
+	key := state.Key(r.Globals.Root, o.ID)
 	bundle, err := filepath.Abs(o.Bundle)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %q: %w", o.Bundle, err)
 	}
 	if o.Spec != nil {
-		bundle = w.Store.Dir(key)
+		bundle = r.Store.Dir(key)
 	}
 	self, err := state.Recorded(os.Getpid())
 	if err != nil {
@@ -244,41 +244,41 @@ func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 	}
 	j := &state.Jail{
 		Brief: state.Brief{
-			ID: o.ID, Key: key, DelegateRoot: w.Globals.Root, Delegate: d.Path,
+			ID: o.ID, Key: key, DelegateRoot: r.Globals.Root, Delegate: d.Path,
 			Bundle: bundle, BootID: self.BootID, PIDNS: self.PIDNS, CreatorPid: self.Pid, CreatorStart: self.Start, Bound: o.Spec != nil, Stays: o.Init,
-			SystemdCgroup: w.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: w.Policy.Userns,
-			PacketFilter: w.Policy.Network.Filter,
+			SystemdCgroup: r.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: r.Policy.Userns,
+			PacketFilter: r.Policy.Network.Filter,
 		},
-		Policy: w.Policy,
+		Policy: r.Policy,
 	}
-	w.chooseJournal(&j.Brief)
+	r.chooseJournal(&j.Brief)
 	return j, nil
 }
 
 // claim takes the id, also from a dead jail that was never deleted.
-func (w *Runtime) claim(j *state.Jail) error {
-	err := w.Store.Create(j)
+func (r *Runtime) claim(j *state.Jail) error {
+	err := r.Store.Create(j)
 	if !errors.Is(err, state.ErrExists) {
 		return err
 	}
-	unlock, lerr := w.Store.Lock(j.Key)
+	unlock, lerr := r.Store.Lock(j.Key)
 	if errors.Is(lerr, state.ErrNotFound) {
-		return w.Store.Create(j) // gone meanwhile
+		return r.Store.Create(j) // gone meanwhile
 	}
 	if lerr != nil {
 		return lerr
 	}
 	defer unlock()
-	old, lerr := w.Store.Brief(j.Key)
-	if lerr == nil && !w.complete(old).Dead() {
+	old, lerr := r.Store.Brief(j.Key)
+	if lerr == nil && !r.complete(old).Dead() {
 		return err
 	}
 	if lerr == nil {
-		if rerr := w.release(old); rerr != nil {
+		if rerr := r.release(old); rerr != nil {
 			return rerr
 		}
 	}
-	return w.Store.Create(j)
+	return r.Store.Create(j)
 }
 
 // unclaim undoes all that was made for the jail.

@@ -56,12 +56,12 @@ func TestConsoleSocket(t *testing.T) {
 // TestRefusedUnseen: what is refused before the bundle's files are looked at is
 // refused with its code, too.
 func TestRefusedUnseen(t *testing.T) {
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}, Policy: policy.Default()}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}, Policy: policy.Default()}
 	for code, s := range map[refusal.Code]*specs.Spec{
 		refusal.Spec:       {Version: "1.0.2", Process: &specs.Process{Args: []string{"sh"}}},
-		refusal.MountCount: {Version: "1.0.2", Root: &specs.Root{Path: t.TempDir()}, Mounts: make([]specs.Mount, w.Policy.Limits.Mounts+1)},
+		refusal.MountCount: {Version: "1.0.2", Root: &specs.Root{Path: t.TempDir()}, Mounts: make([]specs.Mount, r.Policy.Limits.Mounts+1)},
 	} {
-		_, err := w.gather("j", &bundle.Bundle{Dir: t.TempDir(), Spec: s}, false)
+		_, err := r.gather("j", &bundle.Bundle{Dir: t.TempDir(), Spec: s}, false)
 		if got := refusal.All(err); len(got) != 1 || got[0].Code != code {
 			t.Errorf("%s: %v, with the refusals %v", code, err, got)
 		}

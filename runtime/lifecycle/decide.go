@@ -28,13 +28,13 @@ func (a *attempt) takeIDs() error {
 
 // harden decides what the jail is, and makes its system call filter.
 func (a *attempt) harden() error {
-	w, p := a.w, a.p
-	if err := ensureLSM(a.ctx, &p.facts, w.Policy); err != nil {
+	r, p := a.w, a.p
+	if err := ensureLSM(a.ctx, &p.facts, r.Policy); err != nil {
 		return err
 	}
-	policy := harden.Tighten(p.b.Spec, w.Policy)
+	policy := harden.Tighten(p.b.Spec, r.Policy)
 	var err error
-	a.filter, err = cache.Store{Dir: filepath.Join(w.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
+	a.filter, err = cache.Store{Dir: filepath.Join(r.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
 	if err != nil {
 		p.facts.Filter = &harden.Filter{Err: err}
 	} else {
@@ -50,7 +50,7 @@ func (a *attempt) harden() error {
 		p.facts.HostKey, a.hostKey = keys.HostKey, keys.HostKeyPrivate
 	}
 	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
-	w.tell(p.rep)
+	r.tell(p.rep)
 	if err != nil {
 		return err
 	}
@@ -99,17 +99,17 @@ func (a *attempt) record() error {
 }
 
 // tell logs what the caller requested and did not get.
-func (w *Runtime) tell(r *report.Report) {
-	if r == nil {
+func (r *Runtime) tell(rep *report.Report) {
+	if rep == nil {
 		return
 	}
-	for _, c := range r.Of(report.Denied) {
-		w.Log.Warnf("agentjail: denied: %s", c)
+	for _, c := range rep.Of(report.Denied) {
+		r.Log.Warnf("agentjail: denied: %s", c)
 	}
 	// What the host lacks is the same for each jail: the report, inspect and check name it every time, the log once.
-	for _, c := range r.Of(report.Missing) {
-		if w.Store.OncePerBoot(c.String()) {
-			w.Log.Warnf("agentjail: this host cannot hold: %s", c)
+	for _, c := range rep.Of(report.Missing) {
+		if r.Store.OncePerBoot(c.String()) {
+			r.Log.Warnf("agentjail: this host cannot hold: %s", c)
 		}
 	}
 }

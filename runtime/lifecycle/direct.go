@@ -38,12 +38,12 @@ func direct(s *specs.Spec) bool {
 
 // startInit starts a created container, by otherwise where that is the delegate's to
 // do.
-func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
+func (r *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
 	}
-	done := w.step("release")
-	known, err := startDirectly(j, w.Store.Root)
+	done := r.step("release")
+	known, err := startDirectly(j, r.Store.Root)
 	if err == nil && !known {
 		return otherwise()
 	}
@@ -51,7 +51,7 @@ func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 		// A signal that arrives before the program can take it is lost: the kernel withholds from a
 		// first process all signals without a handler (kill(2), Notes). The caller of start may
 		// send one at once.
-		awaitProgram(j.InitPid, w.Store.Root)
+		awaitProgram(j.InitPid, r.Store.Root)
 	}
 	done()
 	return err
@@ -106,17 +106,17 @@ func frozen(dirs []string) bool {
 }
 
 // deleteDirectly removes a jail whose processes have ended.
-func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
-	defer w.step("release")()
+func (r *Runtime) deleteDirectly(j *state.Brief, force bool) error {
+	defer r.step("release")()
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
 	j.Ended = true
-	w.noteEnd(j, nil)
+	r.noteEnd(j, nil)
 	if err := forget(j); err != nil {
 		return err
 	}
 	crash.Point("delete.delegated")
-	if err := w.release(j); err != nil {
+	if err := r.release(j); err != nil {
 		return err
 	}
 	crash.Point("delete.released")

@@ -30,7 +30,7 @@ import (
 // its program becomes the step's first argument. linux is nil for a further
 // process of a running jail, whose mounts were looked at when it started; viewed
 // are the paths of the jail's views.
-func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*host.Files, error) {
+func (r *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*host.Files, error) {
 	o := &jailinit.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
@@ -54,8 +54,8 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
 	}
 	o.LabelFile, o.Label = label(p)
-	for _, r := range p.Rlimits {
-		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard})
+	for _, limit := range p.Rlimits {
+		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[limit.Type]), Soft: limit.Soft, Hard: limit.Hard})
 	}
 	// With one processor, Go starts fewer threads for the step: a tenth of its time.
 	if o.Init = linux != nil && j.Stays; o.Init {
@@ -66,7 +66,7 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 	}
 	p.Env = slices.Concat(o.OwnEnv, p.Env)
 	ringfault.Orders(o)
-	files, err := host.Prepare(w.Store.Root, programLabel(j.MountLabel), o)
+	files, err := host.Prepare(r.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {
 		return nil, err
 	}

@@ -45,9 +45,9 @@ type ExecOptions struct {
 // left behind but the process and, in the jail's report, that it does not own what is mounted.
 //
 // The calling thread is changed for good: it must end with its goroutine.
-func (w *Runtime) Exec(o ExecOptions) error {
+func (r *Runtime) Exec(o ExecOptions) error {
 	defer expediteMoves()()
-	j, err := w.findAll(o.ID)
+	j, err := r.findAll(o.ID)
 	if err != nil {
 		return err
 	}
@@ -56,23 +56,23 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	}
 	if o.Cgroup != "" {
 		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-		w.noteRefused(&j.Brief, "exec.refused", err)
+		r.noteRefused(&j.Brief, "exec.refused", err)
 		return err
 	}
-	e := &execution{w: w, o: o, j: j}
+	e := &execution{w: r, o: o, j: j}
 	defer e.close()
-	if err := w.checkLost(j); err != nil {
-		w.noteRefused(&j.Brief, "exec.refused", err)
+	if err := r.checkLost(j); err != nil {
+		r.noteRefused(&j.Brief, "exec.refused", err)
 		return err
 	}
-	done := w.step("harden")
+	done := r.step("harden")
 	if err := e.harden(); err != nil {
-		w.noteRefused(&j.Brief, "exec.refused", err)
+		r.noteRefused(&j.Brief, "exec.refused", err)
 		return err
 	}
 	done()
-	w.adopt(&j.Brief)
-	done = w.step("write")
+	r.adopt(&j.Brief)
+	done = r.step("write")
 	runtime.LockOSThread()
 	if err := e.write(); err != nil {
 		return err
@@ -83,11 +83,11 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	done()
 	event := journal.Event{Kind: "exec.start"}
 	about(&event, j, e.process)
-	w.note(&j.Brief, event)
+	r.note(&j.Brief, event)
 	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
-		w.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
+		r.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
-	defer w.step("delegate exec")()
+	defer r.step("delegate exec")()
 	return e.run()
 }
 
@@ -136,7 +136,7 @@ func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
 
 // harden decides what the process is, and looks at what it names in the jail.
 func (e *execution) harden() error {
-	w, j := e.w, e.j
+	r, j := e.w, e.j
 	p, err := e.o.asked(j)
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (e *execution) harden() error {
 		}
 	}
 	h, rep, err := harden.Process(&p, j.Policy, facts)
-	w.tell(rep)
+	r.tell(rep)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (e *execution) harden() error {
 		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 	}
 	e.host, e.process = facts.Host, h
-	w.noteWorker(j, h.User.UID)
+	r.noteWorker(j, h.User.UID)
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
@@ -192,19 +192,19 @@ func (e *execution) write() error {
 // connect passes our standard files to the jail's user, and enters the namespaces in which the
 // delegate is to be started.
 func (e *execution) connect() (err error) {
-	w, j := e.w, e.j
+	r, j := e.w, e.j
 	if !e.process.Terminal {
 		uid, _ := j.IDs.HostUID(e.process.User.UID)
 		gid, _ := j.IDs.HostGID(e.process.User.GID)
-		w.ownStdio(uid, gid)
+		r.ownStdio(uid, gid)
 	}
-	if e.d, err = w.delegateFor(&j.Brief); err != nil {
+	if e.d, err = r.delegateFor(&j.Brief); err != nil {
 		return err
 	}
 	if e.d.Traits().EntersByProcess && j.Started && !j.Stays {
-		awaitProgram(j.InitPid, w.Store.Root)
+		awaitProgram(j.InitPid, r.Store.Root)
 	}
-	if e.time, err = w.inTime(&j.Brief); err != nil {
+	if e.time, err = r.inTime(&j.Brief); err != nil {
 		return err
 	}
 	return enterGiven(&j.Brief)

@@ -28,25 +28,25 @@ type Explained struct {
 // no ids are taken (the first block of the pool stands for the jail's), nothing
 // is mounted or loaded. The error reports why the bundle would be refused; what
 // was found out until then comes with it.
-func (w *Runtime) Explain(dir string) (*Explained, error) {
+func (r *Runtime) Explain(dir string) (*Explained, error) {
 	b, err := bundle.Load(dir)
 	if err != nil {
 		return &Explained{}, err
 	}
-	p, err := w.gather(bundleID(dir), b, false)
+	p, err := r.gather(bundleID(dir), b, false)
 	if err != nil {
 		return &Explained{}, err
 	}
 	defer p.close()
-	names := []string{w.Policy.Delegate}
-	if w.Policy.Delegate == delegate.Auto { // none is tried for an explanation
+	names := []string{r.Policy.Delegate}
+	if r.Policy.Delegate == delegate.Auto { // none is tried for an explanation
 		names = traits.Names()
 	}
 	out := &Explained{HeldBy: traits.Boundaries(names...)}
-	if p.facts.IDs, err = w.exampleIDs(p); err != nil {
+	if p.facts.IDs, err = r.exampleIDs(p); err != nil {
 		return out, err
 	}
-	if out.Result, out.Report, err = harden.Harden(p.b.Spec, w.Policy, p.facts); err != nil {
+	if out.Result, out.Report, err = harden.Harden(p.b.Spec, r.Policy, p.facts); err != nil {
 		return out, err
 	}
 	return out, p.searched(out)
@@ -77,18 +77,18 @@ func (p *prepared) searched(out *Explained) error {
 }
 
 // exampleIDs is assignIDs without taking any.
-func (w *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
-	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, w.Policy.Network); join.Jail != "" {
-		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
+func (r *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
+	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, r.Policy.Network); join.Jail != "" {
+		other, err := r.Store.Brief(state.Key(r.Globals.Root, join.Jail))
 		if err != nil {
 			return idmap.Map{}, err
 		}
 		return other.IDs, nil
 	}
-	if m, ok, err := w.givenIDs(p.b.Spec.Linux); err != nil || ok {
+	if m, ok, err := r.givenIDs(p.b.Spec.Linux); err != nil || ok {
 		return m, err
 	}
-	return w.Policy.Userns.Block(0), nil
+	return r.Policy.Userns.Block(0), nil
 }
 
 // bundleID returns the container's id as far as the bundle's path shows it: engines name the

@@ -14,12 +14,12 @@ const delegateFailed = 255
 
 // explained returns a delegate's error, and reports why where that is an errno
 // which no C library has a name for: the host takes no further filter.
-func (w *Runtime) explained(err error) error {
+func (r *Runtime) explained(err error) error {
 	if err == nil {
 		return nil
 	}
 	if room := thread.Own(bpf.Room); errors.Is(room, bpf.ErrNoRoom) {
-		w.Log.Error("agentjail: the delegate could not load a filter: " + jailinit.NoFilterSpace)
+		r.Log.Error("agentjail: the delegate could not load a filter: " + jailinit.NoFilterSpace)
 	}
 	return err
 }

@@ -40,29 +40,29 @@ func (a *attempt) connect() (err error) {
 
 // delegate has the delegate make the container, whose first process then waits.
 func (a *attempt) delegate() error {
-	w := a.w
+	r := a.w
 	if err := enterNetwork(a.network); err != nil {
 		return err
 	}
 	if err := leaveLSM(a.d, a.spec.Process); err != nil {
 		return err
 	}
-	spared, giveBack, err := w.privateStdio(a.d, a.p.facts.Host.Rootless)
+	spared, giveBack, err := r.privateStdio(a.d, a.p.facts.Host.Rootless)
 	if err != nil {
 		return err
 	}
 	a.onFailure(a.abandon)
 	launched := a.launch()
-	beside := w.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
+	beside := r.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
-		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
+		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
 	}
-	code, err := spared.RunInto(a.files.Given, append(w.Globals.Args(), args.Create()...), a.timeNS, false)
+	code, err := spared.RunInto(a.files.Given, append(r.Globals.Args(), args.Create()...), a.timeNS, false)
 	giveBack()
 	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)
-	if err := w.explained(exitError(code, err)); err != nil {
+	if err := r.explained(exitError(code, err)); err != nil {
 		return err
 	}
 	a.made = true
@@ -100,13 +100,13 @@ func (a *attempt) abandon() {
 
 // abandon removes a container that the delegate has made and that may not
 // start.
-func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
-	t, err := w.inTime(&j.Brief)
+func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
+	t, err := r.inTime(&j.Brief)
 	if err == nil {
-		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
+		_, err = d.Run(append(r.Globals.Args(), "delete", "--force", j.ID), t)
 	}
 	if err != nil {
-		w.Log.Warnf("removing a container that may not start: %v", err)
+		r.Log.Warnf("removing a container that may not start: %v", err)
 	}
 }
 
@@ -114,16 +114,16 @@ func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 // for. It keeps the report, begins the journal, and looks at a few jails, so that crashes are
 // cleaned up without a request. `agentjail gc` reports failures of that. beside runs on another
 // thread, in the host's mount namespace.
-func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
+func (r *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {
-			defer w.step("beside")()
-			if err := w.Store.SaveReport(&j.Brief, rep); err != nil {
+			defer r.step("beside")()
+			if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
-			w.beginJournal(j, rep, identity, config)
-			_, _ = w.gc(ctx, 2, j.Key)
+			r.beginJournal(j, rep, identity, config)
+			_, _ = r.gc(ctx, 2, j.Key)
 			return nil
 		})
 	}()

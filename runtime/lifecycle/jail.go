@@ -78,8 +78,8 @@ type Runtime struct {
 }
 
 // stdio are the three standard files.
-func (w *Runtime) stdio() [3]*os.File {
-	files := w.Stdio
+func (r *Runtime) stdio() [3]*os.File {
+	files := r.Stdio
 	for i, own := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if files[i] == nil {
 			files[i] = own
@@ -89,7 +89,7 @@ func (w *Runtime) stdio() [3]*os.File {
 }
 
 // out is the standard output.
-func (w *Runtime) out() *os.File { return w.stdio()[1] }
+func (r *Runtime) out() *os.File { return r.stdio()[1] }
 
 // ExitError makes the command line exit with the status of the delegate, which has printed its
 // error itself.
@@ -153,12 +153,12 @@ func exitError(code int, err error) error {
 }
 
 // step times a part of the way.
-func (w *Runtime) step(name string) func() {
-	if w.Trace == nil {
+func (r *Runtime) step(name string) func() {
+	if r.Trace == nil {
 		return func() {}
 	}
 	start := time.Now()
-	return func() { w.Trace(name, time.Since(start)) }
+	return func() { r.Trace(name, time.Since(start)) }
 }
 
 // ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec), below the store's.
@@ -168,25 +168,25 @@ func ownRoot(s state.Store) string { return filepath.Join(s.Root, ownDelegate) }
 
 // key names the jail with this id. Where the caller names no root of the delegate's, and the delegate's default one has no such jail,
 // it is the one that has, if there is only one: from then on the caller's root is that.
-func (w *Runtime) key(id string) (string, error) {
+func (r *Runtime) key(id string) (string, error) {
 	if err := state.CheckID(id); err != nil {
 		return "", err
 	}
-	key := state.Key(w.Globals.Root, id)
-	if w.Globals.Root != "" || w.Store.Exists(key) {
+	key := state.Key(r.Globals.Root, id)
+	if r.Globals.Root != "" || r.Store.Exists(key) {
 		return key, nil
 	}
-	found, err := w.Store.WithID(id)
+	found, err := r.Store.WithID(id)
 	if err != nil || len(found) != 1 {
 		return key, err
 	}
-	w.Globals.Root = found[0].DelegateRoot
+	r.Globals.Root = found[0].DelegateRoot
 	return found[0].Key, nil
 }
 
 // find loads the jail's record, or nil for a container that is not ours.
-func (w *Runtime) find(id string) (*state.Brief, error) {
-	j, err := w.findAny(id)
+func (r *Runtime) find(id string) (*state.Brief, error) {
+	j, err := r.findAny(id)
 	if err == nil && j != nil && j.Elsewhere() {
 		return nil, elsewhere(id)
 	}
@@ -194,31 +194,31 @@ func (w *Runtime) find(id string) (*state.Brief, error) {
 }
 
 // findAny is find, also of a jail of another PID namespace.
-func (w *Runtime) findAny(id string) (*state.Brief, error) {
-	key, err := w.key(id)
+func (r *Runtime) findAny(id string) (*state.Brief, error) {
+	key, err := r.key(id)
 	if err != nil {
 		return nil, err
 	}
-	j, err := w.Store.Brief(key)
+	j, err := r.Store.Brief(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return w.complete(j), nil
+	return r.complete(j), nil
 }
 
 // elsewhere refuses what needs to know a jail's processes.
 func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
 
 // findAll is find with the whole record.
-func (w *Runtime) findAll(id string) (*state.Jail, error) {
-	key, err := w.key(id)
+func (r *Runtime) findAll(id string) (*state.Jail, error) {
+	key, err := r.key(id)
 	if err != nil {
 		return nil, err
 	}
-	j, err := w.Store.Load(key)
+	j, err := r.Store.Load(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
@@ -228,15 +228,15 @@ func (w *Runtime) findAll(id string) (*state.Jail, error) {
 	if j.Elsewhere() {
 		return nil, elsewhere(id)
 	}
-	w.complete(&j.Brief)
+	r.complete(&j.Brief)
 	return j, nil
 }
 
 // complete adds what a crash kept from being recorded: the first process, from
 // the delegate's pid file.
-func (w *Runtime) complete(j *state.Brief) *state.Brief {
+func (r *Runtime) complete(j *state.Brief) *state.Brief {
 	if j.InitPid == 0 && !j.Elsewhere() {
-		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
+		if pid, err := readPid(filepath.Join(r.Store.Dir(j.Key), pidFile)); err == nil {
 			if start, _, err := state.StartTime(pid); err == nil {
 				j.InitPid, j.InitStart = pid, start
 			}
@@ -247,28 +247,28 @@ func (w *Runtime) complete(j *state.Brief) *state.Brief {
 
 // delegateFor is the delegate that made the jail, or the policy's for one that
 // is not known.
-func (w *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
+func (r *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	var d *delegate.Runtime
 	var err error
 	if j != nil {
 		d, err = delegate.Resolve(j.Delegate)
 	} else {
-		if w.LoadPolicy != nil {
-			if w.Policy, err = w.LoadPolicy(); err != nil {
+		if r.LoadPolicy != nil {
+			if r.Policy, err = r.LoadPolicy(); err != nil {
 				return nil, err
 			}
 		}
-		d, err = delegate.Choose(w.Policy.Delegate, w.Store.Root)
+		d, err = delegate.Choose(r.Policy.Delegate, r.Store.Root)
 	}
 	if err == nil {
-		d.Stdio = w.Stdio
+		d.Stdio = r.Stdio
 	}
 	return d, err
 }
 
 // handOver has the delegate do the rest.
-func (w *Runtime) handOver(d *delegate.Runtime, args []string) error {
-	if w.Stay {
+func (r *Runtime) handOver(d *delegate.Runtime, args []string) error {
+	if r.Stay {
 		return exitError(d.Run(args, delegate.Time{}))
 	}
 	return d.Exec(args)
@@ -276,36 +276,36 @@ func (w *Runtime) handOver(d *delegate.Runtime, args []string) error {
 
 // Pass hands a verb to the delegate as it is. Where the delegate needs nothing
 // afterwards it takes this process's place.
-func (w *Runtime) Pass(id string, args []string) error {
-	j, err := w.find(id)
+func (r *Runtime) Pass(id string, args []string) error {
+	j, err := r.find(id)
 	if err != nil {
 		return err
 	}
-	d, err := w.delegateFor(j)
+	d, err := r.delegateFor(j)
 	if err != nil {
 		return err
 	}
 	verb := args[0]
 	if j != nil && asksJail(args) {
-		w.adopt(j)
+		r.adopt(j)
 	}
 	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
 		args = killOne(args)
 	}
 	if verb == "ps" && d.Traits().PsNeedsGroup && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
-		_, err := fmt.Fprintln(w.out(), "[]")
+		_, err := fmt.Fprintln(r.out(), "[]")
 		return err
 	}
-	args = append(w.Globals.Args(), args...)
-	t, err := w.inTime(j)
+	args = append(r.Globals.Args(), args...)
+	t, err := r.inTime(j)
 	if err != nil {
 		return err
 	}
 	if t.Join == nil {
-		return w.handOver(d, args)
+		return r.handOver(d, args)
 	}
 	defer t.Join.Close()
-	defer w.step("delegate " + verb)()
+	defer r.step("delegate " + verb)()
 	return exitError(d.Run(args, t))
 }
 
@@ -324,7 +324,7 @@ func asksJail(args []string) bool {
 }
 
 // inTime opens the jail's time namespace for a delegate that has to be in it.
-func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
+func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
 		return delegate.Time{}, nil
 	}
@@ -340,43 +340,43 @@ func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 
 // release undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
-func (w *Runtime) release(j *state.Brief) error {
-	parts := w.parts(j)
+func (r *Runtime) release(j *state.Brief) error {
+	parts := r.parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.
 	helped := make(chan error, 1)
-	go func() { helped <- helper.End(w.Store.Dir(j.Key)) }()
-	errs := []error{w.detach(j), removeCgroups(j), <-helped}
+	go func() { helped <- helper.End(r.Store.Dir(j.Key)) }()
+	errs := []error{r.detach(j), removeCgroups(j), <-helped}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
-	if err := w.ledger().Remove(j.Key); err != nil {
-		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	if err := r.ledger().Remove(j.Key); err != nil {
+		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
-	w.noteGone(j)
-	if err := w.unregister(j); err != nil {
-		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	r.noteGone(j)
+	if err := r.unregister(j); err != nil {
+		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
-	if err := w.Store.Remove(j.Key); err != nil {
+	if err := r.Store.Remove(j.Key); err != nil {
 		return err
 	}
 	// The range goes last: it must not serve another while anything of this
 	// jail is left.
-	if err := w.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
+	if err := r.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
 		return err
 	}
-	w.noteTeardown(j, parts)
+	r.noteTeardown(j, parts)
 	return nil
 }
 
 // detach unmounts what is attached of the jail in the host's mount namespace.
 // Each unmount waits for the kernel (synchronize_rcu), at the same time as the
 // other.
-func (w *Runtime) detach(j *state.Brief) error {
+func (r *Runtime) detach(j *state.Brief) error {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 {
 		return nil
 	}
 	changes := make(chan error, 1)
-	go func() { changes <- rootfs.DetachChanges(w.Store.Dir(j.Key)) }()
+	go func() { changes <- rootfs.DetachChanges(r.Store.Dir(j.Key)) }()
 	err := rootfs.Detach(j.EngineRoot, j.EngineRootDev)
 	return errors.Join(err, <-changes)
 }
@@ -388,16 +388,16 @@ func (w *Runtime) detach(j *state.Brief) error {
 // GC stops between two jails when ctx ends, and reports it. Any other errors, joined, are of jails
 // that could not be reclaimed: they stay recorded for another GC, and the others are reclaimed all
 // the same.
-func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }
+func (r *Runtime) GC(ctx context.Context, max int) ([]string, error) { return r.gc(ctx, max, "") }
 
 // GCOf is GC of the jails with these ids, whatever the delegate's root.
-func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
+func (r *Runtime) GCOf(ids []string) (reaped []string, err error) {
 	var errs []error
 	for _, id := range ids {
-		keys, err := w.Store.KeysOf(id)
+		keys, err := r.Store.KeysOf(id)
 		errs = append(errs, err)
 		for _, k := range keys {
-			got, err := w.Store.Reclaim(k, w.reap)
+			got, err := r.Store.Reclaim(k, r.reap)
 			if got {
 				reaped = append(reaped, k)
 			}
@@ -408,17 +408,17 @@ func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
 }
 
 // gc is GC of all jails but one.
-func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
+func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
-	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
-		w.Log.Warnf("removing placeholders: %v", err)
+	if err := r.ledger().Sweep(r.Store.Exists); err != nil && max < 0 {
+		r.Log.Warnf("removing placeholders: %v", err)
 	}
 	if max >= 0 {
-		w.reclaimOwn(but)
+		r.reclaimOwn(but)
 	}
-	reaped, err := w.Store.Sweep(ctx, max, but, w.reap)
+	reaped, err := r.Store.Sweep(ctx, max, but, r.reap)
 	if max < 0 {
-		err = errors.Join(err, w.registry().Sweep())
+		err = errors.Join(err, r.registry().Sweep())
 	}
 	return reaped, err
 }
@@ -428,46 +428,46 @@ func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 const maxOwn = 16
 
 // reclaimOwn reclaims jails whose maker has ended with which they were to end.
-func (w *Runtime) reclaimOwn(but string) {
-	keys, err := w.Store.Keys()
+func (r *Runtime) reclaimOwn(but string) {
+	keys, err := r.Store.Keys()
 	if err != nil {
 		return
 	}
-	prefix := state.Key(ownRoot(w.Store), "")
+	prefix := state.Key(ownRoot(r.Store), "")
 	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but || !strings.Contains(k, prefix) })
 	for _, k := range keys[:min(len(keys), maxOwn)] {
-		_, _ = w.Store.Reclaim(k, w.reap) // `agentjail gc` reports failures
+		_, _ = r.Store.Reclaim(k, r.reap) // `agentjail gc` reports failures
 	}
 }
 
 // reap undoes all that was made for a jail that is dead.
-func (w *Runtime) reap(j *state.Brief) error {
-	w.complete(j)
+func (r *Runtime) reap(j *state.Brief) error {
+	r.complete(j)
 	if !j.Dead() {
 		return nil
 	}
 	if j.BootID != state.BootID() {
 		j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
-		return w.release(j)
+		return r.release(j)
 	}
 	if err := endInit(j); err != nil {
 		return err
 	}
 	// The delegate may still know it.
-	w.noteEnd(j, nil)
+	r.noteEnd(j, nil)
 	if ended(j) {
 		if err := forget(j); err != nil {
 			return err
 		}
 	} else if _, err := os.Lstat(j.DelegateState()); err == nil {
-		if d, err := w.delegateFor(j); err == nil {
+		if d, err := r.delegateFor(j); err == nil {
 			g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
 			if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
 				return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
 			}
 		}
 	}
-	return w.release(j)
+	return r.release(j)
 }
 
 // endPatience is how long a killed first process may take to end.
@@ -505,8 +505,8 @@ func readPid(path string) (int, error) {
 
 // ownStdio makes the jail's user the owner of pipes among the standard files, since opening
 // /dev/stdout in the jail requires that. Files, terminals and /dev/null keep their owners.
-func (w *Runtime) ownStdio(uid, gid uint32) {
-	for _, f := range w.stdio() {
+func (r *Runtime) ownStdio(uid, gid uint32) {
+	for _, f := range r.stdio() {
 		var st unix.Stat_t
 		fd := int(f.Fd())
 		if unix.Fstat(fd, &st) != nil {

@@ -65,7 +65,7 @@ func (a *attempt) load() error {
 
 // gather finds out what hardening needs to know of a bundle. It opens files, and
 // changes nothing but this process's limit on core files.
-func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepared, err error) {
+func (r *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepared, err error) {
 	p := &prepared{b: b}
 	defer func() {
 		if err != nil {
@@ -87,21 +87,21 @@ func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	if err := p.openRoot(plainRoot); err != nil {
 		return nil, err
 	}
-	p.facts.Nodes = nodes(w.Policy.Devices.Allow)
+	p.facts.Nodes = nodes(r.Policy.Devices.Allow)
 	var members []string
-	if p.facts.Joins, members, err = w.joins(s); err != nil {
+	if p.facts.Joins, members, err = r.joins(s); err != nil {
 		return nil, err
 	}
-	if err := harden.CheckMountCount(s, w.Policy.Limits.Mounts); err != nil {
+	if err := harden.CheckMountCount(s, r.Policy.Limits.Mounts); err != nil {
 		return nil, err
 	}
 	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
 		return nil, err
 	}
-	if err := p.openSources(plainRoot, w.Policy.Binds.SetID); err != nil {
+	if err := p.openSources(plainRoot, r.Policy.Binds.SetID); err != nil {
 		return nil, err
 	}
-	p.facts.Owner = w.namedOwner(p, id)
+	p.facts.Owner = r.namedOwner(p, id)
 	return p, nil
 }
 

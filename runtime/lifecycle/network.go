@@ -30,7 +30,7 @@ import (
 // (ip-netns(8), CNI), which takes root to make. An empty one is identified by its owner, which the
 // caller looks up: join is then the zero value, as for the namespace of a process that is no jail,
 // and for the host's under any name.
-func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
+func (r *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
 	if hosts, err := seal.IsHosts(ns); err != nil || hosts {
 		return join, nil, err
 	}
@@ -38,7 +38,7 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
 		return join, nil, err
 	}
-	jails, err := w.jailsIn("net", st.Ino)
+	jails, err := r.jailsIn("net", st.Ino)
 	if err != nil {
 		return join, nil, err
 	}
@@ -63,8 +63,8 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 // anything, and adds the mode's changes to the jail's report. The returned function starts the jail
 // by its argument, and waits meanwhile for the helper that serves the network. If that fails the
 // jail is killed.
-func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
-	defer w.step("seal")()
+func (r *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
+	defer r.step("seal")()
 	release = func(start func() error) error { return start() }
 	if ringfault.Ring(2) {
 		return release, nil
@@ -73,15 +73,15 @@ func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, 
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := w.holdRules(mode, j)
+	unlock, err := r.holdRules(mode, j)
 	if err != nil {
 		return nil, err
 	}
-	n := w.networkOf(j)
+	n := r.networkOf(j)
 	n.Rules = sync.OnceValues(n.Rules) // they do not change meanwhile, and are read three times
 	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
-		if rerr := w.reported(j, sealed.Changes); rerr != nil {
+		if rerr := r.reported(j, sealed.Changes); rerr != nil {
 			err = errors.Join(err, rerr)
 		}
 	}
@@ -120,13 +120,13 @@ func killInit(j *state.Brief) error {
 }
 
 // networkOf returns a jail as network modes see it.
-func (w *Runtime) networkOf(j *state.Brief) network.Jail {
+func (r *Runtime) networkOf(j *state.Brief) network.Jail {
 	n := network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
-		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
-		Rules:   func() (network.Rules, error) { return w.rulesOf(j) },
-		Serving: func() (network.Rules, error) { return w.serving(j) },
+		Dir:  r.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
+		Rules:   func() (network.Rules, error) { return r.rulesOf(j) },
+		Serving: func() (network.Rules, error) { return r.serving(j) },
 	}
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		n.HelperID = j.IDs.Spare()
@@ -151,50 +151,50 @@ func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
 }
 
 // rulesOf are the rules that a jail's network goes by.
-func (w *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
-	if j.Rules != nil && !w.Store.RulesChanged(j.Key) {
+func (r *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
+	if j.Rules != nil && !r.Store.RulesChanged(j.Key) {
 		return *j.Rules, nil
 	}
-	n, err := w.Store.Network(j.Key)
+	n, err := r.Store.Network(j.Key)
 	if err != nil {
 		return network.Rules{}, err
 	}
-	r, err := n.Policy.Network.Helped()
-	r.Pinned, r.Credentials = n.Pinned, n.Policy.Credentials
-	return r, err
+	rules, err := n.Policy.Network.Helped()
+	rules.Pinned, rules.Credentials = n.Pinned, n.Policy.Credentials
+	return rules, err
 }
 
 // serving are the rules of the jail that a joined network namespace was made for.
-func (w *Runtime) serving(j *state.Brief) (network.Rules, error) {
+func (r *Runtime) serving(j *state.Brief) (network.Rules, error) {
 	ino, err := namespace.Inode(j.InitPid, "net")
 	if err != nil {
 		return network.Rules{}, err
 	}
-	jails, err := w.jailsIn("net", ino)
+	jails, err := r.jailsIn("net", ino)
 	if err != nil {
 		return network.Rules{}, err
 	}
 	for _, o := range jails {
 		if o.Key != j.Key && o.Network.Mode == j.Network.Mode && o.Network.Namespace == network.Own {
-			return w.rulesOf(o)
+			return r.rulesOf(o)
 		}
 	}
 	return network.Rules{}, errors.New("the jail that the network namespace was made for has ended, and its helper with it")
 }
 
 // reported adds changes to a jail's report.
-func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
-	rep, err := w.Store.Report(j)
+func (r *Runtime) reported(j *state.Brief, changes []report.Change) error {
+	rep, err := r.Store.Report(j)
 	if err != nil {
 		return err
 	}
 	for _, c := range changes {
 		if !slices.Contains(rep.Changes, c) { // a restarted helper reports the same
 			rep.Add(c)
-			w.note(j, changed([]report.Change{c})...)
+			r.note(j, changed([]report.Change{c})...)
 		}
 	}
-	return w.Store.SaveReport(j, rep)
+	return r.Store.SaveReport(j, rep)
 }
 
 // enterNetwork moves the calling thread, which must be locked and never be unlocked, to a network

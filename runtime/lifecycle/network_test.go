@@ -60,7 +60,7 @@ func TestEnginesNetwork(t *testing.T) {
 		return policy.NetworkNone
 	}
 	netOf := func(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	// Two processes stand for jails, one with the engine's network and one sealed.
 	jails := map[bool]*exec.Cmd{true: sleep(), false: sleep()}
 	for open, cmd := range jails {
@@ -70,7 +70,7 @@ func TestEnginesNetwork(t *testing.T) {
 		}
 		id := fmt.Sprintf("open-%v", open)
 		j := &state.Jail{Brief: state.Brief{ID: id, Key: state.Key("", id), BootID: state.BootID(), InitPid: cmd.Process.Pid, InitStart: start, Network: network.Decision{Mode: modeOf(open), Namespace: network.Own}}}
-		if err := w.Store.Create(j); err != nil {
+		if err := r.Store.Create(j); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestEnginesNetwork(t *testing.T) {
 		{"of a sealed jail, pinned", pin(t, netOf(jails[false].Process.Pid)), false, ""},
 	} {
 		s := &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: "network", Path: c.path}}}}
-		joins, _, err := w.joins(s)
+		joins, _, err := r.joins(s)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -119,7 +119,7 @@ func TestBriefRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	made := func(id string, allow ...string) *state.Jail {
 		p := policy.Default()
 		p.Network.Mode, p.Network.Allow, p.Network.Servers = policy.NetworkNames, allow, []string{"192.0.2.1"}
@@ -141,23 +141,23 @@ func TestBriefRules(t *testing.T) {
 			if c.j.Rules, err = briefRules(named, c.j); err != nil || (c.j.Rules != nil) != c.brief {
 				t.Fatalf("%+v, %v", c.j.Rules, err)
 			}
-			if err := w.Store.Create(c.j); err != nil {
+			if err := r.Store.Create(c.j); err != nil {
 				t.Fatal(err)
 			}
-			brief, err := w.Store.Brief(c.j.Key)
+			brief, err := r.Store.Brief(c.j.Key)
 			if err != nil || (brief.Rules != nil) != c.brief {
 				t.Fatalf("%+v, %v", brief, err)
 			}
-			got, err := w.rulesOf(brief)
+			got, err := r.rulesOf(brief)
 			brief.Rules = nil
-			want, werr := w.rulesOf(brief)
+			want, werr := r.rulesOf(brief)
 			if err := errors.Join(err, werr); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || len(got.Servers) != 1 {
 				t.Errorf("%+v, not %+v (%v)", got, want, err)
 			}
-			if err := w.Store.SaveRules(c.j.Key, state.Rules{Allow: []string{"c.example.test"}, Pinned: []string{"c.example.test"}}); err != nil {
+			if err := r.Store.SaveRules(c.j.Key, state.Rules{Allow: []string{"c.example.test"}, Pinned: []string{"c.example.test"}}); err != nil {
 				t.Fatal(err)
 			}
-			if got, err = w.rulesOf(&c.j.Brief); err != nil || !slices.Equal(got.Allow, []string{"c.example.test:443,80"}) || len(got.Pinned) != 1 {
+			if got, err = r.rulesOf(&c.j.Brief); err != nil || !slices.Equal(got.Allow, []string{"c.example.test:443,80"}) || len(got.Pinned) != 1 {
 				t.Errorf("rules that have changed: %+v, %v", got, err)
 			}
 		})

@@ -27,7 +27,7 @@ const maxMetadata = 256 << 10
 
 // namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
 // image may name one: see policy.OwnerAnnotation.
-func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
+func (r *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	if !ownable(p.sources) {
 		return harden.NamedOwner{}
 	}
@@ -36,7 +36,7 @@ func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 		out.Ignored = append(out.Ignored, policy.Ignored{Name: name, Value: value, Why: why})
 	}
 	labels := dockerLabels(id, p.b.Spec)
-	for _, c := range w.ownerClaims(p.b.Spec.Annotations, labels) {
+	for _, c := range r.ownerClaims(p.b.Spec.Annotations, labels) {
 		text, err := c.text, c.err
 		if err == nil && text == policy.OwnerProcess {
 			return out
@@ -77,9 +77,9 @@ type ownerClaim struct {
 
 // ownerClaims are the places that may name the owner, the one that counts most
 // first.
-func (w *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
+func (r *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
 	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
-	said := ownerClaim{by: "policy: binds.owner", text: w.Policy.Binds.Owner}
+	said := ownerClaim{by: "policy: binds.owner", text: r.Policy.Binds.Owner}
 	if said.text == policy.OwnerProcess {
 		said.text = ""
 	}
@@ -172,7 +172,7 @@ const maxLost = 64
 
 // noteWorker reports, once for each user of a jail, that a further process does not own what is
 // mounted: its writes there are refused, or made as the overflow user on the host.
-func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
+func (r *Runtime) noteWorker(j *state.Jail, uid uint32) {
 	if j.MountOwner == nil || j.MountOwner.UID == uid {
 		return
 	}
@@ -182,16 +182,16 @@ func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
 		Why: fmt.Sprintf("one user of a jail owns them, and has to be known when it is made (remedy: start the container with -u %d, or with the label or annotation %s=%d; or policy: binds.owner)",
 			uid, policy.AnnotationPrefix+policy.OwnerAnnotation, uid),
 	}
-	rep, err := w.Store.Report(&j.Brief)
+	rep, err := r.Store.Report(&j.Brief)
 	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Denied)) >= maxLost) {
 		return
 	}
-	w.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
+	r.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
 	if err == nil {
 		rep.Add(c)
-		err = w.Store.SaveReport(&j.Brief, rep)
+		err = r.Store.SaveReport(&j.Brief, rep)
 	}
 	if err != nil {
-		w.Log.Warnf("adding to the jail's report: %v", err)
+		r.Log.Warnf("adding to the jail's report: %v", err)
 	}
 }

@@ -20,13 +20,13 @@ import (
 const ledgerDir = "/var/lib/agentjail/placeholders"
 
 // ledger is the account of placeholders.
-func (w *Runtime) ledger() protect.Ledger {
-	l := protect.Ledger{Dir: filepath.Join(w.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
-	if w.Store.Root == state.DefaultRoot {
+func (r *Runtime) ledger() protect.Ledger {
+	l := protect.Ledger{Dir: filepath.Join(r.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
+	if r.Store.Root == state.DefaultRoot {
 		l.Dir = ledgerDir
 	}
 	var st unix.Stat_t
-	if unix.Stat(w.Store.Root, &st) == nil {
+	if unix.Stat(r.Store.Root, &st) == nil {
 		l.Store = fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 	}
 	return l

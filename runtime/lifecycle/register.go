@@ -26,7 +26,7 @@ import (
 // jail's directory.
 const spaceFile = "userns"
 
-func (w *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: w.Store.Root} }
+func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.Store.Root} }
 
 // register has the eBPF programs recognise the waiting jail where they do not by its host ids, and refuse it what policy blocks beyond their
 // default. Without programs a jail runs all the same, unless policy requests them.
@@ -131,8 +131,8 @@ func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 }
 
 // unregister takes back what register did.
-func (w *Runtime) unregister(j *state.Brief) error {
-	data, err := os.ReadFile(filepath.Join(w.Store.Dir(j.Key), spaceFile))
+func (r *Runtime) unregister(j *state.Brief) error {
+	data, err := os.ReadFile(filepath.Join(r.Store.Dir(j.Key), spaceFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -143,5 +143,5 @@ func (w *Runtime) unregister(j *state.Brief) error {
 	if err != nil {
 		return nil // cut short by a crash, before anything was registered
 	}
-	return w.registry().Remove(uint32(number), j.Key)
+	return r.registry().Remove(uint32(number), j.Key)
 }

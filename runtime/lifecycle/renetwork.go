@@ -26,16 +26,16 @@ type Reloaded struct {
 }
 
 // holdRules keeps a jail's rules from being changed where its mode starts by them.
-func (w *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
+func (r *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
 	if !mode.Terms(j.Network).ByRules {
 		return func() {}, nil
 	}
-	return w.Store.Lock(j.Key)
+	return r.Store.Lock(j.Key)
 }
 
 // changing is a running jail with rules of its own, locked until unlock is called.
-func (w *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
-	unlock, err = w.Store.Lock(key)
+func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
+	unlock, err = r.Store.Lock(key)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -44,10 +44,10 @@ func (w *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlo
 			unlock()
 		}
 	}()
-	if j, err = w.Store.Load(key); err != nil {
+	if j, err = r.Store.Load(key); err != nil {
 		return nil, nil, nil, err
 	}
-	w.complete(&j.Brief)
+	r.complete(&j.Brief)
 	m, err := modes.Named(j.Network.Mode)
 	if err != nil {
 		return nil, nil, nil, err
@@ -63,41 +63,41 @@ func (w *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlo
 }
 
 // of is w for the calls of the engine that made a jail, whose other containers are looked for.
-func (w *Runtime) of(j *state.Jail) *Runtime {
-	own := *w
+func (r *Runtime) of(j *state.Jail) *Runtime {
+	own := *r
 	own.Globals.Root = j.DelegateRoot
 	return &own
 }
 
 // RestartNetwork starts a running jail's helper anew that has ended, or ends it first by force. After an error the jail reaches nothing,
 // as before.
-func (w *Runtime) RestartNetwork(key string, force bool) error {
-	j, mode, unlock, err := w.changing(key)
+func (r *Runtime) RestartNetwork(key string, force bool) error {
+	j, mode, unlock, err := r.changing(key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	w = w.of(j)
-	changes, err := mode.Restart(w.networkOf(&j.Brief), force)
+	r = r.of(j)
+	changes, err := mode.Restart(r.networkOf(&j.Brief), force)
 	if err != nil {
 		return err
 	}
-	w.note(&j.Brief, journal.Event{Kind: "network.restart"})
+	r.note(&j.Brief, journal.Event{Kind: "network.restart"})
 	if len(changes) == 0 {
 		return nil
 	}
-	return w.reported(&j.Brief, changes)
+	return r.reported(&j.Brief, changes)
 }
 
 // reportRules records other rules in a jail's report.
-func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
-	rep, err := w.Store.Report(j)
+func (r *Runtime) reportRules(j *state.Brief, n policy.Network) error {
+	rep, err := r.Store.Report(j)
 	if err != nil {
 		return err
 	}
 	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool { return c.Field == "network.allow" || c.Field == "network.deny" })
 	rep.Changes = append(rep.Changes, harden.NetworkRules(n)...)
-	return w.Store.SaveReport(j, rep)
+	return r.Store.SaveReport(j, rep)
 }
 
 // ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made,
@@ -107,20 +107,20 @@ func (w *Runtime) reportRules(j *state.Brief, n policy.Network) error {
 // former rules nor the new ones do. While the helper is updated, the record holds the rules that
 // both allow: a helper that is restarted from it allows no more than either. After an error the
 // helper may still have the former rules, and the record holds no more than those.
-func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
+func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	var out Reloaded
-	j, mode, unlock, err := w.changing(key)
+	j, mode, unlock, err := r.changing(key)
 	if err != nil {
 		return out, err
 	}
 	defer unlock()
-	w = w.of(j)
+	r = r.of(j)
 	former := j.Policy.Network
 	p, err := again(j)
 	if err != nil {
 		return out, err
 	}
-	next, err := w.podCommon(j, p.Network)
+	next, err := r.podCommon(j, p.Network)
 	if err != nil {
 		return out, err
 	}
@@ -132,20 +132,20 @@ func (w *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	if err != nil {
 		return out, err
 	}
-	if err := w.Store.SaveRules(key, state.Rules{Allow: both.Allow, Deny: both.Deny, Pinned: pinned}); err != nil {
+	if err := r.Store.SaveRules(key, state.Rules{Allow: both.Allow, Deny: both.Deny, Pinned: pinned}); err != nil {
 		return out, err
 	}
 	crash.Point("reload.narrowed")
-	r := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
+	rules := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
 	// One that is started anew in place of a helper that has ended goes by the record.
-	out.Changed, err = mode.Change(w.networkOf(&j.Brief), r)
+	out.Changed, err = mode.Change(r.networkOf(&j.Brief), rules)
 	if err != nil && !errors.Is(err, network.ErrNoHelper) {
 		return out, err
 	}
 	crash.Point("reload.told")
-	w.note(&j.Brief, journal.Event{Kind: "network.rules", Value: fmt.Sprintf("%d allowed, %d denied", len(r.Allow), len(r.Deny))})
-	out.Entries, out.Others = len(r.Allow), policy.Differs(j.Policy, p)
-	return out, errors.Join(err, w.Store.SaveRules(key, state.Rules{Allow: r.Allow, Deny: r.Deny, Pinned: pinned}), w.reportRules(&j.Brief, next))
+	r.note(&j.Brief, journal.Event{Kind: "network.rules", Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
+	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
+	return out, errors.Join(err, r.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), r.reportRules(&j.Brief, next))
 }
 
 // again reads a jail's policy again.
@@ -170,12 +170,12 @@ func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
 }
 
 // podCommon leaves of a pod's rules what all its containers' own allow, which are read again too.
-func (w *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
+func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
 	ino, err := namespace.Inode(first.InitPid, "net")
 	if err != nil {
 		return next, err
 	}
-	jails, err := w.jailsIn("net", ino)
+	jails, err := r.jailsIn("net", ino)
 	if err != nil {
 		return next, err
 	}
@@ -183,7 +183,7 @@ func (w *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 		if b.Key == first.Key || b.Network.Namespace != network.Joined {
 			continue
 		}
-		j, err := w.Store.Load(b.Key)
+		j, err := r.Store.Load(b.Key)
 		if errors.Is(err, state.ErrNotFound) {
 			continue // it has ended meanwhile
 		}

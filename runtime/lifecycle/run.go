@@ -21,25 +21,25 @@ import (
 // detached, waits for its end and removes it. The delegate's own `run` would
 // start the process before anyone could look at it.
 func (a *attempt) finishRun() error {
-	w, o, j, d := a.w, a.o, a.j, a.d
-	release, err := w.seal(&j.Brief)
+	r, o, j, d := a.w, a.o, a.j, a.d
+	release, err := r.seal(&j.Brief)
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
 	err = release(func() error {
-		if err := w.Store.Start(&j.Brief); err != nil {
+		if err := r.Store.Start(&j.Brief); err != nil {
 			return err
 		}
-		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
+		_ = onHostThread(func() error { r.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
 		if err := errors.Join(o.made(j), a.signals.hold()); err != nil {
 			return err
 		}
-		return w.startInit(&j.Brief, func() error {
-			t, err := w.inTime(&j.Brief)
+		return r.startInit(&j.Brief, func() error {
+			t, err := r.inTime(&j.Brief)
 			if err != nil {
 				return err
 			}
-			return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
+			return exitError(d.Run(append(r.Globals.Args(), "start", o.ID), t))
 		})
 	})
 	if err == nil && !o.Detach {
@@ -54,7 +54,7 @@ func (a *attempt) finishRun() error {
 		return nil
 	}
 	watched := *j // j changes with what is done below
-	go w.watchLost(&watched)
+	go r.watchLost(&watched)
 	var ws syscall.WaitStatus
 	for {
 		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); err != syscall.EINTR {
@@ -65,18 +65,18 @@ func (a *attempt) finishRun() error {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	a.tty.drain()
-	_ = onHostThread(func() error { w.noteEnd(&j.Brief, &ws); return nil })
+	_ = onHostThread(func() error { r.noteEnd(&j.Brief, &ws); return nil })
 	o.ended(j)
 	if ended(&j.Brief) {
 		err = forget(&j.Brief)
 	} else {
-		err = exitError(d.Run(append(w.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
+		err = exitError(d.Run(append(r.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
 	}
 	if err != nil {
-		w.Log.Warnf("deleting the ended container: %v", err)
+		r.Log.Warnf("deleting the ended container: %v", err)
 	}
-	if err := onHostThread(func() error { return w.release(&j.Brief) }); err != nil {
-		w.Log.Warnf("cleaning up: %v", err)
+	if err := onHostThread(func() error { return r.release(&j.Brief) }); err != nil {
+		r.Log.Warnf("cleaning up: %v", err)
 	}
 	if ws.Signaled() {
 		return &ExitError{128 + int(ws.Signal())}

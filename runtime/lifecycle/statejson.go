@@ -9,19 +9,19 @@ import (
 
 // State prints the delegate's answer with the engine's own bundle and root in
 // it: an engine compares them with what it knows.
-func (w *Runtime) State(id string) error {
-	j, err := w.find(id)
+func (r *Runtime) State(id string) error {
+	j, err := r.find(id)
 	if err != nil {
 		return err
 	}
 	if j == nil {
-		return w.Pass(id, []string{"state", id})
+		return r.Pass(id, []string{"state", id})
 	}
-	d, err := w.delegateFor(j)
+	d, err := r.delegateFor(j)
 	if err != nil {
 		return err
 	}
-	s, err := w.askState(d, j)
+	s, err := r.askState(d, j)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (w *Runtime) State(id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.out().Write(append(printable.JSON(text), '\n'))
+	_, err = r.out().Write(append(printable.JSON(text), '\n'))
 	return err
 }
 

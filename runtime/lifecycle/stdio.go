@@ -15,7 +15,7 @@ import (
 // it. /dev/null, which every program shares, would then be the jail's to take from all others. A
 // null device of this process alone stands in for it; inside, runc and crun open the jail's own in
 // its place. Other devices and files get their owners back before the jail's program runs.
-func (w *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
+func (r *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
 	if d.Traits().KeepsStdio || rootless { // without privilege no owner can be changed
 		return d, func() {}, nil
 	}
@@ -27,7 +27,7 @@ func (w *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Ru
 			f()
 		}
 	}
-	for i, f := range w.stdio() {
+	for i, f := range r.stdio() {
 		var st unix.Stat_t
 		fd := int(f.Fd())
 		if unix.Fstat(fd, &st) != nil {

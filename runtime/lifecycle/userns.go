@@ -41,13 +41,13 @@ func (u *userNS) made() *os.File {
 }
 
 // closeUserNS ends what a failure has left of the making of a jail in u.
-func (w *Runtime) closeUserNS(u *userNS) {
+func (r *Runtime) closeUserNS(u *userNS) {
 	if u == nil {
 		return
 	}
 	if u.open {
 		if err := u.forbid(); err != nil {
-			w.Log.Warnf("after making a jail: %v", err)
+			r.Log.Warnf("after making a jail: %v", err)
 		}
 	}
 	if u.making != nil {
@@ -68,20 +68,20 @@ func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 // openUserNS makes the jail's user namespace and has the spec name it, or opens that of another
 // jail which the spec names. It returns nil for one that the delegate is to make: a user's own
 // engine can act for no other user.
-func (w *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
+func (r *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 	ns := specUserNS(p.res.Spec)
 	switch {
 	case ns == nil || ns.Path == "" && p.facts.Host.Rootless:
 		return nil, nil
 	case ns.Path != "":
-		return w.joinUserNS(j, ns.Path, p.facts.Joins)
+		return r.joinUserNS(j, ns.Path, p.facts.Joins)
 	}
 	uid, gid := j.IDs.Owner()
 	f, err := fork.UserNSOf(uid, gid, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
 	if err != nil {
 		return nil, err
 	}
-	making, err := w.Store.Making(j.Userns, j.IDs, j.Key)
+	making, err := r.Store.Making(j.Userns, j.IDs, j.Key)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -98,7 +98,7 @@ func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/
 
 // joinUserNS opens the user namespace of another jail, and makes room in it for
 // the namespaces of this one.
-func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
+func (r *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
 	f, err := namespace.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the user namespace to join: %w", err)
@@ -107,15 +107,15 @@ func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNa
 	var other string
 	for _, join := range joins {
 		if join.Jail != "" {
-			other = state.Key(w.Globals.Root, join.Jail)
+			other = state.Key(r.Globals.Root, join.Jail)
 		}
 	}
-	if u.making, err = w.Store.Making(j.Userns, j.IDs, other); err == nil {
+	if u.making, err = r.Store.Making(j.Userns, j.IDs, other); err == nil {
 		u.open = true
 		err = u.limit("2147483647") // as at its making (create_user_ns in kernel/user_namespace.c)
 	}
 	if err != nil {
-		w.closeUserNS(u)
+		r.closeUserNS(u)
 		return nil, fmt.Errorf("making room in the user namespace to join: %w", err)
 	}
 	return u, nil

@@ -38,8 +38,8 @@ func errNotOurs(id string) error {
 // An ExitError is the exit status of the delegate, which printed its error itself: that of `start`
 // on a container that runs or has ended. Any other error is agentjail's or the host's. After an
 // error the jail waits as before, or its program runs: Delete removes it either way.
-func (w *Runtime) Start(id string) error {
-	j, err := w.find(id)
+func (r *Runtime) Start(id string) error {
+	j, err := r.find(id)
 	if err != nil {
 		return err
 	}
@@ -48,23 +48,23 @@ func (w *Runtime) Start(id string) error {
 	}
 	release := func(start func() error) error { return start() }
 	if j.InitAlive() {
-		if release, err = w.seal(j); err != nil {
+		if release, err = r.seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
 		}
 	}
 	crash.Point("start.sealed")
 	return release(func() error {
-		w.adopt(j)
+		r.adopt(j)
 		if !j.Started {
-			if err := w.Store.Start(j); err != nil {
+			if err := r.Store.Start(j); err != nil {
 				return err
 			}
 		}
-		w.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
-		if w.Stay {
-			go w.watchStarted(j.Key)
+		r.note(j, journal.Event{Kind: "jail.start", Pid: j.InitPid})
+		if r.Stay {
+			go r.watchStarted(j.Key)
 		}
-		return w.startInit(j, func() error { return w.Pass(id, []string{"start", id}) })
+		return r.startInit(j, func() error { return r.Pass(id, []string{"start", id}) })
 	})
 }
 
@@ -74,46 +74,46 @@ func (w *Runtime) Start(id string) error {
 // which printed its error itself: the limits are then as they were, or some of them changed. After
 // any other error the limits can hold while the jail's record and its files in /proc and /sys still
 // show the former ones; another Update corrects that.
-func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
-	j, err := w.findAll(id)
+func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
+	j, err := r.findAll(id)
 	if err != nil {
 		return err
 	}
 	if j == nil {
 		return errNotOurs(id)
 	}
-	r, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
+	limits, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
 	if err != nil {
-		w.noteRefused(&j.Brief, "limits.refused", err)
+		r.noteRefused(&j.Brief, "limits.refused", err)
 		return err
 	}
-	w.tell(rep)
-	data, err := json.Marshal(r)
+	r.tell(rep)
+	data, err := json.Marshal(limits)
 	if err != nil {
 		return fmt.Errorf("encoding the limits: %w", err)
 	}
 	runtime.LockOSThread()
-	file := filepath.Join(w.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
+	file := filepath.Join(r.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
 	if err := atomicfile.Write(file, data, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(file)
-	d, err := w.delegateFor(&j.Brief)
+	d, err := r.delegateFor(&j.Brief)
 	if err != nil {
 		return err
 	}
-	t, err := w.inTime(&j.Brief)
+	t, err := r.inTime(&j.Brief)
 	if err != nil {
 		return err
 	}
-	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
+	if err := exitError(d.Run(append(r.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
 		return err
 	}
-	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: "limits.update", Value: string(data)})...)
-	if err := helper.Follow(w.Store.Dir(j.Key), j.InitPid); err != nil {
+	r.note(&j.Brief, append(lowered(rep), journal.Event{Kind: "limits.update", Value: string(data)})...)
+	if err := helper.Follow(r.Store.Dir(j.Key), j.InitPid); err != nil {
 		return err
 	}
-	return w.resize(j, r)
+	return r.resize(j, limits)
 }
 
 // lowered are the limits of an update that policy has lowered.
@@ -128,9 +128,9 @@ func lowered(rep *report.Report) []journal.Event {
 }
 
 // resize has the jail's views and its record follow its limits.
-func (w *Runtime) resize(j *state.Jail, r *specs.LinuxResources) error {
-	j.Limits = harden.Updated(j.Limits, r)
-	if err := w.Store.Save(j); err != nil {
+func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
+	j.Limits = harden.Updated(j.Limits, limits)
+	if err := r.Store.Save(j); err != nil {
 		return err
 	}
 	if j.ViewsDev == 0 || !j.InitAlive() {
@@ -162,22 +162,22 @@ func readGiven(path string) ([]byte, error) {
 
 // ReadResources reads limits in the form of `update --resources`; "-" is
 // standard input.
-func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
+func (r *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	var data []byte
 	var err error
 	if path == "-" {
-		data, err = io.ReadAll(io.LimitReader(w.stdio()[0], bundle.MaxConfig))
+		data, err = io.ReadAll(io.LimitReader(r.stdio()[0], bundle.MaxConfig))
 	} else {
 		data, err = readGiven(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
 	}
-	r := new(specs.LinuxResources)
-	if _, err := bundle.Decode(data, r); err != nil {
+	limits := new(specs.LinuxResources)
+	if _, err := bundle.Decode(data, limits); err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
 	}
-	return r, nil
+	return limits, nil
 }
 
 // Delete removes a container and all that was made for it, and with force kills its processes
@@ -187,19 +187,19 @@ func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 // An ExitError is the exit status of the delegate, which printed its error itself: the container
 // still runs, or does not exist. After any error the remains of the jail stay recorded. Another
 // Delete, or GC once the jail's processes have ended, removes them.
-func (w *Runtime) Delete(id string, force bool) error {
-	key, err := w.key(id)
+func (r *Runtime) Delete(id string, force bool) error {
+	key, err := r.key(id)
 	if err != nil {
 		return err
 	}
-	unlock, err := w.Store.Lock(key)
+	unlock, err := r.Store.Lock(key)
 	switch {
 	case err == nil:
 		defer unlock()
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	j, err := w.findAny(id)
+	j, err := r.findAny(id)
 	if err != nil {
 		return err
 	}
@@ -207,35 +207,35 @@ func (w *Runtime) Delete(id string, force bool) error {
 		return elsewhere(id)
 	}
 	if j != nil && ended(j) {
-		return w.deleteDirectly(j, force)
+		return r.deleteDirectly(j, force)
 	}
-	d, err := w.delegateFor(j)
+	d, err := r.delegateFor(j)
 	if err != nil {
 		return err
 	}
-	args := append(w.Globals.Args(), "delete")
+	args := append(r.Globals.Args(), "delete")
 	if force {
 		args = append(args, "--force")
 	}
 	args = append(args, id)
 	if j == nil {
-		return w.handOver(d, args)
+		return r.handOver(d, args)
 	}
 	// The jail may have been made with the systemd driver while the engine's
 	// clean-up does not report it.
-	if j.SystemdCgroup && !w.Globals.SystemdCgroup {
+	if j.SystemdCgroup && !r.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}
 	runtime.LockOSThread()
-	t, err := w.inTime(j)
+	t, err := r.inTime(j)
 	if err != nil {
 		return err
 	}
 	runs := j.InitAlive()
 	if !runs || force {
-		w.noteEnd(j, nil)
+		r.noteEnd(j, nil)
 	}
-	done := w.step("delegate delete")
+	done := r.step("delegate delete")
 	code, err := d.Run(args, t)
 	done()
 	crash.Point("delete.delegated")
@@ -252,10 +252,10 @@ func (w *Runtime) Delete(id string, force bool) error {
 		return err
 	}
 	if runs {
-		w.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
+		r.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
-	done = w.step("release")
-	if err := w.release(j); err != nil {
+	done = r.step("release")
+	if err := r.release(j); err != nil {
 		return err
 	}
 	done()

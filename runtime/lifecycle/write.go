@@ -37,16 +37,16 @@ func (a *attempt) prepareNetwork() (err error) {
 // write saves the record, and the bundle and the init step's orders for the
 // delegate.
 func (a *attempt) write() (err error) {
-	w, j, spec := a.w, a.j, a.spec
+	r, j, spec := a.w, a.j, a.spec
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
-	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(w.Store.Dir(j.Key)).UnixNano()
-	if err := w.Store.Save(j); err != nil {
+	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
+	if err := r.Store.Save(j); err != nil {
 		return err
 	}
-	a.files, err = w.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.mode.Terms(j.Network).OnlyLoopback)
+	a.files, err = r.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.mode.Terms(j.Network).OnlyLoopback)
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (a *attempt) write() (err error) {
 	if a.files.Life != nil {
 		a.always(func() { a.files.Life.Close() })
 	}
-	a.bundle = &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec}
+	a.bundle = &bundle.Bundle{Dir: filepath.Join(r.Store.Dir(j.Key), "bundle"), Spec: spec}
 	return a.bundle.Save()
 }
 

@@ -123,13 +123,13 @@ func OneLine(s string) string {
 
 // Runtime gathers what every verb shares, with the policy.
 func (c *Caller) Runtime() (*lifecycle.Runtime, error) {
-	w, err := c.existing()
+	r, err := c.existing()
 	if err != nil {
 		return nil, err
 	}
-	w.Policy, err = w.LoadPolicy()
-	w.LoadPolicy = nil
-	return w, err
+	r.Policy, err = r.LoadPolicy()
+	r.LoadPolicy = nil
+	return r, err
 }
 
 // existing is Runtime for a jail that exists, which no longer depends on the policy:
@@ -149,7 +149,7 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &lifecycle.Runtime{
+	r := &lifecycle.Runtime{
 		Store:      store,
 		LoadPolicy: c.policy,
 		Globals: lifecycle.Globals{
@@ -158,10 +158,10 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 		},
 		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
 	}
-	if w.Globals.Root == "" && store.Root != state.DefaultRoot {
+	if r.Globals.Root == "" && store.Root != state.DefaultRoot {
 		// Where delegates keep a user's containers depends on the environment, and
 		// differs from verb to verb.
-		w.Globals.Root = filepath.Join(store.Root, "delegate")
+		r.Globals.Root = filepath.Join(store.Root, "delegate")
 	}
 	if path := g.String("trace"); path != "" {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -170,9 +170,9 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 		}
 		c.opened = append(c.opened, f)
 		c.trace = tracer(f, c.verb)
-		w.Trace = c.trace
+		r.Trace = c.trace
 	}
-	return w, nil
+	return r, nil
 }
 
 func (c *Caller) policy() (policy.Policy, error) {

@@ -29,7 +29,7 @@ func create(name, usage string, run bool) Verb {
 		if err != nil {
 			return err
 		}
-		w, err := c.Runtime()
+		r, err := c.Runtime()
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func create(name, usage string, run bool) Verb {
 		if err != nil {
 			return err
 		}
-		return w.Create(c.Ctx, lifecycle.CreateOptions{
+		return r.Create(c.Ctx, lifecycle.CreateOptions{
 			ID: id, Bundle: at["bundle"], Run: run, Detach: c.Bool("detach"),
 			PidFile: at["pid-file"], ConsoleSocket: at["console-socket"], PidfdSocket: at["pidfd-socket"],
 		})

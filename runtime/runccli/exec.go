@@ -53,7 +53,7 @@ func exec() Verb {
 const execFailed = 255
 
 func runExec(c *Call) error {
-	w, err := c.existing()
+	r, err := c.existing()
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func runExec(c *Call) error {
 			return err
 		}
 	}
-	return w.Exec(o)
+	return r.Exec(o)
 }
 
 // processFromFlags changes the jail's own process by runc's flags.

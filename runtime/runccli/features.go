@@ -14,26 +14,26 @@ import (
 )
 
 // Features is what jails can have by a policy (OCI runtime-spec, features.md).
-func Features(w *lifecycle.Runtime) (*features.Features, error) {
-	d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
+func Features(r *lifecycle.Runtime) (*features.Features, error) {
+	d, err := delegate.Choose(r.Policy.Delegate, r.Store.Root)
 	if err != nil {
 		return nil, err
 	}
 	// The answer comes from the file kept beside the jails' state: engines call this at each of
 	// their starts, and wait.
-	caps, err := d.Capabilities(w.Store.Root)
+	caps, err := d.Capabilities(r.Store.Root)
 	if err != nil {
 		return nil, err
 	}
-	return jailFeatures(w.Policy.Seccomp.Profile, caps)
+	return jailFeatures(r.Policy.Seccomp.Profile, caps)
 }
 
 func printFeatures(c *Call) error {
-	w, err := c.Runtime()
+	r, err := c.Runtime()
 	if err != nil {
 		return err
 	}
-	f, err := Features(w)
+	f, err := Features(r)
 	if err != nil {
 		return err
 	}

@@ -153,8 +153,8 @@ func (c *Call) jail() (*lifecycle.Runtime, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	w, err := c.existing()
-	return w, id, err
+	r, err := c.existing()
+	return r, id, err
 }
 
 // notGranted reports which of the requested options a jail does not get.
@@ -173,7 +173,7 @@ func pass(name, usage, args string, flags ...Flag) Verb {
 		if name != "list" && len(c.Args) == 0 {
 			return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", name, name)
 		}
-		w, err := c.existing()
+		r, err := c.existing()
 		if err != nil {
 			return err
 		}
@@ -189,11 +189,11 @@ func pass(name, usage, args string, flags ...Flag) Verb {
 		}
 		switch name {
 		case "list":
-			return w.List(c.String("format"), c.Bool("quiet"))
+			return r.List(c.String("format"), c.Bool("quiet"))
 		case "state":
-			return w.State(c.Args[0])
+			return r.State(c.Args[0])
 		}
-		return w.Pass(c.Args[0], append(out, c.Args...))
+		return r.Pass(c.Args[0], append(out, c.Args...))
 	}}
 }
 
