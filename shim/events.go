@@ -34,13 +34,13 @@ func newPublisher(p shim.Publisher) *publisher {
 func (p *publisher) Publish(ctx context.Context, topic string, event events.Event) error {
 	err := p.Publisher.Publish(ctx, topic, event)
 	if e, ok := event.(*eventsAPI.TaskExit); ok {
-		p.tell(process{e.ContainerID, e.ID})
+		p.markPublished(process{e.ContainerID, e.ID})
 	}
 	return err
 }
 
-// tell records that the end of a process was published.
-func (p *publisher) tell(of process) {
+// markPublished records that the end of a process was published.
+func (p *publisher) markPublished(of process) {
 	c := p.exit(of)
 	p.mu.Lock()
 	defer p.mu.Unlock()

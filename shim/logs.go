@@ -22,36 +22,36 @@ import (
 // Kubernetes distributions bring with them.
 var enginePipes = []string{"/run/containerd", "/run/docker", "/run/k3s/containerd", "/run/k0s/containerd"}
 
-// A placed is where a container's input and output may be, and which policy
+// An ioPolicy is where a container's input and output may be, and which policy
 // reports it.
-type placed struct {
+type ioPolicy struct {
 	name   name
 	bundle string
 }
 
-// placedTasks are the containers that the shim serves, by id: an exec names only
+// taskPolicies are the containers that the shim serves, by id: an exec names only
 // that.
-type placedTasks struct {
+type taskPolicies struct {
 	mu  sync.Mutex
-	all map[string]placed
+	all map[string]ioPolicy
 }
 
-func (p *placedTasks) set(id string, at placed) {
+func (p *taskPolicies) set(id string, at ioPolicy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
-		p.all = map[string]placed{}
+		p.all = map[string]ioPolicy{}
 	}
 	p.all[id] = at
 }
 
-func (p *placedTasks) get(id string) placed {
+func (p *taskPolicies) get(id string) ioPolicy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.all[id]
 }
 
-func (p *placedTasks) forget(id string) {
+func (p *taskPolicies) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.all, id)
@@ -62,7 +62,7 @@ func (p *placedTasks) forget(id string) {
 // takes the URI of a container's log from a label that an image can bring
 // (containerd.io/restart.loguri), and the shim runs the program of a binary URI
 // (CVE-2026-53488), or appends the container's output to any file.
-func (p placed) checkStdio(stdin, stdout, stderr string) error {
+func (p ioPolicy) checkStdio(stdin, stdout, stderr string) error {
 	for _, f := range []struct{ what, uri string }{{"input", stdin}, {"output", stdout}, {"error output", stderr}} {
 		if err := p.check(f.uri); err != nil {
 			return fmt.Errorf("standard %s: %w", f.what, err)
@@ -73,7 +73,7 @@ func (p placed) checkStdio(stdin, stdout, stderr string) error {
 
 // check judges one URI as containerd's task service would read it
 // (containerd-shim-runc-v2/process, createIO).
-func (p placed) check(uri string) error {
+func (p ioPolicy) check(uri string) error {
 	if uri == "" {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (p placed) check(uri string) error {
 	return refusal.New(refusal.Log, "%q: logs of the scheme %q are not known", uri, u.Scheme)
 }
 
-func (p placed) configPath() string {
+func (p ioPolicy) configPath() string {
 	if p.name.config != "" {
 		return p.name.config
 	}
@@ -111,7 +111,7 @@ func (p placed) configPath() string {
 }
 
 // enginePipe reports whether a path is that of a pipe in a directory of engines'.
-func (p placed) enginePipe(path string) bool {
+func (p ioPolicy) enginePipe(path string) bool {
 	return cleanAbsolute(path) && isPipe(path) && within(path, append(p.daemonDirs(), enginePipes...))
 }
 
@@ -119,7 +119,7 @@ func (p placed) enginePipe(path string) bool {
 // container's id for its name, and belongs to root as the pipe does: so dockerd
 // keeps the pipes of a container below its --exec-root (EXEC-ROOT/containerd/ID),
 // wherever that is.
-func (p placed) ownPipe(path string) bool {
+func (p ioPolicy) ownPipe(path string) bool {
 	if !cleanAbsolute(path) || p.bundle == "" || filepath.Base(filepath.Dir(path)) != filepath.Base(p.bundle) {
 		return false
 	}
@@ -135,7 +135,7 @@ func ownedByRoot(path string) bool {
 // it: containerd has bundles in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID,
 // and a containerd that dockerd starts has its state in EXEC-ROOT/containerd/daemon,
 // beside the pipes.
-func (p placed) daemonDirs() []string {
+func (p ioPolicy) daemonDirs() []string {
 	if !cleanAbsolute(p.bundle) {
 		return nil
 	}

@@ -52,7 +52,7 @@ func register(events **publisher) {
 				return nil, err
 			}
 			runc.Monitor = monitor{} // it has set its own
-			return &service{inner, *events, &placedTasks{}}, nil
+			return &service{inner, *events, &taskPolicies{}}, nil
 		},
 	})
 }
@@ -61,7 +61,7 @@ func register(events **publisher) {
 type service struct {
 	taskAPI.TTRPCTaskService
 	events *publisher
-	tasks  *placedTasks
+	tasks  *taskPolicies
 }
 
 // Create normalises the options: the service takes only those of its own kind.
@@ -76,7 +76,7 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	if err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "%v", err)
 	}
-	at := placed{parseName(o.BinaryName), r.Bundle}
+	at := ioPolicy{parseName(o.BinaryName), r.Bundle}
 	if err := at.checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrPermissionDenied, "%v", err)
 	}
@@ -125,7 +125,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
 		if r.ExecID == "" {
-			lifecycle.Waited(r.ID, st.ExitStatus)
+			lifecycle.RecordExitStatus(r.ID, st.ExitStatus)
 		}
 		await(ctx, s.events.exit(p), deletePatience)
 	}

@@ -130,8 +130,8 @@ func inJail(program string, args []string) ([]string, error) {
 	return append([]string{path}, args...), nil
 }
 
-// printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the terminal by what it writes,
-// nor hold it open. done waits until all is written.
+// printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the
+// terminal by what it writes, nor hold it open. done waits until all is written.
 func printableOutput(rt *lifecycle.Runtime) (done func(), err error) {
 	rt.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	var copies sync.WaitGroup

@@ -24,14 +24,15 @@ func machine(c *cli.Context) (install.Machine, error) {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.PeoplesProgram, host.Name, helperproto.Program, helperproto.KeysProgram, shimName},
-		Links: []string{install.DefaultName + "-net"}, Installer: runccli.PeoplesProgram,
+		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.CtlProgram, host.Name, helperproto.Program, helperproto.KeysProgram, shimName},
+		Links: []string{install.DefaultName + "-net"}, Installer: runccli.CtlProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,
 	}, nil
 }
 
-// onlyStay is for the container that a DaemonSet's pod goes on with when its first one has installed: it has nothing of the node.
+// onlyStay is for the container that a DaemonSet's pod goes on with when its first one has
+// installed: it has nothing of the node.
 func onlyStay(c *cli.Context) error {
 	if !c.Bool("stay") {
 		return errors.New("--root is missing: the directory where the node's file tree is mounted")

@@ -196,7 +196,8 @@ func deniedCommand() *cli.Command {
 // maxGroups bounds how many groups are made: a jail chooses its names.
 const maxGroups = 1000
 
-// denials groups what was refused. unseen reports which sources could not be read, and what was lost.
+// denials groups what was refused. unseen reports which sources could not be read, and what was
+// lost.
 func denials(events []journal.Event) (all []denial, unseen []string) {
 	all, unseen = []denial{}, []string{}
 	at := map[string]int{}

@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/jailinit/keeper"
 )
 
-// A kept process has a keeper beside it, which reclaims its jail at its end. Where the keeper is ended before,
-// another takes its place.
+// A kept process has a keeper beside it, which reclaims its jail at its end. Where the keeper is
+// ended before, another takes its place.
 type kept struct {
 	id, config string
 
@@ -35,8 +35,8 @@ func keep(id, config string) (*kept, error) {
 	return k, nil
 }
 
-// start starts a keeper, with nothing of this process's that its end would wait for: its files, its session, its
-// directory.
+// start starts a keeper, with nothing of this process's that its end would wait for: its files, its
+// session, its directory.
 func (k *kept) start() error {
 	path, err := host.Path()
 	if err != nil {
@@ -72,8 +72,8 @@ func (k *kept) start() error {
 	return nil
 }
 
-// watch starts another keeper for each that ends before its time. Where that fails, the jail ends as by a
-// signal: it would outlive this process.
+// watch starts another keeper for each that ends before its time. Where that fails, the jail ends
+// as by a signal: it would outlive this process.
 func (k *kept) watch() {
 	defer close(k.done)
 	for {

@@ -76,7 +76,7 @@ func runLearn(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	watch := &pupil{store: r.Store}
+	watch := &runRecorder{store: r.Store}
 	defer watch.close()
 	if err := watch.prepare(r.Policy.Seccomp.Profile); err != nil {
 		return err
@@ -113,7 +113,7 @@ func learnFrom(c *cli.Context, ids []string) error {
 		}
 		jails = append(jails, j)
 	}
-	watch := &pupil{store: store}
+	watch := &runRecorder{store: store}
 	defer watch.close()
 	if err := watch.prepare(jails[0].Policy.Seccomp.Profile); err != nil {
 		return err
@@ -134,11 +134,12 @@ func learnFrom(c *cli.Context, ids []string) error {
 	return tellLearned(c, o, watch.runs)
 }
 
-// lookEvery is how often jails that are watched are requested what they used: their control groups go with them.
+// lookEvery is how often jails that are watched are requested what they used: their control groups
+// go with them.
 const lookEvery = 100 * time.Millisecond
 
 // untilEnd waits until no jail runs any more.
-func (p *pupil) untilEnd(ctx context.Context, jails []*state.Jail) {
+func (p *runRecorder) untilEnd(ctx context.Context, jails []*state.Jail) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -146,7 +147,7 @@ func (p *pupil) untilEnd(ctx context.Context, jails []*state.Jail) {
 		for _, j := range jails {
 			if j.InitAlive() {
 				alive = true
-				p.look(j)
+				p.readPeaks(j)
 			}
 		}
 		if !alive {

@@ -68,7 +68,7 @@ CONTAINER also that it follows from the journal.`,
 			if c.String("against") != "" {
 				return against(c, j)
 			}
-			tell(c, place, j)
+			writeInside(c, place, j)
 			r := receipt.Make(c.Context, place, j, lookAt(place), c.Bool("verify"))
 			if c.Bool("sign") {
 				if err := sign(c, r); err != nil {
@@ -151,14 +151,14 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	return r, err
 }
 
-// tell updates the jail's own file of its refusals, if policy allows one.
-func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
+// writeInside updates the jail's own file of its refusals, if policy allows one.
+func writeInside(c *cli.Context, place journal.Place, j *journal.Jail) {
 	if j.Brief == nil {
 		return
 	}
 	whole, err := place.Store.Load(j.Key)
 	if err == nil {
-		err = lifecycle.TellInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
+		err = lifecycle.WriteInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
 	}
 	if err != nil {
 		fmt.Fprintf(c.App.ErrWriter, "agentjail: writing the jail's file of refusals: %v\n", err)

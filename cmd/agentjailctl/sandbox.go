@@ -81,8 +81,8 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	return launch(c, r, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
 }
 
-// launch runs a sandbox. Of the options for the life cycle it sets what is the same for all sandboxes. The jail ends with this process,
-// also where this process is killed.
+// launch runs a sandbox. Of the options for the life cycle it sets what is the same for all
+// sandboxes. The jail ends with this process, also where this process is killed.
 func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create lifecycle.CreateOptions) error {
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)

@@ -71,7 +71,8 @@ func uninstallAll(c *cli.Context) error {
 	return errors.Join(errs...)
 }
 
-// removal plans to take what leads to the directory out of an engine's configuration; nil where there is nothing.
+// removal plans to take what leads to the directory out of an engine's configuration; nil where
+// there is nothing.
 func removal(e install.Engine, dir string) (*install.Plan, error) {
 	o := install.Options{Shim: filepath.Join(dir, shimName)}
 	names, err := install.Registered(e, o, dir)
@@ -82,7 +83,8 @@ func removal(e install.Engine, dir string) (*install.Plan, error) {
 	return install.NewPlan(e, o)
 }
 
-// livingJails are the ids of root's jails and of users', which have state directories below one of their own.
+// livingJails are the ids of root's jails and of users', which have state directories below one of
+// their own.
 func livingJails(root, users string) []string {
 	roots := []string{root}
 	if more, err := filepath.Glob(filepath.Join(users, "*", "agentjail")); err == nil {

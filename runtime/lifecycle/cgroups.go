@@ -74,9 +74,10 @@ func groupDir(root, own, rel string, belowRoot bool) string {
 	return filepath.Join(root, own, filepath.Clean("/"+rel))
 }
 
-// quotaAbove is the processor time of the nearest control group of version 1 that bounds it above a container's: the kernel refuses a
-// quota beyond that (kernel/sched/core.c, tg_cfs_schedulable_down), where version 2 takes the least of both. The kubelet bounds the
-// group of a pod. root is where the hierarchy is mounted.
+// quotaAbove is the processor time of the nearest control group of version 1 that bounds it above a
+// container's: the kernel refuses a quota beyond that (kernel/sched/core.c,
+// tg_cfs_schedulable_down), where version 2 takes the least of both. The kubelet bounds the group
+// of a pod. root is where the hierarchy is mounted.
 func quotaAbove(root, cgroupsPath string) harden.CPUQuota {
 	if !filepath.IsAbs(cgroupsPath) {
 		return harden.CPUQuota{}

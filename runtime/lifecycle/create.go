@@ -27,12 +27,13 @@ import (
 type CreateOptions struct {
 	ID     string
 	Bundle string
-	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with it.
+	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with
+	// it.
 	Spec *specs.Spec
 	// Signals, if not nil, were taken before Create. Create restores them with it.
 	Signals *Signals
-	// Init reports that the init step stays as the first process: it passes signals on to the program,
-	// waits for what that leaves behind, and ends the jail when this process ends.
+	// Init reports that the init step stays as the first process: it passes signals on to the
+	// program, waits for what that leaves behind, and ends the jail when this process ends.
 	Init bool
 	// Run starts the jail at once and, unless Detach, waits for its end.
 	Run, Detach   bool
@@ -46,7 +47,8 @@ type CreateOptions struct {
 	Watch Watcher
 }
 
-// A Watcher looks at a jail that is run: when it is made and its program does not run yet, and when it has ended and is still there.
+// A Watcher looks at a jail that is run: when it is made and its program does not run yet, and when
+// it has ended and is still there.
 type Watcher interface {
 	Made(*state.Jail) error
 	Ended(*state.Jail)
@@ -85,7 +87,7 @@ func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {
 // An attempt is the making of one jail: what each step knows from those before it,
 // and how to undo what they did.
 type attempt struct {
-	w    *Runtime
+	rt   *Runtime
 	ctx  context.Context
 	o    CreateOptions
 	d    *delegate.Runtime
@@ -101,16 +103,16 @@ type attempt struct {
 	// authority is the jail's own certificate authority with its key, from harden to record.
 	authority []byte
 	// hostKey is the key by which the jail knows its helper as the server of ssh.
-	hostKey []byte
-	mode    modes.Mode     // prepareNetwork
-	network *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
-	timeNS  delegate.Time  // write
-	domain  string         // write: the UTS domain name that we set ourselves
-	files   *host.Files    // write: the init step's
-	bundle  *bundle.Bundle // write: the delegate's
-	tty     *terminal      // connect; nil where it is not ours to pass on
-	made    bool           // delegate: there is a container
-	signals *Signals       // begin; nil where they are not ours to pass on
+	hostKey          []byte
+	mode             modes.Mode     // prepareNetwork
+	network          *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
+	timeNS           delegate.Time  // write
+	domain           string         // write: the UTS domain name that we set ourselves
+	files            *host.Files    // write: the init step's
+	bundle           *bundle.Bundle // write: the delegate's
+	tty              *terminal      // connect; nil where it is not ours to pass on
+	containerCreated bool           // delegate: there is a container
+	signals          *Signals       // begin; nil where they are not ours to pass on
 
 	undo []undo
 }
@@ -152,7 +154,7 @@ func (r *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{w: r, ctx: ctx, o: o, d: d, caps: caps, j: j}
+	a := &attempt{rt: r, ctx: ctx, o: o, d: d, caps: caps, j: j}
 	if o.Run && !o.Detach {
 		if a.signals = o.Signals; a.signals == nil {
 			a.signals = TakeSignals(false)
@@ -174,7 +176,7 @@ func (a *attempt) make() error {
 	failed := err != nil && !a.ran(err)
 	a.end(failed)
 	if failed {
-		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, "jail.refused", err); return nil })
+		_ = onHostThread(func() error { a.rt.noteRefused(&a.j.Brief, "jail.refused", err); return nil })
 		if a.o.Spec != nil {
 			err = OwnFailure(err)
 		}
@@ -184,7 +186,7 @@ func (a *attempt) make() error {
 
 func (a *attempt) steps() error {
 	for _, s := range creation {
-		done := a.w.step(s.name)
+		done := a.rt.step(s.name)
 		for _, run := range s.run {
 			if err := errors.Join(run(a), a.signals.interrupted()); err != nil {
 				return err
@@ -274,7 +276,7 @@ func (r *Runtime) claim(j *state.Jail) error {
 		return err
 	}
 	if lerr == nil {
-		if rerr := r.release(old); rerr != nil {
+		if rerr := r.cleanup(old); rerr != nil {
 			return rerr
 		}
 	}
@@ -285,7 +287,7 @@ func (r *Runtime) claim(j *state.Jail) error {
 func (a *attempt) unclaim() {
 	// From the host's mount namespace: in this thread's own, the jail's
 	// root is busy.
-	if err := onHostThread(func() error { return a.w.release(&a.j.Brief) }); err != nil {
-		a.w.Log.Warnf("cleaning up after a failed create: %v", err)
+	if err := onHostThread(func() error { return a.rt.cleanup(&a.j.Brief) }); err != nil {
+		a.rt.Log.Warnf("cleaning up after a failed create: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func TestConsoleSocket(t *testing.T) {
 	}
 	store := filepath.Join(dir, "state")
 	a := &attempt{
-		w:   &Runtime{Store: state.Store{Root: store}, Policy: policy.Default()},
+		rt:  &Runtime{Store: state.Store{Root: store}, Policy: policy.Default()},
 		ctx: t.Context(),
 		o:   CreateOptions{ID: "j", Bundle: b.Dir, ConsoleSocket: filepath.Join(dir, "tty")},
 		j:   &state.Jail{Brief: state.Brief{ID: "j", Key: "j", Bundle: b.Dir, IDs: idmap.Map{Block: -1}}},
@@ -99,7 +99,7 @@ func TestUndo(t *testing.T) {
 		if c.name == "success" {
 			creation[0].run = creation[0].run[:4]
 		}
-		a := &attempt{w: &Runtime{}, j: &state.Jail{}}
+		a := &attempt{rt: &Runtime{}, j: &state.Jail{}}
 		err := a.make()
 		var p *thread.Panic
 		if (err == nil) != (c.name == "success") || errors.As(err, &p) != (c.name == "panic") {

@@ -55,8 +55,8 @@ func TestDockerBuildStep(t *testing.T) {
 	}
 }
 
-// TestBuildKitStep: a container whose network files are of BuildKit's executor is a step of a build, with either of its
-// workers; what only lies in directories of such names is none.
+// TestBuildKitStep: a container whose network files are of BuildKit's executor is a step of a
+// build, with either of its workers; what only lies in directories of such names is none.
 func TestBuildKitStep(t *testing.T) {
 	const id = "0123456789abcdefghijklmno"
 	top := t.TempDir()

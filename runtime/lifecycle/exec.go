@@ -59,7 +59,7 @@ func (r *Runtime) Exec(o ExecOptions) error {
 		r.noteRefused(&j.Brief, "exec.refused", err)
 		return err
 	}
-	e := &execution{w: r, o: o, j: j}
+	e := &execution{rt: r, o: o, j: j}
 	defer e.close()
 	if err := r.checkLost(j); err != nil {
 		r.noteRefused(&j.Brief, "exec.refused", err)
@@ -71,7 +71,7 @@ func (r *Runtime) Exec(o ExecOptions) error {
 		return err
 	}
 	done()
-	r.adopt(&j.Brief)
+	r.chownCopied(&j.Brief)
 	done = r.step("write")
 	runtime.LockOSThread()
 	if err := e.write(); err != nil {
@@ -84,7 +84,7 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	event := journal.Event{Kind: "exec.start"}
 	about(&event, j, e.process)
 	r.note(&j.Brief, event)
-	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
+	if err := WriteInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
 		r.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
 	defer r.step("delegate exec")()
@@ -93,9 +93,9 @@ func (r *Runtime) Exec(o ExecOptions) error {
 
 // An execution is an exec under way: what each step knows from those before it.
 type execution struct {
-	w *Runtime
-	o ExecOptions
-	j *state.Jail
+	rt *Runtime
+	o  ExecOptions
+	j  *state.Jail
 
 	host    hostfacts.Facts   // harden
 	process *specs.Process    // harden; changed by write
@@ -115,10 +115,10 @@ func (e *execution) close() {
 	}
 }
 
-// asked returns the process as the caller requested it.
-func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
+// requestedProcess returns the process as the caller requested it.
+func (o *ExecOptions) requestedProcess(j *state.Jail) (p specs.Process, err error) {
 	if o.ProcessFile != "" {
-		data, err := readGiven(o.ProcessFile)
+		data, err := readInput(o.ProcessFile)
 		if err != nil {
 			return p, err
 		}
@@ -136,8 +136,8 @@ func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
 
 // harden decides what the process is, and looks at what it names in the jail.
 func (e *execution) harden() error {
-	r, j := e.w, e.j
-	p, err := e.o.asked(j)
+	r, j := e.rt, e.j
+	p, err := e.o.requestedProcess(j)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (e *execution) harden() error {
 		}
 	}
 	h, rep, err := harden.Process(&p, j.Policy, facts)
-	r.tell(rep)
+	r.logUnmet(rep)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (e *execution) harden() error {
 		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 	}
 	e.host, e.process = facts.Host, h
-	r.noteWorker(j, h.User.UID)
+	r.reportForeignExecUser(j, h.User.UID)
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
@@ -168,12 +168,12 @@ func (e *execution) harden() error {
 
 // write makes the init step's orders, and the process for the delegate.
 func (e *execution) write() error {
-	dir := e.w.Store.Dir(e.j.Key)
+	dir := e.rt.Store.Dir(e.j.Key)
 	second, err := atomicfile.Read(filepath.Join(dir, state.FilterFile), maxFilter)
 	if err != nil {
 		return fmt.Errorf("the jail's inner filter: %w", err)
 	}
-	if e.files, err = e.w.throughEnter(e.j, e.process, e.host, second, nil, nil, false); err != nil {
+	if e.files, err = e.rt.throughEnter(e.j, e.process, e.host, second, nil, nil, false); err != nil {
 		return err
 	}
 	data, err := json.Marshal(e.process)
@@ -192,7 +192,7 @@ func (e *execution) write() error {
 // connect passes our standard files to the jail's user, and enters the namespaces in which the
 // delegate is to be started.
 func (e *execution) connect() (err error) {
-	r, j := e.w, e.j
+	r, j := e.rt, e.j
 	if !e.process.Terminal {
 		uid, _ := j.IDs.HostUID(e.process.User.UID)
 		gid, _ := j.IDs.HostGID(e.process.User.GID)
@@ -207,7 +207,7 @@ func (e *execution) connect() (err error) {
 	if e.time, err = r.inTime(&j.Brief); err != nil {
 		return err
 	}
-	return enterGiven(&j.Brief)
+	return enterEngineNetwork(&j.Brief)
 }
 
 // run has the delegate start the process.
@@ -221,9 +221,9 @@ func (e *execution) run() error {
 		return err
 	}
 	// crun applies no score of the process, and runc applies the container's.
-	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.w.Globals.Args(), args.Exec()...), e.time, !o.Detach)
+	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.rt.Globals.Args(), args.Exec()...), e.time, !o.Detach)
 	if code == delegateFailed {
-		return e.w.explained(exitError(code, err))
+		return e.rt.explainFilterError(exitError(code, err))
 	}
 	return exitError(code, err)
 }

@@ -36,7 +36,7 @@ func TestExecAsked(t *testing.T) {
 		{ExecOptions{Change: change}, "changed", "/own"},
 		{ExecOptions{ProcessFile: file}, "given", "/given"},
 	} {
-		p, err := c.o.asked(j)
+		p, err := c.o.requestedProcess(j)
 		if err != nil || p.Args[0] != c.args || p.Cwd != c.cwd {
 			t.Errorf("%+v: %v, %v", c.o, p, err)
 		}
@@ -45,7 +45,7 @@ func TestExecAsked(t *testing.T) {
 		t.Error("the jail's own process was changed")
 	}
 	o := ExecOptions{ProcessFile: file + ".not"}
-	if _, err := o.asked(j); !errors.Is(err, os.ErrNotExist) {
+	if _, err := o.requestedProcess(j); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

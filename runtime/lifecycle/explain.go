@@ -85,7 +85,7 @@ func (r *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
 		}
 		return other.IDs, nil
 	}
-	if m, ok, err := r.givenIDs(p.b.Spec.Linux); err != nil || ok {
+	if m, ok, err := r.engineIDs(p.b.Spec.Linux); err != nil || ok {
 		return m, err
 	}
 	return r.Policy.Userns.Block(0), nil

@@ -43,7 +43,7 @@ func (r *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 		}
 		return nil
 	}
-	if m, ok, err := r.givenIDs(l); err != nil || ok {
+	if m, ok, err := r.engineIDs(l); err != nil || ok {
 		j.IDs = m
 		return err
 	}
@@ -58,11 +58,11 @@ func (r *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 	return nil
 }
 
-// givenIDs are those that the engine has chosen. Those of a rootless engine are
+// engineIDs returns the ids that the engine has chosen. Those of a rootless engine are
 // its user's: without a mapping for the container, all that the user has, in a
 // user namespace inside the engine's. A mapping of all of the host's ids to
 // themselves is as good as none (Podman 5: keep-id for root).
-func (r *Runtime) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
+func (r *Runtime) engineIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
 	mapped := l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 &&
 		!(idmap.Host(l.UIDMappings) && idmap.Host(l.GIDMappings))
 	switch {
@@ -104,11 +104,11 @@ func nodes(names []string) map[string]harden.Node {
 	return out
 }
 
-// joins looks at the namespaces that the spec wants to join. Only one whose
+// joinedNamespaces returns the namespaces that the spec wants to join. Only one whose
 // user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)). members
 // are the ids of all jails in those user namespaces: the containers of a pod
 // have the engine's files for the pod's first one, and each other's ids.
-func (r *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
+func (r *Runtime) joinedNamespaces(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
 	out = map[specs.LinuxNamespaceType]harden.Join{}
 	if s.Linux == nil {
 		return out, nil, nil
@@ -122,7 +122,7 @@ func (r *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.
 		if !filepath.IsAbs(ns.Path) {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %q is not an absolute path", ns.Type, ns.Path)
 		}
-		join, jails, userns, err := r.join(ns)
+		join, jails, userns, err := r.joinedNamespace(ns)
 		if err != nil {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
 		}
@@ -147,20 +147,20 @@ func (r *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.
 	return out, slices.Compact(members), nil
 }
 
-// join looks at one namespace that the spec wants to join, and finds the jails
+// joinedNamespace returns one namespace that the spec wants to join, and the jails
 // in it or in the user namespace that owns it, and which one that is.
-func (r *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
+func (r *Runtime) joinedNamespace(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
 	f, err := namespace.Open(ns.Path)
 	if err != nil {
 		return join, nil, 0, err
 	}
 	defer f.Close()
 	if ns.Type == specs.NetworkNamespace {
-		if join, jails, err = r.held(f); err != nil {
+		if join, jails, err = r.networkContents(f); err != nil {
 			return join, nil, 0, err
 		}
 		if len(jails) > 0 {
-			userns, err = usernsOf(jails[0])
+			userns, err = usernsInode(jails[0])
 			return join, jails, userns, err
 		}
 		if join.Pinned {
@@ -168,15 +168,15 @@ func (r *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*stat
 		}
 		join.Mode = network.Empty
 	}
-	if userns, err = ownerOf(f, ns.Type); err != nil || userns == 0 {
+	if userns, err = owningUsernsInode(f, ns.Type); err != nil || userns == 0 {
 		return join, nil, 0, err
 	}
 	jails, err = r.jailsIn("user", userns)
 	return join, jails, userns, err
 }
 
-// usernsOf is the inode of a live jail's user namespace.
-func usernsOf(j *state.Brief) (uint64, error) {
+// usernsInode returns the inode of a live jail's user namespace.
+func usernsInode(j *state.Brief) (uint64, error) {
 	ino, err := namespace.Inode(j.InitPid, "user")
 	if err != nil {
 		return 0, fmt.Errorf("jail %s: %w", j.ID, err)
@@ -184,9 +184,9 @@ func usernsOf(j *state.Brief) (uint64, error) {
 	return ino, nil
 }
 
-// ownerOf returns the inode of the user namespace that owns a namespace: of the
+// owningUsernsInode returns the inode of the user namespace that owns a namespace: of the
 // namespace itself where it is one.
-func ownerOf(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
+func owningUsernsInode(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
 	fd := int(ns.Fd())
 	owner := fd
 	if kind != specs.UserNamespace {

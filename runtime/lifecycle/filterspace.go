@@ -12,9 +12,9 @@ import (
 // when they execute in a container.
 const delegateFailed = 255
 
-// explained returns a delegate's error, and reports why where that is an errno
+// explainFilterError returns a delegate's error, and reports why where that is an errno
 // which no C library has a name for: the host takes no further filter.
-func (r *Runtime) explained(err error) error {
+func (r *Runtime) explainFilterError(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ func (a *attempt) connect() (err error) {
 	process := a.spec.Process
 	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
 		gid, _ := a.j.IDs.HostGID(process.User.GID)
-		a.w.ownStdio(uid, gid)
+		a.rt.ownStdio(uid, gid)
 	}
 	if !a.o.Run || a.o.Detach {
 		return nil
@@ -30,7 +30,7 @@ func (a *attempt) connect() (err error) {
 	if !process.Terminal || a.o.ConsoleSocket != "" {
 		return nil
 	}
-	if a.tty, err = newTerminal(a.w.Store.Dir(a.j.Key)); err != nil {
+	if a.tty, err = newTerminal(a.rt.Store.Dir(a.j.Key)); err != nil {
 		return err
 	}
 	a.always(a.tty.close)
@@ -40,7 +40,7 @@ func (a *attempt) connect() (err error) {
 
 // delegate has the delegate make the container, whose first process then waits.
 func (a *attempt) delegate() error {
-	r := a.w
+	r := a.rt
 	if err := enterNetwork(a.network); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (a *attempt) delegate() error {
 	}
 	a.onFailure(a.abandon)
 	launched := a.launch()
-	beside := r.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
+	beside := r.whileDelegateRuns(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
 		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
@@ -62,10 +62,10 @@ func (a *attempt) delegate() error {
 	giveBack()
 	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)
-	if err := r.explained(exitError(code, err)); err != nil {
+	if err := r.explainFilterError(exitError(code, err)); err != nil {
 		return err
 	}
-	a.made = true
+	a.containerCreated = true
 	if besideErr != nil {
 		return besideErr
 	}
@@ -73,17 +73,18 @@ func (a *attempt) delegate() error {
 	return nil
 }
 
-// launch has the network mode start its helper, while the delegate works and this process would wait.
+// launch has the network mode start its helper, while the delegate works and this process would
+// wait.
 func (a *attempt) launch() <-chan error {
 	done := make(chan error, 1)
 	if ringfault.Ring(2) {
 		done <- nil
 		return done
 	}
-	jail := a.w.networkOf(&a.j.Brief)
+	jail := a.rt.networkOf(&a.j.Brief)
 	go func() {
 		done <- thread.Caught(func() error {
-			defer a.w.step("launch")()
+			defer a.rt.step("launch")()
 			return a.mode.Launch(jail)
 		})
 	}()
@@ -93,8 +94,8 @@ func (a *attempt) launch() <-chan error {
 // abandon removes the container if the delegate has made it, or begun to: it may
 // not start.
 func (a *attempt) abandon() {
-	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.made {
-		a.w.abandon(a.d, a.j)
+	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.containerCreated {
+		a.rt.abandon(a.d, a.j)
 	}
 }
 
@@ -110,11 +111,11 @@ func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 	}
 }
 
-// beside does, while the delegate works and this process would only wait, what no other step waits
-// for. It keeps the report, begins the journal, and looks at a few jails, so that crashes are
-// cleaned up without a request. `agentjail gc` reports failures of that. beside runs on another
-// thread, in the host's mount namespace.
-func (r *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
+// whileDelegateRuns does, while the delegate works and this process would only wait, what no other
+// step waits for. It keeps the report, begins the journal, and looks at a few jails, so that
+// crashes are cleaned up without a request. `agentjail gc` reports failures of that. beside runs on
+// another thread, in the host's mount namespace.
+func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {

@@ -1,6 +1,6 @@
-// Package lifecycle is the way of a bundle: load, policy, harden, stage, delegate,
-// start. The command line and the shim both go it; an entry that did not would
-// be a hole.
+// Package lifecycle implements the container life cycle: load, policy, harden, stage, delegate,
+// start. The command line and the shim both call it; an entry point that bypassed it would
+// create unhardened containers.
 package lifecycle
 
 import (
@@ -58,7 +58,7 @@ func (g Globals) Args() []string {
 	return out
 }
 
-// Runtime carries what the steps share.
+// Runtime holds the state that the steps share.
 type Runtime struct {
 	Store   state.Store
 	Globals Globals
@@ -114,7 +114,8 @@ func (e *StatusError) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any other is the program's.
+// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any
+// other is the program's.
 const ExitOwn = 125
 
 // OwnFailure sets ExitOwn on an error that has no status yet, or the delegate's.
@@ -161,13 +162,15 @@ func (r *Runtime) step(name string) func() {
 	return func() { r.Trace(name, time.Since(start)) }
 }
 
-// ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec), below the store's.
+// ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec),
+// below the store's.
 const ownDelegate = "sandbox/delegate"
 
 func ownRoot(s state.Store) string { return filepath.Join(s.Root, ownDelegate) }
 
-// key names the jail with this id. Where the caller names no root of the delegate's, and the delegate's default one has no such jail,
-// it is the one that has, if there is only one: from then on the caller's root is that.
+// key names the jail with this id. Where the caller names no root of the delegate's, and the
+// delegate's default one has no such jail, it is the one that has, if there is only one: from then
+// on the caller's root is that.
 func (r *Runtime) key(id string) (string, error) {
 	if err := state.CheckID(id); err != nil {
 		return "", err
@@ -286,8 +289,8 @@ func (r *Runtime) Pass(id string, args []string) error {
 		return err
 	}
 	verb := args[0]
-	if j != nil && asksJail(args) {
-		r.adopt(j)
+	if j != nil && mayUseCopied(args) {
+		r.chownCopied(j)
 	}
 	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
 		args = killOne(args)
@@ -309,9 +312,10 @@ func (r *Runtime) Pass(id string, args []string) error {
 	return exitError(d.Run(args, t))
 }
 
-// asksJail reports whether a verb may have the jail or an engine use a file that was put into the
-// jail: signals that make a server read its settings again, and the pause before `docker commit`.
-func asksJail(args []string) bool {
+// mayUseCopied reports whether a verb may have the jail or an engine use a file that was put into
+// the jail: signals that make a server read its settings again, and the pause before `docker
+// commit`.
+func mayUseCopied(args []string) bool {
 	switch args[0] {
 	case "pause":
 		return true
@@ -338,9 +342,9 @@ func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	return delegate.Time{Join: f}, nil
 }
 
-// release undoes all that was made for a jail. It is idempotent and goes as far
+// cleanup undoes all that was made for a jail. It is idempotent and goes as far
 // as it can.
-func (r *Runtime) release(j *state.Brief) error {
+func (r *Runtime) cleanup(j *state.Brief) error {
 	parts := r.parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.
 	helped := make(chan error, 1)
@@ -423,8 +427,8 @@ func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 	return reaped, err
 }
 
-// maxOwn bounds how many jails each create looks at of those that are their makers' own: no engine deletes them, so that
-// each create looks at all where they are not many.
+// maxOwn bounds how many jails each create looks at of those that are their makers' own: no engine
+// deletes them, so that each create looks at all where they are not many.
 const maxOwn = 16
 
 // reclaimOwn reclaims jails whose maker has ended with which they were to end.
@@ -448,15 +452,15 @@ func (r *Runtime) reap(j *state.Brief) error {
 	}
 	if j.BootID != state.BootID() {
 		j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
-		return r.release(j)
+		return r.cleanup(j)
 	}
 	if err := endInit(j); err != nil {
 		return err
 	}
 	// The delegate may still know it.
 	r.noteEnd(j, nil)
-	if ended(j) {
-		if err := forget(j); err != nil {
+	if processesGone(j) {
+		if err := removeDelegateState(j); err != nil {
 			return err
 		}
 	} else if _, err := os.Lstat(j.DelegateState()); err == nil {
@@ -467,14 +471,15 @@ func (r *Runtime) reap(j *state.Brief) error {
 			}
 		}
 	}
-	return r.release(j)
+	return r.cleanup(j)
 }
 
 // endPatience is how long a killed first process may take to end.
 const endPatience = 10 * time.Second
 
-// endInit kills the jail's first process, which takes all others of the jail with it, and waits for its end. Of another PID namespace
-// it is not known: then the jail's control groups cannot be removed while anything of it runs.
+// endInit kills the jail's first process, which takes all others of the jail with it, and waits for
+// its end. Of another PID namespace it is not known: then the jail's control groups cannot be
+// removed while anything of it runs.
 func endInit(j *state.Brief) error {
 	if j.Elsewhere() {
 		return nil

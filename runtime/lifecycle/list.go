@@ -84,7 +84,7 @@ func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 		if !r.complete(j).OwnTime || !j.InitAlive() {
 			continue
 		}
-		if s, err := r.askState(d, j); err == nil {
+		if s, err := r.queryState(d, j); err == nil {
 			it.put("status", s.values["status"])
 			it.put("pid", s.values["pid"])
 		}
@@ -97,8 +97,8 @@ func isDir(path string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// askState is the delegate's state of a jail.
-func (r *Runtime) askState(d *delegate.Runtime, j *state.Brief) (*object, error) {
+// queryState returns the delegate's state of a jail.
+func (r *Runtime) queryState(d *delegate.Runtime, j *state.Brief) (*object, error) {
 	t, err := r.inTime(j)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func (a *attempt) load() error {
 		// runc reports this itself; crun would wait for a terminal that is never sent.
 		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
 	}
-	if a.p, err = a.w.gather(a.o.ID, b, a.o.PlainRoot); err != nil {
+	if a.p, err = a.rt.gather(a.o.ID, b, a.o.PlainRoot); err != nil {
 		return err
 	}
 	a.always(a.p.close)
@@ -89,7 +89,7 @@ func (r *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	}
 	p.facts.Nodes = nodes(r.Policy.Devices.Allow)
 	var members []string
-	if p.facts.Joins, members, err = r.joins(s); err != nil {
+	if p.facts.Joins, members, err = r.joinedNamespaces(s); err != nil {
 		return nil, err
 	}
 	if err := harden.CheckMountCount(s, r.Policy.Limits.Mounts); err != nil {
@@ -130,7 +130,8 @@ func (p *prepared) lookAtEngine(ids []string) (err error) {
 	return nil
 }
 
-// openSources opens what the bundle mounts of the host's files. setID is what policy does about set-id programs.
+// openSources opens what the bundle mounts of the host's files. setID is what policy does about
+// set-id programs.
 func (p *prepared) openSources(plainRoot bool, setID string) (err error) {
 	limits := bindsource.ReportSetID
 	if setID == policy.SetIDRefuse {

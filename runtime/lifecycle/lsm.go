@@ -52,7 +52,8 @@ func haveProfile(ctx context.Context, name string) error {
 	return err
 }
 
-// leaveLSM has the delegate that this thread starts next run without a profile that only names it, so that what it starts has the jail's alone.
+// leaveLSM has the delegate that this thread starts next run without a profile that only names it,
+// so that what it starts has the jail's alone.
 func leaveLSM(d *delegate.Runtime, p *specs.Process) error {
 	if p.ApparmorProfile == "" {
 		return nil

@@ -24,13 +24,13 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// held returns what a network namespace holds that a spec wants to join, and the jails that are in
-// it. A namespace that holds something is identified by the live jails with such a network that are
-// in it, which is how the containers of a pod name their sandbox's; else by a file that keeps it
-// (ip-netns(8), CNI), which takes root to make. An empty one is identified by its owner, which the
-// caller looks up: join is then the zero value, as for the namespace of a process that is no jail,
-// and for the host's under any name.
-func (r *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
+// networkContents returns what a network namespace holds that a spec wants to join, and the jails
+// that are in it. A namespace that holds something is identified by the live jails with such a
+// network that are in it, which is how the containers of a pod name their sandbox's; else by a file
+// that keeps it (ip-netns(8), CNI), which takes root to make. An empty one is identified by its
+// owner, which the caller looks up: join is then the zero value, as for the namespace of a process
+// that is no jail, and for the host's under any name.
+func (r *Runtime) networkContents(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
 	if hosts, err := seal.IsHosts(ns); err != nil || hosts {
 		return join, nil, err
 	}
@@ -63,11 +63,11 @@ func (r *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 // anything, and adds the mode's changes to the jail's report. The returned function starts the jail
 // by its argument, and waits meanwhile for the helper that serves the network. If that fails the
 // jail is killed.
-func (r *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
+func (r *Runtime) seal(j *state.Brief) (startFunc func(start func() error) error, err error) {
 	defer r.step("seal")()
-	release = func(start func() error) error { return start() }
+	startFunc = func(start func() error) error { return start() }
 	if ringfault.Ring(2) {
-		return release, nil
+		return startFunc, nil
 	}
 	mode, err := modes.Named(j.Network.Mode)
 	if err != nil {
@@ -81,13 +81,13 @@ func (r *Runtime) seal(j *state.Brief) (release func(start func() error) error, 
 	n.Rules = sync.OnceValues(n.Rules) // they do not change meanwhile, and are read three times
 	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
-		if rerr := r.reported(j, sealed.Changes); rerr != nil {
+		if rerr := r.addToReport(j, sealed.Changes); rerr != nil {
 			err = errors.Join(err, rerr)
 		}
 	}
 	if err != nil || sealed.Serves == nil {
 		unlock()
-		return release, err
+		return startFunc, err
 	}
 	return func(start func() error) error {
 		var unserved error
@@ -126,7 +126,7 @@ func (r *Runtime) networkOf(j *state.Brief) network.Jail {
 		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
 		Dir:  r.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
 		Rules:   func() (network.Rules, error) { return r.rulesOf(j) },
-		Serving: func() (network.Rules, error) { return r.serving(j) },
+		Serving: func() (network.Rules, error) { return r.rulesOfNetworkOwner(j) },
 	}
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		n.HelperID = j.IDs.Spare()
@@ -137,8 +137,9 @@ func (r *Runtime) networkOf(j *state.Brief) network.Jail {
 // maxBrief bounds the rules in the part of a jail's record that every verb reads, in bytes.
 const maxBrief = 4 << 10
 
-// briefRules are what a jail's network is made to go by, for the part of its record that start reads: reading the policy and parsing it again
-// takes longer. They are nil for many rules, for credentials, and where the network does not go by rules of the jail's own.
+// briefRules are what a jail's network is made to go by, for the part of its record that start
+// reads: reading the policy and parsing it again takes longer. They are nil for many rules, for
+// credentials, and where the network does not go by rules of the jail's own.
 func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
 	if !mode.Terms(j.Network).ByRules || len(j.Policy.Credentials) > 0 {
 		return nil, nil
@@ -164,8 +165,8 @@ func (r *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
 	return rules, err
 }
 
-// serving are the rules of the jail that a joined network namespace was made for.
-func (r *Runtime) serving(j *state.Brief) (network.Rules, error) {
+// rulesOfNetworkOwner returns the rules of the jail that a joined network namespace was made for.
+func (r *Runtime) rulesOfNetworkOwner(j *state.Brief) (network.Rules, error) {
 	ino, err := namespace.Inode(j.InitPid, "net")
 	if err != nil {
 		return network.Rules{}, err
@@ -182,8 +183,8 @@ func (r *Runtime) serving(j *state.Brief) (network.Rules, error) {
 	return network.Rules{}, errors.New("the jail that the network namespace was made for has ended, and its helper with it")
 }
 
-// reported adds changes to a jail's report.
-func (r *Runtime) reported(j *state.Brief, changes []report.Change) error {
+// addToReport adds changes to a jail's report.
+func (r *Runtime) addToReport(j *state.Brief, changes []report.Change) error {
 	rep, err := r.Store.Report(j)
 	if err != nil {
 		return err
@@ -209,9 +210,9 @@ func enterNetwork(ns *os.File) error {
 	return nil
 }
 
-// enterGiven is enterNetwork for a further process of a jail whose delegate
+// enterEngineNetwork is enterNetwork for a further process of a jail whose delegate
 // knows nothing of its network namespace.
-func enterGiven(j *state.Brief) error {
+func enterEngineNetwork(j *state.Brief) error {
 	if j.Network.Namespace != network.Given {
 		return nil
 	}

@@ -36,8 +36,8 @@ func pin(t *testing.T, ns string) string {
 	return at
 }
 
-// Which network namespaces count as made by the engine: those that are pinned, and those of jails that have one. The host's never does, under
-// whatever name, nor does that of any process.
+// Which network namespaces count as made by the engine: those that are pinned, and those of jails
+// that have one. The host's never does, under whatever name, nor does that of any process.
 func TestEnginesNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -90,13 +90,14 @@ func TestEnginesNetwork(t *testing.T) {
 		{"of a sealed jail, pinned", pin(t, netOf(jails[false].Process.Pid)), false, ""},
 	} {
 		s := &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: "network", Path: c.path}}}}
-		joins, _, err := r.joins(s)
+		joins, _, err := r.joinedNamespaces(s)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
 		got := joins["network"]
-		// These jails share the host's user namespace, which no jail does: nothing but the network tells of them.
+		// These jails share the host's user namespace, which no jail does: nothing but the network
+		// tells of them.
 		if held := got.Pinned || got.Mode == policy.NetworkEngine; held != c.engine || c.engine && got.Jail != c.jail || got.Pinned && got.Jail != "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -110,7 +111,8 @@ func TestEnginesNetwork(t *testing.T) {
 	}
 }
 
-// TestBriefRules: what the part of a record that start reads says of rules is what the whole record says, and nothing once they have changed.
+// TestBriefRules: what the part of a record that start reads says of rules is what the whole record
+// says, and nothing once they have changed.
 func TestBriefRules(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory is root's")

@@ -17,10 +17,10 @@ func oomScore(p *specs.Process) int {
 	return oomscore.Jail
 }
 
-// diesFirst sets the OOM score of the jail's waiting first process from outside, whatever the
+// setOOMScore sets the OOM score of the jail's waiting first process from outside, whatever the
 // delegate made of the bundle's. Written with CAP_SYS_RESOURCE, the score is also the floor below
 // which no process of the jail gets by itself.
-func diesFirst(pid int, p *specs.Process) error {
+func setOOMScore(pid int, p *specs.Process) error {
 	if ringfault.Ring(2) {
 		return nil
 	}

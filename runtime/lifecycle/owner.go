@@ -170,9 +170,9 @@ func mountOwner(p plan.Plan) *state.Owner {
 // maxLost bounds a report that execs add to.
 const maxLost = 64
 
-// noteWorker reports, once for each user of a jail, that a further process does not own what is
-// mounted: its writes there are refused, or made as the overflow user on the host.
-func (r *Runtime) noteWorker(j *state.Jail, uid uint32) {
+// reportForeignExecUser reports, once for each user of a jail, that a further process does not own
+// what is mounted: its writes there are refused, or made as the overflow user on the host.
+func (r *Runtime) reportForeignExecUser(j *state.Jail, uid uint32) {
 	if j.MountOwner == nil || j.MountOwner.UID == uid {
 		return
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestExplainProtected: explain reports what of a mounted directory would be protected, and makes nothing there.
+// TestExplainProtected: explain reports what of a mounted directory would be protected, and makes
+// nothing there.
 func TestExplainProtected(t *testing.T) {
 	for _, c := range []struct {
 		protect bool

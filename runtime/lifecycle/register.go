@@ -28,8 +28,9 @@ const spaceFile = "userns"
 
 func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.Store.Root} }
 
-// register has the eBPF programs recognise the waiting jail where they do not by its host ids, and refuse it what policy blocks beyond their
-// default. Without programs a jail runs all the same, unless policy requests them.
+// register has the eBPF programs recognise the waiting jail where they do not by its host ids, and
+// refuse it what policy blocks beyond their default. Without programs a jail runs all the same,
+// unless policy requests them.
 func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 	block := a.j.Policy.EBPF.Block
 	if a.p.facts.Host.Rootless {
@@ -46,7 +47,7 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 		return err
 	}
 	return onHostThread(func() error {
-		if err := acting(block); err != nil {
+		if err := checkBlockable(block); err != nil {
 			return err
 		}
 		ns, err := namespace.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
@@ -59,17 +60,18 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 			return err
 		}
 		e := jailmap.Entry{Owner: owner, Block: bits}
-		// Now rather than when create began: what was staged since then is not the jail's, and nothing of the image has run.
+		// Now rather than when create began: what was staged since then is not the jail's, and
+		// nothing of the image has run.
 		if e.Born, err = jailmap.Now(); err != nil {
 			return err
 		}
 		if slices.Contains(block, "exec") {
 			e.Devices = mountedDevices(a.p.b.Spec.Mounts, mounts)
 		}
-		if err := atomicfile.WriteNew(filepath.Join(a.w.Store.Dir(a.j.Key), spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
+		if err := atomicfile.WriteNew(filepath.Join(a.rt.Store.Dir(a.j.Key), spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
 			return err
 		}
-		err = a.w.registry().Add(number, a.j.Key, e)
+		err = a.rt.registry().Add(number, a.j.Key, e)
 		switch {
 		case !errors.Is(err, jailmap.ErrUnseen):
 			return err
@@ -78,12 +80,12 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 		}
 		// The pinned programs of a dead collector may still run although their map can no longer be
 		// opened.
-		return noneAct(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` lists what this kernel supports")
+		return errNotBlocking(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` lists what this kernel supports")
 	})
 }
 
-// acting refuses a jail that is to be blocked what no program blocks.
-func acting(block []string) error {
+// checkBlockable returns a refusal if a hook in ebpf.block has no attached program.
+func checkBlockable(block []string) error {
 	if len(block) == 0 {
 		return nil
 	}
@@ -92,7 +94,7 @@ func acting(block []string) error {
 		if s.Acting && slices.Contains(s.Hooks, name) {
 			continue
 		}
-		refused := noneAct(name)
+		refused := errNotBlocking(name)
 		if name == "connect" || name == "bind" {
 			return refused.WithRemedy("systemctl restart agentjail-journal, which takes its option --connections where policy itself does not block them; `agentjail check` lists what this kernel supports")
 		}
@@ -101,12 +103,13 @@ func acting(block []string) error {
 	return nil
 }
 
-func noneAct(name string) *refusal.Error {
+func errNotBlocking(name string) *refusal.Error {
 	return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, and none act on it", name)
 }
 
-// mountedDevices are those of the directories that are mounted from outside: by what was requested, and, since a mount may be requested behind
-// a link of the image, whatever is on a disk. Below /dev, engines mount memory for the jail alone.
+// mountedDevices are those of the directories that are mounted from outside: by what was requested,
+// and, since a mount may be requested behind a link of the image, whatever is on a disk. Below
+// /dev, engines mount memory for the jail alone.
 func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	var out []uint32
 	var root string

@@ -21,17 +21,17 @@ import (
 // detached, waits for its end and removes it. The delegate's own `run` would
 // start the process before anyone could look at it.
 func (a *attempt) finishRun() error {
-	r, o, j, d := a.w, a.o, a.j, a.d
-	release, err := r.seal(&j.Brief)
+	r, o, j, d := a.rt, a.o, a.j, a.d
+	startFunc, err := r.seal(&j.Brief)
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	err = release(func() error {
+	err = startFunc(func() error {
 		if err := r.Store.Start(&j.Brief); err != nil {
 			return err
 		}
 		_ = onHostThread(func() error { r.note(&j.Brief, journal.Event{Kind: "jail.start", Pid: j.InitPid}); return nil })
-		if err := errors.Join(o.made(j), a.signals.hold()); err != nil {
+		if err := errors.Join(o.notifyCreated(j), a.signals.hold()); err != nil {
 			return err
 		}
 		return r.startInit(&j.Brief, func() error {
@@ -66,16 +66,16 @@ func (a *attempt) finishRun() error {
 	}
 	a.tty.drain()
 	_ = onHostThread(func() error { r.noteEnd(&j.Brief, &ws); return nil })
-	o.ended(j)
-	if ended(&j.Brief) {
-		err = forget(&j.Brief)
+	o.notifyEnded(j)
+	if processesGone(&j.Brief) {
+		err = removeDelegateState(&j.Brief)
 	} else {
 		err = exitError(d.Run(append(r.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
 	}
 	if err != nil {
 		r.Log.Warnf("deleting the ended container: %v", err)
 	}
-	if err := onHostThread(func() error { return r.release(&j.Brief) }); err != nil {
+	if err := onHostThread(func() error { return r.cleanup(&j.Brief) }); err != nil {
 		r.Log.Warnf("cleaning up: %v", err)
 	}
 	if ws.Signaled() {
@@ -84,8 +84,8 @@ func (a *attempt) finishRun() error {
 	return exitError(ws.ExitStatus(), nil)
 }
 
-// made notifies the watcher that the jail is made.
-func (o *CreateOptions) made(j *state.Jail) error {
+// notifyCreated notifies the watcher that the jail is made.
+func (o *CreateOptions) notifyCreated(j *state.Jail) error {
 	if o.Watch == nil {
 		return nil
 	}
@@ -96,8 +96,8 @@ func (o *CreateOptions) made(j *state.Jail) error {
 	return err
 }
 
-// ended notifies the watcher that the jail's program has ended.
-func (o *CreateOptions) ended(j *state.Jail) {
+// notifyEnded notifies the watcher that the jail's program has ended.
+func (o *CreateOptions) notifyEnded(j *state.Jail) {
 	if o.Watch != nil {
 		o.Watch.Ended(j)
 	}

@@ -36,7 +36,7 @@ func (a *attempt) settle() error {
 		return err
 	}
 	// After all limits of the jail's own are there, which are the helper's too.
-	if err := helper.Place(a.w.Store.Dir(a.j.Key), pid); err != nil {
+	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
 		return err
 	}
 	mounts, err := a.settleMounts(pid)
@@ -49,7 +49,7 @@ func (a *attempt) settle() error {
 	if err := checkProgram(pid, a.j.Process); err != nil {
 		return err
 	}
-	if err := diesFirst(pid, a.j.Process); err != nil {
+	if err := setOOMScore(pid, a.j.Process); err != nil {
 		return err
 	}
 	if a.o.PidFile != "" {
@@ -66,7 +66,7 @@ func (a *attempt) settle() error {
 
 // recordFirst records the jail's first process, whose number the delegate wrote.
 func (a *attempt) recordFirst() (pid int, err error) {
-	if pid, err = readPid(filepath.Join(a.w.Store.Dir(a.j.Key), pidFile)); err != nil {
+	if pid, err = readPid(filepath.Join(a.rt.Store.Dir(a.j.Key), pidFile)); err != nil {
 		return 0, fmt.Errorf("the delegate left no pid: %w", err)
 	}
 	start, _, err := state.StartTime(pid)
@@ -75,13 +75,14 @@ func (a *attempt) recordFirst() (pid int, err error) {
 	}
 	// Without its number, the parents of a process report which of a pod's jails it is in.
 	mounts, _ := namespace.Inode(pid, "mnt")
-	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
+	if err := a.rt.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
 		return 0, fmt.Errorf("recording the jail's first process: %w", err)
 	}
 	return pid, nil
 }
 
-// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the views that it adds.
+// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the
+// views that it adds.
 func (a *attempt) settleMounts(pid int) ([]mountinfo.Mount, error) {
 	// Read once: a jail has a hundred mounts. What follows only adds views.
 	mounts, err := mountsOf(pid)

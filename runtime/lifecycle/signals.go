@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signals are those that this process gets while it runs a jail: once the jail's program runs they are that
-// program's, and before they end its making.
+// Signals are those that this process gets while it runs a jail: once the jail's program runs they
+// are that program's, and before they end its making.
 type Signals struct {
 	ch       chan os.Signal
 	terminal bool // the jail is to end with this process's controlling terminal
@@ -21,12 +21,13 @@ type Signals struct {
 	pid  int // who they are passed to; 0 before there is one
 	tty  *terminal
 	came unix.Signal // the first that came while the jail was made
-	// held are those that came since its program is started, and that cannot be passed on yet; nil before.
+	// held are the signals that came since the program is started, and that cannot be passed on
+	// yet; nil before.
 	held []unix.Signal
 }
 
-// ending are the signals that end a program which does nothing about them, and that terminals, engines and
-// service managers send for it.
+// ending are the signals that end a program which does nothing about them, and that terminals,
+// engines and service managers send for it.
 var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
 // TakeSignals begins to take signals. Ignored signals stay ignored (nohup(1)). own reports that the
@@ -56,7 +57,8 @@ func (s *Signals) take(sig unix.Signal) {
 	case s.pid != 0:
 		_ = unix.Kill(s.pid, sig)
 		if sig == unix.SIGHUP && s.terminal && !hasTerminal() {
-			// The terminal is gone, and the jail goes with it: its program may heed the signal, and not ignore it.
+			// The terminal is gone, and the jail goes with it: its program may heed the signal, and
+			// not ignore it.
 			pid := s.pid
 			time.AfterFunc(hangupPatience, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 		}
@@ -123,9 +125,9 @@ func (s *Signals) stop() {
 	}
 }
 
-// awaitInit waits until the init step that stays as the first process has started the program: from then on a
-// signal to it is the program's. life is this process's end of their pair of sockets, or nil. Where the step
-// ends before, its status reports why.
+// awaitInit waits until the init step that stays as the first process has started the program: from
+// then on a signal to it is the program's. life is this process's end of their pair of sockets, or
+// nil. Where the step ends before, its status reports why.
 func awaitInit(life *os.File) {
 	if life == nil {
 		return

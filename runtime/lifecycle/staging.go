@@ -16,10 +16,10 @@ import (
 
 // openUserNS makes or opens the jail's user namespace.
 func (a *attempt) openUserNS() (err error) {
-	if a.userns, err = a.w.openUserNS(a.j, a.p); err != nil {
+	if a.userns, err = a.rt.openUserNS(a.j, a.p); err != nil {
 		return err
 	}
-	a.always(func() { a.w.closeUserNS(a.userns) })
+	a.always(func() { a.rt.closeUserNS(a.userns) })
 	crash.Point("create.userns")
 	return nil
 }
@@ -27,7 +27,7 @@ func (a *attempt) openUserNS() (err error) {
 // stage mounts the jail's root and what is mounted in it, in this thread's own
 // mount namespace, which ends with the thread.
 func (a *attempt) stage() error {
-	r, p, j, spec := a.w, a.p, a.j, a.spec
+	r, p, j, spec := a.rt, a.p, a.j, a.spec
 	machine := procfiles.ReadHost()
 	own := procfiles.For(spec.Linux.Resources, machine, procfiles.NewBootID(), time.Now())
 	j.Born = own.Born.Unix()
@@ -65,7 +65,8 @@ func (r *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []
 	return out
 }
 
-// managerAnnotation is where CRI-O reports that it made a bundle (pkg/annotations, ContainerManager).
+// managerAnnotation is where CRI-O reports that it made a bundle (pkg/annotations,
+// ContainerManager).
 const managerAnnotation, crio = "io.container.manager", "cri-o"
 
 // engineSeesRoot reports whether the jail's root is to be mounted over the engine's. It is if an

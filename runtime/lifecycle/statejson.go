@@ -21,7 +21,7 @@ func (r *Runtime) State(id string) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.askState(d, j)
+	s, err := r.queryState(d, j)
 	if err != nil {
 		return err
 	}

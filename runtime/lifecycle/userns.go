@@ -32,7 +32,7 @@ type userNS struct {
 	open bool
 }
 
-// made is the namespace if it is known yet.
+// made returns the namespace if it is known yet.
 func (u *userNS) made() *os.File {
 	if u == nil {
 		return nil
@@ -91,9 +91,11 @@ func (r *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 	return &userNS{file: f, making: making}, nil
 }
 
-// userNSPath is where a delegate finds a descriptor of this process. The dot keeps runc 1.1.12 to 1.1.15, and 1.2, from taking it for
-// /proc/PID/ns/user: they scan the path for "/proc/%d", do not look whether the rest is as expected, read /proc/PID/uid_map of this process
-// in place of the namespace's, and refuse the bundle since that is another (libcontainer/userns GetUserNamespaceMappings).
+// userNSPath is where a delegate finds a descriptor of this process. The dot keeps runc 1.1.12 to
+// 1.1.15, and 1.2, from taking it for /proc/PID/ns/user: they scan the path for "/proc/%d", do not
+// look whether the rest is as expected, read /proc/PID/uid_map of this process in place of the
+// namespace's, and refuse the bundle since that is another (libcontainer/userns
+// GetUserNamespaceMappings).
 func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/%d", pid, fd) }
 
 // joinUserNS opens the user namespace of another jail, and makes room in it for

@@ -46,15 +46,15 @@ func (r *Runtime) Start(id string) error {
 	if j == nil {
 		return errNotOurs(id)
 	}
-	release := func(start func() error) error { return start() }
+	startFunc := func(start func() error) error { return start() }
 	if j.InitAlive() {
-		if release, err = r.seal(j); err != nil {
+		if startFunc, err = r.seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
 		}
 	}
 	crash.Point("start.sealed")
-	return release(func() error {
-		r.adopt(j)
+	return startFunc(func() error {
+		r.chownCopied(j)
 		if !j.Started {
 			if err := r.Store.Start(j); err != nil {
 				return err
@@ -87,7 +87,7 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 		r.noteRefused(&j.Brief, "limits.refused", err)
 		return err
 	}
-	r.tell(rep)
+	r.logUnmet(rep)
 	data, err := json.Marshal(limits)
 	if err != nil {
 		return fmt.Errorf("encoding the limits: %w", err)
@@ -145,9 +145,9 @@ func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
 	return nil
 }
 
-// readGiven reads a file that the caller named, which may be a pipe: shells make
+// readInput reads a file that the caller named, which may be a pipe: shells make
 // /dev/fd/N of a command's output.
-func readGiven(path string) ([]byte, error) {
+func readInput(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
@@ -168,7 +168,7 @@ func (r *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	if path == "-" {
 		data, err = io.ReadAll(io.LimitReader(r.stdio()[0], bundle.MaxConfig))
 	} else {
-		data, err = readGiven(path)
+		data, err = readInput(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
@@ -206,8 +206,8 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if j != nil && j.Elsewhere() && !force {
 		return elsewhere(id)
 	}
-	if j != nil && ended(j) {
-		return r.deleteDirectly(j, force)
+	if j != nil && processesGone(j) {
+		return r.deleteWithoutDelegate(j, force)
 	}
 	d, err := r.delegateFor(j)
 	if err != nil {
@@ -254,8 +254,8 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if runs {
 		r.note(j, journal.Event{Kind: "jail.exit", Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
-	done = r.step("release")
-	if err := r.release(j); err != nil {
+	done = r.step("cleanup")
+	if err := r.cleanup(j); err != nil {
 		return err
 	}
 	done()

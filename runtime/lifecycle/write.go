@@ -14,7 +14,7 @@ import (
 
 // writeFilter keeps the filter that the init step loads.
 func (a *attempt) writeFilter() (err error) {
-	a.second, err = innerFilter(a.w.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
+	a.second, err = innerFilter(a.rt.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
 	return err
 }
 
@@ -37,7 +37,7 @@ func (a *attempt) prepareNetwork() (err error) {
 // write saves the record, and the bundle and the init step's orders for the
 // delegate.
 func (a *attempt) write() (err error) {
-	r, j, spec := a.w, a.j, a.spec
+	r, j, spec := a.rt, a.j, a.spec
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
@@ -63,7 +63,7 @@ func (a *attempt) write() (err error) {
 func (a *attempt) attach() error {
 	if a.j.EngineRoot != "" {
 		err := onHostThread(func() error {
-			if err := rootfs.AttachChanges(a.staged.Changes, a.w.Store.Dir(a.j.Key)); err != nil {
+			if err := rootfs.AttachChanges(a.staged.Changes, a.rt.Store.Dir(a.j.Key)); err != nil {
 				return err
 			}
 			crash.Point("create.changes")

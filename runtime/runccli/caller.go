@@ -20,11 +20,11 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Program is the name of the command line, and PeoplesProgram the file name of the program beside
+// Program is the name of the command line, and CtlProgram the file name of the program beside
 // it that has agentjail's own commands.
 const (
-	Program        = "agentjail"
-	PeoplesProgram = "agentjailctl"
+	Program    = "agentjail"
+	CtlProgram = "agentjailctl"
 )
 
 // A Caller is what all calls have of the one that makes them.
@@ -209,7 +209,8 @@ func tracer(out io.Writer, verb string) func(string, time.Duration) {
 	}
 }
 
-// PolicyName is NAME of agentjail-NAME, the named policy that a program called so follows, "" for none.
+// PolicyName is NAME of agentjail-NAME, the named policy that a program called so follows, "" for
+// none.
 func PolicyName(argv0 string) string {
 	name, ok := strings.CutPrefix(filepath.Base(argv0), Program+"-")
 	if !ok {

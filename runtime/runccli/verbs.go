@@ -82,9 +82,9 @@ func Global() []Flag {
 	}
 }
 
-// People are the names of agentjail's own commands, which agentjailctl has: no
+// CtlCommands are the names of agentjail's own commands, which agentjailctl has: no
 // engine calls them, and none is passed through to a delegate.
-var People = []string{"sandbox", "git", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn", "network", "diff", "export", "receipt", "seccomp", "install", "uninstall"}
+var CtlCommands = []string{"sandbox", "git", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn", "network", "diff", "export", "receipt", "seccomp", "install", "uninstall"}
 
 // Verbs are runc's. They are not to be changed.
 func Verbs() []Verb { return table() }

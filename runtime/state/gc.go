@@ -157,7 +157,8 @@ func (s Store) sweepIDs() error {
 	return errors.Join(errs...)
 }
 
-// makerAlive reports whether a directory is perhaps just being made, by the PID namespace and the pid in its name.
+// makerAlive reports whether a directory is perhaps just being made, by the PID namespace and the
+// pid in its name.
 func makerAlive(key string) bool {
 	rest, ok := strings.CutPrefix(key, newPrefix)
 	if !ok {

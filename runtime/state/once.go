@@ -11,8 +11,8 @@ import (
 // mostReported bounds the files of OncePerBoot.
 const mostReported = 256
 
-// OncePerBoot reports whether something is reported for the first time since the machine was started. Where that cannot be recorded it is
-// reported again: twice is better than never.
+// OncePerBoot reports whether something is reported for the first time since the machine was
+// started. Where that cannot be recorded it is reported again: twice is better than never.
 func (s Store) OncePerBoot(text string) bool {
 	dir, err := s.Private("reported")
 	if err != nil {

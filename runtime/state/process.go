@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process is one that was recorded, to be recognised later: by another process, whose PID namespace
-// may be another one, or after another boot. A process id alone is neither: it is used again, and it
-// means something else in each PID namespace (pid_namespaces(7)).
+// A Process is one that was recorded, to be recognised later: by another process, whose PID
+// namespace may be another one, or after another boot. A process id alone is neither: it is used
+// again, and it means something else in each PID namespace (pid_namespaces(7)).
 type Process struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
@@ -32,8 +32,8 @@ func Recorded(pid int) (Process, error) {
 	return Process{Pid: pid, Start: start, PIDNS: PIDNS(), BootID: BootID()}, err
 }
 
-// Elsewhere reports that the process is of this boot and of another PID namespace, so that what /proc has
-// below its number is another process.
+// Elsewhere reports that the process is of this boot and of another PID namespace, so that what
+// /proc has below its number is another process.
 func (p Process) Elsewhere() bool {
 	return !p.earlier() && p.PIDNS != 0 && p.PIDNS != PIDNS()
 }
@@ -47,10 +47,12 @@ func (p Process) Alive() bool {
 	return err == nil && t == p.Start && !over(st)
 }
 
-// Gone reports that the process has ended, or never was. Of another PID namespace that is not known, and false.
+// Gone reports that the process has ended, or never was. Of another PID namespace that is not
+// known, and false.
 func (p Process) Gone() bool { return !p.Elsewhere() && !p.Alive() }
 
-// Open opens the process (pidfd_open(2)), or returns -1 where it has ended. ErrElsewhere where that is not known.
+// Open opens the process (pidfd_open(2)), or returns -1 where it has ended. ErrElsewhere where that
+// is not known.
 func (p Process) Open() (fd int, err error) {
 	if p.Elsewhere() {
 		return -1, ErrElsewhere
@@ -65,7 +67,8 @@ func (p Process) Open() (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	// After it was opened: the descriptor stays with the process that is looked at, or that process has ended.
+	// After it was opened: the descriptor stays with the process that is looked at, or that process
+	// has ended.
 	if !p.Alive() {
 		unix.Close(fd)
 		return -1, nil

@@ -90,11 +90,13 @@ type Brief struct {
 	CreatorStart uint64 `json:"creatorStart"`
 	// Bound reports that the jail ends with the process that made it.
 	Bound bool `json:"bound,omitempty"`
-	// Stays reports that the init step stays as the first process, with the jail's program as a child.
+	// Stays reports that the init step stays as the first process, with the jail's program as a
+	// child.
 	Stays     bool   `json:"stays,omitempty"`
 	InitPid   int    `json:"initPid,omitempty"`
 	InitStart uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
-	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one that is not known.
+	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one
+	// that is not known.
 	MountNS uint32 `json:"mountNS,omitempty"`
 
 	IDs idmap.Map `json:"ids"`
@@ -119,7 +121,8 @@ type Brief struct {
 	PacketFilter string `json:"packetFilter,omitempty"`
 	// Network is what was decided of the jail's network.
 	Network network.Decision `json:"network"`
-	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be queried. They hold until SaveRules.
+	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be
+	// queried. They hold until SaveRules.
 	Rules *network.Rules `json:"rules,omitempty"`
 	// Journal is the path of the jail's journal, "" where it has none.
 	Journal string `json:"journal,omitempty"`
@@ -127,8 +130,8 @@ type Brief struct {
 	JournalSize int64 `json:"journalSize,omitempty"`
 	// FullReceipt is policy's journal.receipt = "full".
 	FullReceipt bool `json:"fullReceipt,omitempty"`
-	// Mounted are the host's directories that the jail may write to, and MountedSince when nothing but the jail was still to come, in
-	// nanoseconds since 1970: what the last look needs.
+	// Mounted are the host's directories that the jail may write to, and MountedSince when nothing
+	// but the jail was still to come, in nanoseconds since 1970: what the last look needs.
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.
@@ -399,8 +402,9 @@ func (s Store) decode(key string, by func(record []byte) error) error {
 	return nil
 }
 
-// beginning is the part of a record that is its Brief: what comes before Policy, the first field of Jail's own. In a string the quotes
-// would be escaped. It spares every verb the reading of the rest, some ten times as long.
+// beginning is the part of a record that is its Brief: what comes before Policy, the first field of
+// Jail's own. In a string the quotes would be escaped. It spares every verb the reading of the
+// rest, some ten times as long.
 func beginning(record []byte) []byte {
 	i := bytes.Index(record, []byte(`,"policy":{`))
 	if i < 0 {
@@ -412,14 +416,15 @@ func beginning(record []byte) []byte {
 // What happens to every jail after its record was written is kept in files of
 // their own: the whole record need not be written again.
 const (
-	// firstFile is the first process: its id, its start time and the number of its mount namespace, with blanks between them. Earlier
-	// releases wrote two numbers.
+	// firstFile is the first process: its id, its start time and the number of its mount namespace,
+	// with blanks between them. Earlier releases wrote two numbers.
 	firstFile = "first"
 	// startedFile is there once its program was started.
 	startedFile = "started"
 )
 
-// First records the jail's first process, with its mount namespace where that is known: 0 is one that is not known.
+// First records the jail's first process, with its mount namespace where that is known: 0 is one
+// that is not known.
 func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
@@ -512,7 +517,8 @@ func (s Store) Find(id string) ([]*Jail, error) {
 	return prefix, nil
 }
 
-// KeysOf are the keys of jails with this id, in any delegate root, also of those that are just being made.
+// KeysOf are the keys of jails with this id, in any delegate root, also of those that are just
+// being made.
 func (s Store) KeysOf(id string) ([]string, error) {
 	keys, err := s.Keys()
 	_, name, _ := strings.Cut(Key("", id), "-")
@@ -598,7 +604,8 @@ func (j *Brief) Init() Process { return j.process(j.InitPid, j.InitStart) }
 // Creator is the process that makes or made the jail.
 func (j *Brief) Creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
 
-// Elsewhere reports that the jail was made in another PID namespace: none of its processes is known here.
+// Elsewhere reports that the jail was made in another PID namespace: none of its processes is known
+// here.
 func (j *Brief) Elsewhere() bool { return j.Creator().Elsewhere() }
 
 // InitAlive reports whether the jail's first process runs.

@@ -28,8 +28,8 @@ func record(id string) *Jail {
 	}
 }
 
-// TestEarlierRecord: a jail that an earlier release made is still what it was, so that it can be started, entered and
-// inspected by this one.
+// TestEarlierRecord: a jail that an earlier release made is still what it was, so that it can be
+// started, entered and inspected by this one.
 func TestEarlierRecord(t *testing.T) {
 	s := Store{Root: t.TempDir()}
 	for flags, want := range map[string]network.Decision{
@@ -160,7 +160,8 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 	}
 }
 
-// TestBriefIsTheBeginning: what Brief reads of a record, without the rest, is what Load reads of it, whatever strings are in it.
+// TestBriefIsTheBeginning: what Brief reads of a record, without the rest, is what Load reads of
+// it, whatever strings are in it.
 func TestBriefIsTheBeginning(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -193,8 +194,8 @@ func TestBriefIsTheBeginning(t *testing.T) {
 	}
 }
 
-// TestSweepOfSome: a sweep that looks at some jails finds the dead among them, does not look at the one that it is told to leave, and
-// passes one whose first process runs.
+// TestSweepOfSome: a sweep that looks at some jails finds the dead among them, does not look at the
+// one that it is told to leave, and passes one whose first process runs.
 func TestSweepOfSome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -391,7 +392,8 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 }
 
-// TestPrivate: a directory for the owner alone does not make impassable what it lies in, whoever makes that.
+// TestPrivate: a directory for the owner alone does not make impassable what it lies in, whoever
+// makes that.
 func TestPrivate(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	for name, first := range map[string]func(Store){

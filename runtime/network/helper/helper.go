@@ -51,7 +51,8 @@ const SaidFile = "helper.stderr"
 const (
 	MemoryMax = 96 << 20 // bytes
 	PidsMax   = 64       // threads
-	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the jail has no limit on its own.
+	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the
+	// jail has no limit on its own.
 	SocketsMax = 64 << 20 // bytes
 )
 
@@ -83,9 +84,11 @@ type Record struct {
 type Options struct {
 	Dir  string // the jail's directory
 	Name string // the program's file name, beside the running program
-	// Program is executed in place of that, under its name, where it is not nil. It is handed on, too, after Files.
+	// Program is executed in place of that, under its name, where it is not nil. It is handed on,
+	// too, after Files.
 	Program *os.File
-	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to Place.
+	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to
+	// Place.
 	Beside int
 	// Group names the helper's control groups.
 	Group string
@@ -203,7 +206,8 @@ func (r *Record) move(dirs []string, of []bound) error {
 	return nil
 }
 
-// Place puts a jail's helper, if it has one, into control groups beside those of a process, unless it has some.
+// Place puts a jail's helper, if it has one, into control groups beside those of a process, unless
+// it has some.
 func Place(dir string, beside int) error {
 	r, err := Load(dir)
 	if err != nil || r == nil || len(r.Cgroups) > 0 {
@@ -280,8 +284,8 @@ func (p *Pending) close() {
 	p.ready.Close()
 }
 
-// fork starts the program in a session of its own, with nothing of ours but its files. It returns those of the control groups that it is
-// not in yet.
+// fork starts the program in a session of its own, with nothing of ours but its files. It returns
+// those of the control groups that it is not in yet.
 func fork(path string, o Options, groups []string, of []bound, work, ready *os.File) (pid int, left []string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -334,7 +338,8 @@ func placesOf(o Options) []place {
 	return places(o.Beside, o.Group)
 }
 
-// record begins the record of who helps the jail, with the control groups that are about to be made for it.
+// record begins the record of who helps the jail, with the control groups that are about to be made
+// for it.
 func record(o Options, all []place) (*Record, error) {
 	r := &Record{Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group, Cgroups: dirs(all)}
 	if len(r.Cgroups) == 0 {
@@ -421,7 +426,8 @@ func Said(dir string) string {
 	return `"` + printable.Line(line, maxSaid) + `"`
 }
 
-// End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.
+// End ends a jail's helper, if it has one, and removes what was made for it. It returns when the
+// process has ended.
 func End(dir string) error {
 	r, err := Load(dir)
 	if err != nil || r == nil {

@@ -37,8 +37,9 @@ var valued = []string{"root", "log", "log-format", "log-level", "criu", "rootles
 // ownValued are agentjail's.
 var ownValued = []string{"config", "trace"}
 
-// TakesValue reports whether an option before the verb has a value, as [Read] splits a command line. own is true for agentjail's own
-// options, which the delegate does not get. A test of package verbs holds that its options are known here.
+// TakesValue reports whether an option before the verb has a value, as [Read] splits a command
+// line. own is true for agentjail's own options, which the delegate does not get. A test of package
+// verbs holds that its options are known here.
 func TakesValue(name string) (value, own bool) {
 	own = slices.Contains(ownValued, name)
 	return own || slices.Contains(valued, name), own
@@ -153,7 +154,7 @@ func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
 	}
 	d, err := delegate.Choose(p.Delegate, store.Root)
 	if err == nil && c.Loud() {
-		Tell(c.Warning(), c)
+		Warn(c.Warning(), c)
 	}
 	return d, err
 }

@@ -1,4 +1,5 @@
-// Package child is what a helper process knows of its start: the words between runtime/network/helper, which starts it, and its program.
+// Package child is what a helper process knows of its start: the words between
+// runtime/network/helper, which starts it, and its program.
 package child
 
 // Descriptors of a helper at its start. What its owner hands on besides follows.

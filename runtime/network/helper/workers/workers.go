@@ -1,6 +1,7 @@
-// Package workers is the list of the processes that work for a jail outside of its program: which control groups each is in, what bounds it,
-// and what happens at each bound. What a helper does for a jail is inside that jail's limits. docs/host-limits.md has the list, and tests hold
-// running processes to it.
+// Package workers is the list of the processes that work for a jail outside of its program: which
+// control groups each is in, what bounds it, and what happens at each bound. What a helper does for
+// a jail is inside that jail's limits. docs/host-limits.md has the list, and tests hold running
+// processes to it.
 package workers
 
 import (
@@ -19,7 +20,8 @@ const (
 	Own Group = "its own, beside the jail's"
 	// Jails are the jail's.
 	Jails Group = "the jail's"
-	// Callers are those of who calls agentjail: an engine, a person's session. They bound what a jail costs as they bound any container's.
+	// Callers are those of who calls agentjail: an engine, a person's session. They bound what a
+	// jail costs as they bound any container's.
 	Callers Group = "its caller's"
 	// Service are those of the host's service.
 	Service Group = "its service's"

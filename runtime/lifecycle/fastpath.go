@@ -17,13 +17,13 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// What a delegate does at start and at delete is little, and its own start takes
-// several times as long. For most jails it is done here. Whatever is unusual is
+// A delegate does little at start and at delete, and its own start takes
+// several times as long. For most jails that work is done here. Unusual jails are
 // the delegate's.
 
-// direct reports whether the delegate's result for a jail's spec is known in advance: a process
-// that takes all others along when it ends, and nothing on the host but control groups.
-func direct(s *specs.Spec) bool {
+// canSkipDelegate reports whether the delegate's result for a jail's spec is known in advance: a
+// process that takes all others along when it ends, and nothing on the host but control groups.
+func canSkipDelegate(s *specs.Spec) bool {
 	if s.Linux.IntelRdt != nil {
 		return false
 	}
@@ -42,8 +42,8 @@ func (r *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
 	}
-	done := r.step("release")
-	known, err := startDirectly(j, r.Store.Root)
+	done := r.step("start init")
+	known, err := startWithoutDelegate(j, r.Store.Root)
 	if err == nil && !known {
 		return otherwise()
 	}
@@ -66,7 +66,7 @@ func startedBefore(pid int, root string) bool {
 	return filters >= ours+2 || host.Runs(pid, root)
 }
 
-func startDirectly(j *state.Brief, root string) (known bool, err error) {
+func startWithoutDelegate(j *state.Brief, root string) (known bool, err error) {
 	fd, err := unix.PidfdOpen(j.InitPid, 0)
 	if err != nil || !j.InitAlive() { // it may be another's by now
 		return false, nil
@@ -83,9 +83,9 @@ func startDirectly(j *state.Brief, root string) (known bool, err error) {
 	})
 }
 
-// ended reports that a direct jail was made completely, and its processes have
+// processesGone reports that a jail of the fast path was made completely, and its processes have
 // ended.
-func ended(j *state.Brief) bool {
+func processesGone(j *state.Brief) bool {
 	return j.Direct && j.InitPid != 0 && (j.Ended || j.Init().Gone())
 }
 
@@ -105,18 +105,18 @@ func frozen(dirs []string) bool {
 	return false
 }
 
-// deleteDirectly removes a jail whose processes have ended.
-func (r *Runtime) deleteDirectly(j *state.Brief, force bool) error {
-	defer r.step("release")()
+// deleteWithoutDelegate removes a jail whose processes have ended.
+func (r *Runtime) deleteWithoutDelegate(j *state.Brief, force bool) error {
+	defer r.step("cleanup")()
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
 	j.Ended = true
 	r.noteEnd(j, nil)
-	if err := forget(j); err != nil {
+	if err := removeDelegateState(j); err != nil {
 		return err
 	}
 	crash.Point("delete.delegated")
-	if err := r.release(j); err != nil {
+	if err := r.cleanup(j); err != nil {
 		return err
 	}
 	crash.Point("delete.released")
@@ -126,9 +126,9 @@ func (r *Runtime) deleteDirectly(j *state.Brief, force bool) error {
 	return nil
 }
 
-// forget removes what the delegate made: the groups first, since it knows of
+// removeDelegateState removes what the delegate made: the groups first, since it knows of
 // them only while its directory is there.
-func forget(j *state.Brief) error {
+func removeDelegateState(j *state.Brief) error {
 	if err := removeCgroups(j); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Reloaded is what reading a jail's rules again has done.
+// Reloaded is the result of reading a jail's rules again.
 type Reloaded struct {
 	network.Changed
 	// Entries are in force.
@@ -25,7 +25,7 @@ type Reloaded struct {
 	Others []string
 }
 
-// holdRules keeps a jail's rules from being changed where its mode starts by them.
+// holdRules locks the rules of a jail whose mode starts by them.
 func (r *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
 	if !mode.Terms(j.Network).ByRules {
 		return func() {}, nil
@@ -33,7 +33,7 @@ func (r *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err
 	return r.Store.Lock(j.Key)
 }
 
-// changing is a running jail with rules of its own, locked until unlock is called.
+// changing returns a running jail with rules of its own, locked until unlock is called.
 func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
 	unlock, err = r.Store.Lock(key)
 	if err != nil {
@@ -62,22 +62,23 @@ func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlo
 	return j, mode, unlock, nil
 }
 
-// of is w for the calls of the engine that made a jail, whose other containers are looked for.
-func (r *Runtime) of(j *state.Jail) *Runtime {
+// withEngineRoot returns a copy of r for the root of the engine that made a jail, whose other
+// containers are looked for.
+func (r *Runtime) withEngineRoot(j *state.Jail) *Runtime {
 	own := *r
 	own.Globals.Root = j.DelegateRoot
 	return &own
 }
 
-// RestartNetwork starts a running jail's helper anew that has ended, or ends it first by force. After an error the jail reaches nothing,
-// as before.
+// RestartNetwork restarts the helper of a running jail if it has ended; with force it ends the
+// helper first. After an error the jail reaches nothing, as before.
 func (r *Runtime) RestartNetwork(key string, force bool) error {
 	j, mode, unlock, err := r.changing(key)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r = r.of(j)
+	r = r.withEngineRoot(j)
 	changes, err := mode.Restart(r.networkOf(&j.Brief), force)
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (r *Runtime) RestartNetwork(key string, force bool) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	return r.reported(&j.Brief, changes)
+	return r.addToReport(&j.Brief, changes)
 }
 
 // reportRules records other rules in a jail's report.
@@ -114,9 +115,9 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 		return out, err
 	}
 	defer unlock()
-	r = r.of(j)
+	r = r.withEngineRoot(j)
 	former := j.Policy.Network
-	p, err := again(j)
+	p, err := rereadPolicy(j)
 	if err != nil {
 		return out, err
 	}
@@ -148,8 +149,8 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	return out, errors.Join(err, r.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), r.reportRules(&j.Brief, next))
 }
 
-// again reads a jail's policy again.
-func again(j *state.Jail) (policy.Policy, error) {
+// rereadPolicy reads a jail's policy again.
+func rereadPolicy(j *state.Jail) (policy.Policy, error) {
 	if j.Policy.Origin == nil {
 		return policy.Policy{}, errors.New("it was made by an earlier release, which did not record where its policy comes from (remedy: start the jail anew)")
 	}
@@ -193,7 +194,7 @@ func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 		if j.Policy.Network.Mode != first.Policy.Network.Mode {
 			continue // as at its start
 		}
-		own, err := again(j)
+		own, err := rereadPolicy(j)
 		if err != nil {
 			return next, fmt.Errorf("container %s of the pod: %w", j.ID, err)
 		}

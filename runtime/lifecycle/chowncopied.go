@@ -13,40 +13,41 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// adoptedFile in the jail's state directory records how far adopt has looked: the number of the
-// next file in the jail's layer, and when adopt last found something, in nanoseconds since boot.
-const adoptedFile = "adopted"
+// copiedFile in the jail's state directory records how far chownCopied has looked: the number of
+// the next file in the jail's layer, and when adopt last found something, in nanoseconds since
+// boot.
+const copiedFile = "adopted"
 
 // adoptAgain is how long adopt looks each time after it has found something: an
 // engine sets the owner of a file when it has written all of it.
 const adoptAgain = time.Minute
 
-// adopt changes the owner of files that an engine put into the running jail to the jail's ids. It
-// is called before something in the jail may use them. A failure only means that the jail cannot
-// read those files.
-func (r *Runtime) adopt(j *state.Brief) {
+// chownCopied changes the owner of files that an engine put into the running jail to the jail's
+// ids. It is called before something in the jail may use them. A failure only means that the jail
+// cannot read those files.
+func (r *Runtime) chownCopied(j *state.Brief) {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 || !j.InitAlive() {
 		return
 	}
 	defer r.step("adopt")()
-	if err := r.tryAdopt(j); err != nil && !errors.Is(err, rootfs.ErrNoChanges) && j.InitAlive() {
+	if err := r.tryChownCopied(j); err != nil && !errors.Is(err, rootfs.ErrNoChanges) && j.InitAlive() {
 		r.Log.Warnf("agentjail: what was copied into the jail may be unreadable there: %v", err)
 	}
 }
 
-func (r *Runtime) tryAdopt(j *state.Brief) error {
+func (r *Runtime) tryChownCopied(j *state.Brief) error {
 	changes, err := rootfs.OpenChanges(r.Store.Dir(j.Key))
 	if err != nil {
 		return err
 	}
 	defer changes.Close()
-	file := filepath.Join(r.Store.Dir(j.Key), adoptedFile)
+	file := filepath.Join(r.Store.Dir(j.Key), copiedFile)
 	// The number is read before the scan: files that arrive during the scan belong to the next one.
 	// Without a number, as in a full layer, nothing is recorded.
 	next, nerr := rootfs.NextInode(changes)
-	seen, found := readAdopted(file)
+	seen, found := readCopied(file)
 	if nerr == nil && next == seen+1 && sinceBoot()-found > adoptAgain {
-		return writeAdopted(file, next, found)
+		return writeCopied(file, next, found)
 	}
 	root, err := engineView(j)
 	if err != nil {
@@ -63,7 +64,7 @@ func (r *Runtime) tryAdopt(j *state.Brief) error {
 	if nerr != nil || !complete {
 		next = 0
 	}
-	return writeAdopted(file, next, found)
+	return writeCopied(file, next, found)
 }
 
 // engineView opens the engine's view of the jail's root: its overlay, without what
@@ -81,9 +82,9 @@ func engineView(j *state.Brief) (*os.File, error) {
 	return root, nil
 }
 
-// readAdopted reads what writeAdopted wrote: zeros if there is none. found is then
+// readCopied reads what writeCopied wrote: zeros if there is none. found is then
 // long ago.
-func readAdopted(path string) (next uint64, found time.Duration) {
+func readCopied(path string) (next uint64, found time.Duration) {
 	text, err := os.ReadFile(path)
 	if err == nil {
 		_, err = fmt.Sscan(string(text), &next, &found)
@@ -94,7 +95,7 @@ func readAdopted(path string) (next uint64, found time.Duration) {
 	return next, found
 }
 
-func writeAdopted(path string, next uint64, found time.Duration) error {
+func writeCopied(path string, next uint64, found time.Duration) error {
 	return os.WriteFile(path, fmt.Appendf(nil, "%d %d", next, int64(found)), 0o600)
 }
 
