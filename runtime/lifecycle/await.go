@@ -25,8 +25,8 @@ func awaitProgram(pid int, dir string) {
 	const most, first, pause = 5 * time.Second, 2 * time.Millisecond, 200 * time.Microsecond
 	begin := time.Now()
 	for sleep := first; ; sleep = pause {
-		// A process that runs the step has not ended: its program is looked at first, which costs a
-		// tenth, and again after its filters, which the step may have got meanwhile.
+		// A process that runs the step has not ended. Its program is checked first, which costs a
+		// tenth, and again after its filters, which the step may have loaded meanwhile.
 		if !host.Runs(pid, dir) {
 			ended, filters := fate(pid)
 			if ended || (filters >= 2 || ringfault.Ring(0)) && !host.Runs(pid, dir) {

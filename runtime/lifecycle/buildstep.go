@@ -9,15 +9,14 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// A step of an image's build is to keep what it changes, with owners and set-id
-// bits; a jail's layer is thrown away, and nothing in a jail can make such files.
+// A step of an image's build must keep its changes, with owners and set-id bits. A jail's layer is
+// thrown away, and no process in a jail can make such files.
 func errBuild() *refusal.Error {
 	return refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
 }
 
-// buildSteps recognise, by the engine, a container that is one. What they look at
-// belongs to the engine: a container cannot write it, and it only ever refuses a
-// start.
+// buildSteps recognise, by engine, a container that is a step. They read only files of the engine,
+// which a container cannot write, and can only refuse a start.
 var buildSteps = []struct {
 	is     func(id, bundle string, s *specs.Spec) bool
 	remedy string

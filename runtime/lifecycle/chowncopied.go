@@ -14,13 +14,13 @@ import (
 )
 
 // copiedFile in the jail's state directory records how far chownCopied has looked: the number of
-// the next file in the jail's layer, and when adopt last found something, in nanoseconds since
-// boot.
+// the next file in the jail's layer, and when chownCopied last found something, in nanoseconds
+// since boot.
 const copiedFile = "adopted"
 
-// adoptAgain is how long adopt looks each time after it has found something: an
-// engine sets the owner of a file when it has written all of it.
-const adoptAgain = time.Minute
+// scanAgainFor is how long chownCopied scans again after it has found a file: an engine sets the
+// owner of a file only after it has written all of it.
+const scanAgainFor = time.Minute
 
 // chownCopied changes the owner of files that an engine put into the running jail to the jail's
 // ids. It is called before something in the jail may use them. A failure only means that the jail
@@ -29,7 +29,7 @@ func (r *Runtime) chownCopied(j *state.Brief) {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 || !j.InitAlive() {
 		return
 	}
-	defer r.step("adopt")()
+	defer r.step("chown copied files")()
 	if err := r.tryChownCopied(j); err != nil && !errors.Is(err, rootfs.ErrNoChanges) && j.InitAlive() {
 		r.Log.Warnf("agentjail: what was copied into the jail may be unreadable there: %v", err)
 	}
@@ -46,7 +46,7 @@ func (r *Runtime) tryChownCopied(j *state.Brief) error {
 	// Without a number, as in a full layer, nothing is recorded.
 	next, nerr := rootfs.NextInode(changes)
 	seen, found := readCopied(file)
-	if nerr == nil && next == seen+1 && sinceBoot()-found > adoptAgain {
+	if nerr == nil && next == seen+1 && sinceBoot()-found > scanAgainFor {
 		return writeCopied(file, next, found)
 	}
 	root, err := engineView(j)
@@ -82,15 +82,15 @@ func engineView(j *state.Brief) (*os.File, error) {
 	return root, nil
 }
 
-// readCopied reads what writeCopied wrote: zeros if there is none. found is then
-// long ago.
+// readCopied reads the file that writeCopied wrote. If there is none it returns zeros: found is
+// then long ago.
 func readCopied(path string) (next uint64, found time.Duration) {
 	text, err := os.ReadFile(path)
 	if err == nil {
 		_, err = fmt.Sscan(string(text), &next, &found)
 	}
 	if err != nil {
-		return 0, -2 * adoptAgain
+		return 0, -2 * scanAgainFor
 	}
 	return next, found
 }

@@ -27,28 +27,28 @@ import (
 type CreateOptions struct {
 	ID     string
 	Bundle string
-	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with
-	// it.
+	// Spec, if not nil, is used instead of a bundle: the jail belongs to this process, and ends
+	// with it.
 	Spec *specs.Spec
 	// Signals, if not nil, were taken before Create. Create restores them with it.
 	Signals *Signals
-	// Init reports that the init step stays as the first process: it passes signals on to the
-	// program, waits for what that leaves behind, and ends the jail when this process ends.
+	// Init keeps the init step as the first process: it passes signals on to the program, reaps the
+	// program's orphans, and ends the jail when this process ends.
 	Init bool
 	// Run starts the jail at once and, unless Detach, waits for its end.
 	Run, Detach   bool
 	PidFile       string
 	ConsoleSocket string
 	PidfdSocket   string
-	// PlainRoot reports that the root's files keep their host owners: the host's
-	// own file tree, where what is root's alone must stay unreadable.
+	// PlainRoot keeps the host owners of the root's files: for the host's own file tree, in which
+	// root's private files must stay unreadable.
 	PlainRoot bool
 	// Watch, if not nil, is notified of a jail that Create runs and waits for.
 	Watch Watcher
 }
 
-// A Watcher looks at a jail that is run: when it is made and its program does not run yet, and when
-// it has ended and is still there.
+// A Watcher is notified of a jail that is run: when the jail is made and its program does not run
+// yet, and when the jail has ended and its directory still exists.
 type Watcher interface {
 	Made(*state.Jail) error
 	Ended(*state.Jail)
@@ -84,8 +84,7 @@ func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	return a.make()
 }
 
-// An attempt is the making of one jail: what each step knows from those before it,
-// and how to undo what they did.
+// An attempt is the making of one jail: the results of the steps so far, and how to undo them.
 type attempt struct {
 	rt   *Runtime
 	ctx  context.Context
@@ -117,8 +116,8 @@ type attempt struct {
 	undo []undo
 }
 
-// creation is the making of a jail, in order: each name is what a trace calls the
-// functions below it.
+// creation lists the steps that make a jail, in order. Each name is that of the trace for its
+// functions.
 var creation = []struct {
 	name string
 	run  []func(*attempt) error
@@ -206,7 +205,7 @@ func (a *attempt) ran(err error) bool {
 	return a.o.Run && errors.As(err, &ended) && a.j.Started
 }
 
-// An undo takes back what a step did.
+// An undo reverts what a step did.
 type undo struct {
 	run func()
 	// failed marks an action for failures alone. Any other releases what only the making of the
@@ -214,13 +213,13 @@ type undo struct {
 	failed bool
 }
 
-// always has f run at the end, before what was requested earlier.
+// always registers f to run at the end, before the functions that were registered earlier.
 func (a *attempt) always(f func()) { a.undo = append(a.undo, undo{f, false}) }
 
-// onFailure is always for an end without a jail.
+// onFailure registers f for an end without a jail.
 func (a *attempt) onFailure(f func()) { a.undo = append(a.undo, undo{f, true}) }
 
-// end runs what steps requested, the last one's first.
+// end runs the registered functions, the last one first.
 func (a *attempt) end(failed bool) {
 	for _, u := range slices.Backward(a.undo) {
 		if failed || !u.failed {
@@ -285,8 +284,7 @@ func (r *Runtime) claim(j *state.Jail) error {
 
 // unclaim undoes all that was made for the jail.
 func (a *attempt) unclaim() {
-	// From the host's mount namespace: in this thread's own, the jail's
-	// root is busy.
+	// This runs in the host's mount namespace: in this thread's own, the jail's root is busy.
 	if err := onHostThread(func() error { return a.rt.cleanup(&a.j.Brief) }); err != nil {
 		a.rt.Log.Warnf("cleaning up after a failed create: %v", err)
 	}

@@ -26,7 +26,7 @@ func (a *attempt) takeIDs() error {
 	return nil
 }
 
-// harden decides what the jail is, and makes its system call filter.
+// harden decides the jail's spec, and makes its system call filter.
 func (a *attempt) harden() error {
 	r, p := a.rt, a.p
 	if err := ensureLSM(a.ctx, &p.facts, r.Policy); err != nil {
@@ -67,7 +67,7 @@ func (a *attempt) harden() error {
 	return nil
 }
 
-// record notes in the jail's record what was decided. It is saved by write.
+// record puts the decisions into the jail's record, which write saves.
 func (a *attempt) record() error {
 	j, spec, binds := a.j, a.spec, a.p.res.Plan.Binds
 	if a.p.res.Plan.Authority != "" {
@@ -106,8 +106,8 @@ func (r *Runtime) logUnmet(rep *report.Report) {
 	for _, c := range rep.Of(report.Denied) {
 		r.Log.Warnf("agentjail: denied: %s", c)
 	}
-	// What the host lacks is the same for each jail: the report, inspect and check name it every
-	// time, the log once.
+	// A protection that the host lacks is the same for each jail: the report, inspect and check
+	// list it every time, the log once.
 	for _, c := range rep.Of(report.Missing) {
 		if r.Store.OncePerBoot(c.String()) {
 			r.Log.Warnf("agentjail: this host cannot hold: %s", c)

@@ -95,7 +95,7 @@ var ownDevices = []string{
 	"/dev/console", "/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
 }
 
-// hostNamespaces are this process's own namespaces, by the kinds that jails have.
+// hostNamespaces returns this process's own namespaces, by the kinds that jails have.
 func hostNamespaces(f hostfacts.Facts) []jailinit.Namespace {
 	var out []jailinit.Namespace
 	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
@@ -115,8 +115,8 @@ func hostNamespaces(f hostfacts.Facts) []jailinit.Namespace {
 	return out
 }
 
-// groupLimits are policy's bounds where the jail sees its control groups, of
-// version 2 or 1. Groups that were not delegated to a user's engine have none.
+// groupLimits returns policy's bounds where the jail sees its control groups, of version 2 or 1.
+// Groups that were not delegated to a user's engine have none.
 func groupLimits(j *state.Jail, f hostfacts.Facts) []jailinit.Limit {
 	var out []jailinit.Limit
 	if n := j.Policy.Limits.Pids; n > 0 && (f.Cgroup.Pids || !f.Rootless) {
@@ -131,7 +131,7 @@ func groupLimits(j *state.Jail, f hostfacts.Facts) []jailinit.Limit {
 	return out
 }
 
-// memoryOf are the jail's limits on memory, or nil.
+// memoryOf returns the jail's limits on memory, or nil.
 func memoryOf(j *state.Jail) *specs.LinuxMemory {
 	if j.Limits == nil {
 		return nil
@@ -139,8 +139,8 @@ func memoryOf(j *state.Jail) *specs.LinuxMemory {
 	return j.Limits.Memory
 }
 
-// programLabel is the SELinux label of the step's program: that of the jail's
-// files, but of no categories, as all jails share it.
+// programLabel returns the SELinux label of the step's program: that of the jail's files, but
+// without categories, as all jails share it.
 func programLabel(mount string) string {
 	// user:role:type:level, where the level may hold further colons.
 	f := strings.SplitN(mount, ":", 4)
@@ -168,7 +168,7 @@ func label(p *specs.Process) (file, want string) {
 	return "", ""
 }
 
-// seed spreads jails over the processors.
+// seed returns a number that spreads jails over the processors.
 func seed(key string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))

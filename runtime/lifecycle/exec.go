@@ -22,8 +22,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// ExecOptions are the options of exec. Process is nil when the process comes as
-// flags, which then change the jail's own.
+// ExecOptions are the options of exec. Process is nil when the process is described by flags, which
+// then change the jail's own.
 type ExecOptions struct {
 	ID            string
 	ProcessFile   string
@@ -91,7 +91,7 @@ func (r *Runtime) Exec(o ExecOptions) error {
 	return e.run()
 }
 
-// An execution is an exec under way: what each step knows from those before it.
+// An execution is an exec under way: the results of the steps so far.
 type execution struct {
 	rt *Runtime
 	o  ExecOptions
@@ -105,7 +105,7 @@ type execution struct {
 	time    delegate.Time     // connect
 }
 
-// close removes what the delegate alone needed.
+// close removes the files that only the delegate needed.
 func (e *execution) close() {
 	if e.file != "" {
 		os.Remove(e.file)
@@ -134,7 +134,7 @@ func (o *ExecOptions) requestedProcess(j *state.Jail) (p specs.Process, err erro
 	return p, nil
 }
 
-// harden decides what the process is, and looks at what it names in the jail.
+// harden decides the process, and checks the paths in the jail that it names.
 func (e *execution) harden() error {
 	r, j := e.rt, e.j
 	p, err := e.o.requestedProcess(j)
@@ -143,7 +143,7 @@ func (e *execution) harden() error {
 	}
 	allowCoreOff()
 	facts := harden.Facts{ID: e.o.ID, Host: hostfacts.Read(), IDs: j.IDs}
-	// The label and profile are the jail's, not the caller's choice.
+	// The caller does not choose the label and profile: they are the jail's.
 	if j.Process != nil {
 		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 		if facts.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {

@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Explained is what would become of a bundle.
+// Explained is the result of hardening a bundle that is not run.
 type Explained struct {
 	Result *harden.Result // nil where it would be refused
 	Report *report.Report // as far as hardening got; nil where the bundle cannot be read
@@ -52,7 +52,7 @@ func (r *Runtime) Explain(dir string) (*Explained, error) {
 	return out, p.searched(out)
 }
 
-// searched adds what would be protected in mounted directories.
+// searched adds the paths that would be protected in mounted directories.
 func (p *prepared) searched(out *Explained) error {
 	sources := slices.Clone(p.sources)
 	for _, i := range slices.Backward(out.Result.Plan.Dropped) {

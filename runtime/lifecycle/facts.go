@@ -82,7 +82,7 @@ func (r *Runtime) engineIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
 	return m, true, err
 }
 
-// nodes looks at the host's own device nodes of the names that policy allows.
+// nodes returns the host's own device nodes with the names that policy allows.
 func nodes(names []string) map[string]harden.Node {
 	out := map[string]harden.Node{}
 	for _, name := range names {
@@ -104,10 +104,10 @@ func nodes(names []string) map[string]harden.Node {
 	return out
 }
 
-// joinedNamespaces returns the namespaces that the spec wants to join. Only one whose
-// user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)). members
-// are the ids of all jails in those user namespaces: the containers of a pod
-// have the engine's files for the pod's first one, and each other's ids.
+// joinedNamespaces returns the namespaces that the spec wants to join. A namespace counts only if
+// its user namespace is a live jail's (NS_GET_USERNS, ioctl_nsfs(2)). members are the ids of all
+// jails in those user namespaces: the containers of a pod have the engine's files for the pod's
+// first one, and each other's ids.
 func (r *Runtime) joinedNamespaces(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
 	out = map[specs.LinuxNamespaceType]harden.Join{}
 	if s.Linux == nil {
@@ -147,8 +147,8 @@ func (r *Runtime) joinedNamespaces(s *specs.Spec) (out map[specs.LinuxNamespaceT
 	return out, slices.Compact(members), nil
 }
 
-// joinedNamespace returns one namespace that the spec wants to join, and the jails
-// in it or in the user namespace that owns it, and which one that is.
+// joinedNamespace returns one namespace that the spec wants to join, the jails in it or in the user
+// namespace that owns it, and the inode of that user namespace.
 func (r *Runtime) joinedNamespace(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
 	f, err := namespace.Open(ns.Path)
 	if err != nil {
@@ -184,8 +184,8 @@ func usernsInode(j *state.Brief) (uint64, error) {
 	return ino, nil
 }
 
-// owningUsernsInode returns the inode of the user namespace that owns a namespace: of the
-// namespace itself where it is one.
+// owningUsernsInode returns the inode of the user namespace that owns a namespace. A user namespace
+// owns itself.
 func owningUsernsInode(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
 	fd := int(ns.Fd())
 	owner := fd
@@ -208,8 +208,8 @@ func owningUsernsInode(ns *os.File, kind specs.LinuxNamespaceType) (uint64, erro
 	return st.Ino, nil
 }
 
-// jailsIn finds the live jails whose namespace of that kind, by its name in
-// /proc/PID/ns, is this one.
+// jailsIn returns the live jails whose namespace of that kind, by its name in /proc/PID/ns, has
+// this inode.
 func (r *Runtime) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
 	keys, err := r.Store.Keys()
 	if err != nil {
@@ -264,8 +264,8 @@ func engineStorage(root, bundleDir string) []string {
 	return out
 }
 
-// onHostThread runs f on a thread that is still in the host's mount namespace:
-// the one of Create is not.
+// onHostThread runs f on a thread in the host's mount namespace, which the thread of Create has
+// left.
 func onHostThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -17,9 +17,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A delegate does little at start and at delete, and its own start takes
-// several times as long. For most jails that work is done here. Unusual jails are
-// the delegate's.
+// A delegate does little at start and at delete, and its own start takes several times as long as
+// that. For most jails that work is done here. Unusual jails are left to the delegate.
 
 // canSkipDelegate reports whether the delegate's result for a jail's spec is known in advance: a
 // process that takes all others along when it ends, and nothing on the host but control groups.
@@ -27,7 +26,7 @@ func canSkipDelegate(s *specs.Spec) bool {
 	if s.Linux.IntelRdt != nil {
 		return false
 	}
-	// Prestart is what Docker uses, and over before start.
+	// Docker uses Prestart, which is over before start.
 	if h := s.Hooks; h != nil && len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
 		return false
 	}
@@ -36,8 +35,7 @@ func canSkipDelegate(s *specs.Spec) bool {
 	})
 }
 
-// startInit starts a created container, by otherwise where that is the delegate's to
-// do.
+// startInit starts a created container. It calls otherwise if the delegate has to do so.
 func (r *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
@@ -89,7 +87,7 @@ func processesGone(j *state.Brief) bool {
 	return j.Direct && j.InitPid != 0 && (j.Ended || j.Init().Gone())
 }
 
-// frozen reports whether one of the control groups is (freezer of cgroups(7)).
+// frozen reports whether one of the control groups is frozen (freezer of cgroups(7)).
 func frozen(dirs []string) bool {
 	for _, dir := range dirs {
 		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
@@ -126,13 +124,13 @@ func (r *Runtime) deleteWithoutDelegate(j *state.Brief, force bool) error {
 	return nil
 }
 
-// removeDelegateState removes what the delegate made: the groups first, since it knows of
-// them only while its directory is there.
+// removeDelegateState removes what the delegate made. The control groups are first: they are known
+// only while the delegate's directory exists.
 func removeDelegateState(j *state.Brief) error {
 	if err := removeCgroups(j); err != nil {
 		return err
 	}
-	j.Removed, j.CgroupDirs = j.CgroupDirs, nil // gone, for the release that follows
+	j.Removed, j.CgroupDirs = j.CgroupDirs, nil // gone, for the cleanup that follows
 	if err := os.RemoveAll(j.DelegateState()); err != nil {
 		return fmt.Errorf("removing the delegate's record: %w", err)
 	}

@@ -12,8 +12,8 @@ import (
 // when they execute in a container.
 const delegateFailed = 255
 
-// explainFilterError returns a delegate's error, and reports why where that is an errno
-// which no C library has a name for: the host takes no further filter.
+// explainFilterError returns a delegate's error, and logs the cause if that is an errno for which
+// no C library has a name: the host takes no further filter.
 func (r *Runtime) explainFilterError(err error) error {
 	if err == nil {
 		return nil

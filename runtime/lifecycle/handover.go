@@ -73,7 +73,7 @@ func (a *attempt) delegate() error {
 	return nil
 }
 
-// launch has the network mode start its helper, while the delegate works and this process would
+// launch has the network mode start its helper while the delegate works and this process would only
 // wait.
 func (a *attempt) launch() <-chan error {
 	done := make(chan error, 1)
@@ -91,16 +91,15 @@ func (a *attempt) launch() <-chan error {
 	return done
 }
 
-// abandon removes the container if the delegate has made it, or begun to: it may
-// not start.
+// abandon removes the container if the delegate has made it, or begun to: the container must not
+// start.
 func (a *attempt) abandon() {
 	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.containerCreated {
 		a.rt.abandon(a.d, a.j)
 	}
 }
 
-// abandon removes a container that the delegate has made and that may not
-// start.
+// abandon removes a container that the delegate has made and that must not start.
 func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 	t, err := r.inTime(&j.Brief)
 	if err == nil {
@@ -111,10 +110,10 @@ func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 	}
 }
 
-// whileDelegateRuns does, while the delegate works and this process would only wait, what no other
-// step waits for. It keeps the report, begins the journal, and looks at a few jails, so that
-// crashes are cleaned up without a request. `agentjail gc` reports failures of that. beside runs on
-// another thread, in the host's mount namespace.
+// whileDelegateRuns does the work that no other step waits for, while the delegate works and this
+// process would only wait. It saves the report, begins the journal, and looks at a few jails, so
+// that crashes are cleaned up without a request. `agentjail gc` reports failures of that. The work
+// runs on another thread, in the host's mount namespace.
 func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity []string, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {

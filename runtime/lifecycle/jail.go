@@ -62,22 +62,22 @@ func (g Globals) Args() []string {
 type Runtime struct {
 	Store   state.Store
 	Globals Globals
-	// Policy is for what makes jails. A jail that exists has that which it was made
-	// with: then LoadPolicy, if not nil, fills it where it is needed after all.
+	// Policy is for new jails. An existing jail has the policy that it was made with. If LoadPolicy
+	// is not nil, it fills Policy when an existing jail needs it after all.
 	Policy     policy.Policy
 	LoadPolicy func() (policy.Policy, error)
 	Log        *logrus.Logger
 	// Trace, if not nil, receives the duration of each step.
 	Trace func(step string, d time.Duration)
-	// Stdio take the place of our standard files, where not nil: they are the
-	// delegate's, and a jail's that has no terminal.
+	// Stdio replace our standard files, where not nil: they are passed to the delegate, and to a
+	// jail that has no terminal.
 	Stdio [3]*os.File
-	// Stay keeps this process, which serves others too. Otherwise the delegate
-	// takes its place for a verb that needs nothing of ours afterwards.
+	// Stay keeps this process, which serves other calls too. Otherwise the delegate replaces this
+	// process for a verb after which nothing is left to do.
 	Stay bool
 }
 
-// stdio are the three standard files.
+// stdio returns the three standard files.
 func (r *Runtime) stdio() [3]*os.File {
 	files := r.Stdio
 	for i, own := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
@@ -88,17 +88,17 @@ func (r *Runtime) stdio() [3]*os.File {
 	return files
 }
 
-// out is the standard output.
+// out returns the standard output.
 func (r *Runtime) out() *os.File { return r.stdio()[1] }
 
 // ExitError makes the command line exit with the status of the delegate, which has printed its
 // error itself.
 type ExitError struct{ Code int }
 
-// Error names the status.
+// Error returns the status as text.
 func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
 
-// Ended is the error of a delegate's exit status: nil for 0.
+// Ended returns the error of a delegate's exit status: nil for 0.
 func Ended(status int) error { return exitError(status, nil) }
 
 // A StatusError is an error of ours with the exit status that the delegate's own would have: for
@@ -108,14 +108,14 @@ type StatusError struct {
 	Err  error
 }
 
-// Error is the inner error's text: the status is the caller's to set.
+// Error returns the inner error's text: the caller sets the status.
 func (e *StatusError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error itself.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any
-// other is the program's.
+// ExitOwn is the exit status of a command that runs a program, for failures before the program
+// runs. Any other status is the program's.
 const ExitOwn = 125
 
 // OwnFailure sets ExitOwn on an error that has no status yet, or the delegate's.
@@ -131,7 +131,7 @@ func OwnFailure(err error) error {
 	return &StatusError{Code: ExitOwn, Err: err}
 }
 
-// Status is the exit status by which a call ends that returned err.
+// Status returns the exit status of a call that returned err.
 func Status(err error) int {
 	var exit *ExitError
 	var status *StatusError
@@ -153,7 +153,7 @@ func exitError(code int, err error) error {
 	return &ExitError{code}
 }
 
-// step times a part of the way.
+// step times a step for the trace.
 func (r *Runtime) step(name string) func() {
 	if r.Trace == nil {
 		return func() {}
@@ -168,9 +168,9 @@ const ownDelegate = "sandbox/delegate"
 
 func ownRoot(s state.Store) string { return filepath.Join(s.Root, ownDelegate) }
 
-// key names the jail with this id. Where the caller names no root of the delegate's, and the
-// delegate's default one has no such jail, it is the one that has, if there is only one: from then
-// on the caller's root is that.
+// key returns the key of the jail with this id. If the caller names no delegate root and the
+// delegate's default root has no such jail, the only other root that has one is used, and becomes
+// the caller's from then on.
 func (r *Runtime) key(id string) (string, error) {
 	if err := state.CheckID(id); err != nil {
 		return "", err
@@ -187,7 +187,7 @@ func (r *Runtime) key(id string) (string, error) {
 	return found[0].Key, nil
 }
 
-// find loads the jail's record, or nil for a container that is not ours.
+// find loads the jail's record. It returns nil for a container that is not ours.
 func (r *Runtime) find(id string) (*state.Brief, error) {
 	j, err := r.findAny(id)
 	if err == nil && j != nil && j.Elsewhere() {
@@ -196,7 +196,7 @@ func (r *Runtime) find(id string) (*state.Brief, error) {
 	return j, err
 }
 
-// findAny is find, also of a jail of another PID namespace.
+// findAny is find that also returns a jail of another PID namespace.
 func (r *Runtime) findAny(id string) (*state.Brief, error) {
 	key, err := r.key(id)
 	if err != nil {
@@ -212,10 +212,10 @@ func (r *Runtime) findAny(id string) (*state.Brief, error) {
 	return r.complete(j), nil
 }
 
-// elsewhere refuses what needs to know a jail's processes.
+// elsewhere returns the error for a jail of another PID namespace, whose processes are not known.
 func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
 
-// findAll is find with the whole record.
+// findAll is find for the whole record.
 func (r *Runtime) findAll(id string) (*state.Jail, error) {
 	key, err := r.key(id)
 	if err != nil {
@@ -235,8 +235,8 @@ func (r *Runtime) findAll(id string) (*state.Jail, error) {
 	return j, nil
 }
 
-// complete adds what a crash kept from being recorded: the first process, from
-// the delegate's pid file.
+// complete adds what a crash kept from being recorded: the first process, read from the delegate's
+// pid file.
 func (r *Runtime) complete(j *state.Brief) *state.Brief {
 	if j.InitPid == 0 && !j.Elsewhere() {
 		if pid, err := readPid(filepath.Join(r.Store.Dir(j.Key), pidFile)); err == nil {
@@ -248,8 +248,7 @@ func (r *Runtime) complete(j *state.Brief) *state.Brief {
 	return j
 }
 
-// delegateFor is the delegate that made the jail, or the policy's for one that
-// is not known.
+// delegateFor returns the delegate that made the jail, or the policy's for an unknown container.
 func (r *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	var d *delegate.Runtime
 	var err error
@@ -269,7 +268,7 @@ func (r *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	return d, err
 }
 
-// handOver has the delegate do the rest.
+// handOver leaves the rest of the call to the delegate.
 func (r *Runtime) handOver(d *delegate.Runtime, args []string) error {
 	if r.Stay {
 		return exitError(d.Run(args, delegate.Time{}))
@@ -277,8 +276,8 @@ func (r *Runtime) handOver(d *delegate.Runtime, args []string) error {
 	return d.Exec(args)
 }
 
-// Pass hands a verb to the delegate as it is. Where the delegate needs nothing
-// afterwards it takes this process's place.
+// Pass passes a verb to the delegate unchanged. If nothing is left to do afterwards the delegate
+// replaces this process.
 func (r *Runtime) Pass(id string, args []string) error {
 	j, err := r.find(id)
 	if err != nil {
@@ -342,8 +341,7 @@ func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	return delegate.Time{Join: f}, nil
 }
 
-// cleanup undoes all that was made for a jail. It is idempotent and goes as far
-// as it can.
+// cleanup undoes all that was made for a jail. It is idempotent and goes as far as it can.
 func (r *Runtime) cleanup(j *state.Brief) error {
 	parts := r.parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.

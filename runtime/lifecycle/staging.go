@@ -65,8 +65,8 @@ func (r *Runtime) needed(o CreateOptions, d *delegate.Runtime, s *specs.Spec) []
 	return out
 }
 
-// managerAnnotation is where CRI-O reports that it made a bundle (pkg/annotations,
-// ContainerManager).
+// managerAnnotation is the annotation in which CRI-O names itself as the maker of a bundle
+// (pkg/annotations, ContainerManager).
 const managerAnnotation, crio = "io.container.manager", "cri-o"
 
 // engineSeesRoot reports whether the jail's root is to be mounted over the engine's. It is if an

@@ -7,8 +7,8 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// State prints the delegate's answer with the engine's own bundle and root in
-// it: an engine compares them with what it knows.
+// State prints the delegate's answer with the engine's own bundle and root: an engine compares them
+// with its records.
 func (r *Runtime) State(id string) error {
 	j, err := r.find(id)
 	if err != nil {

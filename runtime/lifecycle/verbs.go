@@ -26,8 +26,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// errNotOurs is the answer for a container that agentjail did not make: what
-// could loosen it is refused.
+// errNotOurs returns the error for a container that agentjail did not make: verbs that could loosen
+// it are refused.
 func errNotOurs(id string) error {
 	return fmt.Errorf("container %q does not exist", id)
 }
@@ -116,7 +116,7 @@ func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
 	return r.resize(j, limits)
 }
 
-// lowered are the limits of an update that policy has lowered.
+// lowered returns the limits of an update that policy has lowered.
 func lowered(rep *report.Report) []journal.Event {
 	var out []journal.Event
 	for _, c := range rep.Changes {
@@ -127,7 +127,7 @@ func lowered(rep *report.Report) []journal.Event {
 	return out
 }
 
-// resize has the jail's views and its record follow its limits.
+// resize updates the jail's synthetic files and its record to new limits.
 func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
 	j.Limits = harden.Updated(j.Limits, limits)
 	if err := r.Store.Save(j); err != nil {
@@ -221,8 +221,8 @@ func (r *Runtime) Delete(id string, force bool) error {
 	if j == nil {
 		return r.handOver(d, args)
 	}
-	// The jail may have been made with the systemd driver while the engine's
-	// clean-up does not report it.
+	// The jail may have been made with the systemd driver while the engine's clean-up does not set
+	// that option.
 	if j.SystemdCgroup && !r.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}

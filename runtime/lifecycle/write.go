@@ -12,13 +12,13 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// writeFilter keeps the filter that the init step loads.
+// writeFilter saves the filter that the init step loads.
 func (a *attempt) writeFilter() (err error) {
 	a.second, err = innerFilter(a.rt.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
 	return err
 }
 
-// prepareNetwork has the network's mode make ready what the delegate needs.
+// prepareNetwork has the network's mode prepare the files that the delegate needs.
 func (a *attempt) prepareNetwork() (err error) {
 	a.j.Network = a.p.res.Plan.Network
 	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
@@ -34,8 +34,7 @@ func (a *attempt) prepareNetwork() (err error) {
 	return nil
 }
 
-// write saves the record, and the bundle and the init step's orders for the
-// delegate.
+// write saves the record, and the bundle and the init step's orders for the delegate.
 func (a *attempt) write() (err error) {
 	r, j, spec := a.rt, a.j, a.spec
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
@@ -58,8 +57,8 @@ func (a *attempt) write() (err error) {
 	return a.bundle.Save()
 }
 
-// attach shows the engine the jail's root in place of its own, where it looks
-// there. Who undoes the claim detaches it.
+// attach mounts the jail's root over the engine's, if the engine looks there. Undoing the claim
+// detaches it.
 func (a *attempt) attach() error {
 	if a.j.EngineRoot != "" {
 		err := onHostThread(func() error {
