@@ -69,8 +69,7 @@ func (p *publisher) exit(of process) chan struct{} {
 	return c
 }
 
-// forget drops what is known of a process that was deleted, and with the first
-// one of all others.
+// forget drops the record of a deleted process, and with a task's first one those of all others.
 func (p *publisher) forget(of process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,15 +80,14 @@ func (p *publisher) forget(of process) {
 	}
 }
 
-// How long a daemon that does not take events is waited for: by a deletion, which
-// such a daemon may itself be waiting for while it starts (for 5 seconds in all),
-// and by the end of the process.
+// These bound the wait for a daemon that does not take events: by a deletion, for which such a
+// daemon may itself wait while it starts (for 5 seconds in all), and by the end of the process.
 var (
 	deletePatience = 500 * time.Millisecond
 	endPatience    = 5 * time.Second
 )
 
-// await waits for c, but not for ever.
+// await waits for c, at most for patience.
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

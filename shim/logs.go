@@ -22,8 +22,7 @@ import (
 // Kubernetes distributions bring with them.
 var enginePipes = []string{"/run/containerd", "/run/docker", "/run/k3s/containerd", "/run/k0s/containerd"}
 
-// An ioPolicy is where a container's input and output may be, and which policy
-// reports it.
+// An ioPolicy decides where a container's input and output may be, by the container's policy.
 type ioPolicy struct {
 	name   name
 	bundle string
@@ -57,11 +56,10 @@ func (p *taskPolicies) forget(id string) {
 	delete(p.all, id)
 }
 
-// checkStdio refuses what a shim would do as root on the host with a container's
-// standard files, unless it is an engine's pipe or policy names it. containerd
-// takes the URI of a container's log from a label that an image can bring
-// (containerd.io/restart.loguri), and the shim runs the program of a binary URI
-// (CVE-2026-53488), or appends the container's output to any file.
+// checkStdio refuses a container's standard files that a shim would open or run as root on the
+// host, unless a file is an engine's pipe or policy names it. containerd takes the URI of a
+// container's log from a label that an image can bring (containerd.io/restart.loguri), and the shim
+// runs the program of a binary URI (CVE-2026-53488), or appends the container's output to any file.
 func (p ioPolicy) checkStdio(stdin, stdout, stderr string) error {
 	for _, f := range []struct{ what, uri string }{{"input", stdin}, {"output", stdout}, {"error output", stderr}} {
 		if err := p.check(f.uri); err != nil {
@@ -131,10 +129,9 @@ func ownedByRoot(path string) bool {
 	return unix.Lstat(path, &st) == nil && st.Uid == 0 && st.Mode&unix.S_IFMT != unix.S_IFLNK
 }
 
-// daemonDirs are the bundle's own directory, and that of the daemon that made
-// it: containerd has bundles in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID,
-// and a containerd that dockerd starts has its state in EXEC-ROOT/containerd/daemon,
-// beside the pipes.
+// daemonDirs returns the bundle's own directory, and that of the daemon that made it: containerd
+// has bundles in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID, and a containerd that dockerd
+// starts has its state in EXEC-ROOT/containerd/daemon, beside the pipes.
 func (p ioPolicy) daemonDirs() []string {
 	if !cleanAbsolute(p.bundle) {
 		return nil
@@ -168,7 +165,7 @@ func checkFile(path string, s policy.Shim) error {
 	return checkNode(path)
 }
 
-// checkNode refuses what is neither a file, nor a pipe, nor to be made.
+// checkNode refuses a path that is neither a file, nor a pipe, nor missing.
 func checkNode(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -194,9 +191,8 @@ func checkLogger(u *url.URL, s policy.Shim) error {
 	return nil
 }
 
-// within reports whether a path is below one of these directories when links are
-// followed: /var/run is one on most hosts. What does not exist yet is judged by
-// the part that does.
+// within reports whether a path is below one of these directories when links are followed: /var/run
+// is one on most hosts. The existing part of a path decides.
 func within(path string, dirs []string) bool {
 	real := ""
 	for at, rest := filepath.Dir(path), filepath.Base(path); ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {

@@ -1,7 +1,7 @@
-// Package shim is agentjail's containerd shim. containerd's own task service
-// does what all shims do: input and output, terminals, exits, events,
-// statistics. What it would call a runtime's command for, agentjail does in the
-// same process, on the same way as its command line (monitor).
+// Package shim implements agentjail's containerd shim. containerd's own task service does what all
+// shims do: input and output, terminals, exits, events, statistics. For the runtime's commands that
+// the service would execute, agentjail runs its verbs in the same process, as its command line does
+// (monitor).
 package shim
 
 import (
@@ -93,8 +93,8 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	return answer, err
 }
 
-// Exec refuses what the service would stumble over. The process itself is
-// hardened when it is started.
+// Exec refuses requests that the service would not handle. The process itself is hardened when it
+// is started.
 func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emptypb.Empty, error) {
 	if err := checkID(r.ExecID); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emp
 	return s.TTRPCTaskService.Exec(ctx, r)
 }
 
-// Update refuses what the service would stumble over.
+// Update refuses requests that the service would not handle.
 func (s *service) Update(ctx context.Context, r *taskAPI.UpdateTaskRequest) (*emptypb.Empty, error) {
 	if r.Resources == nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "update without resources")
@@ -156,8 +156,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// RegisterTTRPC serves both versions of the task API on the one socket: their
-// messages are the same, and which one a daemon requests depends on its release.
+// RegisterTTRPC serves both versions of the task API on the one socket: their messages are the
+// same, and the daemon's release determines the version that it requests.
 func (s *service) RegisterTTRPC(server *ttrpc.Server) error {
 	for _, version := range []string{"v2", "v3"} {
 		server.RegisterService("containerd.task."+version+".Task", &ttrpc.ServiceDesc{Methods: methods(s)})
@@ -175,8 +175,8 @@ func methods(s taskAPI.TTRPCTaskService) map[string]ttrpc.Method {
 	}
 }
 
-// method adapts a service's function. A panic is a call that failed: the shim
-// serves other containers, too.
+// method adapts a service's function. A panic becomes a failed call: the shim serves other
+// containers, too.
 func method[Q, P any](f func(context.Context, *Q) (*P, error)) ttrpc.Method {
 	return func(ctx context.Context, unmarshal func(any) error) (answer any, err error) {
 		defer func() {

@@ -21,7 +21,7 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// maxBootstrap bounds what is read from a daemon, in bytes.
+// maxBootstrap bounds the size of a daemon's parameters, in bytes.
 const maxBootstrap = 10 << 20
 
 // A command line, as far as starting needs it.
@@ -67,7 +67,7 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 	}
 	params, legacy := c.bootstrap(data)
 	if dir := params.GetSocketDir(); dir != "" {
-		// The serving process looks there (containerd, pkg/shim).
+		// The serving process reads that file (containerd, pkg/shim).
 		_ = os.Remove("s")
 		if err := os.Symlink(dir, "s"); err != nil {
 			return fmt.Errorf("noting the directory of sockets: %w", err)
@@ -124,7 +124,7 @@ func (c commandLine) bootstrap(data []byte) (_ *bootapi.BootstrapParams, legacy 
 // serverFD is where the serving process has its socket.
 const serverFD = 3
 
-// ownSocket is the path of the serving process's socket, or "".
+// ownSocket returns the path of the serving process's socket, or "".
 func ownSocket() string {
 	sa, err := unix.Getsockname(serverFD)
 	if err != nil {

@@ -361,8 +361,7 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	if err := r.Store.Remove(j.Key); err != nil {
 		return err
 	}
-	// The range goes last: it must not serve another while anything of this
-	// jail is left.
+	// The range goes last: another jail must not get it while anything of this jail is left.
 	if err := r.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
 		return err
 	}
@@ -370,9 +369,8 @@ func (r *Runtime) cleanup(j *state.Brief) error {
 	return nil
 }
 
-// detach unmounts what is attached of the jail in the host's mount namespace.
-// Each unmount waits for the kernel (synchronize_rcu), at the same time as the
-// other.
+// detach unmounts the jail's mounts in the host's mount namespace. Each unmount waits for the
+// kernel (synchronize_rcu), at the same time as the other.
 func (r *Runtime) detach(j *state.Brief) error {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 {
 		return nil
@@ -425,11 +423,11 @@ func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error)
 	return reaped, err
 }
 
-// maxOwn bounds how many jails each create looks at of those that are their makers' own: no engine
-// deletes them, so that each create looks at all where they are not many.
+// maxOwn bounds how many jails that end with their makers each create looks at. No engine deletes
+// those: each create looks at all of them if they are few.
 const maxOwn = 16
 
-// reclaimOwn reclaims jails whose maker has ended with which they were to end.
+// reclaimOwn reclaims jails that were to end with their maker, which has ended.
 func (r *Runtime) reclaimOwn(but string) {
 	keys, err := r.Store.Keys()
 	if err != nil {
@@ -442,7 +440,7 @@ func (r *Runtime) reclaimOwn(but string) {
 	}
 }
 
-// reap undoes all that was made for a jail that is dead.
+// reap undoes all that was made for a dead jail.
 func (r *Runtime) reap(j *state.Brief) error {
 	r.complete(j)
 	if !j.Dead() {
@@ -476,8 +474,8 @@ func (r *Runtime) reap(j *state.Brief) error {
 const endPatience = 10 * time.Second
 
 // endInit kills the jail's first process, which takes all others of the jail with it, and waits for
-// its end. Of another PID namespace it is not known: then the jail's control groups cannot be
-// removed while anything of it runs.
+// its end. The first process of another PID namespace is not known: then the jail's control groups
+// cannot be removed while any of its processes runs.
 func endInit(j *state.Brief) error {
 	if j.Elsewhere() {
 		return nil

@@ -19,8 +19,8 @@ func killOne(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--all" })
 }
 
-// ownsProcesses reports whether a process is the first of its process namespace. In
-// a pod that shares processes, only that of the first container is.
+// ownsProcesses reports whether a process is the first of its process namespace. In a pod that
+// shares processes, only the first process of the first container is.
 func ownsProcesses(pid int) bool {
 	s, err := procstatus.Read(pid)
 	f := strings.Fields(s.Field("NSpid"))

@@ -62,7 +62,7 @@ func (r *Runtime) List(format string, quiet bool) error {
 	return t.Flush()
 }
 
-// listed are the containers below the delegate's root.
+// listed returns the containers below the delegate's root.
 func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 	out, code, err := capture(d, append(r.Globals.Args(), "list", "--format", "json"), delegate.Time{})
 	if err != nil {

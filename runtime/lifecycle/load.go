@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// prepared is a bundle on its way, up to what the delegate is started with.
+// prepared is a bundle with the facts that hardening needs, up to the start of the delegate.
 type prepared struct {
 	b       *bundle.Bundle
 	facts   harden.Facts
@@ -63,8 +63,8 @@ func (a *attempt) load() error {
 	return nil
 }
 
-// gather finds out what hardening needs to know of a bundle. It opens files, and
-// changes nothing but this process's limit on core files.
+// gather collects the facts that hardening needs about a bundle. It opens files, and changes
+// nothing but this process's limit on core files.
 func (r *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepared, err error) {
 	p := &prepared{b: b}
 	defer func() {
@@ -105,8 +105,8 @@ func (r *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	return p, nil
 }
 
-// lookAtEngine finds out what of the host's files is an engine's own. ids are the
-// containers whose files are this one's too.
+// lookAtEngine finds the files of the host that are an engine's own. ids are the containers that
+// share this one's files.
 func (p *prepared) lookAtEngine(ids []string) (err error) {
 	s := p.b.Spec
 	p.engine.Pod = bindsource.PodUID(s)
@@ -130,7 +130,7 @@ func (p *prepared) lookAtEngine(ids []string) (err error) {
 	return nil
 }
 
-// openSources opens what the bundle mounts of the host's files. setID is what policy does about
+// openSources opens the files of the host that the bundle mounts. setID is policy's setting for
 // set-id programs.
 func (p *prepared) openSources(plainRoot bool, setID string) (err error) {
 	limits := bindsource.ReportSetID
@@ -183,8 +183,8 @@ func (p *prepared) openRoot(plain bool) error {
 		}
 	}
 	if p.facts.Host.Rootless {
-		// There Podman keeps what it makes for a user's containers
-		// (containers-storage.conf(5), rootless_storage_path).
+		// Podman keeps its files for a user's containers there (containers-storage.conf(5),
+		// rootless_storage_path).
 		dir, err := rootless.RuntimeDir()
 		if err != nil {
 			return err

@@ -13,16 +13,16 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// watchLost reports protected paths that the jail loses, until it ends: for a
-// process that is there as long.
+// watchLost reports protected paths that the jail loses, until the jail ends: for a process that
+// runs as long.
 func (r *Runtime) watchLost(j *state.Jail) {
 	if err := lostpaths.Watch(r.Store, j); err != nil && j.InitAlive() {
 		r.Log.Warnf("agentjail: %v", err)
 	}
 }
 
-// watchStarted is watchLost of a jail whose record is to be read, by a process
-// that serves others.
+// watchStarted is watchLost for a process that serves other jails too: it reads the jail's record
+// first.
 func (r *Runtime) watchStarted(key string) {
 	j, err := r.Store.Load(key)
 	if err != nil {
@@ -32,8 +32,8 @@ func (r *Runtime) watchStarted(key string) {
 	r.watchLost(j)
 }
 
-// checkLost looks for lost protected paths where no process may have watched. A
-// jail that is to be paused for them runs nothing further.
+// checkLost looks for lost protected paths that no process may have watched. A jail that policy
+// pauses for them runs no further process.
 func (r *Runtime) checkLost(j *state.Jail) error {
 	losses, err := lostpaths.Now(j)
 	if err != nil || len(losses) == 0 {
@@ -53,8 +53,8 @@ func (r *Runtime) checkLost(j *state.Jail) error {
 	return nil
 }
 
-// noteVanished reports placeholders that are gone from under the jail, when it is
-// removed: where no process watched, nothing else shows that.
+// noteVanished reports placeholders that are gone from under the jail, when the jail is removed:
+// without a watching process nothing else shows that.
 func (r *Runtime) noteVanished(j *state.Brief) {
 	if j.Journal == "" {
 		return
@@ -74,7 +74,7 @@ func (r *Runtime) noteVanished(j *state.Brief) {
 	}
 }
 
-// maxRepositories bounds those that are looked at when a jail is removed.
+// maxRepositories bounds the repositories that are checked when a jail is removed.
 const maxRepositories = 64
 
 // noteStale reports tracked protected files that git could not replace in the jail.

@@ -137,9 +137,9 @@ func (r *Runtime) networkOf(j *state.Brief) network.Jail {
 // maxBrief bounds the rules in the part of a jail's record that every verb reads, in bytes.
 const maxBrief = 4 << 10
 
-// briefRules are what a jail's network is made to go by, for the part of its record that start
-// reads: reading the policy and parsing it again takes longer. They are nil for many rules, for
-// credentials, and where the network does not go by rules of the jail's own.
+// briefRules returns the rules of a jail's network for the part of its record that start reads:
+// reading the policy and parsing it again takes longer. It returns nil for many rules, for
+// credentials, and for a network without rules of the jail's own.
 func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
 	if !mode.Terms(j.Network).ByRules || len(j.Policy.Credentials) > 0 {
 		return nil, nil
@@ -151,7 +151,7 @@ func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
 	return &r, nil
 }
 
-// rulesOf are the rules that a jail's network goes by.
+// rulesOf returns the rules of a jail's network.
 func (r *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
 	if j.Rules != nil && !r.Store.RulesChanged(j.Key) {
 		return *j.Rules, nil
@@ -210,8 +210,8 @@ func enterNetwork(ns *os.File) error {
 	return nil
 }
 
-// enterEngineNetwork is enterNetwork for a further process of a jail whose delegate
-// knows nothing of its network namespace.
+// enterEngineNetwork is enterNetwork for a further process of a jail whose delegate does not know
+// its network namespace.
 func enterEngineNetwork(j *state.Brief) error {
 	if j.Network.Namespace != network.Given {
 		return nil

@@ -19,9 +19,9 @@ import (
 // Reloaded is the result of reading a jail's rules again.
 type Reloaded struct {
 	network.Changed
-	// Entries are in force.
+	// Entries is the number of entries in force.
 	Entries int
-	// Others are settings that have changed in the policy as well. They are for new jails alone.
+	// Others are further settings that have changed in the policy. They are for new jails alone.
 	Others []string
 }
 
@@ -138,7 +138,7 @@ func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
 	}
 	crash.Point("reload.narrowed")
 	rules := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
-	// One that is started anew in place of a helper that has ended goes by the record.
+	// A helper that is restarted meanwhile reads the record.
 	out.Changed, err = mode.Change(r.networkOf(&j.Brief), rules)
 	if err != nil && !errors.Is(err, network.ErrNoHelper) {
 		return out, err
@@ -157,7 +157,8 @@ func rereadPolicy(j *state.Jail) (policy.Policy, error) {
 	return j.Policy.Origin.Again()
 }
 
-// pinnedSoFar are the exact names of a jail's rules up to the next ones, each where it was first.
+// pinnedSoFar returns the exact names of a jail's rules up to the next ones, in the order of their
+// first use.
 func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
 	pinned := j.Pinned
 	for _, n := range []policy.Network{j.Policy.Network, next} {
@@ -170,7 +171,8 @@ func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
 	return pinned, nil
 }
 
-// podCommon leaves of a pod's rules what all its containers' own allow, which are read again too.
+// podCommon reduces a pod's rules to those that all its containers' policies allow, which are read
+// again too.
 func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
 	ino, err := namespace.Inode(first.InitPid, "net")
 	if err != nil {
@@ -205,7 +207,7 @@ func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Netw
 	return next, nil
 }
 
-// addNew adds what is not in a list.
+// addNew appends the elements that are not in the list.
 func addNew(list, more []string) []string {
 	have := map[string]bool{}
 	for _, s := range list {

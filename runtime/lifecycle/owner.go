@@ -18,11 +18,11 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// metadataLabel is where a devcontainer's image or container reports who works in
-// it (containers.dev, "Dev Container metadata reference").
+// metadataLabel is the label of a devcontainer's image or container that names the user who works
+// in it (containers.dev, "Dev Container metadata reference").
 const metadataLabel = "devcontainer.metadata"
 
-// maxMetadata bounds that label, in bytes: features write some kilobytes.
+// maxMetadata bounds the size of that label, in bytes: features write some kilobytes.
 const maxMetadata = 256 << 10
 
 // namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
@@ -58,8 +58,7 @@ func (r *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	return out
 }
 
-// ownable reports whether there is something mounted whose owner is mapped to one
-// user.
+// ownable reports whether any mount has its owner mapped to one user.
 func ownable(sources []*bindsource.Source) bool {
 	for _, s := range sources {
 		if s != nil && s.Role != bindsource.Injected {
@@ -75,15 +74,14 @@ type ownerClaim struct {
 	err      error // it names an owner that cannot be used
 }
 
-// ownerClaims are the places that may name the owner, the one that counts most
-// first.
+// ownerClaims returns the places that may name the owner, in the order of precedence.
 func (r *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
 	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
 	said := ownerClaim{by: "policy: binds.owner", text: r.Policy.Binds.Owner}
 	if said.text == policy.OwnerProcess {
 		said.text = ""
 	}
-	// Hardening itself reports an annotation that is none.
+	// Hardening itself reports an invalid annotation.
 	annotation := ownerClaim{by: "annotations[" + name + "]", text: annotations[name]}
 	if policy.CheckOwner(annotation.text) != nil {
 		annotation.text = ""
@@ -100,8 +98,8 @@ func (r *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClai
 	return []ownerClaim{annotation, label, said, {"label " + metadataLabel, user, err}}
 }
 
-// remoteUser is the user that a devcontainer's metadata name: an object, or a list
-// of which the last that names one counts.
+// remoteUser returns the user that a devcontainer's metadata name: an object, or a list of which
+// the last object with a user counts.
 func remoteUser(metadata string) (string, error) {
 	if metadata == "" {
 		return "", nil
@@ -142,8 +140,8 @@ func remoteUser(metadata string) (string, error) {
 	return remote, policy.CheckOwner(remote)
 }
 
-// dockerLabels are a container's labels in Docker's record of it, with those of
-// its image; nil for another engine's.
+// dockerLabels returns a container's labels in Docker's record of it, with those of its image; nil
+// for another engine's container.
 func dockerLabels(id string, s *specs.Spec) map[string]string {
 	dir := dockerRecord(id, s)
 	if dir == "" {
@@ -158,8 +156,8 @@ func dockerLabels(id string, s *specs.Spec) map[string]string {
 	return config.Config.Labels
 }
 
-// mountOwner is who of the jail owns what a plan mounts writable; nil where there
-// is no such mount.
+// mountOwner returns the jail's user who owns the writable mounts of a plan; nil if there is no
+// such mount.
 func mountOwner(p plan.Plan) *state.Owner {
 	if !slices.ContainsFunc(p.Binds, func(b plan.Bind) bool { return b.Owner == plan.OwnerDir && !b.ReadOnly }) {
 		return nil
@@ -167,7 +165,7 @@ func mountOwner(p plan.Plan) *state.Owner {
 	return &state.Owner{UID: p.User.UID, GID: p.User.GID}
 }
 
-// maxLost bounds a report that execs add to.
+// maxLost bounds the entries that execs add to a report.
 const maxLost = 64
 
 // reportForeignExecUser reports, once for each user of a jail, that a further process does not own

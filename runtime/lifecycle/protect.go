@@ -15,11 +15,11 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// ledgerDir is where placeholders are kept account of that root's jails need: it
-// outlives a boot, as they do.
+// ledgerDir holds the ledger of the placeholders of root's jails. Like the placeholders, it
+// outlives a boot.
 const ledgerDir = "/var/lib/agentjail/placeholders"
 
-// ledger is the account of placeholders.
+// ledger returns the ledger of placeholders.
 func (r *Runtime) ledger() protect.Ledger {
 	l := protect.Ledger{Dir: filepath.Join(r.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
 	if r.Store.Root == state.DefaultRoot {
@@ -43,8 +43,8 @@ var treatments = []struct {
 // maxListed bounds how many names a line of the report has.
 const maxListed = 5
 
-// reportProtected reports what of each mounted directory is kept from the jail, and
-// what may not be.
+// reportProtected reports which paths of each mounted directory are protected, and which could not
+// be.
 func reportProtected(rep *report.Report, dirs []rootfs.Protected) {
 	for _, d := range dirs {
 		field := "mounts[" + d.Place + "]"

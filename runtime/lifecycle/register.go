@@ -28,9 +28,9 @@ const spaceFile = "userns"
 
 func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.Store.Root} }
 
-// register has the eBPF programs recognise the waiting jail where they do not by its host ids, and
-// refuse it what policy blocks beyond their default. Without programs a jail runs all the same,
-// unless policy requests them.
+// register makes the waiting jail known to the eBPF programs if they do not recognise it by its
+// host ids, and has them block what policy blocks beyond their default. Without programs a jail
+// runs all the same, unless policy requires them.
 func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 	block := a.j.Policy.EBPF.Block
 	if a.p.facts.Host.Rootless {
@@ -60,8 +60,8 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 			return err
 		}
 		e := jailmap.Entry{Owner: owner, Block: bits}
-		// Now rather than when create began: what was staged since then is not the jail's, and
-		// nothing of the image has run.
+		// The time is taken now rather than when create began: files staged since then are not the
+		// jail's, and nothing of the image has run.
 		if e.Born, err = jailmap.Now(); err != nil {
 			return err
 		}
@@ -107,9 +107,9 @@ func errNotBlocking(name string) *refusal.Error {
 	return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, and none act on it", name)
 }
 
-// mountedDevices are those of the directories that are mounted from outside: by what was requested,
-// and, since a mount may be requested behind a link of the image, whatever is on a disk. Below
-// /dev, engines mount memory for the jail alone.
+// mountedDevices returns the device numbers of the directories that are mounted from outside: by
+// the bundle's mounts, and, since a mount may be requested behind a link of the image, all that are
+// on a disk. Below /dev, engines mount memory for the jail alone.
 func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	var out []uint32
 	var root string
@@ -133,7 +133,7 @@ func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	return out
 }
 
-// unregister takes back what register did.
+// unregister undoes register.
 func (r *Runtime) unregister(j *state.Brief) error {
 	data, err := os.ReadFile(filepath.Join(r.Store.Dir(j.Key), spaceFile))
 	if errors.Is(err, os.ErrNotExist) {

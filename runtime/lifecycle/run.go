@@ -17,9 +17,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// finishRun goes on where create has ended: it starts the jail and, unless
-// detached, waits for its end and removes it. The delegate's own `run` would
-// start the process before anyone could look at it.
+// finishRun continues after create: it starts the jail and, unless detached, waits for its end and
+// removes it. The delegate's own `run` would start the process before it could be checked.
 func (a *attempt) finishRun() error {
 	r, o, j, d := a.rt, a.o, a.j, a.d
 	startFunc, err := r.seal(&j.Brief)

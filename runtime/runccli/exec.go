@@ -49,7 +49,7 @@ func exec() Verb {
 	}
 }
 
-// execFailed is runc's exit status for an exec that did not come about.
+// execFailed is runc's exit status for an exec that failed.
 const execFailed = 255
 
 func runExec(c *Call) error {

@@ -13,7 +13,7 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// Features is what jails can have by a policy (OCI runtime-spec, features.md).
+// Features returns the features of jails under a policy (OCI runtime-spec, features.md).
 func Features(r *lifecycle.Runtime) (*features.Features, error) {
 	d, err := delegate.Choose(r.Policy.Delegate, r.Store.Root)
 	if err != nil {
@@ -42,9 +42,8 @@ func printFeatures(c *Call) error {
 	return enc.Encode(f)
 }
 
-// jailFeatures is what agentjail provides: what it does itself whichever
-// delegate there is (namespaces, idmapped mounts), and its own filter in place
-// of the delegate's possibilities.
+// jailFeatures returns agentjail's own features: those that do not depend on the delegate
+// (namespaces, idmapped mounts), and its own filter instead of the delegate's.
 func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error) {
 	filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH})
 	if err != nil {

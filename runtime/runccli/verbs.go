@@ -1,6 +1,5 @@
-// Package runccli is runc's command line as data: its verbs, their options, and
-// what each does with a jail. The command line program and the containerd shim
-// both go through it.
+// Package runccli holds runc's command line as data: its verbs, their options, and what each does
+// with a jail. The command line program and the containerd shim both use it.
 package runccli
 
 import (
@@ -48,9 +47,9 @@ type Verb struct {
 	// Description is the rest of the help: what it does beyond runc, what comes back.
 	Description string
 	Flags       []Flag
-	// Raw reports that no option is looked at.
+	// Raw reports that options are not parsed.
 	Raw bool
-	// Foreign reports that what follows the container's id is not for us.
+	// Foreign reports that the arguments after the container's id are not ours.
 	Foreign bool
 	// Run executes the verb. An *lifecycle.ExitError is the failure of the delegate, which has
 	// printed its error itself.
@@ -146,8 +145,8 @@ func (c *Call) ID() (string, error) {
 	return c.Args[0], nil
 }
 
-// jail is for verbs whose sole argument is the id of a container that exists: its
-// way, and the id.
+// jail returns the runtime and the id for verbs whose sole argument is the id of an existing
+// container.
 func (c *Call) jail() (*lifecycle.Runtime, string, error) {
 	id, err := c.ID()
 	if err != nil {
@@ -166,8 +165,8 @@ func (c *Call) notGranted(prefix string, names ...string) {
 	}
 }
 
-// pass is a verb that the delegate answers. Flags are parsed, so that an unknown
-// one is refused here, and handed on.
+// pass returns a verb that the delegate executes. Its flags are parsed, so that an unknown one is
+// refused here, and are passed on.
 func pass(name, usage, args string, flags ...Flag) Verb {
 	return Verb{Name: name, Usage: usage, Args: args, Flags: flags, Foreign: name == "ps", Run: func(c *Call) error {
 		if name != "list" && len(c.Args) == 0 {

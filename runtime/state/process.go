@@ -32,13 +32,14 @@ func Recorded(pid int) (Process, error) {
 	return Process{Pid: pid, Start: start, PIDNS: PIDNS(), BootID: BootID()}, err
 }
 
-// Elsewhere reports that the process is of this boot and of another PID namespace, so that what
-// /proc has below its number is another process.
+// Elsewhere reports that the process is of this boot and of another PID namespace, so that its
+// number in /proc is another process's.
 func (p Process) Elsewhere() bool {
 	return !p.earlier() && p.PIDNS != 0 && p.PIDNS != PIDNS()
 }
 
-// Alive reports that the process runs. Of another PID namespace that is not known, and false.
+// Alive reports that the process runs. For another PID namespace that is unknown, and Alive returns
+// false.
 func (p Process) Alive() bool {
 	if p.Pid <= 0 || p.earlier() || p.Elsewhere() {
 		return false
@@ -47,12 +48,12 @@ func (p Process) Alive() bool {
 	return err == nil && t == p.Start && !over(st)
 }
 
-// Gone reports that the process has ended, or never was. Of another PID namespace that is not
-// known, and false.
+// Gone reports that the process has ended, or never was. For another PID namespace that is unknown,
+// and Gone returns false.
 func (p Process) Gone() bool { return !p.Elsewhere() && !p.Alive() }
 
-// Open opens the process (pidfd_open(2)), or returns -1 where it has ended. ErrElsewhere where that
-// is not known.
+// Open opens the process (pidfd_open(2)). It returns -1 if the process has ended, and ErrElsewhere
+// if that is unknown.
 func (p Process) Open() (fd int, err error) {
 	if p.Elsewhere() {
 		return -1, ErrElsewhere
@@ -67,8 +68,8 @@ func (p Process) Open() (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	// After it was opened: the descriptor stays with the process that is looked at, or that process
-	// has ended.
+	// This check follows the opening: the descriptor stays with the process that is checked, or
+	// that process has ended.
 	if !p.Alive() {
 		unix.Close(fd)
 		return -1, nil
@@ -79,10 +80,10 @@ func (p Process) Open() (fd int, err error) {
 // over reports whether a process with this state letter has ended (proc_pid_stat(5), field 3).
 func over(letter byte) bool { return letter == 'Z' || letter == 'X' }
 
-// pidNS is what PIDNS has read.
+// pidNS caches PIDNS.
 var pidNS atomic.Uint64
 
-// PIDNS is the inode number of this process's PID namespace; 0 where it cannot be read.
+// PIDNS returns the inode number of this process's PID namespace, 0 if it cannot be read.
 func PIDNS() uint64 {
 	if known := pidNS.Load(); known != 0 {
 		return known

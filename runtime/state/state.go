@@ -42,23 +42,23 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// FilterFile is the inner system call filter in a jail's directory, as its processes
-// load it: an array of struct sock_filter.
+// FilterFile is the inner system call filter in a jail's directory, as its processes load it: an
+// array of struct sock_filter.
 const FilterFile = "filter.bpf"
 
-// DefaultRoot is where the state of all jails lives that root has.
+// DefaultRoot holds the state of all of root's jails.
 const DefaultRoot = "/run/agentjail"
 
-// Default is where the state of this process's user's jails lives: DefaultRoot
-// for root of the machine, else a directory in the user's own for such things.
+// Default returns the store of this process's user: DefaultRoot for the machine's root, else a
+// directory in the user's runtime directory.
 func Default() (Store, error) {
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		return Store{Root: DefaultRoot}, nil
 	}
 	dir, err := rootless.RuntimeDir()
 	if !rootless.Inside() {
-		// An ordinary user, who makes no jails here: what does not need the directory
-		// must not fail for its lack.
+		// This is an ordinary user, who makes no jails here: commands that do not need the
+		// directory must not fail without it.
 		if err != nil {
 			dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
 		}
@@ -73,9 +73,9 @@ var ErrNotFound = errors.New("container does not exist")
 // ErrExists means that the id is taken.
 var ErrExists = errors.New("container with given ID already exists")
 
-// Brief is what every verb needs to know of a jail. It is a type of its own
-// since reading and writing the rest costs each start and delete more than a
-// millisecond: encoding/json has to look at every type of the specification.
+// Brief is the part of a jail's record that every verb needs. It is a type of its own since reading
+// and writing the rest costs each start and delete more than a millisecond: encoding/json has to
+// inspect every type of the specification.
 type Brief struct {
 	ID           string `json:"id"`
 	Key          string `json:"key"`
@@ -100,7 +100,7 @@ type Brief struct {
 	MountNS uint32 `json:"mountNS,omitempty"`
 
 	IDs idmap.Map `json:"ids"`
-	// Userns is where IDs came from, and go back to.
+	// Userns is the pool that IDs came from, and return to.
 	Userns policy.Userns `json:"userns"`
 	// EngineRoot is the engine's rootfs directory when the jail's root is mounted
 	// over it, and EngineRootDev that mount's device number.
@@ -111,18 +111,18 @@ type Brief struct {
 	// jail.
 	CgroupDirs    []string `json:"cgroupDirs,omitempty"`
 	SystemdCgroup bool     `json:"systemdCgroup,omitempty"`
-	// Direct reports that CgroupDirs and the delegate's directory are all that the
-	// delegate makes of the jail, whose processes end with its first one.
+	// Direct marks a jail of which the delegate makes only CgroupDirs and its own directory, and
+	// whose processes end with its first one: start and delete do without the delegate.
 	Direct bool `json:"direct,omitempty"`
-	// OwnTime reports that the time namespace is ours to enter, since the
-	// delegate does not know of it.
+	// OwnTime reports that this program has to enter the time namespace, since the delegate does
+	// not know of it.
 	OwnTime bool `json:"ownTime,omitempty"`
 	// PacketFilter is policy's network.filter.
 	PacketFilter string `json:"packetFilter,omitempty"`
-	// Network is what was decided of the jail's network.
+	// Network is the decision about the jail's network.
 	Network network.Decision `json:"network"`
-	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be
-	// queried. They hold until SaveRules.
+	// Rules are the rules with which the jail's network was made, parsed; nil if Store.Network has
+	// to be read. They hold until SaveRules.
 	Rules *network.Rules `json:"rules,omitempty"`
 	// Journal is the path of the jail's journal, "" where it has none.
 	Journal string `json:"journal,omitempty"`
@@ -130,8 +130,9 @@ type Brief struct {
 	JournalSize int64 `json:"journalSize,omitempty"`
 	// FullReceipt is policy's journal.receipt = "full".
 	FullReceipt bool `json:"fullReceipt,omitempty"`
-	// Mounted are the host's directories that the jail may write to, and MountedSince when nothing
-	// but the jail was still to come, in nanoseconds since 1970: what the last look needs.
+	// Mounted are the host's directories that the jail may write to, and MountedSince is when only
+	// the jail was still to come, in nanoseconds since 1970: the accounting before removal needs
+	// both.
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
 	// Removed are those of CgroupDirs that the holder of this record has removed.
@@ -537,12 +538,12 @@ func (s Store) WithID(id string) ([]*Brief, error) {
 	return out, err
 }
 
-// Remove takes the jail's directory away. What was mounted inside it existed only
-// in a mount namespace that has ended.
+// Remove removes the jail's directory. Mounts inside it existed only in a mount namespace that has
+// ended.
 func (s Store) Remove(key string) error {
 	dir := s.Dir(key)
-	// What is there as a rule, without looking; the record goes last: while it
-	// is there, a crash leaves something to clean up by.
+	// The usual files are removed without looking. The record goes last: while it is there, a crash
+	// leaves something to clean up by.
 	_ = unix.Unlink(filepath.Join(dir, directories[0], bundle.ConfigName))
 	for _, d := range directories {
 		if path := filepath.Join(dir, d); unix.Rmdir(path) != nil {
@@ -593,15 +594,15 @@ func StartTime(pid int) (ticks uint64, state byte, err error) {
 	return ticks, f[0][0], err
 }
 
-// process is one of those that the record has.
+// process returns one of the processes in the record.
 func (j *Brief) process(pid int, start uint64) Process {
 	return Process{Pid: pid, Start: start, PIDNS: j.PIDNS, BootID: j.BootID}
 }
 
-// Init is the jail's first process, of number 0 while there is none.
+// Init returns the jail's first process, with number 0 while there is none.
 func (j *Brief) Init() Process { return j.process(j.InitPid, j.InitStart) }
 
-// Creator is the process that makes or made the jail.
+// Creator returns the process that makes or made the jail.
 func (j *Brief) Creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
 
 // Elsewhere reports that the jail was made in another PID namespace: none of its processes is known
@@ -614,7 +615,7 @@ func (j *Brief) InitAlive() bool { return !j.Ended && j.Init().Alive() }
 // CreatorAlive reports whether the process that is making the jail still runs.
 func (j *Brief) CreatorAlive() bool { return j.Creator().Alive() }
 
-// bootID is what BootID has read.
+// bootID caches BootID.
 var bootID atomic.Pointer[string]
 
 // BootID returns the id of this boot (random(4)), "" if it cannot be read.

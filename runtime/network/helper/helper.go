@@ -47,12 +47,12 @@ const File = "helper.json"
 // program. The helper itself and its control group bound the size of the file.
 const SaidFile = "helper.stderr"
 
-// Bounds of a helper, where a control group can be made for it.
+// Bounds of a helper, if a control group can be made for it.
 const (
 	MemoryMax = 96 << 20 // bytes
 	PidsMax   = 64       // threads
-	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the
-	// jail has no limit on its own.
+	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 if the jail
+	// itself has no limit.
 	SocketsMax = 64 << 20 // bytes
 )
 
@@ -64,41 +64,42 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Record reports which process helps a jail.
+// A Record records a jail's helper process.
 type Record struct {
 	Name string `json:"name"` // the program's
 	state.Process
 	// Told reports that the work was sent to the helper, or was about to be. No other process may
 	// send it work then.
 	Told bool `json:"told,omitempty"`
-	// Answer reports how it serves, once it does.
+	// Answer is the helper's answer once it serves.
 	Answer string `json:"answer,omitempty"`
-	// Group names its control groups, and Cgroups are their directories that were made for it.
+	// Group is the name of the helper's control groups, and Cgroups are the directories that were
+	// made for the helper.
 	Group   string   `json:"group,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
-	// Refused reports that it could not be moved into one of them.
+	// Refused reports that the helper could not be moved into one of the groups.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// Options are what a helper is started with.
+// Options are the options of a helper's start.
 type Options struct {
 	Dir  string // the jail's directory
 	Name string // the program's file name, beside the running program
-	// Program is executed in place of that, under its name, where it is not nil. It is handed on,
-	// too, after Files.
+	// Program, if not nil, is executed instead of that file, under its name. It is passed on, too,
+	// after Files.
 	Program *os.File
 	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to
 	// Place.
 	Beside int
 	// Group names the helper's control groups.
 	Group string
-	// Files are handed on, from child.FirstFD.
+	// Files are passed to the helper, from child.FirstFD.
 	Files []*os.File
 	// Netns is the network namespace that the helper is started in; nil is this process's.
 	Netns *os.File
 }
 
-// Load reads the record of a jail's helper; nil where there is none.
+// Load reads the record of a jail's helper; nil if there is none.
 func Load(dir string) (*Record, error) {
 	data, err := atomicfile.Read(filepath.Join(dir, File), maxRecord)
 	if errors.Is(err, os.ErrNotExist) {
@@ -184,7 +185,7 @@ func Begin(o Options) (*Pending, error) {
 	if err = p.record.begun(o.Dir, p.pid); err != nil {
 		return nil, errors.Join(err, p.Abandon())
 	}
-	// Meanwhile: a move can wait for a grace period of the kernel.
+	// This runs in parallel: a move can wait for a grace period of the kernel.
 	done := make(chan error, 1)
 	p.moved = sync.OnceValue(func() error { return <-done })
 	go func() { done <- p.record.move(left, of) }()
@@ -206,8 +207,8 @@ func (r *Record) move(dirs []string, of []bound) error {
 	return nil
 }
 
-// Place puts a jail's helper, if it has one, into control groups beside those of a process, unless
-// it has some.
+// Place puts a jail's helper, if there is one, into control groups beside those of a process,
+// unless the helper has some.
 func Place(dir string, beside int) error {
 	r, err := Load(dir)
 	if err != nil || r == nil || len(r.Cgroups) > 0 {
@@ -285,7 +286,7 @@ func (p *Pending) close() {
 }
 
 // fork starts the program in a session of its own, with nothing of ours but its files. It returns
-// those of the control groups that it is not in yet.
+// the directories of the control groups that the program is not in yet.
 func fork(path string, o Options, groups []string, of []bound, work, ready *os.File) (pid int, left []string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -330,7 +331,7 @@ func fork(path string, o Options, groups []string, of []bound, work, ready *os.F
 	return pid, left, err
 }
 
-// placesOf are the places of a helper that is started beside a process.
+// placesOf returns the places of a helper that is started beside a process.
 func placesOf(o Options) []place {
 	if o.Beside <= 0 {
 		return nil
@@ -338,7 +339,7 @@ func placesOf(o Options) []place {
 	return places(o.Beside, o.Group)
 }
 
-// record begins the record of who helps the jail, with the control groups that are about to be made
+// record begins the record of the jail's helper, with the control groups that are about to be made
 // for it.
 func record(o Options, all []place) (*Record, error) {
 	r := &Record{Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group, Cgroups: dirs(all)}
@@ -377,7 +378,7 @@ func feed(w *os.File, data []byte) error {
 	return err
 }
 
-// await reads the helper's word.
+// await reads the helper's answer.
 func await(ready *os.File) error {
 	if err := ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -426,14 +427,14 @@ func Said(dir string) string {
 	return `"` + printable.Line(line, maxSaid) + `"`
 }
 
-// End ends a jail's helper, if it has one, and removes what was made for it. It returns when the
+// End ends a jail's helper, if there is one, and removes what was made for it. It returns when the
 // process has ended.
 func End(dir string) error {
 	r, err := Load(dir)
 	if err != nil || r == nil {
 		return err
 	}
-	// Of another PID namespace, its control groups are what ends it, or stay where they hold it.
+	// The control groups end a process of another PID namespace, or stay where they hold it.
 	if err := r.kill(); err != nil && !(errors.Is(err, state.ErrElsewhere) && len(r.Cgroups) > 0) {
 		return fmt.Errorf("ending the jail's helper: %w", err)
 	}
@@ -481,7 +482,7 @@ func Path(name string) (string, error) {
 	return path, Check(path)
 }
 
-// Check reports what is wrong with a helper's program, or nil.
+// Check returns an error if a helper's program cannot be used.
 func Check(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

@@ -71,7 +71,7 @@ const (
 	daemonWarning = "<28>"
 )
 
-// toHost writes to the system log, or where there is none to the kernel's.
+// toHost writes to the system log, or to the kernel's if there is none.
 func toHost(msg string) bool {
 	if c, err := net.Dial("unixgram", "/dev/log"); err == nil {
 		defer c.Close()

@@ -20,14 +20,14 @@ const (
 	Own Group = "its own, beside the jail's"
 	// Jails are the jail's.
 	Jails Group = "the jail's"
-	// Callers are those of who calls agentjail: an engine, a person's session. They bound what a
-	// jail costs as they bound any container's.
+	// Callers are the groups of agentjail's caller: an engine, a user's session. They bound a jail
+	// as they bound any container.
 	Callers Group = "its caller's"
 	// Service are those of the host's service.
 	Service Group = "its service's"
 )
 
-// NoFile is how many files a helper may have open (RLIMIT_NOFILE).
+// NoFile is the number of files that a helper may have open (RLIMIT_NOFILE).
 const NoFile = 16384
 
 // Bounds of the collector's service, as hack/systemd/agentjail-journal.service has them.
@@ -39,18 +39,18 @@ const (
 
 // A Worker is a process that works for a jail.
 type Worker struct {
-	// Name is the program's, and Part is which of its processes; "" is the only one.
+	// Name is the name of the program, and Part the one of its processes; "" if it has only one.
 	Name, Part string
 	// While is the time during which the process exists.
 	While string
 	Group Group
-	// Processor, Memory, Sockets and Files report what bounds the process.
+	// Processor, Memory, Sockets and Files are the bounds of the process.
 	Processor, Memory, Sockets, Files string
-	// Full reports what happens at the bounds.
+	// Full is what happens at the bounds.
 	Full string
 }
 
-// String names it.
+// String returns the worker's name.
 func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part) }
 
 // Bounds that several have.
