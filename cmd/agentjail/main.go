@@ -36,7 +36,7 @@ func main() {
 
 func run(argv []string) error {
 	thread.CalmMonitor()
-	// Before anything is changed in this process.
+	// This comes before any change to this process.
 	if err := passthrough.Exec(argv, caller.PolicyName, isCtlCommand); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func run(argv []string) error {
 	if err := lifecycle.CloseInherited(); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
-	if global != nil { // so that also a wrong verb is reported where the caller looks
+	if global != nil { // so that a wrong verb, too, is reported where the caller looks
 		if err := caller.Open(global); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func run(argv []string) error {
 	return caller.Run(v, call)
 }
 
-// looking are runc's verbs that people call to look at containers.
+// looking are runc's verbs that users call to look at containers.
 var looking = []string{"list", "ps", "state"}
 
 // isCtlCommand reports whether a verb is agentjail's alone, and not one of runc's.

@@ -24,7 +24,7 @@ func checkCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			// Without Podman the answer is about the caller as he is.
+			// Without Podman the result is that of the calling user.
 			if _, err := rootless.Join(); err != nil {
 				return err
 			}
@@ -43,10 +43,10 @@ func checkCommand() *cli.Command {
 	}
 }
 
-// jsonFlag is of every command that people and programs read.
+// jsonFlag is the flag of every command with output for programs.
 var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 
-// printJSON prints a value for people and programs. Names in it may be a jail's choice.
+// printJSON prints a value as JSON. A jail may have chosen names in it.
 func printJSON(c *cli.Context, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

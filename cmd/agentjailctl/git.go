@@ -121,7 +121,7 @@ func runGit(c *cli.Context) error {
 // noEditor stands for an editor where there is no terminal. git runs it by a shell.
 const noEditor = `echo "agentjail git: there is no terminal for an editor: use -m or -F, or agentjail git --terminal" >&2; exit 1 #`
 
-// inJail is a command line whose program is found as in a jail.
+// inJail returns a command line whose program is found as in a jail.
 func inJail(program string, args []string) ([]string, error) {
 	path, err := lookPath(program, "")
 	if err != nil {
@@ -130,8 +130,8 @@ func inJail(program string, args []string) ([]string, error) {
 	return append([]string{path}, args...), nil
 }
 
-// printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the
-// terminal by what it writes, nor hold it open. done waits until all is written.
+// printableOutput separates the caller's terminal from the jail's programs: they can neither
+// control the terminal by their output, nor hold it open. done waits until all output is written.
 func printableOutput(rt *lifecycle.Runtime) (done func(), err error) {
 	rt.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	var copies sync.WaitGroup

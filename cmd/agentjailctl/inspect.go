@@ -17,7 +17,7 @@ import (
 
 func inspectCommand() *cli.Command {
 	return &cli.Command{
-		Name: "inspect", Usage: "hold a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
+		Name: "inspect", Usage: "check a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
 		Description: "CONTAINER is an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host lacks it and policy does not require it. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
@@ -28,8 +28,8 @@ func inspectCommand() *cli.Command {
 			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
-			// Not the policy file: what the jail was made with is in its record,
-			// and a broken file must not keep anyone from looking.
+			// The policy file is not read: the jail's policy is in its record, and a broken file
+			// must not prevent an inspection.
 			store, err := state.Default()
 			if err != nil {
 				return err

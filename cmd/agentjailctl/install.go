@@ -40,19 +40,18 @@ var engines = []engineHelp{
 beside it (FILE.before-agentjail), has a running daemon read it again, and waits
 up to 15 seconds until it has. A second run changes nothing.`,
 		makesDefault: "make the first --name Docker's default runtime: every container becomes a jail",
-		forces:       "replace a runtime of that name that leads elsewhere, and another default runtime",
+		forces:       "overwrite a runtime of that name that points to another program, and another default runtime",
 	},
 	{
 		engine: install.Containerd, install: "register with containerd, for Kubernetes", undo: "take out of containerd's configuration",
 		description: `Registers handlers with containerd's CRI plugin, for Kubernetes' RuntimeClass:
 agentjail has an empty network, agentjail-net the names of network.allow in the
-policy, or the pod's network where mode = "engine" of [policies.net.network]
-says so. From containerd 2.0 on they are in the file --drop-in, which a line of
+policy, or the pod's network if [policies.net.network] has mode = "engine". From containerd 2.0 on they are in the file --drop-in, which a line of
 --daemon-config imports; before, and where that file has them already, they are
 at its end. Everything else in it stays, and a backup beside it
 (FILE.before-agentjail); a second run changes nothing. containerd reads its
 configuration when it starts: restart it, pods go on meanwhile.`,
-		forces: "also change a handler of that name that leads elsewhere", forcesRemoval: true,
+		forces: "also change a handler of that name that points to another program", forcesRemoval: true,
 		dropInMeaning:  "the `FILE` for the handlers, for containerd 2.0 or later",
 		programMeaning: "containerd's `PROGRAM`, run to read its version and its effective configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
 	},
@@ -69,15 +68,15 @@ the DaemonSet in hack/kubernetes.`,
 which each call of Podman reads, by root and by users. A second run changes
 nothing.`,
 		makesDefault:  "make the first --name Podman's default runtime, also of users: every container becomes a jail",
-		forces:        "replace a runtime of that name that leads elsewhere, and another default runtime",
+		forces:        "overwrite a runtime of that name that points to another program, and another default runtime",
 		dropInMeaning: "the `FILE` of Podman's configuration that is agentjail's",
 	},
 	{
 		engine: install.CRIO, install: "register with CRI-O, for Kubernetes", undo: "take out of CRI-O's configuration",
 		description: `Writes or removes a file of its own among the drop-ins of crio.conf(5), with
 handlers for Kubernetes' RuntimeClass. A second run changes nothing. CRI-O reads
-it when it starts, and when it is told to: systemctl reload crio.`,
-		forces:        "replace a runtime of that name that leads elsewhere",
+it when it starts and when it is reloaded: systemctl reload crio.`,
+		forces:        "overwrite a runtime of that name that points to another program",
 		dropInMeaning: "the `FILE` of CRI-O's configuration that is agentjail's",
 	},
 }
@@ -160,7 +159,7 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 	return out
 }
 
-// runInstall plans, and makes the change or prints it.
+// runInstall plans the change, and makes or prints it.
 func runInstall(c *cli.Context, e install.Engine, register bool) error {
 	if e == install.Node && c.String("root") == "" {
 		return onlyStay(c)
@@ -230,7 +229,7 @@ func printPlan(out io.Writer, p *install.Plan) error {
 	return nil
 }
 
-// applyPlan makes the change and reports what became of it.
+// applyPlan makes the change and prints the result.
 func applyPlan(c *cli.Context, p *install.Plan) error {
 	out := c.App.Writer
 	for _, f := range p.Files {
@@ -253,7 +252,7 @@ func applyPlan(c *cli.Context, p *install.Plan) error {
 	return nil
 }
 
-// done reports what became of a file.
+// done returns the result for a file.
 func done(f *install.File) string {
 	switch {
 	case f.Own && f.Remove:
@@ -266,7 +265,7 @@ func done(f *install.File) string {
 	return f.Path + ": changed"
 }
 
-// namedRuntimes are the runtimes that the flags name.
+// namedRuntimes returns the runtimes that the flags name.
 func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	self := c.String("path")
 	if self == "" {
@@ -298,8 +297,8 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	return out, nil
 }
 
-// loadProfile loads the AppArmor profile now, so that a host on which that is
-// impossible is known before the first jail.
+// loadProfile loads the AppArmor profile now, so that a host on which that fails is reported before
+// the first jail.
 func loadProfile(c *cli.Context) error {
 	if !apparmor.Enabled() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/jailinit/keeper"
 )
 
-// A kept process has a keeper beside it, which reclaims its jail at its end. Where the keeper is
-// ended before, another takes its place.
+// A kept process has a keeper, which reclaims its jail at its end. If the keeper ends before that,
+// another one is started.
 type kept struct {
 	id, config string
 
@@ -35,8 +35,8 @@ func keep(id, config string) (*kept, error) {
 	return k, nil
 }
 
-// start starts a keeper, with nothing of this process's that its end would wait for: its files, its
-// session, its directory.
+// start starts a keeper without this process's files, session and directory: a caller would
+// otherwise wait for the keeper's end too.
 func (k *kept) start() error {
 	path, err := host.Path()
 	if err != nil {
@@ -72,8 +72,8 @@ func (k *kept) start() error {
 	return nil
 }
 
-// watch starts another keeper for each that ends before its time. Where that fails, the jail ends
-// as by a signal: it would outlive this process.
+// watch starts another keeper for each that ends early. If that fails, the jail is ended as by a
+// signal: it could outlive this process.
 func (k *kept) watch() {
 	defer close(k.done)
 	for {
@@ -95,7 +95,7 @@ func (k *kept) watch() {
 	}
 }
 
-// end ends the keeper: what it would reclaim is gone.
+// end ends the keeper: the jail that it would reclaim is gone.
 func (k *kept) end() {
 	k.mu.Lock()
 	k.over = true

@@ -27,8 +27,8 @@ import (
 func learnCommand() *cli.Command {
 	return &cli.Command{
 		Name: "learn", Usage: "make a profile from what runs do: system calls, names, limits", ArgsUsage: "[--] COMMAND [ARG...]",
-		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails of --from until
-they end, or are stopped being watched by an interrupt. Then it prints a list of the
+		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails given by --from until
+they exit or you press Ctrl-C. Then it prints a list of the
 system calls that were made, with conditions on their arguments and reasons, what to
 write into the policy, what the profile has and the runs never used, and what was
 refused. Nothing is changed, unless --write names a directory.
@@ -47,7 +47,7 @@ What is learned lets through less than the runs' own profile, never more.
 	}
 }
 
-// checkName refuses what a policy may not be called: the name becomes part of a file's.
+// checkName refuses names that a policy cannot have: the name becomes part of a file's.
 func checkName(name string) error {
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`).MatchString(name) {
 		return fmt.Errorf("--name %q: small letters, digits, - and _", name)
@@ -87,13 +87,13 @@ func runLearn(c *cli.Context) error {
 		return ran
 	}
 	o := learn.Options{Name: c.String("name"), Policy: watch.jail.Policy, Arch: runtime.GOARCH, Work: printable.Line(strings.Join(c.Args().Slice(), " "), 200)}
-	if err := tellLearned(c, o, watch.runs); err != nil {
+	if err := printLearned(c, o, watch.runs); err != nil {
 		return err
 	}
 	return ran
 }
 
-// learnFrom watches jails that are there.
+// learnFrom watches existing jails.
 func learnFrom(c *cli.Context, ids []string) error {
 	store, err := state.Default()
 	if err != nil {
@@ -131,11 +131,11 @@ func learnFrom(c *cli.Context, ids []string) error {
 		watch.Ended(j)
 	}
 	o := learn.Options{Name: c.String("name"), Policy: jails[0].Policy, Arch: runtime.GOARCH, Work: strings.Join(ids, ", ")}
-	return tellLearned(c, o, watch.runs)
+	return printLearned(c, o, watch.runs)
 }
 
-// lookEvery is how often jails that are watched are requested what they used: their control groups
-// go with them.
+// lookEvery is how often the counters of watched jails are read: their control groups are removed
+// with them.
 const lookEvery = 100 * time.Millisecond
 
 // untilEnd waits until no jail runs any more.
@@ -161,8 +161,8 @@ func (p *runRecorder) untilEnd(ctx context.Context, jails []*state.Jail) {
 	}
 }
 
-// tellLearned prints and writes what was learned.
-func tellLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
+// printLearned prints and writes what was learned.
+func printLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
 	r, err := learn.Make(o, runs...)
 	if err != nil {
 		return err

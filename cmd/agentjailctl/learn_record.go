@@ -58,8 +58,8 @@ func (p *runRecorder) close() {
 	}
 }
 
-// ownFilters is how many filters a jail's program has at least: until it has them it is the
-// delegate or the init step.
+// ownFilters is the least number of filters of a jail's program: with fewer, the process is still
+// the delegate or the init step.
 const ownFilters = 2
 
 // Made begins to watch a jail.
@@ -81,7 +81,7 @@ func started(pid int) bool {
 	return err != nil || filters != "0" && filters != "1"
 }
 
-// peaks are the counters of control groups that report how much was used at most (cgroups(7)).
+// peaks are the counters of control groups for the largest use (cgroups(7)).
 var peaks = []struct {
 	file string
 	of   func(*learn.Used) *uint64
@@ -137,7 +137,7 @@ func (p *runRecorder) Ended(j *state.Jail) {
 	p.runs = append(p.runs, run)
 }
 
-// reached are the names that were connected to, and those that were refused.
+// reached returns the names that were connected to, and those that were refused.
 func reached(events []helperproto.Event) (names, not []string) {
 	for _, e := range events {
 		if e.What != helperproto.Connect || e.Name == "" {

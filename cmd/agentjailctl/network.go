@@ -116,7 +116,7 @@ func target(text string) (string, uint16, error) {
 	return name, uint16(port), err
 }
 
-// followEvery is how often a followed log is looked at.
+// followEvery is how often a followed log is read.
 const followEvery = 200 * time.Millisecond
 
 func networkLog(c *cli.Context) error {

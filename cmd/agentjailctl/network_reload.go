@@ -18,9 +18,9 @@ func networkReloadCommand() *cli.Command {
 		Name: "reload", Usage: "read the policy again, and put its rules for the network in force in running jails", ArgsUsage: "[CONTAINER]",
 		Description: `Reads the policy's network.allow and network.deny again, as for a new jail like this
 one: of the same file and policy, with the container's annotation, or with the
-list of sandbox --allow. Names that are no longer allowed are not answered any
-more, and connections whose rule went are ended; others go on. Other settings that
-have changed in the policy are told, and are for new jails alone.`,
+list of sandbox --allow. Names that are no longer allowed are not resolved any
+more, and connections whose rule was removed are closed; others continue. Other settings
+that have changed in the policy are listed, and apply to new jails alone.`,
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "of every running jail with a network by name"}},
 		Action: networkReload,
 	}
@@ -28,8 +28,8 @@ have changed in the policy are told, and are for new jails alone.`,
 
 func networkRestartCommand() *cli.Command {
 	return &cli.Command{
-		Name: "restart", Usage: "start the helper of a jail's network anew, where it has ended", ArgsUsage: "CONTAINER",
-		Description: "`agentjail inspect` reports the helper of such a jail as BROKEN: the jail reaches nothing.\nExact names of its rules keep their addresses. A helper that runs is left\nalone without --force.",
+		Name: "restart", Usage: "restart the helper of a jail's network if it has exited", ArgsUsage: "CONTAINER",
+		Description: "`agentjail inspect` reports the helper of such a jail as BROKEN: the jail reaches nothing.\nExact names of its rules keep their addresses. Without --force a running\nhelper is left alone.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "end a helper that runs, and with it the jail's connections"}},
 		Action: func(c *cli.Context) error {
 			_, j, err := namedJail(c, 1)
@@ -48,7 +48,8 @@ func networkRestartCommand() *cli.Command {
 	}
 }
 
-// existingRuntime is for jails that exist: what they need of the policy they read themselves.
+// existingRuntime returns a runtime for existing jails, without a policy: a jail's is in its
+// record.
 func existingRuntime() (*lifecycle.Runtime, error) {
 	store, err := state.Default()
 	return &lifecycle.Runtime{Store: store, Log: caller.Log}, err
@@ -94,7 +95,7 @@ func networkReload(c *cli.Context) error {
 	return errors.Join(errs...)
 }
 
-// reloadOne reads one jail's rules again, and reports what came of it.
+// reloadOne reads one jail's rules again, and prints the result.
 func reloadOne(c *cli.Context, rt *lifecycle.Runtime, j *state.Brief) error {
 	r, err := rt.ReloadNetwork(j.Key)
 	if err != nil {

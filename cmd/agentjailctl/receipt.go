@@ -35,7 +35,7 @@ A receipt is made of the jail's journal, which only the host writes.
    agentjail receipt --verify --against receipt.json [CONTAINER]
 
 --sign signs with the host's key, /etc/agentjail/receipt.key; receipt.pub beside it is
-for everybody. --verify with --against checks the signature of a receipt, and with
+public. --verify with --against checks the signature of a receipt, and with
 CONTAINER also that it follows from the journal.`,
 		Flags: []cli.Flag{
 			jsonFlag,
@@ -89,7 +89,7 @@ CONTAINER also that it follows from the journal.`,
 // maxReceipt bounds a receipt that is read, in bytes.
 const maxReceipt = 64 << 20
 
-// against holds an earlier receipt against the jail's journal.
+// against compares an earlier receipt with the jail's journal.
 func against(c *cli.Context, j *journal.Jail) error {
 	r, err := readReceipt(c)
 	if err != nil {
@@ -103,7 +103,7 @@ func against(c *cli.Context, j *journal.Jail) error {
 	return err
 }
 
-// keyDir is where the host's key for receipts is: beside the policy.
+// keyDir returns the directory of the host's key for receipts: that of the policy.
 func keyDir(c *cli.Context) string { return filepath.Dir(c.String("config")) }
 
 // sign signs a receipt.
@@ -185,7 +185,7 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 	return r.Text(c.App.Writer)
 }
 
-// lookAt looks at a jail that was not removed yet.
+// lookAt returns a function that collects the usage of a jail that was not removed yet.
 func lookAt(place journal.Place) receipt.Looker {
 	return func(_ context.Context, j *journal.Jail) receipt.Now {
 		l := lifecycle.Look(place.Store, j.Brief)

@@ -126,7 +126,7 @@ func TestFailedProof(t *testing.T) {
 	}
 	for _, flag := range []string{"", "--json"} {
 		var out bytes.Buffer
-		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return tellProofs(c, []proof{good, p}) }}
+		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return writeProofs(c, []proof{good, p}) }}
 		err := app.Run(append([]string{"prove"}, strings.Fields(flag)...))
 		if lifecycle.Status(err) != 1 {
 			t.Errorf("exit status %d\n%s", lifecycle.Status(err), &out)

@@ -6,8 +6,7 @@ import (
 	"agentjail.dev/runtime/delegate"
 )
 
-// specCommand writes the delegate's idea of a bundle's configuration. No
-// container is made.
+// specCommand writes the delegate's example of a bundle's configuration. No container is made.
 func specCommand() *cli.Command {
 	return &cli.Command{
 		Name: "spec", Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]", SkipFlagParsing: true,

@@ -15,7 +15,7 @@ func create(name, usage string, run bool) Verb {
 		{Name: "pid-file", Usage: "write the first process's id to `FILE`"},
 		{Name: "no-pivot", Kind: Switch, Usage: "denied: leaves the host's root mounted"},
 		{Name: "no-new-keyring", Kind: Switch, Usage: "denied: shares the caller's keys"},
-		{Name: "preserve-fds", Usage: "denied: `N` descriptors of the host would be handed in"},
+		{Name: "preserve-fds", Usage: "denied: passes `N` descriptors of the host into the jail"},
 	}
 	if run {
 		flags = append(flags,

@@ -30,9 +30,9 @@ func exec() Verb {
 			{Name: "apparmor", Usage: "denied: the profile is the jail's"},
 			{Name: "no-new-privs", Kind: Switch, Usage: "accepted and ignored: always set"},
 			{Name: "cap", Short: "c", Kind: List, Usage: "denied: a jail has no capability"},
-			{Name: "preserve-fds", Usage: "denied: `N` descriptors of the host would be handed in"},
+			{Name: "preserve-fds", Usage: "denied: passes `N` descriptors of the host into the jail"},
 			{Name: "cgroup", Usage: "refused: a jail's processes share its limits"},
-			{Name: "ignore-paused", Kind: Switch, Usage: "start it also where the jail is paused; it runs once the jail is resumed"},
+			{Name: "ignore-paused", Kind: Switch, Usage: "start it even if the jail is paused; it runs once the jail is resumed"},
 		},
 		Run: func(c *Call) error {
 			if len(c.Args) == 0 {

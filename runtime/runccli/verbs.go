@@ -94,7 +94,7 @@ var table = sync.OnceValue(func() []Verb {
 		create("create", "make a jail from a bundle; its process waits for start", false),
 		create("run", "make a jail, start it and wait for its end", true),
 		{
-			Name: "start", Usage: "seal the jail's network and release its process", Args: "CONTAINER",
+			Name: "start", Usage: "seal the jail's network and start its program", Args: "CONTAINER",
 			Description: "Seals the network namespace, looks at the waiting process from outside, and releases\nit. Inside, the init step verifies every ring, installs the inner filter and executes\nthe program. A protection that does not hold ends the jail.",
 			Run: func(c *Call) error {
 				w, id, err := c.jail()
