@@ -84,7 +84,7 @@ func collect(c *cli.Context) error {
 		return fmt.Errorf("%q is no command (remedy: agentjail-journal --help)", c.Args().First())
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("only root can write journals (the reader of events drops root at once; remedy: sudo, or systemctl start agentjail-journal)")
+		return errors.New("only root can write journals; the reader of events drops root at once (remedy: sudo, or systemctl start agentjail-journal)")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

@@ -56,7 +56,7 @@ Exit status: git's own; 125 where agentjail could not run it.`,
 func runGit(c *cli.Context) error {
 	args := c.Args().Slice()
 	if len(args) == 0 {
-		return errors.New("which directory, and what is git to do there? As in: agentjail git . status (see `agentjail git --help`)")
+		return errors.New("git needs a directory and a git command, as in: agentjail git . status (see `agentjail git --help`)")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")

@@ -37,7 +37,7 @@ func inspectCommand() *cli.Command {
 			j, err := inspect.Find(store, id)
 			if err != nil {
 				if p, perr := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
-					return fmt.Errorf("passthrough: nothing is hardened by this policy, and what it makes is no jail: %w", err)
+					return fmt.Errorf("passthrough: this policy hardens nothing, and its containers are no jails: %w", err)
 				}
 				return err
 			}
@@ -47,7 +47,7 @@ func inspectCommand() *cli.Command {
 			}
 			if j.Journal != "" {
 				if err := journal.Of(&j.Brief).Log().Append(r.Events()...); err != nil {
-					fmt.Fprintf(c.App.ErrWriter, "agentjail: what was found is not in the journal: %v\n", err)
+					fmt.Fprintf(c.App.ErrWriter, "agentjail: the findings are not in the journal: %v\n", err)
 				}
 			}
 			if c.Bool("json") {

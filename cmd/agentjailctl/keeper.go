@@ -29,7 +29,7 @@ type kept struct {
 func keep(id, config string) (*kept, error) {
 	k := &kept{id: id, config: config, done: make(chan struct{})}
 	if err := k.start(); err != nil {
-		return nil, fmt.Errorf("starting what ends the jail when this process is killed: %w", err)
+		return nil, fmt.Errorf("starting the keeper, which ends the jail when this process is killed: %w", err)
 	}
 	go k.watch()
 	return k, nil
@@ -88,7 +88,7 @@ func (k *kept) watch() {
 			return
 		}
 		if err := k.start(); err != nil {
-			caller.Fail(fmt.Errorf("what ends the jail with this process was killed, and cannot be started again: %w", err))
+			caller.Fail(fmt.Errorf("the keeper, which ends the jail with this process, was killed and cannot be restarted: %w", err))
 			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
 			return
 		}

@@ -109,7 +109,7 @@ func learnFrom(c *cli.Context, ids []string) error {
 			return fmt.Errorf("%s: %w", j.ID, inspect.ErrNotRunning)
 		}
 		if p := j.Policy.Seccomp.Profile; len(jails) > 0 && p != jails[0].Policy.Seccomp.Profile {
-			return fmt.Errorf("%s has profile %s and %s has %s: what is learned narrows one profile", jails[0].ID, jails[0].Policy.Seccomp.Profile, j.ID, p)
+			return fmt.Errorf("%s has profile %s and %s has %s: learn narrows one profile", jails[0].ID, jails[0].Policy.Seccomp.Profile, j.ID, p)
 		}
 		jails = append(jails, j)
 	}
@@ -125,7 +125,7 @@ func learnFrom(c *cli.Context, ids []string) error {
 			return err
 		}
 	}
-	fmt.Fprintf(os.Stderr, "watching %s until the end; an interrupt ends it before\n", strings.Join(ids, ", "))
+	fmt.Fprintf(os.Stderr, "watching %s until they exit or you press Ctrl-C\n", strings.Join(ids, ", "))
 	watch.untilEnd(ctx, jails)
 	for _, j := range jails {
 		watch.Ended(j)

@@ -116,7 +116,7 @@ func (p *runRecorder) Ended(j *state.Jail) {
 	run := learn.Run{ID: j.ID, Late: l.late, Used: l.used}
 	var err error
 	if run.Seen, run.Lost, err = p.recorder.Read(l.number); err != nil {
-		fmt.Fprintf(os.Stderr, "agentjail: %s: what it called: %v\n", j.ID, err)
+		fmt.Fprintf(os.Stderr, "agentjail: %s: its system calls: %v\n", j.ID, err)
 	}
 	if raw, err := atomicfile.Read(filepath.Join(p.store.Dir(j.Key), state.FilterFile), 8*bpf.MaxInsns); err == nil {
 		run.Filter, _ = bpf.Parse(raw)

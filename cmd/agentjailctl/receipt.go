@@ -109,7 +109,7 @@ func keyDir(c *cli.Context) string { return filepath.Dir(c.String("config")) }
 // sign signs a receipt.
 func sign(c *cli.Context, r *receipt.Receipt) error {
 	if os.Geteuid() != 0 || rootless.Inside() {
-		return errors.New("receipts are signed by the host's root, who alone can read the key")
+		return errors.New("only root on the host can sign receipts: only root can read the key")
 	}
 	key, err := receipt.Key(keyDir(c))
 	if err != nil {

@@ -68,7 +68,7 @@ func watch(c *cli.Context) error {
 // watchTo returns the writer of events, and the function that ends it.
 func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error, err error) {
 	if endpoint, ok := strings.CutPrefix(c.String("to"), "otlp:"); ok {
-		s, err := otlp.New(c.Context, endpoint, func(err error) { fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector takes no events: %v\n", err) })
+		s, err := otlp.New(c.Context, endpoint, func(err error) { fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector accepts no events: %v\n", err) })
 		if err != nil {
 			return nil, nil, fmt.Errorf("--to: %w", err)
 		}

@@ -31,7 +31,7 @@ func (r *Runtime) chownCopied(j *state.Brief) {
 	}
 	defer r.step("chown copied files")()
 	if err := r.tryChownCopied(j); err != nil && !errors.Is(err, rootfs.ErrNoChanges) && j.InitAlive() {
-		r.Log.Warnf("agentjail: what was copied into the jail may be unreadable there: %v", err)
+		r.Log.Warnf("agentjail: files copied into the jail may be unreadable there: %v", err)
 	}
 }
 

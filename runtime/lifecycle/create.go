@@ -71,7 +71,7 @@ func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {
 		return err
 	}
 	if r.Policy.Passthrough {
-		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
+		return errors.New("this policy passes calls through to the delegate: it makes no jails")
 	}
 	// This thread gets its own mount namespace. The delegate, which dies with the thread, is
 	// started in it. The namespace is never left again.

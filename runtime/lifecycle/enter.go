@@ -25,17 +25,27 @@ import (
 	"agentjail.dev/seccomp/cache"
 )
 
-// throughEnter has the delegate start the init step in the place of a process's
-// program, and returns the files that it hands on for it. The process is changed:
-// its program becomes the step's first argument. linux is nil for a further
-// process of a running jail, whose mounts were looked at when it started; viewed
-// are the paths of the jail's views.
-func (r *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*host.Files, error) {
+// An initStep describes the init step of one process.
+type initStep struct {
+	// process is changed: its program becomes the step's first argument.
+	process *specs.Process
+	host    hostfacts.Facts
+	filter  []byte // the inner filter
+	// linux is nil for a further process of a running jail, whose mounts were checked at its start.
+	linux    *specs.Linux
+	viewed   []string // the paths of the jail's synthetic files
+	loopback bool     // no other interface may have an address or a route
+}
+
+// throughEnter has the delegate start the init step in place of a process's program, and returns the
+// files that are passed on for it.
+func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error) {
+	p, f, linux := step.process, step.host, step.linux
 	o := &jailinit.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
 		Namespaces: hostNamespaces(f),
-		Loopback:   loopback,
+		Loopback:   step.loopback,
 		Limits:     groupLimits(j, f),
 		OOMScore:   uint32(oomScore(p)),
 		Landlock: jailinit.Landlock{
@@ -45,13 +55,13 @@ func (r *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 		},
 		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
 		CPUs:             uint32(procfiles.CPUs(j.Limits, f.CPUs)), Seed: seed(j.Key),
-		Filter: filter,
+		Filter: step.filter,
 	}
 	if seccomp.LoadsFilters(j.Policy.Seccomp.Profile) {
 		o.LeaveFilters = jailinit.OwnFilters
 	}
 	if linux != nil {
-		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
+		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, step.viewed), linux.ReadonlyPaths
 	}
 	o.LabelFile, o.Label = label(p)
 	for _, limit := range p.Rlimits {

@@ -173,7 +173,7 @@ func (e *execution) write() error {
 	if err != nil {
 		return fmt.Errorf("the jail's inner filter: %w", err)
 	}
-	if e.files, err = e.rt.throughEnter(e.j, e.process, e.host, second, nil, nil, false); err != nil {
+	if e.files, err = e.rt.throughEnter(e.j, initStep{process: e.process, host: e.host, filter: second}); err != nil {
 		return err
 	}
 	data, err := json.Marshal(e.process)

@@ -106,7 +106,7 @@ func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
 		_, err = d.Run(append(r.Globals.Args(), "delete", "--force", j.ID), t)
 	}
 	if err != nil {
-		r.Log.Warnf("removing a container that may not start: %v", err)
+		r.Log.Warnf("removing a container that must not start: %v", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func haveProfile(ctx context.Context, name string) error {
 		case err != nil:
 			return err
 		case !loaded:
-			return fmt.Errorf("AppArmor profile %s is not loaded, which is root's to do (sudo agentjail install podman)", name)
+			return fmt.Errorf("AppArmor profile %s is not loaded, and only root can load it (sudo agentjail install podman)", name)
 		}
 		return nil
 	}

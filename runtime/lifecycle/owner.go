@@ -117,7 +117,7 @@ func remoteUser(metadata string) (string, error) {
 		data = append(append([]byte{'['}, data...), ']')
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return "", errors.New("not what devcontainers write")
+		return "", errors.New("not in the form that devcontainers write")
 	}
 	var remote, container string
 	for _, e := range list {
@@ -135,7 +135,7 @@ func remoteUser(metadata string) (string, error) {
 		return "", nil
 	}
 	if remote == policy.OwnerProcess { // a user of that name
-		return "", errors.New("a name that means the first process's user")
+		return "", errors.New("the name stands for the first process's user")
 	}
 	return remote, policy.CheckOwner(remote)
 }

@@ -208,7 +208,7 @@ func (m looseMount) tighten() error {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, m.at, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
-		return fmt.Errorf("taking what it may not have from the mount at %s: %w", m.at, err)
+		return fmt.Errorf("restricting the mount at %s: %w", m.at, err)
 	}
 	return nil
 }

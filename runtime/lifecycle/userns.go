@@ -118,7 +118,7 @@ func (r *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNa
 	}
 	if err != nil {
 		r.closeUserNS(u)
-		return nil, fmt.Errorf("making room in the user namespace to join: %w", err)
+		return nil, fmt.Errorf("raising the limits of the user namespace to join: %w", err)
 	}
 	return u, nil
 }

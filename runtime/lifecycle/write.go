@@ -45,7 +45,10 @@ func (a *attempt) write() (err error) {
 	if err := r.Store.Save(j); err != nil {
 		return err
 	}
-	a.files, err = r.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.mode.Terms(j.Network).OnlyLoopback)
+	a.files, err = r.throughEnter(j, initStep{
+		process: withOwnProcess(spec), host: a.p.facts.Host, filter: a.second, linux: spec.Linux,
+		viewed: a.staged.Viewed(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
+	})
 	if err != nil {
 		return err
 	}
