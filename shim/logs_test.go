@@ -15,7 +15,7 @@ func TestCheckStdio(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: policies count only as root's")
 	}
-	dir, err := os.MkdirTemp("/root", "agentjail-logs-") // nobody else can replace what is there
+	dir, err := os.MkdirTemp("/root", "agentjail-logs-") // no other user can replace its files
 	if err != nil {
 		t.Fatal(err)
 	}

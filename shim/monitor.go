@@ -83,7 +83,7 @@ func guarded(what string, stderr *os.File, f func() int) (status int) {
 // stdio holds the standard files of a command, as os/exec would make them.
 type stdio struct {
 	child  [3]*os.File
-	copies sync.WaitGroup // what comes out
+	copies sync.WaitGroup // of the output
 	feed   *os.File       // our end of a standard input that is copied
 }
 

@@ -209,7 +209,7 @@ func TestChildren(t *testing.T) {
 		t.Errorf("%d, %v", status, err)
 	}
 	_, stop := children()
-	stop() // and asks nobody to wait for it
+	stop() // and has no process wait for it
 	ends := make(chan error, 1)
 	go func() { ends <- reaped(exec.Command("sh", "-c", "exit 4")) }()
 	for {

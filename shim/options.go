@@ -79,9 +79,9 @@ func (n name) check() error {
 	return nil
 }
 
-// fromRuntimeOptions reads what the CRI plugin and dockerd make of the options
-// in their configuration. ConfigPath is a policy file, or the name of a policy
-// in the host's own file; without it, the configuration's table comes as TOML.
+// fromRuntimeOptions reads the options in the form in which the CRI plugin and dockerd send their
+// configuration. ConfigPath is a policy file, or the name of a policy in the host's own file;
+// without it, the configuration's table comes as TOML.
 func fromRuntimeOptions(value []byte, o *options.Options) (name, error) {
 	var r runtimeoptions.Options
 	if err := proto.Unmarshal(value, &r); err != nil {
@@ -194,7 +194,7 @@ func fromCreateOptions(b []byte, o *options.Options) error {
 func systemdPath(dir string) bool {
 	data, err := atomicfile.Read(filepath.Join(dir, bundle.ConfigName), bundle.MaxConfig)
 	if err != nil {
-		return false // the verb reports what is wrong
+		return false // the verb reports the error
 	}
 	var s struct {
 		Linux struct {

@@ -161,7 +161,7 @@ func (p *runRecorder) untilEnd(ctx context.Context, jails []*state.Jail) {
 	}
 }
 
-// printLearned prints and writes what was learned.
+// printLearned prints and writes the result.
 func printLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
 	r, err := learn.Make(o, runs...)
 	if err != nil {

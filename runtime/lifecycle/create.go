@@ -98,7 +98,7 @@ type attempt struct {
 	spec   *specs.Spec    // harden; changed by stage and write
 	userns *userNS        // openUserNS; nil where the delegate makes it
 	staged *rootfs.Staged // stage
-	second []byte         // writeFilter: what the init step loads
+	second []byte         // writeFilter: the filter that the init step loads
 	// authority is the jail's own certificate authority with its key, from harden to record.
 	authority []byte
 	// hostKey is the key by which the jail knows its helper as the server of ssh.

@@ -131,7 +131,7 @@ func TestRan(t *testing.T) {
 	}
 }
 
-// TestCreationNames: a trace, and with it hack/bench, tells the steps by these
+// TestCreationNames: a trace, and with it hack/bench, finds the steps by these
 // names, in this order.
 func TestCreationNames(t *testing.T) {
 	var names []string

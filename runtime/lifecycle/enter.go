@@ -37,8 +37,8 @@ type initStep struct {
 	loopback bool     // no other interface may have an address or a route
 }
 
-// throughEnter has the delegate start the init step in place of a process's program, and returns the
-// files that are passed on for it.
+// throughEnter has the delegate start the init step in place of a process's program, and returns
+// the files that are passed on for it.
 func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error) {
 	p, f, linux := step.process, step.host, step.linux
 	o := &jailinit.Orders{
@@ -69,7 +69,7 @@ func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error
 	}
 	// With one processor, Go starts fewer threads for the step: a tenth of its time.
 	if o.Init = linux != nil && j.Stays; o.Init {
-		o.OwnEnv = []string{"GOGC=off"} // what it holds does not grow
+		o.OwnEnv = []string{"GOGC=off"} // its heap does not grow
 	}
 	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
 		o.OwnEnv = append(o.OwnEnv, one+"1")

@@ -37,7 +37,7 @@ func (r *Runtime) watchStarted(key string) {
 func (r *Runtime) checkLost(j *state.Jail) error {
 	losses, err := lostpaths.Now(j)
 	if err != nil || len(losses) == 0 {
-		return nil //nolint:nilerr // it has ended: what is requested next reports it
+		return nil //nolint:nilerr // it has ended: the next step reports that
 	}
 	fresh, err := lostpaths.Report(r.Store, j, losses)
 	if err != nil {

@@ -86,7 +86,7 @@ func TestEnginesNetwork(t *testing.T) {
 		{"the host's, pinned", pin(t, netOf(os.Getpid())), false, ""},
 		{"of a jail that has it", netOf(jails[true].Process.Pid), true, "open-true"},
 		{"of a jail that has it, pinned", pin(t, netOf(jails[true].Process.Pid)), true, "open-true"},
-		{"of a sealed jail", netOf(jails[false].Process.Pid), false, ""}, // told by its owner, which here is the host
+		{"of a sealed jail", netOf(jails[false].Process.Pid), false, ""}, // identified by its owner, which here is the host
 		{"of a sealed jail, pinned", pin(t, netOf(jails[false].Process.Pid)), false, ""},
 	} {
 		s := &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: "network", Path: c.path}}}}

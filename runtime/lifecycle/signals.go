@@ -18,7 +18,7 @@ type Signals struct {
 	terminal bool // the jail is to end with this process's controlling terminal
 
 	mu   sync.Mutex
-	pid  int // who they are passed to; 0 before there is one
+	pid  int // the process that they are passed to; 0 before there is one
 	tty  *terminal
 	came unix.Signal // the first that came while the jail was made
 	// held are the signals that came since the program is started, and that cannot be passed on

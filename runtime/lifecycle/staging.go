@@ -24,7 +24,7 @@ func (a *attempt) openUserNS() (err error) {
 	return nil
 }
 
-// stage mounts the jail's root and what is mounted in it, in this thread's own
+// stage mounts the jail's root and its mounts, in this thread's own
 // mount namespace, which ends with the thread.
 func (a *attempt) stage() error {
 	r, p, j, spec := a.rt, a.p, a.j, a.spec

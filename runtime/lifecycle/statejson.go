@@ -37,7 +37,7 @@ func (r *Runtime) State(id string) error {
 	return err
 }
 
-// capture runs the delegate and returns what it printed.
+// capture runs the delegate and returns its output.
 func capture(d *delegate.Runtime, args []string, t delegate.Time) ([]byte, int, error) {
 	if t.Join != nil {
 		defer t.Join.Close()

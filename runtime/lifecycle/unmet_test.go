@@ -11,8 +11,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestMissingIsLoggedOnce: what the host cannot give is logged at the first start after a boot,
-// what a bundle lost at every one.
+// TestMissingIsLoggedOnce: a protection that the host lacks is logged at the first start after a
+// boot, what a bundle lost at every one.
 func TestMissingIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	logger := logrus.New()

@@ -56,8 +56,8 @@ func nested(t *testing.T, f *os.File) string {
 	return strings.TrimSpace(limits[0].Text)
 }
 
-// TestNestedNamespaces: nobody forbids namespaces while another jail is being made in the same user
-// namespace; the last one does, also where it failed.
+// TestNestedNamespaces: no process forbids namespaces while another jail is being made in the same
+// user namespace; the last one does, also where it failed.
 func TestNestedNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes namespaces")

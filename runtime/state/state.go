@@ -155,7 +155,7 @@ type Mounted struct {
 	Unseen string `json:"unseen,omitempty"`
 }
 
-// complete reads from a record what an earlier release wrote in another form: jails
+// complete reads the fields of a record that an earlier release wrote in another form: jails
 // outlive the program that made them.
 func (j *Brief) complete(record []byte) error {
 	if j.Network.Mode != "" {
@@ -175,29 +175,29 @@ func (j *Brief) complete(record []byte) error {
 type Jail struct {
 	Brief
 	Policy  policy.Policy         `json:"policy"`
-	Process *specs.Process        `json:"process,omitempty"` // hardened; what exec may at most have
+	Process *specs.Process        `json:"process,omitempty"` // hardened; the upper bound of an exec
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
-	// MountLabel is the SELinux label of what belongs to the jail.
+	// MountLabel is the SELinux label of the jail's files.
 	MountLabel string `json:"mountLabel,omitempty"`
 	// ViewsDev is the device number of the file system that holds the jail's synthetic files. Born
 	// is when the jail was made, in seconds since 1970, which those files report as the time of
 	// boot.
 	ViewsDev uint64 `json:"viewsDev,omitempty"`
 	Born     int64  `json:"born,omitempty"`
-	// OwnUserNS is where the delegate found the jail's user namespace, if it was
-	// made for this jail and before the delegate.
+	// OwnUserNS is the path by which the delegate found the jail's user namespace, if that was made
+	// for this jail and before the delegate.
 	OwnUserNS string `json:"ownUserNS,omitempty"`
 	// Protected are the jail's paths that are read-only mounts in directories that
 	// it may otherwise write to.
 	Protected []string `json:"protected,omitempty"`
-	// MountOwner is who of the jail owns what is mounted; nil where owners are not
-	// mapped to one user.
+	// MountOwner is the jail's user who owns the writable mounts; nil if owners are not mapped to
+	// one user.
 	MountOwner *Owner `json:"mountOwner,omitempty"`
-	// Pinned is of Rules.
+	// Pinned is Rules.Pinned.
 	Pinned []string `json:"-"`
 }
 
-// Owner is a user and a group of a jail's.
+// Owner is a user and a group of a jail.
 type Owner struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -206,12 +206,11 @@ type Owner struct {
 // Store is the directory of all jails' state.
 type Store struct{ Root string }
 
-// idChars are what ids consist of (runc's validateID).
+// idChars are the characters of ids (runc's validateID).
 const idChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-"
 
-// CheckID refuses ids that could not be a file's name, with runc's messages
-// (libcontainer, validateID), and those that a delegate would take for an option:
-// runc has them behind "--".
+// CheckID refuses ids that could not be a file's name, with runc's messages (libcontainer,
+// validateID), and those that a delegate would take for an option: runc has them behind "--".
 func CheckID(id string) error {
 	if id == "" {
 		return errors.New("container id cannot be empty")
@@ -225,7 +224,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Key names a jail: ids are unique within one delegate root only.
+// Key returns the key of a jail: ids are unique within one delegate root only.
 func Key(delegateRoot, id string) string {
 	sum := sha256.Sum256([]byte(delegateRoot))
 	name := id
@@ -236,7 +235,7 @@ func Key(delegateRoot, id string) string {
 	return hex.EncodeToString(sum[:4]) + "-" + name
 }
 
-// Dir is the jail's directory.
+// Dir returns the jail's directory.
 func (s Store) Dir(key string) string { return filepath.Join(s.Root, "jails", key) }
 
 // Private makes a directory in the store for its owner alone, and returns its path. The directories
@@ -282,8 +281,8 @@ func (s Store) init() error {
 	return trusted.Owner(s.Root, &st)
 }
 
-// recordFile is the record, and directories what else every jail's directory has from
-// the beginning.
+// recordFile is the record, and directories are the directories that every jail's directory has
+// from the beginning.
 const recordFile = "state.json"
 
 var directories = [...]string{"bundle", "root", "layer"}
@@ -292,9 +291,9 @@ var directories = [...]string{"bundle", "root", "layer"}
 // maker's PID namespace and pid follow.
 const newPrefix = ".new-"
 
-// Create makes the jail's directory with its first record, in one step: a directory
-// without a record is always what an interrupted Remove left. ErrExists when
-// the jail exists.
+// Create makes the jail's directory with its first record, in one step: a directory without a
+// record is always the remains of an interrupted Remove. ErrExists is returned when the jail
+// exists.
 func (s Store) Create(j *Jail) error {
 	if err := s.init(); err != nil {
 		return err
@@ -337,7 +336,7 @@ func (s Store) Save(j *Jail) error {
 	return atomicfile.Write(filepath.Join(s.Dir(j.Key), recordFile), data, 0o600)
 }
 
-// SaveReport keeps the report beside the record.
+// SaveReport writes the report beside the record.
 func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -346,7 +345,7 @@ func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	return atomicfile.Write(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
 }
 
-// Report reads what SaveReport wrote.
+// Report reads the report that SaveReport wrote.
 func (s Store) Report(j *Brief) (*report.Report, error) {
 	data, err := atomicfile.Read(filepath.Join(s.Dir(j.Key), "report.json"), bundle.MaxConfig)
 	if err != nil {
@@ -387,7 +386,7 @@ func (s Store) read(key string, into any, brief *Brief) error {
 	})
 }
 
-// decode has a function make something of a jail's record.
+// decode calls by with a jail's record.
 func (s Store) decode(key string, by func(record []byte) error) error {
 	path := filepath.Join(s.Dir(key), recordFile)
 	data, err := atomicfile.Read(path, bundle.MaxConfig)
@@ -403,9 +402,9 @@ func (s Store) decode(key string, by func(record []byte) error) error {
 	return nil
 }
 
-// beginning is the part of a record that is its Brief: what comes before Policy, the first field of
-// Jail's own. In a string the quotes would be escaped. It spares every verb the reading of the
-// rest, some ten times as long.
+// beginning returns the part of a record that is its Brief: the part before Policy, the first field
+// of Jail's own. In a string the quotes would be escaped. This spares every verb the reading of the
+// rest, which takes some ten times as long.
 func beginning(record []byte) []byte {
 	i := bytes.Index(record, []byte(`,"policy":{`))
 	if i < 0 {
@@ -414,24 +413,23 @@ func beginning(record []byte) []byte {
 	return append(record[:i:i], '}')
 }
 
-// What happens to every jail after its record was written is kept in files of
-// their own: the whole record need not be written again.
+// Changes to every jail after its record was written are kept in files of their own, so that the
+// whole record need not be written again.
 const (
 	// firstFile is the first process: its id, its start time and the number of its mount namespace,
 	// with blanks between them. Earlier releases wrote two numbers.
 	firstFile = "first"
-	// startedFile is there once its program was started.
+	// startedFile exists once the jail's program was started.
 	startedFile = "started"
 )
 
-// First records the jail's first process, with its mount namespace where that is known: 0 is one
-// that is not known.
+// First records the jail's first process, and its mount namespace: 0 if that is unknown.
 func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
 }
 
-// since adds what happened since the record was written.
+// since adds the changes since the record was written.
 func (s Store) since(j *Brief, key string) {
 	j.Started = s.started(key)
 	if j.Elsewhere() {
@@ -446,7 +444,7 @@ func (s Store) since(j *Brief, key string) {
 	}
 }
 
-// first reads what First wrote, if there is anything.
+// first reads the process that First wrote, if there is one.
 func (s Store) first(key string) (pid int, start uint64, mountNS uint32, ok bool) {
 	data, err := atomicfile.Read(filepath.Join(s.Dir(key), firstFile), 64)
 	if err != nil {
@@ -518,7 +516,7 @@ func (s Store) Find(id string) ([]*Jail, error) {
 	return prefix, nil
 }
 
-// KeysOf are the keys of jails with this id, in any delegate root, also of those that are just
+// KeysOf returns the keys of jails with this id, in any delegate root, also of those that are just
 // being made.
 func (s Store) KeysOf(id string) ([]string, error) {
 	keys, err := s.Keys()

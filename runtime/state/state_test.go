@@ -126,7 +126,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[m.UIDs[0].HostID] {
-			t.Fatalf("range %d is given out twice", m.UIDs[0].HostID)
+			t.Fatalf("range %d is allocated twice", m.UIDs[0].HostID)
 		}
 		seen[m.UIDs[0].HostID] = true
 		maps = append(maps, m)
@@ -150,7 +150,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Allocate(u, f.Key); !errors.Is(err, ErrPoolFull) {
-		t.Fatalf("a range in use was given out: %v", err)
+		t.Fatalf("a range in use was allocated: %v", err)
 	}
 	if err := s.Release(u, maps[0], e.Key); err != nil {
 		t.Fatal(err)
@@ -294,12 +294,12 @@ func TestCheckID(t *testing.T) {
 			t.Errorf("CheckID(%q) = %v", id, err)
 		}
 		if err != nil && id != "" && !strings.HasPrefix(err.Error(), "invalid container ID format") {
-			t.Errorf("CheckID(%q) says %v", id, err)
+			t.Errorf("CheckID(%q) returns %v", id, err)
 		}
 	}
 }
 
-// A jail that ended between taking its ids and recording them gives them back.
+// A jail that ended between taking its ids and recording them releases them.
 func TestReleaseWithoutRecord(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")

@@ -43,8 +43,8 @@ import (
 const File = "helper.json"
 
 // SaidFile, in the jail's directory, is the standard error of the helper that was begun last. It
-// holds why a helper ended whose starter was gone, and what Go's runtime prints when it ends a
-// program. The helper itself and its control group bound the size of the file.
+// holds the reason of a helper's end when the starter was gone, and the output of Go's runtime when
+// it ends a program. The helper itself and its control group bound the size of the file.
 const SaidFile = "helper.stderr"
 
 // Bounds of a helper, if a control group can be made for it.

@@ -226,7 +226,7 @@ func life(t *testing.T, born bool) {
 	}
 	r, err := Load(dir)
 	if err != nil || r == nil || r.Pid != p.pid || !r.Alive() {
-		t.Fatalf("recorded before it is told anything: %+v, %v", r, err)
+		t.Fatalf("recorded before it gets any work: %+v, %v", r, err)
 	}
 	if _, err := p.Ready([]byte("serve")); err != nil {
 		t.Fatal(err)
@@ -408,7 +408,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestKilledStarter: whoever starts a helper can be killed at any time: a helper without work ends,
+// TestKilledStarter: the starter of a helper can be killed at any time: a helper without work ends,
 // recorded or not.
 func TestKilledStarter(t *testing.T) {
 	beside(t)
@@ -429,7 +429,7 @@ func TestKilledStarter(t *testing.T) {
 			t.Fatalf("%q: %v", out, err)
 		}
 		if !gone(t, pid) {
-			t.Errorf("recorded %v: process %d waits for work that nobody gives it", recorded, pid)
+			t.Errorf("recorded %v: process %d waits for work that no process sends", recorded, pid)
 		}
 		r, err := Load(dir)
 		if err != nil || recorded && (r == nil || r.Pid != pid) || !recorded && r != nil && r.Pid != 0 {
