@@ -10,14 +10,14 @@ import (
 	"github.com/containerd/containerd/v2/pkg/shim"
 )
 
-// A publisher knows what the task service has told its daemon. The service tells
-// in the background, of an end also after the one who waited for it knows: what
-// is untold when the last task was deleted and the process ends would be lost.
+// A publisher records which ends of processes were published to containerd. The service publishes
+// in the background, and may publish an end after Wait has returned it. Events that are unpublished
+// when the last task was deleted and the process ends would be lost.
 type publisher struct {
 	shim.Publisher
 
 	mu    sync.Mutex
-	exits map[process]chan struct{} // closed once told
+	exits map[process]chan struct{} // closed once published
 	once  sync.Once
 	done  chan struct{} // closed behind the last event
 }
@@ -30,17 +30,17 @@ func newPublisher(p shim.Publisher) *publisher {
 	return &publisher{Publisher: p, exits: map[process]chan struct{}{}, done: make(chan struct{})}
 }
 
-// Publish tells of an event.
+// Publish publishes an event.
 func (p *publisher) Publish(ctx context.Context, topic string, event events.Event) error {
 	err := p.Publisher.Publish(ctx, topic, event)
 	if e, ok := event.(*eventsAPI.TaskExit); ok {
-		p.tell(process{e.ContainerID, e.ID})
+		p.markPublished(process{e.ContainerID, e.ID})
 	}
 	return err
 }
 
-// tell reports that the end of a process was told.
-func (p *publisher) tell(of process) {
+// markPublished records that the end of a process was published.
+func (p *publisher) markPublished(of process) {
 	c := p.exit(of)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *publisher) Close() error {
 	return p.Publisher.Close()
 }
 
-// exit is closed once the end of a process was told.
+// exit returns a channel that is closed once the end of a process was published.
 func (p *publisher) exit(of process) chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,8 +69,7 @@ func (p *publisher) exit(of process) chan struct{} {
 	return c
 }
 
-// forget drops what is known of a process that was deleted, and with the first
-// one of all others.
+// forget drops the record of a deleted process, and with a task's first one those of all others.
 func (p *publisher) forget(of process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,15 +80,14 @@ func (p *publisher) forget(of process) {
 	}
 }
 
-// How long a daemon that does not take events is waited for: by a deletion, which
-// such a daemon may itself be waiting for while it starts (for 5 seconds in all),
-// and by the end of the process.
+// These bound the wait for a daemon that does not take events: by a deletion, for which such a
+// daemon may itself wait while it starts (for 5 seconds in all), and by the end of the process.
 var (
 	deletePatience = 500 * time.Millisecond
 	endPatience    = 5 * time.Second
 )
 
-// await waits for c, but not for ever.
+// await waits for c, at most for patience.
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

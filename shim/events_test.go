@@ -16,7 +16,7 @@ type nowhere struct{ closed bool }
 func (*nowhere) Publish(context.Context, string, events.Event) error { return nil }
 func (n *nowhere) Close() error                                      { n.closed = true; return nil }
 
-// The end of a process is told once it was told, also twice, and forgotten with the process.
+// The end of a process is published once, also if it comes twice, and forgotten with the process.
 func TestPublisher(t *testing.T) {
 	n := &nowhere{}
 	p := newPublisher(n)
@@ -77,14 +77,14 @@ func (d *deleting) Delete(context.Context, *taskAPI.DeleteRequest) (*taskAPI.Del
 	return &taskAPI.DeleteResponse{}, nil
 }
 
-// What has ended is deleted once its end was told; what has not ended at once.
+// An ended process is deleted once its end was published; a running one at once.
 func TestDeleteWaits(t *testing.T) {
 	defer func(d time.Duration) { deletePatience = d }(deletePatience)
 	deletePatience = time.Minute
 	ctx := context.Background()
 	for _, exec := range []string{"", "e"} {
 		d := &deleting{status: taskTypes.Status_STOPPED, called: make(chan struct{})}
-		s := &service{d, newPublisher(&nowhere{}), &placedTasks{}}
+		s := &service{d, newPublisher(&nowhere{}), &taskPolicies{}}
 		ended := make(chan error, 1)
 		go func() {
 			_, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: "c", ExecID: exec})
@@ -110,7 +110,7 @@ func TestDeleteWaits(t *testing.T) {
 			t.Error("not forgotten")
 		}
 		d = &deleting{status: taskTypes.Status_CREATED, called: make(chan struct{})}
-		s = &service{d, newPublisher(&nowhere{}), &placedTasks{}}
+		s = &service{d, newPublisher(&nowhere{}), &taskPolicies{}}
 		if _, err := s.Delete(ctx, &taskAPI.DeleteRequest{ID: "c", ExecID: exec}); err != nil {
 			t.Error(err)
 		}

@@ -22,47 +22,45 @@ import (
 // Kubernetes distributions bring with them.
 var enginePipes = []string{"/run/containerd", "/run/docker", "/run/k3s/containerd", "/run/k0s/containerd"}
 
-// A placed is where a container's input and output may be, and which policy
-// reports it.
-type placed struct {
+// An ioPolicy decides where a container's input and output may be, by the container's policy.
+type ioPolicy struct {
 	name   name
 	bundle string
 }
 
-// placedTasks are the containers that the shim serves, by id: an exec names only
+// taskPolicies are the containers that the shim serves, by id: an exec names only
 // that.
-type placedTasks struct {
+type taskPolicies struct {
 	mu  sync.Mutex
-	all map[string]placed
+	all map[string]ioPolicy
 }
 
-func (p *placedTasks) set(id string, at placed) {
+func (p *taskPolicies) set(id string, at ioPolicy) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all == nil {
-		p.all = map[string]placed{}
+		p.all = map[string]ioPolicy{}
 	}
 	p.all[id] = at
 }
 
-func (p *placedTasks) get(id string) placed {
+func (p *taskPolicies) get(id string) ioPolicy {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.all[id]
 }
 
-func (p *placedTasks) forget(id string) {
+func (p *taskPolicies) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.all, id)
 }
 
-// checkStdio refuses what a shim would do as root on the host with a container's
-// standard files, unless it is an engine's pipe or policy names it. containerd
-// takes the URI of a container's log from a label that an image can bring
-// (containerd.io/restart.loguri), and the shim runs the program of a binary URI
-// (CVE-2026-53488), or appends the container's output to any file.
-func (p placed) checkStdio(stdin, stdout, stderr string) error {
+// checkStdio refuses a container's standard files that a shim would open or run as root on the
+// host, unless a file is an engine's pipe or policy names it. containerd takes the URI of a
+// container's log from a label that an image can bring (containerd.io/restart.loguri), and the shim
+// runs the program of a binary URI (CVE-2026-53488), or appends the container's output to any file.
+func (p ioPolicy) checkStdio(stdin, stdout, stderr string) error {
 	for _, f := range []struct{ what, uri string }{{"input", stdin}, {"output", stdout}, {"error output", stderr}} {
 		if err := p.check(f.uri); err != nil {
 			return fmt.Errorf("standard %s: %w", f.what, err)
@@ -73,7 +71,7 @@ func (p placed) checkStdio(stdin, stdout, stderr string) error {
 
 // check judges one URI as containerd's task service would read it
 // (containerd-shim-runc-v2/process, createIO).
-func (p placed) check(uri string) error {
+func (p ioPolicy) check(uri string) error {
 	if uri == "" {
 		return nil
 	}
@@ -103,7 +101,7 @@ func (p placed) check(uri string) error {
 	return refusal.New(refusal.Log, "%q: logs of the scheme %q are not known", uri, u.Scheme)
 }
 
-func (p placed) configPath() string {
+func (p ioPolicy) configPath() string {
 	if p.name.config != "" {
 		return p.name.config
 	}
@@ -111,7 +109,7 @@ func (p placed) configPath() string {
 }
 
 // enginePipe reports whether a path is that of a pipe in a directory of engines'.
-func (p placed) enginePipe(path string) bool {
+func (p ioPolicy) enginePipe(path string) bool {
 	return cleanAbsolute(path) && isPipe(path) && within(path, append(p.daemonDirs(), enginePipes...))
 }
 
@@ -119,7 +117,7 @@ func (p placed) enginePipe(path string) bool {
 // container's id for its name, and belongs to root as the pipe does: so dockerd
 // keeps the pipes of a container below its --exec-root (EXEC-ROOT/containerd/ID),
 // wherever that is.
-func (p placed) ownPipe(path string) bool {
+func (p ioPolicy) ownPipe(path string) bool {
 	if !cleanAbsolute(path) || p.bundle == "" || filepath.Base(filepath.Dir(path)) != filepath.Base(p.bundle) {
 		return false
 	}
@@ -131,11 +129,10 @@ func ownedByRoot(path string) bool {
 	return unix.Lstat(path, &st) == nil && st.Uid == 0 && st.Mode&unix.S_IFMT != unix.S_IFLNK
 }
 
-// daemonDirs are the bundle's own directory, and that of the daemon that made
-// it: containerd has bundles in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID,
-// and a containerd that dockerd starts has its state in EXEC-ROOT/containerd/daemon,
-// beside the pipes.
-func (p placed) daemonDirs() []string {
+// daemonDirs returns the bundle's own directory, and that of the daemon that made it: containerd
+// has bundles in STATE/io.containerd.runtime.v2.task/NAMESPACE/ID, and a containerd that dockerd
+// starts has its state in EXEC-ROOT/containerd/daemon, beside the pipes.
+func (p ioPolicy) daemonDirs() []string {
 	if !cleanAbsolute(p.bundle) {
 		return nil
 	}
@@ -168,7 +165,7 @@ func checkFile(path string, s policy.Shim) error {
 	return checkNode(path)
 }
 
-// checkNode refuses what is neither a file, nor a pipe, nor to be made.
+// checkNode refuses a path that is neither a file, nor a pipe, nor missing.
 func checkNode(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -185,7 +182,7 @@ func checkNode(path string) error {
 
 func checkLogger(u *url.URL, s policy.Shim) error {
 	if !s.Logger(u.Path, u.Query()) {
-		return refusal.New(refusal.Log, "the log URI would run the program %s as root on the host, which an image's label can ask for (CVE-2026-53488)", u.Path).
+		return refusal.New(refusal.Log, "the log URI would run the program %s as root on the host, which an image's label can request (CVE-2026-53488)", u.Path).
 			WithRemedy("if it is your logger, add %q to shim.loggers of the policy", policy.LoggerEntry(u.Path, u.Query()))
 	}
 	if err := trusted.Check(u.Path); err != nil {
@@ -194,9 +191,8 @@ func checkLogger(u *url.URL, s policy.Shim) error {
 	return nil
 }
 
-// within reports whether a path is below one of these directories when links are
-// followed: /var/run is one on most hosts. What does not exist yet is judged by
-// the part that does.
+// within reports whether a path is below one of these directories when links are followed: /var/run
+// is one on most hosts. The existing part of a path decides.
 func within(path string, dirs []string) bool {
 	real := ""
 	for at, rest := filepath.Dir(path), filepath.Base(path); ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {

@@ -15,7 +15,7 @@ func TestCheckStdio(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: policies count only as root's")
 	}
-	dir, err := os.MkdirTemp("/root", "agentjail-logs-") // nobody else can replace what is there
+	dir, err := os.MkdirTemp("/root", "agentjail-logs-") // no other user can replace its files
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestCheckStdio(t *testing.T) {
 	if err := os.Symlink(other, filepath.Join(logs, "dir")); err != nil {
 		t.Fatal(err)
 	}
-	at := placed{name{config: policy}, bundle}
+	at := ioPolicy{name{config: policy}, bundle}
 	for _, c := range []struct{ uri, refused string }{
 		{"", ""},
 		{state + "/pipe", ""},
@@ -109,7 +109,7 @@ func TestCheckStdio(t *testing.T) {
 		}
 	}
 	// Nothing of the host's policy: only engines' pipes.
-	if err := (placed{bundle: bundle}).check("file://" + logs + "/file"); err == nil {
+	if err := (ioPolicy{bundle: bundle}).check("file://" + logs + "/file"); err == nil {
 		t.Error("the host's policy allows a file")
 	}
 }
@@ -123,7 +123,7 @@ func TestDaemonDirs(t *testing.T) {
 		"relative":       "",
 		"":               "",
 	} {
-		dirs := placed{bundle: bundle}.daemonDirs()
+		dirs := ioPolicy{bundle: bundle}.daemonDirs()
 		got := ""
 		if len(dirs) == 2 {
 			got = dirs[1]

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tidyAfter is how long nothing must have been done before memory is given back.
+// tidyAfter is how long the process must have been idle before memory is returned to the kernel.
 const tidyAfter = time.Second
 
-// A tidier gives back what commands took in memory. A jail is made in a moment,
-// and the process then waits for its end for hours.
+// A tidier returns to the kernel the memory that commands used. A jail is made in a moment, and the
+// process then waits for its end for hours.
 type tidier struct {
 	mu    sync.Mutex
 	busy  int
@@ -25,7 +25,7 @@ type tidier struct {
 
 var memory tidier
 
-// begin reports that a command begins.
+// begin records that a command begins.
 func (t *tidier) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,8 +35,8 @@ func (t *tidier) begin() {
 	}
 }
 
-// end reports that a command has ended. Once no other has begun for a while, memory
-// is given back.
+// end records that a command has ended. Once no other has begun for a while, memory is returned to
+// the kernel.
 func (t *tidier) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,9 +53,8 @@ func (t *tidier) end() {
 	t.timer.Reset(tidyAfter)
 }
 
-// forgetProgram drops the parts of this program's file that are in memory: what
-// is needed again comes back from the page cache, and that is little of what
-// making a jail needs.
+// forgetProgram drops the parts of this program's file that are in memory. Parts that are needed
+// again come back from the page cache, and that is few of those that making a jail needs.
 func forgetProgram() {
 	self, err := os.Readlink("/proc/self/exe")
 	if err != nil {

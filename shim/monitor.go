@@ -20,9 +20,9 @@ import (
 	"agentjail.dev/runtime/runccli"
 )
 
-// A monitor starts the runtime's commands for containerd's task service. They
-// are agentjail's verbs, and run in this process: whatever path a command has,
-// nothing but a delegate of the policy's is ever executed.
+// A monitor starts the runtime's commands for containerd's task service. They are agentjail's
+// verbs, and run in this process: whatever path a command has, only a delegate of the policy's is
+// ever executed.
 type monitor struct{}
 
 // Start begins a command. Its files are duplicated: the caller closes its own.
@@ -68,8 +68,7 @@ func perform(args []string, stdio [3]*os.File) int {
 	})
 }
 
-// guarded makes a panic a command that failed: this process serves other
-// containers too.
+// guarded turns a panic into a failed command: this process serves other containers too.
 func guarded(what string, stderr *os.File, f func() int) (status int) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -81,10 +80,10 @@ func guarded(what string, stderr *os.File, f func() int) (status int) {
 	return f()
 }
 
-// stdio are the standard files of a command, as os/exec would make them.
+// stdio holds the standard files of a command, as os/exec would make them.
 type stdio struct {
 	child  [3]*os.File
-	copies sync.WaitGroup // what comes out
+	copies sync.WaitGroup // of the output
 	feed   *os.File       // our end of a standard input that is copied
 }
 
@@ -153,7 +152,7 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	return theirs, nil
 }
 
-// close closes the command's files and waits until what it said has arrived.
+// close closes the command's files and waits until its output has arrived.
 func (s *stdio) close() {
 	for _, f := range s.child {
 		if f != nil {
@@ -177,8 +176,7 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// children has fork learn of its children's ends from the task service's reaper,
-// which waits for all.
+// children has fork wait for its children through the task service's reaper, which waits for all.
 func children() (wait func(pid int) (int, error), stop func()) {
 	ends := reaper.Default.Subscribe()
 	return func(pid int) (int, error) {

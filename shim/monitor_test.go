@@ -21,7 +21,8 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// A command's output arrives whole, in files of every kind, before its end is told; and no program is started for it.
+// A command's output arrives whole, in files of every kind, before its end is told; and no program
+// is started for it.
 func TestMonitor(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "none")
 	call := func(cmd *exec.Cmd) int {
@@ -99,7 +100,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Both protocols are distinguished, also where the old one's options can be read as parameters of the new one.
+// Both protocols are distinguished, also where the old one's options can be read as parameters of
+// the new one.
 func TestBootstrap(t *testing.T) {
 	c, err := parseArgs([]string{"-namespace", "ns", "-id", "one", "-address", "/sock", "-publish-binary", "/x", "-debug", "start"})
 	if err != nil || c.action != "start" || !c.debug {
@@ -207,7 +209,7 @@ func TestChildren(t *testing.T) {
 		t.Errorf("%d, %v", status, err)
 	}
 	_, stop := children()
-	stop() // and asks nobody to wait for it
+	stop() // and has no process wait for it
 	ends := make(chan error, 1)
 	go func() { ends <- reaped(exec.Command("sh", "-c", "exit 4")) }()
 	for {

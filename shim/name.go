@@ -9,10 +9,10 @@ import (
 	"agentjail.dev/runtime/runccli"
 )
 
-// A name is what the task service knows the runtime by. It keeps it in the
-// bundle, also for the clean-up after a shim that was killed, and it is how each
-// container of a group has its own policy: agentjail, agentjail-NAME, and
-// with another file agentjail:FILE or agentjail-NAME:FILE.
+// A name is the name by which the task service knows the runtime. The service keeps it in the
+// bundle, also for the clean-up after a shim that was killed. By the name each container of a group
+// has its own policy: agentjail, agentjail-NAME, and with another file agentjail:FILE or
+// agentjail-NAME:FILE.
 type name struct{ policy, config string }
 
 func (n name) String() string {
@@ -26,10 +26,9 @@ func (n name) String() string {
 	return s
 }
 
-// ownPolicy is the named policy of a shim that is installed by another file name,
-// containerd-shim-agentjail-NAME-v2: the runtime io.containerd.agentjail-NAME.v2
-// has it without any option. A symbolic link is not enough, as the serving
-// process is started by the file.
+// ownPolicy returns the named policy of a shim that is installed by another file name,
+// containerd-shim-agentjail-NAME-v2: the runtime io.containerd.agentjail-NAME.v2 has it without any
+// option. A symbolic link is not enough, as the serving process is started by the file.
 var ownPolicy = sync.OnceValue(func() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -50,7 +49,7 @@ func policyOf(program string) string {
 	return policy
 }
 
-// parseName reads a name. That of anything else is the default policy's.
+// parseName reads a name. Any other text means the default policy.
 func parseName(s string) name {
 	prog, file, _ := strings.Cut(s, ":")
 	if !strings.HasPrefix(prog, runccli.Program) {

@@ -22,14 +22,13 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// maxOptions bounds what is read of a container's options, in bytes.
+// maxOptions bounds the size of a container's options, in bytes.
 const maxOptions = 1 << 20
 
-// normalise makes the runc shim's options of any kind that callers send to a
-// shim of another name: containerd's CRI plugin and dockerd send
-// runtimeoptions.v1.Options, clients before containerd 2.0
-// containerd.linux.runc.CreateOptions. The runtime is a name of ours, whatever
-// binary they name: which delegate there is, policy decides.
+// normalise makes the runc shim's options of any kind that callers send to a shim of another name:
+// containerd's CRI plugin and dockerd send runtimeoptions.v1.Options, clients before containerd 2.0
+// containerd.linux.runc.CreateOptions. The runtime is a name of ours, whatever binary they name:
+// policy chooses the delegate.
 func normalise(a *anypb.Any) (*options.Options, error) {
 	o, n := &options.Options{}, name{}
 	value := a.GetValue()
@@ -67,7 +66,7 @@ func normalise(a *anypb.Any) (*options.Options, error) {
 	return o, nil
 }
 
-// policyName is what [policies.NAME] of a policy may be called here.
+// policyName matches the NAME of a [policies.NAME] that can be used here.
 var policyName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
 func (n name) check() error {
@@ -80,9 +79,9 @@ func (n name) check() error {
 	return nil
 }
 
-// fromRuntimeOptions reads what the CRI plugin and dockerd make of the options
-// in their configuration. ConfigPath is a policy file, or the name of a policy
-// in the host's own file; without it, the configuration's table comes as TOML.
+// fromRuntimeOptions reads the options in the form in which the CRI plugin and dockerd send their
+// configuration. ConfigPath is a policy file, or the name of a policy in the host's own file;
+// without it, the configuration's table comes as TOML.
 func fromRuntimeOptions(value []byte, o *options.Options) (name, error) {
 	var r runtimeoptions.Options
 	if err := proto.Unmarshal(value, &r); err != nil {
@@ -195,7 +194,7 @@ func fromCreateOptions(b []byte, o *options.Options) error {
 func systemdPath(dir string) bool {
 	data, err := atomicfile.Read(filepath.Join(dir, bundle.ConfigName), bundle.MaxConfig)
 	if err != nil {
-		return false // the verb reports what is wrong
+		return false // the verb reports the error
 	}
 	var s struct {
 		Linux struct {

@@ -22,7 +22,8 @@ func packed(t *testing.T, kind string, m proto.Message) *anypb.Any {
 	return &anypb.Any{TypeUrl: kind, Value: value}
 }
 
-// createOptions is containerd.linux.runc.CreateOptions of containerd 1.x, whose types containerd 2 does not have.
+// createOptions is containerd.linux.runc.CreateOptions of containerd 1.x, whose types containerd 2
+// does not have.
 func createOptions() *anypb.Any {
 	var b []byte
 	b = protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.VarintType), 1)     // no_pivot_root
@@ -103,7 +104,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever options are sent, they are refused or become a name of ours, whose policy file is absolute.
+// Whatever options are sent, they are refused or become a name of ours, whose policy file is
+// absolute.
 func FuzzNormalise(f *testing.F) {
 	f.Add("containerd.runc.v1.Options", []byte{0x32, 1, 'x'})
 	f.Add("runtimeoptions.v1.Options", []byte{0x1a, 3, 'a', '=', '1'})
@@ -120,7 +122,8 @@ func FuzzNormalise(f *testing.F) {
 	})
 }
 
-// The systemd driver is told by the control groups path; anything else, also what cannot be read, is not its.
+// The systemd driver is told by the control groups path; anything else, also what cannot be read,
+// is not its.
 func TestSystemdPath(t *testing.T) {
 	dir := t.TempDir()
 	for config, want := range map[string]bool{

@@ -1,7 +1,7 @@
-// Package shim is agentjail's containerd shim. containerd's own task service
-// does what all shims do: input and output, terminals, exits, events,
-// statistics. What it would call a runtime's command for, agentjail does in the
-// same process, on the same way as its command line (monitor).
+// Package shim implements agentjail's containerd shim. containerd's own task service does what all
+// shims do: input and output, terminals, exits, events, statistics. For the runtime's commands that
+// the service would execute, agentjail runs its verbs in the same process, as its command line does
+// (monitor).
 package shim
 
 import (
@@ -30,8 +30,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// register makes the task service known to the server, in the place of
-// containerd's own plugin of that name. events is given the service's publisher.
+// register registers the task service with the server, in place of containerd's own plugin of that
+// name. events receives the service's publisher.
 func register(events **publisher) {
 	registry.Register(&plugin.Registration{
 		Type:     plugins.TTRPCPlugin,
@@ -52,16 +52,16 @@ func register(events **publisher) {
 				return nil, err
 			}
 			runc.Monitor = monitor{} // it has set its own
-			return &service{inner, *events, &placedTasks{}}, nil
+			return &service{inner, *events, &taskPolicies{}}, nil
 		},
 	})
 }
 
-// service is containerd's task service, with what it is asked made safe for it.
+// service is containerd's task service, whose requests are made safe before it gets them.
 type service struct {
 	taskAPI.TTRPCTaskService
 	events *publisher
-	tasks  *placedTasks
+	tasks  *taskPolicies
 }
 
 // Create normalises the options: the service takes only those of its own kind.
@@ -76,7 +76,7 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	if err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "%v", err)
 	}
-	at := placed{parseName(o.BinaryName), r.Bundle}
+	at := ioPolicy{parseName(o.BinaryName), r.Bundle}
 	if err := at.checkStdio(r.Stdin, r.Stdout, r.Stderr); err != nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrPermissionDenied, "%v", err)
 	}
@@ -93,8 +93,8 @@ func (s *service) Create(ctx context.Context, r *taskAPI.CreateTaskRequest) (*ta
 	return answer, err
 }
 
-// Exec refuses what the service would stumble over. The process itself is
-// hardened when it is started.
+// Exec refuses requests that the service would not handle. The process itself is hardened when it
+// is started.
 func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emptypb.Empty, error) {
 	if err := checkID(r.ExecID); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (s *service) Exec(ctx context.Context, r *taskAPI.ExecProcessRequest) (*emp
 	return s.TTRPCTaskService.Exec(ctx, r)
 }
 
-// Update refuses what the service would stumble over.
+// Update refuses requests that the service would not handle.
 func (s *service) Update(ctx context.Context, r *taskAPI.UpdateTaskRequest) (*emptypb.Empty, error) {
 	if r.Resources == nil {
 		return nil, errgrpc.ToGRPCf(errdefs.ErrInvalidArgument, "update without resources")
@@ -116,8 +116,8 @@ func (s *service) Update(ctx context.Context, r *taskAPI.UpdateTaskRequest) (*em
 	return s.TTRPCTaskService.Update(ctx, r)
 }
 
-// Delete waits until the daemon was told of the end of what is deleted: behind
-// the deletion of the last task, there may be nobody left to tell.
+// Delete waits until the end of the deleted process was published: behind the deletion of the last
+// task, the daemon may be disconnected.
 func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAPI.DeleteResponse, error) {
 	p := process{r.ID, r.ExecID}
 	if r.ExecID == "" {
@@ -125,7 +125,7 @@ func (s *service) Delete(ctx context.Context, r *taskAPI.DeleteRequest) (*taskAP
 	}
 	if st, err := s.State(ctx, &taskAPI.StateRequest{ID: r.ID, ExecID: r.ExecID}); err == nil && st.Status == taskTypes.Status_STOPPED {
 		if r.ExecID == "" {
-			lifecycle.Waited(r.ID, st.ExitStatus)
+			lifecycle.RecordExitStatus(r.ID, st.ExitStatus)
 		}
 		await(ctx, s.events.exit(p), deletePatience)
 	}
@@ -156,8 +156,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// RegisterTTRPC serves both versions of the task API on the one socket: their
-// messages are the same, and which one a daemon requests depends on its release.
+// RegisterTTRPC serves both versions of the task API on the one socket: their messages are the
+// same, and the daemon's release determines the version that it requests.
 func (s *service) RegisterTTRPC(server *ttrpc.Server) error {
 	for _, version := range []string{"v2", "v3"} {
 		server.RegisterService("containerd.task."+version+".Task", &ttrpc.ServiceDesc{Methods: methods(s)})
@@ -175,8 +175,8 @@ func methods(s taskAPI.TTRPCTaskService) map[string]ttrpc.Method {
 	}
 }
 
-// method adapts a service's function. A panic is a call that failed: the shim
-// serves other containers, too.
+// method adapts a service's function. A panic becomes a failed call: the shim serves other
+// containers, too.
 func method[Q, P any](f func(context.Context, *Q) (*P, error)) ttrpc.Method {
 	return func(ctx context.Context, unmarshal func(any) error) (answer any, err error) {
 		defer func() {

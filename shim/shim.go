@@ -28,8 +28,8 @@ const Runtime = "io.containerd.agentjail.v2"
 
 // Main is the shim's program. version is agentjail's.
 func Main(version string) {
-	// Threads that made a jail end: their mount namespaces must not stay. The
-	// first thread cannot end, so it has to stay out of that.
+	// Threads that made a jail end: their mount namespaces must not stay. The first thread cannot
+	// end, so it must not make jails.
 	runtime.LockOSThread()
 	ctx := context.Background()
 	c, err := parseArgs(os.Args[1:])
@@ -44,17 +44,16 @@ func Main(version string) {
 	case c.action == "start" && !c.info:
 		err = start(ctx, c, os.Stdin, os.Stdout)
 	default:
-		// One processor until containerd's package takes two: what is set up
-		// here is one thing after the other, and threads that Go once started
-		// stay, with their stacks (a third fewer of them, and half a megabyte
-		// less at rest).
+		// This process has one processor until containerd's package takes two: the set-up here is
+		// sequential, and threads that Go once started stay, with their stacks (a third fewer of
+		// them, and half a megabyte less at rest).
 		runtime.GOMAXPROCS(1)
 		var events *publisher
 		register(&events)
 		socket := ownSocket()
 		shim.RunShim(ctx, &program{Shim: manager.NewShimManager(Runtime), version: version})
-		// Of a group's shim, no file in the bundle need be left by now to tell
-		// the server where its socket is.
+		// Of a group's shim, the file in the bundle that holds the address of the socket may be
+		// gone by now.
 		if c.action == "" && socket != "" {
 			_ = os.Remove(socket)
 		}
@@ -69,7 +68,7 @@ func Main(version string) {
 	}
 }
 
-// prepare sets up what the whole process has.
+// prepare sets up the whole process.
 func prepare(c commandLine) error {
 	unix.Umask(0o022)
 	if err := lifecycle.CloseInherited(); err != nil {
@@ -83,7 +82,7 @@ func prepare(c commandLine) error {
 	return nil
 }
 
-// reaped runs a command in a process whose children others wait for.
+// reaped runs a command in a process in which another part waits for all children.
 func reaped(cmd *exec.Cmd) error {
 	ends, err := reaper.Default.Start(cmd)
 	if err != nil {
@@ -102,11 +101,11 @@ type program struct {
 	version string
 }
 
-// maxInfo bounds the question, in bytes.
+// maxInfo bounds the request, in bytes.
 const maxInfo = maxOptions + 1<<10
 
-// Info reports what jails can have by the profile that the options name: what
-// `agentjail features` prints.
+// Info returns the features of jails under the policy that the options name: those that `agentjail
+// features` prints.
 func (p *program) Info(ctx context.Context, in io.Reader) (*types.RuntimeInfo, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxInfo))
 	if err != nil {

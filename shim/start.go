@@ -21,7 +21,7 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// maxBootstrap bounds what is read from a daemon, in bytes.
+// maxBootstrap bounds the size of a daemon's parameters, in bytes.
 const maxBootstrap = 10 << 20
 
 // A command line, as far as starting needs it.
@@ -31,7 +31,7 @@ type commandLine struct {
 	action                 string
 }
 
-// parseArgs reads the flags that all releases of containerd give to shims.
+// parseArgs reads the flags that all releases of containerd pass to shims.
 func parseArgs(args []string) (c commandLine, err error) {
 	f := flag.NewFlagSet("shim", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -50,10 +50,9 @@ func parseArgs(args []string) (c commandLine, err error) {
 	return c, err
 }
 
-// start answers the action of that name: it starts the process that serves, or
-// finds the one that serves the container's group, and tells where. Releases
-// before 2.3 and those since speak different protocols; containerd's own
-// packages speak only one of them.
+// start executes the action of that name: it starts the process that serves, or finds the one that
+// serves the container's group, and prints its address. Releases before 2.3 and those since speak
+// different protocols; containerd's own packages speak only one of them.
 func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) error {
 	if c.namespace == "" || c.id == "" {
 		return errors.New("start needs a namespace and an id")
@@ -68,7 +67,7 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 	}
 	params, legacy := c.bootstrap(data)
 	if dir := params.GetSocketDir(); dir != "" {
-		// The serving process looks there (containerd, pkg/shim).
+		// The serving process reads that file (containerd, pkg/shim).
 		_ = os.Remove("s")
 		if err := os.Symlink(dir, "s"); err != nil {
 			return fmt.Errorf("noting the directory of sockets: %w", err)
@@ -87,9 +86,9 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 		_, err = io.WriteString(out, res.Address)
 		return err
 	}
-	// Otherwise the daemon would run this program once more to ask.
+	// Otherwise the daemon would run this program once more to query it.
 	if err := res.AddExtension(&types.MountCapabilities{}); err != nil {
-		return fmt.Errorf("telling capabilities: %w", err)
+		return fmt.Errorf("reporting capabilities: %w", err)
 	}
 	if data, err = proto.Marshal(res); err != nil {
 		return fmt.Errorf("encoding the answer: %w", err)
@@ -98,8 +97,8 @@ func start(ctx context.Context, c commandLine, in io.Reader, out io.Writer) erro
 	return err
 }
 
-// bootstrap reads the daemon's parameters. Older ones send the runtime's options
-// alone, of which nothing tells but that they do not name this container.
+// bootstrap reads the daemon's parameters. Older daemons send the runtime's options alone. The only
+// sign of those is that they do not name this container.
 func (c commandLine) bootstrap(data []byte) (_ *bootapi.BootstrapParams, legacy bool) {
 	p := &bootapi.BootstrapParams{}
 	if len(data) > 0 && proto.Unmarshal(data, p) == nil && p.InstanceID == c.id && p.Namespace == c.namespace {
@@ -114,7 +113,7 @@ func (c commandLine) bootstrap(data []byte) (_ *bootapi.BootstrapParams, legacy 
 	}
 	var a anypb.Any
 	if len(data) > 0 && proto.Unmarshal(data, &a) == nil {
-		// What is wrong with them is said where they are used, at create.
+		// Errors in the options are reported where they are used, at create.
 		if o, err := normalise(&a); err == nil && o.ShimCgroup != "" {
 			_ = p.AddExtension(o)
 		}
@@ -125,7 +124,7 @@ func (c commandLine) bootstrap(data []byte) (_ *bootapi.BootstrapParams, legacy 
 // serverFD is where the serving process has its socket.
 const serverFD = 3
 
-// ownSocket is the path of the serving process's socket, or "".
+// ownSocket returns the path of the serving process's socket, or "".
 func ownSocket() string {
 	sa, err := unix.Getsockname(serverFD)
 	if err != nil {

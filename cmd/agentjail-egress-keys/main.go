@@ -1,5 +1,6 @@
-// Agentjail-egress-keys is agentjail-egress for a jail with credentials for which TLS or ssh is ended: it speaks HTTP/2 and ssh besides. That is a
-// program of its own, so that the helpers of all other jails are not larger by it. The jail's own keys are made by it as well.
+// Agentjail-egress-keys is agentjail-egress for a jail with credentials for which TLS or ssh is
+// ended: it also speaks HTTP/2 and ssh. It is a program of its own, so that the helpers of all
+// other jails stay small. It also makes the jail's own keys.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Agentjail-egress is the helper process of a jail whose network is by name. agentjail starts it, outside the jail; it is of no use by
-// itself.
+// Agentjail-egress is the helper process of a jail whose network is by name. agentjail starts it,
+// outside the jail; it is of no use by itself.
 package main
 
 import (

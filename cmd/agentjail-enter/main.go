@@ -1,7 +1,6 @@
-// Agentjail-enter is the init step into a jail. agentjail hands it to its
-// delegate, which starts it inside in the place of the jail's program; it is of
-// no use by itself. Beside `agentjail sandbox` the same program waits for that
-// one's end.
+// Agentjail-enter is the init step of a jail. agentjail passes it to the delegate, which starts it
+// in the jail in place of the jail's program; it is of no use by itself. For `agentjail sandbox`
+// the same program also waits for the end of that process.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command agentjail-journal collects what jails ask of the kernel, by eBPF programs behind the system call filters, a source of
-// the jails' journals. One serves a host (hack/systemd/agentjail-journal.service); agentjail does without it.
+// Command agentjail-journal collects the system calls of jails by eBPF programs behind the system
+// call filters, as a source of the jails' journals. One serves a host
+// (hack/systemd/agentjail-journal.service); agentjail works without it.
 package main
 
 import (
@@ -48,13 +49,13 @@ the filters refuse in every profile is refused once more, and an event of it say
 The programs stay when this program ends, until "agentjail-journal unload". "agentjail check" says what this host's kernel can do.`)
 	a.HideHelpCommand = true
 	a.Flags = []cli.Flag{
-		&cli.StringFlag{Name: "config", Value: policy.DefaultPath, Usage: "policy `FILE`, which has the host ids of jails"},
+		&cli.StringFlag{Name: "config", Value: policy.DefaultPath, Usage: "policy `FILE`, which defines the host ids of jails"},
 		&cli.BoolFlag{Name: "syscalls", Usage: "report refused system calls also where that costs every process of the machine some 80 ns a call"},
-		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them where containers ask for it; policy's ebpf.block does the same"},
+		&cli.BoolFlag{Name: "connections", Usage: "report connect and bind, and block them for containers that request it; policy's ebpf.block does the same"},
 		&cli.BoolFlag{Name: "print", Usage: "write every event to standard output too, as a line of JSON"},
-		&cli.BoolFlag{Name: "no-pins", Usage: "have the programs end with this one"},
-		&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay: a directory of a bpf file system"},
-		&cli.StringFlag{Name: "user", Value: "agentjail-journal", Usage: "who reads the kernel's events, with CAP_BPF and CAP_PERFMON and nothing else"},
+		&cli.BoolFlag{Name: "no-pins", Usage: "remove the programs when this one ends"},
+		&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "the `DIRECTORY` of a bpf file system in which the programs stay"},
+		&cli.StringFlag{Name: "user", Value: "agentjail-journal", Usage: "the `USER` that reads the kernel's events, with CAP_BPF and CAP_PERFMON and nothing else"},
 	}
 	a.Action = collect
 	a.Commands = []*cli.Command{
@@ -64,7 +65,7 @@ The programs stay when this program ends, until "agentjail-journal unload". "age
 			Flags:  []cli.Flag{&cli.StringFlag{Name: "pins", Value: ebpf.Pins, Usage: "where the programs stay"}},
 		},
 		{
-			Name: "probe", Usage: "say what programs can do on this kernel: blocks, watches or absent", ArgsUsage: " ",
+			Name: "probe", Usage: "print what programs can do on this kernel: blocks, watches or absent", ArgsUsage: " ",
 			Action: func(*cli.Context) error {
 				can, err := ebpf.Probe()
 				fmt.Println(can)
@@ -83,7 +84,7 @@ func collect(c *cli.Context) error {
 		return fmt.Errorf("%q is no command (remedy: agentjail-journal --help)", c.Args().First())
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("journals are root's: this takes root, which the reader of events gives up at once (remedy: sudo, or systemctl start agentjail-journal)")
+		return errors.New("only root can write journals; the reader of events drops root at once (remedy: sudo, or systemctl start agentjail-journal)")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()

@@ -1,9 +1,9 @@
-// Command agentjail is an OCI runtime with runc's command line. It rewrites
-// every bundle into a jail and has the host's runc or crun execute it.
+// Command agentjail is an OCI runtime with runc's command line. It rewrites every bundle into a
+// jail and has the host's runc or crun execute it.
 //
-// Engines start it half a dozen times for each container, so that it holds
-// nothing but that: what people ask, help among it, is answered by agentjailctl
-// beside it, which agentjail becomes when it is asked.
+// Engines start this program half a dozen times for each container, so that it contains nothing but
+// that. agentjail's own commands, and help, are agentjailctl's, which agentjail executes for them
+// from its own directory.
 package main
 
 import (
@@ -36,8 +36,8 @@ func main() {
 
 func run(argv []string) error {
 	thread.CalmMonitor()
-	// Before anything is changed in this process.
-	if err := passthrough.Exec(argv, caller.PolicyName, forPeople); err != nil {
+	// This comes before any change to this process.
+	if err := passthrough.Exec(argv, caller.PolicyName, isCtlCommand); err != nil {
 		return err
 	}
 	global, v, call, err := runccli.Parse(argv[1:])
@@ -45,8 +45,8 @@ func run(argv []string) error {
 	case global != nil && global.Bool("version"):
 		version.Print(os.Stdout)
 		return nil
-	case asksPeople(err):
-		return becomePeoples(argv)
+	case needsCtl(err):
+		return execCtl(argv)
 	}
 	// A start makes little garbage and is soon over.
 	debug.SetGCPercent(400)
@@ -55,7 +55,7 @@ func run(argv []string) error {
 	if err := lifecycle.CloseInherited(); err != nil {
 		return fmt.Errorf("closing inherited files: %w", err)
 	}
-	if global != nil { // so that also a wrong verb is reported where the caller looks
+	if global != nil { // so that a wrong verb, too, is reported where the caller looks
 		if err := caller.Open(global); err != nil {
 			return err
 		}
@@ -72,29 +72,29 @@ func run(argv []string) error {
 	return caller.Run(v, call)
 }
 
-// looking are runc's verbs that people call to look at containers.
+// looking are runc's verbs that users call to look at containers.
 var looking = []string{"list", "ps", "state"}
 
-// forPeople reports whether a verb is agentjail's alone, and not one of runc's.
-func forPeople(verb string) bool { return slices.Contains(runccli.People, verb) }
+// isCtlCommand reports whether a verb is agentjail's alone, and not one of runc's.
+func isCtlCommand(verb string) bool { return slices.Contains(runccli.CtlCommands, verb) }
 
-// asksPeople reports whether a command line that is no runtime's call requests
+// needsCtl reports whether a command line that is no runtime's call requests
 // something that agentjailctl answers: no verb, help, or a verb of its own.
-func asksPeople(err error) bool {
+func needsCtl(err error) bool {
 	var unknown *runccli.UnknownError
 	return errors.Is(err, flag.ErrHelp) || errors.Is(err, runccli.ErrNoVerb) ||
-		errors.As(err, &unknown) && (forPeople(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
+		errors.As(err, &unknown) && (isCtlCommand(unknown.Verb) || slices.Contains([]string{"spec", "help", "h"}, unknown.Verb))
 }
 
-// becomePeoples has agentjailctl answer. It keeps the name that this program was
+// execCtl executes agentjailctl in place of this program. It keeps the name that this program was
 // called by, since that chooses the profile of the policy.
-func becomePeoples(argv []string) error {
+func execCtl(argv []string) error {
 	self, err := os.Executable()
 	if err == nil {
-		path := filepath.Join(filepath.Dir(self), runccli.PeoplesProgram)
+		path := filepath.Join(filepath.Dir(self), runccli.CtlProgram)
 		if err = syscall.Exec(path, argv, os.Environ()); errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", runccli.PeoplesProgram, self)
+			return fmt.Errorf("%s is not beside %s (remedy: install all programs of one build)", runccli.CtlProgram, self)
 		}
 	}
-	return fmt.Errorf("running %s: %w", runccli.PeoplesProgram, err)
+	return fmt.Errorf("running %s: %w", runccli.CtlProgram, err)
 }

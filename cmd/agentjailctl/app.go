@@ -80,7 +80,7 @@ func runtimeCommands() []*cli.Command {
 	return out
 }
 
-// flags makes the library's flags of ours.
+// flags converts our flags to the library's.
 func flags(from []runccli.Flag) []cli.Flag {
 	var out []cli.Flag
 	for _, f := range from {
@@ -103,10 +103,10 @@ func flags(from []runccli.Flag) []cli.Flag {
 	return out
 }
 
-// newRuntime gathers what agentjail's own verbs share with runc's.
+// newRuntime returns the runtime that agentjail's own verbs share with runc's.
 func newRuntime(*cli.Context) (*lifecycle.Runtime, error) { return caller.Runtime() }
 
-// oneID is the sole argument of most verbs.
+// oneID returns the sole argument of most verbs, an id.
 func oneID(c *cli.Context) (string, error) {
 	return (&runccli.Call{Verb: c.Command.Name, Args: c.Args().Slice()}).ID()
 }

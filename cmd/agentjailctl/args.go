@@ -7,8 +7,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// flagsFirst puts a command's flags in front of its other arguments, where the library reads them: `agentjail receipt ID --json` is what
-// people type. What follows "--", and the arguments of a command that is to be run, stay as they are. args begins with the program's name.
+// flagsFirst puts a command's flags in front of its other arguments, where the library reads them:
+// users type `agentjail receipt ID --json`. The arguments after "--", and those of a command that
+// is to be run, stay as they are. args begins with the program's name.
 func flagsFirst(app *cli.App, args []string) []string {
 	commands, own := app.Commands, app.Flags
 	var c *cli.Command
@@ -46,7 +47,8 @@ func flagsFirst(app *cli.App, args []string) []string {
 	return append(flags, rest...)
 }
 
-// flagWords is how many words of args a flag at their beginning takes with its value; 0 is for what is none of these.
+// flagWords returns how many words of args a flag at their beginning takes with its value; 0 if the
+// first word is no flag of these.
 func flagWords(flags []cli.Flag, args []string) int {
 	word, isFlag := strings.CutPrefix(args[0], "-")
 	name, _, valued := strings.Cut(strings.TrimPrefix(word, "-"), "=")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestFlagsFirst: flags are understood behind a container's id too, and never taken out of a command that is to be run.
+// TestFlagsFirst: flags are understood behind a container's id too, and never taken out of a
+// command that is to be run.
 func TestFlagsFirst(t *testing.T) {
 	for _, row := range []struct{ typed, read string }{
 		{"receipt ID --json", "receipt --json ID"},

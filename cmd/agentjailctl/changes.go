@@ -62,7 +62,7 @@ func exportCommand() *cli.Command {
 	}
 }
 
-// theJail is the one that the call names.
+// theJail returns the jail that the call names.
 func theJail(c *cli.Context) (state.Store, *state.Jail, error) {
 	id, err := oneID(c)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 
 func checkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "say whether this host can hold each ring",
+		Name: "check", Usage: "check whether this host supports each ring",
 		Description: "One line for each feature, found by trying it: ok, warning (jails start, with\nless than there could be) or missing (no jail starts), the ring, what was found,\nand what can be done. Exit status 0 when a jail can start. Leaves nothing behind.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			// Without Podman the answer is about the caller as he is.
+			// Without Podman the result is that of the calling user.
 			if _, err := rootless.Join(); err != nil {
 				return err
 			}
@@ -43,10 +43,10 @@ func checkCommand() *cli.Command {
 	}
 }
 
-// jsonFlag is of every command that people and programs read.
+// jsonFlag is the flag of every command with output for programs.
 var jsonFlag = &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 
-// printJSON prints a value for people and programs. Names in it may be a jail's choice.
+// printJSON prints a value as JSON. A jail may have chosen names in it.
 func printJSON(c *cli.Context, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -15,18 +15,18 @@ import (
 
 func explainCommand() *cli.Command {
 	return &cli.Command{
-		Name: "explain", Usage: "say what would change in a bundle, and why", ArgsUsage: "BUNDLE",
-		Description: "Hardens the bundle as create would and prints every change by ring: denied (a privilege\nthat the bundle requests), lowered, set, dropped, and missing (what this host cannot\ngive). Changes nothing. Exit status 1 when the bundle would be refused.",
+		Name: "explain", Usage: "print what would change in a bundle, and why", ArgsUsage: "BUNDLE",
+		Description: "Hardens the bundle as create would and prints every change by ring: denied (a privilege\nthat the bundle requests), lowered, set, dropped, and missing (not supported by\nthis host). Changes nothing. Exit status 1 when the bundle would be refused.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return fmt.Errorf("%q requires exactly 1 argument, a bundle's directory (see `agentjail %s --help`)", c.Command.Name, c.Command.Name)
 			}
-			w, err := newRuntime(c)
+			r, err := newRuntime(c)
 			if err != nil {
 				return err
 			}
-			x, refused := w.Explain(c.Args().First())
+			x, refused := r.Explain(c.Args().First())
 			if c.Bool("json") {
 				return explainJSON(c, x, refused)
 			}
@@ -47,15 +47,15 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// explanation is what programs get.
+// explanation is the JSON form.
 type explanation struct {
 	Refused string `json:"refused,omitempty"` // why no jail would start
-	// Refusals are its parts, with codes and remedies (docs/why.md).
+	// Refusals are the parts of Refused, with codes and remedies (docs/why.md).
 	Refusals []*refusal.Error `json:"refusals,omitempty"`
 	Report   *report.Report   `json:"report,omitempty"`
 	Spec     json.RawMessage  `json:"spec,omitempty"` // the hardened config.json
 	Plan     *plan.Plan       `json:"plan,omitempty"` // what staging would do
-	// HeldBy says, for each delegate that policy may choose, where the protections are held.
+	// HeldBy lists, for each delegate that policy may choose, where the protections are held.
 	HeldBy map[string]traits.Boundary `json:"heldBy,omitempty"`
 }
 

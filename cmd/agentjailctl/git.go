@@ -46,7 +46,7 @@ have the terminal itself, for an editor or for add -p.
 Exit status: git's own; 125 where agentjail could not run it.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "with", Usage: "also open `DIRECTORY`, which the repository leads to (a git directory, borrowed objects)"},
-			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "give git the terminal itself, to be used by what the repository runs, too"},
+			&cli.BoolFlag{Name: "terminal", Aliases: []string{"t"}, Usage: "pass the terminal itself to git, so that programs of the repository can use it, too"},
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
 		Action:       func(c *cli.Context) error { return ownUnlessEnded(runGit(c)) },
@@ -56,7 +56,7 @@ Exit status: git's own; 125 where agentjail could not run it.`,
 func runGit(c *cli.Context) error {
 	args := c.Args().Slice()
 	if len(args) == 0 {
-		return errors.New("which directory, and what is git to do there? As in: agentjail git . status (see `agentjail git --help`)")
+		return errors.New("git needs a directory and a git command, as in: agentjail git . status (see `agentjail git --help`)")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("git needs root, to map ids and mount (remedy: sudo agentjail git ...); git itself runs as the directory's owner, in the jail")
@@ -95,15 +95,15 @@ func runGit(c *cli.Context) error {
 		return err
 	}
 	o.Directories = programDirs()
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
-	w.Policy.Network.Nothing()
+	r.Policy.Network.Nothing()
 	done := func() {}
 	if o.Terminal = c.Bool("terminal"); !o.Terminal {
 		o.Env = append(o.Env, "GIT_EDITOR="+noEditor)
-		if done, err = printableOutput(w); err != nil {
+		if done, err = printableOutput(r); err != nil {
 			return err
 		}
 	} else {
@@ -112,7 +112,7 @@ func runGit(c *cli.Context) error {
 		}
 		o.Term = os.Getenv("TERM")
 	}
-	err = launch(c, w, o, lifecycle.CreateOptions{Init: true, Signals: signals})
+	err = launch(c, r, o, lifecycle.CreateOptions{Init: true, Signals: signals})
 	done()
 	explainFailure(call, err)
 	return err
@@ -121,7 +121,7 @@ func runGit(c *cli.Context) error {
 // noEditor stands for an editor where there is no terminal. git runs it by a shell.
 const noEditor = `echo "agentjail git: there is no terminal for an editor: use -m or -F, or agentjail git --terminal" >&2; exit 1 #`
 
-// inJail is a command line whose program is found as in a jail.
+// inJail returns a command line whose program is found as in a jail.
 func inJail(program string, args []string) ([]string, error) {
 	path, err := lookPath(program, "")
 	if err != nil {
@@ -130,10 +130,10 @@ func inJail(program string, args []string) ([]string, error) {
 	return append([]string{path}, args...), nil
 }
 
-// printableOutput keeps the caller's terminal from what runs in the jail: neither may it steer the terminal by what it writes,
-// nor hold it open. done waits until all is written.
-func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
-	w.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+// printableOutput separates the caller's terminal from the jail's programs: they can neither
+// control the terminal by their output, nor hold it open. done waits until all output is written.
+func printableOutput(rt *lifecycle.Runtime) (done func(), err error) {
+	rt.Stdio = [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 	var copies sync.WaitGroup
 	var ends []*os.File
 	done = func() {
@@ -147,7 +147,7 @@ func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		w.Stdio[0], ends = null, append(ends, null)
+		rt.Stdio[0], ends = null, append(ends, null)
 	}
 	for i, to := range []*os.File{1: os.Stdout, 2: os.Stderr} {
 		if to == nil || !isTerminal(to) {
@@ -158,7 +158,7 @@ func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 			done()
 			return nil, err
 		}
-		w.Stdio[i], ends = wr, append(ends, wr)
+		rt.Stdio[i], ends = wr, append(ends, wr)
 		copies.Go(func() {
 			_ = printable.Copy(to, r)
 			r.Close()
@@ -167,10 +167,10 @@ func printableOutput(w *lifecycle.Runtime) (done func(), err error) {
 	return done, nil
 }
 
-// gitDied is git's exit status where it gives up (die() in its usage.c).
+// gitDied is git's exit status for fatal errors (die() in its usage.c).
 const gitDied = 128
 
-// explainFailure says of a command that may have failed for what the jail has not, what that is.
+// explainFailure prints what the jail lacks that a failed command may have needed.
 func explainFailure(call git.Call, err error) {
 	var ended *lifecycle.ExitError
 	if errors.As(err, &ended) && (!call.Own || !call.Reads && ended.Code == gitDied) {

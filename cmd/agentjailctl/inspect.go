@@ -17,8 +17,8 @@ import (
 
 func inspectCommand() *cli.Command {
 	return &cli.Command{
-		Name: "inspect", Usage: "hold a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
-		Description: "CONTAINER is an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host cannot give it and policy does not insist. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
+		Name: "inspect", Usage: "check a running jail, as the kernel sees it, against its policy", ArgsUsage: "CONTAINER",
+		Description: "CONTAINER is an id or the unique beginning of one. Each protection holds, is BROKEN, or\nis missing where this host lacks it and policy does not require it. Exit status\n1 when anything is BROKEN, or when the jail is not running.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			id, err := oneID(c)
@@ -28,8 +28,8 @@ func inspectCommand() *cli.Command {
 			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
-			// Not the policy file: what the jail was made with is in its record,
-			// and a broken file must not keep anyone from looking.
+			// The policy file is not read: the jail's policy is in its record, and a broken file
+			// must not prevent an inspection.
 			store, err := state.Default()
 			if err != nil {
 				return err
@@ -37,7 +37,7 @@ func inspectCommand() *cli.Command {
 			j, err := inspect.Find(store, id)
 			if err != nil {
 				if p, perr := policy.Load(c.String("config"), runccli.PolicyName(os.Args[0])); perr == nil && p.Passthrough {
-					return fmt.Errorf("passthrough: nothing is hardened by this policy, and what it makes is no jail: %w", err)
+					return fmt.Errorf("passthrough: this policy hardens nothing, and its containers are no jails: %w", err)
 				}
 				return err
 			}
@@ -47,7 +47,7 @@ func inspectCommand() *cli.Command {
 			}
 			if j.Journal != "" {
 				if err := journal.Of(&j.Brief).Log().Append(r.Events()...); err != nil {
-					fmt.Fprintf(c.App.ErrWriter, "agentjail: what was found is not in the journal: %v\n", err)
+					fmt.Fprintf(c.App.ErrWriter, "agentjail: the findings are not in the journal: %v\n", err)
 				}
 			}
 			if c.Bool("json") {

@@ -21,8 +21,7 @@ import (
 // shimName is the file name of agentjail's containerd shim.
 const shimName = "containerd-shim-agentjail-v2"
 
-// engineHelp is what the command line says of an engine and the package does
-// not know.
+// engineHelp is the help for an engine, as far as the command line has it and not package install.
 type engineHelp struct {
 	engine         install.Engine
 	install, undo  string // usage
@@ -41,21 +40,20 @@ var engines = []engineHelp{
 beside it (FILE.before-agentjail), has a running daemon read it again, and waits
 up to 15 seconds until it has. A second run changes nothing.`,
 		makesDefault: "make the first --name Docker's default runtime: every container becomes a jail",
-		forces:       "replace a runtime of that name that leads elsewhere, and another default runtime",
+		forces:       "overwrite a runtime of that name that points to another program, and another default runtime",
 	},
 	{
 		engine: install.Containerd, install: "register with containerd, for Kubernetes", undo: "take out of containerd's configuration",
 		description: `Registers handlers with containerd's CRI plugin, for Kubernetes' RuntimeClass:
 agentjail has an empty network, agentjail-net the names of network.allow in the
-policy, or the pod's network where mode = "engine" of [policies.net.network]
-says so. From containerd 2.0 on they are in the file --drop-in, which a line of
+policy, or the pod's network if [policies.net.network] has mode = "engine". From containerd 2.0 on they are in the file --drop-in, which a line of
 --daemon-config imports; before, and where that file has them already, they are
 at its end. Everything else in it stays, and a backup beside it
 (FILE.before-agentjail); a second run changes nothing. containerd reads its
 configuration when it starts: restart it, pods go on meanwhile.`,
-		forces: "also change a handler of that name that leads elsewhere", forcesRemoval: true,
+		forces: "also change a handler of that name that points to another program", forcesRemoval: true,
 		dropInMeaning:  "the `FILE` for the handlers, for containerd 2.0 or later",
-		programMeaning: "containerd's `PROGRAM`, asked for its version and what it makes of its configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
+		programMeaning: "containerd's `PROGRAM`, run to read its version and its effective configuration (default: containerd in /usr/bin, /usr/local/bin, /usr/sbin or /usr/local/sbin)",
 	},
 	{
 		engine: install.Node, install: "copy agentjail to the node that a container runs on, and register it there", undo: "take agentjail off the node that a container runs on",
@@ -70,15 +68,15 @@ the DaemonSet in hack/kubernetes.`,
 which each call of Podman reads, by root and by users. A second run changes
 nothing.`,
 		makesDefault:  "make the first --name Podman's default runtime, also of users: every container becomes a jail",
-		forces:        "replace a runtime of that name that leads elsewhere, and another default runtime",
+		forces:        "overwrite a runtime of that name that points to another program, and another default runtime",
 		dropInMeaning: "the `FILE` of Podman's configuration that is agentjail's",
 	},
 	{
 		engine: install.CRIO, install: "register with CRI-O, for Kubernetes", undo: "take out of CRI-O's configuration",
 		description: `Writes or removes a file of its own among the drop-ins of crio.conf(5), with
 handlers for Kubernetes' RuntimeClass. A second run changes nothing. CRI-O reads
-it when it starts, and when it is told to: systemctl reload crio.`,
-		forces:        "replace a runtime of that name that leads elsewhere",
+it when it starts and when it is reloaded: systemctl reload crio.`,
+		forces:        "overwrite a runtime of that name that points to another program",
 		dropInMeaning: "the `FILE` of CRI-O's configuration that is agentjail's",
 	},
 }
@@ -126,7 +124,7 @@ func (e engineHelp) flags(register bool) []cli.Flag {
 		}
 		out = append(out,
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would change, as a diff, and change nothing"},
-			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be given several times; agentjail-X uses [policies.X] of the policy", Value: cli.NewStringSlice(names...)},
+			&cli.StringSliceFlag{Name: "name", Usage: "`NAME` to register, may be repeated; agentjail-X uses [policies.X] of the policy", Value: cli.NewStringSlice(names...)},
 			&cli.StringFlag{Name: "path", Usage: "the agentjail `PROGRAM`, absolute; agentjail-X and the shim are looked for beside it (default: the one beside this program)"})
 	}
 	text("daemon-config", title+"'s configuration `FILE`", d.Config)
@@ -153,7 +151,7 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 	out := []cli.Flag{
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` where the node's file tree is mounted"},
 		&cli.StringFlag{Name: "to", Usage: "the `DIRECTORY` on the node for the programs, as seen there; its parent must exist", Value: d.To},
-		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, given once for each word; it is run when containerd's configuration has changed, and again by the next run if it fails (default: no command)"},
+		&cli.StringSliceFlag{Name: "restart", Usage: "a `WORD` of the command that restarts containerd on the node, one option for each word; the command is run when containerd's configuration has changed, and again by the next run if it fails (default: no command)"},
 	}
 	if register {
 		out = append(out, &cli.BoolFlag{Name: "stay", Usage: "afterwards wait for SIGTERM or SIGINT, as a container of a DaemonSet has to; without --root do nothing else"})
@@ -161,7 +159,7 @@ func machineFlags(d install.Machine, register bool) []cli.Flag {
 	return out
 }
 
-// runInstall plans, and makes the change or prints it.
+// runInstall plans the change, and makes or prints it.
 func runInstall(c *cli.Context, e install.Engine, register bool) error {
 	if e == install.Node && c.String("root") == "" {
 		return onlyStay(c)
@@ -194,8 +192,8 @@ func runInstall(c *cli.Context, e install.Engine, register bool) error {
 	return nil
 }
 
-// installOptions are what the flags say. An engine that lacks a flag has the
-// option empty.
+// installOptions returns the values of the flags. The option of a flag that an engine lacks is
+// empty.
 func installOptions(c *cli.Context, e install.Engine, register bool) (install.Options, error) {
 	o := install.Options{
 		Undo: !register, Force: c.Bool("force"),
@@ -231,7 +229,7 @@ func printPlan(out io.Writer, p *install.Plan) error {
 	return nil
 }
 
-// applyPlan makes the change and reports what became of it.
+// applyPlan makes the change and prints the result.
 func applyPlan(c *cli.Context, p *install.Plan) error {
 	out := c.App.Writer
 	for _, f := range p.Files {
@@ -254,7 +252,7 @@ func applyPlan(c *cli.Context, p *install.Plan) error {
 	return nil
 }
 
-// done reports what became of a file.
+// done returns the result for a file.
 func done(f *install.File) string {
 	switch {
 	case f.Own && f.Remove:
@@ -267,7 +265,7 @@ func done(f *install.File) string {
 	return f.Path + ": changed"
 }
 
-// namedRuntimes are the runtimes that the flags name.
+// namedRuntimes returns the runtimes that the flags name.
 func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	self := c.String("path")
 	if self == "" {
@@ -299,26 +297,26 @@ func namedRuntimes(c *cli.Context, register bool) ([]install.Runtime, error) {
 	return out, nil
 }
 
-// loadProfile loads the AppArmor profile now, so that a host on which that is
-// impossible is known before the first jail.
+// loadProfile loads the AppArmor profile now, so that a host on which that fails is reported before
+// the first jail.
 func loadProfile(c *cli.Context) error {
 	if !apparmor.Enabled() {
 		return nil
 	}
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(c.Context, time.Minute)
 	defer cancel()
-	changed, err := apparmor.Ensure(ctx, apparmor.Params{Name: w.Policy.AppArmor.Profile})
+	changed, err := apparmor.Ensure(ctx, apparmor.Params{Name: r.Policy.AppArmor.Profile})
 	switch {
-	case err != nil && w.Policy.AppArmor.Required:
+	case err != nil && r.Policy.AppArmor.Required:
 		return err
 	case err != nil:
-		fmt.Fprintf(c.App.ErrWriter, "AppArmor profile %s is not loaded, jails will be without it: %v\n", w.Policy.AppArmor.Profile, err)
+		fmt.Fprintf(c.App.ErrWriter, "AppArmor profile %s is not loaded, jails will be without it: %v\n", r.Policy.AppArmor.Profile, err)
 	case changed:
-		fmt.Fprintf(c.App.Writer, "AppArmor profile %s loaded\n", w.Policy.AppArmor.Profile)
+		fmt.Fprintf(c.App.Writer, "AppArmor profile %s loaded\n", r.Policy.AppArmor.Profile)
 	}
 	return nil
 }

@@ -16,22 +16,23 @@ import (
 	"agentjail.dev/runtime/runccli"
 )
 
-// machine is the node that the flags name, and what goes there: the image of the
-// DaemonSet in hack/kubernetes holds nothing but agentjail's programs.
+// machine returns the node that the flags name, and the programs to install there: the image of the
+// DaemonSet in hack/kubernetes holds only agentjail's programs.
 func machine(c *cli.Context) (install.Machine, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return install.Machine{}, fmt.Errorf("finding this program: %w", err)
 	}
 	return install.Machine{
-		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.PeoplesProgram, host.Name, helperproto.Program, helperproto.KeysProgram, shimName},
-		Links: []string{install.DefaultName + "-net"}, Installer: runccli.PeoplesProgram,
+		From: filepath.Dir(exe), Names: []string{runccli.Program, runccli.CtlProgram, host.Name, helperproto.Program, helperproto.KeysProgram, shimName},
+		Links: []string{install.DefaultName + "-net"}, Installer: runccli.CtlProgram,
 		Root: c.String("root"), To: c.String("to"), Restart: c.StringSlice("restart"),
 		Stdout: c.App.Writer, Stderr: c.App.ErrWriter,
 	}, nil
 }
 
-// onlyStay is for the container that a DaemonSet's pod goes on with when its first one has installed: it has nothing of the node.
+// onlyStay waits in the container with which a DaemonSet's pod continues after its first one has
+// installed: that container has no access to the node.
 func onlyStay(c *cli.Context) error {
 	if !c.Bool("stay") {
 		return errors.New("--root is missing: the directory where the node's file tree is mounted")

@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// place is where this user's jails and journals are.
+// place returns the directories of this user's jails and journals.
 func place(c *cli.Context) (journal.Place, error) {
 	if err := rootless.MustJoin(); err != nil {
 		return journal.Place{}, err
@@ -26,7 +26,7 @@ func place(c *cli.Context) (journal.Place, error) {
 	return journal.Here(c.String("config"), runccli.PolicyName(os.Args[0]))
 }
 
-// openJournal is the jail of a call's sole argument.
+// openJournal returns the journal of the jail that a call's sole argument names.
 func openJournal(c *cli.Context) (journal.Place, *journal.Jail, error) {
 	p, err := place(c)
 	if err != nil {
@@ -154,7 +154,7 @@ func printVerified(c *cli.Context, r *journal.Result) error {
 	return err
 }
 
-// A denial is what was refused of one kind for one reason.
+// A denial groups the refusals of one kind for one reason.
 type denial struct {
 	Kind  string `json:"kind"`
 	Ring  int    `json:"ring"`
@@ -162,7 +162,7 @@ type denial struct {
 	Count uint64 `json:"count"`
 	First string `json:"first"`
 	Last  string `json:"last"`
-	// Value is what was requested, or what was there; Limit what may be.
+	// Value is the requested or found value, and Limit the largest allowed one.
 	Value  string `json:"value,omitempty"`
 	Limit  string `json:"limit,omitempty"`
 	Rule   string `json:"rule,omitempty"`
@@ -176,8 +176,8 @@ type denial struct {
 
 func deniedCommand() *cli.Command {
 	return &cli.Command{
-		Name: "denied", Usage: "say what a jail was refused so far, with the ring, the rule and the remedy", ArgsUsage: "CONTAINER",
-		Description: "Of a jail that exists or was deleted: an id, the unique beginning of one, or ID@TIME as\n`agentjail journal` lists them. What is alike is counted. A remedy says what would let it\nthrough, not that it should be.",
+		Name: "denied", Usage: "list what a jail was refused so far, with the ring, the rule and the remedy", ArgsUsage: "CONTAINER",
+		Description: "Of a jail that exists or was deleted: an id, the unique beginning of one, or ID@TIME as\n`agentjail journal` lists them. Equal refusals are counted. A remedy is what would allow\nthe call, not advice to allow it.",
 		Flags:       []cli.Flag{jsonFlag},
 		Action: func(c *cli.Context) error {
 			p, j, err := openJournal(c)
@@ -196,7 +196,7 @@ func deniedCommand() *cli.Command {
 // maxGroups bounds how many groups are made: a jail chooses its names.
 const maxGroups = 1000
 
-// denials groups what was refused. unseen reports which sources could not be read, and what was lost.
+// denials groups the refusals. unseen lists the sources that could not be read, and lost events.
 func denials(events []journal.Event) (all []denial, unseen []string) {
 	all, unseen = []denial{}, []string{}
 	at := map[string]int{}
@@ -265,12 +265,12 @@ func printDenials(c *cli.Context, all []denial, unseen []string) error {
 	return err
 }
 
-// pruneJournals is what gc does with journals.
+// pruneJournals removes the oldest journals of deleted jails, for gc.
 func pruneJournals(c *cli.Context) error {
 	path, name := c.String("config"), runccli.PolicyName(os.Args[0])
 	pol, err := policy.Load(path, name)
 	if err != nil {
-		return nil // the caller has told it
+		return nil // the caller has reported it
 	}
 	p, err := journal.Here(path, name)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"agentjail.dev/runtime/jailinit/keeper"
 )
 
-// A kept process has a keeper beside it, which reclaims its jail at its end. Where the keeper is ended before,
-// another takes its place.
+// A kept process has a keeper, which reclaims its jail at its end. If the keeper ends before that,
+// another one is started.
 type kept struct {
 	id, config string
 
@@ -29,14 +29,14 @@ type kept struct {
 func keep(id, config string) (*kept, error) {
 	k := &kept{id: id, config: config, done: make(chan struct{})}
 	if err := k.start(); err != nil {
-		return nil, fmt.Errorf("starting what ends the jail when this process is killed: %w", err)
+		return nil, fmt.Errorf("starting the keeper, which ends the jail when this process is killed: %w", err)
 	}
 	go k.watch()
 	return k, nil
 }
 
-// start starts a keeper, with nothing of this process's that its end would wait for: its files, its session, its
-// directory.
+// start starts a keeper without this process's files, session and directory: a caller would
+// otherwise wait for the keeper's end too.
 func (k *kept) start() error {
 	path, err := host.Path()
 	if err != nil {
@@ -72,8 +72,8 @@ func (k *kept) start() error {
 	return nil
 }
 
-// watch starts another keeper for each that ends before its time. Where that fails, the jail ends as by a
-// signal: it would outlive this process.
+// watch starts another keeper for each that ends early. If that fails, the jail is ended as by a
+// signal: it could outlive this process.
 func (k *kept) watch() {
 	defer close(k.done)
 	for {
@@ -88,14 +88,14 @@ func (k *kept) watch() {
 			return
 		}
 		if err := k.start(); err != nil {
-			caller.Fail(fmt.Errorf("what ends the jail with this process was killed, and cannot be started again: %w", err))
+			caller.Fail(fmt.Errorf("the keeper, which ends the jail with this process, was killed and cannot be restarted: %w", err))
 			_ = unix.Kill(os.Getpid(), unix.SIGTERM)
 			return
 		}
 	}
 }
 
-// end ends the keeper: what it would reclaim is gone.
+// end ends the keeper: the jail that it would reclaim is gone.
 func (k *kept) end() {
 	k.mu.Lock()
 	k.over = true

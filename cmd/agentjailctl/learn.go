@@ -27,8 +27,8 @@ import (
 func learnCommand() *cli.Command {
 	return &cli.Command{
 		Name: "learn", Usage: "make a profile from what runs do: system calls, names, limits", ArgsUsage: "[--] COMMAND [ARG...]",
-		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails of --from until
-they end, or are stopped being watched by an interrupt. Then it prints a list of the
+		Description: `Runs COMMAND as ` + "`agentjail sandbox`" + ` does, or watches the jails given by --from until
+they exit or you press Ctrl-C. Then it prints a list of the
 system calls that were made, with conditions on their arguments and reasons, what to
 write into the policy, what the profile has and the runs never used, and what was
 refused. Nothing is changed, unless --write names a directory.
@@ -47,7 +47,7 @@ What is learned lets through less than the runs' own profile, never more.
 	}
 }
 
-// checkName refuses what a policy may not be called: the name becomes part of a file's.
+// checkName refuses names that a policy cannot have: the name becomes part of a file's.
 func checkName(name string) error {
 	if !regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`).MatchString(name) {
 		return fmt.Errorf("--name %q: small letters, digits, - and _", name)
@@ -72,13 +72,13 @@ func runLearn(c *cli.Context) error {
 	if len(from) > 0 {
 		return learnFrom(c, from)
 	}
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return err
 	}
-	watch := &pupil{store: w.Store}
+	watch := &runRecorder{store: r.Store}
 	defer watch.close()
-	if err := watch.prepare(w.Policy.Seccomp.Profile); err != nil {
+	if err := watch.prepare(r.Policy.Seccomp.Profile); err != nil {
 		return err
 	}
 	ran := runSandbox(c, watch)
@@ -87,13 +87,13 @@ func runLearn(c *cli.Context) error {
 		return ran
 	}
 	o := learn.Options{Name: c.String("name"), Policy: watch.jail.Policy, Arch: runtime.GOARCH, Work: printable.Line(strings.Join(c.Args().Slice(), " "), 200)}
-	if err := tellLearned(c, o, watch.runs); err != nil {
+	if err := printLearned(c, o, watch.runs); err != nil {
 		return err
 	}
 	return ran
 }
 
-// learnFrom watches jails that are there.
+// learnFrom watches existing jails.
 func learnFrom(c *cli.Context, ids []string) error {
 	store, err := state.Default()
 	if err != nil {
@@ -109,11 +109,11 @@ func learnFrom(c *cli.Context, ids []string) error {
 			return fmt.Errorf("%s: %w", j.ID, inspect.ErrNotRunning)
 		}
 		if p := j.Policy.Seccomp.Profile; len(jails) > 0 && p != jails[0].Policy.Seccomp.Profile {
-			return fmt.Errorf("%s has profile %s and %s has %s: what is learned narrows one profile", jails[0].ID, jails[0].Policy.Seccomp.Profile, j.ID, p)
+			return fmt.Errorf("%s has profile %s and %s has %s: learn narrows one profile", jails[0].ID, jails[0].Policy.Seccomp.Profile, j.ID, p)
 		}
 		jails = append(jails, j)
 	}
-	watch := &pupil{store: store}
+	watch := &runRecorder{store: store}
 	defer watch.close()
 	if err := watch.prepare(jails[0].Policy.Seccomp.Profile); err != nil {
 		return err
@@ -125,20 +125,21 @@ func learnFrom(c *cli.Context, ids []string) error {
 			return err
 		}
 	}
-	fmt.Fprintf(os.Stderr, "watching %s until the end; an interrupt ends it before\n", strings.Join(ids, ", "))
+	fmt.Fprintf(os.Stderr, "watching %s until they exit or you press Ctrl-C\n", strings.Join(ids, ", "))
 	watch.untilEnd(ctx, jails)
 	for _, j := range jails {
 		watch.Ended(j)
 	}
 	o := learn.Options{Name: c.String("name"), Policy: jails[0].Policy, Arch: runtime.GOARCH, Work: strings.Join(ids, ", ")}
-	return tellLearned(c, o, watch.runs)
+	return printLearned(c, o, watch.runs)
 }
 
-// lookEvery is how often jails that are watched are requested what they used: their control groups go with them.
+// lookEvery is how often the counters of watched jails are read: their control groups are removed
+// with them.
 const lookEvery = 100 * time.Millisecond
 
 // untilEnd waits until no jail runs any more.
-func (p *pupil) untilEnd(ctx context.Context, jails []*state.Jail) {
+func (p *runRecorder) untilEnd(ctx context.Context, jails []*state.Jail) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -146,7 +147,7 @@ func (p *pupil) untilEnd(ctx context.Context, jails []*state.Jail) {
 		for _, j := range jails {
 			if j.InitAlive() {
 				alive = true
-				p.look(j)
+				p.readPeaks(j)
 			}
 		}
 		if !alive {
@@ -160,8 +161,8 @@ func (p *pupil) untilEnd(ctx context.Context, jails []*state.Jail) {
 	}
 }
 
-// tellLearned prints and writes what was learned.
-func tellLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
+// printLearned prints and writes the result.
+func printLearned(c *cli.Context, o learn.Options, runs []learn.Run) error {
 	r, err := learn.Make(o, runs...)
 	if err != nil {
 		return err

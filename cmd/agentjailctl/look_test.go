@@ -102,7 +102,8 @@ func TestExplainCommandRefuses(t *testing.T) {
 	}
 }
 
-// joinsPodman skips a test whose call, made by an ordinary user, goes on in Podman's user namespace: as this program, in place of the test.
+// joinsPodman skips a test whose call, made by an ordinary user, goes on in Podman's user
+// namespace: as this program, in place of the test.
 func joinsPodman(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

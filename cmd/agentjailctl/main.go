@@ -1,6 +1,6 @@
-// Command agentjailctl has what people ask of agentjail: whether this host can
-// hold jails, what becomes of a bundle, whether a running jail is what it should
-// be, and the set-up of engines. `agentjail VERB` becomes it for such verbs.
+// Command agentjailctl has agentjail's own commands: whether this host can hold jails, what becomes
+// of a bundle, whether a running jail is what it should be, and the set-up of engines. `agentjail
+// VERB` executes it for such verbs.
 package main
 
 import (

@@ -25,11 +25,11 @@ import (
 
 func networkCommand() *cli.Command {
 	return &cli.Command{
-		Name: "network", Usage: "ask about a jail's network by name, and change its rules",
+		Name: "network", Usage: "check a jail's network by name, and change its rules",
 		Subcommands: []*cli.Command{
 			{
-				Name: "check", Usage: "say whether a jail may connect to a name, and by which rule", ArgsUsage: "CONTAINER NAME[:PORT]",
-				Description: "The port is 443 where none is given. Exit status 1 where it may not. Nothing is asked\nof any name server: where the name leads is judged when it is connected to.",
+				Name: "check", Usage: "check whether a jail may connect to a name, and by which rule", ArgsUsage: "CONTAINER NAME[:PORT]",
+				Description: "The default port is 443. Exit status 1 if the jail may not connect. No name server is\nqueried: the addresses of the name are checked when the jail connects.",
 				Action:      networkCheck,
 			},
 			{
@@ -45,7 +45,7 @@ func networkCommand() *cli.Command {
 	}
 }
 
-// namedJail is the jail of a call that says CONTAINER first, whose network is by name.
+// namedJail returns the jail that a call's CONTAINER names, whose network is by name.
 func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
 	if c.NArg() != args {
 		return state.Store{}, nil, fmt.Errorf("%s needs %s: see `agentjailctl network %s --help`", c.Command.Name, c.Command.ArgsUsage, c.Command.Name)
@@ -69,7 +69,7 @@ func namedJail(c *cli.Context, args int) (state.Store, *state.Jail, error) {
 	case t.Resolver == "":
 		return store, nil, fmt.Errorf("%s: its network is not by name, but %q (policy: network.mode)", j.ID, j.Network.Mode)
 	case !t.ByRules:
-		return store, nil, fmt.Errorf("%s: it is in the network of another jail, whose rules hold: ask about that one", j.ID)
+		return store, nil, fmt.Errorf("%s: it is in the network of another jail, whose rules hold (remedy: name that jail)", j.ID)
 	}
 	return store, j, nil
 }
@@ -116,7 +116,7 @@ func target(text string) (string, uint16, error) {
 	return name, uint16(port), err
 }
 
-// followEvery is how often a followed log is looked at.
+// followEvery is how often a followed log is read.
 const followEvery = 200 * time.Millisecond
 
 func networkLog(c *cli.Context) error {
@@ -154,7 +154,7 @@ func networkLog(c *cli.Context) error {
 	}
 }
 
-// printEvent prints one event. A jail has a say in its names.
+// printEvent prints one event. The jail can influence the names in it.
 func printEvent(c *cli.Context, e helperproto.Event) error {
 	if c.Bool("json") {
 		out, err := json.Marshal(e)

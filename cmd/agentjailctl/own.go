@@ -22,13 +22,13 @@ func gcCommand() *cli.Command {
 			if err := rootless.MustJoin(); err != nil {
 				return err
 			}
-			w, err := newRuntime(c)
+			r, err := newRuntime(c)
 			if err != nil {
 				return err
 			}
-			reclaim := func() ([]string, error) { return w.GC(c.Context, -1) }
+			reclaim := func() ([]string, error) { return r.GC(c.Context, -1) }
 			if ids := c.Args().Slice(); len(ids) > 0 {
-				reclaim = func() ([]string, error) { return w.GCOf(ids) }
+				reclaim = func() ([]string, error) { return r.GCOf(ids) }
 			}
 			reaped, err := reclaim()
 			for _, k := range reaped {

@@ -21,11 +21,11 @@ import (
 	"agentjail.dev/seccomp/verify"
 )
 
-// proof is what was shown of one filter, or of the filters of a process.
+// proof is the result for one filter, or for the filters of a process.
 type proof struct {
 	Profile string `json:"profile"`
 	Arch    string `json:"arch"`
-	// Of reports which program was looked at, and where it comes from.
+	// Of names the program that was checked, and where it comes from.
 	Of     string          `json:"of"`
 	Holds  bool            `json:"holds"`
 	Claims []verify.Result `json:"claims"`
@@ -43,8 +43,8 @@ func proveCommand(profiles string) *cli.Command {
 	return &cli.Command{
 		Name: "prove", Usage: "prove from compiled filters what cannot pass", ArgsUsage: "[PROFILE]",
 		Description: profiles + " Explores compiled filters with the arguments unknown and\nchecks, for every number and argument, that only listed calls pass; that io_uring,\nnamespace flags, other ABIs, set-id bits and the like do not; that no high bits of an\nargument make a difference; and how many public kernelCTF exploits find their entry\npoint open. Exit status 1 when a claim fails.\n\n" +
-			"For a profile: the inner filter, which the init step of every start loads on top\nof the delegate's; what passes both must pass it. " + delegateNote + "\n\n" +
-			"With --jail CONTAINER: the filters that the kernel holds for each process of a\nrunning jail, whoever compiled them. Each process is stopped for the moment of\nreading, as by a debugger. Takes root on the host, and CONFIG_CHECKPOINT_RESTORE.",
+			"For a profile: the inner filter, loaded by the init step in addition to the\ndelegate's. A call must pass both. " + delegateNote + "\n\n" +
+			"With --jail CONTAINER: the filters that the kernel holds for each process of a\nrunning jail, by any compiler. Each process is stopped for the moment of\nreading, as by a debugger. Takes root on the host, and CONFIG_CHECKPOINT_RESTORE.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "every profile on every architecture"},
 			&cli.StringFlag{Name: "jail", Usage: "a running jail's loaded filters; `CONTAINER` is an id or the beginning of one"},
@@ -59,11 +59,11 @@ func proveSeccomp(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return tellProofs(c, proofs)
+	return writeProofs(c, proofs)
 }
 
-// tellProofs prints proofs; a claim that fails makes the exit status 1.
-func tellProofs(c *cli.Context, proofs []proof) (err error) {
+// writeProofs prints proofs; a claim that fails makes the exit status 1.
+func writeProofs(c *cli.Context, proofs []proof) (err error) {
 	if c.Bool("json") {
 		err = printJSON(c, proofs)
 	} else {
@@ -75,7 +75,7 @@ func tellProofs(c *cli.Context, proofs []proof) (err error) {
 	return err
 }
 
-// proofsFor does what the command line requests.
+// proofsFor returns the proofs that the command line requests.
 func proofsFor(c *cli.Context) ([]proof, error) {
 	if id := c.String("jail"); id != "" {
 		if c.NArg() > 0 || c.Bool("all") || c.IsSet("arch") {
@@ -129,8 +129,8 @@ func proveProfile(profile, arch string) ([]proof, error) {
 	return append(out, more...), err
 }
 
-// A process that an exec is making has not all of its filters yet: what looks
-// broken is looked at again.
+// A process that an exec is making has not all of its filters yet: a broken result is checked
+// again.
 const (
 	proveLooks    = 4
 	proveLookWait = 100 * time.Millisecond

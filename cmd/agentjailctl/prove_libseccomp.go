@@ -4,9 +4,9 @@ package main
 
 import "agentjail.dev/seccomp/prove"
 
-const delegateNote = "The delegate's\nown filter too, in every shape that delegates give it, as this program's libseccomp\ncompiles it, alone and together with the second."
+const delegateNote = "The delegate's\nown filter too, in every shape that delegates use, as this program's libseccomp\ncompiles it, alone and together with the second."
 
-// proveDelegate proves the filter that delegates get, compiled by libseccomp.
+// proveDelegate proves the delegates' filter, compiled by libseccomp.
 func proveDelegate(profile, arch string) ([]proof, error) {
 	res, err := prove.Prove(profile, arch)
 	if err != nil {

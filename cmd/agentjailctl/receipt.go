@@ -35,15 +35,15 @@ A receipt is made of the jail's journal, which only the host writes.
    agentjail receipt --verify --against receipt.json [CONTAINER]
 
 --sign signs with the host's key, /etc/agentjail/receipt.key; receipt.pub beside it is
-for everybody. --verify with --against checks the signature of a receipt, and with
+public. --verify with --against checks the signature of a receipt, and with
 CONTAINER also that it follows from the journal.`,
 		Flags: []cli.Flag{
 			jsonFlag,
 			&cli.StringFlag{Name: "html", Usage: "write one static page to `FILE`; - is standard output"},
 			&cli.BoolFlag{Name: "verify", Usage: "follow the journal's chain of hashes"},
 			&cli.BoolFlag{Name: "sign", Usage: "sign it with the host's key, which is made the first time"},
-			&cli.StringFlag{Name: "key", Usage: "the public key that --against with --verify asks for, a `FILE`; default: the host's own"},
-			&cli.StringFlag{Name: "against", Usage: "say whether a receipt that was printed earlier by --json to `FILE` follows from the journal, and print nothing else"},
+			&cli.StringFlag{Name: "key", Usage: "the public key for --against with --verify, a `FILE` (default: the host's own)"},
+			&cli.StringFlag{Name: "against", Usage: "check only whether the receipt that --json wrote to `FILE` earlier follows from the journal"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.String("against") != "" && c.NArg() == 0 {
@@ -68,7 +68,7 @@ CONTAINER also that it follows from the journal.`,
 			if c.String("against") != "" {
 				return against(c, j)
 			}
-			tell(c, place, j)
+			writeInside(c, place, j)
 			r := receipt.Make(c.Context, place, j, lookAt(place), c.Bool("verify"))
 			if c.Bool("sign") {
 				if err := sign(c, r); err != nil {
@@ -89,7 +89,7 @@ CONTAINER also that it follows from the journal.`,
 // maxReceipt bounds a receipt that is read, in bytes.
 const maxReceipt = 64 << 20
 
-// against holds an earlier receipt against the jail's journal.
+// against compares an earlier receipt with the jail's journal.
 func against(c *cli.Context, j *journal.Jail) error {
 	r, err := readReceipt(c)
 	if err != nil {
@@ -103,13 +103,13 @@ func against(c *cli.Context, j *journal.Jail) error {
 	return err
 }
 
-// keyDir is where the host's key for receipts is: beside the policy.
+// keyDir returns the directory of the host's key for receipts: that of the policy.
 func keyDir(c *cli.Context) string { return filepath.Dir(c.String("config")) }
 
 // sign signs a receipt.
 func sign(c *cli.Context, r *receipt.Receipt) error {
 	if os.Geteuid() != 0 || rootless.Inside() {
-		return errors.New("receipts are signed by the host's root, who alone can read the key")
+		return errors.New("only root on the host can sign receipts: only root can read the key")
 	}
 	key, err := receipt.Key(keyDir(c))
 	if err != nil {
@@ -151,17 +151,17 @@ func readReceipt(c *cli.Context) (*receipt.Receipt, error) {
 	return r, err
 }
 
-// tell has the jail itself read what is known of its refusals, where policy lets it.
-func tell(c *cli.Context, place journal.Place, j *journal.Jail) {
+// writeInside updates the jail's own file of its refusals, if policy allows one.
+func writeInside(c *cli.Context, place journal.Place, j *journal.Jail) {
 	if j.Brief == nil {
 		return
 	}
 	whole, err := place.Store.Load(j.Key)
 	if err == nil {
-		err = lifecycle.TellInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
+		err = lifecycle.WriteInside(whole, func() ([]journal.Event, error) { return sources.Once(sources.Events(place.Store, j)), nil })
 	}
 	if err != nil {
-		fmt.Fprintf(c.App.ErrWriter, "agentjail: telling the jail what it was refused: %v\n", err)
+		fmt.Fprintf(c.App.ErrWriter, "agentjail: writing the jail's file of refusals: %v\n", err)
 	}
 }
 
@@ -185,7 +185,7 @@ func printReceipt(c *cli.Context, r *receipt.Receipt) error {
 	return r.Text(c.App.Writer)
 }
 
-// lookAt looks at a jail that was not removed yet.
+// lookAt returns a function that collects the usage of a jail that was not removed yet.
 func lookAt(place journal.Place) receipt.Looker {
 	return func(_ context.Context, j *journal.Jail) receipt.Now {
 		l := lifecycle.CollectFinalState(place.Store, j.Brief)

@@ -45,14 +45,14 @@ The jail ends with this call, however that ends. The status is the command's own
    agentjail sandbox --allow @pypi --allow files.example.org -- pip download six
    agentjail sandbox --workspace . --tighten limits.memory=512MiB -- python3 agent.py`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "let `DIR` be written"},
+			&cli.StringFlag{Name: "workspace", Aliases: []string{"w"}, Usage: "make `DIR` writable"},
 			&cli.BoolFlag{Name: "read-only", Usage: "the workspace can only be read"},
 			&cli.StringSliceFlag{Name: "env", Aliases: []string{"e"}, Usage: "set `NAME=VALUE`, or pass NAME on"},
 			&cli.StringSliceFlag{Name: "tighten", Usage: "lower a limit of the policy, as `KEY=VALUE`: " + tightenKeys()},
-			&cli.StringSliceFlag{Name: "allow", Usage: "let `NAME[:PORT,...]` be connected to, in place of what policy gives"},
-			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "let the jail's port be connected to, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
-			&cli.BoolFlag{Name: "no-init", Usage: "have the command be process 1, which is sent no signal that it does not handle"},
-			&cli.BoolFlag{Name: "no-tty", Usage: "give no terminal, also when called from one"},
+			&cli.StringSliceFlag{Name: "allow", Usage: "allow connections to `NAME[:PORT,...]`, instead of policy's names"},
+			&cli.StringSliceFlag{Name: "publish", Aliases: []string{"p"}, Usage: "publish a port of the jail, as `[ADDRESS:]PORT:JAILPORT`; 127.0.0.1 without ADDRESS"},
+			&cli.BoolFlag{Name: "no-init", Usage: "run the command as process 1, which receives no signal that it does not handle"},
+			&cli.BoolFlag{Name: "no-tty", Usage: "allocate no terminal, also when called from one"},
 		},
 		Action:       func(c *cli.Context) error { return runSandbox(c, nil) },
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return lifecycle.OwnFailure(err) },
@@ -74,16 +74,16 @@ func runSandbox(c *cli.Context, watch lifecycle.Watcher) error {
 	if err != nil {
 		return ownUnlessEnded(err) // the status of a command that cannot be run is a shell's
 	}
-	w, err := sandboxRuntime(c)
+	r, err := sandboxRuntime(c)
 	if err != nil {
 		return lifecycle.OwnFailure(err)
 	}
-	return launch(c, w, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
+	return launch(c, r, o, lifecycle.CreateOptions{Init: !c.Bool("no-init"), Watch: watch, Signals: signals})
 }
 
-// launch runs a sandbox. Of the options for the life cycle it sets what is the same for all sandboxes. The jail ends with this process,
-// also where this process is killed.
-func launch(c *cli.Context, w *lifecycle.Runtime, o sandbox.Options, create lifecycle.CreateOptions) error {
+// launch runs a sandbox. It sets those options of the life cycle that are the same for all
+// sandboxes. The jail ends with this process, also where this process is killed.
+func launch(c *cli.Context, r *lifecycle.Runtime, o sandbox.Options, create lifecycle.CreateOptions) error {
 	spec, err := sandbox.Spec(o, func(p string) bool {
 		fi, err := os.Stat(p)
 		return err == nil && fi.IsDir()
@@ -98,7 +98,7 @@ func launch(c *cli.Context, w *lifecycle.Runtime, o sandbox.Options, create life
 	}
 	defer keeper.end()
 	create.ID, create.Spec, create.Run, create.PlainRoot = o.ID, spec, true, true
-	return ownUnlessEnded(w.Create(c.Context, create))
+	return ownUnlessEnded(r.Create(c.Context, create))
 }
 
 // ownUnlessEnded is lifecycle.OwnFailure for an error that is not the program's own exit status.
@@ -110,30 +110,30 @@ func ownUnlessEnded(err error) error {
 	return lifecycle.OwnFailure(err)
 }
 
-// sandboxRuntime is the way of the command line's jail.
+// sandboxRuntime returns the runtime for the command line's jail.
 func sandboxRuntime(c *cli.Context) (*lifecycle.Runtime, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sandbox needs root, to map ids and mount (remedy: sudo agentjail sandbox ...)")
 	}
-	w, err := newRuntime(c)
+	r, err := newRuntime(c)
 	if err != nil {
 		return nil, err
 	}
 	if names := c.StringSlice("allow"); len(names) > 0 {
-		// The caller is root: it is the owner's own word.
-		if err := w.Policy.OwnersNames(names); err != nil {
+		// The caller is root, the owner of the policy.
+		if err := r.Policy.OwnersNames(names); err != nil {
 			return nil, fmt.Errorf("--allow: %w", err)
 		}
 	}
 	if ports := c.StringSlice("publish"); len(ports) > 0 {
-		if err := w.Policy.Network.PublishPorts(ports); err != nil {
+		if err := r.Policy.Network.PublishPorts(ports); err != nil {
 			return nil, fmt.Errorf("--publish: %w", err)
 		}
 	}
-	return w, nil
+	return r, nil
 }
 
-// namedSandbox are the options of a sandbox with a new id.
+// namedSandbox returns the options of a sandbox with a new id.
 func namedSandbox() (o sandbox.Options, err error) {
 	id := make([]byte, 6)
 	if _, err := rand.Read(id); err != nil {
@@ -172,7 +172,8 @@ func sandboxOptions(c *cli.Context) (sandbox.Options, error) {
 	return o, nil
 }
 
-// whose finds the user that a sandbox works as: the owner of its workspace, or who called sudo.
+// whose sets the user that a sandbox works as: the owner of its workspace, or the user who called
+// sudo.
 func whose(o *sandbox.Options, workspace string) error {
 	if workspace != "" {
 		abs, err := filepath.Abs(workspace)
@@ -198,7 +199,7 @@ func whose(o *sandbox.Options, workspace string) error {
 	return nil
 }
 
-// environment are variables, those without a value as this process has them.
+// environment returns variables. Those without a value have this process's.
 func environment(given []string) []string {
 	var out []string
 	for _, e := range given {
@@ -214,9 +215,9 @@ func environment(given []string) []string {
 	return out
 }
 
-// tightened are the annotations of --tighten.
+// tightened returns the annotations of --tighten.
 func tightened(given []string) (map[string]string, error) {
-	// Whoever calls works in the workspace; policy's choice is for containers.
+	// The caller works in the workspace; policy's choice is for containers.
 	out := map[string]string{policy.AnnotationPrefix + policy.OwnerAnnotation: policy.OwnerProcess}
 	for _, t := range given {
 		k, v, ok := strings.Cut(t, "=")
@@ -268,8 +269,8 @@ func lookPath(name, workspace string) (string, error) {
 	return "", &lifecycle.ExitError{Code: 127}
 }
 
-// programDirs are those directories with programs that are file systems of their
-// own: the root file system alone would show them empty.
+// programDirs returns the directories with programs that are file systems of their own: in the root
+// file system alone they are empty.
 func programDirs() []string {
 	var root unix.Stat_t
 	if unix.Stat("/", &root) != nil {

@@ -21,12 +21,12 @@ func seccompCommand() *cli.Command {
 		Name: "seccomp", Usage: "look at the system call filter, compare it, prove it",
 		Subcommands: []*cli.Command{{
 			Name: "show", Usage: "list a profile's system calls, each with its reason", ArgsUsage: "[PROFILE]",
-			Description: profiles + " What is not listed answers ENOSYS, on which programs\nfall back, or ends the process (seccomp.on_violation = \"kill\").",
+			Description: profiles + " Other calls return ENOSYS, on which programs\nfall back, or end the process (seccomp.on_violation = \"kill\").",
 			Flags:       []cli.Flag{archFlag, jsonFlag},
 			Action:      showSeccomp,
 		}, {
 			Name: "diff", Usage: "compare a profile with Docker's default or another filter", ArgsUsage: "[PROFILE]",
-			Description: profiles + " What is compared is what each lets pass, decided from\nthe compiled filters. --against takes docker, a profile, or a file: an OCI seccomp\nsection, a config.json, or a profile in Docker's form, of which is taken what a\ncontainer without capabilities gets.",
+			Description: profiles + " Compares the calls that each allows, decided from\nthe compiled filters. --against takes docker, a profile, or a file: an OCI seccomp\nsection, a config.json, or a profile in Docker's form, as it applies to a container\nwithout capabilities.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "against", Value: compare.Docker, Usage: "docker, a profile or a JSON `FILE`"},
 				archFlag, jsonFlag,
@@ -36,7 +36,7 @@ func seccompCommand() *cli.Command {
 	}
 }
 
-// profileArgument is the profile that a command is asked about.
+// profileArgument returns the profile that a command's argument names.
 func profileArgument(c *cli.Context) (string, error) {
 	switch c.NArg() {
 	case 0:

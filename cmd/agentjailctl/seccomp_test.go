@@ -109,7 +109,7 @@ func TestSeccompProve(t *testing.T) {
 	}
 }
 
-// A claim that fails is said, and a proof that has one does not hold.
+// A claim that fails is printed, and a proof that has one does not hold.
 func TestFailedProof(t *testing.T) {
 	open := [][]bpf.Insn{{{Code: 0x06, K: bpf.RetAllow}}}
 	res, err := verify.Profile(open, "default", "amd64")
@@ -126,7 +126,7 @@ func TestFailedProof(t *testing.T) {
 	}
 	for _, flag := range []string{"", "--json"} {
 		var out bytes.Buffer
-		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return tellProofs(c, []proof{good, p}) }}
+		app := &cli.App{Writer: &out, Flags: []cli.Flag{jsonFlag}, Action: func(c *cli.Context) error { return writeProofs(c, []proof{good, p}) }}
 		err := app.Run(append([]string{"prove"}, strings.Fields(flag)...))
 		if lifecycle.Status(err) != 1 {
 			t.Errorf("exit status %d\n%s", lifecycle.Status(err), &out)
@@ -159,7 +159,7 @@ func TestDocsCounts(t *testing.T) {
 	}
 	for _, r := range rows {
 		if !strings.Contains(string(text), r+"\n") {
-			t.Errorf("docs/seccomp.md does not say %s", r)
+			t.Errorf("docs/seccomp.md does not contain %s", r)
 		}
 	}
 }

@@ -6,17 +6,16 @@ import (
 	"agentjail.dev/runtime/delegate"
 )
 
-// specCommand writes the delegate's idea of a bundle's configuration. No
-// container is made.
+// specCommand writes the delegate's example of a bundle's configuration. No container is made.
 func specCommand() *cli.Command {
 	return &cli.Command{
 		Name: "spec", Usage: "write a new config.json, the delegate's", ArgsUsage: "[the delegate's options]", SkipFlagParsing: true,
 		Action: func(c *cli.Context) error {
-			w, err := newRuntime(c)
+			r, err := newRuntime(c)
 			if err != nil {
 				return err
 			}
-			d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
+			d, err := delegate.Choose(r.Policy.Delegate, r.Store.Root)
 			if err != nil {
 				return err
 			}

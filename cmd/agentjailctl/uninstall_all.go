@@ -15,7 +15,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// uninstallAllCommand is what a package's removal calls.
+// uninstallAllCommand returns the command that the removal of a package calls.
 func uninstallAllCommand() *cli.Command {
 	return &cli.Command{
 		Name: "all", Usage: "take these programs out of every engine's configuration",
@@ -71,7 +71,8 @@ func uninstallAll(c *cli.Context) error {
 	return errors.Join(errs...)
 }
 
-// removal plans to take what leads to the directory out of an engine's configuration; nil where there is nothing.
+// removal plans to remove the entries that point to the directory from an engine's configuration;
+// nil if there are none.
 func removal(e install.Engine, dir string) (*install.Plan, error) {
 	o := install.Options{Shim: filepath.Join(dir, shimName)}
 	names, err := install.Registered(e, o, dir)
@@ -82,7 +83,8 @@ func removal(e install.Engine, dir string) (*install.Plan, error) {
 	return install.NewPlan(e, o)
 }
 
-// livingJails are the ids of root's jails and of users', which have state directories below one of their own.
+// livingJails returns the ids of root's jails and of users', whose state directories are below one
+// of their own.
 func livingJails(root, users string) []string {
 	roots := []string{root}
 	if more, err := filepath.Glob(filepath.Join(users, "*", "agentjail")); err == nil {

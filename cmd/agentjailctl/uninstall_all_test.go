@@ -9,7 +9,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestLivingJails: jails whose process runs are found, root's and users'; not those of another boot, nor those that ended.
+// TestLivingJails: jails whose process runs are found, root's and users'; not those of another
+// boot, nor those that ended.
 func TestLivingJails(t *testing.T) {
 	dir := t.TempDir()
 	root, users := filepath.Join(dir, "agentjail"), filepath.Join(dir, "user")

@@ -22,14 +22,14 @@ import (
 
 func watchCommand() *cli.Command {
 	return &cli.Command{
-		Name: "watch", Usage: "tell what happens in jails as it happens, one line an event", ArgsUsage: "[CONTAINER...]",
+		Name: "watch", Usage: "print events of jails as they happen, one line each", ArgsUsage: "[CONTAINER...]",
 		Description: `All jails of the host, or those whose ids are or begin with CONTAINER, also such as are
-made later. It goes on until it is interrupted or whoever reads it is gone. What
-happened before is in ` + "`agentjail journal`" + `.`,
+made later. It continues until it is interrupted or its reader is gone. Earlier
+events are in ` + "`agentjail journal`" + `.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one event a line (docs/journal.md)"},
 			&cli.BoolFlag{Name: "denied", Usage: "only what was refused, limits that were met, and alerts"},
-			&cli.StringFlag{Name: "to", Usage: "write to this `FILE`, to unix:PATH, a socket that somebody listens at, or to otlp:http://HOST:4318, an OpenTelemetry collector, and not here"},
+			&cli.StringFlag{Name: "to", Usage: "write to `FILE`, unix:SOCKET or otlp:http://HOST:4318 (an OpenTelemetry collector) instead of standard output"},
 		},
 		Action: watch,
 	}
@@ -65,10 +65,10 @@ func watch(c *cli.Context) error {
 	return errors.Join(err, end())
 }
 
-// watchTo is where events go, and what ends it.
+// watchTo returns the writer of events, and the function that ends it.
 func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error, err error) {
 	if endpoint, ok := strings.CutPrefix(c.String("to"), "otlp:"); ok {
-		s, err := otlp.New(c.Context, endpoint, func(err error) { fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector takes no events: %v\n", err) })
+		s, err := otlp.New(c.Context, endpoint, func(err error) { fmt.Fprintf(c.App.ErrWriter, "agentjail: the collector accepts no events: %v\n", err) })
 		if err != nil {
 			return nil, nil, fmt.Errorf("--to: %w", err)
 		}
@@ -81,7 +81,7 @@ func watchTo(c *cli.Context) (write func(*journal.Event) error, end func() error
 	return func(e *journal.Event) error { return writeEvent(out, e, c.Bool("json")) }, func() error { _ = out.Close(); return nil }, nil
 }
 
-// watchFile is the file, socket or standard output that events are written to.
+// watchFile returns the file, socket or standard output that events are written to.
 func watchFile(c *cli.Context) (io.WriteCloser, error) {
 	to := c.String("to")
 	if path, ok := strings.CutPrefix(to, "unix:"); ok {

@@ -23,10 +23,10 @@ import (
 
 func whyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "why", Usage: "say why something does not work in a jail, and what to write so that it does", ArgsUsage: "[CONTAINER] QUESTION",
+		Name: "why", Usage: "explain why something does not work in a jail, and which setting would allow it", ArgsUsage: "[CONTAINER] QUESTION",
 		Description: `QUESTION is a system call (a name, a number, or with arguments), a path, a name of
-the network, or the text of an error. The answer says what refuses it, by which
-rule, the change that lets it through, and what that opens beside it.
+the network, or the text of an error. The answer names the protection and the rule
+that refuse it, the change that allows it, and what else that change allows.
 
    agentjail why ID 'socket(AF_VSOCK)'
    agentjail why ID /work/.git/hooks
@@ -37,7 +37,7 @@ With --policy, --seccomp-profile or --config, and no CONTAINER, the answer is fo
 a jail that a policy would make: --policy NAME is one of [policies.NAME],
 --seccomp-profile NAME a profile of system calls, --config FILE another file.
 
-Exit status 0 where it passes, 1 where it is refused or depends, 2 where nothing is known of it.`,
+Exit status 0 if it passes, 1 if it is refused or depends, 2 if nothing is known of it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "policy", Usage: "`NAME` of a policy, in place of a jail"},
 			&cli.StringFlag{Name: "seccomp-profile", Usage: "`NAME` of a profile of system calls, in place of a jail"},
@@ -100,7 +100,8 @@ func askWhy(c *cli.Context) error {
 	return &lifecycle.ExitError{Code: 1}
 }
 
-// past adds what the jail's journal has of the question. Without a journal, the answer is the rest.
+// past adds the jail's journal entries about the question. Without a journal, the answer is the
+// rest.
 func past(c *cli.Context, id string, q why.Question, a *why.Answer) {
 	p, err := place(c)
 	if err != nil {
@@ -137,7 +138,7 @@ func renamedOptions(c *cli.Context) error {
 	return nil
 }
 
-// factsOfPolicy is a named policy's, or a profile's of system calls.
+// factsOfPolicy returns the facts of a named policy, or of a profile of system calls.
 func factsOfPolicy(c *cli.Context, arch string) (*why.Facts, error) {
 	path, name := c.String("config"), c.String("policy")
 	if path == "" {

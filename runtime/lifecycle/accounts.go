@@ -17,9 +17,9 @@ import (
 // maxAccounts bounds an image's account file, in bytes.
 const maxAccounts = 1 << 20
 
-// findUser finds USER[:GROUP] in an image's account files, as engines do for the
-// user of a process: a number need not be there, and the group is the one that the
-// file has for the user, or 0.
+// findUser returns the USER[:GROUP] of an image's account files, as engines do for the user of a
+// process: a number may be missing from the files. The default group is the user's in the file, or
+// 0.
 func findUser(root *os.File, text string) (*plan.User, error) {
 	name, group, both := strings.Cut(text, ":")
 	uid, number := policy.AccountID(name)
@@ -58,10 +58,9 @@ func findUser(root *os.File, text string) (*plan.User, error) {
 	return out, nil
 }
 
-// findAccount returns the first line of an account file (passwd(5), group(5)) that
-// matches, by its fields, of which it has at least so many. The file is the
-// image's: it is looked for below root, whatever links there are, and it may be
-// anything.
+// findAccount returns the first line of an account file (passwd(5), group(5)) that matches and has
+// at least so many fields. The file is the image's: it is opened below root, whatever links there
+// are, and may be anything.
 func findAccount(root *os.File, path string, fields int, match func([]string) bool) ([]string, error) {
 	data, err := readBelow(root, path, maxAccounts)
 	if err != nil {
@@ -80,7 +79,7 @@ func findAccount(root *os.File, path string, fields int, match func([]string) bo
 // readBelow reads a regular file of at most most bytes, at a path that does not
 // leave root.
 func readBelow(root *os.File, path string, most int64) ([]byte, error) {
-	// Without opening what it is first: an image may have a device there.
+	// The type is checked before the file is opened: an image may have a device there.
 	at, err := unix.Openat2(int(root.Fd()), path, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,

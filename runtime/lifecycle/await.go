@@ -11,23 +11,22 @@ import (
 	"agentjail.dev/runtime/kernel/procstatus"
 )
 
-// awaitProgram waits until a jail's first process has become its program: for a
-// start that goes without the delegate, and for an exec over a delegate that enters
-// the jail's user namespace first and the others from there, for which it must
-// have power over that process; nobody in a jail has any over the init step.
-// Before that step the process is still the delegate's own, for whose end the
-// delegate's `start` does not wait either, with one filter at most; the step adds
-// a second. dir is where the step's copies are.
+// awaitProgram waits until a jail's first process has become its program. Two callers need this: a
+// start without the delegate, and an exec over a delegate that enters the jail's user namespace
+// first and the others from there, for which it must have power over that process. No process in a
+// jail has power over the init step. Before the init step the process is still the delegate's own,
+// with at most one filter, and the delegate's `start` does not wait for its end either. The step
+// adds a second filter. dir is the directory of the step's copies.
 //
-// It looks time and again: nothing tells when a process becomes another program
-// but inotify on the program's file, and closing that takes 20 ms (a grace
-// period of SRCU). The step needs some milliseconds, and this machine's processors.
+// awaitProgram polls: no event reports that a process becomes another program but inotify on the
+// program's file, and closing that takes 20 ms (a grace period of SRCU). The step needs some
+// milliseconds, and this machine's processors.
 func awaitProgram(pid int, dir string) {
 	const most, first, pause = 5 * time.Second, 2 * time.Millisecond, 200 * time.Microsecond
 	begin := time.Now()
 	for sleep := first; ; sleep = pause {
-		// A process that runs the step has not ended: its program is looked at first, which costs a tenth, and again
-		// after its filters, which the step may have got meanwhile.
+		// A process that runs the step has not ended. Its program is checked first, which costs a
+		// tenth, and again after its filters, which the step may have loaded meanwhile.
 		if !host.Runs(pid, dir) {
 			ended, filters := fate(pid)
 			if ended || (filters >= 2 || ringfault.Ring(0)) && !host.Runs(pid, dir) {

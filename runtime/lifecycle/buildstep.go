@@ -9,15 +9,14 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// A step of an image's build is to keep what it changes, with owners and set-id
-// bits; a jail's layer is thrown away, and nothing in a jail can make such files.
+// A step of an image's build must keep its changes, with owners and set-id bits. A jail's layer is
+// thrown away, and no process in a jail can make such files.
 func errBuild() *refusal.Error {
 	return refusal.New(refusal.Build, "a step of an image's build is to keep what it changes, and a jail throws that away")
 }
 
-// buildSteps recognise, by the engine, a container that is one. What they look at
-// belongs to the engine: a container cannot write it, and it only ever refuses a
-// start.
+// buildSteps recognise, by engine, a container that is a step. They read only files of the engine,
+// which a container cannot write, and can only refuse a start.
 var buildSteps = []struct {
 	is     func(id, bundle string, s *specs.Spec) bool
 	remedy string
@@ -39,11 +38,11 @@ func refuseBuild(id, bundle string, s *specs.Spec) error {
 	return nil
 }
 
-// buildKitStep reports whether BuildKit has made a container for a step of a build.
-// It gives each step the network's files of its own, from the directory of its
-// executor (moby/buildkit, executor/oci, GetResolvConf). With the worker that calls
-// a runtime, the bundles are in that directory, too (executor/runcexecutor). With
-// containerd's, the worker's record of its own id is (worker/base, ID).
+// buildKitStep reports whether BuildKit made a container for a step of a build. BuildKit provides
+// each step with its own network files, from the directory of its executor (moby/buildkit,
+// executor/oci, GetResolvConf). The worker that calls a runtime keeps the bundles in that
+// directory, too (executor/runcexecutor). containerd's worker keeps the record of its own id there
+// (worker/base, ID).
 func buildKitStep(id, bundle string, s *specs.Spec) bool {
 	for _, m := range s.Mounts {
 		if m.Destination != "/etc/resolv.conf" && m.Destination != "/etc/hosts" || !filepath.IsAbs(m.Source) {
@@ -60,6 +59,6 @@ func buildKitStep(id, bundle string, s *specs.Spec) bool {
 	return false
 }
 
-// buildID is the id that Podman's and Buildah's builds give the container of a
-// step whose bundle this is (buildah run_common.go).
+// buildID returns the container id that Podman's and Buildah's builds use for the step with this
+// bundle (buildah run_common.go).
 func buildID(bundle string) string { return "buildah-" + filepath.Base(bundle) }

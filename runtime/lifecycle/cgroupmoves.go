@@ -9,13 +9,12 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 )
 
-// expediteMoves begins what the first move of a process into a control group waits for:
-// a grace period of RCU, some 10 ms in which a delegate does nothing else. The
-// kernel keeps the way open for about as long after each move
-// (cgroup_threadgroup_rwsem and kernel/rcu/sync.c), so one that moves nothing,
-// made while the bundle is read, spares the delegate the waiting. This process
-// is "moved" to where it is, once in a while until stop is called. Where it may
-// not, everything takes as long as it always did.
+// expediteMoves starts the wait of the first move of a process into a control group: a grace period
+// of RCU, some 10 ms in which a delegate does nothing else. After each move the kernel needs no
+// further grace period for about as long (cgroup_threadgroup_rwsem and kernel/rcu/sync.c). A move
+// without effect, made while the bundle is read, therefore spares the delegate the wait. This
+// process is "moved" to its own group, repeatedly until stop is called. Without permission to do
+// so, only the time is lost.
 func expediteMoves() (stop func()) {
 	const every, most = 4 * time.Millisecond, 10
 	done := make(chan struct{})
@@ -39,8 +38,8 @@ func expediteMoves() (stop func()) {
 	return func() { close(done) }
 }
 
-// ownGroup opens, to be written, the list of processes of one of the control
-// groups that this process is in; which does not matter.
+// ownGroup opens for writing the list of processes of any one of the control groups that this
+// process is in.
 func ownGroup() int {
 	own, err := cgroups.Of("self")
 	if err != nil {

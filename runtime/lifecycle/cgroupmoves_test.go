@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestExpediteMovesNothing: the move that moves nothing is made, and leaves this process where it is.
+// TestExpediteMovesNothing: the move that moves nothing is made, and leaves this process where it
+// is.
 func TestExpediteMovesNothing(t *testing.T) {
 	groups := func() string {
 		text, err := os.ReadFile("/proc/self/cgroup")

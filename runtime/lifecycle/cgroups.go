@@ -17,10 +17,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// cgroupDirs are the control group directories that the delegate will make for a
-// container: only those that do not exist yet, since what was there before is
-// not the jail's to remove. The systemd driver's are systemd's to end. all says
-// that there will be no others.
+// cgroupDirs returns the control group directories that the delegate will make for a container.
+// Directories that exist already are left out, since they are not the jail's to remove. systemd
+// removes those of the systemd driver. all reports that the delegate will make no others.
 func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []string, all bool) {
 	if systemd || strings.Contains(cgroupsPath, ":") {
 		return nil, false
@@ -52,10 +51,9 @@ func cgroupDirs(cgroupsPath, id string, systemd bool, of traits.Traits) (dirs []
 	return dirs, all && len(dirs) > 0
 }
 
-// base is the group that runc takes for the caller's own where it makes others
-// below it, in the hierarchy at root: in version 2, where processes lie in
-// leaves, the one above; beside version 1 the topmost (opencontainers/cgroups,
-// fs2/defaultpath.go and fs/paths.go).
+// base returns the group that runc takes for the caller's own when it makes others below it, in the
+// hierarchy at root: in version 2, where processes are in leaves, the parent; with version 1 beside
+// it, the topmost (opencontainers/cgroups, fs2/defaultpath.go and fs/paths.go).
 func base(root string, g cgroups.Group) string {
 	switch {
 	case g.Controllers != "":
@@ -66,8 +64,8 @@ func base(root string, g cgroups.Group) string {
 	return "/"
 }
 
-// groupDir is where a delegate makes a group in a hierarchy: one that is not
-// absolute is below the caller's own or, by the delegate's traits, the root.
+// groupDir returns where a delegate makes a group in a hierarchy: a relative path is below the
+// caller's own group or, by the delegate's traits, the root.
 func groupDir(root, own, rel string, belowRoot bool) string {
 	if filepath.IsAbs(rel) || belowRoot {
 		own = "/"
@@ -75,9 +73,10 @@ func groupDir(root, own, rel string, belowRoot bool) string {
 	return filepath.Join(root, own, filepath.Clean("/"+rel))
 }
 
-// quotaAbove is the processor time of the nearest control group of version 1 that bounds it above a container's: the kernel refuses a
-// quota beyond that (kernel/sched/core.c, tg_cfs_schedulable_down), where version 2 takes the least of both. The kubelet bounds the
-// group of a pod. root is where the hierarchy is mounted.
+// quotaAbove returns the processor time of the nearest control group of version 1 that bounds it
+// above a container's. The kernel refuses a quota beyond that (kernel/sched/core.c,
+// tg_cfs_schedulable_down), where version 2 takes the least of both. The kubelet bounds the group
+// of a pod. root is where the hierarchy is mounted.
 func quotaAbove(root, cgroupsPath string) harden.CPUQuota {
 	if !filepath.IsAbs(cgroupsPath) {
 		return harden.CPUQuota{}
@@ -100,8 +99,8 @@ func quotaAbove(root, cgroupsPath string) harden.CPUQuota {
 // cgroupPatience is how long a killed process may take to leave its group.
 const cgroupPatience = 2 * time.Second
 
-// removeCgroups ends what is left in the jail's control groups, and removes
-// them, where the delegate has not done so.
+// removeCgroups ends the processes in the jail's control groups and removes the groups, if the
+// delegate has not done so.
 func removeCgroups(j *state.Brief) error {
 	var errs []error
 	deadline := time.Now().Add(cgroupPatience)
@@ -121,7 +120,7 @@ func removeCgroups(j *state.Brief) error {
 	return errors.Join(errs...)
 }
 
-// removeGroup kills what is in a group and removes it with those below it.
+// removeGroup kills the processes of a group, and removes it and the groups below it.
 func removeGroup(dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || err == unix.ENOENT || err == unix.ENOTDIR {

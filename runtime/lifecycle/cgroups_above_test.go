@@ -8,7 +8,8 @@ import (
 	"agentjail.dev/runtime/harden"
 )
 
-// TestQuotaAbove: the nearest group above that has a quota bounds it, and only in version 1, whose files these are.
+// TestQuotaAbove: the nearest group above that has a quota bounds it, and only in version 1, whose
+// files these are.
 func TestQuotaAbove(t *testing.T) {
 	root := t.TempDir()
 	for dir, quota := range map[string]string{"": "5000", "kubepods": "400000", "kubepods/pod1": "20000", "kubepods/pod2": "-1", "kubepods/pod1/c": "1000"} {

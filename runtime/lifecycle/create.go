@@ -28,26 +28,28 @@ import (
 type CreateOptions struct {
 	ID     string
 	Bundle string
-	// Spec, if not nil, takes the place of a bundle: the jail is this process's own, and ends with it.
+	// Spec, if not nil, is used instead of a bundle: the jail belongs to this process, and ends
+	// with it.
 	Spec *specs.Spec
-	// Signals, if not nil, were taken before Create, with which they are given back.
+	// Signals, if not nil, were taken before Create. Create restores them with it.
 	Signals *Signals
-	// Init reports that the init step stays as the first process: it passes signals on to the program,
-	// waits for what that leaves behind, and ends the jail when this process ends.
+	// Init keeps the init step as the first process: it passes signals on to the program, reaps the
+	// program's orphans, and ends the jail when this process ends.
 	Init bool
 	// Run starts the jail at once and, unless Detach, waits for its end.
 	Run, Detach   bool
 	PidFile       string
 	ConsoleSocket string
 	PidfdSocket   string
-	// PlainRoot reports that the root's files keep their host owners: the host's
-	// own file tree, where what is root's alone must stay unreadable.
+	// PlainRoot keeps the host owners of the root's files: for the host's own file tree, in which
+	// root's private files must stay unreadable.
 	PlainRoot bool
-	// Watch is told of a jail that Create runs and waits for; nil is nobody.
+	// Watch, if not nil, is notified of a jail that Create runs and waits for.
 	Watch Watcher
 }
 
-// A Watcher looks at a jail that is run: when it is made and its program does not run yet, and when it has ended and is still there.
+// A Watcher is notified of a jail that is run: when the jail is made and its program does not run
+// yet, and when the jail has ended and its directory still exists.
 type Watcher interface {
 	Made(*state.Jail) error
 	Ended(*state.Jail)
@@ -56,38 +58,36 @@ type Watcher interface {
 // pidFile is the delegate's pid file in the jail's state directory.
 const pidFile = "init.pid"
 
-// Create makes a jail from a bundle and leaves its first process waiting for
-// Start. With Run it also starts it and, unless Detach, waits for its end and
-// removes the jail.
+// Create makes a jail from a bundle and leaves its first process waiting for Start. With Run it
+// also starts the jail and, unless Detach, waits for its end and removes it.
 //
-// A refusal is a refusal.Error, or several joined. An ExitError is the delegate's
-// exit status, which told its error itself, or with Run that of the jail's program.
-// Any other error is agentjail's or the host's. After an error nothing is left of the
-// jail; what could not be removed is logged, and GC removes it.
+// A refusal is a refusal.Error, or several joined. An ExitError is the exit status of the delegate,
+// which printed its error itself, or with Run that of the jail's program. Any other error is
+// agentjail's or the host's. After an error nothing is left of the jail; what could not be removed
+// is logged, and GC removes it.
 //
 // The calling thread is changed for good: it must end with its goroutine.
-func (w *Runtime) Create(ctx context.Context, o CreateOptions) error {
+func (r *Runtime) Create(ctx context.Context, o CreateOptions) error {
 	if err := state.CheckID(o.ID); err != nil {
 		return err
 	}
-	if w.Policy.Passthrough {
-		return errors.New("this profile of the policy passes calls through to the delegate: it makes no jails")
+	if r.Policy.Passthrough {
+		return errors.New("this policy passes calls through to the delegate: it makes no jails")
 	}
-	// This thread gets a mount namespace of its own and lends it to the
-	// delegate, which dies with the thread. It is never given back.
+	// This thread gets its own mount namespace. The delegate, which dies with the thread, is
+	// started in it. The namespace is never left again.
 	runtime.LockOSThread()
 	defer expediteMoves()()
-	a, err := w.begin(ctx, o)
+	a, err := r.begin(ctx, o)
 	if err != nil {
 		return err
 	}
 	return a.make()
 }
 
-// An attempt is the making of one jail: what each step knows from those before it,
-// and how to undo what they did.
+// An attempt is the making of one jail: the results of the steps so far, and how to undo them.
 type attempt struct {
-	w    *Runtime
+	rt   *Runtime
 	ctx  context.Context
 	o    CreateOptions
 	d    *delegate.Runtime
@@ -99,26 +99,26 @@ type attempt struct {
 	spec   *specs.Spec    // harden; changed by stage and write
 	userns *userNS        // openUserNS; nil where the delegate makes it
 	staged *rootfs.Staged // stage
-	second []byte         // writeFilter: what the init step loads
+	second []byte         // writeFilter: the filter that the init step loads
 	// authority is the jail's own certificate authority with its key, from harden to record.
 	authority []byte
 	// hostKey is the key by which the jail knows its helper as the server of ssh.
-	hostKey []byte
-	mode    modes.Mode     // prepareNetwork
-	network *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
-	timeNS  delegate.Time  // write
-	domain  string         // write: the UTS domain name that we set ourselves
-	files   *host.Files    // write: the init step's
-	bundle  *bundle.Bundle // write: the delegate's
-	tty     *terminal      // connect; nil where it is not ours to pass on
-	made    bool           // delegate: there is a container
-	signals *Signals       // begin; nil where they are not ours to pass on
+	hostKey          []byte
+	mode             modes.Mode     // prepareNetwork
+	network          *os.File       // prepareNetwork; nil for a network that the delegate makes or joins
+	timeNS           delegate.Time  // write
+	domain           string         // write: the UTS domain name that we set ourselves
+	files            *host.Files    // write: the init step's
+	bundle           *bundle.Bundle // write: the delegate's
+	tty              *terminal      // connect; nil where it is not ours to pass on
+	containerCreated bool           // delegate: there is a container
+	signals          *Signals       // begin; nil where they are not ours to pass on
 
 	undo []undo
 }
 
-// creation is the making of a jail, in order: each name is what a trace calls the
-// functions below it.
+// creation lists the steps that make a jail, in order. Each name is that of the trace for its
+// functions.
 var creation = []struct {
 	name string
 	run  []func(*attempt) error
@@ -133,35 +133,35 @@ var creation = []struct {
 }
 
 // begin chooses the delegate and claims the id.
-func (w *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) {
-	if o.Spec != nil && w.Globals.Root == "" {
-		if _, err := w.Store.Private(filepath.Dir(ownDelegate)); err != nil {
+func (r *Runtime) begin(ctx context.Context, o CreateOptions) (*attempt, error) {
+	if o.Spec != nil && r.Globals.Root == "" {
+		if _, err := r.Store.Private(filepath.Dir(ownDelegate)); err != nil {
 			return nil, err
 		}
-		w.Globals.Root = ownRoot(w.Store)
+		r.Globals.Root = ownRoot(r.Store)
 	}
-	done := w.step("delegate")
-	d, err := w.delegateFor(nil)
+	done := r.step("delegate")
+	d, err := r.delegateFor(nil)
 	if err != nil {
 		return nil, err
 	}
-	caps, err := d.Capabilities(w.Store.Root)
+	caps, err := d.Capabilities(r.Store.Root)
 	if err != nil {
 		return nil, err
 	}
 	done()
-	j, err := w.newRecord(o, d)
+	j, err := r.newRecord(o, d)
 	if err != nil {
 		return nil, err
 	}
-	a := &attempt{w: w, ctx: ctx, o: o, d: d, caps: caps, j: j}
+	a := &attempt{rt: r, ctx: ctx, o: o, d: d, caps: caps, j: j}
 	if o.Run && !o.Detach {
 		if a.signals = o.Signals; a.signals == nil {
 			a.signals = TakeSignals(false)
 		}
 		a.always(a.signals.stop)
 	}
-	if err := w.claim(j); err != nil {
+	if err := r.claim(j); err != nil {
 		a.signals.stop()
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (a *attempt) make() error {
 	failed := err != nil && !a.ran(err)
 	a.end(failed)
 	if failed {
-		_ = onHostThread(func() error { a.w.noteRefused(&a.j.Brief, journal.JailRefused, err); return nil })
+		_ = onHostThread(func() error { a.rt.noteRefused(&a.j.Brief, journal.JailRefused, err); return nil })
 		if a.o.Spec != nil {
 			err = OwnFailure(err)
 		}
@@ -186,7 +186,7 @@ func (a *attempt) make() error {
 
 func (a *attempt) steps() error {
 	for _, s := range creation {
-		done := a.w.step(s.name)
+		done := a.rt.step(s.name)
 		for _, run := range s.run {
 			if err := errors.Join(run(a), a.signals.interrupted()); err != nil {
 				return err
@@ -200,27 +200,27 @@ func (a *attempt) steps() error {
 	return nil
 }
 
-// ran says of an error that it is the end of a jail which ran and was removed.
+// ran reports whether an error is the end of a jail that ran and was removed.
 func (a *attempt) ran(err error) bool {
 	var ended *ExitError
 	return a.o.Run && errors.As(err, &ended) && a.j.Started
 }
 
-// An undo takes back what a step did.
+// An undo reverts what a step did.
 type undo struct {
 	run func()
-	// failed reports that it is for a failure alone. Any other gives back what only
-	// the making needs.
+	// failed marks an action for failures alone. Any other releases what only the making of the
+	// jail needs.
 	failed bool
 }
 
-// always has f run at the end, before what was requested earlier.
+// always registers f to run at the end, before the functions that were registered earlier.
 func (a *attempt) always(f func()) { a.undo = append(a.undo, undo{f, false}) }
 
-// onFailure is always for an end without a jail.
+// onFailure registers f for an end without a jail.
 func (a *attempt) onFailure(f func()) { a.undo = append(a.undo, undo{f, true}) }
 
-// end runs what steps requested, the last one's first.
+// end runs the registered functions, the last one first.
 func (a *attempt) end(failed bool) {
 	for _, u := range slices.Backward(a.undo) {
 		if failed || !u.failed {
@@ -231,14 +231,14 @@ func (a *attempt) end(failed bool) {
 }
 
 // newRecord begins the jail's record.
-func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
-	key := state.Key(w.Globals.Root, o.ID)
+func (r *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, error) {
+	key := state.Key(r.Globals.Root, o.ID)
 	bundle, err := filepath.Abs(o.Bundle)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %q: %w", o.Bundle, err)
 	}
 	if o.Spec != nil {
-		bundle = w.Store.Dir(key)
+		bundle = r.Store.Dir(key)
 	}
 	self, err := state.Recorded(os.Getpid())
 	if err != nil {
@@ -246,48 +246,47 @@ func (w *Runtime) newRecord(o CreateOptions, d *delegate.Runtime) (*state.Jail, 
 	}
 	j := &state.Jail{
 		Brief: state.Brief{
-			ID: o.ID, Key: key, DelegateRoot: w.Globals.Root, Delegate: d.Path,
+			ID: o.ID, Key: key, DelegateRoot: r.Globals.Root, Delegate: d.Path,
 			Bundle: bundle, BootID: self.BootID, PIDNS: self.PIDNS, CreatorPid: self.Pid, CreatorStart: self.Start, Bound: o.Spec != nil, Stays: o.Init,
-			SystemdCgroup: w.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: w.Policy.Userns,
-			PacketFilter: w.Policy.Network.Filter,
+			SystemdCgroup: r.Globals.SystemdCgroup, IDs: idmap.Map{Block: -1}, Userns: r.Policy.Userns,
+			PacketFilter: r.Policy.Network.Filter,
 		},
-		Policy: w.Policy,
+		Policy: r.Policy,
 	}
-	w.chooseJournal(&j.Brief)
+	r.chooseJournal(&j.Brief)
 	return j, nil
 }
 
-// claim takes the id, also from a dead jail that nobody deleted.
-func (w *Runtime) claim(j *state.Jail) error {
-	err := w.Store.Create(j)
+// claim takes the id, also from a dead jail that was never deleted.
+func (r *Runtime) claim(j *state.Jail) error {
+	err := r.Store.Create(j)
 	if !errors.Is(err, state.ErrExists) {
 		return err
 	}
-	unlock, lerr := w.Store.Lock(j.Key)
+	unlock, lerr := r.Store.Lock(j.Key)
 	if errors.Is(lerr, state.ErrNotFound) {
-		return w.Store.Create(j) // gone meanwhile
+		return r.Store.Create(j) // gone meanwhile
 	}
 	if lerr != nil {
 		return lerr
 	}
 	defer unlock()
-	old, lerr := w.Store.Brief(j.Key)
-	if lerr == nil && !w.complete(old).Dead() {
+	old, lerr := r.Store.Brief(j.Key)
+	if lerr == nil && !r.complete(old).Dead() {
 		return err
 	}
 	if lerr == nil {
-		if rerr := w.release(old); rerr != nil {
+		if rerr := r.cleanup(old); rerr != nil {
 			return rerr
 		}
 	}
-	return w.Store.Create(j)
+	return r.Store.Create(j)
 }
 
 // unclaim undoes all that was made for the jail.
 func (a *attempt) unclaim() {
-	// From the host's mount namespace: in this thread's own, the jail's
-	// root is busy.
-	if err := onHostThread(func() error { return a.w.release(&a.j.Brief) }); err != nil {
-		a.w.Log.Warnf("cleaning up after a failed create: %v", err)
+	// This runs in the host's mount namespace: in this thread's own, the jail's root is busy.
+	if err := onHostThread(func() error { return a.rt.cleanup(&a.j.Brief) }); err != nil {
+		a.rt.Log.Warnf("cleaning up after a failed create: %v", err)
 	}
 }

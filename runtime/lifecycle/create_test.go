@@ -37,7 +37,7 @@ func TestConsoleSocket(t *testing.T) {
 	}
 	store := filepath.Join(dir, "state")
 	a := &attempt{
-		w:   &Runtime{Store: state.Store{Root: store}, Policy: policy.Default()},
+		rt:  &Runtime{Store: state.Store{Root: store}, Policy: policy.Default()},
 		ctx: t.Context(),
 		o:   CreateOptions{ID: "j", Bundle: b.Dir, ConsoleSocket: filepath.Join(dir, "tty")},
 		j:   &state.Jail{Brief: state.Brief{ID: "j", Key: "j", Bundle: b.Dir, IDs: idmap.Map{Block: -1}}},
@@ -56,12 +56,12 @@ func TestConsoleSocket(t *testing.T) {
 // TestRefusedUnseen: what is refused before the bundle's files are looked at is
 // refused with its code, too.
 func TestRefusedUnseen(t *testing.T) {
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}, Policy: policy.Default()}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}, Policy: policy.Default()}
 	for code, s := range map[refusal.Code]*specs.Spec{
 		refusal.Spec:       {Version: "1.0.2", Process: &specs.Process{Args: []string{"sh"}}},
-		refusal.MountCount: {Version: "1.0.2", Root: &specs.Root{Path: t.TempDir()}, Mounts: make([]specs.Mount, w.Policy.Limits.Mounts+1)},
+		refusal.MountCount: {Version: "1.0.2", Root: &specs.Root{Path: t.TempDir()}, Mounts: make([]specs.Mount, r.Policy.Limits.Mounts+1)},
 	} {
-		_, err := w.gather("j", &bundle.Bundle{Dir: t.TempDir(), Spec: s}, false)
+		_, err := r.gather("j", &bundle.Bundle{Dir: t.TempDir(), Spec: s}, false)
 		if got := refusal.All(err); len(got) != 1 || got[0].Code != code {
 			t.Errorf("%s: %v, with the refusals %v", code, err, got)
 		}
@@ -99,7 +99,7 @@ func TestUndo(t *testing.T) {
 		if c.name == "success" {
 			creation[0].run = creation[0].run[:4]
 		}
-		a := &attempt{w: &Runtime{}, j: &state.Jail{}}
+		a := &attempt{rt: &Runtime{}, j: &state.Jail{}}
 		err := a.make()
 		var p *thread.Panic
 		if (err == nil) != (c.name == "success") || errors.As(err, &p) != (c.name == "panic") {
@@ -131,7 +131,7 @@ func TestRan(t *testing.T) {
 	}
 }
 
-// TestCreationNames: a trace, and with it hack/bench, tells the steps by these
+// TestCreationNames: a trace, and with it hack/bench, finds the steps by these
 // names, in this order.
 func TestCreationNames(t *testing.T) {
 	var names []string

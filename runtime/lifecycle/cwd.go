@@ -10,12 +10,11 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// checkExecCwd refuses a working directory that leads through one of /proc's
-// magic links: by a file that the delegate left open, that is a way out
-// (CVE-2024-21626). The jail's own tree is walked from its root, where /proc's
-// links are not followed; what the name would then mean to the delegate is what
-// was looked at, unless the jail changes it in between, which delegates since
-// runc 1.1.12 and crun 1.14.3 check themselves.
+// checkExecCwd refuses a working directory that leads through one of /proc's magic links: such a
+// link to a file that the delegate left open leads out of the jail (CVE-2024-21626). The jail's own
+// tree is walked from its root, and /proc's links are not followed. The delegate then opens the
+// directory that was checked, unless the jail changes it in between, which delegates since runc
+// 1.1.12 and crun 1.14.3 check themselves.
 func checkExecCwd(j *state.Brief, cwd string) error {
 	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root", j.InitPid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -33,8 +32,8 @@ func checkExecCwd(j *state.Brief, cwd string) error {
 	case unix.ELOOP, unix.EXDEV:
 		return refusal.New(refusal.Cwd, "process.cwd %q leads out of the jail (CVE-2024-21626)", cwd)
 	}
-	// A missing directory, or one that may not be entered, is the delegate's to
-	// name. A link to /proc/self is missing from here too: refuse those.
+	// The delegate reports a directory that is missing or may not be entered. A link to /proc/self
+	// is missing from this view too: refuse those.
 	if through, lerr := throughProc(int(root.Fd()), cwd); lerr == nil && through {
 		return refusal.New(refusal.Cwd, "process.cwd %q leads through /proc (CVE-2024-21626)", cwd)
 	}

@@ -16,9 +16,9 @@ import (
 	"agentjail.dev/seccomp/cache"
 )
 
-// takeIDs gives the jail its host ids. Who undoes the claim gives them back.
+// takeIDs assigns host ids to the jail. Undoing the claim releases the ids.
 func (a *attempt) takeIDs() error {
-	if err := a.w.assignIDs(a.j, a.p); err != nil {
+	if err := a.rt.assignIDs(a.j, a.p); err != nil {
 		return err
 	}
 	a.p.facts.IDs = a.j.IDs
@@ -26,15 +26,15 @@ func (a *attempt) takeIDs() error {
 	return nil
 }
 
-// harden decides what the jail is, and makes its system call filter.
+// harden decides the jail's spec, and makes its system call filter.
 func (a *attempt) harden() error {
-	w, p := a.w, a.p
-	if err := ensureLSM(a.ctx, &p.facts, w.Policy); err != nil {
+	r, p := a.rt, a.p
+	if err := ensureLSM(a.ctx, &p.facts, r.Policy); err != nil {
 		return err
 	}
-	policy := harden.Tighten(p.b.Spec, w.Policy)
+	policy := harden.Tighten(p.b.Spec, r.Policy)
 	var err error
-	a.filter, err = cache.Store{Dir: filepath.Join(w.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
+	a.filter, err = cache.Store{Dir: filepath.Join(r.Store.Root, "filters")}.Get(policy.Filter(p.b.Spec, p.facts.Host.Arch))
 	if err != nil {
 		p.facts.Filter = &harden.Filter{Err: err}
 	} else {
@@ -50,7 +50,7 @@ func (a *attempt) harden() error {
 		p.facts.HostKey, a.hostKey = keys.HostKey, keys.HostKeyPrivate
 	}
 	p.res, p.rep, err = policy.Harden(p.b.Spec, p.facts)
-	w.tell(p.rep)
+	r.logUnmet(p.rep)
 	if err != nil {
 		return err
 	}
@@ -67,16 +67,16 @@ func (a *attempt) harden() error {
 	return nil
 }
 
-// record notes in the jail's record what was decided. It is saved by write.
+// record puts the decisions into the jail's record, which write saves.
 func (a *attempt) record() error {
 	j, spec, binds := a.j, a.spec, a.p.res.Plan.Binds
 	if a.p.res.Plan.Authority != "" {
-		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.AuthorityFile), a.authority, 0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.AuthorityFile), a.authority, 0o600); err != nil {
 			return fmt.Errorf("the jail's certificate authority: %w", err)
 		}
 	}
 	if a.p.res.Plan.KnownHosts != "" {
-		if err := atomicfile.Write(filepath.Join(a.w.Store.Dir(j.Key), credential.HostKeyFile), a.hostKey, 0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(a.rt.Store.Dir(j.Key), credential.HostKeyFile), a.hostKey, 0o600); err != nil {
 			return fmt.Errorf("the jail's key for ssh: %w", err)
 		}
 	}
@@ -92,29 +92,29 @@ func (a *attempt) record() error {
 	j.MountLabel, j.MountOwner = spec.Linux.MountLabel, mountOwner(a.p.res.Plan)
 	var allGroups bool
 	j.CgroupDirs, allGroups = cgroupDirs(j.CgroupsPath, a.o.ID, j.SystemdCgroup, a.d.Traits())
-	j.Direct = allGroups && direct(spec)
+	j.Direct = allGroups && canSkipDelegate(spec)
 	j.Policy = a.p.res.Policy
 	j.Policy.Userns, j.PacketFilter = j.Userns, j.Policy.Network.Filter
 	return nil
 }
 
-// tell logs what the caller requested and did not get.
-func (w *Runtime) tell(r *report.Report) {
-	if r == nil {
+// logUnmet logs what the caller requested and did not get.
+func (r *Runtime) logUnmet(rep *report.Report) {
+	if rep == nil {
 		return
 	}
-	for _, c := range r.Of(report.Denied) {
-		w.Log.Warnf("agentjail: denied: %s", c)
+	for _, c := range rep.Of(report.Denied) {
+		r.Log.Warnf("agentjail: denied: %s", c)
 	}
-	for _, c := range r.Of(report.Dropped) {
+	for _, c := range rep.Of(report.Dropped) {
 		if c.Why == harden.NoHook {
-			w.Log.Warnf("agentjail: %s", c)
+			r.Log.Warnf("agentjail: %s", c)
 		}
 	}
 	// What the host lacks is the same for each jail: the report, inspect and check name it every time, the log once.
-	for _, c := range r.Of(report.Missing) {
-		if w.Store.OncePerBoot(c.String()) {
-			w.Log.Warnf("agentjail: this host cannot hold: %s", c)
+	for _, c := range rep.Of(report.Missing) {
+		if r.Store.OncePerBoot(c.String()) {
+			r.Log.Warnf("agentjail: this host cannot hold: %s", c)
 		}
 	}
 }

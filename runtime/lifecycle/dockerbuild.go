@@ -11,15 +11,14 @@ import (
 	"agentjail.dev/runtime/kernel/atomicfile"
 )
 
-// maxDockerState bounds what is read of Docker's record of a container, in bytes.
+// maxDockerState bounds the size of Docker's record of a container, in bytes.
 const maxDockerState = 1 << 20
 
-// dockerBuildStep reports whether Docker has made a container for a RUN of its
-// classic builder. Such a container has no label and no other mark. Its record
-// has what together only the builder requests (moby, builder/dockerfile,
-// dispatchRun and hostConfigFromOptions): the image by its digest, no health
-// check, no log, and no stream attached. What is read belongs to the engine; a
-// container cannot write it, and it only ever refuses a start.
+// dockerBuildStep reports whether Docker has made a container for a RUN of its classic builder.
+// Such a container has no label and no other mark. Only the builder requests this combination in
+// its record (moby, builder/dockerfile, dispatchRun and hostConfigFromOptions): the image by its
+// digest, no health check, no log, and no stream attached. The record belongs to the engine. A
+// container cannot write it, and it can only refuse a start.
 func dockerBuildStep(id string, s *specs.Spec) bool {
 	dir := dockerRecord(id, s)
 	if dir == "" {
@@ -44,8 +43,8 @@ func dockerBuildStep(id string, s *specs.Spec) bool {
 		!c.Tty && !c.OpenStdin && !c.AttachStdin && !c.AttachStdout && !c.AttachStderr
 }
 
-// dockerRecord is the directory that dockerd keeps of a container: the files that
-// it mounts in each one are there, wherever its data is.
+// dockerRecord returns the directory in which dockerd keeps a container's record: the files that
+// dockerd mounts in each container are there, wherever its data is.
 func dockerRecord(id string, s *specs.Spec) string {
 	for _, m := range s.Mounts {
 		dir := filepath.Dir(m.Source)

@@ -10,7 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// TestDockerBuildStep: only what all marks together say is a step of a build.
+// TestDockerBuildStep: only a container with all marks together is a step of a build.
 func TestDockerBuildStep(t *testing.T) {
 	const id = "0123456789abcdef"
 	const image, health, attach = `"Image":"sha256:abc"`, `"Healthcheck":{"Test":["NONE"]}`, `"AttachStdout":false`
@@ -55,8 +55,8 @@ func TestDockerBuildStep(t *testing.T) {
 	}
 }
 
-// TestBuildKitStep: a container whose network files are of BuildKit's executor is a step of a build, with either of its
-// workers; what only lies in directories of such names is none.
+// TestBuildKitStep: a container whose network files are of BuildKit's executor is a step of a
+// build, with either of its workers; what only lies in directories of such names is none.
 func TestBuildKitStep(t *testing.T) {
 	const id = "0123456789abcdefghijklmno"
 	top := t.TempDir()

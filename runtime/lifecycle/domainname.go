@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeDomainname takes the UTS domain name out of a hardened spec, for this
-// process to set. Docker requests it as a kernel setting, whose file belongs to
-// host root: no delegate can write it from a user namespace (Linux,
-// utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not know
-// the specification's own field. A namespace that another container has too
-// keeps its name.
+// takeDomainname takes the UTS domain name out of a hardened spec, for this process to set. Docker
+// requests it as a kernel setting, whose file belongs to host root: no delegate can write it from a
+// user namespace (Linux, utsname_sysctl.c, mode 0644). runc before 1.2 and crun before 1.8.2 do not
+// know the specification's own field. A namespace that is shared with another container keeps its
+// name.
 func takeDomainname(s *specs.Spec) string {
 	name := s.Domainname
 	s.Domainname = ""

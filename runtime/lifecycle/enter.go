@@ -25,17 +25,27 @@ import (
 	"agentjail.dev/seccomp/cache"
 )
 
-// throughEnter has the delegate start the init step in the place of a process's
-// program, and returns the files that it hands on for it. The process is changed:
-// its program becomes the step's first argument. linux is nil for a further
-// process of a running jail, whose mounts were looked at when it started; viewed
-// are the paths of the jail's views.
-func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Facts, filter []byte, linux *specs.Linux, viewed []string, loopback bool) (*host.Files, error) {
+// An initStep describes the init step of one process.
+type initStep struct {
+	// process is changed: its program becomes the step's first argument.
+	process *specs.Process
+	host    hostfacts.Facts
+	filter  []byte // the inner filter
+	// linux is nil for a further process of a running jail, whose mounts were checked at its start.
+	linux    *specs.Linux
+	viewed   []string // the paths of the jail's synthetic files
+	loopback bool     // no other interface may have an address or a route
+}
+
+// throughEnter has the delegate start the init step in place of a process's program, and returns
+// the files that are passed on for it.
+func (r *Runtime) throughEnter(j *state.Jail, step initStep) (*host.Files, error) {
+	p, f, linux := step.process, step.host, step.linux
 	o := &jailinit.Orders{
 		UIDMap: idmap.Text(j.IDs.UIDs), GIDMap: idmap.Text(j.IDs.GIDs),
 		UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids,
 		Namespaces: hostNamespaces(f),
-		Loopback:   loopback,
+		Loopback:   step.loopback,
 		Limits:     groupLimits(j, f),
 		OOMScore:   uint32(oomScore(p)),
 		Umask:      umaskOf(p, j.Process),
@@ -46,28 +56,28 @@ func (w *Runtime) throughEnter(j *state.Jail, p *specs.Process, f hostfacts.Fact
 		},
 		DenyWriteExecute: j.Policy.Process.DenyWriteExecute,
 		CPUs:             uint32(procfiles.CPUs(j.Limits, f.CPUs)), Seed: seed(j.Key),
-		Filter: filter,
+		Filter: step.filter,
 	}
 	if seccomp.LoadsFilters(j.Policy.Seccomp.Profile) {
 		o.LeaveFilters = jailinit.OwnFilters
 	}
 	if linux != nil {
-		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, viewed), linux.ReadonlyPaths
+		o.Masked, o.ReadOnly = slices.Concat(linux.MaskedPaths, step.viewed), linux.ReadonlyPaths
 	}
 	o.LabelFile, o.Label = label(p)
-	for _, r := range p.Rlimits {
-		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[r.Type]), Soft: r.Soft, Hard: r.Hard})
+	for _, limit := range p.Rlimits {
+		o.Rlimits = append(o.Rlimits, jailinit.Rlimit{Resource: uint32(hostfacts.Rlimits[limit.Type]), Soft: limit.Soft, Hard: limit.Hard})
 	}
 	// With one processor, Go starts fewer threads for the step: a tenth of its time.
 	if o.Init = linux != nil && j.Stays; o.Init {
-		o.OwnEnv = []string{"GOGC=off"} // what it holds does not grow
+		o.OwnEnv = []string{"GOGC=off"} // its heap does not grow
 	}
 	if one := "GOMAXPROCS="; !slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, one) }) {
 		o.OwnEnv = append(o.OwnEnv, one+"1")
 	}
 	p.Env = slices.Concat(o.OwnEnv, p.Env)
 	ringfault.Orders(o)
-	files, err := host.Prepare(w.Store.Root, programLabel(j.MountLabel), o)
+	files, err := host.Prepare(r.Store.Root, programLabel(j.MountLabel), o)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +100,8 @@ func umaskOf(p, first *specs.Process) uint32 {
 // maxFilter is the size of the longest program that the kernel takes.
 const maxFilter = 8 * bpf.MaxInsns
 
-// innerFilter keeps the filter that the init step loads: what the jail's filter
-// says, exactly. The delegate's lets pass what the step itself needs, too.
+// innerFilter keeps the filter that the init step loads: exactly the jail's filter. The delegate's
+// also allows what the step itself needs.
 func innerFilter(dir string, l *specs.Linux, made *cache.Filter) ([]byte, error) {
 	if ringfault.Ring(0) {
 		return nil, nil
@@ -107,7 +117,7 @@ var ownDevices = []string{
 	"/dev/console", "/dev/full", "/dev/null", "/dev/ptmx", "/dev/pts", "/dev/random", "/dev/tty", "/dev/urandom", "/dev/zero",
 }
 
-// hostNamespaces are this process's own namespaces, by the kinds that jails have.
+// hostNamespaces returns this process's own namespaces, by the kinds that jails have.
 func hostNamespaces(f hostfacts.Facts) []jailinit.Namespace {
 	var out []jailinit.Namespace
 	for _, kind := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
@@ -127,8 +137,8 @@ func hostNamespaces(f hostfacts.Facts) []jailinit.Namespace {
 	return out
 }
 
-// groupLimits are policy's bounds where the jail sees its control groups, of
-// version 2 or 1. Groups that were not delegated to a user's engine have none.
+// groupLimits returns policy's bounds where the jail sees its control groups, of version 2 or 1.
+// Groups that were not delegated to a user's engine have none.
 func groupLimits(j *state.Jail, f hostfacts.Facts) []jailinit.Limit {
 	var out []jailinit.Limit
 	if n := j.Policy.Limits.Pids; n > 0 && (f.Cgroup.Pids || !f.Rootless) {
@@ -143,7 +153,7 @@ func groupLimits(j *state.Jail, f hostfacts.Facts) []jailinit.Limit {
 	return out
 }
 
-// memoryOf are the jail's limits on memory, or nil.
+// memoryOf returns the jail's limits on memory, or nil.
 func memoryOf(j *state.Jail) *specs.LinuxMemory {
 	if j.Limits == nil {
 		return nil
@@ -151,8 +161,8 @@ func memoryOf(j *state.Jail) *specs.LinuxMemory {
 	return j.Limits.Memory
 }
 
-// programLabel is the SELinux label of the step's program: that of the jail's
-// files, but of no categories, as all jails share it.
+// programLabel returns the SELinux label of the step's program: that of the jail's files, but
+// without categories, as all jails share it.
 func programLabel(mount string) string {
 	// user:role:type:level, where the level may hold further colons.
 	f := strings.SplitN(mount, ":", 4)
@@ -163,12 +173,12 @@ func programLabel(mount string) string {
 	return strings.Join(f, ":")
 }
 
-// label is what the kernel will say of a process that the delegate labels, and
-// where.
+// label returns the label that the kernel will report for a process that the delegate labels, and
+// the file to read it from.
 func label(p *specs.Process) (file, want string) {
 	switch {
 	case p.ApparmorProfile != "":
-		// Linux 5.8 gave each module a directory of its own.
+		// Since Linux 5.8 each module has its own directory.
 		file = "/proc/self/attr/apparmor/current"
 		if _, err := os.Stat(file); err != nil {
 			file = "/proc/self/attr/current"
@@ -180,7 +190,7 @@ func label(p *specs.Process) (file, want string) {
 	return "", ""
 }
 
-// seed spreads jails over the processors.
+// seed returns a number that spreads jails over the processors.
 func seed(key string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key))

@@ -22,8 +22,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// ExecOptions are the options of exec. Process is nil when the process comes as
-// flags, which then change the jail's own.
+// ExecOptions are the options of exec. Process is nil when the process is described by flags, which
+// then change the jail's own.
 type ExecOptions struct {
 	ID            string
 	ProcessFile   string
@@ -36,19 +36,18 @@ type ExecOptions struct {
 	IgnorePaused  bool
 }
 
-// Exec runs a further process in a jail, hardened like the first, and unless
-// Detach waits for its end.
+// Exec runs a further process in a jail, hardened like the first, and unless Detach waits for its
+// end.
 //
-// An ExitError is the exit status of the process, or the delegate's, which told
-// its error itself. A refusal is a refusal.Error, or several joined. Any other error
-// is agentjail's or the host's; verbs gives it the status that the delegate's own
-// would have (StatusError). Nothing is left behind but the process and, in the
-// jail's report, that it does not own what is mounted.
+// An ExitError is the exit status of the process, or that of the delegate, which printed its error
+// itself. A refusal is a refusal.Error, or several joined. Any other error is agentjail's or the
+// host's; its status is the one that the delegate would have returned (StatusError). Nothing is
+// left behind but the process and, in the jail's report, that it does not own what is mounted.
 //
 // The calling thread is changed for good: it must end with its goroutine.
-func (w *Runtime) Exec(o ExecOptions) error {
+func (r *Runtime) Exec(o ExecOptions) error {
 	defer expediteMoves()()
-	j, err := w.findAll(o.ID)
+	j, err := r.findAll(o.ID)
 	if err != nil {
 		return err
 	}
@@ -57,23 +56,23 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	}
 	if o.Cgroup != "" {
 		err := refusal.New(refusal.Exec, "a jail's processes share its limits").About("exec --cgroup")
-		w.noteRefused(&j.Brief, journal.ExecRefused, err)
+		r.noteRefused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
-	e := &execution{w: w, o: o, j: j}
+	e := &execution{rt: r, o: o, j: j}
 	defer e.close()
-	if err := w.checkLost(j); err != nil {
-		w.noteRefused(&j.Brief, journal.ExecRefused, err)
+	if err := r.checkLost(j); err != nil {
+		r.noteRefused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
-	done := w.step("harden")
+	done := r.step("harden")
 	if err := e.harden(); err != nil {
-		w.noteRefused(&j.Brief, journal.ExecRefused, err)
+		r.noteRefused(&j.Brief, journal.ExecRefused, err)
 		return err
 	}
 	done()
-	w.adopt(&j.Brief)
-	done = w.step("write")
+	r.chownCopied(&j.Brief)
+	done = r.step("write")
 	runtime.LockOSThread()
 	if err := e.write(); err != nil {
 		return err
@@ -84,19 +83,19 @@ func (w *Runtime) Exec(o ExecOptions) error {
 	done()
 	event := journal.Event{Kind: journal.ExecStart}
 	about(&event, j, e.process)
-	w.note(&j.Brief, event)
-	if err := TellInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
-		w.Log.Warnf("agentjail: telling the jail what it was refused: %v", err)
+	r.note(&j.Brief, event)
+	if err := WriteInside(j, func() ([]journal.Event, error) { return journal.Read(j.Journal) }); err != nil {
+		r.Log.Warnf("agentjail: writing the jail's file of refusals: %v", err)
 	}
-	defer w.step("delegate exec")()
+	defer r.step("delegate exec")()
 	return e.run()
 }
 
-// An execution is an exec under way: what each step knows from those before it.
+// An execution is an exec under way: the results of the steps so far.
 type execution struct {
-	w *Runtime
-	o ExecOptions
-	j *state.Jail
+	rt *Runtime
+	o  ExecOptions
+	j  *state.Jail
 
 	host    hostfacts.Facts   // harden
 	process *specs.Process    // harden; changed by write
@@ -106,7 +105,7 @@ type execution struct {
 	time    delegate.Time     // connect
 }
 
-// close removes what the delegate alone needed.
+// close removes the files that only the delegate needed.
 func (e *execution) close() {
 	if e.file != "" {
 		os.Remove(e.file)
@@ -116,10 +115,10 @@ func (e *execution) close() {
 	}
 }
 
-// asked is the process as the caller requests it.
-func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
+// requestedProcess returns the process as the caller requested it.
+func (o *ExecOptions) requestedProcess(j *state.Jail) (p specs.Process, err error) {
 	if o.ProcessFile != "" {
-		data, err := readGiven(o.ProcessFile)
+		data, err := readInput(o.ProcessFile)
 		if err != nil {
 			return p, err
 		}
@@ -135,16 +134,16 @@ func (o *ExecOptions) asked(j *state.Jail) (p specs.Process, err error) {
 	return p, nil
 }
 
-// harden decides what the process is, and looks at what it names in the jail.
+// harden decides the process, and checks the paths in the jail that it names.
 func (e *execution) harden() error {
-	w, j := e.w, e.j
-	p, err := e.o.asked(j)
+	r, j := e.rt, e.j
+	p, err := e.o.requestedProcess(j)
 	if err != nil {
 		return err
 	}
 	allowCoreOff()
 	facts := harden.Facts{ID: e.o.ID, Host: hostfacts.Read(), IDs: j.IDs}
-	// The label and profile are the jail's, not the caller's choice.
+	// The caller does not choose the label and profile: they are the jail's.
 	if j.Process != nil {
 		p.SelinuxLabel, p.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 		if facts.Host.AppArmor && !strings.Contains(p.ApparmorProfile, j.Policy.AppArmor.Profile) {
@@ -152,7 +151,7 @@ func (e *execution) harden() error {
 		}
 	}
 	h, rep, err := harden.Process(&p, j.Policy, facts)
-	w.tell(rep)
+	r.logUnmet(rep)
 	if err != nil {
 		return err
 	}
@@ -160,7 +159,7 @@ func (e *execution) harden() error {
 		h.SelinuxLabel, h.ApparmorProfile = j.Process.SelinuxLabel, j.Process.ApparmorProfile
 	}
 	e.host, e.process = facts.Host, h
-	w.noteWorker(j, h.User.UID)
+	r.reportForeignExecUser(j, h.User.UID)
 	if err := checkExecCwd(&j.Brief, h.Cwd); err != nil {
 		return err
 	}
@@ -169,12 +168,12 @@ func (e *execution) harden() error {
 
 // write makes the init step's orders, and the process for the delegate.
 func (e *execution) write() error {
-	dir := e.w.Store.Dir(e.j.Key)
+	dir := e.rt.Store.Dir(e.j.Key)
 	second, err := atomicfile.Read(filepath.Join(dir, state.FilterFile), maxFilter)
 	if err != nil {
 		return fmt.Errorf("the jail's inner filter: %w", err)
 	}
-	if e.files, err = e.w.throughEnter(e.j, e.process, e.host, second, nil, nil, false); err != nil {
+	if e.files, err = e.rt.throughEnter(e.j, initStep{process: e.process, host: e.host, filter: second}); err != nil {
 		return err
 	}
 	data, err := json.Marshal(e.process)
@@ -190,25 +189,25 @@ func (e *execution) write() error {
 	return nil
 }
 
-// connect gives the jail's user our standard files, and goes where the delegate is
-// to be started.
+// connect passes our standard files to the jail's user, and enters the namespaces in which the
+// delegate is to be started.
 func (e *execution) connect() (err error) {
-	w, j := e.w, e.j
+	r, j := e.rt, e.j
 	if !e.process.Terminal {
 		uid, _ := j.IDs.HostUID(e.process.User.UID)
 		gid, _ := j.IDs.HostGID(e.process.User.GID)
-		w.ownStdio(uid, gid)
+		r.ownStdio(uid, gid)
 	}
-	if e.d, err = w.delegateFor(&j.Brief); err != nil {
+	if e.d, err = r.delegateFor(&j.Brief); err != nil {
 		return err
 	}
 	if e.d.Traits().EntersByProcess && j.Started && !j.Stays {
-		awaitProgram(j.InitPid, w.Store.Root)
+		awaitProgram(j.InitPid, r.Store.Root)
 	}
-	if e.time, err = w.inTime(&j.Brief); err != nil {
+	if e.time, err = r.inTime(&j.Brief); err != nil {
 		return err
 	}
-	return enterGiven(&j.Brief)
+	return enterEngineNetwork(&j.Brief)
 }
 
 // run has the delegate start the process.
@@ -221,11 +220,10 @@ func (e *execution) run() error {
 	if err := leaveLSM(e.d, e.process); err != nil {
 		return err
 	}
-	// crun takes no score from the process that it is given, and runc takes the
-	// container's.
-	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.w.Globals.Args(), args.Exec()...), e.time, !o.Detach)
+	// crun applies no score of the process, and runc applies the container's.
+	code, err := e.d.RunExpendable(oomScore(e.process), e.files.Given, append(e.rt.Globals.Args(), args.Exec()...), e.time, !o.Detach)
 	if code == delegateFailed {
-		return e.w.explained(exitError(code, err))
+		return e.rt.explainFilterError(exitError(code, err))
 	}
 	return exitError(code, err)
 }

@@ -36,7 +36,7 @@ func TestExecAsked(t *testing.T) {
 		{ExecOptions{Change: change}, "changed", "/own"},
 		{ExecOptions{ProcessFile: file}, "given", "/given"},
 	} {
-		p, err := c.o.asked(j)
+		p, err := c.o.requestedProcess(j)
 		if err != nil || p.Args[0] != c.args || p.Cwd != c.cwd {
 			t.Errorf("%+v: %v, %v", c.o, p, err)
 		}
@@ -45,7 +45,7 @@ func TestExecAsked(t *testing.T) {
 		t.Error("the jail's own process was changed")
 	}
 	o := ExecOptions{ProcessFile: file + ".not"}
-	if _, err := o.asked(j); !errors.Is(err, os.ErrNotExist) {
+	if _, err := o.requestedProcess(j); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestExecHandsOver(t *testing.T) {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	w := &Runtime{Store: state.Store{Root: filepath.Join(dir, "state")}, Policy: policy.Default(), Log: log}
+	r := &Runtime{Store: state.Store{Root: filepath.Join(dir, "state")}, Policy: policy.Default(), Log: log}
 	ids := []specs.LinuxIDMapping{{ContainerID: 0, HostID: 100000, Size: 65536}}
 	j := &state.Jail{
 		Brief: state.Brief{
@@ -111,10 +111,10 @@ func TestExecHandsOver(t *testing.T) {
 		},
 		Policy: policy.Default(), Process: &specs.Process{Args: []string{"/bin/true"}, Cwd: "/"},
 	}
-	if err := w.Store.Create(j); err != nil {
+	if err := r.Store.Create(j); err != nil {
 		t.Fatal(err)
 	}
-	jail := w.Store.Dir(j.Key)
+	jail := r.Store.Dir(j.Key)
 	if err := os.WriteFile(filepath.Join(jail, state.FilterFile), bytes.Repeat([]byte{6, 0, 0, 0, 0, 0, 0xff, 0x7f}, 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +122,11 @@ func TestExecHandsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Exec(ExecOptions{ID: "j", Cgroup: "/x"}); !errors.Is(err, refusal.Err) {
+	if err := r.Exec(ExecOptions{ID: "j", Cgroup: "/x"}); !errors.Is(err, refusal.Err) {
 		t.Errorf("exec --cgroup: %v", err)
 	}
 	done := make(chan error)
-	go func() { done <- w.Exec(ExecOptions{ID: "j", Detach: true, PidFile: "/p"}) }() // its thread ends with it
+	go func() { done <- r.Exec(ExecOptions{ID: "j", Detach: true, PidFile: "/p"}) }() // its thread ends with it
 	var ended *ExitError
 	if err := <-done; !errors.As(err, &ended) || ended.Code != 7 {
 		t.Fatalf("%v", err)

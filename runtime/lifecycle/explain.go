@@ -16,7 +16,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Explained is what would become of a bundle.
+// Explained is the result of hardening a bundle that is not run.
 type Explained struct {
 	Result *harden.Result // nil where it would be refused
 	Report *report.Report // as far as hardening got; nil where the bundle cannot be read
@@ -28,31 +28,31 @@ type Explained struct {
 // no ids are taken (the first block of the pool stands for the jail's), nothing
 // is mounted or loaded. The error reports why the bundle would be refused; what
 // was found out until then comes with it.
-func (w *Runtime) Explain(dir string) (*Explained, error) {
+func (r *Runtime) Explain(dir string) (*Explained, error) {
 	b, err := bundle.Load(dir)
 	if err != nil {
 		return &Explained{}, err
 	}
-	p, err := w.gather(bundleID(dir), b, false)
+	p, err := r.gather(bundleID(dir), b, false)
 	if err != nil {
 		return &Explained{}, err
 	}
 	defer p.close()
-	names := []string{w.Policy.Delegate}
-	if w.Policy.Delegate == delegate.Auto { // none is tried for an explanation
+	names := []string{r.Policy.Delegate}
+	if r.Policy.Delegate == delegate.Auto { // none is tried for an explanation
 		names = traits.Names()
 	}
 	out := &Explained{HeldBy: traits.Boundaries(names...)}
-	if p.facts.IDs, err = w.exampleIDs(p); err != nil {
+	if p.facts.IDs, err = r.exampleIDs(p); err != nil {
 		return out, err
 	}
-	if out.Result, out.Report, err = harden.Harden(p.b.Spec, w.Policy, p.facts); err != nil {
+	if out.Result, out.Report, err = harden.Harden(p.b.Spec, r.Policy, p.facts); err != nil {
 		return out, err
 	}
 	return out, p.searched(out)
 }
 
-// searched adds what would be protected in mounted directories.
+// searched adds the paths that would be protected in mounted directories.
 func (p *prepared) searched(out *Explained) error {
 	sources := slices.Clone(p.sources)
 	for _, i := range slices.Backward(out.Result.Plan.Dropped) {
@@ -77,22 +77,22 @@ func (p *prepared) searched(out *Explained) error {
 }
 
 // exampleIDs is assignIDs without taking any.
-func (w *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
-	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, w.Policy.Network); join.Jail != "" {
-		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
+func (r *Runtime) exampleIDs(p *prepared) (idmap.Map, error) {
+	if join, _ := harden.Shared(p.b.Spec.Linux, p.facts.Joins, r.Policy.Network); join.Jail != "" {
+		other, err := r.Store.Brief(state.Key(r.Globals.Root, join.Jail))
 		if err != nil {
 			return idmap.Map{}, err
 		}
 		return other.IDs, nil
 	}
-	if m, ok, err := w.givenIDs(p.b.Spec.Linux); err != nil || ok {
+	if m, ok, err := r.engineIDs(p.b.Spec.Linux); err != nil || ok {
 		return m, err
 	}
-	return w.Policy.Userns.Block(0), nil
+	return r.Policy.Userns.Block(0), nil
 }
 
-// bundleID is the container's id as far as the bundle's place tells it: engines
-// name the directory by it, or one above (Podman's ID/userdata).
+// bundleID returns the container's id as far as the bundle's path shows it: engines name the
+// directory by it, or one above (Podman's ID/userdata).
 func bundleID(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

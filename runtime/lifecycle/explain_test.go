@@ -50,21 +50,21 @@ func explainRuntime(t *testing.T) *Runtime {
 }
 
 func TestExplainChangesNothing(t *testing.T) {
-	w := explainRuntime(t)
+	r := explainRuntime(t)
 	dir := explainBundle(t, `{"destination": "/proc", "type": "proc", "source": "proc"}`)
 	before, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mounts := mountsBelow(t, dir)
-	x, err := w.Explain(dir)
+	x, err := r.Explain(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if after, _ := os.ReadFile(filepath.Join(dir, "config.json")); string(after) != string(before) {
 		t.Error("the bundle has changed")
 	}
-	if _, err := os.Lstat(w.Store.Root); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(r.Store.Root); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("state was made: %v", err)
 	}
 	if got := mountsBelow(t, dir); got != mounts {
@@ -89,18 +89,18 @@ func TestExplainChangesNothing(t *testing.T) {
 }
 
 func TestExplainRefusal(t *testing.T) {
-	w := explainRuntime(t)
-	x, err := w.Explain(explainBundle(t, `{"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`))
+	r := explainRuntime(t)
+	x, err := r.Explain(explainBundle(t, `{"destination": "/host", "type": "bind", "source": "/etc", "options": ["rbind"]}`))
 	if !errors.Is(err, refusal.Err) || !strings.Contains(err.Error(), "/etc") {
 		t.Errorf("a bind mount of /etc: %v", err)
 	}
 	if x.Result != nil || x.Report == nil {
 		t.Errorf("a refusal comes with the result %v and the report %v", x.Result, x.Report)
 	}
-	if _, err := w.Explain(t.TempDir()); err == nil {
+	if _, err := r.Explain(t.TempDir()); err == nil {
 		t.Error("an empty directory is explained")
 	}
-	if _, err := os.Lstat(w.Store.Root); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(r.Store.Root); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("state was made: %v", err)
 	}
 }

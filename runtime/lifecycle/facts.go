@@ -22,47 +22,47 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// assignIDs gives the jail its host ids: its own block of the pool, that of the
-// jail whose namespaces it joins, or the engine's mapping. The record reports it
-// with its next saving: Store.Release finds them also without.
-func (w *Runtime) assignIDs(j *state.Jail, p *prepared) error {
+// assignIDs assigns host ids to the jail: its own block of the pool, that of the jail whose
+// namespaces it joins, or the engine's mapping. The record has them once it is saved again:
+// Store.Release finds them also without.
+func (r *Runtime) assignIDs(j *state.Jail, p *prepared) error {
 	if m, ok := ringfault.IDs(); ok {
 		j.IDs = m
 		return nil
 	}
 	l := p.b.Spec.Linux
-	if join, _ := harden.Shared(l, p.facts.Joins, w.Policy.Network); join.Jail != "" {
-		other, err := w.Store.Brief(state.Key(w.Globals.Root, join.Jail))
+	if join, _ := harden.Shared(l, p.facts.Joins, r.Policy.Network); join.Jail != "" {
+		other, err := r.Store.Brief(state.Key(r.Globals.Root, join.Jail))
 		if err != nil {
 			return fmt.Errorf("joining jail %s: %w", join.Jail, err)
 		}
 		j.IDs = other.IDs
 		j.Userns = other.Userns
 		if !other.IDs.Given {
-			return w.Store.Share(j.Userns, j.IDs, j.Key)
+			return r.Store.Share(j.Userns, j.IDs, j.Key)
 		}
 		return nil
 	}
-	if m, ok, err := w.givenIDs(l); err != nil || ok {
+	if m, ok, err := r.engineIDs(l); err != nil || ok {
 		j.IDs = m
 		return err
 	}
-	m, err := w.Store.Allocate(w.Policy.Userns, j.Key)
+	m, err := r.Store.Allocate(r.Policy.Userns, j.Key)
 	if err != nil {
 		return err
 	}
-	if mode, err := modes.Named(w.Policy.Network.Mode); err == nil && mode.Terms(mode.Decide(network.Found{})).SpareID {
+	if mode, err := modes.Named(r.Policy.Network.Mode); err == nil && mode.Terms(mode.Decide(network.Found{})).SpareID {
 		m = m.WithoutSpare()
 	}
 	j.IDs = m
 	return nil
 }
 
-// givenIDs are those that the engine has chosen. Those of a rootless engine are
+// engineIDs returns the ids that the engine has chosen. Those of a rootless engine are
 // its user's: without a mapping for the container, all that the user has, in a
 // user namespace inside the engine's. A mapping of all of the host's ids to
 // themselves is as good as none (Podman 5: keep-id for root).
-func (w *Runtime) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
+func (r *Runtime) engineIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
 	mapped := l != nil && len(l.UIDMappings) > 0 && len(l.GIDMappings) > 0 &&
 		!(idmap.Host(l.UIDMappings) && idmap.Host(l.GIDMappings))
 	switch {
@@ -75,14 +75,14 @@ func (w *Runtime) givenIDs(l *specs.Linux) (m idmap.Map, ok bool, err error) {
 		}
 		m, err = idmap.ForUser(uids, gids)
 	case mapped:
-		m, err = idmap.ForEngine(w.Policy.Userns.Pool, l.UIDMappings, l.GIDMappings)
+		m, err = idmap.ForEngine(r.Policy.Userns.Pool, l.UIDMappings, l.GIDMappings)
 	default:
 		return m, false, nil
 	}
 	return m, true, err
 }
 
-// nodes looks at the host's own device nodes of the names that policy allows.
+// nodes returns the host's own device nodes with the names that policy allows.
 func nodes(names []string) map[string]harden.Node {
 	out := map[string]harden.Node{}
 	for _, name := range names {
@@ -104,11 +104,11 @@ func nodes(names []string) map[string]harden.Node {
 	return out
 }
 
-// joins looks at the namespaces that the spec wants to join. Only one whose
-// user namespace is a live jail's counts (NS_GET_USERNS, ioctl_nsfs(2)). members
-// are the ids of all jails in those user namespaces: the containers of a pod
-// have the engine's files for the pod's first one, and each other's ids.
-func (w *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
+// joinedNamespaces returns the namespaces that the spec wants to join. A namespace counts only if
+// its user namespace is a live jail's (NS_GET_USERNS, ioctl_nsfs(2)). members are the ids of all
+// jails in those user namespaces: the containers of a pod have the engine's files for the pod's
+// first one, and each other's ids.
+func (r *Runtime) joinedNamespaces(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.Join, members []string, err error) {
 	out = map[specs.LinuxNamespaceType]harden.Join{}
 	if s.Linux == nil {
 		return out, nil, nil
@@ -122,7 +122,7 @@ func (w *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.
 		if !filepath.IsAbs(ns.Path) {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %q is not an absolute path", ns.Type, ns.Path)
 		}
-		join, jails, userns, err := w.join(ns)
+		join, jails, userns, err := r.joinedNamespace(ns)
 		if err != nil {
 			return nil, nil, fmt.Errorf("linux.namespaces[%s].path %s: %w", ns.Type, ns.Path, err)
 		}
@@ -147,20 +147,20 @@ func (w *Runtime) joins(s *specs.Spec) (out map[specs.LinuxNamespaceType]harden.
 	return out, slices.Compact(members), nil
 }
 
-// join looks at one namespace that the spec wants to join, and finds the jails
-// in it or in the user namespace that owns it, and which one that is.
-func (w *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
+// joinedNamespace returns one namespace that the spec wants to join, the jails in it or in the user
+// namespace that owns it, and the inode of that user namespace.
+func (r *Runtime) joinedNamespace(ns specs.LinuxNamespace) (join harden.Join, jails []*state.Brief, userns uint64, err error) {
 	f, err := namespace.Open(ns.Path)
 	if err != nil {
 		return join, nil, 0, err
 	}
 	defer f.Close()
 	if ns.Type == specs.NetworkNamespace {
-		if join, jails, err = w.held(f); err != nil {
+		if join, jails, err = r.networkContents(f); err != nil {
 			return join, nil, 0, err
 		}
 		if len(jails) > 0 {
-			userns, err = usernsOf(jails[0])
+			userns, err = usernsInode(jails[0])
 			return join, jails, userns, err
 		}
 		if join.Pinned {
@@ -168,15 +168,15 @@ func (w *Runtime) join(ns specs.LinuxNamespace) (join harden.Join, jails []*stat
 		}
 		join.Mode = network.Empty
 	}
-	if userns, err = ownerOf(f, ns.Type); err != nil || userns == 0 {
+	if userns, err = owningUsernsInode(f, ns.Type); err != nil || userns == 0 {
 		return join, nil, 0, err
 	}
-	jails, err = w.jailsIn("user", userns)
+	jails, err = r.jailsIn("user", userns)
 	return join, jails, userns, err
 }
 
-// usernsOf is the inode of a live jail's user namespace.
-func usernsOf(j *state.Brief) (uint64, error) {
+// usernsInode returns the inode of a live jail's user namespace.
+func usernsInode(j *state.Brief) (uint64, error) {
 	ino, err := namespace.Inode(j.InitPid, "user")
 	if err != nil {
 		return 0, fmt.Errorf("jail %s: %w", j.ID, err)
@@ -184,9 +184,9 @@ func usernsOf(j *state.Brief) (uint64, error) {
 	return ino, nil
 }
 
-// ownerOf returns the inode of the user namespace that owns a namespace: of the
-// namespace itself where it is one.
-func ownerOf(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
+// owningUsernsInode returns the inode of the user namespace that owns a namespace. A user namespace
+// owns itself.
+func owningUsernsInode(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
 	fd := int(ns.Fd())
 	owner := fd
 	if kind != specs.UserNamespace {
@@ -208,17 +208,17 @@ func ownerOf(ns *os.File, kind specs.LinuxNamespaceType) (uint64, error) {
 	return st.Ino, nil
 }
 
-// jailsIn finds the live jails whose namespace of that kind, by its name in
-// /proc/PID/ns, is this one.
-func (w *Runtime) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
-	keys, err := w.Store.Keys()
+// jailsIn returns the live jails whose namespace of that kind, by its name in /proc/PID/ns, has
+// this inode.
+func (r *Runtime) jailsIn(kind string, ino uint64) ([]*state.Brief, error) {
+	keys, err := r.Store.Keys()
 	if err != nil {
 		return nil, err
 	}
 	var out []*state.Brief
 	for _, k := range keys {
-		j, err := w.Store.Brief(k)
-		if err != nil || j.DelegateRoot != w.Globals.Root || !j.InitAlive() {
+		j, err := r.Store.Brief(k)
+		if err != nil || j.DelegateRoot != r.Globals.Root || !j.InitAlive() {
 			continue
 		}
 		if has, err := namespace.Inode(j.InitPid, kind); err == nil && has == ino {
@@ -264,8 +264,8 @@ func engineStorage(root, bundleDir string) []string {
 	return out
 }
 
-// onHostThread runs f on a thread that is still in the host's mount namespace:
-// the one of Create is not.
+// onHostThread runs f on a thread in the host's mount namespace, which the thread of Create has
+// left.
 func onHostThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

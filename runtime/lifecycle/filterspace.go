@@ -12,14 +12,14 @@ import (
 // when they execute in a container.
 const delegateFailed = 255
 
-// explained returns a delegate's error, and reports why where that is an errno
-// which no C library has a name for: the host takes no further filter.
-func (w *Runtime) explained(err error) error {
+// explainFilterError returns a delegate's error, and logs the cause if that is an errno for which
+// no C library has a name: the host takes no further filter.
+func (r *Runtime) explainFilterError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if room := thread.Own(bpf.Room); errors.Is(room, bpf.ErrNoRoom) {
-		w.Log.Error("agentjail: the delegate could not load a filter: " + jailinit.NoFilterSpace)
+		r.Log.Error("agentjail: the delegate could not load a filter: " + jailinit.NoFilterSpace)
 	}
 	return err
 }

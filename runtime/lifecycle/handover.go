@@ -15,12 +15,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// connect gives the jail's user our standard files, and with run the terminal.
+// connect passes our standard files to the jail's user, and with run the terminal.
 func (a *attempt) connect() (err error) {
 	process := a.spec.Process
 	if uid, ok := a.j.IDs.HostUID(process.User.UID); ok && !process.Terminal {
 		gid, _ := a.j.IDs.HostGID(process.User.GID)
-		a.w.ownStdio(uid, gid)
+		a.rt.ownStdio(uid, gid)
 	}
 	if !a.o.Run || a.o.Detach {
 		return nil
@@ -31,7 +31,7 @@ func (a *attempt) connect() (err error) {
 	if !process.Terminal || a.o.ConsoleSocket != "" {
 		return nil
 	}
-	if a.tty, err = newTerminal(a.w.Store.Dir(a.j.Key)); err != nil {
+	if a.tty, err = newTerminal(a.rt.Store.Dir(a.j.Key)); err != nil {
 		return err
 	}
 	a.always(a.tty.close)
@@ -41,32 +41,32 @@ func (a *attempt) connect() (err error) {
 
 // delegate has the delegate make the container, whose first process then waits.
 func (a *attempt) delegate() error {
-	w := a.w
+	r := a.rt
 	if err := enterNetwork(a.network); err != nil {
 		return err
 	}
 	if err := leaveLSM(a.d, a.spec.Process); err != nil {
 		return err
 	}
-	spared, giveBack, err := w.privateStdio(a.d, a.p.facts.Host.Rootless)
+	spared, giveBack, err := r.privateStdio(a.d, a.p.facts.Host.Rootless)
 	if err != nil {
 		return err
 	}
 	a.onFailure(a.abandon)
 	launched := a.launch()
-	beside := w.beside(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
+	beside := r.whileDelegateRuns(a.ctx, a.j, a.p.rep, a.identity(), a.bundle.Saved)
 	args := delegate.StartArgs{
-		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(w.Store.Dir(a.j.Key), pidFile),
+		ID: a.o.ID, Bundle: a.bundle.Dir, PidFile: filepath.Join(r.Store.Dir(a.j.Key), pidFile),
 		ConsoleSocket: a.o.ConsoleSocket, PidfdSocket: a.o.PidfdSocket, Files: len(a.files.Given),
 	}
-	code, err := spared.RunInto(a.files.Given, append(w.Globals.Args(), args.Create()...), a.timeNS, false)
+	code, err := spared.RunInto(a.files.Given, append(r.Globals.Args(), args.Create()...), a.timeNS, false)
 	giveBack()
 	a.files.Close()
 	besideErr := errors.Join(<-beside, <-launched)
-	if err := w.explained(exitError(code, err)); err != nil {
+	if err := r.explainFilterError(exitError(code, err)); err != nil {
 		return err
 	}
-	a.made = true
+	a.containerCreated = true
 	if besideErr != nil {
 		return besideErr
 	}
@@ -74,57 +74,57 @@ func (a *attempt) delegate() error {
 	return nil
 }
 
-// launch has the network mode start its helper, while the delegate works and this process would wait.
+// launch has the network mode start its helper while the delegate works and this process would only
+// wait.
 func (a *attempt) launch() <-chan error {
 	done := make(chan error, 1)
 	if ringfault.Ring(2) {
 		done <- nil
 		return done
 	}
-	jail := a.w.networkOf(&a.j.Brief)
+	jail := a.rt.networkOf(&a.j.Brief)
 	go func() {
 		done <- thread.Caught(func() error {
-			defer a.w.step("launch")()
+			defer a.rt.step("launch")()
 			return a.mode.Launch(jail)
 		})
 	}()
 	return done
 }
 
-// abandon removes the container if the delegate has made it, or begun to: it may
-// not start.
+// abandon removes the container if the delegate has made it, or begun to: the container must not
+// start.
 func (a *attempt) abandon() {
-	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.made {
-		a.w.abandon(a.d, a.j)
+	if _, err := os.Lstat(a.j.DelegateState()); err == nil || a.containerCreated {
+		a.rt.abandon(a.d, a.j)
 	}
 }
 
-// abandon removes a container that the delegate has made and that may not
-// start.
-func (w *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
-	t, err := w.inTime(&j.Brief)
+// abandon removes a container that the delegate has made and that must not start.
+func (r *Runtime) abandon(d *delegate.Runtime, j *state.Jail) {
+	t, err := r.inTime(&j.Brief)
 	if err == nil {
-		_, err = d.Run(append(w.Globals.Args(), "delete", "--force", j.ID), t)
+		_, err = d.Run(append(r.Globals.Args(), "delete", "--force", j.ID), t)
 	}
 	if err != nil {
-		w.Log.Warnf("removing a container that may not start: %v", err)
+		r.Log.Warnf("removing a container that must not start: %v", err)
 	}
 }
 
-// beside does, while the delegate works and this process would wait, what nothing
-// else waits for: it keeps the report, begins the journal, and looks at a few jails, so that crashes
-// are cleaned up after without anybody asking. What fails at that is `agentjail
-// gc`'s to tell. Another thread does it, which is in the host's mount namespace.
-func (w *Runtime) beside(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created, config []byte) <-chan error {
+// whileDelegateRuns does the work that no other step waits for, while the delegate works and this
+// process would only wait. It saves the report, begins the journal, and looks at a few jails, so
+// that crashes are cleaned up without a request. `agentjail gc` reports failures of that. The work
+// runs on another thread, in the host's mount namespace.
+func (r *Runtime) whileDelegateRuns(ctx context.Context, j *state.Jail, rep *report.Report, identity journal.Created, config []byte) <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		done <- thread.Caught(func() error {
-			defer w.step("beside")()
-			if err := w.Store.SaveReport(&j.Brief, rep); err != nil {
+			defer r.step("beside")()
+			if err := r.Store.SaveReport(&j.Brief, rep); err != nil {
 				return err
 			}
-			w.beginJournal(j, rep, identity, config)
-			_, _ = w.gc(ctx, 2, j.Key)
+			r.beginJournal(j, rep, identity, config)
+			_, _ = r.gc(ctx, 2, j.Key)
 			return nil
 		})
 	}()

@@ -11,7 +11,8 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// insideFile is the file in which a new jail reads what it was refused, where policy lets it: what was denied when it was made.
+// insideFile returns the text of the file in which a new jail reads its refusals, if policy allows
+// one: what was denied when the jail was made.
 func insideFile(p policy.Policy, rep *report.Report) string {
 	if p.Journal.Inside != policy.InsideOn {
 		return ""
@@ -19,8 +20,9 @@ func insideFile(p policy.Policy, rep *report.Report) string {
 	return string(inside.Of(changed(rep.Changes), time.Now()))
 }
 
-// TellInside writes the file in which a running jail reads what it was refused, where it has one. events are requested only then.
-func TellInside(j *state.Jail, events func() ([]journal.Event, error)) error {
+// WriteInside writes the file in which a running jail reads its refusals, if the jail has one.
+// events is called only then.
+func WriteInside(j *state.Jail, events func() ([]journal.Event, error)) error {
 	if j.Policy.Journal.Inside != policy.InsideOn || j.ViewsDev == 0 || !j.InitAlive() {
 		return nil
 	}

@@ -13,10 +13,11 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// issuing is how long the making of a jail's keys may take.
+// issuing is how long making a jail's keys may take.
 const issuing = 10 * time.Second
 
-// issue has the helper's program make a jail's own keys. They pass through pipes, and nothing of them is kept by it.
+// issue has the helper's program make a jail's own keys. The keys pass through pipes, and the
+// program keeps none of them.
 func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 	var made credential.Issued
 	path, err := helper.Path(credential.IssueProgram)
@@ -38,7 +39,7 @@ func issue(ctx context.Context, o credential.Order) (credential.Issued, error) {
 		return made, fmt.Errorf("the jail's own keys: %s: %w %s", path, err, bytes.TrimSpace(said.Bytes()))
 	}
 	if json.Unmarshal(out, &made) != nil || !made.Answers(o) {
-		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make what was asked for (remedy: install all programs of one build)")
+		return credential.Issued{}, errors.New("the jail's own keys: " + path + " did not make the requested keys (remedy: install all programs of one build)")
 	}
 	return made, nil
 }

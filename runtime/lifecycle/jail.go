@@ -1,6 +1,6 @@
-// Package lifecycle is the way of a bundle: load, policy, harden, stage, delegate,
-// start. The command line and the shim both go it; an entry that did not would
-// be a hole.
+// Package lifecycle implements the container life cycle: load, policy, harden, stage, delegate,
+// start. The command line and the shim both call it; an entry point that bypassed it would
+// create unhardened containers.
 package lifecycle
 
 import (
@@ -24,7 +24,7 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Globals are runc's global options, as the engine gave them.
+// Globals are runc's global options, as the engine set them.
 type Globals struct {
 	Root          string // --root, "" for the delegate's own default
 	Log           string
@@ -58,28 +58,28 @@ func (g Globals) Args() []string {
 	return out
 }
 
-// Runtime carries what the steps share.
+// Runtime holds the state that the steps share.
 type Runtime struct {
 	Store   state.Store
 	Globals Globals
-	// Policy is for what makes jails. A jail that exists has that which it was made
-	// with: then LoadPolicy, if not nil, fills it where it is needed after all.
+	// Policy is for new jails. An existing jail has the policy that it was made with. If LoadPolicy
+	// is not nil, it fills Policy when an existing jail needs it after all.
 	Policy     policy.Policy
 	LoadPolicy func() (policy.Policy, error)
 	Log        *logrus.Logger
-	// Trace, if not nil, is told how long each step took.
+	// Trace, if not nil, receives the duration of each step.
 	Trace func(step string, d time.Duration)
-	// Stdio take the place of our standard files, where not nil: they are the
-	// delegate's, and a jail's that has no terminal.
+	// Stdio replace our standard files, where not nil: they are passed to the delegate, and to a
+	// jail that has no terminal.
 	Stdio [3]*os.File
-	// Stay keeps this process, which serves others too. Otherwise the delegate
-	// takes its place for a verb that needs nothing of ours afterwards.
+	// Stay keeps this process, which serves other calls too. Otherwise the delegate replaces this
+	// process for a verb after which nothing is left to do.
 	Stay bool
 }
 
-// stdio are the three standard files.
-func (w *Runtime) stdio() [3]*os.File {
-	files := w.Stdio
+// stdio returns the three standard files.
+func (r *Runtime) stdio() [3]*os.File {
+	files := r.Stdio
 	for i, own := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
 		if files[i] == nil {
 			files[i] = own
@@ -88,36 +88,37 @@ func (w *Runtime) stdio() [3]*os.File {
 	return files
 }
 
-// out is the standard output.
-func (w *Runtime) out() *os.File { return w.stdio()[1] }
+// out returns the standard output.
+func (r *Runtime) out() *os.File { return r.stdio()[1] }
 
-// ExitError asks the command line to exit with the delegate's status: the
-// delegate has told its error itself.
+// ExitError makes the command line exit with the status of the delegate, which has printed its
+// error itself.
 type ExitError struct{ Code int }
 
-// Error names the status.
+// Error returns the status as text.
 func (e *ExitError) Error() string { return fmt.Sprintf("the delegate exited with status %d", e.Code) }
 
-// Ended is the error of a delegate's exit status: nil for 0.
+// Ended returns the error of a delegate's exit status: nil for 0.
 func Ended(status int) error { return exitError(status, nil) }
 
-// A StatusError is an error of ours with the exit status that the delegate's own
-// would have: for what fails before the delegate is asked.
+// A StatusError is an error of ours with the exit status that the delegate's own would have: for
+// failures before the delegate is called.
 type StatusError struct {
 	Code int
 	Err  error
 }
 
-// Error is the inner error's text: the status is the caller's to set.
+// Error returns the inner error's text: the caller sets the status.
 func (e *StatusError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error itself.
 func (e *StatusError) Unwrap() error { return e.Err }
 
-// ExitOwn is the exit status of a command that runs a program, for what fails before that runs: any other is the program's.
+// ExitOwn is the exit status of a command that runs a program, for failures before the program
+// runs. Any other status is the program's.
 const ExitOwn = 125
 
-// OwnFailure gives ExitOwn to an error that has no status yet, or the delegate's.
+// OwnFailure sets ExitOwn on an error that has no status yet, or the delegate's.
 func OwnFailure(err error) error {
 	var exit *ExitError
 	var status *StatusError
@@ -130,7 +131,7 @@ func OwnFailure(err error) error {
 	return &StatusError{Code: ExitOwn, Err: err}
 }
 
-// Status is the exit status by which a call ends that returned err.
+// Status returns the exit status of a call that returned err.
 func Status(err error) int {
 	var exit *ExitError
 	var status *StatusError
@@ -152,73 +153,75 @@ func exitError(code int, err error) error {
 	return &ExitError{code}
 }
 
-// step times a part of the way.
-func (w *Runtime) step(name string) func() {
-	if w.Trace == nil {
+// step times a step for the trace.
+func (r *Runtime) step(name string) func() {
+	if r.Trace == nil {
 		return func() {}
 	}
 	start := time.Now()
-	return func() { w.Trace(name, time.Since(start)) }
+	return func() { r.Trace(name, time.Since(start)) }
 }
 
-// ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec), below the store's.
+// ownDelegate is the delegate's root of the jails that are a process's own (CreateOptions.Spec),
+// below the store's.
 const ownDelegate = "sandbox/delegate"
 
 func ownRoot(s state.Store) string { return filepath.Join(s.Root, ownDelegate) }
 
-// key names the jail with this id. Where the caller names no root of the delegate's, and the delegate's default one has no such jail,
-// it is the one that has, if there is only one: from then on the caller's root is that.
-func (w *Runtime) key(id string) (string, error) {
+// key returns the key of the jail with this id. If the caller names no delegate root and the
+// delegate's default root has no such jail, the only other root that has one is used, and becomes
+// the caller's from then on.
+func (r *Runtime) key(id string) (string, error) {
 	if err := state.CheckID(id); err != nil {
 		return "", err
 	}
-	key := state.Key(w.Globals.Root, id)
-	if w.Globals.Root != "" || w.Store.Exists(key) {
+	key := state.Key(r.Globals.Root, id)
+	if r.Globals.Root != "" || r.Store.Exists(key) {
 		return key, nil
 	}
-	found, err := w.Store.WithID(id)
+	found, err := r.Store.WithID(id)
 	if err != nil || len(found) != 1 {
 		return key, err
 	}
-	w.Globals.Root = found[0].DelegateRoot
+	r.Globals.Root = found[0].DelegateRoot
 	return found[0].Key, nil
 }
 
-// find loads the jail's record, or nil for a container that is not ours.
-func (w *Runtime) find(id string) (*state.Brief, error) {
-	j, err := w.findAny(id)
+// find loads the jail's record. It returns nil for a container that is not ours.
+func (r *Runtime) find(id string) (*state.Brief, error) {
+	j, err := r.findAny(id)
 	if err == nil && j != nil && j.Elsewhere() {
 		return nil, elsewhere(id)
 	}
 	return j, err
 }
 
-// findAny is find, also of a jail of another PID namespace.
-func (w *Runtime) findAny(id string) (*state.Brief, error) {
-	key, err := w.key(id)
+// findAny is find that also returns a jail of another PID namespace.
+func (r *Runtime) findAny(id string) (*state.Brief, error) {
+	key, err := r.key(id)
 	if err != nil {
 		return nil, err
 	}
-	j, err := w.Store.Brief(key)
+	j, err := r.Store.Brief(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return w.complete(j), nil
+	return r.complete(j), nil
 }
 
-// elsewhere refuses what needs to know a jail's processes.
+// elsewhere returns the error for a jail of another PID namespace, whose processes are not known.
 func elsewhere(id string) error { return fmt.Errorf("container %q: %w", id, state.ErrElsewhere) }
 
-// findAll is find with the whole record.
-func (w *Runtime) findAll(id string) (*state.Jail, error) {
-	key, err := w.key(id)
+// findAll is find for the whole record.
+func (r *Runtime) findAll(id string) (*state.Jail, error) {
+	key, err := r.key(id)
 	if err != nil {
 		return nil, err
 	}
-	j, err := w.Store.Load(key)
+	j, err := r.Store.Load(key)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
@@ -228,15 +231,15 @@ func (w *Runtime) findAll(id string) (*state.Jail, error) {
 	if j.Elsewhere() {
 		return nil, elsewhere(id)
 	}
-	w.complete(&j.Brief)
+	r.complete(&j.Brief)
 	return j, nil
 }
 
-// complete adds what a crash kept from being recorded: the first process, from
-// the delegate's pid file.
-func (w *Runtime) complete(j *state.Brief) *state.Brief {
+// complete adds what a crash kept from being recorded: the first process, read from the delegate's
+// pid file.
+func (r *Runtime) complete(j *state.Brief) *state.Brief {
 	if j.InitPid == 0 && !j.Elsewhere() {
-		if pid, err := readPid(filepath.Join(w.Store.Dir(j.Key), pidFile)); err == nil {
+		if pid, err := readPid(filepath.Join(r.Store.Dir(j.Key), pidFile)); err == nil {
 			if start, _, err := state.StartTime(pid); err == nil {
 				j.InitPid, j.InitStart = pid, start
 			}
@@ -245,74 +248,73 @@ func (w *Runtime) complete(j *state.Brief) *state.Brief {
 	return j
 }
 
-// delegateFor is the delegate that made the jail, or the policy's for one that
-// is not known.
-func (w *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
+// delegateFor returns the delegate that made the jail, or the policy's for an unknown container.
+func (r *Runtime) delegateFor(j *state.Brief) (*delegate.Runtime, error) {
 	var d *delegate.Runtime
 	var err error
 	if j != nil {
 		d, err = delegate.Resolve(j.Delegate)
 	} else {
-		if w.LoadPolicy != nil {
-			if w.Policy, err = w.LoadPolicy(); err != nil {
+		if r.LoadPolicy != nil {
+			if r.Policy, err = r.LoadPolicy(); err != nil {
 				return nil, err
 			}
 		}
-		d, err = delegate.Choose(w.Policy.Delegate, w.Store.Root)
+		d, err = delegate.Choose(r.Policy.Delegate, r.Store.Root)
 	}
 	if err == nil {
-		d.Stdio = w.Stdio
+		d.Stdio = r.Stdio
 	}
 	return d, err
 }
 
-// handOver has the delegate do the rest.
-func (w *Runtime) handOver(d *delegate.Runtime, args []string) error {
-	if w.Stay {
+// handOver leaves the rest of the call to the delegate.
+func (r *Runtime) handOver(d *delegate.Runtime, args []string) error {
+	if r.Stay {
 		return exitError(d.Run(args, delegate.Time{}))
 	}
 	return d.Exec(args)
 }
 
-// Pass hands a verb to the delegate as it is. Where the delegate needs nothing
-// afterwards it takes this process's place.
-func (w *Runtime) Pass(id string, args []string) error {
-	j, err := w.find(id)
+// Pass passes a verb to the delegate unchanged. If nothing is left to do afterwards the delegate
+// replaces this process.
+func (r *Runtime) Pass(id string, args []string) error {
+	j, err := r.find(id)
 	if err != nil {
 		return err
 	}
-	d, err := w.delegateFor(j)
+	d, err := r.delegateFor(j)
 	if err != nil {
 		return err
 	}
 	verb := args[0]
-	if j != nil && asksJail(args) {
-		w.adopt(j)
+	if j != nil && mayUseCopied(args) {
+		r.chownCopied(j)
 	}
 	if verb == "kill" && j != nil && ownsProcesses(j.InitPid) {
 		args = killOne(args)
 	}
 	if verb == "ps" && d.Traits().PsNeedsGroup && slices.Contains(args, "json") && j != nil && !j.InitAlive() {
-		_, err := fmt.Fprintln(w.out(), "[]")
+		_, err := fmt.Fprintln(r.out(), "[]")
 		return err
 	}
-	args = append(w.Globals.Args(), args...)
-	t, err := w.inTime(j)
+	args = append(r.Globals.Args(), args...)
+	t, err := r.inTime(j)
 	if err != nil {
 		return err
 	}
 	if t.Join == nil {
-		return w.handOver(d, args)
+		return r.handOver(d, args)
 	}
 	defer t.Join.Close()
-	defer w.step("delegate " + verb)()
+	defer r.step("delegate " + verb)()
 	return exitError(d.Run(args, t))
 }
 
-// asksJail reports whether what is passed may have the jail use a file that was put
-// into it, or an engine read it: signals that ask a server to read its settings
-// again, and the pause before `docker commit`.
-func asksJail(args []string) bool {
+// mayUseCopied reports whether a verb may have the jail or an engine use a file that was put into
+// the jail: signals that make a server read its settings again, and the pause before `docker
+// commit`.
+func mayUseCopied(args []string) bool {
 	switch args[0] {
 	case "pause":
 		return true
@@ -325,7 +327,7 @@ func asksJail(args []string) bool {
 }
 
 // inTime opens the jail's time namespace for a delegate that has to be in it.
-func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
+func (r *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	if j == nil || !j.OwnTime || !j.InitAlive() {
 		return delegate.Time{}, nil
 	}
@@ -339,66 +341,63 @@ func (w *Runtime) inTime(j *state.Brief) (delegate.Time, error) {
 	return delegate.Time{Join: f}, nil
 }
 
-// release undoes all that was made for a jail. It is idempotent and goes as far
-// as it can.
-func (w *Runtime) release(j *state.Brief) error {
-	parts := w.parts(j)
+// cleanup undoes all that was made for a jail. It is idempotent and goes as far as it can.
+func (r *Runtime) cleanup(j *state.Brief) error {
+	parts := r.parts(j)
 	// The helper's end is waited for at the same time as the kernel's unmounting.
 	helped := make(chan error, 1)
-	go func() { helped <- helper.End(w.Store.Dir(j.Key)) }()
-	errs := []error{w.detach(j), removeCgroups(j), <-helped}
+	go func() { helped <- helper.End(r.Store.Dir(j.Key)) }()
+	errs := []error{r.detach(j), removeCgroups(j), <-helped}
 	if err := errors.Join(errs...); err != nil {
 		return err // keep the record: the next attempt needs it
 	}
-	if err := w.ledger().Remove(j.Key); err != nil {
-		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	if err := r.ledger().Remove(j.Key); err != nil {
+		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
-	w.noteGone(j)
-	if err := w.unregister(j); err != nil {
-		w.Log.Warnf("%v (`agentjail gc` tries again)", err)
+	r.noteGone(j)
+	if err := r.unregister(j); err != nil {
+		r.Log.Warnf("%v (`agentjail gc` tries again)", err)
 	}
-	if err := w.Store.Remove(j.Key); err != nil {
+	if err := r.Store.Remove(j.Key); err != nil {
 		return err
 	}
-	// The range goes last: it must not serve another while anything of this
-	// jail is left.
-	if err := w.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
+	// The range goes last: another jail must not get it while anything of this jail is left.
+	if err := r.Store.Release(j.Userns, j.IDs, j.Key); err != nil {
 		return err
 	}
-	w.noteTeardown(j, parts)
+	r.noteTeardown(j, parts)
 	return nil
 }
 
-// detach unmounts what is attached of the jail in the host's mount namespace.
-// Each unmount waits for the kernel (synchronize_rcu), at the same time as the
-// other.
-func (w *Runtime) detach(j *state.Brief) error {
+// detach unmounts the jail's mounts in the host's mount namespace. Each unmount waits for the
+// kernel (synchronize_rcu), at the same time as the other.
+func (r *Runtime) detach(j *state.Brief) error {
 	if j.EngineRoot == "" || j.EngineRootDev == 0 {
 		return nil
 	}
 	changes := make(chan error, 1)
-	go func() { changes <- rootfs.DetachChanges(w.Store.Dir(j.Key)) }()
+	go func() { changes <- rootfs.DetachChanges(r.Store.Dir(j.Key)) }()
 	err := rootfs.Detach(j.EngineRoot, j.EngineRootDev)
 	return errors.Join(err, <-changes)
 }
 
-// GC reclaims what crashes left: of jails whose processes have ended and for which
-// no delete is to come, of any boot, and ids that nobody has. max bounds the jails
-// looked at; below 0 means all. It returns the keys of those that were reclaimed.
+// GC reclaims what crashes left: of jails, of any boot, whose processes have ended and for which no
+// delete is to come, and ids that no jail has. max bounds the jails looked at; below 0 means all.
+// It returns the keys of the reclaimed jails.
 //
-// It stops between two jails when ctx ends, and reports it. Any other errors, joined,
-// tell of jails that could not be reclaimed: they stay recorded for another GC, and
-// the others are reclaimed all the same.
-func (w *Runtime) GC(ctx context.Context, max int) ([]string, error) { return w.gc(ctx, max, "") }
+// GC stops between two jails when ctx ends, and reports it. Any other errors, joined, are of jails
+// that could not be reclaimed: they stay recorded for another GC, and the others are reclaimed all
+// the same.
+func (r *Runtime) GC(ctx context.Context, max int) ([]string, error) { return r.gc(ctx, max, "") }
 
 // GCOf is GC of the jails with these ids, whatever the delegate's root.
-func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
+func (r *Runtime) GCOf(ids []string) (reaped []string, err error) {
 	var errs []error
 	for _, id := range ids {
-		keys, err := w.Store.KeysOf(id)
+		keys, err := r.Store.KeysOf(id)
 		errs = append(errs, err)
 		for _, k := range keys {
-			got, err := w.Store.Reclaim(k, w.reap)
+			got, err := r.Store.Reclaim(k, r.reap)
 			if got {
 				reaped = append(reaped, k)
 			}
@@ -409,73 +408,74 @@ func (w *Runtime) GCOf(ids []string) (reaped []string, err error) {
 }
 
 // gc is GC of all jails but one.
-func (w *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
+func (r *Runtime) gc(ctx context.Context, max int, but string) ([]string, error) {
 	// Placeholders outlive a boot, and records do not.
-	if err := w.ledger().Sweep(w.Store.Exists); err != nil && max < 0 {
-		w.Log.Warnf("removing placeholders: %v", err)
+	if err := r.ledger().Sweep(r.Store.Exists); err != nil && max < 0 {
+		r.Log.Warnf("removing placeholders: %v", err)
 	}
 	if max >= 0 {
-		w.reclaimOwn(but)
+		r.reclaimOwn(but)
 	}
-	reaped, err := w.Store.Sweep(ctx, max, but, w.reap)
+	reaped, err := r.Store.Sweep(ctx, max, but, r.reap)
 	if max < 0 {
-		err = errors.Join(err, w.registry().Sweep())
+		err = errors.Join(err, r.registry().Sweep())
 	}
 	return reaped, err
 }
 
-// maxOwn bounds how many jails each create looks at of those that are their makers' own: no engine deletes them, so that
-// each create looks at all where they are not many.
+// maxOwn bounds how many jails that end with their makers each create looks at. No engine deletes
+// those: each create looks at all of them if they are few.
 const maxOwn = 16
 
-// reclaimOwn reclaims jails whose maker has ended with which they were to end.
-func (w *Runtime) reclaimOwn(but string) {
-	keys, err := w.Store.Keys()
+// reclaimOwn reclaims jails that were to end with their maker, which has ended.
+func (r *Runtime) reclaimOwn(but string) {
+	keys, err := r.Store.Keys()
 	if err != nil {
 		return
 	}
-	prefix := state.Key(ownRoot(w.Store), "")
+	prefix := state.Key(ownRoot(r.Store), "")
 	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but || !strings.Contains(k, prefix) })
 	for _, k := range keys[:min(len(keys), maxOwn)] {
-		_, _ = w.Store.Reclaim(k, w.reap) // what fails is `agentjail gc`'s to tell
+		_, _ = r.Store.Reclaim(k, r.reap) // `agentjail gc` reports failures
 	}
 }
 
-// reap undoes all that was made for a jail that is dead.
-func (w *Runtime) reap(j *state.Brief) error {
-	w.complete(j)
+// reap undoes all that was made for a dead jail.
+func (r *Runtime) reap(j *state.Brief) error {
+	r.complete(j)
 	if !j.Dead() {
 		return nil
 	}
 	if j.BootID != state.BootID() {
 		j.EngineRoot, j.CgroupDirs = "", nil // gone with that boot
-		return w.release(j)
+		return r.cleanup(j)
 	}
 	if err := endInit(j); err != nil {
 		return err
 	}
 	// The delegate may still know it.
-	w.noteEnd(j, nil)
-	if ended(j) {
-		if err := forget(j); err != nil {
+	r.noteEnd(j, nil)
+	if processesGone(j) {
+		if err := removeDelegateState(j); err != nil {
 			return err
 		}
 	} else if _, err := os.Lstat(j.DelegateState()); err == nil {
-		if d, err := w.delegateFor(j); err == nil {
+		if d, err := r.delegateFor(j); err == nil {
 			g := Globals{Root: j.DelegateRoot, SystemdCgroup: j.SystemdCgroup}
 			if code, err := d.Run(append(g.Args(), "delete", "--force", j.ID), delegate.Time{}); err != nil || code != 0 {
 				return fmt.Errorf("the delegate's delete --force failed (status %d): %v", code, err)
 			}
 		}
 	}
-	return w.release(j)
+	return r.cleanup(j)
 }
 
 // endPatience is how long a killed first process may take to end.
 const endPatience = 10 * time.Second
 
-// endInit kills the jail's first process, which takes all others of the jail with it, and waits for its end. Of another PID namespace
-// it is not known: then the jail's control groups cannot be removed while anything of it runs.
+// endInit kills the jail's first process, which takes all others of the jail with it, and waits for
+// its end. The first process of another PID namespace is not known: then the jail's control groups
+// cannot be removed while any of its processes runs.
 func endInit(j *state.Brief) error {
 	if j.Elsewhere() {
 		return nil
@@ -504,11 +504,10 @@ func readPid(path string) (int, error) {
 	return pid, nil
 }
 
-// ownStdio gives pipes among the standard files to the jail's user, as whoever
-// opens /dev/stdout there must own them. Files, terminals and /dev/null keep
-// their owners.
-func (w *Runtime) ownStdio(uid, gid uint32) {
-	for _, f := range w.stdio() {
+// ownStdio makes the jail's user the owner of pipes among the standard files, since opening
+// /dev/stdout in the jail requires that. Files, terminals and /dev/null keep their owners.
+func (r *Runtime) ownStdio(uid, gid uint32) {
+	for _, f := range r.stdio() {
 		var st unix.Stat_t
 		fd := int(f.Fd())
 		if unix.Fstat(fd, &st) != nil {

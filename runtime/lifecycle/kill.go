@@ -7,11 +7,10 @@ import (
 	"agentjail.dev/runtime/kernel/procstatus"
 )
 
-// killOne takes --all out of a `kill` with SIGKILL: the first process of a
-// process namespace takes all others with it (pid_namespaces(7)). An engine that
-// was requested the host's processes wants all to be killed, which crun looks
-// for in the jail's control group; a user's jail may have none, and crun then
-// kills nobody and says nothing.
+// killOne removes --all from a `kill` with SIGKILL: the first process of a process namespace takes
+// all others with it (pid_namespaces(7)). An engine that requested the host's processes wants all
+// to be killed, for which crun reads the jail's control group. A user's jail may have none, and
+// crun then kills no process and reports no error.
 func killOne(args []string) []string {
 	last := strings.TrimPrefix(strings.ToUpper(args[len(args)-1]), "SIG")
 	if last != "KILL" && last != "9" {
@@ -20,8 +19,8 @@ func killOne(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--all" })
 }
 
-// ownsProcesses reports whether a process is the first of its process namespace. In
-// a pod that shares processes, only that of the first container is.
+// ownsProcesses reports whether a process is the first of its process namespace. In a pod that
+// shares processes, only the first process of the first container is.
 func ownsProcesses(pid int) bool {
 	s, err := procstatus.Read(pid)
 	f := strings.Fields(s.Field("NSpid"))

@@ -13,24 +13,23 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// List prints the containers of the delegate's root in runc's forms, and where the
-// caller names none those of `agentjail sandbox` too. A delegate
-// that does not know of time namespaces takes live jails for stopped when it
-// looks from outside: those are asked one by one, from inside.
-func (w *Runtime) List(format string, quiet bool) error {
+// List prints the containers of the delegate's root in runc's forms, and those of `agentjail
+// sandbox` too if the caller names no root. A delegate that does not know of time namespaces takes
+// live jails for stopped when it looks from outside: List queries those one by one, from inside.
+func (r *Runtime) List(format string, quiet bool) error {
 	if format != "" && format != "table" && format != "json" {
 		return errors.New("invalid format option: table or json")
 	}
-	d, err := w.delegateFor(nil)
+	d, err := r.delegateFor(nil)
 	if err != nil {
 		return err
 	}
-	items, err := w.listed(d)
+	items, err := r.listed(d)
 	if err != nil {
 		return err
 	}
-	if own := ownRoot(w.Store); w.Globals.Root == "" && isDir(own) {
-		more := *w
+	if own := ownRoot(r.Store); r.Globals.Root == "" && isDir(own) {
+		more := *r
 		more.Globals.Root = own
 		owned, err := more.listed(d)
 		if err != nil {
@@ -41,17 +40,17 @@ func (w *Runtime) List(format string, quiet bool) error {
 	switch {
 	case quiet:
 		for _, it := range items {
-			fmt.Fprintln(w.out(), it.text("id"))
+			fmt.Fprintln(r.out(), it.text("id"))
 		}
 		return nil
 	case format == "json":
 		text, err := json.Marshal(items)
 		if err == nil {
-			_, err = w.out().Write(append(printable.JSON(text), '\n'))
+			_, err = r.out().Write(append(printable.JSON(text), '\n'))
 		}
 		return err
 	}
-	t := tabwriter.NewWriter(w.out(), 12, 1, 3, ' ', 0)
+	t := tabwriter.NewWriter(r.out(), 12, 1, 3, ' ', 0)
 	fmt.Fprint(t, "ID\tPID\tSTATUS\tBUNDLE\tCREATED\tOWNER\n")
 	for _, it := range items {
 		created := it.text("created")
@@ -63,9 +62,9 @@ func (w *Runtime) List(format string, quiet bool) error {
 	return t.Flush()
 }
 
-// listed are the containers below the delegate's root.
-func (w *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
-	out, code, err := capture(d, append(w.Globals.Args(), "list", "--format", "json"), delegate.Time{})
+// listed returns the containers below the delegate's root.
+func (r *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
+	out, code, err := capture(d, append(r.Globals.Args(), "list", "--format", "json"), delegate.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -77,15 +76,15 @@ func (w *Runtime) listed(d *delegate.Runtime) ([]*object, error) {
 		return nil, fmt.Errorf("reading the delegate's list: %w", err)
 	}
 	for _, it := range items {
-		j, err := w.Store.Brief(state.Key(w.Globals.Root, it.text("id"))) // of this root, and no other
+		j, err := r.Store.Brief(state.Key(r.Globals.Root, it.text("id"))) // of this root, and no other
 		if err != nil {
 			continue
 		}
 		it.set("bundle", j.Bundle)
-		if !w.complete(j).OwnTime || !j.InitAlive() {
+		if !r.complete(j).OwnTime || !j.InitAlive() {
 			continue
 		}
-		if s, err := w.askState(d, j); err == nil {
+		if s, err := r.queryState(d, j); err == nil {
 			it.put("status", s.values["status"])
 			it.put("pid", s.values["pid"])
 		}
@@ -98,13 +97,13 @@ func isDir(path string) bool {
 	return err == nil && fi.IsDir()
 }
 
-// askState is the delegate's state of a jail.
-func (w *Runtime) askState(d *delegate.Runtime, j *state.Brief) (*object, error) {
-	t, err := w.inTime(j)
+// queryState returns the delegate's state of a jail.
+func (r *Runtime) queryState(d *delegate.Runtime, j *state.Brief) (*object, error) {
+	t, err := r.inTime(j)
 	if err != nil {
 		return nil, err
 	}
-	out, code, err := capture(d, append(w.Globals.Args(), "state", j.ID), t)
+	out, code, err := capture(d, append(r.Globals.Args(), "state", j.ID), t)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// prepared is a bundle on its way, up to what the delegate is started with.
+// prepared is a bundle with the facts that hardening needs, up to the start of the delegate.
 type prepared struct {
 	b       *bundle.Bundle
 	facts   harden.Facts
@@ -43,8 +43,8 @@ func (p *prepared) close() {
 	p.engine.Mounts.Close()
 }
 
-// load reads the bundle and gathers what hardening needs to know. What can be told
-// of the call's options is told here, before anything is made.
+// load reads the bundle and gathers what hardening needs to know. Invalid options are rejected
+// here, before anything is created.
 func (a *attempt) load() error {
 	b, err := &bundle.Bundle{Dir: a.j.Bundle, Spec: a.o.Spec}, error(nil)
 	if a.o.Spec == nil {
@@ -53,19 +53,19 @@ func (a *attempt) load() error {
 		}
 	}
 	if a.o.ConsoleSocket != "" && b.Spec.Process != nil && !b.Spec.Process.Terminal {
-		// runc reports it itself; crun waits for a terminal that nobody sends it.
+		// runc reports this itself; crun would wait for a terminal that is never sent.
 		return errors.New("cannot use console socket if runc will not detach or allocate tty: process.terminal is not set")
 	}
-	if a.p, err = a.w.gather(a.o.ID, b, a.o.PlainRoot); err != nil {
+	if a.p, err = a.rt.gather(a.o.ID, b, a.o.PlainRoot); err != nil {
 		return err
 	}
 	a.always(a.p.close)
 	return nil
 }
 
-// gather finds out what hardening needs to know of a bundle. It opens files, and
-// changes nothing but this process's limit on core files.
-func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepared, err error) {
+// gather collects the facts that hardening needs about a bundle. It opens files, and changes
+// nothing but this process's limit on core files.
+func (r *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepared, err error) {
 	p := &prepared{b: b}
 	defer func() {
 		if err != nil {
@@ -87,26 +87,26 @@ func (w *Runtime) gather(id string, b *bundle.Bundle, plainRoot bool) (_ *prepar
 	if err := p.openRoot(plainRoot); err != nil {
 		return nil, err
 	}
-	p.facts.Nodes = nodes(w.Policy.Devices.Allow)
+	p.facts.Nodes = nodes(r.Policy.Devices.Allow)
 	var members []string
-	if p.facts.Joins, members, err = w.joins(s); err != nil {
+	if p.facts.Joins, members, err = r.joinedNamespaces(s); err != nil {
 		return nil, err
 	}
-	if err := harden.CheckMountCount(s, w.Policy.Limits.Mounts); err != nil {
+	if err := harden.CheckMountCount(s, r.Policy.Limits.Mounts); err != nil {
 		return nil, err
 	}
 	if err := p.lookAtEngine(append([]string{id}, members...)); err != nil {
 		return nil, err
 	}
-	if err := p.openSources(plainRoot, w.Policy.Binds.SetID); err != nil {
+	if err := p.openSources(plainRoot, r.Policy.Binds.SetID); err != nil {
 		return nil, err
 	}
-	p.facts.Owner = w.namedOwner(p, id)
+	p.facts.Owner = r.namedOwner(p, id)
 	return p, nil
 }
 
-// lookAtEngine finds out what of the host's files is an engine's own. ids are the
-// containers whose files are this one's too.
+// lookAtEngine finds the files of the host that are an engine's own. ids are the containers that
+// share this one's files.
 func (p *prepared) lookAtEngine(ids []string) (err error) {
 	s := p.b.Spec
 	p.engine.Pod = bindsource.PodUID(s)
@@ -130,7 +130,8 @@ func (p *prepared) lookAtEngine(ids []string) (err error) {
 	return nil
 }
 
-// openSources opens what the bundle mounts of the host's files. setID is what policy does about set-id programs.
+// openSources opens the files of the host that the bundle mounts. setID is policy's setting for
+// set-id programs.
 func (p *prepared) openSources(plainRoot bool, setID string) (err error) {
 	limits := bindsource.ReportSetID
 	if setID == policy.SetIDRefuse {
@@ -164,8 +165,8 @@ func (p *prepared) openSources(plainRoot bool, setID string) (err error) {
 // openRoot opens the root file system that the spec names.
 func (p *prepared) openRoot(plain bool) error {
 	r := p.b.Spec.Root
-	// containerd's CRI gives a path relative to the bundle, whose own may go
-	// through links such as /var/run.
+	// containerd's CRI sets a path relative to the bundle, whose own may go through links such as
+	// /var/run.
 	if !filepath.IsAbs(r.Path) {
 		dir, err := filepath.EvalSymlinks(p.b.Dir)
 		if err != nil {
@@ -182,8 +183,8 @@ func (p *prepared) openRoot(plain bool) error {
 		}
 	}
 	if p.facts.Host.Rootless {
-		// There Podman keeps what it makes for a user's containers
-		// (containers-storage.conf(5), rootless_storage_path).
+		// Podman keeps its files for a user's containers there (containers-storage.conf(5),
+		// rootless_storage_path).
 		dir, err := rootless.RuntimeDir()
 		if err != nil {
 			return err

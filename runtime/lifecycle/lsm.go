@@ -14,11 +14,11 @@ import (
 	"agentjail.dev/runtime/spec/policy"
 )
 
-// lsmTimeout bounds the loading of a profile, which compiles it the first time.
+// lsmTimeout bounds the loading of a profile, which is compiled the first time.
 const lsmTimeout = 30 * time.Second
 
-// ensureLSM loads the AppArmor profile before hardening names it. Where that is
-// impossible, policy decides whether a jail may do without.
+// ensureLSM loads the AppArmor profile before hardening names it. If that is impossible, policy
+// decides whether a jail may run without it.
 func ensureLSM(ctx context.Context, f *harden.Facts, p policy.Policy) error {
 	if !f.Host.AppArmor {
 		return nil
@@ -35,14 +35,15 @@ func ensureLSM(ctx context.Context, f *harden.Facts, p policy.Policy) error {
 	return nil
 }
 
-// haveProfile loads the profile if it has to be. A user's engine has what root has loaded.
+// haveProfile loads the profile if it is not loaded. A user's engine has the profiles that root has
+// loaded.
 func haveProfile(ctx context.Context, name string) error {
 	if rootless.Inside() {
 		switch loaded, err := apparmor.Loaded(name); {
 		case err != nil:
 			return err
 		case !loaded:
-			return fmt.Errorf("AppArmor profile %s is not loaded, which is root's to do (sudo agentjail install podman)", name)
+			return fmt.Errorf("AppArmor profile %s is not loaded, and only root can load it (sudo agentjail install podman)", name)
 		}
 		return nil
 	}
@@ -52,7 +53,8 @@ func haveProfile(ctx context.Context, name string) error {
 	return err
 }
 
-// leaveLSM has the delegate that this thread starts next run without a profile that only names it, so that what it starts has the jail's alone.
+// leaveLSM makes the delegate that this thread starts next run without a profile that only names
+// it, so that processes started from it have the jail's profile alone.
 func leaveLSM(d *delegate.Runtime, p *specs.Process) error {
 	if p.ApparmorProfile == "" {
 		return nil

@@ -31,7 +31,8 @@ func noted(t *testing.T, dir string) state.Mounted {
 	return m
 }
 
-// TestLookMounted: the directory that was mounted is looked at, and none that is there in its place.
+// TestLookMounted: the directory that was mounted is looked at, and none that is there in its
+// place.
 func TestLookMounted(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -78,7 +79,8 @@ func TestLookMounted(t *testing.T) {
 	}
 }
 
-// TestUnseen: a file system that can wait for a server is not looked at, nor is a storage that nobody knows.
+// TestUnseen: a file system that can wait for a server is not looked at, nor is a storage that
+// nobody knows.
 func TestUnseen(t *testing.T) {
 	proc, err := os.Open("/proc")
 	if err != nil {

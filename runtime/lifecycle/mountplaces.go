@@ -13,12 +13,11 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// checkPlaces refuses a first process whose mounts are not where they were to
-// be. Staging follows every mount point's links, and the delegate follows them
-// again: in a directory that others can write, one of them can be swapped in
-// between, and a mount lands in /proc, say, where it covers what the delegate
-// writes the process's own attributes to (CVE-2025-52881). The process waits
-// for `start`: nothing of the image has run.
+// checkPlaces refuses a first process whose mounts are not where they were to be. Staging follows
+// every mount point's links, and the delegate follows them again. In a directory that others can
+// write, a link can be swapped in between. A mount then lands in /proc, for example, where it
+// covers the file to which the delegate writes the process's own attributes (CVE-2025-52881). The
+// process waits for `start`: nothing of the image has run.
 //
 // places is where staging saw each mount lead; mounts are the process's.
 func checkPlaces(spec *specs.Spec, places []string, mounts []mountinfo.Mount) error {

@@ -7,7 +7,7 @@ import (
 	"agentjail.dev/runtime/kernel/mountinfo"
 )
 
-// mountsOf reads the mounts that a process has.
+// mountsOf returns the mounts of a process.
 func mountsOf(pid int) ([]mountinfo.Mount, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 	if err != nil {
@@ -20,7 +20,7 @@ func mountsOf(pid int) ([]mountinfo.Mount, error) {
 	return mounts, nil
 }
 
-// mountPoints lists where mounts are.
+// mountPoints returns the paths of mounts.
 func mountPoints(mounts []mountinfo.Mount) []string {
 	out := make([]string, len(mounts))
 	for i := range mounts {

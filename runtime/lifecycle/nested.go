@@ -10,7 +10,7 @@ import (
 	"agentjail.dev/runtime/rootfs"
 )
 
-// leftOut are the nested mounts that are not in the jail.
+// leftOut returns the nested mounts that are not in the jail.
 func leftOut(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Nested {
 	if len(nested) == 0 {
 		return nil
@@ -25,9 +25,8 @@ func leftOut(nested []rootfs.Nested, mounts []mountinfo.Mount) []rootfs.Nested {
 	return out
 }
 
-// attachLeftOut attaches them, and reads the jail's mounts again. The first
-// process has its working directory already: it must not be in what a mount
-// would cover.
+// attachLeftOut attaches them, and reads the jail's mounts again. The first process has its working
+// directory already: that must not be in a tree that a mount would cover.
 func attachLeftOut(pid int, missing []rootfs.Nested) ([]mountinfo.Mount, error) {
 	cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
 	if err != nil {

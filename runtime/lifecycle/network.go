@@ -24,14 +24,13 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// held finds out what a network namespace holds that a spec wants to join, and
-// the jails that are in it. One that holds something is told by the live jails
-// with such a network that are in it, which is how the containers of a pod name
-// their sandbox's; else by being kept as a file of its own (ip-netns(8), CNI),
-// which takes root to make. An empty one is told by its owner, which is the
-// caller's to ask: join is the zero value for it, for that of a process that is no
-// jail, and for the host's under any name.
-func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
+// networkContents returns what a network namespace holds that a spec wants to join, and the jails
+// that are in it. A namespace that holds something is identified by the live jails with such a
+// network that are in it, which is how the containers of a pod name their sandbox's; else by a file
+// that keeps it (ip-netns(8), CNI), which takes root to make. An empty one is identified by its
+// owner, which the caller looks up: join is then the zero value, as for the namespace of a process
+// that is no jail, and for the host's under any name.
+func (r *Runtime) networkContents(ns *os.File) (join harden.Join, in []*state.Brief, err error) {
 	if hosts, err := seal.IsHosts(ns); err != nil || hosts {
 		return join, nil, err
 	}
@@ -39,7 +38,7 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 	if err := unix.Fstat(int(ns.Fd()), &st); err != nil {
 		return join, nil, err
 	}
-	jails, err := w.jailsIn("net", st.Ino)
+	jails, err := r.jailsIn("net", st.Ino)
 	if err != nil {
 		return join, nil, err
 	}
@@ -49,7 +48,7 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 		}
 	}
 	if len(jails) > 0 {
-		return join, in, nil // an empty one's owner tells the rest
+		return join, in, nil // the owner identifies an empty one
 	}
 	// The name of a namespace that is reached through /proc/PID/ns is no path.
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", ns.Fd()))
@@ -60,40 +59,40 @@ func (w *Runtime) held(ns *os.File) (join harden.Join, in []*state.Brief, err er
 	return join, nil, nil
 }
 
-// seal has the network mode close what the engine made between create and start,
-// where it closes anything, and keeps in the jail's report what it has to say. What
-// it returns starts the jail by a function, and waits meanwhile for who serves the
-// network. If that fails the jail is killed.
-func (w *Runtime) seal(j *state.Brief) (release func(start func() error) error, err error) {
-	defer w.step("seal")()
-	release = func(start func() error) error { return start() }
+// seal has the network mode close what the engine made between create and start, where it closes
+// anything, and adds the mode's changes to the jail's report. The returned function starts the jail
+// by its argument, and waits meanwhile for the helper that serves the network. If that fails the
+// jail is killed.
+func (r *Runtime) seal(j *state.Brief) (startFunc func(start func() error) error, err error) {
+	defer r.step("seal")()
+	startFunc = func(start func() error) error { return start() }
 	if ringfault.Ring(2) {
-		return release, nil
+		return startFunc, nil
 	}
 	mode, err := modes.Named(j.Network.Mode)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := w.holdRules(mode, j)
+	unlock, err := r.holdRules(mode, j)
 	if err != nil {
 		return nil, err
 	}
-	n := w.networkOf(j)
-	n.Rules = sync.OnceValues(n.Rules) // nobody changes them meanwhile, and they are requested three times
+	n := r.networkOf(j)
+	n.Rules = sync.OnceValues(n.Rules) // they do not change meanwhile, and are read three times
 	sealed, err := mode.Seal(n)
 	if len(sealed.Changes) > 0 {
-		if rerr := w.reported(j, sealed.Changes); rerr != nil {
+		if rerr := r.addToReport(j, sealed.Changes); rerr != nil {
 			err = errors.Join(err, rerr)
 		}
 	}
 	if err != nil || sealed.Serves == nil {
 		unlock()
-		return release, err
+		return startFunc, err
 	}
 	return func(start func() error) error {
 		var unserved error
 		err := thread.Together(start, func() error {
-			defer unlock() // until it serves, nobody else tells the helper of other rules
+			defer unlock() // until it serves, no other process sends the helper other rules
 			unserved = sealed.Serves()
 			return unserved
 		})
@@ -120,14 +119,14 @@ func killInit(j *state.Brief) error {
 	return nil
 }
 
-// networkOf is what a network mode is told of a jail.
-func (w *Runtime) networkOf(j *state.Brief) network.Jail {
+// networkOf returns a jail as network modes see it.
+func (r *Runtime) networkOf(j *state.Brief) network.Jail {
 	n := network.Jail{
 		Decision: j.Network, FilterRequired: j.PacketFilter == "required",
 		Open: func() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/%d/ns/net", j.InitPid)) },
-		Dir:  w.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
-		Rules:   func() (network.Rules, error) { return w.rulesOf(j) },
-		Serving: func() (network.Rules, error) { return w.serving(j) },
+		Dir:  r.Store.Dir(j.Key), Key: j.Key, InitPid: j.InitPid, Started: j.Started,
+		Rules:   func() (network.Rules, error) { return r.rulesOf(j) },
+		Serving: func() (network.Rules, error) { return r.rulesOfNetworkOwner(j) },
 	}
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		n.HelperID = j.IDs.Spare()
@@ -138,8 +137,9 @@ func (w *Runtime) networkOf(j *state.Brief) network.Jail {
 // maxBrief bounds the rules in the part of a jail's record that every verb reads, in bytes.
 const maxBrief = 4 << 10
 
-// briefRules are what a jail's network is made to go by, for the part of its record that start reads: reading the policy and parsing it again
-// takes longer. They are nil for many rules, for credentials, and where the network does not go by rules of the jail's own.
+// briefRules returns the rules of a jail's network for the part of its record that start reads:
+// reading the policy and parsing it again takes longer. It returns nil for many rules, for
+// credentials, and for a network without rules of the jail's own.
 func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
 	if !mode.Terms(j.Network).ByRules || len(j.Policy.Credentials) > 0 {
 		return nil, nil
@@ -151,55 +151,55 @@ func briefRules(mode modes.Mode, j *state.Jail) (*network.Rules, error) {
 	return &r, nil
 }
 
-// rulesOf are the rules that a jail's network goes by.
-func (w *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
-	if j.Rules != nil && !w.Store.RulesChanged(j.Key) {
+// rulesOf returns the rules of a jail's network.
+func (r *Runtime) rulesOf(j *state.Brief) (network.Rules, error) {
+	if j.Rules != nil && !r.Store.RulesChanged(j.Key) {
 		return *j.Rules, nil
 	}
-	n, err := w.Store.Network(j.Key)
+	n, err := r.Store.Network(j.Key)
 	if err != nil {
 		return network.Rules{}, err
 	}
-	r, err := n.Policy.Network.Helped()
-	r.Pinned, r.Credentials = n.Pinned, n.Policy.Credentials
-	return r, err
+	rules, err := n.Policy.Network.Helped()
+	rules.Pinned, rules.Credentials = n.Pinned, n.Policy.Credentials
+	return rules, err
 }
 
-// serving are the rules of the jail that a joined network namespace was made for.
-func (w *Runtime) serving(j *state.Brief) (network.Rules, error) {
+// rulesOfNetworkOwner returns the rules of the jail that a joined network namespace was made for.
+func (r *Runtime) rulesOfNetworkOwner(j *state.Brief) (network.Rules, error) {
 	ino, err := namespace.Inode(j.InitPid, "net")
 	if err != nil {
 		return network.Rules{}, err
 	}
-	jails, err := w.jailsIn("net", ino)
+	jails, err := r.jailsIn("net", ino)
 	if err != nil {
 		return network.Rules{}, err
 	}
 	for _, o := range jails {
 		if o.Key != j.Key && o.Network.Mode == j.Network.Mode && o.Network.Namespace == network.Own {
-			return w.rulesOf(o)
+			return r.rulesOf(o)
 		}
 	}
 	return network.Rules{}, errors.New("the jail that the network namespace was made for has ended, and its helper with it")
 }
 
-// reported adds changes to a jail's report.
-func (w *Runtime) reported(j *state.Brief, changes []report.Change) error {
-	rep, err := w.Store.Report(j)
+// addToReport adds changes to a jail's report.
+func (r *Runtime) addToReport(j *state.Brief, changes []report.Change) error {
+	rep, err := r.Store.Report(j)
 	if err != nil {
 		return err
 	}
 	for _, c := range changes {
-		if !slices.Contains(rep.Changes, c) { // a helper that is started anew says the same
+		if !slices.Contains(rep.Changes, c) { // a restarted helper reports the same
 			rep.Add(c)
-			w.note(j, changed([]report.Change{c})...)
+			r.note(j, changed([]report.Change{c})...)
 		}
 	}
-	return w.Store.SaveReport(j, rep)
+	return r.Store.SaveReport(j, rep)
 }
 
-// enterNetwork moves the calling thread, which must be locked and never be given
-// back, to a network namespace; what it starts is there too.
+// enterNetwork moves the calling thread, which must be locked and never be unlocked, to a network
+// namespace. Processes started from it are in that namespace too.
 func enterNetwork(ns *os.File) error {
 	if ns == nil {
 		return nil
@@ -210,9 +210,9 @@ func enterNetwork(ns *os.File) error {
 	return nil
 }
 
-// enterGiven is enterNetwork for a further process of a jail whose delegate
-// knows nothing of its network namespace.
-func enterGiven(j *state.Brief) error {
+// enterEngineNetwork is enterNetwork for a further process of a jail whose delegate does not know
+// its network namespace.
+func enterEngineNetwork(j *state.Brief) error {
 	if j.Network.Namespace != network.Given {
 		return nil
 	}

@@ -36,8 +36,8 @@ func pin(t *testing.T, ns string) string {
 	return at
 }
 
-// Which network namespaces count as made by the engine: those that are pinned, and those of jails that have one. The host's never does, under
-// whatever name, nor does that of any process.
+// Which network namespaces count as made by the engine: those that are pinned, and those of jails
+// that have one. The host's never does, under whatever name, nor does that of any process.
 func TestEnginesNetwork(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
@@ -60,7 +60,7 @@ func TestEnginesNetwork(t *testing.T) {
 		return policy.NetworkNone
 	}
 	netOf := func(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	// Two processes stand for jails, one with the engine's network and one sealed.
 	jails := map[bool]*exec.Cmd{true: sleep(), false: sleep()}
 	for open, cmd := range jails {
@@ -70,7 +70,7 @@ func TestEnginesNetwork(t *testing.T) {
 		}
 		id := fmt.Sprintf("open-%v", open)
 		j := &state.Jail{Brief: state.Brief{ID: id, Key: state.Key("", id), BootID: state.BootID(), InitPid: cmd.Process.Pid, InitStart: start, Network: network.Decision{Mode: modeOf(open), Namespace: network.Own}}}
-		if err := w.Store.Create(j); err != nil {
+		if err := r.Store.Create(j); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,17 +86,18 @@ func TestEnginesNetwork(t *testing.T) {
 		{"the host's, pinned", pin(t, netOf(os.Getpid())), false, ""},
 		{"of a jail that has it", netOf(jails[true].Process.Pid), true, "open-true"},
 		{"of a jail that has it, pinned", pin(t, netOf(jails[true].Process.Pid)), true, "open-true"},
-		{"of a sealed jail", netOf(jails[false].Process.Pid), false, ""}, // told by its owner, which here is the host
+		{"of a sealed jail", netOf(jails[false].Process.Pid), false, ""}, // identified by its owner, which here is the host
 		{"of a sealed jail, pinned", pin(t, netOf(jails[false].Process.Pid)), false, ""},
 	} {
 		s := &specs.Spec{Linux: &specs.Linux{Namespaces: []specs.LinuxNamespace{{Type: "network", Path: c.path}}}}
-		joins, _, err := w.joins(s)
+		joins, _, err := r.joinedNamespaces(s)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
 		got := joins["network"]
-		// These jails share the host's user namespace, which no jail does: nothing but the network tells of them.
+		// These jails share the host's user namespace, which no jail does: nothing but the network
+		// tells of them.
 		if held := got.Pinned || got.Mode == policy.NetworkEngine; held != c.engine || c.engine && got.Jail != c.jail || got.Pinned && got.Jail != "" {
 			t.Errorf("%s: %+v", c.name, got)
 		}
@@ -110,7 +111,8 @@ func TestEnginesNetwork(t *testing.T) {
 	}
 }
 
-// TestBriefRules: what the part of a record that start reads says of rules is what the whole record says, and nothing once they have changed.
+// TestBriefRules: what the part of a record that start reads says of rules is what the whole record
+// says, and nothing once they have changed.
 func TestBriefRules(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory is root's")
@@ -119,7 +121,7 @@ func TestBriefRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	made := func(id string, allow ...string) *state.Jail {
 		p := policy.Default()
 		p.Network.Mode, p.Network.Allow, p.Network.Servers = policy.NetworkNames, allow, []string{"192.0.2.1"}
@@ -141,23 +143,23 @@ func TestBriefRules(t *testing.T) {
 			if c.j.Rules, err = briefRules(named, c.j); err != nil || (c.j.Rules != nil) != c.brief {
 				t.Fatalf("%+v, %v", c.j.Rules, err)
 			}
-			if err := w.Store.Create(c.j); err != nil {
+			if err := r.Store.Create(c.j); err != nil {
 				t.Fatal(err)
 			}
-			brief, err := w.Store.Brief(c.j.Key)
+			brief, err := r.Store.Brief(c.j.Key)
 			if err != nil || (brief.Rules != nil) != c.brief {
 				t.Fatalf("%+v, %v", brief, err)
 			}
-			got, err := w.rulesOf(brief)
+			got, err := r.rulesOf(brief)
 			brief.Rules = nil
-			want, werr := w.rulesOf(brief)
+			want, werr := r.rulesOf(brief)
 			if err := errors.Join(err, werr); err != nil || fmt.Sprint(got) != fmt.Sprint(want) || len(got.Servers) != 1 {
 				t.Errorf("%+v, not %+v (%v)", got, want, err)
 			}
-			if err := w.Store.SaveRules(c.j.Key, state.Rules{Allow: []string{"c.example.test"}, Pinned: []string{"c.example.test"}}); err != nil {
+			if err := r.Store.SaveRules(c.j.Key, state.Rules{Allow: []string{"c.example.test"}, Pinned: []string{"c.example.test"}}); err != nil {
 				t.Fatal(err)
 			}
-			if got, err = w.rulesOf(&c.j.Brief); err != nil || !slices.Equal(got.Allow, []string{"c.example.test:443,80"}) || len(got.Pinned) != 1 {
+			if got, err = r.rulesOf(&c.j.Brief); err != nil || !slices.Equal(got.Allow, []string{"c.example.test:443,80"}) || len(got.Pinned) != 1 {
 				t.Errorf("rules that have changed: %+v, %v", got, err)
 			}
 		})

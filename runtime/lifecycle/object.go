@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// An object is a JSON object whose keys keep their order: what a delegate
-// printed is handed on as it was, but for what is set.
+// An object is a JSON object whose keys keep their order: a delegate's output is passed on
+// unchanged but for the keys that are set.
 type object struct {
 	keys   []string
 	values map[string]json.RawMessage
@@ -67,7 +67,7 @@ func (o *object) set(key, text string) {
 	}
 }
 
-// text is a key's value as it is printed for people: a string without quotes.
+// text returns a key's value as printed for a reader: a string without quotes.
 func (o *object) text(key string) string {
 	var s string
 	if json.Unmarshal(o.values[key], &s) == nil {

@@ -9,7 +9,7 @@ import (
 	"agentjail.dev/runtime/kernel/oomscore"
 )
 
-// oomScore is the score that hardening gave a process.
+// oomScore returns the score that hardening set for a process.
 func oomScore(p *specs.Process) int {
 	if p != nil && p.OOMScoreAdj != nil {
 		return max(oomscore.Jail, *p.OOMScoreAdj)
@@ -17,10 +17,10 @@ func oomScore(p *specs.Process) int {
 	return oomscore.Jail
 }
 
-// diesFirst gives the jail's waiting first process its OOM score from outside,
-// whatever the delegate made of the bundle's. Written with CAP_SYS_RESOURCE, it
-// is also the floor below which no process of the jail gets by itself.
-func diesFirst(pid int, p *specs.Process) error {
+// setOOMScore sets the OOM score of the jail's waiting first process from outside, whatever the
+// delegate made of the bundle's. Written with CAP_SYS_RESOURCE, the score is also the floor below
+// which no process of the jail gets by itself.
+func setOOMScore(pid int, p *specs.Process) error {
 	if ringfault.Ring(2) {
 		return nil
 	}

@@ -18,16 +18,16 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// metadataLabel is where a devcontainer's image or container reports who works in
-// it (containers.dev, "Dev Container metadata reference").
+// metadataLabel is the label of a devcontainer's image or container that names the user who works
+// in it (containers.dev, "Dev Container metadata reference").
 const metadataLabel = "devcontainer.metadata"
 
-// maxMetadata bounds that label, in bytes: features write some kilobytes.
+// maxMetadata bounds the size of that label, in bytes: features write some kilobytes.
 const maxMetadata = 256 << 10
 
-// namedOwner finds who is named to own what is mounted. Whoever started the
-// container, and its image, may say it: see policy.OwnerAnnotation.
-func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
+// namedOwner returns the user who is named as owner of what is mounted. The engine's caller and the
+// image may name one: see policy.OwnerAnnotation.
+func (r *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	if !ownable(p.sources) {
 		return harden.NamedOwner{}
 	}
@@ -36,7 +36,7 @@ func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 		out.Ignored = append(out.Ignored, policy.Ignored{Name: name, Value: value, Why: why})
 	}
 	labels := dockerLabels(id, p.b.Spec)
-	for _, c := range w.ownerClaims(p.b.Spec.Annotations, labels) {
+	for _, c := range r.ownerClaims(p.b.Spec.Annotations, labels) {
 		text, err := c.text, c.err
 		if err == nil && text == policy.OwnerProcess {
 			return out
@@ -58,8 +58,7 @@ func (w *Runtime) namedOwner(p *prepared, id string) harden.NamedOwner {
 	return out
 }
 
-// ownable reports whether there is something mounted whose owner is mapped to one
-// user.
+// ownable reports whether any mount has its owner mapped to one user.
 func ownable(sources []*bindsource.Source) bool {
 	for _, s := range sources {
 		if s != nil && s.Role != bindsource.Injected {
@@ -69,21 +68,20 @@ func ownable(sources []*bindsource.Source) bool {
 	return false
 }
 
-// An ownerClaim is what one place says of the owner: "" for nothing.
+// An ownerClaim is the owner that one place names: "" for none.
 type ownerClaim struct {
 	by, text string
-	err      error // it says something that cannot be followed
+	err      error // it names an owner that cannot be used
 }
 
-// ownerClaims are the places that may name the owner, the one that counts most
-// first.
-func (w *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
+// ownerClaims returns the places that may name the owner, in the order of precedence.
+func (r *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClaim {
 	const name = policy.AnnotationPrefix + policy.OwnerAnnotation
-	said := ownerClaim{by: "policy: binds.owner", text: w.Policy.Binds.Owner}
+	said := ownerClaim{by: "policy: binds.owner", text: r.Policy.Binds.Owner}
 	if said.text == policy.OwnerProcess {
 		said.text = ""
 	}
-	// Hardening itself reports an annotation that is none.
+	// Hardening itself reports an invalid annotation.
 	annotation := ownerClaim{by: "annotations[" + name + "]", text: annotations[name]}
 	if policy.CheckOwner(annotation.text) != nil {
 		annotation.text = ""
@@ -100,8 +98,8 @@ func (w *Runtime) ownerClaims(annotations, labels map[string]string) []ownerClai
 	return []ownerClaim{annotation, label, said, {"label " + metadataLabel, user, err}}
 }
 
-// remoteUser is the user that a devcontainer's metadata name: an object, or a list
-// of which the last that names one counts.
+// remoteUser returns the user that a devcontainer's metadata name: an object, or a list of which
+// the last object with a user counts.
 func remoteUser(metadata string) (string, error) {
 	if metadata == "" {
 		return "", nil
@@ -119,7 +117,7 @@ func remoteUser(metadata string) (string, error) {
 		data = append(append([]byte{'['}, data...), ']')
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return "", errors.New("not what devcontainers write")
+		return "", errors.New("not in the form that devcontainers write")
 	}
 	var remote, container string
 	for _, e := range list {
@@ -137,13 +135,13 @@ func remoteUser(metadata string) (string, error) {
 		return "", nil
 	}
 	if remote == policy.OwnerProcess { // a user of that name
-		return "", errors.New("a name that means the first process's user")
+		return "", errors.New("the name stands for the first process's user")
 	}
 	return remote, policy.CheckOwner(remote)
 }
 
-// dockerLabels are a container's labels in Docker's record of it, with those of
-// its image; nil for another engine's.
+// dockerLabels returns a container's labels in Docker's record of it, with those of its image; nil
+// for another engine's container.
 func dockerLabels(id string, s *specs.Spec) map[string]string {
 	dir := dockerRecord(id, s)
 	if dir == "" {
@@ -158,8 +156,8 @@ func dockerLabels(id string, s *specs.Spec) map[string]string {
 	return config.Config.Labels
 }
 
-// mountOwner is who of the jail owns what a plan mounts writable; nil where there
-// is no such mount.
+// mountOwner returns the jail's user who owns the writable mounts of a plan; nil if there is no
+// such mount.
 func mountOwner(p plan.Plan) *state.Owner {
 	if !slices.ContainsFunc(p.Binds, func(b plan.Bind) bool { return b.Owner == plan.OwnerDir && !b.ReadOnly }) {
 		return nil
@@ -167,12 +165,12 @@ func mountOwner(p plan.Plan) *state.Owner {
 	return &state.Owner{UID: p.User.UID, GID: p.User.GID}
 }
 
-// maxLost bounds a report that execs add to.
+// maxLost bounds the entries that execs add to a report.
 const maxLost = 64
 
-// noteWorker says, once for each user of a jail, that a further process is not the
-// owner of what is mounted: what it makes there is refused, or the overflow user's on the host.
-func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
+// reportForeignExecUser reports, once for each user of a jail, that a further process does not own
+// what is mounted: its writes there are refused, or made as the overflow user on the host.
+func (r *Runtime) reportForeignExecUser(j *state.Jail, uid uint32) {
 	if j.MountOwner == nil || j.MountOwner.UID == uid {
 		return
 	}
@@ -182,16 +180,16 @@ func (w *Runtime) noteWorker(j *state.Jail, uid uint32) {
 		Why: fmt.Sprintf("one user of a jail owns them, and has to be known when it is made (remedy: start the container with -u %d, or with the label or annotation %s=%d; or policy: binds.owner)",
 			uid, policy.AnnotationPrefix+policy.OwnerAnnotation, uid),
 	}
-	rep, err := w.Store.Report(&j.Brief)
+	rep, err := r.Store.Report(&j.Brief)
 	if err == nil && (slices.Contains(rep.Changes, c) || len(rep.Of(report.Denied)) >= maxLost) {
 		return
 	}
-	w.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
+	r.Log.Warnf("agentjail: exec as uid %d: mounted directories belong to uid %d of the jail, and others have others' rights there: %s", uid, j.MountOwner.UID, c.Why)
 	if err == nil {
 		rep.Add(c)
-		err = w.Store.SaveReport(&j.Brief, rep)
+		err = r.Store.SaveReport(&j.Brief, rep)
 	}
 	if err != nil {
-		w.Log.Warnf("adding to the jail's report: %v", err)
+		r.Log.Warnf("adding to the jail's report: %v", err)
 	}
 }

@@ -207,9 +207,9 @@ func TestNamedOwner(t *testing.T) {
 		}
 		pol := policy.Default()
 		pol.Binds.Owner = c.policy
-		w := &Runtime{Policy: pol}
+		r := &Runtime{Policy: pol}
 		p := &prepared{b: &bundle.Bundle{Spec: s}, rootfs: root, sources: []*bindsource.Source{nil, {}}}
-		got := w.namedOwner(p, id)
+		got := r.namedOwner(p, id)
 		user := ""
 		if got.User != nil {
 			user = fmt.Sprintf("%d:%d", got.User.UID, got.User.GID)
@@ -224,7 +224,7 @@ func TestNamedOwner(t *testing.T) {
 			}
 		}
 		p.sources = []*bindsource.Source{nil, {Fact: bindsource.Fact{Role: bindsource.Injected}}}
-		if got := w.namedOwner(p, id); got.User != nil || got.Ignored != nil {
+		if got := r.namedOwner(p, id); got.User != nil || got.Ignored != nil {
 			t.Errorf("%s: without a mount: %+v", c.what, got)
 		}
 	}

@@ -6,8 +6,8 @@ import "agentjail.dev/runtime/kernel/fork"
 // standard ones, so that neither the delegate nor a jail gets them.
 func CloseInherited() error { return fork.CloseOnExec() }
 
-// SetReaper has to be called, before anything else, where something else in this
-// process waits for all children. watch is called before each start of one; of
-// what it returns, wait tells a child's status (128 and the signal's number if
-// it was killed), or stop says that it will not be asked.
+// SetReaper installs watch for a process of which another part waits for all children. It has to be
+// called before anything else. watch is called before each start of a child. Of the functions that
+// it returns, wait returns a child's status (128 and the signal's number if the child was killed),
+// and stop announces that wait will not be called.
 func SetReaper(watch func() (wait func(pid int) (int, error), stop func())) { fork.Reaper = watch }

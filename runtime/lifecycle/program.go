@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkProgram looks for a process's program in the running jail, and fails in
-// the words of runc where there is none: engines tell by them whether a
-// container's status is 127 or 126 (moby daemon/errors.go, translateContainerdStartErr).
-// The delegate cannot do this, as it starts the init step. Nothing depends on
-// the answer but the message: the step looks again, as the jail's own user.
+// checkProgram looks for a process's program in the running jail, and fails in the words of runc if
+// there is none: from them engines derive whether a container's status is 127 or 126 (moby
+// daemon/errors.go, translateContainerdStartErr). The delegate cannot do this, as it starts the
+// init step. Only the message depends on the result: the step looks again, as the jail's own user.
 func checkProgram(pid int, p *specs.Process) error {
 	if p == nil || len(p.Args) == 0 {
 		return nil
@@ -58,7 +57,7 @@ func checkProgram(pid int, p *specs.Process) error {
 	return fmt.Errorf("exec: %q: executable file not found in $PATH", name)
 }
 
-// pathOf is the environment's PATH, of which the last counts.
+// pathOf returns the environment's PATH. The last one counts.
 func pathOf(env []string) string {
 	for i := len(env) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(env[i], "PATH="); ok {
@@ -68,9 +67,8 @@ func pathOf(env []string) string {
 	return ""
 }
 
-// runnable reports what keeps a file of the jail from being run, as far as it can
-// be distinguished from outside. What leads through one of /proc's links is left to the
-// step.
+// runnable returns the reason why a file of the jail cannot be run, as far as that is visible from
+// outside. A path through one of /proc's links is left to the step.
 func runnable(root int, path string) error {
 	fd, err := unix.Openat2(root, path, &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
@@ -89,7 +87,7 @@ func runnable(root int, path string) error {
 	}
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&0o111 == 0:
-		return unix.EACCES // as execve(2) says
+		return unix.EACCES // execve(2)
 	}
 	return nil
 }

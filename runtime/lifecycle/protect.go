@@ -15,18 +15,18 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// ledgerDir is where placeholders are kept account of that root's jails need: it
-// outlives a boot, as they do.
+// ledgerDir holds the ledger of the placeholders of root's jails. Like the placeholders, it
+// outlives a boot.
 const ledgerDir = "/var/lib/agentjail/placeholders"
 
-// ledger is the account of placeholders.
-func (w *Runtime) ledger() protect.Ledger {
-	l := protect.Ledger{Dir: filepath.Join(w.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
-	if w.Store.Root == state.DefaultRoot {
+// ledger returns the ledger of placeholders.
+func (r *Runtime) ledger() protect.Ledger {
+	l := protect.Ledger{Dir: filepath.Join(r.Store.Root, "placeholders"), Boot: state.BootID(), User: os.Geteuid() != 0 || rootless.Inside()}
+	if r.Store.Root == state.DefaultRoot {
 		l.Dir = ledgerDir
 	}
 	var st unix.Stat_t
-	if unix.Stat(w.Store.Root, &st) == nil {
+	if unix.Stat(r.Store.Root, &st) == nil {
 		l.Store = fmt.Sprintf("%d:%d", st.Dev, st.Ino)
 	}
 	return l
@@ -43,8 +43,8 @@ var treatments = []struct {
 // maxListed bounds how many names a line of the report has.
 const maxListed = 5
 
-// reportProtected reports what of each mounted directory is kept from the jail, and
-// what may not be.
+// reportProtected reports which paths of each mounted directory are protected, and which could not
+// be.
 func reportProtected(rep *report.Report, dirs []rootfs.Protected) {
 	for _, d := range dirs {
 		field := "mounts[" + d.Place + "]"

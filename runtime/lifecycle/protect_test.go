@@ -8,19 +8,20 @@ import (
 	"testing"
 )
 
-// TestExplainProtected: explain reports what of a mounted directory would be protected, and makes nothing there.
+// TestExplainProtected: explain reports what of a mounted directory would be protected, and makes
+// nothing there.
 func TestExplainProtected(t *testing.T) {
 	for _, c := range []struct {
 		protect bool
 		want    string
 	}{{true, "protected paths: 1 read-only"}, {false, ""}} {
-		w := explainRuntime(t)
-		w.Policy.Binds.Protect, w.Policy.Binds.Root = c.protect, "allow"
+		r := explainRuntime(t)
+		r.Policy.Binds.Protect, r.Policy.Binds.Root = c.protect, "allow"
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, ".mcp.json"), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		x, err := w.Explain(explainBundle(t, fmt.Sprintf(`{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/w", "type": "bind", "source": %q, "options": ["rbind"]}`, dir)))
+		x, err := r.Explain(explainBundle(t, fmt.Sprintf(`{"destination": "/proc", "type": "proc", "source": "proc"}, {"destination": "/w", "type": "bind", "source": %q, "options": ["rbind"]}`, dir)))
 		if err != nil {
 			t.Fatal(err)
 		}

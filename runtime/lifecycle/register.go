@@ -22,13 +22,15 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// spaceFile holds, in the directory of a jail that the eBPF programs are told of, the number of its user namespace.
+// spaceFile holds the number of the user namespace of a jail that the eBPF programs know, in the
+// jail's directory.
 const spaceFile = "userns"
 
-func (w *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: w.Store.Root} }
+func (r *Runtime) registry() jailmap.Registry { return jailmap.Registry{Root: r.Store.Root} }
 
-// register has the eBPF programs recognise the waiting jail where they do not by its host ids, and refuse it what policy blocks beyond their
-// default. Without programs a jail runs all the same, unless policy requests them.
+// register makes the waiting jail known to the eBPF programs if they do not recognise it by its
+// host ids, and has them block what policy blocks beyond their default. Without programs a jail
+// runs all the same, unless policy requires them.
 func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 	block := a.j.Policy.EBPF.Block
 	if a.p.facts.Host.Rootless {
@@ -45,7 +47,7 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 		return err
 	}
 	return onHostThread(func() error {
-		if err := acting(block); err != nil {
+		if err := checkBlockable(block); err != nil {
 			return err
 		}
 		ns, err := namespace.Open(fmt.Sprintf("/proc/%d/ns/user", pid))
@@ -58,30 +60,32 @@ func (a *attempt) register(pid int, mounts []mountinfo.Mount) error {
 			return err
 		}
 		e := jailmap.Entry{Owner: owner, Block: bits}
-		// Now rather than when create began: what was staged since then is not the jail's, and nothing of the image has run.
+		// The time is taken now rather than when create began: files staged since then are not the
+		// jail's, and nothing of the image has run.
 		if e.Born, err = jailmap.Now(); err != nil {
 			return err
 		}
 		if slices.Contains(block, "exec") {
 			e.Devices = mountedDevices(a.p.b.Spec.Mounts, mounts)
 		}
-		if err := atomicfile.WriteNew(filepath.Join(a.w.Store.Dir(a.j.Key), spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
+		if err := atomicfile.WriteNew(filepath.Join(a.rt.Store.Dir(a.j.Key), spaceFile), []byte(strconv.FormatUint(uint64(number), 10)), 0o600); err != nil {
 			return err
 		}
-		err = a.w.registry().Add(number, a.j.Key, e)
+		err = a.rt.registry().Add(number, a.j.Key, e)
 		switch {
 		case !errors.Is(err, jailmap.ErrUnseen):
 			return err
 		case len(block) == 0:
 			return nil // inspect reports it
 		}
-		// Programs that still act, of a collector that has ended, and whose map nobody reaches any more.
-		return noneAct(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` says what this kernel can do")
+		// The pinned programs of a dead collector may still run although their map can no longer be
+		// opened.
+		return errNotBlocking(strings.Join(block, ", ")).WithRemedy("systemctl restart agentjail-journal; `agentjail check` lists what this kernel supports")
 	})
 }
 
-// acting refuses a jail that is to be blocked what no program blocks.
-func acting(block []string) error {
+// checkBlockable returns a refusal if a hook in ebpf.block has no attached program.
+func checkBlockable(block []string) error {
 	if len(block) == 0 {
 		return nil
 	}
@@ -90,21 +94,22 @@ func acting(block []string) error {
 		if s.Acting && slices.Contains(s.Hooks, name) {
 			continue
 		}
-		refused := noneAct(name)
+		refused := errNotBlocking(name)
 		if name == "connect" || name == "bind" {
-			return refused.WithRemedy("systemctl restart agentjail-journal, which takes its option --connections where policy itself does not block them; `agentjail check` says what this kernel can do")
+			return refused.WithRemedy("systemctl restart agentjail-journal, which takes its option --connections where policy itself does not block them; `agentjail check` lists what this kernel supports")
 		}
-		return refused.WithRemedy("systemctl start agentjail-journal; `agentjail check` says what this kernel can do")
+		return refused.WithRemedy("systemctl start agentjail-journal; `agentjail check` lists what this kernel supports")
 	}
 	return nil
 }
 
-func noneAct(name string) *refusal.Error {
+func errNotBlocking(name string) *refusal.Error {
 	return refusal.New(refusal.EBPF, "policy blocks %s by eBPF programs, and none act on it", name)
 }
 
-// mountedDevices are those of the directories that are mounted from outside: by what was requested, and, since a mount may be requested behind
-// a link of the image, whatever is on a disk. Below /dev, engines mount memory for the jail alone.
+// mountedDevices returns the device numbers of the directories that are mounted from outside: by
+// the bundle's mounts, and, since a mount may be requested behind a link of the image, all that are
+// on a disk. Below /dev, engines mount memory for the jail alone.
 func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	var out []uint32
 	var root string
@@ -128,9 +133,9 @@ func mountedDevices(asked []specs.Mount, mounts []mountinfo.Mount) []uint32 {
 	return out
 }
 
-// unregister takes back what register did.
-func (w *Runtime) unregister(j *state.Brief) error {
-	data, err := os.ReadFile(filepath.Join(w.Store.Dir(j.Key), spaceFile))
+// unregister undoes register.
+func (r *Runtime) unregister(j *state.Brief) error {
+	data, err := os.ReadFile(filepath.Join(r.Store.Dir(j.Key), spaceFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -141,5 +146,5 @@ func (w *Runtime) unregister(j *state.Brief) error {
 	if err != nil {
 		return nil // cut short by a crash, before anything was registered
 	}
-	return w.registry().Remove(uint32(number), j.Key)
+	return r.registry().Remove(uint32(number), j.Key)
 }

@@ -6,9 +6,9 @@ import (
 	"agentjail.dev/runtime/spec/plan"
 )
 
-// allowCoreOff raises this process's hard limit on core files to the one that a
-// jail is to have, where an engine was started with less. A failure is seen in
-// the host's facts: only CAP_SYS_RESOURCE raises a hard limit (setrlimit(2)).
+// allowCoreOff raises this process's hard limit on core files to the one that a jail is to have, if
+// the engine was started with less. The host's facts show a failure: only CAP_SYS_RESOURCE raises a
+// hard limit (setrlimit(2)).
 func allowCoreOff() {
 	var l unix.Rlimit
 	if unix.Prlimit(0, unix.RLIMIT_CORE, nil, &l) == nil && l.Max < plan.CoreOff {

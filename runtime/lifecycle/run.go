@@ -17,29 +17,28 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// finishRun goes on where create has ended: it starts the jail and, unless
-// detached, waits for its end and removes it. The delegate's own `run` would
-// start the process before anyone could look at it.
+// finishRun continues after create: it starts the jail and, unless detached, waits for its end and
+// removes it. The delegate's own `run` would start the process before it could be checked.
 func (a *attempt) finishRun() error {
-	w, o, j, d := a.w, a.o, a.j, a.d
-	release, err := w.seal(&j.Brief)
+	r, o, j, d := a.rt, a.o, a.j, a.d
+	startFunc, err := r.seal(&j.Brief)
 	if err != nil {
 		return fmt.Errorf("sealing the jail's network: %w", err)
 	}
-	err = release(func() error {
-		if err := w.Store.Start(&j.Brief); err != nil {
+	err = startFunc(func() error {
+		if err := r.Store.Start(&j.Brief); err != nil {
 			return err
 		}
-		_ = onHostThread(func() error { w.note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid}); return nil })
-		if err := errors.Join(o.made(j), a.signals.hold()); err != nil {
+		_ = onHostThread(func() error { r.note(&j.Brief, journal.Event{Kind: journal.JailStart, Pid: j.InitPid}); return nil })
+		if err := errors.Join(o.notifyCreated(j), a.signals.hold()); err != nil {
 			return err
 		}
-		return w.startInit(&j.Brief, func() error {
-			t, err := w.inTime(&j.Brief)
+		return r.startInit(&j.Brief, func() error {
+			t, err := r.inTime(&j.Brief)
 			if err != nil {
 				return err
 			}
-			return exitError(d.Run(append(w.Globals.Args(), "start", o.ID), t))
+			return exitError(d.Run(append(r.Globals.Args(), "start", o.ID), t))
 		})
 	})
 	if err == nil && !o.Detach {
@@ -54,7 +53,7 @@ func (a *attempt) finishRun() error {
 		return nil
 	}
 	watched := *j // j changes with what is done below
-	go w.watchLost(&watched)
+	go r.watchLost(&watched)
 	var ws syscall.WaitStatus
 	for {
 		if _, err = syscall.Wait4(j.InitPid, &ws, 0, nil); err != syscall.EINTR {
@@ -65,18 +64,18 @@ func (a *attempt) finishRun() error {
 		return fmt.Errorf("waiting for the jail: %w", err)
 	}
 	a.tty.drain()
-	_ = onHostThread(func() error { w.noteEnd(&j.Brief, &ws); return nil })
-	o.ended(j)
-	if ended(&j.Brief) {
-		err = forget(&j.Brief)
+	_ = onHostThread(func() error { r.noteEnd(&j.Brief, &ws); return nil })
+	o.notifyEnded(j)
+	if processesGone(&j.Brief) {
+		err = removeDelegateState(&j.Brief)
 	} else {
-		err = exitError(d.Run(append(w.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
+		err = exitError(d.Run(append(r.Globals.Args(), "delete", "--force", o.ID), delegate.Time{}))
 	}
 	if err != nil {
-		w.Log.Warnf("deleting the ended container: %v", err)
+		r.Log.Warnf("deleting the ended container: %v", err)
 	}
-	if err := onHostThread(func() error { return w.release(&j.Brief) }); err != nil {
-		w.Log.Warnf("cleaning up: %v", err)
+	if err := onHostThread(func() error { return r.cleanup(&j.Brief) }); err != nil {
+		r.Log.Warnf("cleaning up: %v", err)
 	}
 	if ws.Signaled() {
 		return &ExitError{128 + int(ws.Signal())}
@@ -84,8 +83,8 @@ func (a *attempt) finishRun() error {
 	return exitError(ws.ExitStatus(), nil)
 }
 
-// made tells who watches that the jail is made.
-func (o *CreateOptions) made(j *state.Jail) error {
+// notifyCreated notifies the watcher that the jail is made.
+func (o *CreateOptions) notifyCreated(j *state.Jail) error {
 	if o.Watch == nil {
 		return nil
 	}
@@ -96,8 +95,8 @@ func (o *CreateOptions) made(j *state.Jail) error {
 	return err
 }
 
-// ended tells who watches that the jail's program has ended.
-func (o *CreateOptions) ended(j *state.Jail) {
+// notifyEnded notifies the watcher that the jail's program has ended.
+func (o *CreateOptions) notifyEnded(j *state.Jail) {
 	if o.Watch != nil {
 		o.Watch.Ended(j)
 	}

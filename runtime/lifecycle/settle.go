@@ -36,7 +36,7 @@ func (a *attempt) settle() error {
 		return err
 	}
 	// After all limits of the jail's own are there, which are the helper's too.
-	if err := helper.Place(a.w.Store.Dir(a.j.Key), pid); err != nil {
+	if err := helper.Place(a.rt.Store.Dir(a.j.Key), pid); err != nil {
 		return err
 	}
 	mounts, err := a.settleMounts(pid)
@@ -49,7 +49,7 @@ func (a *attempt) settle() error {
 	if err := checkProgram(pid, a.j.Process); err != nil {
 		return err
 	}
-	if err := diesFirst(pid, a.j.Process); err != nil {
+	if err := setOOMScore(pid, a.j.Process); err != nil {
 		return err
 	}
 	if a.o.PidFile != "" {
@@ -64,26 +64,27 @@ func (a *attempt) settle() error {
 	return settleUserNS(a.userns, pid)
 }
 
-// recordFirst records the jail's first process, which the delegate has told us.
+// recordFirst records the jail's first process, whose number the delegate wrote.
 func (a *attempt) recordFirst() (pid int, err error) {
-	if pid, err = readPid(filepath.Join(a.w.Store.Dir(a.j.Key), pidFile)); err != nil {
+	if pid, err = readPid(filepath.Join(a.rt.Store.Dir(a.j.Key), pidFile)); err != nil {
 		return 0, fmt.Errorf("the delegate left no pid: %w", err)
 	}
 	start, _, err := state.StartTime(pid)
 	if err != nil {
 		return 0, fmt.Errorf("the jail's first process: %w", err)
 	}
-	// Without its number, the parents of a process report which of a pod's jails it is in.
+	// Without the number, the parents of a process determine in which of a pod's jails it is.
 	mounts, _ := namespace.Inode(pid, "mnt")
-	if err := a.w.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
+	if err := a.rt.Store.First(&a.j.Brief, pid, start, uint32(mounts)); err != nil {
 		return 0, fmt.Errorf("recording the jail's first process: %w", err)
 	}
 	return pid, nil
 }
 
-// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the views that it adds.
+// settleMounts checks the waiting jail's mounts, and completes them. It returns them without the
+// synthetic files that it adds.
 func (a *attempt) settleMounts(pid int) ([]mountinfo.Mount, error) {
-	// Read once: a jail has a hundred mounts. What follows only adds views.
+	// The mounts are read once: a jail has a hundred. The following steps only add synthetic files.
 	mounts, err := mountsOf(pid)
 	if err != nil {
 		return nil, err
@@ -102,10 +103,9 @@ func (a *attempt) settleMounts(pid int) ([]mountinfo.Mount, error) {
 	return mounts, checkCwdInside(pid, mounts)
 }
 
-// checkCwdInside refuses a first process whose working directory is on a mount
-// that its mount namespace does not have: it got there through a file that the
-// delegate left open (CVE-2024-21626). The process waits for `start`, and its
-// directory is already set.
+// checkCwdInside refuses a first process whose working directory is on a mount outside its mount
+// namespace: it got there through a file that the delegate left open (CVE-2024-21626). The process
+// waits for `start`, and its directory is already set.
 func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
 	var stx unix.Statx_t
 	cwd := fmt.Sprintf("/proc/%d/cwd", pid)
@@ -119,8 +119,8 @@ func checkCwdInside(pid int, mounts []mountinfo.Mount) error {
 	return refusal.New(refusal.Cwd, "the working directory leads out of the jail (CVE-2024-21626)")
 }
 
-// settleMounts caps, in the waiting jail's mount namespace, what its delegate
-// mounted there by itself without a size, and attaches the jail's views.
+// settleMounts works in the waiting jail's mount namespace. It caps each tmpfs that the delegate
+// mounted without a size, and attaches the jail's synthetic files.
 func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
 	tighten := loose(mounts)
 	if len(tighten) == 0 && len(st.Views) == 0 && !st.Attaches() {
@@ -144,22 +144,24 @@ func settleMounts(pid int, mounts []mountinfo.Mount, st *rootfs.Staged) error {
 	})
 }
 
-// A looseMount is one that a delegate has made too loosely.
+// A looseMount is a mount that the delegate has made with fewer restrictions than requested.
 type looseMount struct {
 	at       string
 	writable bool // and may stay so
 }
 
-// loose finds what a delegate mounts by itself and mounts too
-// loosely. Each tmpfs that can be written to: the one that holds the control
-// groups of version 1, which is the jail's own in its user namespace, and masks.
-// crun puts masks below a read-only path ("/proc/sys/dev") before it binds that
-// path onto itself, and the copies of the masks are writable; their size of 0
-// means unlimited (tmpfs(5)), which cannot be taken back, but nothing has to be
-// written there. Masks that are a node or a view on a tmpfs of ours are no root
-// of one. And what has lost the flags that the bundle requests, with crun 1.8: the
-// read-only paths of /proc, which it binds, and a pod's mqueue, which it cannot
-// mount in a user namespace that it joined.
+// loose returns the mounts that a delegate makes by itself and restricts too little.
+//
+// The first kind is each tmpfs that can be written to: the one that holds the control groups of
+// version 1, which is the jail's own in its user namespace, and masks. crun puts masks below a
+// read-only path ("/proc/sys/dev") before it binds that path onto itself, and the copies of the
+// masks are writable. Their size of 0 means unlimited (tmpfs(5)), which cannot be changed back, but
+// nothing has to be written there. Masks that are a node or a synthetic file on a tmpfs of ours are
+// not its root.
+//
+// The second kind has lost the flags that the bundle requests, with crun 1.8: the read-only paths
+// of /proc, which it binds, and a pod's mqueue, which it cannot mount in a user namespace that it
+// joined.
 func loose(mounts []mountinfo.Mount) []looseMount {
 	var out []looseMount
 	for i := range mounts {
@@ -180,8 +182,7 @@ func loose(mounts []mountinfo.Mount) []looseMount {
 	return out
 }
 
-// capTmpfs gives the tmpfs at path hardly any room. Reconfiguration by
-// fspick(2) keeps what is in it.
+// capTmpfs leaves the tmpfs at path hardly any room. Reconfiguration by fspick(2) keeps its files.
 func capTmpfs(path string) error {
 	fs, err := unix.Fspick(unix.AT_FDCWD, path, unix.FSPICK_CLOEXEC|unix.FSPICK_SYMLINK_NOFOLLOW)
 	if err != nil {
@@ -199,15 +200,15 @@ func capTmpfs(path string) error {
 	return nil
 }
 
-// tighten takes set-id bits, devices, programs and, unless it may stay so,
-// writing away from the mount.
+// tighten forbids set-id bits, devices and programs on the mount, and writing unless the mount may
+// stay writable.
 func (m looseMount) tighten() error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC}
 	if !m.writable {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.MountSetattr(unix.AT_FDCWD, m.at, unix.AT_SYMLINK_NOFOLLOW, &attr); err != nil {
-		return fmt.Errorf("taking what it may not have from the mount at %s: %w", m.at, err)
+		return fmt.Errorf("restricting the mount at %s: %w", m.at, err)
 	}
 	return nil
 }

@@ -11,25 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signals are those that this process gets while it runs a jail: once the jail's program runs they are that
-// program's, and before they end its making.
+// Signals are the signals that this process receives while it runs a jail. Once the jail's program
+// runs they are passed to it; before that they end the making of the jail.
 type Signals struct {
 	ch       chan os.Signal
 	terminal bool // the jail is to end with this process's controlling terminal
 
 	mu   sync.Mutex
-	pid  int // who they are passed to; 0 before there is one
+	pid  int // the process that they are passed to; 0 before there is one
 	tty  *terminal
 	came unix.Signal // the first that came while the jail was made
-	// held are those that came since its program is started, and that cannot be passed on yet; nil before.
+	// held are the signals that came since the program is started, and that cannot be passed on
+	// yet; nil before.
 	held []unix.Signal
 }
 
-// ending are the signals that end a program which does nothing about them, and that terminals, engines and
-// service managers send for it.
+// ending are the signals that end a program without a handler, and that terminals, engines and
+// service managers send for that purpose.
 var ending = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT}
 
-// TakeSignals begins to take signals. What is ignored stays so (nohup(1)). own says that the jail is this process's own.
+// TakeSignals begins to take signals. Ignored signals stay ignored (nohup(1)). own reports that the
+// jail is this process's own.
 func TakeSignals(own bool) *Signals {
 	s := &Signals{ch: make(chan os.Signal, 64), terminal: own && hasTerminal()}
 	for _, sig := range append([]os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}, ending...) {
@@ -45,7 +47,7 @@ func TakeSignals(own bool) *Signals {
 	return s
 }
 
-// take passes a signal on, or keeps it for who makes the jail.
+// take passes a signal on, or keeps it for the steps that make the jail.
 func (s *Signals) take(sig unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +57,8 @@ func (s *Signals) take(sig unix.Signal) {
 	case s.pid != 0:
 		_ = unix.Kill(s.pid, sig)
 		if sig == unix.SIGHUP && s.terminal && !hasTerminal() {
-			// The terminal is gone, and the jail goes with it: its program may heed the signal, and not ignore it.
+			// The terminal is gone, and the jail goes with it: its program may handle the signal,
+			// but not ignore it.
 			pid := s.pid
 			time.AfterFunc(hangupPatience, func() { _ = unix.Kill(pid, unix.SIGKILL) })
 		}
@@ -79,7 +82,7 @@ func hasTerminal() bool {
 	return true
 }
 
-// interrupted is the error by which the making of a jail ends after a signal.
+// interrupted returns the error that ends the making of a jail after a signal.
 func (s *Signals) interrupted() error {
 	if s == nil {
 		return nil
@@ -92,7 +95,7 @@ func (s *Signals) interrupted() error {
 	return &StatusError{Code: 128 + int(s.came), Err: fmt.Errorf("ended by %s before the program was started", unix.SignalName(s.came))}
 }
 
-// hold keeps for the jail's program what comes from now on. An error where one came before.
+// hold keeps further signals for the jail's program. It returns an error if one came before.
 func (s *Signals) hold() error {
 	if s == nil {
 		return nil
@@ -103,7 +106,7 @@ func (s *Signals) hold() error {
 	return s.interrupted()
 }
 
-// passTo passes on to the jail's first process what was held, and what comes from now on.
+// passTo passes the held signals and all further ones to the jail's first process.
 func (s *Signals) passTo(pid int, tty *terminal) {
 	s.mu.Lock()
 	s.pid, s.tty = pid, tty
@@ -114,7 +117,7 @@ func (s *Signals) passTo(pid int, tty *terminal) {
 	}
 }
 
-// stop gives the signals back.
+// stop restores the signals.
 func (s *Signals) stop() {
 	if s != nil {
 		signal.Stop(s.ch)
@@ -122,9 +125,9 @@ func (s *Signals) stop() {
 	}
 }
 
-// awaitInit waits until the init step that stays as the first process has started the program: from then on a
-// signal to it is the program's. life is this process's end of their pair of sockets, or nil. Where the step
-// ends before, its status reports why.
+// awaitInit waits until the init step that stays as the first process has started the program: from
+// then on a signal to it is the program's. life is this process's end of their pair of sockets, or
+// nil. If the step ends before, its status is the reason.
 func awaitInit(life *os.File) {
 	if life == nil {
 		return

@@ -13,12 +13,12 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// socketsFile is where a control group of version 1 bounds the buffers of its
-// sockets. runc does not write it (libcontainer, since 1.0.0-rc94), crun does.
+// socketsFile bounds the buffers of the sockets of a control group of version 1. crun writes it,
+// and runc does not (libcontainer, since 1.0.0-rc94).
 const socketsFile = "memory.kmem.tcp.limit_in_bytes"
 
-// withoutSockets is the resources without the limit on socket buffers, which is
-// not the delegate's to set.
+// withoutSockets returns the resources without the limit on socket buffers, which the delegate must
+// not set.
 func withoutSockets(r *specs.LinuxResources) *specs.LinuxResources {
 	if r == nil || r.Memory == nil || r.Memory.KernelTCP == nil {
 		return r
@@ -32,8 +32,8 @@ func withoutSockets(r *specs.LinuxResources) *specs.LinuxResources {
 	return &out
 }
 
-// boundSockets sets that limit on the group of the jail's waiting first process.
-// It stays when the delegate updates others.
+// boundSockets sets that limit on the group of the jail's waiting first process. The limit stays
+// when the delegate updates others.
 func boundSockets(pid int, j *state.Jail) error {
 	m := memoryOf(j)
 	if m == nil || m.KernelTCP == nil {
@@ -49,8 +49,8 @@ func boundSockets(pid int, j *state.Jail) error {
 	return nil
 }
 
-// memoryGroup is the directory of a process's group in the memory hierarchy of
-// version 1. The root group, which is the host's, has no limits.
+// memoryGroup returns the directory of a process's group in the memory hierarchy of version 1. The
+// root group, which is the host's, has no limits.
 func memoryGroup(pid int) (string, error) {
 	groups, err := cgroups.Of(strconv.Itoa(pid))
 	if err != nil {

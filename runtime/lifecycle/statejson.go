@@ -7,21 +7,21 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// State prints the delegate's answer with the engine's own bundle and root in
-// it: an engine compares them with what it knows.
-func (w *Runtime) State(id string) error {
-	j, err := w.find(id)
+// State prints the delegate's answer with the engine's own bundle and root: an engine compares them
+// with its records.
+func (r *Runtime) State(id string) error {
+	j, err := r.find(id)
 	if err != nil {
 		return err
 	}
 	if j == nil {
-		return w.Pass(id, []string{"state", id})
+		return r.Pass(id, []string{"state", id})
 	}
-	d, err := w.delegateFor(j)
+	d, err := r.delegateFor(j)
 	if err != nil {
 		return err
 	}
-	s, err := w.askState(d, j)
+	s, err := r.queryState(d, j)
 	if err != nil {
 		return err
 	}
@@ -33,11 +33,11 @@ func (w *Runtime) State(id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.out().Write(append(printable.JSON(text), '\n'))
+	_, err = r.out().Write(append(printable.JSON(text), '\n'))
 	return err
 }
 
-// capture runs the delegate and returns what it printed.
+// capture runs the delegate and returns its output.
 func capture(d *delegate.Runtime, args []string, t delegate.Time) ([]byte, int, error) {
 	if t.Join != nil {
 		defer t.Join.Close()

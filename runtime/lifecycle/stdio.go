@@ -9,15 +9,14 @@ import (
 	"agentjail.dev/runtime/delegate"
 )
 
-// privateStdio is the delegate with standard files that it may give away, and a
-// function to call when it has made the jail. Before release 1.24 crun gives
-// each of its standard files that is no terminal to the jail's root, and from
-// outside, where the host lets it: /dev/null, which every program shares, would
-// be the jail's to take from all others. A null device that nobody else has
-// stands in for it; inside, runc and crun open the jail's own in its place. Other
-// devices and files are given back before the jail's program runs.
-func (w *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
-	if d.Traits().KeepsStdio || rootless { // without privilege nothing of others' can be given away
+// privateStdio returns the delegate with standard files whose owner it may change, and a function
+// to call when the delegate has made the jail. Before release 1.24 crun makes the jail's root the
+// owner of each of its standard files that is no terminal, and from outside, where the host lets
+// it. /dev/null, which every program shares, would then be the jail's to take from all others. A
+// null device of this process alone stands in for it; inside, runc and crun open the jail's own in
+// its place. Other devices and files get their owners back before the jail's program runs.
+func (r *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Runtime, func(), error) {
+	if d.Traits().KeepsStdio || rootless { // without privilege no owner can be changed
 		return d, func() {}, nil
 	}
 	own := *d
@@ -28,7 +27,7 @@ func (w *Runtime) privateStdio(d *delegate.Runtime, rootless bool) (*delegate.Ru
 			f()
 		}
 	}
-	for i, f := range w.stdio() {
+	for i, f := range r.stdio() {
 		var st unix.Stat_t
 		fd := int(f.Fd())
 		if unix.Fstat(fd, &st) != nil {

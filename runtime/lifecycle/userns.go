@@ -18,21 +18,21 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A jail's user namespace is made here, by the jail's own host user, and joined
-// by the delegate: what the kernel counts by user is then the jail's own, up to
-// the top (fork.UserNSOf). Nothing keeps it but this process and the jail's.
+// A jail's user namespace is made here, by the jail's own host user, and joined by the delegate.
+// The resources that the kernel counts by user are then the jail's own, up to the top
+// (fork.UserNSOf). Only this process and the jail's processes keep the namespace.
 
 // userNS is a jail's user namespace while the jail is made.
 type userNS struct {
 	file *os.File
-	// making is locked while namespaces are made in it: by each who makes a jail
-	// in it, together, and by who forbids it, alone.
+	// making is locked while namespaces are made in it: shared by each process that makes a jail in
+	// it, exclusively by the process that forbids further namespaces.
 	making *os.File
 	// open reports that it was closed to further namespaces, and is not now.
 	open bool
 }
 
-// made is the namespace if it is known yet.
+// made returns the namespace if it is known yet.
 func (u *userNS) made() *os.File {
 	if u == nil {
 		return nil
@@ -40,14 +40,14 @@ func (u *userNS) made() *os.File {
 	return u.file
 }
 
-// closeUserNS ends what a failure has left of the making of a jail in u.
-func (w *Runtime) closeUserNS(u *userNS) {
+// closeUserNS ends the remains in u after making a jail has failed.
+func (r *Runtime) closeUserNS(u *userNS) {
 	if u == nil {
 		return
 	}
 	if u.open {
 		if err := u.forbid(); err != nil {
-			w.Log.Warnf("after making a jail: %v", err)
+			r.Log.Warnf("after making a jail: %v", err)
 		}
 	}
 	if u.making != nil {
@@ -56,7 +56,7 @@ func (w *Runtime) closeUserNS(u *userNS) {
 	u.file.Close()
 }
 
-// specUserNS is the user namespace of a spec, or nil.
+// specUserNS returns the user namespace of a spec, or nil.
 func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 	i := slices.IndexFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.UserNamespace })
 	if i < 0 {
@@ -65,23 +65,23 @@ func specUserNS(s *specs.Spec) *specs.LinuxNamespace {
 	return &s.Linux.Namespaces[i]
 }
 
-// openUserNS makes the jail's user namespace and has the spec name it, or opens
-// that of another jail which the spec names. nil is for one that is the delegate's
-// to make: a user's own engine can act for nobody else.
-func (w *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
+// openUserNS makes the jail's user namespace and has the spec name it, or opens that of another
+// jail which the spec names. It returns nil for one that the delegate is to make: a user's own
+// engine can act for no other user.
+func (r *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 	ns := specUserNS(p.res.Spec)
 	switch {
 	case ns == nil || ns.Path == "" && p.facts.Host.Rootless:
 		return nil, nil
 	case ns.Path != "":
-		return w.joinUserNS(j, ns.Path, p.facts.Joins)
+		return r.joinUserNS(j, ns.Path, p.facts.Joins)
 	}
 	uid, gid := j.IDs.Owner()
 	f, err := fork.UserNSOf(uid, gid, idmap.Text(j.IDs.UIDs), idmap.Text(j.IDs.GIDs))
 	if err != nil {
 		return nil, err
 	}
-	making, err := w.Store.Making(j.Userns, j.IDs, j.Key)
+	making, err := r.Store.Making(j.Userns, j.IDs, j.Key)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -91,14 +91,16 @@ func (w *Runtime) openUserNS(j *state.Jail, p *prepared) (*userNS, error) {
 	return &userNS{file: f, making: making}, nil
 }
 
-// userNSPath is where a delegate finds a descriptor of this process. The dot keeps runc 1.1.12 to 1.1.15, and 1.2, from taking it for
-// /proc/PID/ns/user: they scan the path for "/proc/%d", do not look whether the rest is as expected, read /proc/PID/uid_map of this process
-// in place of the namespace's, and refuse the bundle since that is another (libcontainer/userns GetUserNamespaceMappings).
+// userNSPath returns the path by which a delegate finds a descriptor of this process. The dot keeps
+// runc 1.1.12 to 1.1.15, and 1.2, from taking the path for /proc/PID/ns/user. They scan it for
+// "/proc/%d", do not check the rest, read /proc/PID/uid_map of this process instead of the
+// namespace's, and refuse the bundle since that is another (libcontainer/userns
+// GetUserNamespaceMappings).
 func userNSPath(pid int, fd uintptr) string { return fmt.Sprintf("/proc/./%d/fd/%d", pid, fd) }
 
-// joinUserNS opens the user namespace of another jail, and makes room in it for
-// the namespaces of this one.
-func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
+// joinUserNS opens the user namespace of another jail, and raises its limits for the namespaces of
+// this one.
+func (r *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNamespaceType]harden.Join) (*userNS, error) {
 	f, err := namespace.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the user namespace to join: %w", err)
@@ -107,16 +109,16 @@ func (w *Runtime) joinUserNS(j *state.Jail, path string, joins map[specs.LinuxNa
 	var other string
 	for _, join := range joins {
 		if join.Jail != "" {
-			other = state.Key(w.Globals.Root, join.Jail)
+			other = state.Key(r.Globals.Root, join.Jail)
 		}
 	}
-	if u.making, err = w.Store.Making(j.Userns, j.IDs, other); err == nil {
+	if u.making, err = r.Store.Making(j.Userns, j.IDs, other); err == nil {
 		u.open = true
 		err = u.limit("2147483647") // as at its making (create_user_ns in kernel/user_namespace.c)
 	}
 	if err != nil {
-		w.closeUserNS(u)
-		return nil, fmt.Errorf("making room in the user namespace to join: %w", err)
+		r.closeUserNS(u)
+		return nil, fmt.Errorf("raising the limits of the user namespace to join: %w", err)
 	}
 	return u, nil
 }
@@ -134,8 +136,8 @@ func (u *userNS) limit(most string) error {
 	return err
 }
 
-// forbid has the kernel refuse further namespaces in the user namespace, unless
-// another jail is being made in it: then it is the last one's to do.
+// forbid has the kernel refuse further namespaces in the user namespace, unless another jail is
+// being made in it: then the last process that makes one does so.
 func (u *userNS) forbid() error {
 	if u.making != nil {
 		defer func() { u.making.Close(); u.making, u.open = nil, false }()
@@ -157,8 +159,8 @@ func (u *userNS) forbid() error {
 	return nil
 }
 
-// settleUserNS looks whether the jail is where it is to be, once all of its
-// namespaces are made, and forbids further ones.
+// settleUserNS checks the jail's user namespace once all of its namespaces are made, and forbids
+// further ones.
 func settleUserNS(u *userNS, pid int) error {
 	if ringfault.Ring(2) {
 		return nil
@@ -173,7 +175,7 @@ func settleUserNS(u *userNS, pid int) error {
 	}
 	same, err := sameFile(f, u.file)
 	if err == nil && !same {
-		err = refusal.New(refusal.Delegate, "the delegate put the jail into another one than it was given")
+		err = refusal.New(refusal.Delegate, "the delegate used a different user namespace")
 	}
 	if err != nil {
 		return fmt.Errorf("the jail's user namespace: %w", err)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestUserNSPath: the path leads to the descriptor, and runc's scan for the process does not match it.
+// TestUserNSPath: the path leads to the descriptor, and runc's scan for the process does not match
+// it.
 func TestUserNSPath(t *testing.T) {
 	f, err := os.Open("/proc/self/ns/user")
 	if err != nil {

@@ -20,17 +20,17 @@ import (
 // testRuntime has a store with a jail of this id and ids.
 func testRuntime(t *testing.T, ids ...string) (*Runtime, map[string]*state.Jail) {
 	t.Helper()
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}}
+	r := &Runtime{Store: state.Store{Root: t.TempDir()}}
 	pol := policy.Default().Userns
 	jails := map[string]*state.Jail{}
 	for _, id := range ids {
 		j := &state.Jail{Brief: state.Brief{ID: id, Key: state.Key("", id), BootID: state.BootID(), Userns: pol}}
-		if err := w.Store.Create(j); err != nil {
+		if err := r.Store.Create(j); err != nil {
 			t.Fatal(err)
 		}
 		jails[id] = j
 	}
-	return w, jails
+	return r, jails
 }
 
 // specWith is a spec with a user namespace at a path.
@@ -56,24 +56,24 @@ func nested(t *testing.T, f *os.File) string {
 	return strings.TrimSpace(limits[0].Text)
 }
 
-// TestNestedNamespaces: nobody forbids namespaces while another jail is being made in the same user namespace; the last
-// one does, also where it failed.
+// TestNestedNamespaces: no process forbids namespaces while another jail is being made in the same
+// user namespace; the last one does, also where it failed.
 func TestNestedNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes namespaces")
 	}
 	for _, given := range []bool{false, true} {
-		w, jails := testRuntime(t, "first", "second", "third")
+		r, jails := testRuntime(t, "first", "second", "third")
 		first := jails["first"]
 		first.IDs = first.Userns.Block(5)
 		first.IDs.Given = given
 		if !given { // as Store.Allocate does
-			if err := os.MkdirAll(filepath.Join(w.Store.Root, "ids", "2013593600"), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Join(r.Store.Root, "ids", "2013593600"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 		}
 		p := &prepared{res: &harden.Result{Spec: specWith("")}}
-		u, err := w.openUserNS(first, p)
+		u, err := r.openUserNS(first, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestNestedNamespaces(t *testing.T) {
 			j.IDs = first.IDs
 			joined := &prepared{res: &harden.Result{Spec: specWith(first.OwnUserNS)}}
 			joined.facts.Joins = map[specs.LinuxNamespaceType]harden.Join{specs.NetworkNamespace: {Jail: "first", Mode: policy.NetworkNone}}
-			u, err := w.openUserNS(j, joined)
+			u, err := r.openUserNS(j, joined)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,12 +110,12 @@ func TestNestedNamespaces(t *testing.T) {
 		if got := nested(t, u.made()); got == "0" {
 			t.Errorf("given %v: forbidden while another jail is being made", given)
 		}
-		w.closeUserNS(third) // it failed
+		r.closeUserNS(third) // it failed
 		if got := nested(t, u.made()); got != "0" {
 			t.Errorf("given %v: left open: %s", given, got)
 		}
-		w.closeUserNS(second)
-		w.closeUserNS(u)
+		r.closeUserNS(second)
+		r.closeUserNS(u)
 	}
 }
 

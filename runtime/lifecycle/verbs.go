@@ -26,99 +26,97 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// errNotOurs is the answer for a container that agentjail did not make: what
-// could loosen it is refused.
+// errNotOurs returns the error for a container that agentjail did not make: verbs that could loosen
+// it are refused.
 func errNotOurs(id string) error {
 	return fmt.Errorf("container %q does not exist", id)
 }
 
-// Start seals the jail's network and starts its program. Engines put
-// interfaces into the namespace between create and start.
+// Start seals the jail's network and starts its program. Engines put interfaces into the namespace
+// between create and start.
 //
-// An ExitError is the delegate's exit status, which told its error itself: that of
-// `start` on a container that runs or has ended. Any other error is agentjail's or
-// the host's. After an error the jail waits as before, or its program runs: Delete
-// removes it either way.
-func (w *Runtime) Start(id string) error {
-	j, err := w.find(id)
+// An ExitError is the exit status of the delegate, which printed its error itself: that of `start`
+// on a container that runs or has ended. Any other error is agentjail's or the host's. After an
+// error the jail waits as before, or its program runs: Delete removes it either way.
+func (r *Runtime) Start(id string) error {
+	j, err := r.find(id)
 	if err != nil {
 		return err
 	}
 	if j == nil {
 		return errNotOurs(id)
 	}
-	release := func(start func() error) error { return start() }
+	startFunc := func(start func() error) error { return start() }
 	if j.InitAlive() {
-		if release, err = w.seal(j); err != nil {
+		if startFunc, err = r.seal(j); err != nil {
 			return fmt.Errorf("sealing the jail's network: %w", err)
 		}
 	}
 	crash.Point("start.sealed")
-	return release(func() error {
-		w.adopt(j)
+	return startFunc(func() error {
+		r.chownCopied(j)
 		if !j.Started {
-			if err := w.Store.Start(j); err != nil {
+			if err := r.Store.Start(j); err != nil {
 				return err
 			}
 		}
-		w.note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
-		if w.Stay {
-			go w.watchStarted(j.Key)
+		r.note(j, journal.Event{Kind: journal.JailStart, Pid: j.InitPid})
+		if r.Stay {
+			go r.watchStarted(j.Key)
 		}
-		return w.startInit(j, func() error { return w.Pass(id, []string{"start", id}) })
+		return r.startInit(j, func() error { return r.Pass(id, []string{"start", id}) })
 	})
 }
 
 // Update changes a running jail's limits, within policy. Nil changes none.
 //
-// A refusal is a refusal.Error, or several joined, and an ExitError the delegate's
-// exit status, which told its error itself: the limits are then as they were, or
-// some of them changed. After any other error the limits can hold while the jail's
-// record and its files in /proc and /sys still tell of the former ones; another
-// Update sets that right.
-func (w *Runtime) Update(id string, in *specs.LinuxResources) error {
-	j, err := w.findAll(id)
+// A refusal is a refusal.Error, or several joined. An ExitError is the exit status of the delegate,
+// which printed its error itself: the limits are then as they were, or some of them changed. After
+// any other error the limits can hold while the jail's record and its files in /proc and /sys still
+// show the former ones; another Update corrects that.
+func (r *Runtime) Update(id string, in *specs.LinuxResources) error {
+	j, err := r.findAll(id)
 	if err != nil {
 		return err
 	}
 	if j == nil {
 		return errNotOurs(id)
 	}
-	r, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
+	limits, rep, err := harden.Resources(in, j.Policy, harden.Facts{ID: id, Host: hostfacts.Read(), IDs: j.IDs})
 	if err != nil {
-		w.noteRefused(&j.Brief, journal.LimitsRefused, err)
+		r.noteRefused(&j.Brief, journal.LimitsRefused, err)
 		return err
 	}
-	w.tell(rep)
-	data, err := json.Marshal(r)
+	r.logUnmet(rep)
+	data, err := json.Marshal(limits)
 	if err != nil {
 		return fmt.Errorf("encoding the limits: %w", err)
 	}
 	runtime.LockOSThread()
-	file := filepath.Join(w.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
+	file := filepath.Join(r.Store.Dir(j.Key), atomicfile.Unique("update-")+".json")
 	if err := atomicfile.Write(file, data, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(file)
-	d, err := w.delegateFor(&j.Brief)
+	d, err := r.delegateFor(&j.Brief)
 	if err != nil {
 		return err
 	}
-	t, err := w.inTime(&j.Brief)
+	t, err := r.inTime(&j.Brief)
 	if err != nil {
 		return err
 	}
-	if err := exitError(d.Run(append(w.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
+	if err := exitError(d.Run(append(r.Globals.Args(), "update", "--resources", file, id), t)); err != nil {
 		return err
 	}
-	w.note(&j.Brief, append(lowered(rep), journal.Event{Kind: journal.LimitsUpdate, Value: string(data)})...)
-	if err := helper.Follow(w.Store.Dir(j.Key), j.InitPid); err != nil {
+	r.note(&j.Brief, append(lowered(rep), journal.Event{Kind: journal.LimitsUpdate, Value: string(data)})...)
+	if err := helper.Follow(r.Store.Dir(j.Key), j.InitPid); err != nil {
 		return err
 	}
-	return w.resize(j, r)
+	return r.resize(j, limits)
 }
 
-// lowered are the limits of an update that policy has lowered.
+// lowered returns the limits of an update that policy has lowered.
 func lowered(rep *report.Report) []journal.Event {
 	var out []journal.Event
 	for _, c := range rep.Changes {
@@ -129,10 +127,10 @@ func lowered(rep *report.Report) []journal.Event {
 	return out
 }
 
-// resize has the jail's views and its record follow its limits.
-func (w *Runtime) resize(j *state.Jail, r *specs.LinuxResources) error {
-	j.Limits = harden.Updated(j.Limits, r)
-	if err := w.Store.Save(j); err != nil {
+// resize updates the jail's synthetic files and its record to new limits.
+func (r *Runtime) resize(j *state.Jail, limits *specs.LinuxResources) error {
+	j.Limits = harden.Updated(j.Limits, limits)
+	if err := r.Store.Save(j); err != nil {
 		return err
 	}
 	if j.ViewsDev == 0 || !j.InitAlive() {
@@ -142,14 +140,14 @@ func (w *Runtime) resize(j *state.Jail, r *specs.LinuxResources) error {
 	files := procfiles.Sized(procfiles.For(j.Limits, machine, "", time.Unix(j.Born, 0)), machine)
 	err := rootfs.RewriteViews(j.ViewsDev, files, func(f func() error) error { return inMountNS(j.InitPid, f) })
 	if err != nil && j.InitAlive() {
-		return fmt.Errorf("telling the jail of its limits: %w", err)
+		return fmt.Errorf("writing the limits into the jail's files: %w", err)
 	}
 	return nil
 }
 
-// readGiven reads a file that the caller named, which may be a pipe: shells make
+// readInput reads a file that the caller named, which may be a pipe: shells make
 // /dev/fd/N of a command's output.
-func readGiven(path string) ([]byte, error) {
+func readInput(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
@@ -164,81 +162,80 @@ func readGiven(path string) ([]byte, error) {
 
 // ReadResources reads limits in the form of `update --resources`; "-" is
 // standard input.
-func (w *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
+func (r *Runtime) ReadResources(path string) (*specs.LinuxResources, error) {
 	var data []byte
 	var err error
 	if path == "-" {
-		data, err = io.ReadAll(io.LimitReader(w.stdio()[0], bundle.MaxConfig))
+		data, err = io.ReadAll(io.LimitReader(r.stdio()[0], bundle.MaxConfig))
 	} else {
-		data, err = readGiven(path)
+		data, err = readInput(path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
 	}
-	r := new(specs.LinuxResources)
-	if _, err := bundle.Decode(data, r); err != nil {
+	limits := new(specs.LinuxResources)
+	if _, err := bundle.Decode(data, limits); err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
 	}
-	return r, nil
+	return limits, nil
 }
 
-// Delete removes a container and all that was made for it, and with force kills
-// its processes first. With force a missing one is no error, as with runc. Of a jail
-// of another PID namespace only the control groups are known: with force they must
-// be empty.
+// Delete removes a container and all that was made for it, and with force kills its processes
+// first. With force a missing one is no error, as with runc. Of a jail of another PID namespace
+// only the control groups are known: with force they must be empty.
 //
-// An ExitError is the delegate's exit status, which told its error itself: the
-// container runs still, or is none. After any error what is left of the jail stays
-// recorded, and another Delete, or GC once its processes have ended, goes on.
-func (w *Runtime) Delete(id string, force bool) error {
-	key, err := w.key(id)
+// An ExitError is the exit status of the delegate, which printed its error itself: the container
+// still runs, or does not exist. After any error the remains of the jail stay recorded. Another
+// Delete, or GC once the jail's processes have ended, removes them.
+func (r *Runtime) Delete(id string, force bool) error {
+	key, err := r.key(id)
 	if err != nil {
 		return err
 	}
-	unlock, err := w.Store.Lock(key)
+	unlock, err := r.Store.Lock(key)
 	switch {
 	case err == nil:
 		defer unlock()
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	j, err := w.findAny(id)
+	j, err := r.findAny(id)
 	if err != nil {
 		return err
 	}
 	if j != nil && j.Elsewhere() && !force {
 		return elsewhere(id)
 	}
-	if j != nil && ended(j) {
-		return w.deleteDirectly(j, force)
+	if j != nil && processesGone(j) {
+		return r.deleteWithoutDelegate(j, force)
 	}
-	d, err := w.delegateFor(j)
+	d, err := r.delegateFor(j)
 	if err != nil {
 		return err
 	}
-	args := append(w.Globals.Args(), "delete")
+	args := append(r.Globals.Args(), "delete")
 	if force {
 		args = append(args, "--force")
 	}
 	args = append(args, id)
 	if j == nil {
-		return w.handOver(d, args)
+		return r.handOver(d, args)
 	}
-	// The jail may have been made with the systemd driver while the engine's
-	// clean-up does not report it.
-	if j.SystemdCgroup && !w.Globals.SystemdCgroup {
+	// The jail may have been made with the systemd driver while the engine's clean-up does not set
+	// that option.
+	if j.SystemdCgroup && !r.Globals.SystemdCgroup {
 		args = append([]string{"--systemd-cgroup"}, args...)
 	}
 	runtime.LockOSThread()
-	t, err := w.inTime(j)
+	t, err := r.inTime(j)
 	if err != nil {
 		return err
 	}
 	runs := j.InitAlive()
 	if !runs || force {
-		w.noteEnd(j, nil)
+		r.noteEnd(j, nil)
 	}
-	done := w.step("delegate delete")
+	done := r.step("delegate delete")
 	code, err := d.Run(args, t)
 	done()
 	crash.Point("delete.delegated")
@@ -255,10 +252,10 @@ func (w *Runtime) Delete(id string, force bool) error {
 		return err
 	}
 	if runs {
-		w.note(j, journal.Event{Kind: journal.JailExit, Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
+		r.note(j, journal.Event{Kind: journal.JailExit, Pid: j.InitPid, Status: unix.SIGKILL.String(), Reason: "delete --force"})
 	}
-	done = w.step("release")
-	if err := w.release(j); err != nil {
+	done = r.step("cleanup")
+	if err := r.cleanup(j); err != nil {
 		return err
 	}
 	done()

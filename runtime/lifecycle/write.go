@@ -12,13 +12,13 @@ import (
 	"agentjail.dev/runtime/spec/bundle"
 )
 
-// writeFilter keeps the filter that the init step loads.
+// writeFilter saves the filter that the init step loads.
 func (a *attempt) writeFilter() (err error) {
-	a.second, err = innerFilter(a.w.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
+	a.second, err = innerFilter(a.rt.Store.Dir(a.j.Key), a.spec.Linux, a.filter)
 	return err
 }
 
-// prepareNetwork has the network's mode make ready what the delegate needs.
+// prepareNetwork has the network's mode prepare the files that the delegate needs.
 func (a *attempt) prepareNetwork() (err error) {
 	a.j.Network = a.p.res.Plan.Network
 	if a.mode, err = modes.Named(a.j.Network.Mode); err != nil {
@@ -34,19 +34,21 @@ func (a *attempt) prepareNetwork() (err error) {
 	return nil
 }
 
-// write saves the record, and the bundle and the init step's orders for the
-// delegate.
+// write saves the record, and the bundle and the init step's orders for the delegate.
 func (a *attempt) write() (err error) {
-	w, j, spec := a.w, a.j, a.spec
+	r, j, spec := a.rt, a.j, a.spec
 	spec.Linux.Resources = withoutSockets(spec.Linux.Resources)
 	a.timeNS = a.caps.Dialect(spec)
 	j.OwnTime = a.timeNS.Offsets != ""
 	a.domain = takeDomainname(spec)
-	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(w.Store.Dir(j.Key)).UnixNano()
-	if err := w.Store.Save(j); err != nil {
+	j.Mounted, j.MountedSince = a.mounted(), filetime.Moment(r.Store.Dir(j.Key)).UnixNano()
+	if err := r.Store.Save(j); err != nil {
 		return err
 	}
-	a.files, err = w.throughEnter(j, withOwnProcess(spec), a.p.facts.Host, a.second, spec.Linux, a.staged.Viewed(), a.mode.Terms(j.Network).OnlyLoopback)
+	a.files, err = r.throughEnter(j, initStep{
+		process: withOwnProcess(spec), host: a.p.facts.Host, filter: a.second, linux: spec.Linux,
+		viewed: a.staged.Viewed(), loopback: a.mode.Terms(j.Network).OnlyLoopback,
+	})
 	if err != nil {
 		return err
 	}
@@ -54,16 +56,16 @@ func (a *attempt) write() (err error) {
 	if a.files.Life != nil {
 		a.always(func() { a.files.Life.Close() })
 	}
-	a.bundle = &bundle.Bundle{Dir: filepath.Join(w.Store.Dir(j.Key), "bundle"), Spec: spec}
+	a.bundle = &bundle.Bundle{Dir: filepath.Join(r.Store.Dir(j.Key), "bundle"), Spec: spec}
 	return a.bundle.Save()
 }
 
-// attach shows the engine the jail's root in place of its own, where it looks
-// there. Who undoes the claim detaches it.
+// attach mounts the jail's root over the engine's, if the engine looks there. Undoing the claim
+// detaches it.
 func (a *attempt) attach() error {
 	if a.j.EngineRoot != "" {
 		err := onHostThread(func() error {
-			if err := rootfs.AttachChanges(a.staged.Changes, a.w.Store.Dir(a.j.Key)); err != nil {
+			if err := rootfs.AttachChanges(a.staged.Changes, a.rt.Store.Dir(a.j.Key)); err != nil {
 				return err
 			}
 			crash.Point("create.changes")
@@ -77,8 +79,8 @@ func (a *attempt) attach() error {
 	return nil
 }
 
-// withOwnProcess gives the spec a process of its own to change: the record keeps
-// the one that the jail is to run.
+// withOwnProcess copies the spec's process so that it can be changed: the record keeps the one that
+// the jail is to run.
 func withOwnProcess(s *specs.Spec) *specs.Process {
 	p := *s.Process
 	s.Process = &p

@@ -20,16 +20,16 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// Program is the name that callers know the command line by, and
-// PeoplesProgram the file name of the one beside it for what people ask.
+// Program is the name of the command line, and CtlProgram the file name of the program beside
+// it that has agentjail's own commands.
 const (
-	Program        = "agentjail"
-	PeoplesProgram = "agentjailctl"
+	Program    = "agentjail"
+	CtlProgram = "agentjailctl"
 )
 
-// A Caller is what all calls have of the one that makes them.
+// A Caller holds what all calls of one caller share.
 type Caller struct {
-	// PolicyName is the named policy's, "" for none; see [PolicyName].
+	// PolicyName is the name of the named policy, "" for none; see [PolicyName].
 	PolicyName string
 	// Stdio are the standard files.
 	Stdio [3]*os.File
@@ -45,8 +45,8 @@ type Caller struct {
 	trace   func(step string, d time.Duration)
 }
 
-// Open sets up the log by the global options, so that an error of any verb
-// reaches the engine. Close closes what was opened.
+// Open sets up the log by the global options, so that an error of any verb reaches the engine.
+// Close closes what Open opened.
 func (c *Caller) Open(global Values) error {
 	c.global, c.logPath = global, global.String("log")
 	for i, f := range [...]*os.File{os.Stdin, os.Stdout, os.Stderr} {
@@ -90,15 +90,15 @@ func (c *Caller) Close() {
 	}
 }
 
-// Quiet keeps warnings off a terminal that somebody works in, unless requested.
+// Quiet keeps warnings off a terminal that a user works in, unless requested.
 func (c *Caller) Quiet() {
 	if !c.global.Bool("debug") && c.logPath == "" {
 		c.Log.SetLevel(logrus.ErrorLevel)
 	}
 }
 
-// Fail tells the error where engines look for it: as the last error entry of the
-// log, and on standard error. It may be called without Open.
+// Fail reports the error where engines look for it: as the last error entry of the log, and on
+// standard error. It may be called without Open.
 func (c *Caller) Fail(err error) {
 	msg := OneLine(err.Error())
 	if c.logPath != "" && len(c.opened) > 0 {
@@ -115,32 +115,32 @@ func (c *Caller) Fail(err error) {
 	fmt.Fprintln(out, Program+": "+msg)
 }
 
-// OneLine keeps an error on one line of printable text: engines read the log by
-// lines, and parts of a message may come from a bundle.
+// OneLine puts an error on one line of printable text: engines read the log by lines, and parts of
+// a message may come from a bundle.
 func OneLine(s string) string {
 	return printable.Line(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(s), 4096)
 }
 
-// Runtime gathers what every verb shares, with the policy.
+// Runtime returns the runtime that every verb uses, with the policy.
 func (c *Caller) Runtime() (*lifecycle.Runtime, error) {
-	w, err := c.existing()
+	r, err := c.existing()
 	if err != nil {
 		return nil, err
 	}
-	w.Policy, err = w.LoadPolicy()
-	w.LoadPolicy = nil
-	return w, err
+	r.Policy, err = r.LoadPolicy()
+	r.LoadPolicy = nil
+	return r, err
 }
 
-// existing is Runtime for a jail that exists, which no longer depends on the policy:
-// a file that has been broken since must not keep anyone from ending a jail.
+// existing is Runtime for a jail that exists, which no longer depends on the policy: a policy file
+// that is broken by now must not keep a user from ending a jail.
 func (c *Caller) existing() (*lifecycle.Runtime, error) {
 	g := c.global
 	store, err := state.Default()
 	if err != nil {
 		return nil, err
 	}
-	// The delegate is not run in the caller's directory.
+	// The delegate does not run in the caller's directory.
 	root, err := absolute(g.String("root"))
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &lifecycle.Runtime{
+	r := &lifecycle.Runtime{
 		Store:      store,
 		LoadPolicy: c.policy,
 		Globals: lifecycle.Globals{
@@ -158,10 +158,10 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 		},
 		Log: c.Log, Stay: c.Stay, Stdio: c.Stdio,
 	}
-	if w.Globals.Root == "" && store.Root != state.DefaultRoot {
-		// Where delegates keep a user's containers depends on the environment, and
+	if r.Globals.Root == "" && store.Root != state.DefaultRoot {
+		// The directory in which delegates keep a user's containers depends on the environment, and
 		// differs from verb to verb.
-		w.Globals.Root = filepath.Join(store.Root, "delegate")
+		r.Globals.Root = filepath.Join(store.Root, "delegate")
 	}
 	if path := g.String("trace"); path != "" {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -170,9 +170,9 @@ func (c *Caller) existing() (*lifecycle.Runtime, error) {
 		}
 		c.opened = append(c.opened, f)
 		c.trace = tracer(f, c.verb)
-		w.Trace = c.trace
+		r.Trace = c.trace
 	}
-	return w, nil
+	return r, nil
 }
 
 func (c *Caller) policy() (policy.Policy, error) {
@@ -183,7 +183,7 @@ func (c *Caller) policy() (policy.Policy, error) {
 	return p, err
 }
 
-// Run runs a verb. ctx ends what it waits for.
+// Run runs a verb.
 func (c *Caller) Run(v *Verb, call *Call) error {
 	c.verb = v.Name
 	call.Caller, call.Verb = c, v.Name
@@ -197,11 +197,11 @@ func (c *Caller) Run(v *Verb, call *Call) error {
 	return err
 }
 
-// OwnCPU is the last entry of a trace: the processor time that this process has
-// taken since its start, without that of the delegate.
+// OwnCPU is the last entry of a trace: the processor time of this process since its start, without
+// that of the delegate.
 const OwnCPU = "own CPU"
 
-// tracer writes one line per step; each is one write, so that the lines of
+// tracer returns a function that writes one line per step, each in one write, so that the lines of
 // several processes do not mix.
 func tracer(out io.Writer, verb string) func(string, time.Duration) {
 	return func(step string, d time.Duration) {
@@ -209,7 +209,8 @@ func tracer(out io.Writer, verb string) func(string, time.Duration) {
 	}
 }
 
-// PolicyName is NAME of agentjail-NAME, the named policy that a program called so follows, "" for none.
+// PolicyName returns the NAME of agentjail-NAME, the named policy of a program with that name, ""
+// for none.
 func PolicyName(argv0 string) string {
 	name, ok := strings.CutPrefix(filepath.Base(argv0), Program+"-")
 	if !ok {
@@ -218,8 +219,8 @@ func PolicyName(argv0 string) string {
 	return name
 }
 
-// Status reports an error by Fail, unless the delegate has, and returns the exit
-// status for it; 0 for none.
+// Status reports an error by Fail, unless the delegate has printed it, and returns its exit status;
+// 0 for none.
 func (c *Caller) Status(err error) int {
 	var ended *lifecycle.ExitError
 	switch {
@@ -236,7 +237,7 @@ func (c *Caller) Status(err error) int {
 	return lifecycle.Status(err)
 }
 
-// absolute is a path from the caller's directory; "" stays.
+// absolute returns a path from the caller's directory; "" stays.
 func absolute(path string) (string, error) {
 	if path == "" || filepath.IsAbs(path) {
 		return path, nil
@@ -244,7 +245,7 @@ func absolute(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// paths are options that are paths, by the directory of the caller.
+// paths returns the values of options that are paths, from the caller's directory.
 func (c *Call) paths(names ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, n := range names {

@@ -12,7 +12,8 @@ import (
 	"agentjail.dev/runtime/refusal"
 )
 
-// TestFailJSON: the log that engines read has a refusal's text as its message, and its parts beside it.
+// TestFailJSON: the log that engines read has a refusal's text as its message, and its parts beside
+// it.
 func TestFailJSON(t *testing.T) {
 	for _, format := range []string{"json", "text"} {
 		log := filepath.Join(t.TempDir(), "log")

@@ -15,7 +15,7 @@ func create(name, usage string, run bool) Verb {
 		{Name: "pid-file", Usage: "write the first process's id to `FILE`"},
 		{Name: "no-pivot", Kind: Switch, Usage: "denied: leaves the host's root mounted"},
 		{Name: "no-new-keyring", Kind: Switch, Usage: "denied: shares the caller's keys"},
-		{Name: "preserve-fds", Usage: "denied: `N` descriptors of the host would be handed in"},
+		{Name: "preserve-fds", Usage: "denied: passes `N` descriptors of the host into the jail"},
 	}
 	if run {
 		flags = append(flags,
@@ -29,7 +29,7 @@ func create(name, usage string, run bool) Verb {
 		if err != nil {
 			return err
 		}
-		w, err := c.Runtime()
+		r, err := c.Runtime()
 		if err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func create(name, usage string, run bool) Verb {
 		if err != nil {
 			return err
 		}
-		return w.Create(c.Ctx, lifecycle.CreateOptions{
+		return r.Create(c.Ctx, lifecycle.CreateOptions{
 			ID: id, Bundle: at["bundle"], Run: run, Detach: c.Bool("detach"),
 			PidFile: at["pid-file"], ConsoleSocket: at["console-socket"], PidfdSocket: at["pidfd-socket"],
 		})

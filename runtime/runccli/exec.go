@@ -23,16 +23,16 @@ func exec() Verb {
 			{Name: "pidfd-socket", Usage: "`SOCKET` (AF_UNIX) that receives a pidfd of the process"},
 			{Name: "cwd", Usage: "working `DIRECTORY` in the jail (default: the jail's own)"},
 			{Name: "env", Short: "e", Kind: List, Usage: "set an environment variable, as `NAME=VALUE`"},
-			{Name: "tty", Short: "t", Kind: Switch, Usage: "give the process a terminal"},
+			{Name: "tty", Short: "t", Kind: Switch, Usage: "allocate a terminal for the process"},
 			{Name: "user", Short: "u", Usage: "`UID[:GID]` in the jail, numbers from 0 to 65535 (default: the jail's own)"},
 			{Name: "additional-gids", Short: "g", Kind: List, Usage: "supplementary group `GID`, a number"},
 			{Name: "process-label", Usage: "denied: the label is the jail's"},
 			{Name: "apparmor", Usage: "denied: the profile is the jail's"},
 			{Name: "no-new-privs", Kind: Switch, Usage: "accepted and ignored: always set"},
 			{Name: "cap", Short: "c", Kind: List, Usage: "denied: a jail has no capability"},
-			{Name: "preserve-fds", Usage: "denied: `N` descriptors of the host would be handed in"},
+			{Name: "preserve-fds", Usage: "denied: passes `N` descriptors of the host into the jail"},
 			{Name: "cgroup", Usage: "refused: a jail's processes share its limits"},
-			{Name: "ignore-paused", Kind: Switch, Usage: "start it also where the jail is paused; it runs once the jail is resumed"},
+			{Name: "ignore-paused", Kind: Switch, Usage: "start it even if the jail is paused; it runs once the jail is resumed"},
 		},
 		Run: func(c *Call) error {
 			if len(c.Args) == 0 {
@@ -41,7 +41,7 @@ func exec() Verb {
 			err := runExec(c)
 			var ended *lifecycle.ExitError
 			if err != nil && !errors.As(err, &ended) {
-				// Callers tell a failed exec from a program's status by it.
+				// Callers use this status to distinguish a failed exec from a program that failed.
 				err = &lifecycle.StatusError{Code: execFailed, Err: err}
 			}
 			return err
@@ -49,11 +49,11 @@ func exec() Verb {
 	}
 }
 
-// execFailed is runc's exit status for an exec that did not come about.
+// execFailed is runc's exit status for an exec that failed.
 const execFailed = 255
 
 func runExec(c *Call) error {
-	w, err := c.existing()
+	r, err := c.existing()
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func runExec(c *Call) error {
 			return err
 		}
 	}
-	return w.Exec(o)
+	return r.Exec(o)
 }
 
 // processFromFlags changes the jail's own process by runc's flags.

@@ -14,27 +14,27 @@ import (
 	"agentjail.dev/seccomp"
 )
 
-// Features is what jails can have by a policy (OCI runtime-spec, features.md).
-func Features(w *lifecycle.Runtime) (*features.Features, error) {
-	d, err := delegate.Choose(w.Policy.Delegate, w.Store.Root)
+// Features returns the features of jails under a policy (OCI runtime-spec, features.md).
+func Features(r *lifecycle.Runtime) (*features.Features, error) {
+	d, err := delegate.Choose(r.Policy.Delegate, r.Store.Root)
 	if err != nil {
 		return nil, err
 	}
-	// From the file kept beside the jails' state: engines ask at each of their
-	// starts, and wait.
-	caps, err := d.Capabilities(w.Store.Root)
+	// The answer comes from the file kept beside the jails' state: engines call this at each of
+	// their starts, and wait.
+	caps, err := d.Capabilities(r.Store.Root)
 	if err != nil {
 		return nil, err
 	}
-	return jailFeatures(w.Policy.Seccomp.Profile, caps)
+	return jailFeatures(r.Policy.Seccomp.Profile, caps)
 }
 
 func printFeatures(c *Call) error {
-	w, err := c.Runtime()
+	r, err := c.Runtime()
 	if err != nil {
 		return err
 	}
-	f, err := Features(w)
+	f, err := Features(r)
 	if err != nil {
 		return err
 	}
@@ -43,10 +43,9 @@ func printFeatures(c *Call) error {
 	return enc.Encode(f)
 }
 
-// jailFeatures is what agentjail provides: what it does itself whichever
-// delegate there is (namespaces, idmapped mounts), and what it reads of a bundle's
-// filter in place of the delegate's possibilities. Capabilities and hooks are absent:
-// a jail has none.
+// jailFeatures returns agentjail's own features: those that do not depend on the delegate
+// (namespaces, idmapped mounts), and the parts of a bundle's filter that agentjail reads in place of
+// the delegate. Capabilities and hooks are absent: a jail has none.
 func jailFeatures(profile string, caps delegate.Caps) (*features.Features, error) {
 	filter, err := seccomp.OCI(seccomp.Options{Profile: profile, Arch: runtime.GOARCH})
 	if err != nil {

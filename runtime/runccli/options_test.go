@@ -8,8 +8,9 @@ import (
 	"agentjail.dev/runtime/runccli/passthrough"
 )
 
-// TestGlobalOptions: an option before the verb is known wherever a command line is read. One with a value that package passthrough does
-// not know would have its value taken for the verb, and the warning that nothing is hardened would be missing.
+// TestGlobalOptions: an option before the verb is known wherever a command line is read. One with a
+// value that package passthrough does not know would have its value taken for the verb, and the
+// warning that nothing is hardened would be missing.
 func TestGlobalOptions(t *testing.T) {
 	// What the life cycle hands to the delegate, and what it leaves out on purpose.
 	handed := lifecycle.Globals{Root: "r", Log: "l", LogFormat: "f", Debug: true, SystemdCgroup: true, Rootless: "true"}.Args()

@@ -20,10 +20,9 @@ type options struct {
 	long map[string]string // of short names
 }
 
-// parseFlags reads flags until the first word that is none, and returns the
-// rest. Where they may be mixed it goes on behind that, as runc takes options
-// in any order ("update ID --memory 1G"): what looks like an unknown option there
-// is an argument ("kill ID -9"), and so is everything after "--".
+// parseFlags reads flags until the first other word, and returns the rest. With mixed it continues
+// behind that word, as runc takes options in any order ("update ID --memory 1G"). An unknown option
+// there is an argument ("kill ID -9"), and so is everything after "--".
 func parseFlags(what string, from []Flag, args []string, mixed bool) (Values, []string, error) {
 	o := &options{set: flag.NewFlagSet(what, flag.ContinueOnError), long: map[string]string{}}
 	o.set.SetOutput(io.Discard)
@@ -76,8 +75,8 @@ func (o *options) parse(from []Flag, args []string, mixed bool) (rest []string, 
 	return rest, nil
 }
 
-// width is how many arguments an option takes, with its value; 0 for what is none
-// of them.
+// width returns how many arguments an option takes, with its value; 0 for an argument that is no
+// option of these.
 func width(args []string, flags []Flag) int {
 	if !strings.HasPrefix(args[0], "-") {
 		return 0
@@ -112,16 +111,15 @@ func (o *options) IsSet(name string) bool {
 	return found
 }
 
-// A list collects the values of a flag that may be given several times.
+// A list collects the values of a flag that may be repeated.
 type list []string
 
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 func (l *list) Get() any           { return []string(*l) }
 
-// Do runs a whole command line, without the program's name, in this process:
-// for one that serves others meanwhile. What fails is told by Fail. It returns
-// the exit status.
+// Do runs a whole command line, without the program's name, in this process: for a process that
+// serves other calls meanwhile. Fail reports errors. Do returns the exit status.
 func (c *Caller) Do(ctx context.Context, args []string) int {
 	c.Stay = true
 	defer c.Close()
@@ -135,7 +133,7 @@ func (c *Caller) do(ctx context.Context, args []string) error {
 		return lifecycle.Ended(status)
 	}
 	global, v, call, err := Parse(args)
-	if global != nil { // so that also a wrong verb is told where the caller looks
+	if global != nil { // so that a wrong verb, too, is reported where the caller looks
 		if err := c.Open(global); err != nil {
 			return err
 		}
@@ -153,13 +151,13 @@ var ErrNoVerb = errors.New("no command")
 // An UnknownError is Parse's for a verb that is not a runtime's.
 type UnknownError struct{ Verb string }
 
-// Error names the verb, and where the known ones are listed.
+// Error names the verb, and the command that lists the known ones.
 func (e *UnknownError) Error() string {
 	return fmt.Sprintf("unknown command %q: see `agentjail --help`", e.Verb)
 }
 
-// Parse reads a whole command line, without the program's name. Where only the
-// global options can be read, they are returned with the error.
+// Parse reads a whole command line, without the program's name. If only the global options can be
+// read, they are returned with the error.
 func Parse(args []string) (global Values, v *Verb, call *Call, err error) {
 	global, rest, err := parseFlags(Program, Global(), args, false)
 	if err != nil {

@@ -76,13 +76,13 @@ func update() Verb {
 }
 
 func runUpdate(c *Call) error {
-	w, id, err := c.jail()
+	rt, id, err := c.jail()
 	if err != nil {
 		return err
 	}
 	r := new(specs.LinuxResources)
 	if path := c.String("resources"); path != "" {
-		if r, err = w.ReadResources(path); err != nil {
+		if r, err = rt.ReadResources(path); err != nil {
 			return err
 		}
 	}
@@ -93,5 +93,5 @@ func runUpdate(c *Call) error {
 			}
 		}
 	}
-	return w.Update(id, r)
+	return rt.Update(id, r)
 }

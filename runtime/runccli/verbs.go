@@ -1,6 +1,5 @@
-// Package runccli is runc's command line as data: its verbs, their options, and
-// what each does with a jail. The command line program and the containerd shim
-// both go through it.
+// Package runccli holds runc's command line as data: its verbs, their options, and what each does
+// with a jail. The command line program and the containerd shim both use it.
 package runccli
 
 import (
@@ -37,7 +36,7 @@ type Values interface {
 	String(name string) string
 	Bool(name string) bool
 	StringSlice(name string) []string
-	// IsSet reports whether the caller gave the option.
+	// IsSet reports whether the caller set the option.
 	IsSet(name string) bool
 }
 
@@ -48,12 +47,12 @@ type Verb struct {
 	// Description is the rest of the help: what it does beyond runc, what comes back.
 	Description string
 	Flags       []Flag
-	// Raw reports that no option is looked at.
+	// Raw reports that options are not parsed.
 	Raw bool
-	// Foreign reports that what follows the container's id is not for us.
+	// Foreign reports that the arguments after the container's id are not ours.
 	Foreign bool
-	// Run does it. An *lifecycle.ExitError is the delegate's own failure, of which it
-	// has told itself.
+	// Run executes the verb. An *lifecycle.ExitError is the failure of the delegate, which has
+	// printed its error itself.
 	Run func(*Call) error
 }
 
@@ -82,9 +81,9 @@ func Global() []Flag {
 	}
 }
 
-// People are the names of agentjail's own commands, which agentjailctl has: no
+// CtlCommands are the names of agentjail's own commands, which agentjailctl has: no
 // engine calls them, and none is passed through to a delegate.
-var People = []string{"sandbox", "git", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn", "network", "diff", "export", "receipt", "seccomp", "install", "uninstall"}
+var CtlCommands = []string{"sandbox", "git", "watch", "denied", "journal", "gc", "check", "explain", "inspect", "why", "learn", "network", "diff", "export", "receipt", "seccomp", "install", "uninstall"}
 
 // Verbs are runc's. They are not to be changed.
 func Verbs() []Verb { return table() }
@@ -95,7 +94,7 @@ var table = sync.OnceValue(func() []Verb {
 		create("create", "make a jail from a bundle; its process waits for start", false),
 		create("run", "make a jail, start it and wait for its end", true),
 		{
-			Name: "start", Usage: "seal the jail's network and release its process", Args: "CONTAINER",
+			Name: "start", Usage: "seal the jail's network and start its program", Args: "CONTAINER",
 			Description: "Seals the network namespace, looks at the waiting process from outside, and releases\nit. Inside, the init step verifies every ring, installs the inner filter and executes\nthe program. A protection that does not hold ends the jail.",
 			Run: func(c *Call) error {
 				w, id, err := c.jail()
@@ -146,18 +145,18 @@ func (c *Call) ID() (string, error) {
 	return c.Args[0], nil
 }
 
-// jail is for verbs whose sole argument is the id of a container that exists: its
-// way, and the id.
+// jail returns the runtime and the id for verbs whose sole argument is the id of an existing
+// container.
 func (c *Call) jail() (*lifecycle.Runtime, string, error) {
 	id, err := c.ID()
 	if err != nil {
 		return nil, "", err
 	}
-	w, err := c.existing()
-	return w, id, err
+	r, err := c.existing()
+	return r, id, err
 }
 
-// notGranted reports which of the given options a jail does not have.
+// notGranted reports which of the requested options a jail does not get.
 func (c *Call) notGranted(prefix string, names ...string) {
 	for _, n := range names {
 		if c.IsSet(n) && !(n == "preserve-fds" && c.String(n) == "0") {
@@ -166,14 +165,14 @@ func (c *Call) notGranted(prefix string, names ...string) {
 	}
 }
 
-// pass is a verb that the delegate answers. Flags are parsed, so that an unknown
-// one is refused here, and handed on.
+// pass returns a verb that the delegate executes. Its flags are parsed, so that an unknown one is
+// refused here, and are passed on.
 func pass(name, usage, args string, flags ...Flag) Verb {
 	return Verb{Name: name, Usage: usage, Args: args, Flags: flags, Foreign: name == "ps", Run: func(c *Call) error {
 		if name != "list" && len(c.Args) == 0 {
 			return fmt.Errorf("%q requires a container id (see `agentjail %s --help`)", name, name)
 		}
-		w, err := c.existing()
+		r, err := c.existing()
 		if err != nil {
 			return err
 		}
@@ -189,11 +188,11 @@ func pass(name, usage, args string, flags ...Flag) Verb {
 		}
 		switch name {
 		case "list":
-			return w.List(c.String("format"), c.Bool("quiet"))
+			return r.List(c.String("format"), c.Bool("quiet"))
 		case "state":
-			return w.State(c.Args[0])
+			return r.State(c.Args[0])
 		}
-		return w.Pass(c.Args[0], append(out, c.Args...))
+		return r.Pass(c.Args[0], append(out, c.Args...))
 	}}
 }
 

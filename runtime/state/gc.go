@@ -4,21 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Dead reports that nothing will ever delete this jail: it is of an earlier boot,
-// or its maker and its first process are gone and neither the delegate nor the
-// engine knows it any more. A jail that ends with its maker is dead without it,
-// also where its first process runs. Of a jail of another PID namespace nothing
-// is known: it is not dead.
+// Dead reports that no process will ever delete this jail: it is of an earlier boot, or its maker
+// and its first process are gone and neither the delegate nor the engine knows it any more. A jail
+// that ends with its maker is dead without it, even if its first process runs. A jail of another
+// PID namespace is never dead, since its processes are not known.
 func (j *Brief) Dead() bool {
 	if j.BootID != BootID() {
 		return true
@@ -50,9 +49,9 @@ func (j *Brief) DelegateState() string {
 	return filepath.Join(root, j.ID)
 }
 
-// Sweep finds what crashes left and hands each dead jail to reap, which undoes
-// and removes it, locked. It looks at no more than max jails, starting at a random one
-// (a directory's order is), and not at the one called but; max < 0 means all.
+// Sweep finds the remains of crashes and passes each dead jail to reap, which undoes and removes
+// it, locked. Sweep looks at no more than max jails, starting at a random one, and leaves out the
+// one called but; max < 0 means all.
 func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief) error) (reaped []string, err error) {
 	keys, err := s.Keys()
 	if err != nil {
@@ -60,9 +59,9 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 	}
 	keys = slices.DeleteFunc(keys, func(k string) bool { return k == but })
 	if max >= 0 && len(keys) > max {
-		// The directory's order is that of a hash. Beginning elsewhere each time
-		// reaches every jail in the end.
-		at := int(time.Now().UnixNano()) % len(keys)
+		// The directory's order is that of a hash. Starting at a random jail reaches every jail in
+		// the end.
+		at := rand.IntN(len(keys))
 		keys = append(keys[at:], keys[:at]...)[:max]
 	}
 	var errs []error
@@ -88,8 +87,9 @@ func (s Store) Sweep(ctx context.Context, max int, but string, reap func(*Brief)
 	return reaped, errors.Join(errs...)
 }
 
-// runs says of most jails that are not dead that they are not, without their records. Another boot could have another process with the
-// same number and start: that one is for who looks at all jails.
+// runs reports, without reading the record, that a jail is not dead, for most jails of which that
+// is so. After another boot another process could have the same number and start: that case is for
+// the walk over all jails.
 func (s Store) runs(key string) bool {
 	pid, start, _, ok := s.first(key)
 	return ok && (Process{Pid: pid, Start: start, BootID: BootID()}).Alive()
@@ -100,7 +100,7 @@ func (s Store) Reclaim(key string, reap func(*Brief) error) (reaped bool, err er
 	return s.sweepOne(key, reap)
 }
 
-// sweepOne looks at one jail. What somebody else is removing is theirs.
+// sweepOne looks at one jail. A jail that another process is removing is left to that process.
 func (s Store) sweepOne(key string, reap func(*Brief) error) (reaped bool, err error) {
 	if strings.HasPrefix(key, newPrefix) {
 		if makerAlive(key) {
@@ -156,7 +156,8 @@ func (s Store) sweepIDs() error {
 	return errors.Join(errs...)
 }
 
-// makerAlive reports whether a directory is perhaps just being made, by the PID namespace and the pid in its name.
+// makerAlive reports whether a directory may just be being made, by the PID namespace and the pid
+// in its name.
 func makerAlive(key string) bool {
 	rest, ok := strings.CutPrefix(key, newPrefix)
 	if !ok {

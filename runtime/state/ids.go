@@ -66,8 +66,8 @@ func (s Store) Share(p policy.Userns, m idmap.Map, key string) error {
 	return f.Close()
 }
 
-// Release gives the jail's block back; the last user's release frees it. The
-// block of a jail that ended before it could be recorded is looked for.
+// Release releases the jail's block; the last user's release frees it. The block of a jail that
+// ended before it could be recorded is looked for.
 func (s Store) Release(p policy.Userns, m idmap.Map, key string) error {
 	if m.Given {
 		return nil
@@ -87,9 +87,9 @@ func (s Store) Release(p policy.Userns, m idmap.Map, key string) error {
 	return nil
 }
 
-// Making is held by everybody who makes namespaces in the user namespace of these
-// ids, and ends with its file. key is the jail whose user namespace it is, for ids
-// that are no block of the pool. ErrNotFound when that is gone.
+// Making is held by every process that makes namespaces in the user namespace of these ids, and
+// ends with its file. key is the jail whose user namespace it is, for ids that are no block of the
+// pool. ErrNotFound is returned when that jail is gone.
 func (s Store) Making(p policy.Userns, m idmap.Map, key string) (*os.File, error) {
 	path, flags := filepath.Join(s.Dir(key), "making"), unix.O_CREAT|unix.O_RDWR
 	if !m.Given {
@@ -122,13 +122,13 @@ func (s Store) leave(dir, key string) error {
 	return nil
 }
 
-// Member is the file by which a jail has its block: it is there until Release.
+// Member returns the file that holds a jail's block: it exists until Release.
 func (s Store) Member(p policy.Userns, m idmap.Map, key string) string {
 	return filepath.Join(s.blockDir(p.Pool, m.Block), key)
 }
 
-// blockDir is named by the first host id, so that two policies with different
-// pools cannot hand out the same ids.
+// blockDir returns the directory of a block. Its name is the first host id, so that two policies
+// with different pools cannot assign the same ids.
 func (s Store) blockDir(p idmap.Pool, block int) string {
 	return filepath.Join(s.Root, "ids", strconv.FormatUint(uint64(p.First)+uint64(block)*idmap.RangeSize, 10))
 }

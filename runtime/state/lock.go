@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errBusy reports that somebody else has the lock.
+// errBusy reports that another process has the lock.
 var errBusy = errors.New("it is being removed")
 
-// Lock is for whoever is about to remove a jail, and waits for anybody else who
-// is. A record that was read without it can be of an earlier jail with the same
-// id: then all of its names are another's by now. ErrNotFound when there is no
-// jail. The lock ends with the process, and goes with the jail's directory.
+// Lock takes the lock for removing a jail, and waits for any other process that has it. A record
+// that was read without the lock can be of an earlier jail with the same id: then all of its names
+// are another jail's by now. ErrNotFound is returned when there is no jail. The lock ends with the
+// process, and goes with the jail's directory.
 func (s Store) Lock(key string) (unlock func(), err error) { return s.lock(key, unix.LOCK_EX) }
 
 func (s Store) lock(key string, how int) (unlock func(), err error) {

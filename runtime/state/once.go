@@ -11,8 +11,8 @@ import (
 // mostReported bounds the files of OncePerBoot.
 const mostReported = 256
 
-// OncePerBoot reports whether something is reported for the first time since the machine was started. Where that cannot be recorded it is
-// reported again: twice is better than never.
+// OncePerBoot reports whether a text is reported for the first time since the machine was started.
+// If that cannot be recorded the text is reported again: twice is better than never.
 func (s Store) OncePerBoot(text string) bool {
 	dir, err := s.Private("reported")
 	if err != nil {
@@ -26,7 +26,7 @@ func (s Store) OncePerBoot(text string) bool {
 	if names, err := readNames(dir); err != nil || len(names) >= mostReported {
 		return true
 	}
-	// Of two at once one makes the file.
+	// Of two processes at once one makes the file.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return !errors.Is(err, os.ErrExist)

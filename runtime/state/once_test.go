@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestOncePerBoot: what was reported is not reported again, what cannot be recorded is, and the record is bounded.
+// TestOncePerBoot: what was reported is not reported again, what cannot be recorded is, and the
+// record is bounded.
 func TestOncePerBoot(t *testing.T) {
 	s := Store{Root: t.TempDir()}
 	for i, c := range []struct {

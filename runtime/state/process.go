@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Process is one that was recorded, to be recognised later: by another process, whose PID namespace
-// may be another one, or after another boot. A process id alone is neither: it is used again, and it
-// means something else in each PID namespace (pid_namespaces(7)).
+// A Process is one that was recorded, to be recognised later: by another process, whose PID
+// namespace may be another one, or after another boot. A process id alone is neither: it is used
+// again, and it means something else in each PID namespace (pid_namespaces(7)).
 type Process struct {
 	Pid   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot (proc_pid_stat(5), field 22)
@@ -22,7 +22,8 @@ type Process struct {
 // earlier reports that the process is of another boot.
 func (p Process) earlier() bool { return p.BootID != "" && p.BootID != BootID() }
 
-// ErrElsewhere says of a recorded process that it is of another PID namespace: nothing is known of it here.
+// ErrElsewhere means that a recorded process is of another PID namespace: nothing is known of it
+// here.
 var ErrElsewhere = errors.New("it is of another PID namespace than this process (remedy: call agentjail there)")
 
 // Recorded records a process of this PID namespace.
@@ -31,13 +32,14 @@ func Recorded(pid int) (Process, error) {
 	return Process{Pid: pid, Start: start, PIDNS: PIDNS(), BootID: BootID()}, err
 }
 
-// Elsewhere reports that the process is of this boot and of another PID namespace, so that what /proc has
-// below its number is another process.
+// Elsewhere reports that the process is of this boot and of another PID namespace, so that its
+// number in /proc is another process's.
 func (p Process) Elsewhere() bool {
 	return !p.earlier() && p.PIDNS != 0 && p.PIDNS != PIDNS()
 }
 
-// Alive reports that the process runs. Of another PID namespace that is not known, and false.
+// Alive reports that the process runs. For another PID namespace that is unknown, and Alive returns
+// false.
 func (p Process) Alive() bool {
 	if p.Pid <= 0 || p.earlier() || p.Elsewhere() {
 		return false
@@ -46,10 +48,12 @@ func (p Process) Alive() bool {
 	return err == nil && t == p.Start && !over(st)
 }
 
-// Gone reports that the process has ended, or never was. Of another PID namespace that is not known, and false.
+// Gone reports that the process has ended, or never was. For another PID namespace that is unknown,
+// and Gone returns false.
 func (p Process) Gone() bool { return !p.Elsewhere() && !p.Alive() }
 
-// Open opens the process (pidfd_open(2)), or returns -1 where it has ended. ErrElsewhere where that is not known.
+// Open opens the process (pidfd_open(2)). It returns -1 if the process has ended, and ErrElsewhere
+// if that is unknown.
 func (p Process) Open() (fd int, err error) {
 	if p.Elsewhere() {
 		return -1, ErrElsewhere
@@ -64,7 +68,8 @@ func (p Process) Open() (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	// After it was opened: the descriptor stays with the process that is looked at, or that process has ended.
+	// This check follows the opening: the descriptor stays with the process that is checked, or
+	// that process has ended.
 	if !p.Alive() {
 		unix.Close(fd)
 		return -1, nil
@@ -72,13 +77,13 @@ func (p Process) Open() (fd int, err error) {
 	return fd, nil
 }
 
-// over says of a process's state letter that it has ended (proc_pid_stat(5), field 3).
+// over reports whether a process with this state letter has ended (proc_pid_stat(5), field 3).
 func over(letter byte) bool { return letter == 'Z' || letter == 'X' }
 
-// pidNS is what PIDNS has read.
+// pidNS caches PIDNS.
 var pidNS atomic.Uint64
 
-// PIDNS is the inode number of this process's PID namespace; 0 where it cannot be read.
+// PIDNS returns the inode number of this process's PID namespace, 0 if it cannot be read.
 func PIDNS() uint64 {
 	if known := pidNS.Load(); known != 0 {
 		return known

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestProcess: of a recorded process is said what is known, and nothing of one of another PID namespace.
+// TestProcess: of a recorded process is said what is known, and nothing of one of another PID
+// namespace.
 func TestProcess(t *testing.T) {
 	self, err := Recorded(os.Getpid())
 	if err != nil {
@@ -40,8 +41,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestDeadElsewhere: a jail of another PID namespace is not dead, though its maker is no process here, and a jail
-// that ends with its maker is, though its first process runs.
+// TestDeadElsewhere: a jail of another PID namespace is not dead, though its maker is no process
+// here, and a jail that ends with its maker is, though its first process runs.
 func TestDeadElsewhere(t *testing.T) {
 	self, err := Recorded(os.Getpid())
 	if err != nil {

@@ -19,14 +19,16 @@ import (
 type Rules struct {
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny,omitempty"`
-	// Pinned are the exact names of all rules so far, in the order in which they were first there, which tells their addresses.
+	// Pinned are the exact names of all rules so far, in the order in which they were first there.
+	// The order determines their addresses.
 	Pinned []string `json:"pinned,omitempty"`
 }
 
 // rulesFile holds Rules, once they have changed.
 const rulesFile = "rules.json"
 
-// SaveRules records other rules than those of the jail's policy, in one step. Load puts them into the policy's place.
+// SaveRules records other rules than those of the jail's policy, in one step. Load then returns
+// them instead of the policy's.
 func (s Store) SaveRules(key string, r Rules) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -38,7 +40,7 @@ func (s Store) SaveRules(key string, r Rules) error {
 	return atomicfile.Write(filepath.Join(s.Dir(key), rulesFile), data, 0o600)
 }
 
-// Network is the part of a jail's record by which its network goes.
+// Network is the part of a jail's record that its network needs.
 type Network struct {
 	Policy struct {
 		Network     policy.Network `json:"network"`
@@ -48,8 +50,9 @@ type Network struct {
 	Pinned []string `json:"-"`
 }
 
-// Network reads what a jail's network goes by, with Rules in the policy's place. The whole record takes start some milliseconds: encoding/json
-// looks at the fields of all its types first, each time that the program is run.
+// Network reads that part, with Rules instead of the policy's. Reading the whole record costs start
+// some milliseconds: encoding/json inspects the fields of all its types first, each time that the
+// program is run.
 func (s Store) Network(key string) (*Network, error) {
 	n := new(Network)
 	if err := s.decode(key, func(record []byte) error { return json.Unmarshal(record, n) }); err != nil {
@@ -60,13 +63,13 @@ func (s Store) Network(key string) (*Network, error) {
 	return n, err
 }
 
-// RulesChanged reports whether SaveRules was called for a jail; true also where that cannot be found out.
+// RulesChanged reports whether SaveRules was called for a jail; true also if that is unknown.
 func (s Store) RulesChanged(key string) bool {
 	return !errors.Is(unix.Access(filepath.Join(s.Dir(key), rulesFile), unix.F_OK), os.ErrNotExist)
 }
 
-// rules puts recorded rules into the policy, and returns the names that are pinned. Those that cannot be read are an error: the policy's may
-// allow more.
+// rules puts recorded rules into the policy, and returns the pinned names. Unreadable rules are an
+// error: the policy's may allow more.
 func (s Store) rules(n *policy.Network, key string) (pinned []string, err error) {
 	path := filepath.Join(s.Dir(key), rulesFile)
 	data, err := atomicfile.Read(path, bundle.MaxConfig)

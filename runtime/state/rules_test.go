@@ -12,7 +12,8 @@ import (
 	"agentjail.dev/runtime/spec/credential"
 )
 
-// TestRules: rules that have changed are in the policy's place, whatever the record says, and are never passed over.
+// TestRules: rules that have changed are in the policy's place, whatever the record says, and are
+// never passed over.
 func TestRules(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory is root's")

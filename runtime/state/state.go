@@ -42,23 +42,23 @@ import (
 	"agentjail.dev/runtime/spec/report"
 )
 
-// FilterFile is the inner system call filter in a jail's directory, as its processes
-// load it: an array of struct sock_filter.
+// FilterFile is the inner system call filter in a jail's directory, as its processes load it: an
+// array of struct sock_filter.
 const FilterFile = "filter.bpf"
 
-// DefaultRoot is where the state of all jails lives that root has.
+// DefaultRoot holds the state of all of root's jails.
 const DefaultRoot = "/run/agentjail"
 
-// Default is where the state of this process's user's jails lives: DefaultRoot
-// for root of the machine, else a directory in the user's own for such things.
+// Default returns the store of this process's user: DefaultRoot for the machine's root, else a
+// directory in the user's runtime directory.
 func Default() (Store, error) {
 	if os.Geteuid() == 0 && !rootless.Inside() {
 		return Store{Root: DefaultRoot}, nil
 	}
 	dir, err := rootless.RuntimeDir()
 	if !rootless.Inside() {
-		// An ordinary user, who makes no jails here: what does not need the directory
-		// must not fail for its lack.
+		// This is an ordinary user, who makes no jails here: commands that do not need the
+		// directory must not fail without it.
 		if err != nil {
 			dir = fmt.Sprintf("/run/user/%d", os.Geteuid())
 		}
@@ -73,13 +73,13 @@ var ErrNotFound = errors.New("container does not exist")
 // ErrExists means that the id is taken.
 var ErrExists = errors.New("container with given ID already exists")
 
-// Brief is what every verb needs to know of a jail. It is a type of its own
-// since reading and writing the rest costs each start and delete more than a
-// millisecond: encoding/json has to look at every type of the specification.
+// Brief is the part of a jail's record that every verb needs. It is a type of its own since reading
+// and writing the rest costs each start and delete more than a millisecond: encoding/json has to
+// inspect every type of the specification.
 type Brief struct {
 	ID           string `json:"id"`
 	Key          string `json:"key"`
-	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine gave it
+	DelegateRoot string `json:"delegateRoot,omitempty"` // --root as the engine set it
 	Delegate     string `json:"delegate"`               // absolute path
 	Bundle       string `json:"bundle"`                 // the engine's
 	BootID       string `json:"bootID"`
@@ -90,15 +90,17 @@ type Brief struct {
 	CreatorStart uint64 `json:"creatorStart"`
 	// Bound reports that the jail ends with the process that made it.
 	Bound bool `json:"bound,omitempty"`
-	// Stays reports that the init step stays as the first process, with the jail's program as a child.
+	// Stays reports that the init step stays as the first process, with the jail's program as a
+	// child.
 	Stays     bool   `json:"stays,omitempty"`
 	InitPid   int    `json:"initPid,omitempty"`
 	InitStart uint64 `json:"initStart,omitempty"` // clock ticks since boot, as the host sees it
-	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one that is not known.
+	// MountNS is the inode number of the jail's mount namespace, which no other jail has; 0 is one
+	// that is not known.
 	MountNS uint32 `json:"mountNS,omitempty"`
 
 	IDs idmap.Map `json:"ids"`
-	// Userns is where IDs came from, and go back to.
+	// Userns is the pool that IDs came from, and return to.
 	Userns policy.Userns `json:"userns"`
 	// EngineRoot is the engine's rootfs directory when the jail's root is mounted
 	// over it, and EngineRootDev that mount's device number.
@@ -109,17 +111,18 @@ type Brief struct {
 	// jail.
 	CgroupDirs    []string `json:"cgroupDirs,omitempty"`
 	SystemdCgroup bool     `json:"systemdCgroup,omitempty"`
-	// Direct reports that CgroupDirs and the delegate's directory are all that the
-	// delegate makes of the jail, whose processes end with its first one.
+	// Direct marks a jail of which the delegate makes only CgroupDirs and its own directory, and
+	// whose processes end with its first one: start and delete do without the delegate.
 	Direct bool `json:"direct,omitempty"`
-	// OwnTime reports that the time namespace is ours to enter, since the
-	// delegate does not know of it.
+	// OwnTime reports that this program has to enter the time namespace, since the delegate does
+	// not know of it.
 	OwnTime bool `json:"ownTime,omitempty"`
 	// PacketFilter is policy's network.filter.
 	PacketFilter string `json:"packetFilter,omitempty"`
-	// Network is what was decided of the jail's network.
+	// Network is the decision about the jail's network.
 	Network network.Decision `json:"network"`
-	// Rules are what the jail's network was made to go by, parsed; nil where Store.Network is to be queried. They hold until SaveRules.
+	// Rules are the rules with which the jail's network was made, parsed; nil if Store.Network has
+	// to be read. They hold until SaveRules.
 	Rules *network.Rules `json:"rules,omitempty"`
 	// Journal is the path of the jail's journal, "" where it has none.
 	Journal string `json:"journal,omitempty"`
@@ -127,13 +130,15 @@ type Brief struct {
 	JournalSize int64 `json:"journalSize,omitempty"`
 	// FullReceipt is policy's journal.receipt = "full".
 	FullReceipt bool `json:"fullReceipt,omitempty"`
-	// Mounted are the host's directories that the jail may write to, and MountedSince when nothing but the jail was still to come, in
-	// nanoseconds since 1970: what the last look needs.
+	// Mounted are the host's directories that the jail may write to, and MountedSince is when only
+	// the jail was still to come, in nanoseconds since 1970: the accounting before removal needs
+	// both.
 	Mounted      []Mounted `json:"mounted,omitempty"`
 	MountedSince int64     `json:"mountedSince,omitempty"`
-	// Removed are those of CgroupDirs that were removed by whoever holds this record.
+	// Removed are those of CgroupDirs that the holder of this record has removed.
 	Removed []string `json:"-"`
-	// Ended reports that whoever holds this record has seen that the first process had ended. It cannot come back, and is not looked at again.
+	// Ended reports that the holder of this record has seen that the first process had ended. The
+	// process cannot come back, and is not looked at again.
 	Ended bool `json:"-"`
 	// Started reports that the jail's program was started; see Store.Start.
 	Started bool `json:"-"`
@@ -146,11 +151,11 @@ type Mounted struct {
 	// Dev and Ino are its own numbers.
 	Dev uint64 `json:"dev,omitempty"`
 	Ino uint64 `json:"ino,omitempty"`
-	// Unseen reports why nobody will look at it.
+	// Unseen reports why the layer will not be scanned.
 	Unseen string `json:"unseen,omitempty"`
 }
 
-// complete reads from a record what an earlier release wrote in another form: jails
+// complete reads the fields of a record that an earlier release wrote in another form: jails
 // outlive the program that made them.
 func (j *Brief) complete(record []byte) error {
 	if j.Network.Mode != "" {
@@ -170,29 +175,29 @@ func (j *Brief) complete(record []byte) error {
 type Jail struct {
 	Brief
 	Policy  policy.Policy         `json:"policy"`
-	Process *specs.Process        `json:"process,omitempty"` // hardened; what exec may at most have
+	Process *specs.Process        `json:"process,omitempty"` // hardened; the upper bound of an exec
 	Limits  *specs.LinuxResources `json:"resources,omitempty"`
-	// MountLabel is the SELinux label of what belongs to the jail.
+	// MountLabel is the SELinux label of the jail's files.
 	MountLabel string `json:"mountLabel,omitempty"`
-	// ViewsDev is the device number of the file system that holds the jail's
-	// views, and Born when the jail was made, which they say it booted at, in
-	// seconds since 1970.
+	// ViewsDev is the device number of the file system that holds the jail's synthetic files. Born
+	// is when the jail was made, in seconds since 1970, which those files report as the time of
+	// boot.
 	ViewsDev uint64 `json:"viewsDev,omitempty"`
 	Born     int64  `json:"born,omitempty"`
-	// OwnUserNS is where the delegate found the jail's user namespace, if it was
-	// made for this jail and before the delegate.
+	// OwnUserNS is the path by which the delegate found the jail's user namespace, if that was made
+	// for this jail and before the delegate.
 	OwnUserNS string `json:"ownUserNS,omitempty"`
 	// Protected are the jail's paths that are read-only mounts in directories that
 	// it may otherwise write to.
 	Protected []string `json:"protected,omitempty"`
-	// MountOwner is who of the jail owns what is mounted; nil where owners are not
-	// mapped to one user.
+	// MountOwner is the jail's user who owns the writable mounts; nil if owners are not mapped to
+	// one user.
 	MountOwner *Owner `json:"mountOwner,omitempty"`
-	// Pinned is of Rules.
+	// Pinned is Rules.Pinned.
 	Pinned []string `json:"-"`
 }
 
-// Owner is a user and a group of a jail's.
+// Owner is a user and a group of a jail.
 type Owner struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -201,12 +206,11 @@ type Owner struct {
 // Store is the directory of all jails' state.
 type Store struct{ Root string }
 
-// idChars are what ids consist of (runc's validateID).
+// idChars are the characters of ids (runc's validateID).
 const idChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_+.-"
 
-// CheckID refuses ids that could not be a file's name, with runc's messages
-// (libcontainer, validateID), and those that a delegate would take for an option:
-// runc has them behind "--".
+// CheckID refuses ids that could not be a file's name, with runc's messages (libcontainer,
+// validateID), and those that a delegate would take for an option: runc has them behind "--".
 func CheckID(id string) error {
 	if id == "" {
 		return errors.New("container id cannot be empty")
@@ -220,7 +224,7 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Key names a jail: ids are unique within one delegate root only.
+// Key returns the key of a jail: ids are unique within one delegate root only.
 func Key(delegateRoot, id string) string {
 	sum := sha256.Sum256([]byte(delegateRoot))
 	name := id
@@ -231,11 +235,12 @@ func Key(delegateRoot, id string) string {
 	return hex.EncodeToString(sum[:4]) + "-" + name
 }
 
-// Dir is the jail's directory.
+// Dir returns the jail's directory.
 func (s Store) Dir(key string) string { return filepath.Join(s.Root, "jails", key) }
 
-// Private makes a directory of the store's for its owner alone, and returns its path. What it lies in is made as for jails: whoever comes
-// first after the machine was started must not make that impassable.
+// Private makes a directory in the store for its owner alone, and returns its path. The directories
+// above it are made as for jails: the first caller after the machine was started must not make them
+// impassable.
 func (s Store) Private(name string) (string, error) {
 	if err := s.init(); err != nil {
 		return "", err
@@ -276,8 +281,8 @@ func (s Store) init() error {
 	return trusted.Owner(s.Root, &st)
 }
 
-// recordFile is the record, and directories what else every jail's directory has from
-// the beginning.
+// recordFile is the record, and directories are the directories that every jail's directory has
+// from the beginning.
 const recordFile = "state.json"
 
 var directories = [...]string{"bundle", "root", "layer"}
@@ -286,9 +291,9 @@ var directories = [...]string{"bundle", "root", "layer"}
 // maker's PID namespace and pid follow.
 const newPrefix = ".new-"
 
-// Create makes the jail's directory with its first record, in one step: a directory
-// without a record is always what an interrupted Remove left. ErrExists when
-// the jail exists.
+// Create makes the jail's directory with its first record, in one step: a directory without a
+// record is always the remains of an interrupted Remove. ErrExists is returned when the jail
+// exists.
 func (s Store) Create(j *Jail) error {
 	if err := s.init(); err != nil {
 		return err
@@ -331,7 +336,7 @@ func (s Store) Save(j *Jail) error {
 	return atomicfile.Write(filepath.Join(s.Dir(j.Key), recordFile), data, 0o600)
 }
 
-// SaveReport keeps the report beside the record.
+// SaveReport writes the report beside the record.
 func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -340,7 +345,7 @@ func (s Store) SaveReport(j *Brief, r *report.Report) error {
 	return atomicfile.Write(filepath.Join(s.Dir(j.Key), "report.json"), data, 0o600)
 }
 
-// Report reads what SaveReport wrote.
+// Report reads the report that SaveReport wrote.
 func (s Store) Report(j *Brief) (*report.Report, error) {
 	data, err := atomicfile.Read(filepath.Join(s.Dir(j.Key), "report.json"), bundle.MaxConfig)
 	if err != nil {
@@ -381,7 +386,7 @@ func (s Store) read(key string, into any, brief *Brief) error {
 	})
 }
 
-// decode has a function make something of a jail's record.
+// decode calls by with a jail's record.
 func (s Store) decode(key string, by func(record []byte) error) error {
 	path := filepath.Join(s.Dir(key), recordFile)
 	data, err := atomicfile.Read(path, bundle.MaxConfig)
@@ -397,8 +402,9 @@ func (s Store) decode(key string, by func(record []byte) error) error {
 	return nil
 }
 
-// beginning is the part of a record that is its Brief: what comes before Policy, the first field of Jail's own. In a string the quotes
-// would be escaped. It spares every verb the reading of the rest, some ten times as long.
+// beginning returns the part of a record that is its Brief: the part before Policy, the first field
+// of Jail's own. In a string the quotes would be escaped. This spares every verb the reading of the
+// rest, which takes some ten times as long.
 func beginning(record []byte) []byte {
 	i := bytes.Index(record, []byte(`,"policy":{`))
 	if i < 0 {
@@ -407,23 +413,23 @@ func beginning(record []byte) []byte {
 	return append(record[:i:i], '}')
 }
 
-// What happens to every jail after its record was written is kept in files of
-// their own: the whole record need not be written again.
+// Changes to every jail after its record was written are kept in files of their own, so that the
+// whole record need not be written again.
 const (
-	// firstFile is the first process: its id, its start time and the number of its mount namespace, with blanks between them. Earlier
-	// releases wrote two numbers.
+	// firstFile is the first process: its id, its start time and the number of its mount namespace,
+	// with blanks between them. Earlier releases wrote two numbers.
 	firstFile = "first"
-	// startedFile is there once its program was started.
+	// startedFile exists once the jail's program was started.
 	startedFile = "started"
 )
 
-// First records the jail's first process, with its mount namespace where that is known: 0 is one that is not known.
+// First records the jail's first process, and its mount namespace: 0 if that is unknown.
 func (s Store) First(j *Brief, pid int, start uint64, mountNS uint32) error {
 	j.InitPid, j.InitStart, j.MountNS = pid, start, mountNS
 	return atomicfile.WriteNew(filepath.Join(s.Dir(j.Key), firstFile), fmt.Appendf(nil, "%d %d %d", pid, start, mountNS), 0o600)
 }
 
-// since adds what happened since the record was written.
+// since adds the changes since the record was written.
 func (s Store) since(j *Brief, key string) {
 	j.Started = s.started(key)
 	if j.Elsewhere() {
@@ -438,7 +444,7 @@ func (s Store) since(j *Brief, key string) {
 	}
 }
 
-// first reads what First wrote, if there is anything.
+// first reads the process that First wrote, if there is one.
 func (s Store) first(key string) (pid int, start uint64, mountNS uint32, ok bool) {
 	data, err := atomicfile.Read(filepath.Join(s.Dir(key), firstFile), 64)
 	if err != nil {
@@ -510,7 +516,8 @@ func (s Store) Find(id string) ([]*Jail, error) {
 	return prefix, nil
 }
 
-// KeysOf are the keys of jails with this id, in any delegate root, also of those that are just being made.
+// KeysOf returns the keys of jails with this id, in any delegate root, also of those that are just
+// being made.
 func (s Store) KeysOf(id string) ([]string, error) {
 	keys, err := s.Keys()
 	_, name, _ := strings.Cut(Key("", id), "-")
@@ -529,12 +536,12 @@ func (s Store) WithID(id string) ([]*Brief, error) {
 	return out, err
 }
 
-// Remove takes the jail's directory away. What was mounted inside it existed only
-// in a mount namespace that has ended.
+// Remove removes the jail's directory. Mounts inside it existed only in a mount namespace that has
+// ended.
 func (s Store) Remove(key string) error {
 	dir := s.Dir(key)
-	// What is there as a rule, without looking; the record goes last: while it
-	// is there, a crash leaves something to clean up by.
+	// The usual files are removed without looking. The record goes last: while it is there, a crash
+	// leaves something to clean up by.
 	_ = unix.Unlink(filepath.Join(dir, directories[0], bundle.ConfigName))
 	for _, d := range directories {
 		if path := filepath.Join(dir, d); unix.Rmdir(path) != nil {
@@ -564,9 +571,8 @@ func readNames(dir string) ([]string, error) {
 // maxStat bounds /proc/PID/stat: 52 numbers and a name.
 const maxStat = 4096
 
-// StartTime is field 22 of /proc/PID/stat (proc_pid_stat(5)): clock ticks since
-// boot, which tell a process from a later one with the same number. The state
-// letter comes with it.
+// StartTime returns field 22 of /proc/PID/stat (proc_pid_stat(5)), clock ticks since boot, and the
+// state letter. The ticks distinguish a process from a later one with the same number.
 func StartTime(pid int) (ticks uint64, state byte, err error) {
 	data, err := atomicfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", maxStat)
 	if err != nil {
@@ -586,18 +592,19 @@ func StartTime(pid int) (ticks uint64, state byte, err error) {
 	return ticks, f[0][0], err
 }
 
-// process is one of those that the record has.
+// process returns one of the processes in the record.
 func (j *Brief) process(pid int, start uint64) Process {
 	return Process{Pid: pid, Start: start, PIDNS: j.PIDNS, BootID: j.BootID}
 }
 
-// Init is the jail's first process, of number 0 while there is none.
+// Init returns the jail's first process, with number 0 while there is none.
 func (j *Brief) Init() Process { return j.process(j.InitPid, j.InitStart) }
 
-// Creator is the process that makes or made the jail.
+// Creator returns the process that makes or made the jail.
 func (j *Brief) Creator() Process { return j.process(j.CreatorPid, j.CreatorStart) }
 
-// Elsewhere reports that the jail was made in another PID namespace: none of its processes is known here.
+// Elsewhere reports that the jail was made in another PID namespace: none of its processes is known
+// here.
 func (j *Brief) Elsewhere() bool { return j.Creator().Elsewhere() }
 
 // InitAlive reports whether the jail's first process runs.
@@ -606,10 +613,10 @@ func (j *Brief) InitAlive() bool { return !j.Ended && j.Init().Alive() }
 // CreatorAlive reports whether the process that is making the jail still runs.
 func (j *Brief) CreatorAlive() bool { return j.Creator().Alive() }
 
-// bootID is what BootID has read.
+// bootID caches BootID.
 var bootID atomic.Pointer[string]
 
-// BootID tells one boot from the next (random(4)); "" where it cannot be read.
+// BootID returns the id of this boot (random(4)), "" if it cannot be read.
 func BootID() string {
 	if known := bootID.Load(); known != nil {
 		return *known

@@ -28,8 +28,8 @@ func record(id string) *Jail {
 	}
 }
 
-// TestEarlierRecord: a jail that an earlier release made is still what it was, so that it can be started, entered and
-// inspected by this one.
+// TestEarlierRecord: a jail that an earlier release made is still what it was, so that it can be
+// started, entered and inspected by this one.
 func TestEarlierRecord(t *testing.T) {
 	s := Store{Root: t.TempDir()}
 	for flags, want := range map[string]network.Decision{
@@ -126,7 +126,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seen[m.UIDs[0].HostID] {
-			t.Fatalf("range %d is given out twice", m.UIDs[0].HostID)
+			t.Fatalf("range %d is allocated twice", m.UIDs[0].HostID)
 		}
 		seen[m.UIDs[0].HostID] = true
 		maps = append(maps, m)
@@ -150,7 +150,7 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Allocate(u, f.Key); !errors.Is(err, ErrPoolFull) {
-		t.Fatalf("a range in use was given out: %v", err)
+		t.Fatalf("a range in use was allocated: %v", err)
 	}
 	if err := s.Release(u, maps[0], e.Key); err != nil {
 		t.Fatal(err)
@@ -160,7 +160,8 @@ func TestRangesAreExclusiveAndComeBack(t *testing.T) {
 	}
 }
 
-// TestBriefIsTheBeginning: what Brief reads of a record, without the rest, is what Load reads of it, whatever strings are in it.
+// TestBriefIsTheBeginning: what Brief reads of a record, without the rest, is what Load reads of
+// it, whatever strings are in it.
 func TestBriefIsTheBeginning(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -193,8 +194,8 @@ func TestBriefIsTheBeginning(t *testing.T) {
 	}
 }
 
-// TestSweepOfSome: a sweep that looks at some jails finds the dead among them, does not look at the one that it is told to leave, and
-// passes one whose first process runs.
+// TestSweepOfSome: a sweep that looks at some jails finds the dead among them, does not look at the
+// one that it is told to leave, and passes one whose first process runs.
 func TestSweepOfSome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -293,12 +294,12 @@ func TestCheckID(t *testing.T) {
 			t.Errorf("CheckID(%q) = %v", id, err)
 		}
 		if err != nil && id != "" && !strings.HasPrefix(err.Error(), "invalid container ID format") {
-			t.Errorf("CheckID(%q) says %v", id, err)
+			t.Errorf("CheckID(%q) returns %v", id, err)
 		}
 	}
 }
 
-// A jail that ended between taking its ids and recording them gives them back.
+// A jail that ended between taking its ids and recording them releases them.
 func TestReleaseWithoutRecord(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the state directory belongs to root")
@@ -391,7 +392,8 @@ func TestSweepLeavesTheLocked(t *testing.T) {
 	}
 }
 
-// TestPrivate: a directory for the owner alone does not make impassable what it lies in, whoever makes that.
+// TestPrivate: a directory for the owner alone does not make impassable what it lies in, whoever
+// makes that.
 func TestPrivate(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	for name, first := range map[string]func(Store){

@@ -87,7 +87,7 @@ func TestLooseDelegate(t *testing.T) {
 func TestOtherUserNS(t *testing.T) {
 	cmd := exec.Command(bin, "--config", delegate(t, `"type":"user","path":`, `"type":"user","none":`), "sandbox", "--", "echo", "ran")
 	out, _ := cmd.CombinedOutput()
-	const want = "refused: the delegate put the jail into another one than it was given"
+	const want = "refused: the delegate used a different user namespace"
 	if cmd.ProcessState.ExitCode() == 0 || !strings.Contains(string(out), want) {
 		t.Errorf("%v, want %q\n%s", cmd.ProcessState, want, out)
 	}

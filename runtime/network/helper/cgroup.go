@@ -15,14 +15,16 @@ import (
 	"agentjail.dev/runtime/kernel/cgroups"
 )
 
-// controllers of version 1 in whose hierarchies a helper has a group: those that limit memory, processes and processor time.
+// controllers of version 1 in whose hierarchies a helper has a group: those that limit memory,
+// processes and processor time.
 var controllers = []string{"memory", "pids", "cpu"}
 
 // A place is a helper's group in one hierarchy, and the group of the process that it stands beside.
 type place struct{ dir, beside string }
 
-// places are the control groups of a helper: a leaf of its own beside those of a process, so that what the jail uses up is not taken from
-// the helper, and the helper's not from the jail. None are listed where they could not be made: the helper is then in its starter's.
+// places returns the control groups of a helper: a leaf of its own beside those of a process, so
+// that the jail does not use up the helper's limits, nor the helper the jail's. Groups that could
+// not be made are left out: the helper is then in its starter's.
 func places(pid int, name string) []place {
 	of, err := cgroups.Of(strconv.Itoa(pid))
 	if err != nil {
@@ -37,7 +39,7 @@ func places(pid int, name string) []place {
 		for _, root := range g.Mounts(cgroups.Root) {
 			parent := filepath.Join(root, filepath.Dir(g.Path))
 			p := place{filepath.Join(parent, name), filepath.Join(root, g.Path)}
-			// Also for one that exists: it is what an earlier helper of this jail left.
+			// Existing groups are included: an earlier helper of this jail left them.
 			if unix.Access(parent, unix.W_OK) == nil && !slices.Contains(out, p) {
 				out = append(out, p)
 			}
@@ -53,11 +55,12 @@ func dirs(all []place) (out []string) {
 	return out
 }
 
-// A bound is what a file of a control group is to say.
+// A bound is a file of a control group and the value that it is to have.
 type bound struct{ file, value string }
 
-// own are the bounds that every helper has. On version 2 buffers of sockets are memory. They grow while there is any: from memory.high on they
-// do not, and the helper itself has what is left up to memory.max. Otherwise its jail could have it killed by what the jail does not read.
+// own are the bounds that every helper has. On version 2 buffers of sockets are memory. They grow
+// while there is any: from memory.high on they do not, and the helper itself has the rest up to
+// memory.max. Otherwise a jail that does not read its sockets could have its helper killed.
 var own = []bound{
 	{"memory.high", strconv.Itoa(MemoryMax)}, {"memory.max", strconv.Itoa(MemoryMax + SocketsMax)}, {"memory.swap.max", "0"},
 	{"memory.limit_in_bytes", strconv.Itoa(MemoryMax)}, {"pids.max", strconv.Itoa(PidsMax)},
@@ -67,16 +70,18 @@ const (
 	idleFile    = "cpu.idle"
 	quotaFile   = "cpu.cfs_quota_us"
 	socketsFile = "memory.kmem.tcp.limit_in_bytes"
-	// unlimited is what version 1 has for no limit, or more: the largest number of whole pages.
+	// unlimited is the value of version 1 for no limit: the largest number of whole pages.
 	unlimited = 1<<63 - 1<<16
 )
 
-// followed are the files by which a helper has the bounds of its jail: as much processor time (cpu.max; cfs_period_us, cfs_quota_us), the same
-// share where processors are short, and on version 1 as much memory in buffers of sockets. There memory.limit_in_bytes does not count those
+// followed are the files by which a helper has the bounds of its jail: as much processor time
+// (cpu.max; cfs_period_us, cfs_quota_us), the same share where processors are short, and on version
+// 1 as much memory in buffers of sockets. There memory.limit_in_bytes does not count those
 // (Documentation/admin-guide/cgroup-v1/memory.rst, 2.7); on version 2 memory.max does.
 var followed = []string{idleFile, "cpu.max", "cpu.weight", "cpu.shares", "cpu.cfs_period_us", quotaFile, socketsFile}
 
-// follow are the bounds that a helper has of its jail, whose groups it stands beside. They are for all of its groups: each file is in one.
+// follow returns the bounds that a helper has from its jail, whose groups it is beside. They are
+// for all of its groups: each file is in one.
 func follow(all []place) (out []bound, err error) {
 	for _, p := range all {
 		idle := false
@@ -108,7 +113,7 @@ func follow(all []place) (out []bound, err error) {
 	return out, nil
 }
 
-// limit makes a helper's group and limits it. Controllers that a group has not limit nothing.
+// limit makes a helper's group and limits it. Controllers that the group lacks limit nothing.
 func limit(dir string, of []bound) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
@@ -132,7 +137,8 @@ func write(dir string, of []bound) error {
 	return nil
 }
 
-// Follow has a jail's helper, if it has one, follow the limits of the jail, whose first process is pid. They may have changed.
+// Follow applies the limits of the jail, which may have changed, to the jail's helper, if there is
+// one. pid is the jail's first process.
 func Follow(dir string, pid int) error {
 	r, err := Load(dir)
 	if err != nil || r == nil || !r.Alive() {
@@ -156,9 +162,10 @@ func enter(dir string, of []bound, pid int) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), strconv.AppendInt(nil, int64(pid), 10), 0)
 }
 
-// birth makes a helper's groups and has the calling thread's next child be born in them. Unlike moving a process, that waits for no grace
-// period of the kernel (some 10 ms): a thread of version 1 may move itself alone, and clone(2) has a flag for version 2. It returns the
-// group of version 2, open, or nil, and the directories that are left to be entered. The thread must end afterwards.
+// birth makes a helper's groups and has the calling thread's next child be born in them. Unlike
+// moving a process, that waits for no grace period of the kernel (some 10 ms): a thread of version
+// 1 may move itself alone, and clone(2) has a flag for version 2. It returns the group of version
+// 2, open, or nil, and the directories that are left to be entered. The thread must end afterwards.
 func birth(dirs []string, of []bound) (second *os.File, left []string) {
 	for _, dir := range dirs {
 		err := limit(dir, of)
@@ -180,7 +187,7 @@ func birth(dirs []string, of []bound) (second *os.File, left []string) {
 	return second, left
 }
 
-// leave removes a helper's group, whose process has ended: it may still be on its way out.
+// leave removes the group of a helper whose process has ended: the process may still be exiting.
 func leave(dir string) error {
 	deadline := time.Now().Add(patience)
 	for {

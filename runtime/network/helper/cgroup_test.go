@@ -13,8 +13,9 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestFollow: a helper has its jail's limit on processor time and on buffers of sockets, and the new one once that has changed. What the jail
-// does not limit, of version 1's sockets, its helper has a bound on all the same.
+// TestFollow: a helper has its jail's limit on processor time and on buffers of sockets, and the
+// new one once that has changed. What the jail does not limit, of version 1's sockets, its helper
+// has a bound on all the same.
 func TestFollow(t *testing.T) {
 	beside(t)
 	for _, born := range []bool{true, false} {

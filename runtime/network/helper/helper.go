@@ -1,10 +1,15 @@
-// Package helper owns the long-lived helper processes of a jail: processes outside it that serve it for as long as it lives.
+// Package helper owns the long-lived helper processes of a jail: processes outside the jail that
+// serve it for as long as it lives.
 //
-// A helper is recorded in the jail's directory before it is told anything, and ends by itself where that never comes: whoever starts it can
-// be killed at any time, and what is left is either recorded or ends. Begin starts it and Ready waits until it has made itself ready, while
-// the jail is being made; Place puts it into control groups once the jail has some. Its work is a matter between it and the network mode
-// that has it: the record says that it was told (Tell), and that it serves (Serves). It ends with the jail's first process, of which its
-// work gives it a pidfd, with the jail's delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
+// A helper is recorded in the jail's directory before it gets any work, and ends by itself if none
+// comes. Its starter can be killed at any time: a helper that is left is either recorded or ends.
+// Begin starts the helper. Ready waits until the helper has made itself ready, while the jail is
+// being made. Place puts the helper into control groups once the jail has some. The work itself is
+// between the helper and its network mode: the record holds that the work was sent (Tell), and that
+// the helper serves (Serves).
+//
+// A helper ends with the jail's first process, of which its work contains a pidfd, with the jail's
+// delete, or with the clean-up after a crash. A process is only ever named by a pidfd that was
 // compared with the record.
 package helper
 
@@ -37,15 +42,17 @@ import (
 // File is the record of a jail's helper, in the jail's directory. A jail has at most one.
 const File = "helper.json"
 
-// SaidFile, in the jail's directory, is the standard error of the helper that was begun last: why one ended that had nobody to tell any more,
-// and what Go's runtime says of a program that it ends. The bounds of what a helper writes there are its own, and those of its control group.
+// SaidFile, in the jail's directory, is the standard error of the helper that was begun last. It
+// holds the reason of a helper's end when the starter was gone, and the output of Go's runtime when
+// it ends a program. The helper itself and its control group bound the size of the file.
 const SaidFile = "helper.stderr"
 
-// Bounds of a helper, where a control group can be made for it.
+// Bounds of a helper, if a control group can be made for it.
 const (
 	MemoryMax = 96 << 20 // bytes
 	PidsMax   = 64       // threads
-	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 where the jail has no limit on its own.
+	// SocketsMax is for buffers of sockets: on version 2 beside MemoryMax, on version 1 if the jail
+	// itself has no limit.
 	SocketsMax = 64 << 20 // bytes
 )
 
@@ -57,38 +64,42 @@ const (
 	patience = 10 * time.Second
 )
 
-// A Record reports which process helps a jail.
+// A Record records a jail's helper process.
 type Record struct {
 	Name string `json:"name"` // the program's
 	state.Process
-	// Told reports that it was given its work, or was about to be: it is nobody else's to give it any.
+	// Told reports that the work was sent to the helper, or was about to be. No other process may
+	// send it work then.
 	Told bool `json:"told,omitempty"`
-	// Answer reports how it serves, once it does.
+	// Answer is the helper's answer once it serves.
 	Answer string `json:"answer,omitempty"`
-	// Group names its control groups, and Cgroups are their directories that were made for it.
+	// Group is the name of the helper's control groups, and Cgroups are the directories that were
+	// made for the helper.
 	Group   string   `json:"group,omitempty"`
 	Cgroups []string `json:"cgroups,omitempty"`
-	// Refused reports that it could not be moved into one of them.
+	// Refused reports that the helper could not be moved into one of the groups.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// Options are what a helper is started with.
+// Options are the options of a helper's start.
 type Options struct {
 	Dir  string // the jail's directory
 	Name string // the program's file name, beside the running program
-	// Program is executed in place of that, under its name, where it is not nil. It is handed on, too, after Files.
+	// Program, if not nil, is executed instead of that file, under its name. It is passed on, too,
+	// after Files.
 	Program *os.File
-	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to Place.
+	// Beside is a process whose control groups the helper's are made beside; 0 leaves that to
+	// Place.
 	Beside int
 	// Group names the helper's control groups.
 	Group string
-	// Files are handed on, from child.FirstFD.
+	// Files are passed to the helper, from child.FirstFD.
 	Files []*os.File
 	// Netns is the network namespace that the helper is started in; nil is this process's.
 	Netns *os.File
 }
 
-// Load reads the record of a jail's helper; nil where there is none.
+// Load reads the record of a jail's helper; nil if there is none.
 func Load(dir string) (*Record, error) {
 	data, err := atomicfile.Read(filepath.Join(dir, File), maxRecord)
 	if errors.Is(err, os.ErrNotExist) {
@@ -104,10 +115,11 @@ func Load(dir string) (*Record, error) {
 	return r, nil
 }
 
-// Waits reports whether the helper runs and has not been told its work.
+// Waits reports whether the helper runs and has not been sent its work.
 func (r *Record) Waits() bool { return r != nil && !r.Told && r.Alive() }
 
-// Tell records that the helper is about to be told its work. Until it Serves, nobody knows whether it was.
+// Tell records that the helper is about to be sent its work. After a crash between Tell and Serves
+// it is unknown whether the helper got its work.
 func (r *Record) Tell(dir string) error {
 	r.Told = true
 	return r.save(dir)
@@ -119,10 +131,11 @@ func (r *Record) Serves(dir, answer string) error {
 	return r.save(dir)
 }
 
-// Bounded reports whether control groups bound the helper. A user's engine may have none to give.
+// Bounded reports whether control groups bound the helper. A user's engine may have none.
 func (r *Record) Bounded() bool { return len(r.Cgroups) > 0 && !r.Refused }
 
-// A Pending helper has been started and recorded, and waits to be told how to make itself ready.
+// A Pending helper has been started and recorded, and waits for the instructions by which it makes
+// itself ready.
 type Pending struct {
 	o           Options
 	pid         int
@@ -131,10 +144,12 @@ type Pending struct {
 	moved       func() error // waits until it is in its control groups
 }
 
-// Begin starts a helper, which makes itself ready as far as it can without being told anything: by Ready it is, and by Abandon it is ended.
-// After an error there is none, or what is left of it is on record for End.
+// Begin starts a helper, which makes itself ready as far as it can without instructions. Ready
+// completes that, and Abandon ends the helper. After an error there is no helper, or it is on
+// record for End.
 //
-// Its namespaces are the process's, not the calling thread's, whose mounts may be a jail's that is being made.
+// The helper's namespaces are the process's. The mounts of the calling thread may be those of a
+// jail that is being made.
 func Begin(o Options) (*Pending, error) {
 	path, err := Path(o.Name)
 	if err != nil {
@@ -170,7 +185,7 @@ func Begin(o Options) (*Pending, error) {
 	if err = p.record.begun(o.Dir, p.pid); err != nil {
 		return nil, errors.Join(err, p.Abandon())
 	}
-	// Meanwhile: a move can wait for a grace period of the kernel.
+	// This runs in parallel: a move can wait for a grace period of the kernel.
 	done := make(chan error, 1)
 	p.moved = sync.OnceValue(func() error { return <-done })
 	go func() { done <- p.record.move(left, of) }()
@@ -192,7 +207,8 @@ func (r *Record) move(dirs []string, of []bound) error {
 	return nil
 }
 
-// Place puts a jail's helper, if it has one, into control groups beside those of a process, unless it has some.
+// Place puts a jail's helper, if there is one, into control groups beside those of a process,
+// unless the helper has some.
 func Place(dir string, beside int) error {
 	r, err := Load(dir)
 	if err != nil || r == nil || len(r.Cgroups) > 0 {
@@ -227,8 +243,9 @@ func Place(dir string, beside int) error {
 	return nil
 }
 
-// Ready tells the helper how to make itself ready and returns when it is, in the control groups that it was to be in. After an error it is
-// ended, or what is left of it is on record for End.
+// Ready sends the helper the instructions by which it makes itself ready, and returns when the
+// helper is ready and in its control groups. After an error the helper is ended, or is on record
+// for End.
 func (p *Pending) Ready(how []byte) (*Record, error) {
 	err := p.tell(how)
 	if err != nil {
@@ -240,7 +257,7 @@ func (p *Pending) Ready(how []byte) (*Record, error) {
 
 func (p *Pending) tell(how []byte) error {
 	if err := feed(p.work, how); err != nil {
-		return fmt.Errorf("telling %s how to begin: %w", p.o.Name, err)
+		return fmt.Errorf("sending %s its instructions: %w", p.o.Name, err)
 	}
 	p.work.Close() // so that an end of file arrives
 	if err := await(p.ready); err != nil {
@@ -255,10 +272,10 @@ func (p *Pending) tell(how []byte) error {
 	return nil
 }
 
-// Abandon ends the helper, which may have been told.
+// Abandon ends the helper, which may have been sent its instructions.
 func (p *Pending) Abandon() error {
 	p.close()
-	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, which nobody but us waits for yet
+	_ = unix.Kill(p.pid, unix.SIGKILL) // our own child, for which only this process waits yet
 	_ = p.moved()                      // nothing may be made for it after its end
 	return End(p.o.Dir)
 }
@@ -268,8 +285,8 @@ func (p *Pending) close() {
 	p.ready.Close()
 }
 
-// fork starts the program in a session of its own, with nothing of ours but its files. It returns those of the control groups that it is
-// not in yet.
+// fork starts the program in a session of its own, with nothing of ours but its files. It returns
+// the directories of the control groups that the program is not in yet.
 func fork(path string, o Options, groups []string, of []bound, work, ready *os.File) (pid int, left []string, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -314,7 +331,7 @@ func fork(path string, o Options, groups []string, of []bound, work, ready *os.F
 	return pid, left, err
 }
 
-// placesOf are the places of a helper that is started beside a process.
+// placesOf returns the places of a helper that is started beside a process.
 func placesOf(o Options) []place {
 	if o.Beside <= 0 {
 		return nil
@@ -322,7 +339,8 @@ func placesOf(o Options) []place {
 	return places(o.Beside, o.Group)
 }
 
-// record begins the record of who helps the jail, with the control groups that are about to be made for it.
+// record begins the record of the jail's helper, with the control groups that are about to be made
+// for it.
 func record(o Options, all []place) (*Record, error) {
 	r := &Record{Name: o.Name, Process: state.Process{PIDNS: state.PIDNS(), BootID: state.BootID()}, Group: o.Group, Cgroups: dirs(all)}
 	if len(r.Cgroups) == 0 {
@@ -350,7 +368,8 @@ func (r *Record) save(dir string) error {
 	return nil
 }
 
-// feed writes what the helper is told, for which it has patience: it reads before it does anything else.
+// feed writes the helper's instructions. It may take its time: the helper reads before it does
+// anything else.
 func feed(w *os.File, data []byte) error {
 	if err := w.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -359,7 +378,7 @@ func feed(w *os.File, data []byte) error {
 	return err
 }
 
-// await reads the helper's word.
+// await reads the helper's answer.
 func await(ready *os.File) error {
 	if err := ready.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -385,8 +404,9 @@ func await(ready *os.File) error {
 	return errors.New("it ended before it was ready")
 }
 
-// Said is the first line that the helper begun last has written to its standard error, as printable text in quotes; "" where there is none.
-// A helper talks to a jail: what it writes is read with limits.
+// Said returns the first line that the helper begun last has written to its standard error, as
+// printable text in quotes; "" if there is none. A helper talks to a jail: its output is read with
+// limits.
 func Said(dir string) string {
 	f, err := os.OpenFile(filepath.Join(dir, SaidFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -407,13 +427,14 @@ func Said(dir string) string {
 	return `"` + printable.Line(line, maxSaid) + `"`
 }
 
-// End ends a jail's helper, if it has one, and removes what was made for it. It returns when the process has ended.
+// End ends a jail's helper, if there is one, and removes what was made for it. It returns when the
+// process has ended.
 func End(dir string) error {
 	r, err := Load(dir)
 	if err != nil || r == nil {
 		return err
 	}
-	// Of another PID namespace, its control groups are what ends it, or stay where they hold it.
+	// The control groups end a process of another PID namespace, or stay where they hold it.
 	if err := r.kill(); err != nil && !(errors.Is(err, state.ErrElsewhere) && len(r.Cgroups) > 0) {
 		return fmt.Errorf("ending the jail's helper: %w", err)
 	}
@@ -438,7 +459,7 @@ func (r *Record) kill() error {
 	if err != nil {
 		return err
 	}
-	// Where it is this process's child, nobody else may wait for it.
+	// If the helper is this process's child, no other process may wait for it.
 	defer func() { _, _ = unix.Wait4(r.Pid, nil, unix.WNOHANG, nil) }()
 	if fd < 0 {
 		return nil
@@ -450,7 +471,8 @@ func (r *Record) kill() error {
 	return nil
 }
 
-// Path is where a helper's program is expected: beside the running one. Nobody but root may have written it.
+// Path returns where a helper's program is expected: beside the running one. Only root may be able
+// to write it.
 func Path(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -460,7 +482,7 @@ func Path(name string) (string, error) {
 	return path, Check(path)
 }
 
-// Check reports what is wrong with a helper's program, or nil.
+// Check returns an error if a helper's program cannot be used.
 func Check(path string) error {
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)

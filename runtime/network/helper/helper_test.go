@@ -73,7 +73,8 @@ func executable() string {
 	return self
 }
 
-// elsewhere runs the tests by a copy of this program in a directory that takes others beside it, and returns the exit status.
+// elsewhere runs the tests by a copy of this program in a directory that takes others beside it,
+// and returns the exit status.
 func elsewhere() int {
 	dir, err := os.MkdirTemp("/run", "agentjail-test-helper-")
 	if err != nil {
@@ -134,7 +135,8 @@ func beside(t *testing.T) {
 	}
 }
 
-// grouped starts a process in control groups of its own, where this machine has such, and ends it with the test.
+// grouped starts a process in control groups of its own, where this machine has such, and ends it
+// with the test.
 func grouped(t *testing.T) *os.Process {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -196,8 +198,9 @@ func gone(t *testing.T, pid int) bool {
 	return pidfd.Wait(fd, patience) == nil
 }
 
-// TestLife: a helper is started in a session and control groups of its own, recorded, found alive, and ended with all that was made
-// for it: one that is born beside a jail's first process, and one that was there before it.
+// TestLife: a helper is started in a session and control groups of its own, recorded, found alive,
+// and ended with all that was made for it: one that is born beside a jail's first process, and one
+// that was there before it.
 func TestLife(t *testing.T) {
 	beside(t)
 	for _, born := range []bool{true, false} {
@@ -223,7 +226,7 @@ func life(t *testing.T, born bool) {
 	}
 	r, err := Load(dir)
 	if err != nil || r == nil || r.Pid != p.pid || !r.Alive() {
-		t.Fatalf("recorded before it is told anything: %+v, %v", r, err)
+		t.Fatalf("recorded before it gets any work: %+v, %v", r, err)
 	}
 	if _, err := p.Ready([]byte("serve")); err != nil {
 		t.Fatal(err)
@@ -329,7 +332,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestSaid: what a helper says to nobody is on record for as long as that helper is, and harmless whatever it is.
+// TestSaid: what a helper says to nobody is on record for as long as that helper is, and harmless
+// whatever it is.
 func TestSaid(t *testing.T) {
 	beside(t)
 	dir := t.TempDir()
@@ -404,7 +408,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestKilledStarter: whoever starts a helper can be killed at any time: a helper without work ends, recorded or not.
+// TestKilledStarter: the starter of a helper can be killed at any time: a helper without work ends,
+// recorded or not.
 func TestKilledStarter(t *testing.T) {
 	beside(t)
 	self, err := os.Executable()
@@ -424,7 +429,7 @@ func TestKilledStarter(t *testing.T) {
 			t.Fatalf("%q: %v", out, err)
 		}
 		if !gone(t, pid) {
-			t.Errorf("recorded %v: process %d waits for work that nobody gives it", recorded, pid)
+			t.Errorf("recorded %v: process %d waits for work that no process sends", recorded, pid)
 		}
 		r, err := Load(dir)
 		if err != nil || recorded && (r == nil || r.Pid != pid) || !recorded && r != nil && r.Pid != 0 {
@@ -439,7 +444,8 @@ func TestKilledStarter(t *testing.T) {
 	}
 }
 
-// TestAnother: a process that has the recorded number now is neither taken for the helper nor killed.
+// TestAnother: a process that has the recorded number now is neither taken for the helper nor
+// killed.
 func TestAnother(t *testing.T) {
 	dir := t.TempDir()
 	other := exec.Command("sleep", "1000")

@@ -1,7 +1,6 @@
-// Package passthrough hands a call to the delegate as it came, for callers whose
-// policy named so reports it (policy.Policy.Passthrough). Nothing is
-// hardened, and what is made is no jail: there is no record of it, so that no
-// jail ever joins it and no verb of a jail touches it.
+// Package passthrough passes a call to the delegate unchanged, for callers whose named policy sets
+// passthrough (policy.Policy.Passthrough). Nothing is hardened, and the container is no jail: there
+// is no record of it, so that no jail ever joins it and no verb of a jail changes it.
 package passthrough
 
 import (
@@ -16,14 +15,13 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// A Call is a runtime's command line, as far as it has to be understood.
+// A Call is a runtime's command line, as far as this package parses it.
 type Call struct {
 	// Args are for the delegate, without its name.
 	Args []string
 	// Verb is "" for a call that has none, such as --version.
 	Verb string
-	// ID is the container's as far as the message about it needs it: the last
-	// argument.
+	// ID is the container's id as far as the warning needs it: the last argument.
 	ID string
 	// Config is agentjail's own option, which the delegate does not know.
 	Config string
@@ -37,15 +35,15 @@ var valued = []string{"root", "log", "log-format", "log-level", "criu", "rootles
 // ownValued are agentjail's.
 var ownValued = []string{"config", "trace"}
 
-// TakesValue reports whether an option before the verb has a value, as [Read] splits a command line. own is true for agentjail's own
-// options, which the delegate does not get. A test of package verbs holds that its options are known here.
+// TakesValue reports whether an option before the verb has a value, as [Read] splits a command
+// line. own is true for agentjail's own options, which the delegate does not get. A test of package
+// runccli holds that its options are known here.
 func TakesValue(name string) (value, own bool) {
 	own = slices.Contains(ownValued, name)
 	return own || slices.Contains(valued, name), own
 }
 
-// Read splits a command line without the program's name. What it does not know
-// it leaves to the delegate.
+// Read splits a command line without the program's name. Unknown options are left to the delegate.
 func Read(args []string) Call {
 	c := Call{Config: policy.DefaultPath}
 	for i := 0; i < len(args); i++ {
@@ -87,19 +85,18 @@ func Read(args []string) Call {
 // makes are the verbs that make a container.
 var makes = []string{"create", "run", "restore"}
 
-// Loud reports whether the call is one that is reported.
+// Loud reports whether the call gets a warning.
 func (c Call) Loud() bool { return slices.Contains(makes, c.Verb) }
 
-// Warning is what is reported.
+// Warning returns the text of the warning.
 func (c Call) Warning() string {
 	return fmt.Sprintf("agentjail: passthrough: nothing is hardened, this container is no jail (%s %s)", c.Verb, c.ID)
 }
 
-// Exec becomes the delegate if the policy of that name passes through, with
-// argv's arguments, environment and open files as they are. It returns nil when
-// the call is agentjail's own to answer: because the policy hardens, because
-// its policy cannot be read (the one who reads it next reports why), or because the
-// verb is agentjail's alone.
+// Exec becomes the delegate if the policy of that name passes through, with argv's arguments,
+// environment and open files as they are. It returns nil when agentjail itself must execute the
+// call: because the policy hardens, because its policy cannot be read (the next reader reports
+// why), or because the verb is agentjail's alone.
 func Exec(argv []string, policyName string, own func(verb string) bool) error {
 	if policyName == "" {
 		return nil // only a [policies.NAME] can pass through
@@ -118,9 +115,8 @@ func Exec(argv []string, policyName string, own func(verb string) bool) error {
 	return fmt.Errorf("passing %s on: %w", c.Verb, err)
 }
 
-// Run is Exec for a process that goes on: it runs the delegate with these
-// standard files to its end, and returns its exit status. done is false where
-// Exec returns nil.
+// Run is Exec for a process that continues: it runs the delegate with these standard files to its
+// end, and returns its exit status. done is false where Exec returns nil.
 func Run(args []string, policyName string, stdio [3]*os.File) (status int, done bool, err error) {
 	c := Read(args)
 	d, err := c.delegate(policyName)
@@ -137,15 +133,15 @@ func Run(args []string, policyName string, stdio [3]*os.File) (status int, done 
 	return status, true, nil
 }
 
-// delegate is who gets the call, or nil where nobody does. That it gets one is
-// told here.
+// delegate returns the delegate that a call is passed to, or nil for a call that is not passed on.
+// It logs the warning that the call is passed on.
 func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
 	if policyName == "" {
 		return nil, nil // only a [policies.NAME] can pass through
 	}
 	p, err := policy.Load(c.Config, policyName)
 	if err != nil || !p.Passthrough {
-		return nil, nil //nolint:nilerr // as said
+		return nil, nil //nolint:nilerr // agentjail's own path reports the error
 	}
 	store, err := state.Default()
 	if err != nil {
@@ -153,7 +149,7 @@ func (c Call) delegate(policyName string) (*delegate.Runtime, error) {
 	}
 	d, err := delegate.Choose(p.Delegate, store.Root)
 	if err == nil && c.Loud() {
-		Tell(c.Warning(), c)
+		Warn(c.Warning(), c)
 	}
 	return d, err
 }

@@ -57,7 +57,7 @@ func TestTell(t *testing.T) {
 	} {
 		log := filepath.Join(t.TempDir(), "log")
 		c := Call{Verb: "run", ID: "a\n\"b", Log: log, LogFormat: format}
-		Tell(c.Warning(), c)
+		Warn(c.Warning(), c)
 		text, err := os.ReadFile(log)
 		if err != nil {
 			t.Fatal(err)

@@ -1,14 +1,15 @@
-// Package child is what a helper process knows of its start: the words between runtime/network/helper, which starts it, and its program.
+// Package child holds the protocol between a starting helper process and runtime/network/helper,
+// which starts it.
 package child
 
-// Descriptors of a helper at its start. What its owner hands on besides follows.
+// Descriptors of a helper at its start. Further files of its owner follow.
 const (
-	// TellFD is the reading end of a pipe that tells it how to make itself ready; an end of file without anything means that it is not
-	// wanted any more.
+	// TellFD is the reading end of a pipe for the instructions by which the helper makes itself
+	// ready. An end of file without instructions means that the helper is not wanted any more.
 	TellFD  = 3
 	ReadyFD = 4 // the writing end of a pipe for Ready, or for the error
 	FirstFD = 5
 )
 
-// Ready is what a helper writes to ReadyFD once it is. Any other text is why it is not.
+// Ready is written to ReadyFD by a helper that is ready. Any other text is the error.
 const Ready = "ready\n"

@@ -1,6 +1,7 @@
-// Package workers is the list of the processes that work for a jail outside of its program: which control groups each is in, what bounds it,
-// and what happens at each bound. What a helper does for a jail is inside that jail's limits. docs/host-limits.md has the list, and tests hold
-// running processes to it.
+// Package workers is the list of the processes that work for a jail outside of its program: which
+// control groups each is in, what bounds it, and what happens at each bound. What a helper does for
+// a jail is inside that jail's limits. docs/host-limits.md has the list, and tests hold running
+// processes to it.
 package workers
 
 import (
@@ -11,7 +12,7 @@ import (
 	"agentjail.dev/runtime/network/helper"
 )
 
-// Group says whose control groups a process is in.
+// Group names the control groups that a process is in.
 type Group string
 
 // The groups of workers.
@@ -20,13 +21,14 @@ const (
 	Own Group = "its own, beside the jail's"
 	// Jails are the jail's.
 	Jails Group = "the jail's"
-	// Callers are those of who calls agentjail: an engine, a person's session. They bound what a jail costs as they bound any container's.
+	// Callers are the groups of agentjail's caller: an engine, a user's session. They bound a jail
+	// as they bound any container.
 	Callers Group = "its caller's"
 	// Service are those of the host's service.
 	Service Group = "its service's"
 )
 
-// NoFile is how many files a helper may have open (RLIMIT_NOFILE).
+// NoFile is the number of files that a helper may have open (RLIMIT_NOFILE).
 const NoFile = 16384
 
 // Bounds of the collector's service, as hack/systemd/agentjail-journal.service has them.
@@ -38,25 +40,25 @@ const (
 
 // A Worker is a process that works for a jail.
 type Worker struct {
-	// Name is the program's, and Part is which of its processes; "" is the only one.
+	// Name is the name of the program, and Part the one of its processes; "" if it has only one.
 	Name, Part string
-	// While says when it is there.
+	// While is the time during which the process exists.
 	While string
 	Group Group
-	// Processor, Memory, Sockets and Files report what bounds the process.
+	// Processor, Memory, Sockets and Files are the bounds of the process.
 	Processor, Memory, Sockets, Files string
-	// Full reports what happens at the bounds.
+	// Full is what happens at the bounds.
 	Full string
 }
 
-// String names it.
+// String returns the worker's name.
 func (w Worker) String() string { return strings.TrimSpace(w.Name + " " + w.Part) }
 
 // Bounds that several have.
 const (
 	likeJail = "the jail's quota and weight again, also after an update"
 	sockets  = "version 1: the jail's `limits.sockets` again; version 2: its memory. 2048 connections; more than 16 have small buffers. Ports: a share of the host's"
-	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` says so"
+	throttle = "it waits for its next period; connections and questions wait with it. Out of memory it is killed: the jail reaches nothing, `inspect` reports it"
 )
 
 var ownMemory = fmt.Sprintf("%d MiB; version 2: %d MiB, with buffers of sockets; %d threads", helper.MemoryMax>>20, (helper.MemoryMax+helper.SocketsMax)>>20, helper.PidsMax)
@@ -77,7 +79,7 @@ var All = []Worker{
 	{
 		Name: "agentjail-egress", Part: Activator, While: "from `create` to the first use of a network by name", Group: Own,
 		Processor: likeJail, Memory: ownMemory, Sockets: "none outside", Files: "its starter's limit; it opens none",
-		Full: "killed, the jail reaches nothing, and `inspect` says so",
+		Full: "killed, the jail reaches nothing, and `inspect` reports it",
 	},
 	{
 		Name: "agentjail-egress", While: "from then to the jail's end", Group: Own,

@@ -34,7 +34,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// TestPrograms: every program that is installed is in the list, but for the one that people ask and that runs for itself.
+// TestPrograms: every program that is installed is in the list, but for the one that people ask and
+// that runs for itself.
 func TestPrograms(t *testing.T) {
 	found, err := os.ReadDir(filepath.Join(root, "cmd"))
 	if err != nil {

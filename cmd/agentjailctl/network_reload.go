@@ -18,9 +18,9 @@ func networkReloadCommand() *cli.Command {
 		Name: "reload", Usage: "read the policy again, and put its rules for the network in force in running jails", ArgsUsage: "[CONTAINER]",
 		Description: `Reads the policy's network.allow and network.deny again, as for a new jail like this
 one: of the same file and policy, with the container's annotation, or with the
-list of sandbox --allow. Names that are no longer allowed are not answered any
-more, and connections whose rule went are ended; others go on. Other settings that
-have changed in the policy are told, and are for new jails alone.`,
+list of sandbox --allow. Names that are no longer allowed are not resolved any
+more, and connections whose rule was removed are closed; others continue. Other settings
+that have changed in the policy are listed, and apply to new jails alone.`,
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "of every running jail with a network by name"}},
 		Action: networkReload,
 	}
@@ -28,19 +28,19 @@ have changed in the policy are told, and are for new jails alone.`,
 
 func networkRestartCommand() *cli.Command {
 	return &cli.Command{
-		Name: "restart", Usage: "start the helper of a jail's network anew, where it has ended", ArgsUsage: "CONTAINER",
-		Description: "`agentjail inspect` says of such a jail that its helper is BROKEN: it reaches nothing.\nExact names of its rules keep their addresses. A helper that runs is left\nalone without --force.",
+		Name: "restart", Usage: "restart the helper of a jail's network if it has exited", ArgsUsage: "CONTAINER",
+		Description: "`agentjail inspect` reports the helper of such a jail as BROKEN: the jail reaches nothing.\nExact names of its rules keep their addresses. Without --force a running\nhelper is left alone.",
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "end a helper that runs, and with it the jail's connections"}},
 		Action: func(c *cli.Context) error {
 			_, j, err := namedJail(c, 1)
 			if err != nil {
 				return err
 			}
-			w, err := existingRuntime()
+			r, err := existingRuntime()
 			if err != nil {
 				return err
 			}
-			if err := w.RestartNetwork(j.Key, c.Bool("force")); err != nil {
+			if err := r.RestartNetwork(j.Key, c.Bool("force")); err != nil {
 				return fmt.Errorf("%s: %w", j.ID, err)
 			}
 			return nil
@@ -48,7 +48,8 @@ func networkRestartCommand() *cli.Command {
 	}
 }
 
-// existingRuntime is for jails that exist: what they need of the policy they read themselves.
+// existingRuntime returns a runtime for existing jails, without a policy: a jail's is in its
+// record.
 func existingRuntime() (*lifecycle.Runtime, error) {
 	store, err := state.Default()
 	return &lifecycle.Runtime{Store: store, Log: caller.Log}, err
@@ -60,11 +61,11 @@ func networkReload(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		w, err := existingRuntime()
+		r, err := existingRuntime()
 		if err != nil {
 			return err
 		}
-		return reloadOne(c, w, &j.Brief)
+		return reloadOne(c, r, &j.Brief)
 	}
 	if c.NArg() > 0 {
 		return errors.New("reload takes a CONTAINER or --all")
@@ -72,31 +73,31 @@ func networkReload(c *cli.Context) error {
 	if err := rootless.MustJoin(); err != nil {
 		return err
 	}
-	w, err := existingRuntime()
+	r, err := existingRuntime()
 	if err != nil {
 		return err
 	}
-	keys, err := w.Store.Keys()
+	keys, err := r.Store.Keys()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, key := range keys {
-		j, err := w.Store.Brief(key)
+		j, err := r.Store.Brief(key)
 		if err != nil || !j.InitAlive() {
 			continue // being made or removed, or it has ended
 		}
 		if m, err := modes.Named(j.Network.Mode); err != nil || !m.Terms(j.Network).ByRules {
 			continue
 		}
-		errs = append(errs, reloadOne(c, w, j))
+		errs = append(errs, reloadOne(c, r, j))
 	}
 	return errors.Join(errs...)
 }
 
-// reloadOne reads one jail's rules again, and reports what came of it.
-func reloadOne(c *cli.Context, w *lifecycle.Runtime, j *state.Brief) error {
-	r, err := w.ReloadNetwork(j.Key)
+// reloadOne reads one jail's rules again, and prints the result.
+func reloadOne(c *cli.Context, rt *lifecycle.Runtime, j *state.Brief) error {
+	r, err := rt.ReloadNetwork(j.Key)
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.ID, err)
 	}

@@ -14,11 +14,11 @@ import (
 	"agentjail.dev/runtime/kernel/printable"
 )
 
-// Tell says a warning where whoever made the call looks: in the engine's log, or
-// on a terminal. Without either, standard error is somebody's pipe, and must hold
-// what the delegate says and nothing else (the delegate's own tests compare it):
-// then the host's log gets it, and standard error only if there is none.
-func Tell(msg string, c Call) {
+// Warn writes a warning where the caller looks: to the engine's log, or to a terminal. Without
+// either, standard error is a pipe of the caller, and must hold the delegate's output and nothing
+// else (the delegate's own tests compare it): then the warning goes to the host's log, and to
+// standard error only if there is none.
+func Warn(msg string, c Call) {
 	msg = printable.Line(msg, 1024)
 	line := "agentjail: warning: " + strings.TrimPrefix(msg, "agentjail: ") + "\n"
 	switch {
@@ -71,7 +71,7 @@ const (
 	daemonWarning = "<28>"
 )
 
-// toHost writes to the system log, or where there is none to the kernel's.
+// toHost writes to the system log, or to the kernel's if there is none.
 func toHost(msg string) bool {
 	if c, err := net.Dial("unixgram", "/dev/log"); err == nil {
 		defer c.Close()

@@ -23,17 +23,17 @@ import (
 	"agentjail.dev/seccomp/bpf"
 )
 
-// A pupil gathers what jails do for learn.
-type pupil struct {
+// A runRecorder records the runs of jails for learn.
+type runRecorder struct {
 	store    state.Store
 	recorder *record.Recorder
 	jail     *state.Jail
-	looked   map[string]*looked
+	watched  map[string]*watchedJail
 	runs     []learn.Run
 }
 
-// looked is what is known of one jail while it runs.
-type looked struct {
+// A watchedJail is the record of one jail while it runs.
+type watchedJail struct {
 	number uint32
 	late   bool
 	log    *decisions.Reader
@@ -41,35 +41,36 @@ type looked struct {
 }
 
 // prepare loads the recorder for jails of a profile.
-func (p *pupil) prepare(profile string) (err error) {
-	p.looked = map[string]*looked{}
+func (p *runRecorder) prepare(profile string) (err error) {
+	p.watched = map[string]*watchedJail{}
 	p.recorder, err = record.New(learn.Masks(profile, runtime.GOARCH))
 	return err
 }
 
-func (p *pupil) close() {
+func (p *runRecorder) close() {
 	if p.recorder != nil {
 		p.recorder.Close()
 	}
-	for _, l := range p.looked {
+	for _, l := range p.watched {
 		if l.log != nil {
 			l.log.Close()
 		}
 	}
 }
 
-// ownFilters is how many filters a jail's program has at least: until it has them it is the delegate or the init step.
+// ownFilters is the least number of filters of a jail's program: with fewer, the process is still
+// the delegate or the init step.
 const ownFilters = 2
 
-// Made begins to look at a jail.
-func (p *pupil) Made(j *state.Jail) error {
+// Made begins to watch a jail.
+func (p *runRecorder) Made(j *state.Jail) error {
 	number, err := p.recorder.Watch(j.InitPid, ownFilters)
 	if err != nil {
 		return fmt.Errorf("%s: watching it: %w", j.ID, err)
 	}
-	l := &looked{number: number, late: started(j.InitPid)}
+	l := &watchedJail{number: number, late: started(j.InitPid)}
 	l.log, _ = decisions.NewReader(p.store.Dir(j.Key)) // none without a network by name
-	p.jail, p.looked[j.Key] = j, l
+	p.jail, p.watched[j.Key] = j, l
 	return nil
 }
 
@@ -80,7 +81,7 @@ func started(pid int) bool {
 	return err != nil || filters != "0" && filters != "1"
 }
 
-// peaks are the counters of control groups that report how much was used at most (cgroups(7)).
+// peaks are the counters of control groups for the largest use (cgroups(7)).
 var peaks = []struct {
 	file string
 	of   func(*learn.Used) *uint64
@@ -91,9 +92,9 @@ var peaks = []struct {
 	{"pids.current", func(u *learn.Used) *uint64 { return &u.Pids }},
 }
 
-// look asks a jail's control groups.
-func (p *pupil) look(j *state.Jail) {
-	l := p.looked[j.Key]
+// readPeaks reads the counters of a jail's control groups.
+func (p *runRecorder) readPeaks(j *state.Jail) {
+	l := p.watched[j.Key]
 	for _, dir := range j.CgroupDirs {
 		for _, c := range peaks {
 			text, err := cgroups.Read(dir, c.file)
@@ -108,14 +109,14 @@ func (p *pupil) look(j *state.Jail) {
 	}
 }
 
-// Ended takes down what a jail has done.
-func (p *pupil) Ended(j *state.Jail) {
-	p.look(j)
-	l := p.looked[j.Key]
+// Ended records the run of a jail that has ended.
+func (p *runRecorder) Ended(j *state.Jail) {
+	p.readPeaks(j)
+	l := p.watched[j.Key]
 	run := learn.Run{ID: j.ID, Late: l.late, Used: l.used}
 	var err error
 	if run.Seen, run.Lost, err = p.recorder.Read(l.number); err != nil {
-		fmt.Fprintf(os.Stderr, "agentjail: %s: what it called: %v\n", j.ID, err)
+		fmt.Fprintf(os.Stderr, "agentjail: %s: its system calls: %v\n", j.ID, err)
 	}
 	if raw, err := atomicfile.Read(filepath.Join(p.store.Dir(j.Key), state.FilterFile), 8*bpf.MaxInsns); err == nil {
 		run.Filter, _ = bpf.Parse(raw)
@@ -136,7 +137,7 @@ func (p *pupil) Ended(j *state.Jail) {
 	p.runs = append(p.runs, run)
 }
 
-// reached are the names that were connected to, and those that were refused.
+// reached returns the names that were connected to, and those that were refused.
 func reached(events []helperproto.Event) (names, not []string) {
 	for _, e := range events {
 		if e.What != helperproto.Connect || e.Name == "" {

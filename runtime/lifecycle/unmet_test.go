@@ -11,17 +11,18 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// TestMissingIsLoggedOnce: what the host cannot give is logged at the first start after a boot, what a bundle lost at every one.
+// TestMissingIsLoggedOnce: a protection that the host lacks is logged at the first start after a
+// boot, what a bundle lost at every one.
 func TestMissingIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	logger := logrus.New()
 	logger.SetOutput(&log)
-	w := &Runtime{Store: state.Store{Root: t.TempDir()}, Log: logger}
+	rt := &Runtime{Store: state.Store{Root: t.TempDir()}, Log: logger}
 	r := new(report.Report)
 	r.Add(report.Change{Ring: report.Access, Kind: report.Missing, Field: "process.apparmorProfile", Why: "no AppArmor in this kernel"})
 	r.Add(report.Change{Ring: report.Access, Kind: report.Denied, Field: "process.capabilities", Was: "CAP_SYS_ADMIN", Why: "none is needed"})
 	for range 3 {
-		w.tell(r)
+		rt.logUnmet(r)
 	}
 	if n := strings.Count(log.String(), "cannot hold"); n != 1 {
 		t.Errorf("the missing protection is logged %d times:\n%s", n, &log)

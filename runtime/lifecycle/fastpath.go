@@ -17,18 +17,16 @@ import (
 	"agentjail.dev/runtime/state"
 )
 
-// What a delegate does at start and at delete is little, and its own start takes
-// several times as long. For most jails it is done here. Whatever is unusual is
-// the delegate's.
+// A delegate does little at start and at delete, and its own start takes several times as long as
+// that. For most jails that work is done here. Unusual jails are left to the delegate.
 
-// direct says of a jail's spec that what the delegate makes of it is known: a
-// process that takes all others along when it ends, and nothing of the host's
-// but control groups.
-func direct(s *specs.Spec) bool {
+// canSkipDelegate reports whether the delegate's result for a jail's spec is known in advance: a
+// process that takes all others along when it ends, and nothing on the host but control groups.
+func canSkipDelegate(s *specs.Spec) bool {
 	if s.Linux.IntelRdt != nil {
 		return false
 	}
-	// Prestart is what Docker uses, and over before start.
+	// Docker uses Prestart, which is over before start.
 	if h := s.Hooks; h != nil && len(h.CreateRuntime)+len(h.CreateContainer)+len(h.StartContainer)+len(h.Poststart)+len(h.Poststop) > 0 {
 		return false
 	}
@@ -37,36 +35,36 @@ func direct(s *specs.Spec) bool {
 	})
 }
 
-// startInit starts a created container, by otherwise where that is the delegate's to
-// do.
-func (w *Runtime) startInit(j *state.Brief, otherwise func() error) error {
+// startInit starts a created container. It calls otherwise if the delegate has to do so.
+func (r *Runtime) startInit(j *state.Brief, otherwise func() error) error {
 	if !j.Direct {
 		return otherwise()
 	}
-	done := w.step("release")
-	known, err := startDirectly(j, w.Store.Root)
+	done := r.step("start init")
+	known, err := startWithoutDelegate(j, r.Store.Root)
 	if err == nil && !known {
 		return otherwise()
 	}
 	if err == nil && !j.Stays {
-		// A signal that comes before the program can take it is lost: the kernel
-		// keeps from a first process what it has no handler for (kill(2), Notes).
-		// Whoever called start may send one at once.
-		awaitProgram(j.InitPid, w.Store.Root)
+		// A signal that arrives before the program can take it is lost: the kernel withholds from a
+		// first process all signals without a handler (kill(2), Notes). The caller of start may
+		// send one at once.
+		awaitProgram(j.InitPid, r.Store.Root)
 	}
 	done()
 	return err
 }
 
-// startedBefore reports that a process that waits to be started would not be as this one is: it runs the init step, or has both its filters, of
-// which the delegate gives one at most, and we ourselves those that we were started under.
+// startedBefore reports that a process does not wait to be started. A started one runs the init
+// step, or has both its filters. The delegate loads one at most on a waiting process, beside those
+// of this process, which it inherits.
 func startedBefore(pid int, root string) bool {
 	_, filters := fate(pid)
 	_, ours := fate(os.Getpid())
 	return filters >= ours+2 || host.Runs(pid, root)
 }
 
-func startDirectly(j *state.Brief, root string) (known bool, err error) {
+func startWithoutDelegate(j *state.Brief, root string) (known bool, err error) {
 	fd, err := unix.PidfdOpen(j.InitPid, 0)
 	if err != nil || !j.InitAlive() { // it may be another's by now
 		return false, nil
@@ -83,13 +81,13 @@ func startDirectly(j *state.Brief, root string) (known bool, err error) {
 	})
 }
 
-// ended reports that a direct jail was made completely, and its processes have
+// processesGone reports that a jail of the fast path was made completely, and its processes have
 // ended.
-func ended(j *state.Brief) bool {
+func processesGone(j *state.Brief) bool {
 	return j.Direct && j.InitPid != 0 && (j.Ended || j.Init().Gone())
 }
 
-// frozen reports whether one of the control groups is (freezer of cgroups(7)).
+// frozen reports whether one of the control groups is frozen (freezer of cgroups(7)).
 func frozen(dirs []string) bool {
 	for _, dir := range dirs {
 		for file, thawed := range map[string]string{"freezer.state": "THAWED", "cgroup.freeze": "0"} {
@@ -105,34 +103,34 @@ func frozen(dirs []string) bool {
 	return false
 }
 
-// deleteDirectly removes a jail whose processes have ended.
-func (w *Runtime) deleteDirectly(j *state.Brief, force bool) error {
-	defer w.step("release")()
+// deleteWithoutDelegate removes a jail whose processes have ended.
+func (r *Runtime) deleteWithoutDelegate(j *state.Brief, force bool) error {
+	defer r.step("cleanup")()
 	_, err := os.Lstat(j.DelegateState())
 	missing := errors.Is(err, os.ErrNotExist)
 	j.Ended = true
-	w.noteEnd(j, nil)
-	if err := forget(j); err != nil {
+	r.noteEnd(j, nil)
+	if err := removeDelegateState(j); err != nil {
 		return err
 	}
 	crash.Point("delete.delegated")
-	if err := w.release(j); err != nil {
+	if err := r.cleanup(j); err != nil {
 		return err
 	}
 	crash.Point("delete.released")
 	if missing && !force {
-		return errNotOurs(j.ID) // as the delegate would say
+		return errNotOurs(j.ID) // the delegate's own error
 	}
 	return nil
 }
 
-// forget removes what the delegate made: the groups first, since it knows of
-// them only while its directory is there.
-func forget(j *state.Brief) error {
+// removeDelegateState removes what the delegate made. The control groups are first: they are known
+// only while the delegate's directory exists.
+func removeDelegateState(j *state.Brief) error {
 	if err := removeCgroups(j); err != nil {
 		return err
 	}
-	j.Removed, j.CgroupDirs = j.CgroupDirs, nil // gone, for the release that follows
+	j.Removed, j.CgroupDirs = j.CgroupDirs, nil // gone, for the cleanup that follows
 	if err := os.RemoveAll(j.DelegateState()); err != nil {
 		return fmt.Errorf("removing the delegate's record: %w", err)
 	}

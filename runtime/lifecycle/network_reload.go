@@ -1,0 +1,224 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"agentjail.dev/runtime/harden"
+	"agentjail.dev/runtime/internal/crash"
+	"agentjail.dev/runtime/kernel/namespace"
+	"agentjail.dev/runtime/network/modes"
+	"agentjail.dev/runtime/observe/journal"
+	"agentjail.dev/runtime/spec/network"
+	"agentjail.dev/runtime/spec/policy"
+	"agentjail.dev/runtime/spec/report"
+	"agentjail.dev/runtime/state"
+)
+
+// Reloaded is the result of reading a jail's rules again.
+type Reloaded struct {
+	network.Changed
+	// Entries is the number of entries in force.
+	Entries int
+	// Others are further settings that have changed in the policy. They are for new jails alone.
+	Others []string
+}
+
+// holdRules locks the rules of a jail whose mode starts by them.
+func (r *Runtime) holdRules(mode modes.Mode, j *state.Brief) (unlock func(), err error) {
+	if !mode.Terms(j.Network).ByRules {
+		return func() {}, nil
+	}
+	return r.Store.Lock(j.Key)
+}
+
+// changing returns a running jail with rules of its own, locked until unlock is called.
+func (r *Runtime) changing(key string) (j *state.Jail, mode modes.Changing, unlock func(), err error) {
+	unlock, err = r.Store.Lock(key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	if j, err = r.Store.Load(key); err != nil {
+		return nil, nil, nil, err
+	}
+	r.complete(&j.Brief)
+	m, err := modes.Named(j.Network.Mode)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	mode, ok := m.(modes.Changing)
+	if !ok || !m.Terms(j.Network).ByRules {
+		return nil, nil, nil, fmt.Errorf("it has no rules of its own for its network (%s)", j.Network.Mode)
+	}
+	if !j.InitAlive() {
+		return nil, nil, nil, errors.New("it has ended")
+	}
+	return j, mode, unlock, nil
+}
+
+// withEngineRoot returns a copy of r for the root of the engine that made a jail, whose other
+// containers are looked for.
+func (r *Runtime) withEngineRoot(j *state.Jail) *Runtime {
+	own := *r
+	own.Globals.Root = j.DelegateRoot
+	return &own
+}
+
+// RestartNetwork restarts the helper of a running jail if it has ended; with force it ends the
+// helper first. After an error the jail reaches nothing, as before.
+func (r *Runtime) RestartNetwork(key string, force bool) error {
+	j, mode, unlock, err := r.changing(key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r = r.withEngineRoot(j)
+	changes, err := mode.Restart(r.networkOf(&j.Brief), force)
+	if err != nil {
+		return err
+	}
+	r.note(&j.Brief, journal.Event{Kind: journal.NetworkRestart})
+	if len(changes) == 0 {
+		return nil
+	}
+	return r.addToReport(&j.Brief, changes)
+}
+
+// reportRules records other rules in a jail's report.
+func (r *Runtime) reportRules(j *state.Brief, n policy.Network) error {
+	rep, err := r.Store.Report(j)
+	if err != nil {
+		return err
+	}
+	rep.Changes = slices.DeleteFunc(rep.Changes, func(c report.Change) bool { return c.Field == "network.allow" || c.Field == "network.deny" })
+	rep.Changes = append(rep.Changes, harden.NetworkRules(n)...)
+	return r.Store.SaveReport(j, rep)
+}
+
+// ReloadNetwork reads the policy of a running jail again, as it was read when the jail was made,
+// and puts its rules for the network in force.
+//
+// Whenever ReloadNetwork is killed, neither the record nor the helper allows what neither the
+// former rules nor the new ones do. While the helper is updated, the record holds the rules that
+// both allow: a helper that is restarted from it allows no more than either. After an error the
+// helper may still have the former rules, and the record holds no more than those.
+func (r *Runtime) ReloadNetwork(key string) (Reloaded, error) {
+	var out Reloaded
+	j, mode, unlock, err := r.changing(key)
+	if err != nil {
+		return out, err
+	}
+	defer unlock()
+	r = r.withEngineRoot(j)
+	former := j.Policy.Network
+	p, err := rereadPolicy(j)
+	if err != nil {
+		return out, err
+	}
+	next, err := r.podCommon(j, p.Network)
+	if err != nil {
+		return out, err
+	}
+	both, err := former.Common(next)
+	if err != nil {
+		return out, err
+	}
+	pinned, err := pinnedSoFar(j, next)
+	if err != nil {
+		return out, err
+	}
+	if err := r.Store.SaveRules(key, state.Rules{Allow: both.Allow, Deny: both.Deny, Pinned: pinned}); err != nil {
+		return out, err
+	}
+	crash.Point("reload.narrowed")
+	rules := network.Rules{Mode: former.Mode, Allow: next.Allow, Deny: next.Deny, Pinned: pinned}
+	// A helper that is restarted meanwhile reads the record.
+	out.Changed, err = mode.Change(r.networkOf(&j.Brief), rules)
+	if err != nil && !errors.Is(err, network.ErrNoHelper) {
+		return out, err
+	}
+	crash.Point("reload.told")
+	r.note(&j.Brief, journal.Event{Kind: journal.NetworkRules, Value: fmt.Sprintf("%d allowed, %d denied", len(rules.Allow), len(rules.Deny))})
+	out.Entries, out.Others = len(rules.Allow), policy.Differs(j.Policy, p)
+	return out, errors.Join(err, r.Store.SaveRules(key, state.Rules{Allow: rules.Allow, Deny: rules.Deny, Pinned: pinned}), r.reportRules(&j.Brief, next))
+}
+
+// rereadPolicy reads a jail's policy again.
+func rereadPolicy(j *state.Jail) (policy.Policy, error) {
+	if j.Policy.Origin == nil {
+		return policy.Policy{}, errors.New("it was made by an earlier release, which did not record where its policy comes from (remedy: start the jail anew)")
+	}
+	return j.Policy.Origin.Again()
+}
+
+// pinnedSoFar returns the exact names of a jail's rules up to the next ones, in the order of their
+// first use.
+func pinnedSoFar(j *state.Jail, next policy.Network) ([]string, error) {
+	pinned := j.Pinned
+	for _, n := range []policy.Network{j.Policy.Network, next} {
+		set, err := n.Rules()
+		if err != nil {
+			return nil, err
+		}
+		pinned = addNew(pinned, set.Exact())
+	}
+	return pinned, nil
+}
+
+// podCommon reduces a pod's rules to those that all its containers' policies allow, which are read
+// again too.
+func (r *Runtime) podCommon(first *state.Jail, next policy.Network) (policy.Network, error) {
+	ino, err := namespace.Inode(first.InitPid, "net")
+	if err != nil {
+		return next, err
+	}
+	jails, err := r.jailsIn("net", ino)
+	if err != nil {
+		return next, err
+	}
+	for _, b := range jails {
+		if b.Key == first.Key || b.Network.Namespace != network.Joined {
+			continue
+		}
+		j, err := r.Store.Load(b.Key)
+		if errors.Is(err, state.ErrNotFound) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			return next, err
+		}
+		if j.Policy.Network.Mode != first.Policy.Network.Mode {
+			continue // as at its start
+		}
+		own, err := rereadPolicy(j)
+		if err != nil {
+			return next, fmt.Errorf("container %s of the pod: %w", j.ID, err)
+		}
+		if next, err = next.Common(own.Network); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// addNew appends the elements that are not in the list.
+func addNew(list, more []string) []string {
+	have := map[string]bool{}
+	for _, s := range list {
+		have[s] = true
+	}
+	list = slices.Clone(list)
+	for _, s := range more {
+		if !have[s] {
+			have[s] = true
+			list = append(list, s)
+		}
+	}
+	return list
+}
