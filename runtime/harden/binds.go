@@ -18,20 +18,20 @@ import (
 
 // bind decides on one bind mount.
 func bind(p *pass, i int, m *specs.Mount) {
-	f := known(p, i, m)
+	f := sourceOf(p, i, m)
 	if f == nil {
 		return
 	}
-	if fresh(p, m, f) {
+	if replaceHostMount(p, m, f) {
 		filesystem(p, m)
 		return
 	}
 	readOnly := ReadOnly(*m)
-	names := ofNames(m, f) && readOnly
+	names := isNameTable(m, f) && readOnly
 	if !mayMount(p, m, f, readOnly, names) {
 		return
 	}
-	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), Flat: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
+	b := plan.Bind{Index: i, NoExec: has(m.Options, "noexec", "rnoexec"), NonRecursive: !slices.Contains(m.Options, "rbind"), Source: f.Path, Storage: plan.StorageDirect}
 	if f.Role == bindsource.Injected && f.Kind == bindsource.File {
 		// The engine's resolv.conf, hosts and hostname: to be read.
 		if !readOnly {
@@ -45,7 +45,7 @@ func bind(p *pass, i int, m *specs.Mount) {
 	}
 	isPublic := f.IsPublic() && !bindsource.Allowed(*f, p.pol.Binds)
 	if isPublic {
-		public(p, m, f, &b, readOnly)
+		applyPublic(p, m, f, &b, readOnly)
 		readOnly = true
 	}
 	readOnly = protectBind(p, m, f, &b, readOnly)
@@ -59,17 +59,17 @@ func bind(p *pass, i int, m *specs.Mount) {
 	p.plan.Binds = append(p.plan.Binds, b)
 }
 
-// known is what is known of a mount's source. A mount without one is refused, and
+// sourceOf is what is known of a mount's source. A mount without one is refused, and
 // the answer nil.
-func known(p *pass, i int, m *specs.Mount) *bindsource.Fact {
+func sourceOf(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 	if m.Source == "" {
-		p.because(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.BindSource, "a bind mount without a source would mount the bundle's own directory").About("mount at %s", m.Destination))
 		return nil
 	}
 	if i < len(p.f.Sources) && p.f.Sources[i] != nil {
 		return p.f.Sources[i]
 	}
-	p.because(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
+	p.addRefusal(refusal.New(refusal.BindSource, "nothing is known of its source %q", m.Source).About("mount at %s", m.Destination))
 	return nil
 }
 
@@ -77,7 +77,7 @@ func known(p *pass, i int, m *specs.Mount) *bindsource.Fact {
 // jails. names says that it is one of the host's tables of names.
 func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, names bool) bool {
 	if why := plan.Reserved(path.Clean(m.Destination)); why != "" && !likeLXCFS(m, f) {
-		p.because(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s", why).About("mount of %s at %s", m.Source, m.Destination))
 		return false
 	}
 	if why := bindsource.Refusal(*f, readOnly, p.pol.Binds); why != nil && !names {
@@ -85,7 +85,7 @@ func mayMount(p *pass, m *specs.Mount, f *bindsource.Fact, readOnly, names bool)
 		if f.Path != path.Clean(name) {
 			name += " (" + f.Path + ")"
 		}
-		p.because(why.About("mount of %s at %s", name, m.Destination))
+		p.addRefusal(why.About("mount of %s at %s", name, m.Destination))
 		return false
 	}
 	return true
@@ -98,9 +98,9 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 		p.deny(report.Resources, mountField(m), "mount propagation", "private", "a jail's mounts do not travel")
 	}
 	opts, gone := options(p, m.Options, []string{"bind", "rbind", "private", "rprivate"}, nil)
-	if !b.Flat && len(f.Below) > 0 {
+	if !b.NonRecursive && len(f.Below) > 0 {
 		p.change(report.Access, report.Dropped, mountField(m), list(f.Below), "", "what is mounted below it is not for jails")
-		b.Flat = true
+		b.NonRecursive = true
 		opts = add(without(opts, "rbind"), "bind")
 	}
 	if gone = without(gone, "shared", "rshared"); len(gone) > 0 {
@@ -119,12 +119,12 @@ func bindOptions(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind) {
 	m.Type, m.Options = "bind", opts
 }
 
-// public gives a part of the host's configuration that holds no secret: a copy of
+// applyPublic gives a part of the host's configuration that holds no secret: a copy of
 // a file, a directory as it is. Who asked to write to it gets no refusal, since
 // many who mount the host's time zone forget the :ro.
-func public(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
+func applyPublic(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly bool) {
 	b.Copy = f.Public.Copied()
-	switch what := publicGiven()[f.Public]; {
+	switch what := publicReplacement()[f.Public]; {
 	case !readOnly:
 		p.deny(report.Access, mountField(m), "writable", "read-only", what)
 	case b.Copy:
@@ -132,8 +132,8 @@ func public(p *pass, m *specs.Mount, f *bindsource.Fact, b *plan.Bind, readOnly 
 	}
 }
 
-// publicGiven reports what a jail gets of what was requested.
-var publicGiven = sync.OnceValue(func() map[bindsource.Public]string {
+// publicReplacement reports what a jail gets of what was requested.
+var publicReplacement = sync.OnceValue(func() map[bindsource.Public]string {
 	return map[bindsource.Public]string{
 		bindsource.PublicDir:    "the host's own directory",
 		bindsource.PublicFile:   "a copy of the host's file",
@@ -152,12 +152,12 @@ func ReadOnly(m specs.Mount) bool { return has(m.Options, "ro", "rro") }
 func setID(p *pass, m *specs.Mount, f *bindsource.Fact) {
 	switch {
 	case len(f.SetID) > 0 && p.pol.Binds.SetID == policy.SetIDRefuse:
-		p.because(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
+		p.addRefusal(refusal.New(refusal.BindSetID, "it holds programs that run as its owner, whose content the jail could change: %s", f.SetIDText()).
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("chmod ug-s, or policy: binds.setid = \"report\", which opens those programs to a jail that changes them"))
 	case len(f.SetID) > 0:
 		p.missing(report.Access, mountField(m), "programs in it run as its owner, and the jail can change their content: "+f.SetIDText()+" (remedy: chmod ug-s)")
 	case f.SetIDGaveUp && p.pol.Binds.SetID == policy.SetIDRefuse:
-		p.because(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
+		p.addRefusal(refusal.New(refusal.BindSetID, "it holds too much to be searched as a whole for programs that run as its owner, whose content the jail could change").
 			About("mount of %s at %s", f.Path, m.Destination).WithRemedy("mount a smaller directory, or policy: binds.setid = \"report\", which opens what was not found to a jail that changes it"))
 	case f.SetIDGaveUp:
 		p.missing(report.Access, mountField(m), "not all of it was searched for programs that run as its owner, whose content the jail can change (remedy: mount a smaller directory)")
@@ -243,10 +243,10 @@ func ofNetwork(at string) bool {
 	return at == "/etc/hosts" || at == "/etc/hostname" || at == "/etc/resolv.conf"
 }
 
-// hostOnes are what engines mount from the host at the same place when a
+// hostNamespaceMounts are what engines mount from the host at the same place when a
 // container is to share the host's namespace (--ipc=host, --pid=host,
 // --net=host), as the mounts that a container with its own has.
-var hostOnes = sync.OnceValue(func() map[string]specs.Mount {
+var hostNamespaceMounts = sync.OnceValue(func() map[string]specs.Mount {
 	return map[string]specs.Mount{
 		"/proc":          {Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		"/sys":           {Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
@@ -257,12 +257,12 @@ var hostOnes = sync.OnceValue(func() map[string]specs.Mount {
 	}
 })
 
-// fresh puts the jail's own file system in place of the host's, and of a shared
+// replaceHostMount puts the jail's own file system in place of the host's, and of a shared
 // memory directory that the engine made larger than policy allows or with a label
 // that is not the jail's.
-func fresh(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
+func replaceHostMount(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
-	own, ok := hostOnes()[at]
+	own, ok := hostNamespaceMounts()[at]
 	switch {
 	case !ok:
 		return false
@@ -284,10 +284,10 @@ func fresh(p *pass, m *specs.Mount, f *bindsource.Fact) bool {
 	return true
 }
 
-// ofNames is for the host's own tables of names, which engines mount in their
+// isNameTable is for the host's own tables of names, which engines mount in their
 // place into a container that is to share the host's network (ctr --net-host).
 // Every user of the host can read them.
-func ofNames(m *specs.Mount, f *bindsource.Fact) bool {
+func isNameTable(m *specs.Mount, f *bindsource.Fact) bool {
 	at := path.Clean(m.Destination)
 	return (at == "/etc/hosts" || at == "/etc/resolv.conf") && path.Clean(m.Source) == at && f.Path == at && f.Kind == bindsource.File
 }

@@ -37,8 +37,8 @@ type Facts struct {
 	Nodes map[string]Node
 	// Joins describes the namespaces that the incoming spec joins by path.
 	Joins map[specs.LinuxNamespaceType]Join
-	// Above is the processor time of the control groups above the container's, where a quota beyond it is an error.
-	Above CPUQuota
+	// ParentQuota is the processor time of the control groups above the container's, where a quota beyond it is an error.
+	ParentQuota CPUQuota
 	// Unknown lists fields of config.json that this version does not know.
 	Unknown []string
 	// Owner reports who is named to own what is mounted.
@@ -156,7 +156,7 @@ func Harden(in *specs.Spec, pol policy.Policy, f Facts) (*Result, *report.Report
 func (e Effective) Harden(in *specs.Spec, f Facts) (*Result, *report.Report, error) {
 	pol := e.Policy
 	p := &pass{spec: clone(in), pol: pol, f: f, rep: new(report.Report), plan: plan.Plan{
-		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, Shifted: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
+		IDs: f.IDs, Root: pol.Root, Tmpfs: pol.Tmpfs, AlreadyMapped: f.IDs.Given, Unprotect: pol.Binds.Unprotect, Hide: pol.Binds.Hide,
 	}}
 	for _, i := range e.ignored {
 		p.change(report.Access, report.Dropped, "annotations["+i.Name+"]", i.Value, "", i.Why)
@@ -198,7 +198,7 @@ func (p *pass) change(r report.Ring, k report.Kind, field, was, now, why string)
 func (p *pass) deny(r report.Ring, field, was, now, why string) {
 	p.change(r, report.Denied, field, was, now, why)
 	if p.pol.OnLoosen == policy.LoosenRefuse {
-		p.because(refusal.New(refusal.Privilege, "%s is more than policy gives: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
+		p.addRefusal(refusal.New(refusal.Privilege, "%s is more than policy gives: %s", was, why).About("%s", field).WithRemedy("policy: on_loosen = \"strip\" starts it without"))
 	}
 }
 
@@ -209,11 +209,11 @@ func (p *pass) missing(r report.Ring, field, why string) {
 
 // refuse stops the start once all steps have had their say.
 func (p *pass) refuse(code refusal.Code, format string, args ...any) {
-	p.because(refusal.New(code, format, args...))
+	p.addRefusal(refusal.New(code, format, args...))
 }
 
-// because is refuse with a refusal that somebody has made.
-func (p *pass) because(e *refusal.Error) {
+// addRefusal is refuse with a refusal that somebody has made.
+func (p *pass) addRefusal(e *refusal.Error) {
 	p.refused = append(p.refused, e)
 }
 
@@ -237,7 +237,7 @@ func CheckRoot(s *specs.Spec) *refusal.Error {
 func shape(p *pass) {
 	s := p.spec
 	if err := CheckRoot(s); err != nil {
-		p.because(err)
+		p.addRefusal(err)
 		p.stop = true
 		return
 	}

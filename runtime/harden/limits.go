@@ -246,7 +246,7 @@ func quota(p *pass, c *specs.LinuxCPU, field string) {
 		}
 	}
 	why := fmt.Sprintf("%g processors", p.pol.Limits.CPUs)
-	if above := p.f.Above; above.Quota > 0 && above.of(period) < most {
+	if above := p.f.ParentQuota; above.Quota > 0 && above.of(period) < most {
 		// With less, a longer period would be needed; the group above has the bound all the same.
 		most, why = max(above.of(period), cpuQuotaMin), "as the control group above"
 	}

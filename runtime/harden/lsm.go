@@ -36,7 +36,7 @@ func lsm(p *pass) {
 		return
 	}
 	if p.pol.AppArmor.Required {
-		p.because(refusal.New(refusal.LSM, "policy requires AppArmor or SELinux, and this kernel confines with neither").
+		p.addRefusal(refusal.New(refusal.LSM, "policy requires AppArmor or SELinux, and this kernel confines with neither").
 			WithRemedy("boot with lsm=...,apparmor, or set apparmor.required = false, which leaves access to the other protections of ring 1"))
 		return
 	}
@@ -78,7 +78,7 @@ func landlock(p *pass) {
 		if seccomp.Traces(p.pol.Seccomp.Profile) {
 			other = "another seccomp.profile than " + p.pol.Seccomp.Profile
 		}
-		p.because(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
+		p.addRefusal(refusal.New(refusal.Landlock, "policy requires Landlock of version %d, and this kernel has version %d", plan.LandlockMin, v).
 			WithRemedy("Linux 5.19 or later booted with lsm=landlock,..., or set %s", other))
 	default:
 		p.missing(report.Access, field, fmt.Sprintf("this kernel has version %d, and %d is needed; the other protections of ring 1 stand", v, plan.LandlockMin))

@@ -74,7 +74,7 @@ func mounts(p *pass) {
 	dropDevices(p)
 	ms := p.spec.Mounts
 	if err := CheckMountCount(p.spec, p.pol.Limits.Mounts); err != nil {
-		p.because(err)
+		p.addRefusal(err)
 		return
 	}
 	for i := range ms {
@@ -104,13 +104,13 @@ func filesystem(p *pass, m *specs.Mount) {
 	case m.Type == "tmpfs" && at == "/sys":
 		rule = fsRules()["sysfs"]
 	case !ok:
-		p.because(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.MountType, "file system type %q is not for jails", m.Type).About("mount at %s", m.Destination))
 		return
 	case rule.at != "" && at != rule.at:
-		p.because(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s belongs at %s", m.Type, rule.at).About("mount at %s", m.Destination))
 		return
 	case rule.at == "" && at != "/dev" && plan.Reserved(at) != "":
-		p.because(refusal.New(refusal.MountPlace, "%s", plan.Reserved(at)).About("mount at %s", m.Destination))
+		p.addRefusal(refusal.New(refusal.MountPlace, "%s", plan.Reserved(at)).About("mount at %s", m.Destination))
 		return
 	}
 	opts, gone := options(p, m.Options, rule.keep, rule.data)

@@ -33,7 +33,7 @@ type Ledger struct {
 }
 
 // A Made is one placeholder.
-type Made struct {
+type CreatedPlaceholder struct {
 	Path string `json:"path"` // on the host, when it was made
 	Dir  bool   `json:"dir"`
 	// Text is what the file holds, or the kind of marker that it is.
@@ -54,11 +54,11 @@ type identity struct {
 	born     int64
 }
 
-func (m *Made) identity() identity { return identity{m.Dev, m.Ino, m.Born} }
+func (m *CreatedPlaceholder) identity() identity { return identity{m.Dev, m.Ino, m.Born} }
 
-// account is a jail's file in the ledger.
-type account struct {
-	Made []Made `json:"made"`
+// ledgerRecord is a jail's file in the ledger.
+type ledgerRecord struct {
+	Made []CreatedPlaceholder `json:"made"`
 	// Since is when it was written, in nanoseconds since 1970: what is older was
 	// not made by us.
 	Since int64  `json:"since"`
@@ -96,19 +96,19 @@ func (l Ledger) file(key string) string { return filepath.Join(l.Dir, key+suffix
 
 // read reads an account. One that a crash of the machine left without text is
 // empty: nothing reports what was made.
-func (l Ledger) read(key string) (*account, error) {
+func (l Ledger) read(key string) (*ledgerRecord, error) {
 	data, err := atomicfile.Read(l.file(key), 8<<20)
 	if err != nil {
 		return nil, err
 	}
-	a := new(account)
+	a := new(ledgerRecord)
 	if json.Unmarshal(data, a) != nil {
-		return new(account), nil
+		return new(ledgerRecord), nil
 	}
 	return a, nil
 }
 
-func (l Ledger) write(key string, a *account) error {
+func (l Ledger) write(key string, a *ledgerRecord) error {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return err
@@ -134,8 +134,8 @@ func (l Ledger) keys() ([]string, error) {
 	return out, err
 }
 
-// torn lists the files of accounts that were being written (atomicfile.Write).
-func (l Ledger) torn() ([]string, error) {
+// partialFiles lists the files of accounts that were being written (atomicfile.Write).
+func (l Ledger) partialFiles() ([]string, error) {
 	return filepath.Glob(filepath.Join(l.Dir, "*"+suffix+".*.tmp"))
 }
 
@@ -143,7 +143,7 @@ func (l Ledger) torn() ([]string, error) {
 // yet, for the jail of that key. What has appeared since the search stays as it
 // is. source is the directory's path on the host. denied are those that can be
 // made by nobody who could be in the jail.
-func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []Made, err error) {
+func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (denied []CreatedPlaceholder, err error) {
 	t := tree{root: root, mounts: true}
 	want, bare := missing(t, source, paths), t.bare(paths)
 	keys, err := l.keys()
@@ -160,7 +160,7 @@ func (l Ledger) Make(key string, root *os.File, source string, paths []Path) (de
 		return nil, err
 	}
 	if a == nil {
-		a = &account{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
+		a = &ledgerRecord{Since: time.Now().UnixNano(), Boot: l.Boot, Store: l.Store}
 	}
 	known, err := l.known()
 	if err != nil {
@@ -205,9 +205,9 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// families splits a list before each placeholder that does not lie in the first
+// groupNested splits a list before each placeholder that does not lie in the first
 // of its family.
-func families(list []Made) (out [][]Made) {
+func groupNested(list []CreatedPlaceholder) (out [][]CreatedPlaceholder) {
 	begin := 0
 	for i := range list {
 		if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, list[begin].Path+"/") {
@@ -220,16 +220,16 @@ func families(list []Made) (out [][]Made) {
 
 // makeAll makes placeholders, families beside each other. made are those that
 // were not there, denied those that could not be made.
-func (l Ledger) makeAll(t tree, source string, list []Made) (made, denied []Made, err error) {
-	all := families(list)
+func (l Ledger) makeAll(t tree, source string, list []CreatedPlaceholder) (made, denied []CreatedPlaceholder, err error) {
+	all := groupNested(list)
 	type result struct {
-		made, denied []Made
+		made, denied []CreatedPlaceholder
 		err          error
 	}
 	results := make([]result, len(all))
 	parallel(len(all), func(_, i int) {
 		r := &results[i]
-		r.made, r.denied, r.err = l.makeFamily(t, source, all[i])
+		r.made, r.denied, r.err = l.makeGroup(t, source, all[i])
 	})
 	for _, r := range results {
 		made, denied, err = append(made, r.made...), append(denied, r.denied...), errors.Join(err, r.err)
@@ -237,13 +237,13 @@ func (l Ledger) makeAll(t tree, source string, list []Made) (made, denied []Made
 	return made, denied, err
 }
 
-func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []Made, err error) {
+func (l Ledger) makeGroup(t tree, source string, list []CreatedPlaceholder) (made, denied []CreatedPlaceholder, err error) {
 	for _, m := range list {
-		if slices.ContainsFunc(denied, func(d Made) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
+		if slices.ContainsFunc(denied, func(d CreatedPlaceholder) bool { return strings.HasPrefix(m.Path, d.Path+"/") }) {
 			denied = append(denied, m)
 			continue
 		}
-		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d Made) bool { return d.Path == path.Dir(m.Path) }) {
+		if isMarker(m.Text) && m.Text != markerStood && !slices.ContainsFunc(made, func(d CreatedPlaceholder) bool { return d.Path == path.Dir(m.Path) }) {
 			continue // the directory is another's
 		}
 		ok, err := m.make(t, source)
@@ -266,7 +266,7 @@ func (l Ledger) makeFamily(t tree, source string, list []Made) (made, denied []M
 
 // missing lists what has to be made for the placeholders among paths: the
 // directories on the way, then itself, and the marker in a directory.
-func missing(t tree, source string, paths []Path) (out []Made) {
+func missing(t tree, source string, paths []Path) (out []CreatedPlaceholder) {
 	absent := map[string]bool{} // directories, by whether they are to be made
 	for _, p := range paths {
 		if p.Treatment != Placeholder {
@@ -274,9 +274,9 @@ func missing(t tree, source string, paths []Path) (out []Made) {
 		}
 		begin, at := len(out), path.Join(source, p.Rel)
 		if p.Dir {
-			out = append(out, Made{Path: path.Join(at, marker), Text: markerMade})
+			out = append(out, CreatedPlaceholder{Path: path.Join(at, marker), Text: markerMade})
 		}
-		out = append(out, Made{Path: at, Dir: p.Dir, Text: p.Text})
+		out = append(out, CreatedPlaceholder{Path: at, Dir: p.Dir, Text: p.Text})
 		for dir := path.Dir(p.Rel); dir != "."; dir = path.Dir(dir) {
 			if _, known := absent[dir]; known {
 				break
@@ -285,7 +285,7 @@ func missing(t tree, source string, paths []Path) (out []Made) {
 			if absent[dir] = errors.Is(err, unix.ENOENT); !absent[dir] {
 				break
 			}
-			out = append(out, Made{Path: path.Join(source, dir), Dir: true})
+			out = append(out, CreatedPlaceholder{Path: path.Join(source, dir), Dir: true})
 		}
 		if p.Dir && absent[path.Dir(p.Rel)] {
 			out[begin].Text = markerBoth
@@ -301,7 +301,7 @@ var afterMkdir = func(name string) {}
 
 // make makes a placeholder as the user whom its directory belongs to, and notes
 // what it is. ok is false where something of that name is there.
-func (m *Made) make(t tree, source string) (ok bool, err error) {
+func (m *CreatedPlaceholder) make(t tree, source string) (ok bool, err error) {
 	rel := strings.TrimPrefix(m.Path, source+"/")
 	dir, err := t.open(path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -321,7 +321,7 @@ func (m *Made) make(t tree, source string) (ok bool, err error) {
 }
 
 // makeIn makes a placeholder in an open directory of uid's, with the thread's ids.
-func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
+func (m *CreatedPlaceholder) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 	fd := -1
 	create := func() (err error) {
 		if m.Dir {
@@ -364,17 +364,17 @@ func (m *Made) makeIn(dir int, name string, uid uint32) (ok bool, err error) {
 }
 
 // note notes what a placeholder is.
-func (m *Made) note(st *unix.Statx_t) {
+func (m *CreatedPlaceholder) note(st *unix.Statx_t) {
 	m.Dev, m.Ino, m.Born = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, born(st)
 }
 
 // known are the placeholders of all accounts.
-func (l Ledger) known() (map[identity]Made, error) {
+func (l Ledger) known() (map[identity]CreatedPlaceholder, error) {
 	keys, err := l.keys()
 	if err != nil {
 		return nil, err
 	}
-	out := map[identity]Made{}
+	out := map[identity]CreatedPlaceholder{}
 	for _, k := range keys {
 		a, err := l.read(k)
 		if errors.Is(err, os.ErrNotExist) {
@@ -394,7 +394,7 @@ func (l Ledger) known() (map[identity]Made, error) {
 
 // shared lists placeholders of other jails that are to serve this one too, by
 // whatever path those have the directory. mine are this jail's already.
-func shared(t tree, source string, paths []Path, known map[identity]Made, mine []Made) (out []Made) {
+func shared(t tree, source string, paths []Path, known map[identity]CreatedPlaceholder, mine []CreatedPlaceholder) (out []CreatedPlaceholder) {
 	if len(known) == 0 {
 		return nil
 	}
@@ -407,7 +407,7 @@ func shared(t tree, source string, paths []Path, known map[identity]Made, mine [
 		if err != nil {
 			continue
 		}
-		m := Made{}
+		m := CreatedPlaceholder{}
 		m.note(&st)
 		if k, ok := known[m.identity()]; ok && !seen[m.identity()] {
 			seen[m.identity()] = true
@@ -415,7 +415,7 @@ func shared(t tree, source string, paths []Path, known map[identity]Made, mine [
 			out = append(out, k)
 		}
 	}
-	slices.SortFunc(out, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
+	slices.SortFunc(out, func(a, b CreatedPlaceholder) int { return comparePaths(a.Path, b.Path) })
 	return out
 }
 
@@ -477,8 +477,8 @@ func (l Ledger) remove(key string) error {
 			at[m.Path] = true
 		}
 	}
-	inUse := func(m Made) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
-	if err := unmakeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
+	inUse := func(m CreatedPlaceholder) bool { return used[m.identity()] || m.Ino == 0 && at[m.Path] }
+	if err := removeAll(slices.DeleteFunc(a.Made, inUse), a.Since); err != nil {
 		return err
 	}
 	if err := os.Remove(l.file(key)); err != nil {
@@ -487,15 +487,15 @@ func (l Ledger) remove(key string) error {
 	return nil
 }
 
-// unmakeAll removes placeholders, families beside each other.
-func unmakeAll(list []Made, since int64) error {
+// removeAll removes placeholders, families beside each other.
+func removeAll(list []CreatedPlaceholder, since int64) error {
 	// Another jail may have made the first ones of a family.
-	slices.SortFunc(list, func(a, b Made) int { return comparePaths(a.Path, b.Path) })
-	all := families(list)
+	slices.SortFunc(list, func(a, b CreatedPlaceholder) int { return comparePaths(a.Path, b.Path) })
+	all := groupNested(list)
 	errs := make([]error, len(all))
 	parallel(len(all), func(_, i int) {
 		for _, m := range slices.Backward(all[i]) {
-			if err := m.unmake(since); err != nil {
+			if err := m.remove(since); err != nil {
 				errs[i] = err
 				return
 			}
@@ -504,15 +504,15 @@ func unmakeAll(list []Made, since int64) error {
 	return errors.Join(errs...)
 }
 
-// unmake removes a placeholder that is still one, where it was made or where the
+// remove removes a placeholder that is still one, where it was made or where the
 // directory that it lies in is now. Nothing that anybody else has made, filled or
 // moved is touched.
-func (m *Made) unmake(since int64) error {
+func (m *CreatedPlaceholder) remove(since int64) error {
 	dir, err := unix.Openat2(unix.AT_FDCWD, path.Dir(m.Path), &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err == nil {
-		found, err := m.unmakeIn(dir, since)
+		found, err := m.removeIn(dir, since)
 		unix.Close(dir)
 		if found || err != nil {
 			return err
@@ -522,13 +522,13 @@ func (m *Made) unmake(since int64) error {
 		return nil // gone, and with it what was in it
 	}
 	defer unix.Close(dir)
-	_, err = m.unmakeIn(dir, since)
+	_, err = m.removeIn(dir, since)
 	return err
 }
 
-// unmakeIn removes a placeholder from an open directory, as the directory's owner.
+// removeIn removes a placeholder from an open directory, as the directory's owner.
 // found reports that it is there.
-func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
+func (m *CreatedPlaceholder) removeIn(dir int, since int64) (found bool, err error) {
 	name := path.Base(m.Path)
 	var st unix.Statx_t
 	if unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil || !m.is(&st, since) {
@@ -564,7 +564,7 @@ func (m *Made) unmakeIn(dir int, since int64) (found bool, err error) {
 }
 
 // is tells a placeholder from anything else of its name.
-func (m *Made) is(st *unix.Statx_t, since int64) bool {
+func (m *CreatedPlaceholder) is(st *unix.Statx_t, since int64) bool {
 	kind := uint16(unix.S_IFREG)
 	if m.Dir {
 		kind = unix.S_IFDIR
@@ -612,7 +612,7 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 	if err != nil {
 		return err
 	}
-	torn, err := l.torn()
+	torn, err := l.partialFiles()
 	if err != nil || len(torn) == 0 && !slices.ContainsFunc(keys, func(k string) bool { return !exists(k) }) {
 		return err
 	}
@@ -622,7 +622,7 @@ func (l Ledger) Sweep(exists func(key string) bool) error {
 	}
 	defer unlock()
 	// Behind the lock nobody is writing: what is there now is a crash's.
-	torn, err = l.torn()
+	torn, err = l.partialFiles()
 	errs := []error{err}
 	for _, path := range torn {
 		errs = append(errs, os.Remove(path))
@@ -670,19 +670,19 @@ func (l Ledger) Vanished(key string) (out []string) {
 }
 
 // there reports that the placeholder is where it was made.
-func (m *Made) there() bool {
+func (m *CreatedPlaceholder) there() bool {
 	var st unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, m.Path, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st) != nil {
 		return false
 	}
-	at := Made{}
+	at := CreatedPlaceholder{}
 	at.note(&st)
 	return at.identity() == m.identity()
 }
 
 // sameDirectory reports that the path still leads to the directory that the
 // placeholder was made in.
-func (m *Made) sameDirectory() bool {
+func (m *CreatedPlaceholder) sameDirectory() bool {
 	fd, err := unix.Open(path.Dir(m.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false

@@ -184,7 +184,7 @@ func Prepare(view, root *os.File, o Options, l Ledger, key string) (*Found, erro
 			return nil, err
 		}
 		f.Paths = slices.DeleteFunc(f.Paths, func(p Path) bool {
-			return p.Treatment == Placeholder && slices.ContainsFunc(denied, func(m Made) bool {
+			return p.Treatment == Placeholder && slices.ContainsFunc(denied, func(m CreatedPlaceholder) bool {
 				at := path.Join(o.Source, p.Rel)
 				return at == m.Path || strings.HasPrefix(at, m.Path+"/")
 			})

@@ -42,7 +42,7 @@ func (s *stager) findNested() error {
 		}
 		s.within[i] = k
 	}
-	return s.makePoints()
+	return s.createMountpoints()
 }
 
 // inner is the mount that covers the place of mount i when that is made, or -1.
@@ -72,17 +72,17 @@ func (s *stager) copied(i int) bool {
 	return false
 }
 
-// makePoints makes the mount points in writable bind mounts, for the directory's
+// createMountpoints makes the mount points in writable bind mounts, for the directory's
 // owner: container root, as whom the delegate would make them, is nobody on
 // the directory's file system.
-func (s *stager) makePoints() error {
+func (s *stager) createMountpoints() error {
 	for i := range s.Spec.Mounts {
 		k, ok := s.within[i]
 		if !ok || s.binds[k] == nil || s.readOnly(k) {
 			continue
 		}
 		rel := strings.TrimPrefix(s.places[i], s.places[k]+"/")
-		if err := makePoint(s.Sources[k], rel, s.isFile(i)); err != nil {
+		if err := createMountpoint(s.Sources[k], rel, s.isFile(i)); err != nil {
 			return fmt.Errorf("mount point %s: %w", s.Spec.Mounts[i].Destination, err)
 		}
 	}
@@ -102,9 +102,9 @@ func (s *stager) isFile(i int) bool {
 	return s.copied(i) || s.binds[i] != nil && s.Sources[i].Kind != bindsource.Dir
 }
 
-// nest mounts what lies in bind mounts, and takes it from the spec: the delegate
+// mountNested mounts what lies in bind mounts, and takes it from the spec: the delegate
 // mounts the outermost with all that is in it.
-func (s *stager) nest() error {
+func (s *stager) mountNested() error {
 	for i := range s.protected { // an index in the spec is of no use after this
 		s.protected[i].Place = s.places[s.protected[i].Mount]
 	}
@@ -113,7 +113,7 @@ func (s *stager) nest() error {
 		if _, ok := s.within[i]; !ok {
 			continue
 		}
-		if err := s.nestOne(i); err != nil {
+		if err := s.mountNestedOne(i); err != nil {
 			return fmt.Errorf("mount at %s: %w", s.Spec.Mounts[i].Destination, err)
 		}
 		done = append(done, i)
@@ -124,7 +124,7 @@ func (s *stager) nest() error {
 	return nil
 }
 
-func (s *stager) nestOne(i int) error {
+func (s *stager) mountNestedOne(i int) error {
 	outer := s.within[i]
 	for {
 		k, nested := s.within[outer]
@@ -146,7 +146,7 @@ func (s *stager) nestOne(i int) error {
 		}
 	}
 	if k := s.within[i]; s.Spec.Mounts[k].Type == "tmpfs" {
-		if err := s.pointInTmpfs(k, i); err != nil {
+		if err := s.createMountpointInTmpfs(k, i); err != nil {
 			return err
 		}
 	}
@@ -289,9 +289,9 @@ func (s *stager) nestedTmpfs(i int) (string, error) {
 	return at, nil
 }
 
-// pointInTmpfs makes the mount point of mount i in the tmpfs that mount k is,
+// createMountpointInTmpfs makes the mount point of mount i in the tmpfs that mount k is,
 // which nobody else has yet, for container root.
-func (s *stager) pointInTmpfs(k, i int) error {
+func (s *stager) createMountpointInTmpfs(k, i int) error {
 	uid, ok1 := s.Plan.IDs.HostUID(0)
 	gid, ok2 := s.Plan.IDs.HostGID(0)
 	if !ok1 || !ok2 {
@@ -348,9 +348,9 @@ func (s *stager) tmpfsData(m specs.Mount) (string, error) {
 	return strings.Join(append(data, fmt.Sprintf("uid=%d,gid=%d", u, g)), ","), nil
 }
 
-// makePoint makes rel below a source's directory, unless it is there, as the
+// createMountpoint makes rel below a source's directory, unless it is there, as the
 // directory's owner would (thread.AsOwner). No symbolic link is followed. What stands in the way is left to whoever mounts.
-func makePoint(src *bindsource.Source, rel string, file bool) error {
+func createMountpoint(src *bindsource.Source, rel string, file bool) error {
 	return thread.AsOwner(src.UID, src.GID, func() error { return makeBelow(src.File, rel, file) })
 }
 

@@ -51,7 +51,7 @@ var hidden = []string{".krun_vm.json"}
 // adjustPrograms adds and hides files in the jail's root: in the ephemeral
 // layer, never in the engine's.
 func (s *stager) adjustPrograms() error {
-	if s.Plan.Plain {
+	if s.Plan.KeepHostOwners {
 		return nil // the host's own files
 	}
 	root, err := OpenDir(s.root)

@@ -56,7 +56,7 @@ const (
 // SearchOptions are those of the search of a bind mount's directory. ok is false
 // for one that is not searched.
 func SearchOptions(b plan.Bind, p plan.Plan, kind bindsource.Kind) (o protect.Options, ok bool) {
-	o = protect.Options{Source: b.Source, Mounts: !b.Flat, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
+	o = protect.Options{Source: b.Source, Mounts: !b.NonRecursive, Protect: b.Protect, Absent: b.Absent, Unprotect: p.Unprotect}
 	if b.Hide {
 		o.Hide = p.Hide
 	}
@@ -203,7 +203,7 @@ func pathLimits() protect.Limits {
 
 // protectPaths makes the mounts of what was found, for AttachProtected.
 func (s *stager) protectPaths() error {
-	g := &guard{stager: s, dir: filepath.Join(s.layer, ownDir)}
+	g := &protector{stager: s, dir: filepath.Join(s.layer, ownDir)}
 	defer g.close()
 	for i := range s.protected {
 		p := &s.protected[i]
@@ -234,8 +234,8 @@ func (s *stager) coveredBy(mount int, path string) bool {
 	return false
 }
 
-// guard makes the mounts.
-type guard struct {
+// protector makes the mounts.
+type protector struct {
 	*stager
 	dir           string
 	own           *os.File // the tmpfs; nil until something is needed of it
@@ -244,7 +244,7 @@ type guard struct {
 	files         int64 // that the tmpfs can have
 }
 
-func (g *guard) close() {
+func (g *protector) close() {
 	if g.own != nil {
 		g.own.Close()
 	}
@@ -259,7 +259,7 @@ const (
 )
 
 // tmpfs makes the tmpfs.
-func (g *guard) tmpfs() error {
+func (g *protector) tmpfs() error {
 	if g.own != nil {
 		return nil
 	}
@@ -295,9 +295,9 @@ func (g *guard) tmpfs() error {
 }
 
 // protect goes through what was found in one directory.
-func (g *guard) protect(d *Protected) error {
+func (g *protector) protect(d *Protected) error {
 	view, o := g.binds[d.Mount], d.options
-	if err := g.pin(view, o, d.Pins()); err != nil {
+	if err := g.mountPins(view, o, d.Pins()); err != nil {
 		return err
 	}
 	for i := range d.Found.Paths {
@@ -324,7 +324,7 @@ var errChanged = sync.OnceValue(func() *refusal.Error {
 })
 
 // cover makes what the jail is to see in place of what was found at a path.
-func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
+func (g *protector) cover(at *os.File, to string, p *protect.Path) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
 		return err
@@ -353,7 +353,7 @@ func (g *guard) cover(at *os.File, to string, p *protect.Path) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			name = emptyDir
 		}
-		tree, err = g.ownTree(name)
+		tree, err = g.privateTree(name)
 	default:
 		tree, err = readOnlyTree(at, "")
 	}
@@ -378,8 +378,8 @@ func readOnlyTree(f *os.File, name string) (int, error) {
 	return tree, nil
 }
 
-// ownTree clones something of the tmpfs, read-only.
-func (g *guard) ownTree(name string) (int, error) {
+// privateTree clones something of the tmpfs, read-only.
+func (g *protector) privateTree(name string) (int, error) {
 	if err := g.tmpfs(); err != nil {
 		return -1, err
 	}
@@ -390,7 +390,7 @@ func (g *guard) ownTree(name string) (int, error) {
 // anew beside the old one and renames it, which cannot be done over a mount. So
 // what is mounted is a symbolic link, which git follows before it does that
 // (resolve_symlink in its lockfile.c).
-func (g *guard) privateCopy(p *protect.Path) (int, error) {
+func (g *protector) privateCopy(p *protect.Path) (int, error) {
 	if err := g.tmpfs(); err != nil {
 		return -1, err
 	}
@@ -414,7 +414,7 @@ func (g *guard) privateCopy(p *protect.Path) (int, error) {
 	if err := unix.Symlinkat(path.Join(ownPlace, file), int(g.own.Fd()), link); err != nil {
 		return -1, &os.PathError{Op: "symlink", Path: link, Err: err}
 	}
-	return g.ownTree(link)
+	return g.privateTree(link)
 }
 
 // ownConfig is the text of a jail's copy of git's settings. With core.sharedRepository git
@@ -428,12 +428,12 @@ func ownConfig(text string) string {
 	return strings.TrimRight(text, "\n") + "\n[core]\n\tsharedRepository = umask\n"
 }
 
-// pin keeps directories where they are. What is a mount point somewhere in a
+// mountPins keeps directories where they are. What is a mount point somewhere in a
 // mount namespace cannot be renamed or removed in it (vfs_rename in the kernel's
 // fs/namei.c), by whatever path. So the pins are mounted on a second clone of the
 // directory, which is covered: on the jail's own, each pinned directory would be
 // another mount, and files could not be moved or linked from one to another.
-func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
+func (g *protector) mountPins(view *os.File, o protect.Options, pins []string) error {
 	if len(pins) == 0 {
 		return nil
 	}
@@ -461,14 +461,14 @@ func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
 	for _, rel := range pins { // the deepest first: what is below is covered then
 		at, err := protect.Open(tree, o, rel)
 		if err == nil {
-			err = g.coverWithNothing(at)
+			err = g.maskDir(at)
 			at.Close()
 		}
 		if err != nil {
 			return fmt.Errorf("pinning %s: %w", rel, err)
 		}
 	}
-	if err := g.coverWithNothing(tree); err != nil {
+	if err := g.maskDir(tree); err != nil {
 		return err
 	}
 	fd, err = unix.OpenTree(int(tree.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
@@ -485,9 +485,9 @@ func (g *guard) pin(view *os.File, o protect.Options, pins []string) error {
 	return nil
 }
 
-// coverWithNothing mounts an empty directory over one.
-func (g *guard) coverWithNothing(at *os.File) error {
-	empty, err := g.ownTree(emptyDir)
+// maskDir mounts an empty directory over one.
+func (g *protector) maskDir(at *os.File) error {
+	empty, err := g.privateTree(emptyDir)
 	if err != nil {
 		return err
 	}

@@ -27,14 +27,14 @@ type layers struct {
 // cloneLayers finds the engine's layers and clones their directory, idmapped. A
 // file system that cannot be idmapped leaves no clone: then files are copied up.
 func (s *stager) cloneLayers() (err error) {
-	if s.Plan.Plain {
+	if s.Plan.KeepHostOwners {
 		s.layers = layers{parent: s.Spec.Root.Path, names: []string{"."}}
 		return nil
 	}
 	if s.layers, err = findLayers(s.Rootfs, s.Spec.Root.Path, s.Mounts); err != nil {
 		return err
 	}
-	if s.Plan.Shifted {
+	if s.Plan.AlreadyMapped {
 		// The engine may have mapped its layers by mounts that ended once the root
 		// stood on them (containers/storage, containerd): only the root itself then
 		// shows the files with the jail's ids. An overlay can lie on one other.
@@ -95,7 +95,7 @@ func (s *stager) makeRoot() error {
 	if err := unix.Mount(s.layers.parent, low, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mounting the layers: %w", err)
 	}
-	if s.Plan.Shifted || s.Plan.Plain {
+	if s.Plan.AlreadyMapped || s.Plan.KeepHostOwners {
 		return s.mountOverlay(low, "metacopy=off")
 	}
 	s.notes = append(s.notes, fmt.Sprintf("the image's %s file system cannot be idmapped on this kernel: its files' owners were copied into the layer, which takes time and space by the number of files", FSName(s.Rootfs)))

@@ -145,7 +145,7 @@ func Stage(r Request) (_ *Staged, err error) {
 		{"attaching bind mounts", s.attachBinds},
 		{"protecting paths in mounted directories", s.protectPaths},
 		{"preparing the jail's views", s.makeViews},
-		{"mounting what lies in bind mounts", s.nest},
+		{"mounting what lies in bind mounts", s.mountNested},
 		{"preparing device nodes", s.makeNodes},
 	} {
 		if err := step.do(); err != nil {
@@ -303,7 +303,7 @@ func (s *stager) cloneBinds() error {
 // relabel gives a file that the engine made for this container the jail's label,
 // where hardening chose another than the engine had.
 func (s *stager) relabel(src *bindsource.Source) error {
-	if s.Plan.Label == "" || s.Plan.Plain || src.Role != bindsource.Injected || src.Kind != bindsource.File {
+	if s.Plan.Label == "" || s.Plan.KeepHostOwners || src.Role != bindsource.Injected || src.Kind != bindsource.File {
 		return nil
 	}
 	// Through /proc, since an O_PATH descriptor cannot be given to fsetxattr(2).
@@ -374,8 +374,8 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(ns.Fd())
 	}
-	mnt, err := cloneTree(src.File, !b.Flat, &attr)
-	if err != nil && !b.Flat && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+	mnt, err := cloneTree(src.File, !b.NonRecursive, &attr)
+	if err != nil && !b.NonRecursive && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
 		// Something mounted below cannot be idmapped (proc, a network share):
 		// take the directory alone.
 		if flat, ferr := cloneTree(src.File, false, &attr); ferr == nil {
@@ -389,7 +389,7 @@ func (s *stager) cloneDirect(b plan.Bind, src *bindsource.Source) (*os.File, err
 		// mount may come so from any file system.
 		attr.Attr_set &^= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = 0
-		if plain, perr := cloneTree(src.File, !b.Flat, &attr); perr == nil {
+		if plain, perr := cloneTree(src.File, !b.NonRecursive, &attr); perr == nil {
 			s.notes = append(s.notes, fmt.Sprintf("mount of %s: its owners show as nobody, since its file system (%s) cannot be idmapped on this kernel", b.Source, FSName(src.File)))
 			mnt, err = plain, nil
 		}

@@ -122,7 +122,7 @@ func mountOf(fd int) (string, error) {
 // the directory counts as its real place.
 func (ms *Mounts) elsewhere(id, path string) (string, error) {
 	for own := range ms.all {
-		if own.ID == id && within(path, own.Point) {
+		if own.ID == id && pathWithin(path, own.Point) {
 			return ms.realPlace(own, filepath.Join(own.Root, strings.TrimPrefix(path, own.Point)), path), nil
 		}
 	}
@@ -135,7 +135,7 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 		if m.ID == own.ID {
 			return ""
 		}
-		if m.Dev == own.Dev && within(inside, m.Root) {
+		if m.Dev == own.Dev && pathWithin(inside, m.Root) {
 			if p := filepath.Join(m.Point, strings.TrimPrefix(inside, m.Root)); p != path {
 				return p
 			}
@@ -149,7 +149,7 @@ func (ms *Mounts) realPlace(own *mountinfo.Mount, inside, path string) string {
 func (ms *Mounts) below(path string) ([]string, error) {
 	var out []string
 	for m := range ms.all {
-		if m.Point == path || !within(m.Point, path) {
+		if m.Point == path || !pathWithin(m.Point, path) {
 			continue
 		}
 		if real := ms.realPlace(m, m.Root, m.Point); real != "" && forbiddenElsewhere(real, false) != "" {

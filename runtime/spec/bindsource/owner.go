@@ -40,7 +40,7 @@ func (f Fact) EnginesVolume() bool { return f.Role == Volume && f.engines() }
 // what the jail does there.
 func Allowed(f Fact, b policy.Binds) bool {
 	for _, a := range b.Allow {
-		if within(f.Path, a) && f.Link == "" {
+		if pathWithin(f.Path, a) && f.Link == "" {
 			return true
 		}
 	}

@@ -158,7 +158,7 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 	if why := forbidden(dir, readOnly); why != "" {
 		return why, allows(ofHost)
 	}
-	if f.Also == "" || within(f.Also, dir) && f.OwnOfPod() {
+	if f.Also == "" || pathWithin(f.Also, dir) && f.OwnOfPod() {
 		return "", ""
 	}
 	if why := forbiddenElsewhere(f.Also, readOnly); why != "" {
@@ -168,12 +168,12 @@ func podRefusal(f Fact, readOnly bool) (why, remedy string) {
 		return "", ""
 	}
 	for _, root := range []string{KubeletRoot(f.Also), KubeletRoot(f.Path)} {
-		if root != "" && (within(f.Also, root) || within(root, f.Also)) {
+		if root != "" && (pathWithin(f.Also, root) || pathWithin(root, f.Also)) {
 			return "an engine keeps its containers in " + root, allows(ofStorage)
 		}
 	}
 	for _, s := range storage {
-		if within(f.Also, s) || within(s, f.Also) {
+		if pathWithin(f.Also, s) || pathWithin(s, f.Also) {
 			return "an engine keeps its containers in " + s, allows(ofStorage)
 		}
 	}

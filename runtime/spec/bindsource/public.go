@@ -93,7 +93,7 @@ func publicPlaceOf(path string) *publicPlace {
 		}
 	}
 	for i, p := range publicPlaces {
-		if clean == p.path || p.as == PublicDir && within(clean, p.path) {
+		if clean == p.path || p.as == PublicDir && pathWithin(clean, p.path) {
 			return &publicPlaces[i]
 		}
 	}
@@ -173,7 +173,7 @@ func publicEnd(path string) bool {
 		return true
 	}
 	for _, end := range publicEnds {
-		if within(path, end) {
+		if pathWithin(path, end) {
 			return true
 		}
 	}

@@ -157,7 +157,7 @@ func elsewhereRefusal(f Fact, readOnly bool) *refusal.Error {
 		why, remedy = forbiddenOfUsers(f.Also, readOnly)
 	}
 	for _, dir := range storage {
-		if why == "" && f.Role == Volume && (within(f.Also, dir) || within(dir, f.Also)) {
+		if why == "" && f.Role == Volume && (pathWithin(f.Also, dir) || pathWithin(dir, f.Also)) {
 			code, why, remedy = refusal.BindEngine, "an engine keeps its containers in "+dir, allows(ofStorage)
 		}
 	}
@@ -202,7 +202,7 @@ func placeRefusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 // forbidden reports what a path of the host is that no jail may have.
 func forbidden(path string, readOnly bool) string {
 	for _, p := range places {
-		if path != p.path && !(p.tree && within(path, p.path)) || p.writable && readOnly {
+		if path != p.path && !(p.tree && pathWithin(path, p.path)) || p.writable && readOnly {
 			continue
 		}
 		if p.writable {
@@ -217,7 +217,7 @@ func forbidden(path string, readOnly bool) string {
 // somewhere else. Image-based systems mount their /var and /home from below
 // /sysroot (ostree(1)); that is nothing else than /var and /home.
 func forbiddenElsewhere(path string, readOnly bool) string {
-	if within(path, "/sysroot") || within(path, "/ostree") {
+	if pathWithin(path, "/sysroot") || pathWithin(path, "/ostree") {
 		return ""
 	}
 	return forbidden(path, readOnly)
@@ -226,7 +226,7 @@ func forbiddenElsewhere(path string, readOnly bool) string {
 // system reports whether a path is in a part of the host that may only be read.
 func system(path string) bool {
 	for _, p := range places {
-		if p.writable && within(path, p.path) {
+		if p.writable && pathWithin(path, p.path) {
 			return true
 		}
 	}

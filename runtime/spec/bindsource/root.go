@@ -10,7 +10,7 @@ func RootRefusal(path, bundle string, e Engine) *refusal.Error {
 	if len(e.Storage) > 0 {
 		return nil
 	}
-	own := path != bundle && within(path, bundle)
+	own := path != bundle && pathWithin(path, bundle)
 	for _, p := range places {
 		if p.path == bundle {
 			own = false // a system directory is the overflow user's bundle
@@ -20,7 +20,7 @@ func RootRefusal(path, bundle string, e Engine) *refusal.Error {
 		return nil
 	}
 	for _, p := range places {
-		if path == p.path || p.tree && within(path, p.path) {
+		if path == p.path || p.tree && pathWithin(path, p.path) {
 			return refusal.New(refusal.Root, "%s", p.why).WithRemedy("`agentjail sandbox` runs a command over the host's own files")
 		}
 	}

@@ -185,7 +185,7 @@ func (s *Source) look(e Engine) error {
 		dirs = append(dirs, root)
 	}
 	for _, dir := range dirs {
-		if s.Role == Plain && (within(s.Path, dir) || within(dir, s.Path)) {
+		if s.Role == Plain && (pathWithin(s.Path, dir) || pathWithin(dir, s.Path)) {
 			s.Storage = dir
 			break
 		}
@@ -240,7 +240,7 @@ func wholeDisk(major, minor uint32) (uint32, uint32) {
 	return uint32(m1), uint32(m2)
 }
 
-// within reports whether path is dir or lies below it, by name.
-func within(path, dir string) bool {
+// pathWithin reports whether path is dir or lies below it, by name.
+func pathWithin(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

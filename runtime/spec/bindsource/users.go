@@ -54,7 +54,7 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 		p := &userPlaces[i]
 		switch {
 		case readOnly && !p.kind.reads:
-		case known && within(below, p.path) && !p.isCache(below):
+		case known && pathWithin(below, p.path) && !p.isCache(below):
 			return p.because(), p.remedy(home+"/"+p.path, p.caches)
 		case p.anywhere && strings.Contains(at+"/", "/"+p.path+"/"):
 			return p.because(), p.remedy("it", p.caches)
@@ -79,7 +79,7 @@ func forbiddenOfUsers(at string, readOnly bool) (why, remedy string) {
 
 // isCache reports whether a path below the home is in a cache of the place.
 func (p *userPlace) isCache(below string) bool {
-	return slices.ContainsFunc(p.caches, func(c string) bool { return within(below, p.path+"/"+c) })
+	return slices.ContainsFunc(p.caches, func(c string) bool { return pathWithin(below, p.path+"/"+c) })
 }
 
 // because is the reason, with the program that it is about.

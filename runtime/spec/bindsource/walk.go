@@ -67,7 +67,7 @@ func walk(path string, look func(fd int, at string, st *unix.Stat_t)) (fd int, l
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(at, to)
 		}
-		if leaving == "" && !systemLinkDirs[at] && !within(filepath.Clean(to), at) {
+		if leaving == "" && !systemLinkDirs[at] && !pathWithin(filepath.Clean(to), at) {
 			leaving = filepath.Join(at, name)
 		}
 		if filepath.IsAbs(target) {

@@ -30,11 +30,11 @@ type Plan struct {
 	// Nodes are device nodes to make in the jail, beyond the standard ones.
 	Nodes []specs.LinuxDevice `json:"nodes,omitempty"`
 	Root  policy.Root         `json:"root"`
-	// Shifted reports that the image's files already carry the jail's host ids.
-	Shifted bool `json:"shifted,omitempty"`
-	// Plain reports that the root is a directory whose files keep their owners on the
+	// AlreadyMapped reports that the image's files already carry the jail's host ids.
+	AlreadyMapped bool `json:"shifted,omitempty"`
+	// KeepHostOwners reports that the root is a directory whose files keep their owners on the
 	// host, so that only what everybody may read can be read.
-	Plain bool `json:"plain,omitempty"`
+	KeepHostOwners bool `json:"plain,omitempty"`
 	// Label is the SELinux label for the engine's own files in the jail, where
 	// it is not the one that the engine gave them.
 	Label string `json:"label,omitempty"`
@@ -55,10 +55,10 @@ const ResolverFile = "/etc/resolv.conf"
 
 // Bind is how one bind mount is to be staged.
 type Bind struct {
-	Index    int  `json:"index"` // in the hardened Spec.Mounts
-	ReadOnly bool `json:"readOnly"`
-	NoExec   bool `json:"noExec"`
-	Flat     bool `json:"flat"` // without what is mounted below it
+	Index        int  `json:"index"` // in the hardened Spec.Mounts
+	ReadOnly     bool `json:"readOnly"`
+	NoExec       bool `json:"noExec"`
+	NonRecursive bool `json:"flat"` // without what is mounted below it
 	// Copy reports that the jail gets a copy of the file, not the file: its mount
 	// table then does not show the file's place on the host.
 	Copy   bool   `json:"copy,omitempty"`

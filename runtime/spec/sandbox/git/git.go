@@ -195,7 +195,7 @@ func (c Call) Environment(name, mail string) []string {
 	return env
 }
 
-// within reports whether a path is dir or below it; both are clean.
-func within(p, dir string) bool {
+// pathWithin reports whether a path is dir or below it; both are clean.
+func pathWithin(p, dir string) bool {
 	return p == dir || dir == "/" || strings.HasPrefix(p, strings.TrimSuffix(path.Clean(dir), "/")+"/")
 }

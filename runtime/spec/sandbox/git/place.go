@@ -235,12 +235,12 @@ func (f *finder) outside(by, to string) error {
 
 // named reports whether the person has named a directory, or one that it is in.
 func (f *finder) named(dir string) bool {
-	return slices.ContainsFunc(f.with, func(w string) bool { return within(dir, w) })
+	return slices.ContainsFunc(f.with, func(w string) bool { return pathWithin(dir, w) })
 }
 
 // has reports whether a directory is among what is mounted.
 func (f *finder) has(dir string) bool {
-	return slices.ContainsFunc(f.Dirs, func(d string) bool { return within(dir, d) })
+	return slices.ContainsFunc(f.Dirs, func(d string) bool { return pathWithin(dir, d) })
 }
 
 // add has a directory mounted. All belong to one owner, whom the jail's user is.
@@ -255,7 +255,7 @@ func (f *finder) add(dir string) error {
 	if st.Uid != f.UID {
 		return refusal.New(refusal.Git, "%s belongs to uid %d, and %s to uid %d", dir, st.Uid, f.Start, f.UID).WithRemedy("a clone of your own: git clone --no-local")
 	}
-	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return within(d, dir) })
+	f.Dirs = slices.DeleteFunc(f.Dirs, func(d string) bool { return pathWithin(d, dir) })
 	f.Dirs = append(f.Dirs, dir)
 	return nil
 }
