@@ -183,7 +183,7 @@ func TestBinds(t *testing.T) {
 		{"over /dev/null", "/dev/null", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "/dev/null is the jail's own"},
 		{"over the console", "/dev/console", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File}, policy.Default(), "", plan.Bind{}, "/dev/console is the jail's own"},
 		{"below /dev", "/dev/termination-log", "bind", "bind", bindsource.Fact{Path: "/srv/x", Kind: bindsource.File, UID: 1000}, policy.Default(), "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, NonRecursive: true}, ""},
-		{"a socket", "/s", "bind", "bind", bindsource.Fact{Path: "/home/x.sock", Kind: bindsource.Socket}, policy.Default(), "", plan.Bind{}, "a socket speaks"},
+		{"a socket", "/s", "bind", "bind", bindsource.Fact{Path: "/home/x.sock", Kind: bindsource.Socket}, policy.Default(), "", plan.Bind{}, "a Unix socket lets"},
 		{"an allowed socket", "/s", "bind", "bind", bindsource.Fact{Path: "/run/x.sock", Kind: bindsource.Socket}, allow, "bind nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, NonRecursive: true}, ""},
 		{"an allowed directory", "/etc/ssl", "bind", "bind ro", bindsource.Fact{Path: "/etc/ssl/certs", Kind: bindsource.Dir}, allow, "bind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerDir, NonRecursive: true, ReadOnly: true}, ""},
 		{"the host's name tables for its network", "/etc/hosts", "bind", "rbind ro", bindsource.Fact{Path: "/etc/hosts", Kind: bindsource.File}, policy.Default(), "rbind ro nosuid nodev rprivate", plan.Bind{Owner: plan.OwnerNone, ReadOnly: true}, ""},

@@ -91,8 +91,8 @@ func allows(what string) string { return "policy: binds.allow, which opens " + w
 
 // What binds.allow opens.
 const (
-	ofListener = "all that its listener does for whoever asks"
-	ofEngine   = "the host: who speaks to a container engine is its root"
+	ofListener = "every action that its listener performs for a client"
+	ofEngine   = "the host: a client of a container engine can become root there"
 	ofStorage  = "every other container of that engine's"
 	ofHost     = "this part of the host to the jail, with its owner's rights, root's too"
 )
@@ -116,7 +116,7 @@ func Refusal(f Fact, readOnly bool, b policy.Binds) *refusal.Error {
 	switch f.Kind {
 	case Dir, File:
 	case Socket:
-		return refusal.New(refusal.BindSocket, "a socket speaks for whoever listens on it").WithRemedy("%s", allows(socketOpens(f.Path)))
+		return refusal.New(refusal.BindSocket, "a Unix socket lets the container act through a host program").WithRemedy("%s", allows(socketOpens(f.Path)))
 	default:
 		return refusal.New(refusal.BindDevice, "a %s is not a file or directory", f.Kind).WithRemedy("%s", allows("what its driver or its other end does"))
 	}
